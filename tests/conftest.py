@@ -1,0 +1,89 @@
+"""What every test gets: both event loops, a home of its own, the data folder, and no silent skips.
+
+- Async tests run on asyncio and on trio; `@pytest.mark.asyncio_only` (also as a module's `pytestmark`) keeps a test
+  to asyncio: its trio variant is not collected.
+- `AIRW_HOME` names a fresh folder, not yet made, for each test.
+- The `data` fixture is the folder that `AIRW_DATA` names; without one the test is skipped.
+- Under `AIRW_REQUIRE_ALL=1` every skip, whatever its cause, is a failure that tells the reason of the skip.
+"""
+
+import os
+from itertools import count
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+pytest_plugins = ["pytester"]
+
+settings.register_profile("dev", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+def pytest_generate_tests(metafunc):
+    if "anyio_backend" in metafunc.fixturenames:
+        asyncio_only = metafunc.definition.get_closest_marker("asyncio_only")
+        backends = ["asyncio"] if asyncio_only else ["asyncio", "trio"]
+        metafunc.parametrize("anyio_backend", backends, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(request) -> str:
+    """The event loop that a test runs on: "asyncio" or "trio"."""
+    return request.param
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "data" in getattr(item, "fixturenames", ()):
+            item.add_marker("data")
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("data") and not os.environ.get("AIRW_DATA"):
+        pytest.skip("AIRW_DATA names no folder of data sets")
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder that holds the data sets, one folder each."""
+    folder = Path(os.environ["AIRW_DATA"])
+    if not folder.is_dir():
+        pytest.fail(f"AIRW_DATA names {str(folder)!r}, which is no folder")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def _homes(tmp_path_factory):
+    base = tmp_path_factory.mktemp("homes")
+    return (base / str(number) for number in count())
+
+
+@pytest.fixture(autouse=True)
+def home(_homes, monkeypatch) -> Path:
+    """A home of its own for each test, not yet made, and nothing of the developer's settings."""
+    for name in ("XDG_DATA_HOME", "AIRW_CORPUS", "AIRW_MODEL_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    folder = next(_homes)
+    monkeypatch.setenv("AIRW_HOME", str(folder))
+    return folder
+
+
+def _forbid_skip(report):
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("AIRW_REQUIRE_ALL") == "1":
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"AIRW_REQUIRE_ALL=1 forbids skips: {str(reason).removeprefix('Skipped: ')}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport():
+    return _forbid_skip((yield))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report():
+    return _forbid_skip((yield))
