@@ -1,0 +1,67 @@
+"""Bounded fan-out, worker threads, and the unwrapping of lone errors."""
+
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar, TypeVarTuple, Unpack, cast
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+T = TypeVar("T")
+R = TypeVar("R")
+Args = TypeVarTuple("Args")
+
+
+async def in_thread(function: Callable[[Unpack[Args]], R], *args: Unpack[Args]) -> R:
+    """Call `function(*args)` in a worker thread and wait for it, even when cancelled: threads are never abandoned."""
+    return await anyio.to_thread.run_sync(function, *args)
+
+
+@contextmanager
+def lone_errors() -> Iterator[None]:
+    """Raise the one error inside an exception group as itself; leave groups of several alone."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        if error is group:
+            raise
+        raise error from error.__cause__
+
+
+async def map_bounded(function: Callable[[T], Awaitable[R]], items: Sequence[T], *, limit: int) -> list[R]:
+    """Await `function(item)` for every item, at most `limit` at once; results in the order of the items.
+
+    The first error cancels the rest and arrives as itself.
+    """
+    results: list[R | None] = [None] * len(items)
+    waiting = iter(enumerate(items))
+
+    async def work() -> None:
+        for index, item in waiting:
+            results[index] = await function(item)
+
+    with lone_errors():
+        async with anyio.create_task_group() as group:
+            for _ in range(min(limit, len(items))):
+                group.start_soon(work)
+    return cast("list[R]", results)
+
+
+class Pacer:
+    """Lets other tasks run every few milliseconds of a long loop."""
+
+    def __init__(self, seconds: float = 0.005) -> None:
+        """Allow `seconds` of work between checkpoints."""
+        self._seconds = seconds
+        self._last = time.perf_counter()
+
+    async def pace(self) -> None:
+        """Pass a checkpoint when the time since the last one is used up."""
+        if time.perf_counter() - self._last > self._seconds:
+            await anyio.lowlevel.checkpoint()
+            self._last = time.perf_counter()

@@ -1,0 +1,151 @@
+"""What a markdown note says about itself: its YAML frontmatter, its title, and markup taken off a line of text."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from airw.values import json_clean
+
+_FENCE = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_HEADING = re.compile(
+    r"^ {0,3}(?:(`{3,}|~{3,})[^\n]*(?:\n.*?^ {0,3}\1[`~]*[ \t\r]*$|.*\Z)"  # a fenced block: stepped over
+    r"|#{1,6}[ \t]+([^\n]+)|([^\n]*\S)[ \t\r]*\n {0,3}=+[ \t\r]*$)",
+    re.DOTALL | re.MULTILINE,
+)
+_MARKUP = (
+    (re.compile(r"!\[\[[^\]]*\]\]|!\[[^\]]*\](?:\([^)]*\)|\[[^\]]*\])"), ""),  # images and embeds
+    (re.compile(r"\[\[(?:[^\]|]*\|)?([^\]]*)\]\]"), r"\1"),  # wiki links: the label, else the target
+    (re.compile(r"\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])"), r"\1"),  # links: the text
+    (re.compile(r"</?[A-Za-z][^<>]*>"), ""),  # tags
+    (re.compile(r"`+|~~|\*+(?=\S)|(?<=\S)\*+|(?<!\w)_+(?=\S)|(?<=\S)_+(?!\w)"), ""),  # emphasis and code marks
+    (re.compile(r"\\([!-/:-@\[-`{-~])"), r"\1"),  # escapes
+)
+_MAX_DEPTH = 50
+_MAX_TITLE = 500
+
+
+class Frontmatter(NamedTuple):
+    """The frontmatter of a note: JSON-clean fields, the offset where the body starts, and what was wrong with it."""
+
+    fields: Mapping[str, Any]
+    body: int
+    problem: str | None = None
+
+
+def split_frontmatter(text: str) -> tuple[str, int]:
+    """Give the YAML text between the fences and the offset where the body starts; `("", 0)` without frontmatter.
+
+    Example:
+        >>> split_frontmatter("---\\ntitle: A\\n---\\n# Body")
+        ('title: A', 17)
+    """
+    found = _FENCE.match(text)
+    return (found[1].rstrip("\r\n"), found.end()) if found else ("", 0)
+
+
+def read_frontmatter(text: str) -> Frontmatter:
+    """Parse a note's frontmatter; what cannot be read stays part of the body, and `problem` says why.
+
+    Aliases (`*name`) and nesting deeper than 50 levels are refused: a few hundred bytes of either can stand for more
+    than any memory holds, or overrun the C stack of the YAML library.
+
+    Example:
+        >>> read_frontmatter("---\\ntitle: A\\ntags: [x]\\n---\\n# Body")
+        Frontmatter(fields={'title': 'A', 'tags': ['x']}, body=27, problem=None)
+        >>> read_frontmatter("---\\n- 1\\n---\\n").problem
+        'the frontmatter is not a mapping of names to values'
+    """
+    written, body = split_frontmatter(text)
+    if not body:
+        return Frontmatter({}, 0)
+    fields, problem = _load(written)
+    return Frontmatter(fields, 0, problem) if problem else Frontmatter(fields, body)
+
+
+def _load(written: str) -> tuple[dict[str, Any], str | None]:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        if (refused := _refusal(yaml.parse(written, Loader=loader))) is not None:
+            return {}, refused
+        value = yaml.load(written, Loader=loader)  # noqa: S506 - one of the two safe loaders
+    except yaml.MarkedYAMLError as error:
+        where = f" (line {error.problem_mark.line + 2})" if error.problem_mark else ""
+        return {}, f"the frontmatter is not valid YAML: {error.problem}{where}"
+    # Values that look like dates, numbers or tags but are none escape from PyYAML as all of these.
+    except (yaml.YAMLError, ValueError, TypeError, ArithmeticError, AttributeError, LookupError, RecursionError) as error:
+        return {}, f"the frontmatter is not valid YAML: {' '.join(str(error).split())[:200]}"
+    if not isinstance(value, Mapping | None):
+        return {}, "the frontmatter is not a mapping of names to values"
+    return json_clean(value or {}), None
+
+
+def _refusal(events: Any) -> str | None:
+    """Look at the flat stream of events, before anything recursive does."""
+    depth = 0
+    for event in events:
+        name = type(event).__name__
+        if name == "AliasEvent":
+            return f"the frontmatter uses the YAML alias *{event.anchor}: write the value out instead"
+        depth += name in ("MappingStartEvent", "SequenceStartEvent")
+        depth -= name in ("MappingEndEvent", "SequenceEndEvent")
+        if depth > _MAX_DEPTH:
+            return f"the frontmatter nests deeper than {_MAX_DEPTH} levels"
+    return None
+
+
+def note_stem(artifact_id: str) -> str:
+    """Give the last part of a path without `.md`.
+
+    Example:
+        >>> note_stem("notes/v1.2.md")
+        'v1.2'
+    """
+    return artifact_id.rsplit("/", 1)[-1].removesuffix(".md") or artifact_id
+
+
+def note_title(artifact_id: str, fields: Mapping[str, Any], text: str, body: int = 0) -> str:
+    """Give a note's title: the field `title`, else the first heading after offset `body`, else the file's stem.
+
+    Example:
+        >>> note_title("a.md", {}, "# The *first* heading")
+        'The first heading'
+        >>> note_title("notes/a.md", {"title": " "}, "no heading")
+        'a'
+    """
+    title = fields.get("title")
+    if isinstance(title, (str, int, float)) and (named := " ".join(str(title).split())):
+        return named
+    for found in _HEADING.finditer(text, body):
+        heading = (found[2] or found[3] or "")[:_MAX_TITLE].rstrip()
+        if title := plain_text(re.sub(r"(?:^|[ \t])#+$", "", heading)):
+            return title
+    return note_stem(artifact_id)
+
+
+def plain_text(markup: str) -> str:
+    """Take the inline markup off a paragraph and fold its white space; for short texts, approximate by design.
+
+    Example:
+        >>> plain_text("See [*the* docs](a.md), `x_y` and [[b|B]].<!-- hm -->")
+        'See the docs, x_y and B.'
+    """
+    text = without_comments(markup)
+    for pattern, replacement in _MARKUP:
+        text = pattern.sub(replacement, text)
+    return " ".join(text.split())
+
+
+def without_comments(text: str) -> str:
+    """Cut HTML comments out of a text; one that is never closed stays.
+
+    Example:
+        >>> without_comments("a<!-- b -->c")
+        'ac'
+    """
+    kept, position = [], 0
+    while (start := text.find("<!--", position)) >= 0 and (end := text.find("-->", start + 4)) >= 0:
+        kept.append(text[position:start])
+        position = end + 3
+    return "".join(kept) + text[position:]

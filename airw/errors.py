@@ -1,0 +1,93 @@
+"""Every error the library raises on purpose, in one tree.
+
+```text
+AirwError
+├── ArgumentError      (ValueError)    a parameter's value cannot be used
+├── FilterError        (ValueError)    a filter is malformed or uses an unknown operator
+├── SourceError                        a source, or one item of it, cannot be read or indexed
+├── EmbedderError                      an embedder failed or answered with unusable vectors
+│   ├── EmbedderUnavailable (ValueError)   what the embedder needs is not installed or not found
+│   └── EmbedderMismatch    (ValueError)   a corpus was built with another embedder
+├── StoreError                         a store failed
+│   ├── StoreBusy           (TimeoutError) another writer holds the store
+│   └── StoreCorrupt                   the file is damaged, or not ours, or from a newer version
+├── PolicyError                        a walk policy broke its contract
+├── CorpusNotFound     (KeyError)      no corpus of that name or path
+└── NoLedgerEntry      (KeyError)      a corpus does not hold that artifact
+```
+
+Each also inherits the builtin that callers of comparable libraries catch. A message is one line: what was given, and
+what would do. The original exception, where there is one, stays as `__cause__`.
+"""
+
+__all__ = [
+    "AirwError",
+    "ArgumentError",
+    "CorpusNotFound",
+    "EmbedderError",
+    "EmbedderMismatch",
+    "EmbedderUnavailable",
+    "FilterError",
+    "NoLedgerEntry",
+    "PolicyError",
+    "SourceError",
+    "StoreBusy",
+    "StoreCorrupt",
+    "StoreError",
+]
+
+
+class AirwError(Exception):
+    """Base of every error that airw raises on purpose."""
+
+    def __str__(self) -> str:
+        """Give the message itself; `KeyError` would print its repr."""
+        return str(self.args[0]) if self.args else type(self).__name__
+
+
+class ArgumentError(AirwError, ValueError):
+    """A parameter's value cannot be used."""
+
+
+class FilterError(AirwError, ValueError):
+    """A metadata filter is malformed or uses an operator that does not exist."""
+
+
+class SourceError(AirwError):
+    """A source, or one item of it, cannot be read or indexed."""
+
+
+class EmbedderError(AirwError):
+    """An embedder failed, or answered with vectors that cannot be used."""
+
+
+class EmbedderUnavailable(EmbedderError, ValueError):
+    """What an embedder needs, a package or a model, is not there."""
+
+
+class EmbedderMismatch(EmbedderError, ValueError):
+    """A corpus was built with another embedder than the one given."""
+
+
+class StoreError(AirwError):
+    """A store failed to read or write."""
+
+
+class StoreBusy(StoreError, TimeoutError):
+    """Another writer held the store for longer than we wait."""
+
+
+class StoreCorrupt(StoreError):
+    """A store's file is damaged, is not a corpus, or was written by a newer version."""
+
+
+class PolicyError(AirwError):
+    """A walk policy broke its contract with the operator."""
+
+
+class CorpusNotFound(AirwError, KeyError):
+    """There is no corpus of that name or at that path."""
+
+
+class NoLedgerEntry(AirwError, KeyError):
+    """A corpus does not hold the artifact that was asked for."""

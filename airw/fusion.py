@@ -1,0 +1,171 @@
+"""Reciprocal rank fusion: one ranking from several, by rank and never by score.
+
+Each list gives every hit `weight / (rrf_k + rank)`, ranks counted from 1; a hit's mass is the sum over the lists
+(Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods",
+SIGIR 2009).
+"""
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
+
+from airw.errors import ArgumentError
+from airw.limits import check_count
+from airw.values import SearchHit
+
+__all__ = ["fuse_hits", "fuse_ranks", "tag_source"]
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def fuse_ranks(
+    rankings: Sequence[Sequence[Key]], *, rrf_k: int = 60, weights: Sequence[float] | None = None
+) -> list[tuple[Key, float]]:
+    """Fuse rankings of keys into `(key, mass)` pairs, largest mass first; ties in order of first appearance.
+
+    Args:
+        rankings: Each best first; a key counts once in each, at its best rank.
+        rrf_k: The rank constant; larger flattens the difference between ranks.
+        weights: One factor a ranking; 1.0 each when left out.
+
+    Example:
+        >>> [(key, round(mass, 4)) for key, mass in fuse_ranks([["a", "b"], ["b"]])]
+        [('b', 0.0325), ('a', 0.0164)]
+    """
+    mass: dict[Key, float] = {}
+    for ranking, weight in zip(rankings, weights or [1.0] * len(rankings), strict=True):
+        for rank, key in enumerate(dict.fromkeys(ranking), start=1):
+            mass[key] = mass.get(key, 0.0) + weight / (rrf_k + rank)
+    return sorted(mass.items(), key=lambda pair: -pair[1])
+
+
+def tag_source(hits: Iterable[SearchHit], source: str | None) -> list[SearchHit]:
+    """Give the hits with `source` filled in where they have none; existing sources win.
+
+    Example:
+        >>> [hit.source for hit in tag_source([SearchHit("a", "document", 1.0, "")], "notes")]
+        ['notes']
+    """
+    return [hit if hit.source is not None or source is None else replace(hit, source=source) for hit in hits]
+
+
+@dataclass(slots=True)
+class _Fused:
+    """What is known of one identity while lists are being read."""
+
+    rank: int
+    position: int
+    hit: SearchHit
+    mass: float = 0.0
+    sources: list[str | None] = field(default_factory=list)
+
+
+def fuse_hits(
+    hits_by_source: Mapping[str | None, Sequence[SearchHit]],
+    *,
+    rrf_k: int = 60,
+    weights: Mapping[str, float] | None = None,
+    identity: Callable[[SearchHit], Any] | Literal["pointer"] | None = None,
+    k: int | None = None,
+) -> list[SearchHit]:
+    """Fuse ranked hits of several sources into one ranking by weighted reciprocal rank.
+
+    Within a source, hits of one artifact (and of one identity) collapse to their best raw score first. The fused hit
+    is the one with the best rank, then the earlier source; its metadata gains `source_score`, `source_rank` and, where
+    several sources gave it, `fused_sources`. A single source that answers passes through with its raw scores.
+
+    Args:
+        hits_by_source: Ranked hits by source name; `None` names hits that stay unattributed.
+        rrf_k: The rank constant.
+        weights: A factor for each source, 1.0 where not named; names that are not among the sources are ignored.
+        identity: What makes hits of different sources the same thing: `"pointer"`, a function of a hit whose falsy
+            answer means itself alone, or `None` for never.
+        k: Keep this many hits.
+
+    Returns:
+        Hits, largest mass first; ties by best rank, then the order of the sources, then the artifact id.
+
+    Raises:
+        ArgumentError: `rrf_k`, a weight, `identity` or `k` cannot be used.
+
+    Example:
+        >>> a = [SearchHit("x", "document", 0.9, ""), SearchHit("y", "document", 0.8, "")]
+        >>> b = [SearchHit("z", "document", 12.0, "")]
+        >>> [(hit.source, hit.artifact_id) for hit in fuse_hits({"a": a, "b": b})]
+        [('a', 'x'), ('b', 'z'), ('a', 'y')]
+    """
+    check_count("rrf_k", rrf_k)
+    if k is not None:
+        check_count("k", k)
+    identify = _identity(identity)
+    factors = _check_weights(weights or {})
+    lists = [
+        (source, _collapsed(tag_source(hits, source), identify)) for source, hits in hits_by_source.items() if hits
+    ]
+    if len(lists) <= 1:
+        return [hit for _, hits in lists for hit in hits][:k]
+    fused: dict[Hashable, _Fused] = {}
+    for position, (source, hits) in enumerate(lists):
+        weight = factors.get(source, 1.0) if source is not None else 1.0
+        for rank, hit in enumerate(hits, start=1):
+            entry = fused.setdefault(_key(hit, identify), _Fused(rank, position, hit))
+            if rank < entry.rank:
+                entry.rank, entry.position, entry.hit = rank, position, hit
+            entry.mass += weight / (rrf_k + rank)
+            entry.sources.append(source)
+    ordered = sorted(fused.values(), key=lambda entry: (-entry.mass, entry.rank, entry.position, entry.hit.artifact_id))
+    return [_as_hit(entry) for entry in ordered[:k]]
+
+
+def _as_hit(entry: _Fused) -> SearchHit:
+    metadata = {**entry.hit.metadata, "source_score": entry.hit.score, "source_rank": entry.rank}
+    if len(entry.sources) > 1:
+        metadata["fused_sources"] = entry.sources
+    return replace(entry.hit, score=entry.mass, metadata=metadata)
+
+
+def _collapsed(hits: list[SearchHit], identify: Callable[[SearchHit], Any]) -> list[SearchHit]:
+    """Keep the best hit of each artifact, then the first of each identity, best first."""
+    best: dict[Hashable, SearchHit] = {}
+    for hit in hits:
+        held = best.get(hit.key)
+        if held is None or _worth(hit) > _worth(held):
+            best[hit.key] = hit
+    kept: dict[Hashable, SearchHit] = {}
+    for hit in sorted(best.values(), key=_worth, reverse=True):
+        kept.setdefault(_key(hit, identify), hit)
+    return list(kept.values())
+
+
+def _worth(hit: SearchHit) -> float:
+    """Give the score to order by: one that is not a number comes last."""
+    return -math.inf if math.isnan(hit.score) else hit.score
+
+
+def _key(hit: SearchHit, identify: Callable[[SearchHit], Any]) -> Hashable:
+    known = identify(hit)
+    if not known:
+        return hit.key
+    try:
+        hash(known)
+    except TypeError:
+        raise ArgumentError(f"identity must give something hashable, not {known!r}") from None
+    return "identity", known
+
+
+def _identity(identity: object) -> Callable[[SearchHit], Any]:
+    if identity is None:
+        return lambda _hit: None
+    if identity == "pointer":
+        return lambda hit: hit.pointer
+    if callable(identity):
+        return identity
+    raise ArgumentError(f"identity must be None, 'pointer' or a function of a hit, not {identity!r}")
+
+
+def _check_weights(weights: Mapping[str, float]) -> Mapping[str, float]:
+    for source, weight in weights.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight) or weight < 0:
+            raise ArgumentError(f"the weight of {source!r} must be a finite number of at least 0, not {weight!r}")
+    return weights

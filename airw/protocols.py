@@ -1,0 +1,312 @@
+"""What can be replaced: one protocol a capability, all async where they may block, all batch-first.
+
+Nobody needs to inherit. A consumer asks for the capabilities it uses and no more. Results are aligned with what was
+asked; `None` stands for what is not there. Vectors are `(n, dim) float32` unit rows.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from airw.filters import Filter
+from airw.values import (
+    Artifact,
+    ArtifactChange,
+    Direction,
+    Edge,
+    Extraction,
+    Floats,
+    IndexPlan,
+    ItemProblem,
+    LedgerEntry,
+    Ranking,
+    Record,
+)
+
+__all__ = [
+    "EdgeExtractor",
+    "Embedder",
+    "IndexingStrategy",
+    "LinkReader",
+    "OpenCorpus",
+    "RecordReader",
+    "RecordWriter",
+    "Source",
+    "Store",
+    "TextSearch",
+    "VectorSearch",
+]
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Turns texts into unit vectors; text without any evidence may become the zero vector."""
+
+    @property
+    def id(self) -> str:
+        """Name the model and its weights, never a path; equal ids mean interchangeable vectors."""
+        ...
+
+    @property
+    def dim(self) -> int:
+        """Give the width of the vectors."""
+        ...
+
+    async def embed_documents(self, texts: Sequence[str]) -> Floats:
+        """Give `(len(texts), dim) float32` unit rows, in the order of the texts."""
+        ...
+
+    async def embed_query(self, text: str) -> Floats:
+        """Give `(dim,) float32`, of length one."""
+        ...
+
+
+@runtime_checkable
+class IndexingStrategy(Protocol):
+    """Decomposes an artifact into fields to filter on and surfaces to search."""
+
+    @property
+    def id(self) -> str:
+        """Name the strategy and everything that changes what it makes; another id means a new decomposition."""
+        ...
+
+    def decompose(self, artifact: Artifact) -> IndexPlan:
+        """Give the plan for one artifact, perhaps without surfaces; pure.
+
+        Raises:
+            SourceError: The artifact's raw value is not of a kind this strategy reads.
+        """
+        ...
+
+
+@runtime_checkable
+class EdgeExtractor(Protocol):
+    """Finds an artifact's links to others, and the names others may call it by."""
+
+    @property
+    def id(self) -> str:
+        """Name the extractor and its settings; another id means extracting again."""
+        ...
+
+    def extract(self, artifact: Artifact, fields: Mapping[str, Any]) -> Extraction:
+        """Give links and names of one artifact from its raw value and its filter fields; pure."""
+        ...
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Where artifacts come from, and how they are to be indexed unless the caller says otherwise."""
+
+    @property
+    def name(self) -> str:
+        """Name the source; also the default name of the corpus built from it."""
+        ...
+
+    @property
+    def indexing_strategy(self) -> IndexingStrategy:
+        """Give the strategy that decomposes its artifacts."""
+        ...
+
+    @property
+    def embedder(self) -> "str | Embedder":
+        """Give the embedder, or its specification, such as `"default"` or `"light"`."""
+        ...
+
+    @property
+    def edge_extractor(self) -> EdgeExtractor | None:
+        """Give what finds the links of its artifacts; `None` for no links."""
+        ...
+
+    def change_signal(self, artifact: Artifact) -> str:
+        """Give a short text that changes whenever what would be indexed of the artifact changes."""
+        ...
+
+    def items(self) -> AsyncIterator[Artifact | ItemProblem]:
+        """Stream the artifacts, and a problem for each thing that could not be read, in a repeatable order.
+
+        Raises:
+            SourceError: The source itself is missing or empty by mistake.
+        """
+        ...
+
+
+class RecordReader(Protocol):
+    """Reads records, the ledger and settings."""
+
+    async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
+        """Give the record of each id."""
+        ...
+
+    async def records_of(
+        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None
+    ) -> list[list[Record] | None]:
+        """Give the records of each artifact in plan order, of these surface kinds; `None` for unknown artifacts."""
+        ...
+
+    async def ledger(self, ids: Sequence[str] | None = None) -> list[LedgerEntry | None]:
+        """Give the ledger entry of each artifact; of all, ordered by id, when no ids are given."""
+        ...
+
+    async def artifact_ids(self) -> list[str]:
+        """Give the ids of all artifacts, sorted."""
+        ...
+
+    async def config(self) -> dict[str, Any]:
+        """Give the settings the corpus was built with; empty before the first build."""
+        ...
+
+    async def calibration(self, key: str | None = None) -> dict[str, Any]:
+        """Give the calibration stored under a key, or all of them by key; empty when there is none."""
+        ...
+
+    async def counts(self) -> dict[str, int]:
+        """Count `artifacts`, `records`, and `links`: `resolved`, `dangling`, `ambiguous` and `foreign`."""
+        ...
+
+
+class RecordWriter(Protocol):
+    """Writes whole artifacts, each call in one transaction."""
+
+    async def apply(self, puts: Sequence[ArtifactChange], *, removals: Sequence[str] = ()) -> None:
+        """Put and remove whole artifacts with their records, vectors, ledger entries and links, all or nothing.
+
+        A put replaces everything stored of that artifact. Links are resolved in the same transaction: those of the
+        changed artifacts, and every stored link whose reference now means something else. Unknown removals are ignored.
+
+        Raises:
+            StoreError: A vector is not finite or of another width than the corpus, or the write failed; nothing of the
+                call is stored then.
+        """
+        ...
+
+    async def set_config(self, config: Mapping[str, Any]) -> None:
+        """Replace the settings; values are JSON."""
+        ...
+
+    async def set_calibration(self, key: str, value: Mapping[str, Any]) -> None:
+        """Replace the calibration stored under a key; values are JSON."""
+        ...
+
+    def writing(self, *, timeout: float = 30.0) -> AbstractAsyncContextManager[None]:
+        """Hold the store for one builder; a second one waits.
+
+        Raises:
+            StoreBusy: Another builder still held it after `timeout` seconds.
+        """
+        ...
+
+
+class VectorSearch(Protocol):
+    """Ranks records by cosine."""
+
+    async def search_vectors(
+        self,
+        queries: Floats,
+        k: int,
+        *,
+        filter: Filter | None = None,
+        surfaces: Sequence[str] | None = None,
+        per_artifact: bool = False,
+    ) -> list[Ranking]:
+        """Rank for each row of `queries` `(m, dim)` the best `k` records, or artifacts by their best record.
+
+        Filter, surface kinds and the collapse to artifacts apply before the cut at `k`. Order: score descending, then
+        `(artifact_id, surface_index)`. Records with score zero count.
+
+        Raises:
+            EmbedderMismatch: The queries are not as wide as the stored vectors.
+        """
+        ...
+
+    async def similarities(self, query: Floats, record_ids: Sequence[str]) -> Floats:
+        """Give the cosine of `query` `(dim,)` to each record: `(n,) float32`, NaN where there is no such record."""
+        ...
+
+    async def best_of(
+        self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
+    ) -> tuple[list[str | None], Floats]:
+        """Give for each artifact the id and the cosine of its best record; `None` and NaN where it has none.
+
+        Ties go to the lower surface index.
+        """
+        ...
+
+    async def vectors(self, ids: Sequence[str]) -> Floats:
+        """Give the vector of each record: `(n, dim) float32`, a row of NaN where there is no such record."""
+        ...
+
+
+class TextSearch(Protocol):
+    """Ranks records by BM25."""
+
+    async def search_text(
+        self,
+        queries: Sequence[str],
+        k: int,
+        *,
+        filter: Filter | None = None,
+        surfaces: Sequence[str] | None = None,
+        per_artifact: bool = False,
+    ) -> list[Ranking]:
+        """Rank for each query the best `k` records, or artifacts, that hold at least one of its words.
+
+        Words are cut as SQLite's unicode61 does; statistics are those of the whole corpus, whatever the filter; scores
+        are positive. Order as in `search_vectors`. A query without words finds nothing.
+        """
+        ...
+
+
+class LinkReader(Protocol):
+    """Reads edges and shared field values."""
+
+    async def neighbors(
+        self,
+        ids: Sequence[str],
+        *,
+        direction: Direction = "out",
+        types: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
+        origins: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> list[list[Edge]]:
+        """Give the edges of each artifact as stored, ordered by type, then by the id at the other end.
+
+        Only resolved links and links to other corpora are edges. `types` and `origins` keep, `exclude` (types) drops,
+        `limit` cuts each list. An edge from an artifact to itself is left out. The same pair, type and origin appears
+        once, `"out"` before `"in"` where both directions hold a pair of equal type.
+        """
+        ...
+
+    async def matching(self, field: str, values: Sequence[Any], *, limit: int | None = None) -> list[list[str]]:
+        """Give for each value the ids, sorted, of the artifacts whose filter field equals it or is a list with it."""
+        ...
+
+
+class Store(RecordReader, RecordWriter, VectorSearch, TextSearch, LinkReader, Protocol):
+    """All capabilities of a corpus's store."""
+
+    async def aclose(self) -> None:
+        """Release everything held; closing twice is harmless."""
+        ...
+
+
+class OpenCorpus(Protocol):
+    """What ranking needs of a corpus: anything with a name, a store and an embedder."""
+
+    @property
+    def name(self) -> str:
+        """Name the corpus; hits carry it as their source."""
+        ...
+
+    @property
+    def store(self) -> Store:
+        """Give its store."""
+        ...
+
+    @property
+    def embedder(self) -> Embedder:
+        """Give the embedder its vectors came from."""
+        ...
+
+
+EmbedderLike: TypeAlias = str | Embedder
