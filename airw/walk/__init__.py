@@ -1,0 +1,18 @@
+"""One walk as values and pure decisions: what a policy sees, what the operator records, how it ended."""
+
+from airw.walk.policy import Column, Entry, Frontier, Neighbors, Policy, WalkPolicy, WalkState
+from airw.walk.record import WalkRecord
+from airw.walk.summary import Tally, WalkSummary
+
+__all__ = [
+    "Column",
+    "Entry",
+    "Frontier",
+    "Neighbors",
+    "Policy",
+    "Tally",
+    "WalkPolicy",
+    "WalkRecord",
+    "WalkState",
+    "WalkSummary",
+]

@@ -1,0 +1,213 @@
+"""What a policy decides, what it sees, and the defaults it may keep.
+
+The policy owns the meaning of a walk: where it starts, what is near the query, what lies behind a node. The operator
+owns the loop and every bound. A policy is configuration only, a frozen dataclass; what it needs to remember during one
+walk goes into `state.cache`.
+"""
+
+from collections.abc import AsyncIterable, Awaitable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from airw.limits import Limits
+from airw.values import Edge, SearchHit
+
+__all__ = ["Column", "Entry", "Frontier", "Neighbors", "Policy", "WalkPolicy", "WalkState"]
+
+T = TypeVar("T")
+Neighbors: TypeAlias = Iterable[Any] | AsyncIterable[Any]
+
+
+class Entry(NamedTuple):
+    """A committed node: what the policy gave, and what the operator recorded of it; `parent` is an id or `None`."""
+
+    node: Any
+    id: Hashable
+    depth: int
+    score: float
+    parent: Hashable | None
+
+
+class Column(Sequence[T]):
+    """A read-only view of one column of the operator's record, indexed by position."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: list[T]) -> None:
+        """View `items` without copying them."""
+        self._items = items
+
+    @overload
+    def __getitem__(self, position: int) -> T: ...
+    @overload
+    def __getitem__(self, position: slice) -> list[T]: ...
+    def __getitem__(self, position: int | slice) -> T | list[T]:
+        """Give the item at a position, or a copy of a slice."""
+        return self._items[position]
+
+    def __len__(self) -> int:
+        """Count the discoveries so far."""
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[T]:
+        """Iterate over all discoveries."""
+        return iter(self._items)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frontier:
+    """The walk's discoveries in columns, as `select` sees them.
+
+    A position is the number of a discovery; it is never used again. Only live positions may be selected.
+
+    Args:
+        nodes: The node at each position, as the policy gave it.
+        ids: Its id.
+        depths: Its depth.
+        scores: `(n,) float64`, read-only.
+        live: `(m,) intp`, the positions that wait, ascending.
+        fresh: The positions discovered in this step.
+    """
+
+    nodes: Sequence[Any]
+    ids: Sequence[Hashable]
+    depths: Sequence[int]
+    scores: NDArray[np.float64]
+    live: NDArray[np.intp]
+    fresh: range
+
+    def best_first(self) -> NDArray[np.intp]:
+        """Give the live positions by score, highest first; ties in order of discovery."""
+        return self.live[np.argsort(-self.scores[self.live], kind="stable")]
+
+
+class _Known(Protocol):
+    """What a state can look up in the operator's record."""
+
+    def depth_of(self, id: Hashable) -> int | None: ...
+    def parent_of(self, id: Hashable) -> Hashable | None: ...
+
+
+@dataclass(slots=True, eq=False)
+class WalkState:
+    """One walk as its policy sees it: a mirror that the operator writes and never reads.
+
+    Args:
+        query: What the walk looks for.
+        max_depth: The depth cap; `None` for none.
+        node_budget: How many nodes may be committed.
+        limits: The further bounds.
+        visited: The ids committed so far.
+        results: The hits yielded so far.
+        cache: Scratch for the policy, such as the query's vector.
+    """
+
+    query: str
+    max_depth: int | None
+    node_budget: int
+    limits: Limits
+    _record: _Known = field(repr=False)
+    visited: set[Hashable] = field(default_factory=set)
+    results: list[SearchHit] = field(default_factory=list)
+    cache: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def budget(self) -> int:
+        """The node budget, under the name that `ir` uses."""
+        return self.node_budget
+
+    def depth_of(self, id: Hashable) -> int | None:
+        """Give the depth of a node that is waiting or committed; `None` for others."""
+        return self._record.depth_of(id)
+
+    def parent_of(self, id: Hashable) -> Hashable | None:
+        """Give the id of the node it was reached from; `None` for seeds and unknown nodes."""
+        return self._record.parent_of(id)
+
+
+class WalkPolicy(Protocol):
+    """The meaning of a walk: where it starts, what is near, what lies behind a node, what is a hit.
+
+    `Policy` has defaults for all but `seed`, `score`, `expand`, `node_id` and `to_hits`.
+    """
+
+    @property
+    def max_depth(self) -> int | None:
+        """The depth cap when the caller of `traverse` names none."""
+        ...
+
+    @property
+    def keeps_frontier(self) -> bool:
+        """Whether entries that were not selected wait for a later step; otherwise they are dropped."""
+        ...
+
+    @property
+    def scores_paths(self) -> bool:
+        """Whether an id reached on several paths has an entry for each; otherwise it has one, the nearest."""
+        ...
+
+    async def seed(self, state: WalkState, store: Any) -> Neighbors:
+        """Give the nodes at depth 0; read lazily, at most `limits.max_frontier` of them."""
+        ...
+
+    async def score(self, state: WalkState, nodes: Sequence[Any], store: Any) -> Sequence[float] | NDArray[Any]:
+        """Give one number for each node, higher is better; NaN is an error, ±inf is not."""
+        ...
+
+    def select(self, state: WalkState, frontier: Frontier) -> Iterable[int] | Awaitable[Iterable[int]]:
+        """Give the positions to commit, in that order; none ends the walk."""
+        ...
+
+    async def expand(self, state: WalkState, committed: Sequence[Entry], store: Any) -> Sequence[Neighbors]:
+        """Give one iterable, or async iterable, of neighbouring nodes for each entry; read lazily under the limits."""
+        ...
+
+    def node_id(self, node: Any) -> Hashable:
+        """Give what identifies a node: the key of the visited set."""
+        ...
+
+    def stop(self, state: WalkState) -> bool | Awaitable[bool]:
+        """Say, after each hit, whether the walk has found enough."""
+        ...
+
+    async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: Any) -> Sequence[SearchHit | None]:
+        """Give a fresh hit for each entry; `None` for a node that only routes."""
+        ...
+
+    def edge_of(self, node: Any) -> Edge | None:
+        """Give the edge a node was reached by, where there is one."""
+        ...
+
+    def rank(self, state: WalkState, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
+        """Give the final order of the hits of an ended walk; may cut and replace, never add."""
+        ...
+
+
+class Policy:
+    """The defaults of a `WalkPolicy`: commit everything best first, never stop, rank by score.
+
+    A policy inherits these and adds `seed`, `score`, `expand`, `node_id` and `to_hits`.
+    """
+
+    max_depth: int | None = None
+    keeps_frontier: bool = False
+    scores_paths: bool = False
+
+    def select(self, state: WalkState, frontier: Frontier) -> Iterable[int] | Awaitable[Iterable[int]]:
+        """Commit all that wait, best first, ties in order of discovery."""
+        return frontier.best_first()
+
+    def stop(self, state: WalkState) -> bool | Awaitable[bool]:
+        """Never stop: run to the limits."""
+        return False
+
+    def edge_of(self, node: Any) -> Edge | None:
+        """Say nothing of edges."""
+        return None
+
+    def rank(self, state: WalkState, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
+        """Order by score, highest first; ties in the order of the walk."""
+        return sorted(hits, key=lambda hit: -hit.score)
