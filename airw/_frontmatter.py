@@ -12,15 +12,18 @@ _HEADING = re.compile(
     r"|#{1,6}[ \t]+([^\n]+)|([^\n]*\S)[ \t\r]*\n {0,3}=+[ \t\r]*$)",
     re.DOTALL | re.MULTILINE,
 )
-_MARKUP = (
-    (re.compile(r"!\[\[[^\]]*\]\]|!\[[^\]]*\](?:\([^)]*\)|\[[^\]]*\])"), ""),  # images and embeds
-    (re.compile(r"\[\[(?:[^\]|]*\|)?([^\]]*)\]\]"), r"\1"),  # wiki links: the label, else the target
-    (re.compile(r"\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])"), r"\1"),  # links: the text
+_TARGET = r"(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\[\]]*\])"
+_MARKUP = (  # none looks past the next bracket of its kind: linear on any text
+    (re.compile(rf"!\[\[[^\[\]]*\]\]|!\[[^\[\]]*\]{_TARGET}"), ""),  # images and embeds
+    (re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]]*)\]\]"), r"\1"),  # wiki links: the label, else the target
+    (re.compile(rf"\[([^\[\]]*)\]{_TARGET}"), r"\1"),  # links: the text
     (re.compile(r"</?[A-Za-z][^<>]*>"), ""),  # tags
     (re.compile(r"`+|~~|\*+(?=\S)|(?<=\S)\*+|(?<!\w)_+(?=\S)|(?<=\S)_+(?!\w)"), ""),  # emphasis and code marks
     (re.compile(r"\\([!-/:-@\[-`{-~])"), r"\1"),  # escapes
 )
 _MAX_DEPTH = 50
+# What PyYAML lets through for values that look like dates, numbers or tagged values but are none.
+_ESCAPED = (ValueError, TypeError, ArithmeticError, AttributeError, LookupError, RecursionError)
 _MAX_TITLE = 500
 
 
@@ -33,10 +36,10 @@ class Frontmatter(NamedTuple):
 
 
 def split_frontmatter(text: str) -> tuple[str, int]:
-    """Give the YAML text between the fences and the offset where the body starts; `("", 0)` without frontmatter.
+    r"""Give the YAML text between the fences and the offset where the body starts; `("", 0)` without frontmatter.
 
     Example:
-        >>> split_frontmatter("---\\ntitle: A\\n---\\n# Body")
+        >>> split_frontmatter("---\ntitle: A\n---\n# Body")
         ('title: A', 17)
     """
     found = _FENCE.match(text)
@@ -44,15 +47,15 @@ def split_frontmatter(text: str) -> tuple[str, int]:
 
 
 def read_frontmatter(text: str) -> Frontmatter:
-    """Parse a note's frontmatter; what cannot be read stays part of the body, and `problem` says why.
+    r"""Parse a note's frontmatter; what cannot be read stays part of the body, and `problem` says why.
 
     Aliases (`*name`) and nesting deeper than 50 levels are refused: a few hundred bytes of either can stand for more
     than any memory holds, or overrun the C stack of the YAML library.
 
     Example:
-        >>> read_frontmatter("---\\ntitle: A\\ntags: [x]\\n---\\n# Body")
+        >>> read_frontmatter("---\ntitle: A\ntags: [x]\n---\n# Body")
         Frontmatter(fields={'title': 'A', 'tags': ['x']}, body=27, problem=None)
-        >>> read_frontmatter("---\\n- 1\\n---\\n").problem
+        >>> read_frontmatter("---\n- 1\n---\n").problem
         'the frontmatter is not a mapping of names to values'
     """
     written, body = split_frontmatter(text)
@@ -73,8 +76,7 @@ def _load(written: str) -> tuple[dict[str, Any], str | None]:
     except yaml.MarkedYAMLError as error:
         where = f" (line {error.problem_mark.line + 2})" if error.problem_mark else ""
         return {}, f"the frontmatter is not valid YAML: {error.problem}{where}"
-    # Values that look like dates, numbers or tags but are none escape from PyYAML as all of these.
-    except (yaml.YAMLError, ValueError, TypeError, ArithmeticError, AttributeError, LookupError, RecursionError) as error:
+    except (yaml.YAMLError, *_ESCAPED) as error:
         return {}, f"the frontmatter is not valid YAML: {' '.join(str(error).split())[:200]}"
     if not isinstance(value, Mapping | None):
         return {}, "the frontmatter is not a mapping of names to values"

@@ -1,0 +1,77 @@
+"""Edge extractors from plain functions."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from airw.errors import ArgumentError, SourceError
+from airw.values import Artifact, Extraction, Link
+
+EdgeFunction: TypeAlias = Callable[[str, Mapping[str, Any]], Mapping[str, Sequence[Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class CallableLinks:
+    """The extractor that `extractor_from` makes of a function.
+
+    Args:
+        function: Called with an artifact's id and filter fields; gives the targets by edge type.
+        id: Names the function; another id means extracting again.
+
+    Raises:
+        ArgumentError: `function` is not callable, or `id` is blank.
+    """
+
+    function: EdgeFunction
+    id: str
+
+    def __post_init__(self) -> None:
+        """Check both at birth."""
+        if not callable(self.function):
+            raise ArgumentError(f"an extractor needs a function of an id and filter fields, not {self.function!r}")
+        if not isinstance(self.id, str) or not self.id.strip():
+            raise ArgumentError(f"id must name the function and its version, not be {self.id!r}")
+
+    def extract(self, artifact: Artifact, fields: Mapping[str, Any]) -> Extraction:
+        """Give the links the function finds, each once, in its order, and the names of the artifact.
+
+        Raises:
+            SourceError: The function's answer is not a mapping of edge type to a list of targets.
+        """
+        answer = self.function(artifact.id, fields)
+        if not isinstance(answer, Mapping):
+            raise SourceError(f"{self.id} must give a mapping of edge type to targets, not {answer!r:.80}")
+        links = dict.fromkeys(link for type_, targets in answer.items() for link in self._links(type_, targets))
+        # The second tier lets a reference to a package name any spelling of it (PEP 503).
+        spellings = dict.fromkeys((artifact.id.casefold(), re.sub(r"[-_.]+", "-", artifact.id).lower()))
+        return Extraction(list(links), [[artifact.id], list(spellings)])
+
+    def _links(self, type_: Any, targets: Any) -> Iterator[Link]:
+        if not isinstance(type_, str) or isinstance(targets, str) or not isinstance(targets, Sequence):
+            raise SourceError(f"{self.id} must give a list of targets for {type_!r}, not {targets!r:.80}")
+        for target in targets:
+            match target:
+                case str() if target:
+                    yield Link(target, type_, "derived")
+                case [str() as source, str() as artifact_id] if source and artifact_id:
+                    yield Link(artifact_id, type_, "derived", target_source=source)
+                case _:
+                    raise SourceError(f"{self.id}: a target is an id or [source, id], not {target!r:.80}")
+
+
+def extractor_from(function: EdgeFunction, *, id: str) -> CallableLinks:
+    """Make an edge extractor of a function `(artifact_id, filter_fields) -> {edge_type: [target, …]}`.
+
+    A target is an id, or `[source, id]` in another corpus. Links get the origin `"derived"`. An artifact answers to its
+    id, then to its id in lower case and with `-` for each run of `-`, `_` and `.`.
+
+    Raises:
+        ArgumentError: `function` is not callable, or `id` is blank.
+
+    Example:
+        >>> extractor = extractor_from(lambda id, fields: {"REF": fields["deps"]}, id="deps-1")
+        >>> extractor.extract(Artifact("app", ""), {"deps": ["numpy", ["pypi", "anyio"]]}).links[1]
+        Link(target_ref='anyio', type='REF', origin='derived', target_source='pypi', file=None, line=None)
+    """
+    return CallableLinks(function, id)

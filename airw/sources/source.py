@@ -1,0 +1,234 @@
+"""The one kind of source: a name, a scope to read, and how its artifacts are to be indexed."""
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, TypeAlias
+
+import anyio.lowlevel
+
+from airw._concurrency import in_thread
+from airw.errors import ArgumentError
+from airw.indexing import WholeText
+from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
+from airw.values import Artifact, ItemProblem, json_clean
+
+Item: TypeAlias = Artifact | ItemProblem
+Pages: TypeAlias = Generator[Sequence[Item], None, None]
+MetadataOf: TypeAlias = Callable[[str, Any], Mapping[str, Any]]
+
+PAGE = 64
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=json_clean)
+
+
+def content_hash(artifact: Artifact) -> str:
+    """Hash what is indexed of an artifact, its raw value and its metadata, to 32 hex digits (BLAKE2b).
+
+    Strings and bytes are hashed as they are, anything else as canonical JSON: the order of keys does not count.
+
+    Example:
+        >>> content_hash(Artifact("a", {"x": 1, "y": 2})) == content_hash(Artifact("b", {"y": 2, "x": 1}))
+        True
+        >>> content_hash(Artifact("a", "text")) == content_hash(Artifact("a", "text", {"owner": "me"}))
+        False
+    """
+    raw = artifact.raw
+    if isinstance(raw, str):
+        kind, body = b"s", raw.encode("utf-8", "surrogatepass")
+    elif isinstance(raw, (bytes, bytearray, memoryview)):
+        kind, body = b"b", bytes(raw)
+    else:
+        kind, body = b"j", _canonical(raw)
+    digest = blake2b(b"%b%d:" % (kind, len(body)), digest_size=16)  # the length keeps raw and metadata apart
+    digest.update(body)
+    if artifact.metadata:
+        digest.update(_canonical(artifact.metadata))
+    return digest.hexdigest()
+
+
+def _canonical(value: Any) -> bytes:
+    try:
+        text = _CANONICAL.encode(value)
+    except (TypeError, ValueError, RecursionError):  # keys that do not sort, or a value inside itself
+        text = _cleaned(value)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _cleaned(value: Any) -> str:
+    try:
+        return _CANONICAL.encode(json_clean(value))
+    except RecursionError:
+        return repr(value)
+
+
+def is_name(name: object) -> bool:
+    """Tell whether a corpus can have this name."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def name_from(text: str, default: str) -> str:
+    """Make a valid name of a file's or folder's name.
+
+    Example:
+        >>> name_from("My notes (2026)", "files"), name_from("…", "files")
+        ('My-notes-2026', 'files')
+    """
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:100] or default
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusSource:
+    """A named scope of artifacts, and how they are to be indexed.
+
+    Args:
+        name: Letters, digits and `._-`, at most 100, beginning with a letter or digit.
+        scope: A mapping of id to raw value, read lazily in its own order; or a function that makes a generator of
+            pages of artifacts and problems, which is run in a worker thread.
+        indexing_strategy: Decomposes the artifacts.
+        change_signal: Gives a text that changes whenever what would be indexed of an artifact changes.
+        embedder: An embedder, or the specification of one.
+        metadata_of: Called with id and raw value; what it gives is laid over the artifact's metadata.
+        edge_extractor: Finds the artifacts' links; `None` for no links.
+
+    Raises:
+        ArgumentError: The name is not valid, or the scope is neither a mapping nor a function.
+
+    Example:
+        >>> source = CorpusSource("letters", {"a": "alpha", "": "nameless"})
+        >>> async def main():
+        ...     async for item in source.items():
+        ...         print(item)
+        >>> anyio.run(main)
+        Artifact(id='a', raw='alpha', metadata={})
+        ItemProblem(item='', reason="an id must be a non-empty string, not ''", lost=True)
+    """
+
+    name: str
+    scope: Mapping[str, Any] | Callable[[], Pages]
+    indexing_strategy: IndexingStrategy = field(default_factory=WholeText)
+    change_signal: Callable[[Artifact], str] = content_hash
+    embedder: str | Embedder = "default"
+    metadata_of: MetadataOf | None = None
+    edge_extractor: EdgeExtractor | None = None
+
+    def __post_init__(self) -> None:
+        """Check name and scope at birth."""
+        if not is_name(self.name):
+            rule = "1 to 100 letters, digits, '.', '_' or '-', beginning with a letter or digit"
+            raise ArgumentError(f"a source's name must be {rule}, not {self.name!r}")
+        if not isinstance(self.scope, Mapping) and not callable(self.scope):
+            kind = type(self.scope).__name__
+            raise ArgumentError(f"a source's scope must be a mapping of id to raw value, not of type {kind}")
+
+    def items(self) -> AsyncIterator[Item]:
+        """Stream the artifacts, and a problem for each that cannot be stored or read.
+
+        Raises:
+            SourceError: The source itself is missing or cannot be read.
+        """
+        return self._mapped(self.scope) if isinstance(self.scope, Mapping) else self._paged(self.scope())
+
+    async def _mapped(self, scope: Mapping[str, Any]) -> AsyncIterator[Item]:
+        for number, key in enumerate(scope):
+            if number % PAGE == 0:
+                await anyio.lowlevel.checkpoint()
+            yield self._looked_up(scope, key)
+
+    async def _paged(self, pages: Pages) -> AsyncIterator[Item]:
+        try:
+            while (page := await in_thread(next, pages, None)) is not None:
+                for item in page:
+                    yield self._checked(item) if isinstance(item, Artifact) else item
+        finally:
+            pages.close()
+
+    def _looked_up(self, scope: Mapping[str, Any], key: Any) -> Item:
+        try:
+            raw = scope[key]
+        except Exception as error:  # noqa: BLE001 - a lazy mapping's failure to read one item is that item's problem
+            return ItemProblem(_shown(key), f"cannot be read: {_told(error)}")
+        return self._checked(Artifact(key, raw))
+
+    def _checked(self, artifact: Artifact) -> Item:
+        """Lay `metadata_of` over the metadata and refuse what no store can hold."""
+        if not isinstance(artifact.id, str) or not artifact.id:
+            return ItemProblem(_shown(artifact.id), f"an id must be a non-empty string, not {artifact.id!r:.80}")
+        if self.metadata_of is not None:
+            try:
+                over = self.metadata_of(artifact.id, artifact.raw)
+                artifact = Artifact(artifact.id, artifact.raw, {**artifact.metadata, **over})
+            except Exception as error:  # noqa: BLE001 - the caller's function failed on this item
+                return ItemProblem(_shown(artifact.id), f"metadata_of failed: {_told(error)}")
+        try:
+            unwritable = next(filter(_holds_surrogates, (artifact.id, artifact.raw, artifact.metadata)), None)
+        except RecursionError:
+            return ItemProblem(_shown(artifact.id), "its fields contain themselves or nest too deeply")
+        if unwritable is not None:
+            reason = "holds half of a surrogate pair, which is no text in UTF-8: clean the text first"
+            return ItemProblem(_shown(artifact.id), reason)
+        return artifact
+
+
+def _holds_surrogates(value: Any) -> bool:
+    if isinstance(value, str):
+        if value.isascii():
+            return False
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return True
+        return False
+    if isinstance(value, Mapping):
+        return any(_holds_surrogates(key) or _holds_surrogates(item) for key, item in value.items())
+    return isinstance(value, (list, tuple)) and any(map(_holds_surrogates, value))
+
+
+def _shown(key: Any) -> str:
+    """Make any id printable."""
+    return str(key).encode("utf-8", "backslashreplace").decode()
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
+
+
+def from_mapping(
+    mapping: Mapping[str, Any],
+    *,
+    name: str,
+    strategy: IndexingStrategy | None = None,
+    embedder: str | Embedder = "default",
+    edge_extractor: EdgeExtractor | None = None,
+    metadata_of: MetadataOf | None = None,
+) -> CorpusSource:
+    """Make a source of a mapping of id to raw value, read lazily and in its own order.
+
+    Args:
+        mapping: Raw values are what the strategy reads: strings, or mappings of fields.
+        name: Letters, digits and `._-`; the default name of the corpus.
+        strategy: Decomposes the artifacts; `WholeText()` unless given.
+        embedder: An embedder, or the specification of one.
+        edge_extractor: Finds the artifacts' links.
+        metadata_of: Called with id and raw value; gives the artifact's metadata, its filter fields.
+
+    Raises:
+        ArgumentError: The name is not valid, or `mapping` is no mapping.
+
+    Example:
+        >>> source = from_mapping({"a": "alpha"}, name="letters", metadata_of=lambda id, raw: {"size": len(raw)})
+        >>> source.name, source.indexing_strategy
+        ('letters', WholeText(text_key=None, kind='document'))
+    """
+    if not isinstance(mapping, Mapping):
+        raise ArgumentError(f"from_mapping takes a mapping of id to raw value, not of type {type(mapping).__name__}")
+    return CorpusSource(
+        name,
+        mapping,
+        strategy or WholeText(),
+        embedder=embedder,
+        metadata_of=metadata_of,
+        edge_extractor=edge_extractor,
+    )
