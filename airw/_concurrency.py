@@ -3,7 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar, TypeVarTuple, Unpack, cast
+from typing import TypeVar, TypeVarTuple, cast
 
 import anyio
 import anyio.lowlevel
@@ -14,7 +14,7 @@ R = TypeVar("R")
 Args = TypeVarTuple("Args")
 
 
-async def in_thread(function: Callable[[Unpack[Args]], R], *args: Unpack[Args]) -> R:
+async def in_thread(function: Callable[[*Args], R], *args: *Args) -> R:
     """Call `function(*args)` in a worker thread and wait for it, even when cancelled: threads are never abandoned."""
     return await anyio.to_thread.run_sync(function, *args)
 

@@ -29,12 +29,19 @@ def fuse_ranks(
         rrf_k: The rank constant; larger flattens the difference between ranks.
         weights: One factor a ranking; 1.0 each when left out.
 
+    Raises:
+        ArgumentError: `rrf_k` or the number of weights cannot be used.
+
     Example:
         >>> [(key, round(mass, 4)) for key, mass in fuse_ranks([["a", "b"], ["b"]])]
         [('b', 0.0325), ('a', 0.0164)]
     """
+    check_count("rrf_k", rrf_k)
+    factors = [1.0] * len(rankings) if weights is None else weights
+    if len(factors) != len(rankings):
+        raise ArgumentError(f"weights must hold one factor a ranking: {len(rankings)}, not {len(factors)}")
     mass: dict[Key, float] = {}
-    for ranking, weight in zip(rankings, weights or [1.0] * len(rankings), strict=True):
+    for ranking, weight in zip(rankings, factors, strict=True):
         for rank, key in enumerate(dict.fromkeys(ranking), start=1):
             mass[key] = mass.get(key, 0.0) + weight / (rrf_k + rank)
     return sorted(mass.items(), key=lambda pair: -pair[1])

@@ -1,12 +1,14 @@
 """How far a walk may go, and the words for why it ended."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from airw.errors import ArgumentError
 
-__all__ = ["STOP_REASONS", "Limits", "StopReason", "check_count"]
+__all__ = ["STOP_REASONS", "Limits", "StopReason", "check_choice", "check_count"]
 
+Choice = TypeVar("Choice", bound=str)
 StopReason: TypeAlias = Literal["failed", "closed", "timeout", "sufficient", "max_hits", "node_budget", "exhausted"]
 
 STOP_REASONS: tuple[StopReason, ...] = (
@@ -34,6 +36,22 @@ def check_count(name: str, value: object, *, least: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ArgumentError(f"{name} must be a whole number of at least {least}, not {value!r}")
     return value
+
+
+def check_choice(name: str, value: object, choices: Sequence[Choice]) -> Choice:
+    """Give `value` back when it is one of `choices`.
+
+    Raises:
+        ArgumentError: It is not.
+
+    Example:
+        >>> check_choice("mode", "dense", ("dense", "lexical"))
+        'dense'
+    """
+    for choice in choices:
+        if value == choice:
+            return choice
+    raise ArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,7 +160,7 @@ class RecordReader(Protocol):
         ...
 
     async def counts(self) -> dict[str, int]:
-        """Count `artifacts`, `records`, and `links`: `resolved`, `dangling`, `ambiguous` and `foreign`."""
+        """Count `artifacts`, `records`, and the links that are `resolved`, `dangling`, `ambiguous` and `foreign`."""
         ...
 
 

@@ -10,13 +10,14 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "DIRECTIONS",
     "Artifact",
     "ArtifactChange",
     "Direction",
@@ -38,6 +39,9 @@ __all__ = [
 Floats: TypeAlias = NDArray[np.float32]
 NodeId: TypeAlias = str | tuple[str, str]
 Direction: TypeAlias = Literal["out", "in", "both"]
+
+DIRECTIONS: tuple[Direction, ...] = ("out", "in", "both")
+"""Along an edge, against it, or either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,8 @@ class Record:
         """
         parts = (artifact_id, surface_kind, str(surface_index))
         joined = "".join(f"{len(part)}:{part}" for part in parts)
-        return hashlib.sha256(joined.encode()).hexdigest()[:24]
+        # Lone surrogates get an id too: it is the store's part to refuse them, with an error that names the artifact.
+        return hashlib.sha256(joined.encode(errors="surrogatepass")).hexdigest()[:24]
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,15 +284,7 @@ class SearchHit:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the seven fields as JSON-clean values; a score that is not finite becomes `None`."""
-        return {
-            "artifact_id": self.artifact_id,
-            "surface_kind": self.surface_kind,
-            "score": json_clean(self.score),
-            "text": self.text,
-            "metadata": json_clean(self.metadata),
-            "source": self.source,
-            "surface_index": self.surface_index,
-        }
+        return {each.name: json_clean(getattr(self, each.name)) for each in fields(self)}
 
 
 def json_clean(value: Any) -> Any:
@@ -300,12 +297,14 @@ def json_clean(value: Any) -> Any:
         >>> json_clean({"id": ("a", 1), "score": float("inf"), "day": datetime.date(2026, 11, 21)})
         {'id': ['a', 1], 'score': None, 'day': '2026-11-21'}
     """
+    if isinstance(value, np.floating):
+        value = float(value)
+    if isinstance(value, (np.generic, np.ndarray)):
+        return json_clean(value.tolist())
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, (np.generic, np.ndarray)):
-        return json_clean(value.tolist())
     if isinstance(value, Mapping):
         return {str(key): json_clean(item) for key, item in value.items()}
     if isinstance(value, AbstractSet):

@@ -1,0 +1,314 @@
+"""Everything a `MemoryStore` holds: dicts, one matrix, one in-memory text index; synchronous."""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from airw.errors import StoreError
+from airw.filters import MISSING, Filter, get_field, matches
+from airw.stores._fts import TEXT_TABLES, one_of, rank_texts
+from airw.stores._linkbook import LinkBook, LinkChoice
+from airw.stores._matrix import DenseIndex
+from airw.values import ArtifactChange, Direction, Edge, Floats, LedgerEntry, Ranking, Record, json_clean
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["Content"]
+
+
+class Content:
+    """Everything stored, without locks and without waiting; what goes in and out is copied."""
+
+    def __init__(self) -> None:
+        self.index = DenseIndex()
+        self._ledger: dict[str, LedgerEntry] = {}
+        self._records: dict[str, Record] = {}
+        self._links = LinkBook()
+        self._settings = "{}"
+        self._calibration: dict[str, str] = {}
+        self._fields: dict[str, _FieldIndex] = {}
+        self._texts: sqlite3.Connection | None = None
+
+    def close(self) -> None:
+        """Let go of the text index."""
+        if self._texts is not None:
+            self._texts.close()
+
+    def get_records(self, ids: Sequence[str]) -> list[Record | None]:
+        """Give the record of each id."""
+        return [_copied(self._records[each]) if each in self._records else None for each in ids]
+
+    def records_of(self, artifact_ids: Sequence[str], kinds: Sequence[str] | None) -> list[list[Record] | None]:
+        """Give the records of each artifact in plan order; `None` for unknown artifacts."""
+        return [
+            [
+                _copied(record)
+                for record in map(self._records.__getitem__, self._ledger[each].record_ids)
+                if kinds is None or record.surface_kind in kinds
+            ]
+            if each in self._ledger
+            else None
+            for each in artifact_ids
+        ]
+
+    def entries(self, ids: Sequence[str] | None) -> list[LedgerEntry | None]:
+        """Give the ledger entry of each artifact; of all, ordered by id, when no ids are given."""
+        return [self._ledger.get(each) for each in (sorted(self._ledger) if ids is None else ids)]
+
+    def counts(self) -> dict[str, int]:
+        """Count artifacts, records, and links by what they mean."""
+        return {"artifacts": len(self._ledger), "records": len(self._records), **self._links.counts()}
+
+    def calibration_of(self, key: str | None) -> dict[str, Any]:
+        """Give the calibration stored under a key, or all of them by key."""
+        if key is None:
+            return {each: json.loads(value) for each, value in self._calibration.items()}
+        return dict(json.loads(self._calibration.get(key, "{}")))
+
+    def matching(self, field: str, values: Sequence[Any], limit: int | None) -> list[list[str]]:
+        """Give for each value the sorted ids of the artifacts whose field equals it or is a list holding it."""
+        index = self._fields.get(field)
+        if index is None:
+            index = self._fields[field] = _FieldIndex(field)
+            for record in self._records.values():
+                index.add(record)
+        return [index.holders(json_clean(value))[:limit] for value in values]
+
+    def artifact_ids(self) -> list[str]:
+        """Give the ids of all artifacts, sorted."""
+        return sorted(self._ledger)
+
+    def settings(self) -> dict[str, Any]:
+        """Give the settings."""
+        return dict(json.loads(self._settings))
+
+    def set_settings(self, settings: Mapping[str, Any]) -> None:
+        """Replace the settings."""
+        self._settings = _to_json(settings)
+
+    def set_calibration(self, key: str, value: Mapping[str, Any]) -> None:
+        """Replace the calibration stored under a key."""
+        self._calibration[key] = _to_json(value)
+
+    def search_vectors(
+        self, queries: Floats, k: int, *, filter: Filter | None, surfaces: Sequence[str] | None, per_artifact: bool
+    ) -> list[Ranking]:
+        """Rank records, or artifacts, by cosine for each query."""
+        allowed = self._allowed(filter)
+        return self.index.search(queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact)
+
+    def search_text(
+        self,
+        queries: Sequence[str],
+        k: int,
+        *,
+        filter: Filter | None,
+        surfaces: Sequence[str] | None,
+        per_artifact: bool,
+    ) -> list[Ranking]:
+        """Rank records, or artifacts, by BM25 for each query."""
+        limits = {"record.kind": surfaces, "record.id": self._allowed(filter)}
+        tests = [one_of(column, values) for column, values in limits.items() if values is not None]
+        condition = " AND ".join(["1", *(test for test, _ in tests)])
+        parameters = [value for _, values in tests for value in values]
+        texts = self._open_texts()
+        return rank_texts(texts, queries, k, per_artifact=per_artifact, condition=condition, parameters=parameters)
+
+    def neighbors(
+        self, ids: Sequence[str], direction: Direction, choice: LinkChoice, limit: int | None
+    ) -> list[list[Edge]]:
+        """Give the edges of each artifact."""
+        return [self._links.neighbors(each, direction, choice)[:limit] for each in ids]
+
+    def apply(self, puts: Sequence[ArtifactChange], removals: Sequence[str]) -> None:
+        """Put and remove whole artifacts, all or nothing: what can fail comes first."""
+        puts = [_checked(change) for change in puts]
+        leaving = {*removals, *(change.entry.artifact_id for change in puts)} & self._ledger.keys()
+        self._check_together(puts, leaving)
+        self._write_texts(puts, leaving)
+        for artifact_id in leaving:
+            self._remove(artifact_id)
+        for change in puts:
+            self._put(change)
+
+    def _allowed(self, filter: Filter | None) -> list[str] | None:
+        """Give the ids of the records that the filter lets through; `None` for all."""
+        if filter is None:
+            return None
+        return [record.id for record in self._records.values() if matches(filter, record.metadata)]
+
+    def _check_together(self, puts: Sequence[ArtifactChange], leaving: Collection[str]) -> None:
+        """Refuse what would fail half-way."""
+        names = Counter(change.entry.artifact_id for change in puts)
+        if twice := [name for name, count in names.items() if count > 1]:
+            raise StoreError(f"{twice[0]!r} is put {names[twice[0]]} times in one call; put it once")
+        rows = sum(len(self._ledger[each].record_ids) for each in leaving)
+        width = self.index.dim if rows < len(self.index) else None
+        for change in puts:
+            if change.records:
+                width = width or change.vectors.shape[1]
+                if change.vectors.shape[1] != width:
+                    raise StoreError(
+                        f"the vectors of {change.entry.artifact_id!r} are {change.vectors.shape[1]} wide, "
+                        f"those of the corpus {width}; use the embedder it was built with"
+                    )
+
+    def _write_texts(self, puts: Sequence[ArtifactChange], leaving: Iterable[str]) -> None:
+        with _transaction(self._open_texts()) as texts:
+            texts.executemany("DELETE FROM record WHERE artifact_id = ?", ((each,) for each in leaving))
+            texts.executemany(
+                "INSERT INTO record (id, artifact_id, kind, idx, metadata, text) VALUES (?, ?, ?, ?, '', ?)",
+                (
+                    (each.id, each.artifact_id, each.surface_kind, each.surface_index, each.text)
+                    for change in puts
+                    for each in change.records
+                ),
+            )
+
+    def _open_texts(self) -> "sqlite3.Connection":
+        """Give the database that ranks texts, made when it is first needed."""
+        if self._texts is None:
+            import sqlite3
+
+            self._texts = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+            for statement in TEXT_TABLES:
+                self._texts.execute(statement)
+        return self._texts
+
+    def _remove(self, artifact_id: str) -> None:
+        entry = self._ledger.pop(artifact_id)
+        for record in [self._records.pop(each) for each in entry.record_ids]:
+            for index in self._fields.values():
+                index.discard(record)
+        self.index.drop(entry.record_ids)
+        self._links.remove(artifact_id)
+
+    def _put(self, change: ArtifactChange) -> None:
+        records = change.records
+        self._ledger[change.entry.artifact_id] = change.entry
+        for record in records:
+            self._records[record.id] = record
+            for index in self._fields.values():
+                index.add(record)
+        if records:
+            self.index.put(
+                change.entry.record_ids,
+                [record.artifact_id for record in records],
+                [record.surface_kind for record in records],
+                [record.surface_index for record in records],
+                change.vectors,
+            )
+        self._links.put(change.entry.artifact_id, change.extraction)
+
+
+class _FieldIndex:
+    """Which artifacts hold a value in one field."""
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+        self._holders: dict[Hashable, dict[str, int]] = {}  # value -> artifact -> how many of its records
+
+    def add(self, record: Record) -> None:
+        for key in self._keys(record):
+            counts = self._holders.setdefault(key, {})
+            counts[record.artifact_id] = counts.get(record.artifact_id, 0) + 1
+
+    def discard(self, record: Record) -> None:
+        for key in self._keys(record):
+            counts = self._holders[key]
+            counts[record.artifact_id] -= 1
+            if not counts[record.artifact_id]:
+                del counts[record.artifact_id]
+            if not counts:
+                del self._holders[key]
+
+    def holders(self, value: Any) -> list[str]:
+        return sorted(self._holders.get(_hashable(value), ()))
+
+    def _keys(self, record: Record) -> set[Hashable]:
+        value = get_field(record.metadata, self._field)
+        if value is MISSING:
+            return set()
+        return {_hashable(value), *(map(_hashable, value) if isinstance(value, list) else ())}
+
+
+def _hashable(value: Any) -> Hashable:
+    """Turn a JSON value into one that hashes, equal where the values are."""
+    if isinstance(value, list):
+        return tuple(map(_hashable, value))
+    if isinstance(value, dict):
+        return frozenset((key, _hashable(item)) for key, item in value.items())
+    return value  # type: ignore[no-any-return]
+
+
+def _copied(record: Record) -> Record:
+    return replace(record, metadata=json_clean(record.metadata))
+
+
+def _checked(change: ArtifactChange) -> ArtifactChange:
+    """Give a copy of one artifact's content that nobody else holds.
+
+    Raises:
+        StoreError: It cannot be stored.
+    """
+    name, count = change.entry.artifact_id, len(change.records)
+    vectors = np.asarray(change.vectors, np.float32)
+    if count and (vectors.ndim != 2 or vectors.shape[0] != count):
+        raise StoreError(f"{name!r} has {count} records and needs vectors of shape ({count}, dim), not {vectors.shape}")
+    if strangers := [each.artifact_id for each in change.records if each.artifact_id != name]:
+        raise StoreError(f"a record of {strangers[0]!r} is put as one of {name!r}")
+    if not np.isfinite(vectors).all():
+        raise StoreError(f"a vector of {name!r} holds NaN or infinity; nothing was stored")
+    records = [_copied(record) for record in change.records]
+    entry = replace(change.entry, record_ids=tuple(record.id for record in records))
+    checked = replace(change, entry=entry, records=records, vectors=vectors)
+    _check_texts(checked)
+    return checked
+
+
+def _check_texts(change: ArtifactChange) -> None:
+    """Refuse what UTF-8 has no bytes for, and NUL where SQLite would read it as the end of an id or a name."""
+    entry = change.entry
+    keys = [entry.artifact_id, entry.version, entry.embedder_id, entry.strategy_id, entry.extractor_id, entry.source]
+    texts = []
+    for record in change.records:
+        keys += [record.id, record.surface_kind]
+        texts += [record.text, json.dumps(record.metadata, ensure_ascii=False)]
+    for link in change.extraction.links:
+        keys += [link.target_ref, link.type, link.origin, link.target_source or "", link.file or ""]
+    for names in change.extraction.names:
+        keys += names
+    try:
+        "".join(keys + texts).encode()
+    except UnicodeEncodeError as error:
+        raise StoreError(f"{entry.artifact_id!r} holds a lone surrogate and cannot be stored; take it out") from error
+    if "\0" in "".join(keys):
+        raise StoreError(f"an id or name of {entry.artifact_id!r} holds a NUL character; take it out")
+
+
+def _to_json(value: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"settings must be JSON: {error}") from error
+
+
+@contextmanager
+def _transaction(connection: "sqlite3.Connection") -> "Iterator[sqlite3.Connection]":
+    import sqlite3
+
+    connection.execute("BEGIN")
+    try:
+        yield connection
+        connection.execute("COMMIT")
+    except BaseException as error:
+        connection.execute("ROLLBACK")
+        if isinstance(error, sqlite3.Error):
+            raise StoreError(f"the texts cannot be stored: {error}") from error
+        raise

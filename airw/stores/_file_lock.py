@@ -1,0 +1,58 @@
+"""A lock that one builder holds, across tasks and processes, and that dies with its process."""
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+
+from airw.errors import StoreBusy, StoreError
+
+_ASK_EVERY = 0.05  # seconds
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(descriptor: int) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@asynccontextmanager
+async def hold_file(path: Path, *, timeout: float) -> AsyncIterator[None]:  # noqa: ASYNC109 - it becomes an error here
+    """Hold the lock on a file, made where there is none and left behind empty.
+
+    Raises:
+        StoreBusy: Another holder still had it after `timeout` seconds.
+        StoreError: The file cannot be made.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise StoreError(f"{str(path)!r} cannot be made ({error.strerror}); a builder needs it") from error
+    try:
+        await _wait_for(descriptor, path, timeout)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+async def _wait_for(descriptor: int, path: Path, seconds: float) -> None:
+    deadline = anyio.current_time() + seconds
+    while True:
+        try:
+            _try_lock(descriptor)
+        except OSError:
+            if anyio.current_time() >= deadline:
+                raise StoreBusy(
+                    f"another builder still holds {str(path)!r} after {seconds:g} seconds; wait for it to finish"
+                ) from None
+            await anyio.sleep(_ASK_EVERY)
+        else:
+            return

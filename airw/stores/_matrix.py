@@ -1,0 +1,335 @@
+"""Exact dense search: one float32 matrix of unit rows in memory, synchronous, no I/O.
+
+A matrix product gives every score fast, but its last bits depend on where a row lies and on how many queries go
+together. So the product only picks a shortlist, by a margin that covers its rounding, and the shortlist is scored again
+one row at a time, which gives equal vectors equal scores wherever they lie. Rankings and scores therefore depend on
+what is stored, and never on the order in which it came.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from airw._vectors import best_first
+from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, StoreError
+from airw.values import Floats, Ranking
+
+__all__ = ["DenseIndex"]
+
+Rows: TypeAlias = NDArray[np.int64]
+
+_GATHER = 8  # copying a row costs several times what multiplying it in place does
+_BLOCK = 4096  # rows scored again at a time
+_CELLS = 1 << 24  # scores held at once: 64 MB
+
+
+class DenseIndex:
+    """The vectors of a store's records, searched exactly by dot product.
+
+    Rows lie compact: the last row moves into the hole that a dropped one leaves. Not thread-safe: callers see to it
+    that nothing reads while something writes.
+
+    Example:
+        >>> index = DenseIndex()
+        >>> index.put(["r1", "r2"], ["a", "b"], ["chunk", "chunk"], [0, 0], np.eye(2, dtype=np.float32))
+        >>> index.search(np.array([[1.0, 0.0]], np.float32), 1)[0].artifact_ids
+        ['a']
+    """
+
+    def __init__(self) -> None:
+        self._ids: list[str] = []
+        self._row_of: dict[str, int] = {}
+        self._groups = _Groups()
+        self._kinds: dict[str, int] = {}
+        self._matrix: Floats = np.empty((0, 0), np.float32)
+        self._columns: NDArray[np.int64] = np.empty((3, 0), np.int64)  # artifact code, kind code, surface index
+        self._longest = 1.0
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return len(self._ids)
+
+    @property
+    def dim(self) -> int | None:
+        """Give the width of the vectors; `None` while there are none."""
+        return self._matrix.shape[1] if self._ids else None
+
+    def put(
+        self,
+        ids: Sequence[str],
+        artifact_ids: Sequence[str],
+        kinds: Sequence[str],
+        indexes: Sequence[int],
+        vectors: Floats,
+    ) -> None:
+        """Add rows, replacing those of equal id; all columns are aligned.
+
+        The work grows with the rows put, not with those stored.
+
+        Args:
+            ids: Record ids, distinct.
+            artifact_ids: The artifact of each.
+            kinds: The surface kind of each.
+            indexes: The surface index of each, distinct within an artifact.
+            vectors: `(n, dim) float32`, finite; unit rows or zero rows.
+
+        Raises:
+            StoreError: There is not one vector a record, or they are not as wide as those that stay; nothing is
+                changed then.
+        """
+        count = len(ids)
+        if vectors.ndim != 2 or vectors.shape[0] != count:
+            raise StoreError(f"{count} records need vectors of shape ({count}, dim), not {vectors.shape}")
+        if not count:
+            return
+        replaced = sum(record_id in self._row_of for record_id in ids)
+        if len(self) > replaced and vectors.shape[1] != self.dim:
+            raise StoreError(f"the vectors are {vectors.shape[1]} wide, those already stored are {self.dim} wide")
+        self.drop(ids)
+        start = len(self)
+        self._make_room(start + count, vectors.shape[1])
+        self._matrix[start : start + count] = vectors
+        self._longest = max(self._longest, float(np.sqrt(np.einsum("ij,ij->i", vectors, vectors).max())))
+        self._columns[0, start : start + count] = [
+            self._groups.add(artifact_id, record_id) for artifact_id, record_id in zip(artifact_ids, ids, strict=True)
+        ]
+        self._columns[1, start : start + count] = [self._kinds.setdefault(kind, len(self._kinds)) for kind in kinds]
+        self._columns[2, start : start + count] = indexes
+        self._row_of.update(zip(ids, range(start, start + count), strict=True))
+        self._ids.extend(ids)
+
+    def drop(self, ids: Iterable[str]) -> None:
+        """Remove the rows of these records, with work that grows with the rows dropped; unknown ids are ignored."""
+        for record_id in ids:
+            row = self._row_of.pop(record_id, None)
+            if row is None:
+                continue
+            self._groups.discard(int(self._columns[0, row]), record_id)
+            last = self._ids.pop()
+            if last != record_id:
+                end = len(self._ids)
+                self._ids[row] = last
+                self._row_of[last] = row
+                self._matrix[row] = self._matrix[end]
+                self._columns[:, row] = self._columns[:, end]
+        if not self._ids:  # an empty index takes any width
+            self._matrix, self._longest = np.empty((0, 0), np.float32), 1.0
+
+    def search(
+        self,
+        queries: Floats,
+        k: int,
+        *,
+        allowed: Collection[str] | None = None,
+        surfaces: Sequence[str] | None = None,
+        per_artifact: bool = False,
+    ) -> list[Ranking]:
+        """Rank for each row of `queries` `(m, dim)` the best `k` records, or artifacts by their best record.
+
+        Args:
+            queries: `(m, dim) float32`, finite.
+            k: How many at most.
+            allowed: Only these record ids.
+            surfaces: Only these surface kinds.
+            per_artifact: Keep the best record of each artifact, before the cut at `k`.
+
+        Returns:
+            One ranking a query: score descending, then `(artifact_id, surface_index)`.
+
+        Raises:
+            EmbedderMismatch: The queries are of another width than the vectors.
+            EmbedderError: A query is not finite.
+        """
+        queries = self._checked(queries)
+        rows = self._candidates(allowed, surfaces)
+        if k < 1 or not len(self) or (rows is not None and not len(rows)):
+            return [Ranking([], [], np.empty(0, np.float64)) for _ in queries]
+        return [
+            self._rank(query, scores, rows, k, per_artifact=per_artifact)
+            for query, scores in zip(queries, self._rough(queries, rows), strict=True)
+        ]
+
+    def similarities(self, query: Floats, ids: Sequence[str]) -> Floats:
+        """Give the score of each record for `query` `(dim,)`: `(n,) float32`, NaN where there is no such record.
+
+        Raises:
+            EmbedderMismatch: The query is of another width than the vectors.
+            EmbedderError: The query is not finite.
+        """
+        query = self._checked(query[None])[0]
+        rows, known = self._locate(ids)
+        scores = np.full(len(ids), np.nan, np.float32)
+        scores[known] = self._exact(query, rows[known])
+        return scores
+
+    def best_of(
+        self, query: Floats, artifact_ids: Sequence[str], surfaces: Sequence[str] | None = None
+    ) -> tuple[list[str | None], Floats]:
+        """Give for each artifact the id and score of its best record; `None` and NaN where it has none.
+
+        Ties go to the lower surface index.
+
+        Raises:
+            EmbedderMismatch: The query is of another width than the vectors.
+            EmbedderError: The query is not finite.
+        """
+        query = self._checked(query[None])[0]
+        best_ids: list[str | None] = [None] * len(artifact_ids)
+        best_scores = np.full(len(artifact_ids), np.nan, np.float32)
+        wanted = dict.fromkeys(artifact_ids)
+        rows = np.array([self._row_of[each] for name in wanted for each in self._groups.members(name)], np.int64)
+        rows = rows[self._of_kinds(rows, surfaces)]
+        scores = self._exact(query, rows)
+        firsts = self._first_of_each(rows, scores)
+        best = {self._artifact(int(rows[at])): int(at) for at in firsts}
+        for position, name in enumerate(artifact_ids):
+            if name in best:
+                best_ids[position] = self._ids[rows[best[name]]]
+                best_scores[position] = scores[best[name]]
+        return best_ids, best_scores
+
+    def vectors(self, ids: Sequence[str]) -> Floats:
+        """Give the vector of each record: `(n, dim) float32`, a row of NaN where there is no such record."""
+        rows, known = self._locate(ids)
+        found = np.full((len(ids), self.dim or 0), np.nan, np.float32)
+        found[known] = self._matrix[rows[known]]
+        return found
+
+    def _make_room(self, count: int, dim: int) -> None:
+        """Grow both arrays to hold `count` rows."""
+        if count > self._matrix.shape[0]:
+            capacity = max(count, 2 * len(self))
+            matrix, columns = np.empty((capacity, dim), np.float32), np.empty((3, capacity), np.int64)
+            if self._ids:
+                matrix[: len(self)] = self._matrix[: len(self)]
+                columns[:, : len(self)] = self._columns[:, : len(self)]
+            self._matrix, self._columns = matrix, columns
+
+    def _checked(self, queries: Floats) -> Floats:
+        queries = np.asarray(queries, np.float32)
+        if queries.ndim != 2:
+            raise ArgumentError(f"queries must have the shape (m, dim), not {queries.shape}")
+        if self._ids and queries.shape[1] != self.dim:
+            raise EmbedderMismatch(
+                f"the query is {queries.shape[1]} wide, the stored vectors are {self.dim} wide; "
+                "query with the embedder that the corpus was built with"
+            )
+        if not np.isfinite(queries).all():
+            raise EmbedderError("a query vector holds NaN or infinity; give finite numbers")
+        return queries
+
+    def _artifact(self, row: int) -> str:
+        return self._groups.names[int(self._columns[0, row])]
+
+    def _locate(self, ids: Iterable[str]) -> tuple[Rows, NDArray[np.bool_]]:
+        rows = np.array([self._row_of.get(record_id, -1) for record_id in ids], np.int64)
+        return rows, rows >= 0
+
+    def _of_kinds(self, rows: Rows | slice, surfaces: Sequence[str] | None) -> NDArray[np.bool_]:
+        kinds = self._columns[1, rows]
+        if surfaces is None:
+            return np.ones(len(kinds), np.bool_)
+        wanted = {self._kinds[kind] for kind in surfaces if kind in self._kinds}
+        return np.isin(kinds, list(wanted))
+
+    def _candidates(self, allowed: Collection[str] | None, surfaces: Sequence[str] | None) -> Rows | None:
+        """Give the rows that may be found, ascending; `None` for all of them."""
+        if allowed is None and surfaces is None:
+            return None
+        if allowed is None:
+            return np.flatnonzero(self._of_kinds(slice(0, len(self)), surfaces))
+        located, known = self._locate(allowed)
+        rows = np.unique(located[known])
+        return rows[self._of_kinds(rows, surfaces)]
+
+    def _rough(self, queries: Floats, rows: Rows | None) -> Iterator[Floats]:
+        """Score all candidates for each query, one matrix product for as many queries as fit in memory."""
+        live = self._matrix[: len(self)]
+        gathered = rows is not None and len(rows) * _GATHER < len(live)
+        matrix = live[rows] if gathered else live
+        step = max(1, _CELLS // len(matrix))
+        for start in range(0, len(queries), step):
+            for scores in queries[start : start + step] @ matrix.T:
+                yield scores if rows is None or gathered else scores[rows]
+
+    def _rank(self, query: Floats, rough: Floats, rows: Rows | None, k: int, *, per_artifact: bool) -> Ranking:
+        # Rough and exact scores are each within dim * 2**-24 * |row| * |query| of the true one; two scores change
+        # their order only when they are within four times that.
+        margin = 4 * len(query) * 2.0**-24 * self._longest * float(np.linalg.norm(query))
+        near = np.flatnonzero(rough >= self._cut(rough, rows, k, per_artifact=per_artifact) - margin)
+        near = near if rows is None else rows[near]
+        exact = self._exact(query, near)
+        if per_artifact:
+            firsts = self._first_of_each(near, exact)
+            near, exact = near[firsts], exact[firsts]
+        order = best_first(exact, k, lambda at: (self._artifact(near[at]), self._columns[2, near[at]]))
+        chosen = near[order].tolist()
+        return Ranking(
+            [self._ids[row] for row in chosen],
+            [self._artifact(row) for row in chosen],
+            exact[order].astype(np.float64),
+        )
+
+    def _cut(self, rough: Floats, rows: Rows | None, k: int, *, per_artifact: bool) -> float:
+        """Give the `k`-th highest score, of records or of artifacts."""
+        if per_artifact:
+            best = np.full(len(self._groups.names), -np.inf, np.float32)
+            np.maximum.at(best, self._columns[0, : len(self)] if rows is None else self._columns[0, rows], rough)
+            rough = best
+        place = len(rough) - k
+        return float(np.partition(rough, place)[place]) if place > 0 else -np.inf
+
+    def _exact(self, query: Floats, rows: Rows) -> Floats:
+        """Score rows one at a time, so that no score depends on its neighbours."""
+        scores = np.empty(len(rows), np.float32)
+        for start in range(0, len(rows), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            # Every BLAS blocks by position; einsum without `optimize` does not.
+            scores[block] = np.einsum("ij,j->i", self._matrix[rows[block]], query)
+        return scores
+
+    def _first_of_each(self, rows: Rows, scores: Floats) -> NDArray[np.intp]:
+        """Give the position of each artifact's best row; ties go to the lower surface index."""
+        codes = self._columns[0, rows]
+        order = np.lexsort((self._columns[2, rows], -scores, codes))
+        starts = np.ones(len(order), np.bool_)
+        starts[1:] = np.diff(codes[order]) != 0
+        return order[starts]
+
+
+class _Groups:
+    """The records of each artifact, and a small number for each artifact; numbers are used again."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._codes: dict[str, int] = {}
+        self._members: list[set[str]] = []
+        self._free: list[int] = []
+
+    def add(self, name: str, member: str) -> int:
+        code = self._codes.get(name)
+        if code is None:
+            code = self._codes[name] = self._new(name)
+        self._members[code].add(member)
+        return code
+
+    def discard(self, code: int, member: str) -> None:
+        self._members[code].discard(member)
+        if not self._members[code]:
+            del self._codes[self.names[code]]
+            self._free.append(code)
+
+    def members(self, name: str) -> Collection[str]:
+        code = self._codes.get(name)
+        return self._members[code] if code is not None else ()
+
+    def _new(self, name: str) -> int:
+        if self._free:
+            code = self._free.pop()
+            self.names[code] = name
+            return code
+        self.names.append(name)
+        self._members.append(set())
+        return len(self.names) - 1

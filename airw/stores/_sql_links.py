@@ -1,0 +1,121 @@
+"""Links, names and edges in SQL; a reference is resolved when it is written or when its meaning changes."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airw.values import Direction, Edge, Extraction
+
+if TYPE_CHECKING:
+    import sqlite3
+
+# A reference means the artifact that carries it in the strongest tier where any does, if that is only one.
+_RESOLVE = """
+    UPDATE link SET (target, state) = (
+        SELECT CASE count(*) WHEN 1 THEN min(artifact_id) END,
+            CASE count(*) WHEN 0 THEN 'dangling' WHEN 1 THEN 'resolved' ELSE 'ambiguous' END
+        FROM (
+            SELECT artifact_id FROM name
+            WHERE key = link.ref AND tier = (SELECT min(tier) FROM name WHERE key = link.ref) LIMIT 2
+        )
+    )
+    WHERE target_source IS NULL AND {which}"""
+
+_OUT = """
+    SELECT DISTINCT asked.key AS position, 0 AS inward, link.type AS kind, target_source AS corpus, target AS other,
+        origin
+    FROM json_each(:ids) AS asked JOIN link ON link.artifact_id = asked.value
+    WHERE state IN ('resolved', 'foreign') AND (target_source IS NOT NULL OR target <> asked.value)"""
+_IN = """
+    SELECT DISTINCT asked.key AS position, 1 AS inward, link.type AS kind, NULL AS corpus, artifact_id AS other, origin
+    FROM json_each(:ids) AS asked JOIN link ON link.target = asked.value
+    WHERE state = 'resolved' AND artifact_id <> asked.value"""
+_ORDER = "kind, corpus, other, inward, origin"
+
+
+def keys_json(ids: Iterable[str]) -> str:
+    """Write ids as one parameter for `json_each`, in their places.
+
+    SQLite reads NUL as the end of a string: an id that holds one, and so is stored nowhere, becomes null.
+    """
+    return json.dumps([None if "\0" in each else each for each in ids])
+
+
+def set_json(values: Iterable[str]) -> str:
+    """Write a set of values as one parameter for `IN (SELECT value FROM json_each(?))`."""
+    return json.dumps([each for each in values if "\0" not in each])
+
+
+def replace_links(
+    connection: "sqlite3.Connection", extractions: Mapping[str, Extraction], removed: Sequence[str]
+) -> None:
+    """Put links and names of some artifacts in place of those of `removed`, and resolve again what that changes."""
+    gone = {"ids": keys_json(removed)}
+    before = set(
+        connection.execute(
+            "SELECT key, tier, artifact_id FROM name WHERE artifact_id IN (SELECT value FROM json_each(:ids))", gone
+        )
+    )
+    after = {name for artifact_id, extraction in extractions.items() for name in _names(artifact_id, extraction)}
+    for table in ("link", "name"):
+        connection.execute(f"DELETE FROM {table} WHERE artifact_id IN (SELECT value FROM json_each(:ids))", gone)
+    connection.executemany("INSERT INTO name (key, tier, artifact_id) VALUES (?, ?, ?)", after)
+    connection.executemany(
+        "INSERT INTO link VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (row for artifact_id, extraction in extractions.items() for row in _links(artifact_id, extraction)),
+    )
+    for column, changed in (("artifact_id", extractions), ("ref", {key for key, _, _ in before ^ after})):
+        which = f"{column} IN (SELECT value FROM json_each(?))"
+        connection.execute(_RESOLVE.format(which=which), [set_json(changed)])
+
+
+def _names(artifact_id: str, extraction: Extraction) -> set[tuple[str, int, str]]:
+    tiers = [[artifact_id], *extraction.names]
+    return {(name, max(0, tier - 1), artifact_id) for tier, names in enumerate(tiers) for name in names}
+
+
+def _links(artifact_id: str, extraction: Extraction) -> Iterable[tuple[Any, ...]]:
+    for position, link in enumerate(extraction.links):
+        foreign = link.target_source is not None
+        yield (
+            artifact_id,
+            position,
+            link.target_ref,
+            link.type,
+            link.origin,
+            link.target_source,
+            link.file,
+            link.line,
+            link.target_ref if foreign else None,
+            "foreign" if foreign else "dangling",
+        )
+
+
+def neighbors(
+    connection: "sqlite3.Connection",
+    ids: Sequence[str],
+    *,
+    direction: Direction,
+    types: Sequence[str] | None,
+    exclude: Sequence[str],
+    origins: Sequence[str] | None,
+    limit: int | None,
+) -> list[list[Edge]]:
+    """Give the edges of each artifact, in one statement."""
+    bound: dict[str, Any] = {"ids": keys_json(ids), "exclude": set_json(exclude), "limit": limit}
+    also = " AND link.type NOT IN (SELECT value FROM json_each(:exclude))"
+    for name, column, values in (("types", "link.type", types), ("origins", "origin", origins)):
+        if values is not None:
+            bound[name] = set_json(values)
+            also += f" AND {column} IN (SELECT value FROM json_each(:{name}))"
+    halves = {"out": (_OUT,), "in": (_IN,), "both": (_OUT, _IN)}[direction]
+    found = " UNION ALL ".join(half + also for half in halves)
+    if limit is not None:
+        place = f"row_number() OVER (PARTITION BY position ORDER BY {_ORDER}) AS place"
+        found = f"SELECT * FROM (SELECT *, {place} FROM ({found})) WHERE place <= :limit"
+    edges: list[list[Edge]] = [[] for _ in ids]
+    rows = connection.execute(f"SELECT * FROM ({found}) ORDER BY position, {_ORDER}", bound)
+    for position, inward, kind, corpus, other, origin, *_ in rows:
+        here, there = ids[position], other if corpus is None else (corpus, other)
+        edges[position].append(Edge(there, here, kind, origin) if inward else Edge(here, there, kind, origin))
+    return edges

@@ -1,0 +1,159 @@
+"""Reading a corpus's file: records, the ledger, settings, shared field values; functions of one connection."""
+
+import json
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from airw.filters import Filter
+from airw.stores._fts import rank_texts
+from airw.stores._sql_filter import compile_filter, field_text
+from airw.stores._sql_links import keys_json, set_json
+from airw.values import LedgerEntry, Ranking, Record, json_clean
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_RECORD = "record.id, record.artifact_id, record.kind, record.idx, record.text, record.metadata"
+_ENTRY = "artifact.id, version, embedder_id, strategy_id, extractor_id, source, record.id"
+
+
+def get_records(connection: "sqlite3.Connection", ids: Sequence[str]) -> list[Record | None]:
+    """Give the record of each id."""
+    found: list[Record | None] = [None] * len(ids)
+    for position, *row in connection.execute(
+        f"SELECT asked.key, {_RECORD} FROM json_each(?) AS asked JOIN record ON record.id = asked.value",
+        [keys_json(ids)],
+    ):
+        found[position] = _record(row)
+    return found
+
+
+def records_of(
+    connection: "sqlite3.Connection", artifact_ids: Sequence[str], kinds: Sequence[str] | None
+) -> list[list[Record] | None]:
+    """Give the records of each artifact in plan order; `None` for unknown artifacts."""
+    of_kinds, wanted = (
+        ("", []) if kinds is None else ("AND kind IN (SELECT value FROM json_each(?))", [set_json(kinds)])
+    )
+    found: list[list[Record] | None] = [None] * len(artifact_ids)
+    rows = connection.execute(
+        f"""SELECT asked.key, {_RECORD} FROM json_each(?) AS asked JOIN artifact ON artifact.id = asked.value
+        LEFT JOIN record ON record.artifact_id = artifact.id {of_kinds} ORDER BY asked.key, record.rowid""",
+        [keys_json(artifact_ids), *wanted],
+    )
+    for position, group in groupby(rows, itemgetter(0)):
+        found[position] = [_record(row) for _, *row in group if row[0] is not None]
+    return found
+
+
+def _record(row: Sequence[Any]) -> Record:
+    record_id, artifact_id, kind, index, text, metadata = row
+    return Record(record_id, artifact_id, kind, index, text, json.loads(metadata))
+
+
+def ledger(connection: "sqlite3.Connection", ids: Sequence[str] | None) -> list[LedgerEntry | None]:
+    """Give the ledger entry of each artifact; of all, ordered by id, when no ids are given."""
+    if ids is None:
+        rows = connection.execute(
+            f"""SELECT 0, {_ENTRY} FROM artifact LEFT JOIN record ON record.artifact_id = artifact.id
+            ORDER BY artifact.id, record.rowid"""
+        )
+        return [entry for _, entry in _entries(rows)]
+    found: list[LedgerEntry | None] = [None] * len(ids)
+    rows = connection.execute(
+        f"""SELECT asked.key, {_ENTRY} FROM json_each(?) AS asked JOIN artifact ON artifact.id = asked.value
+        LEFT JOIN record ON record.artifact_id = artifact.id ORDER BY asked.key, record.rowid""",
+        [keys_json(ids)],
+    )
+    for position, entry in _entries(rows):
+        found[position] = entry
+    return found
+
+
+def _entries(lines: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, LedgerEntry]]:
+    """Gather consecutive rows, one a record, into one entry an artifact."""
+    for (position, _), group in groupby(lines, itemgetter(0, 1)):
+        rows = list(group)
+        _, artifact_id, version, embedder_id, strategy_id, extractor_id, source, _ = rows[0]
+        record_ids = tuple(row[-1] for row in rows if row[-1] is not None)
+        yield (
+            position,
+            LedgerEntry(artifact_id, version, embedder_id, strategy_id, extractor_id, source, record_ids),
+        )
+
+
+def artifact_ids(connection: "sqlite3.Connection") -> list[str]:
+    """Give the ids of all artifacts, sorted."""
+    return [artifact_id for (artifact_id,) in connection.execute("SELECT id FROM artifact ORDER BY id")]
+
+
+def settings(connection: "sqlite3.Connection", kind: str) -> dict[str, Any]:
+    """Give everything set of one kind, by key."""
+    rows = connection.execute("SELECT key, value FROM setting WHERE kind = ? ORDER BY key", [kind])
+    return {key: json.loads(value) for key, value in rows}
+
+
+def counts(connection: "sqlite3.Connection") -> dict[str, int]:
+    """Count artifacts, records, and links by state."""
+    artifacts, records = connection.execute(
+        "SELECT (SELECT count(*) FROM artifact), (SELECT count(*) FROM record)"
+    ).fetchone()
+    links = dict(connection.execute("SELECT state, count(*) FROM link GROUP BY state"))
+    states = {state: links.get(state, 0) for state in ("resolved", "dangling", "ambiguous", "foreign")}
+    return {"artifacts": artifacts, "records": records, **states}
+
+
+def allowed_ids(connection: "sqlite3.Connection", filter: Filter | None) -> list[str] | None:
+    """Give the ids of the records that a filter keeps; `None` without a filter."""
+    if filter is None:
+        return None
+    condition, parameters = compile_filter(filter, "metadata")
+    return [record_id for (record_id,) in connection.execute(f"SELECT id FROM record WHERE {condition}", parameters)]
+
+
+def search_text(
+    connection: "sqlite3.Connection",
+    queries: Sequence[str],
+    k: int,
+    *,
+    filter: Filter | None,
+    surfaces: Sequence[str] | None,
+    per_artifact: bool,
+) -> list[Ranking]:
+    """Rank records, or artifacts, by BM25 for each query."""
+    condition, parameters = ("1", []) if filter is None else compile_filter(filter, "record.metadata")
+    if surfaces is not None:
+        condition += " AND record.kind IN (SELECT value FROM json_each(?))"
+        parameters = [*parameters, set_json(surfaces)]
+    return rank_texts(connection, queries, k, per_artifact=per_artifact, condition=condition, parameters=parameters)
+
+
+def matching(connection: "sqlite3.Connection", field: str, values: Sequence[Any], limit: int | None) -> list[list[str]]:
+    """Give for each value the sorted ids of the artifacts whose field equals it or is a list holding it."""
+    wanted: dict[Hashable, set[str]] = {_hashable(json_clean(value)): set() for value in values}
+    text, parameters = field_text(field, "metadata")
+    holders: dict[str, set[str]] = {}
+    for artifact_id, value in connection.execute(
+        f"SELECT artifact_id, j FROM (SELECT artifact_id, {text} AS j FROM record) WHERE j IS NOT NULL", parameters
+    ):
+        holders.setdefault(value, set()).add(artifact_id)
+    for value, artifacts in holders.items():
+        for key in _keys(json.loads(value)):
+            if key in wanted:
+                wanted[key] |= artifacts
+    return [sorted(wanted[_hashable(json_clean(value))])[:limit] for value in values]
+
+
+def _keys(value: Any) -> set[Hashable]:
+    return {_hashable(value), *(map(_hashable, value) if isinstance(value, list) else ())}
+
+
+def _hashable(value: Any) -> Hashable:
+    """Turn a JSON value into one that hashes, equal where the values are."""
+    if isinstance(value, list):
+        return tuple(map(_hashable, value))
+    if isinstance(value, dict):
+        return frozenset((key, _hashable(item)) for key, item in value.items())
+    return value  # type: ignore[no-any-return]

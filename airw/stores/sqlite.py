@@ -1,0 +1,314 @@
+"""A store in one SQLite file."""
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+
+import anyio
+
+from airw._concurrency import in_thread
+from airw.errors import ArgumentError, StoreBusy, StoreError
+from airw.filters import Filter
+from airw.stores import _sql_links, _sql_records
+from airw.stores._connection import Connection
+from airw.stores._file_lock import hold_file
+from airw.stores._matrix import DenseIndex
+from airw.stores._mirror import Mirror, read_news
+from airw.stores._schema import in_snapshot
+from airw.stores._sql_write import apply_changes, set_setting
+from airw.values import ArtifactChange, Direction, Edge, Floats, LedgerEntry, Ranking, Record
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["SqliteStore"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_PATIENCE = 10.0  # seconds that one write waits for another
+_RETRY_EVERY = 0.02  # seconds
+
+
+class SqliteStore:
+    """A `Store` in one SQLite file, safe to share between tasks and processes; runs on asyncio only, as aiosqlite does.
+
+    Readers see whole writes, those of other processes included, at their next call, and never wait for a writer.
+    Vectors are searched exactly, in a matrix in memory that follows the file. A cancelled call is stopped at once, and
+    what it wrote is undone. Calls through one store take turns; a text or id with NUL or a lone surrogate where it
+    would be looked up is refused.
+
+    Args:
+        path: The file. Entering the store makes it where there is none; its folder must exist.
+
+    Raises:
+        StoreCorrupt: On opening: the file is something else, damaged, or from a newer version.
+        StoreError: On opening: it cannot be read or made, or the event loop is not asyncio.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> async def main(folder):
+        ...     record = Record(Record.make_id("a", "document", 0), "a", "document", 0, "rotate the keys")
+        ...     change = ArtifactChange(LedgerEntry("a", "v1", "e", "s"), [record], np.ones((1, 1), np.float32))
+        ...     async with SqliteStore(f"{folder}/notes.airw") as store:
+        ...         await store.apply([change])
+        ...         [ranking] = await store.search_text(["keys"], k=10)
+        ...         return ranking.artifact_ids
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     anyio.run(main, folder)
+        ['a']
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._reader: Connection | None = None
+        self._writer: Connection | None = None
+        self._path = Path(path).absolute()  # the second connection opens later
+        self._mirror = Mirror()
+        self._mirror_turn = anyio.Lock()
+        self._writer_turn = anyio.Lock()
+
+    @classmethod
+    async def open(cls, path: str | os.PathLike[str], *, create: bool = False) -> Self:
+        """Open the store of an existing file; close it with `aclose`.
+
+        Raises:
+            CorpusNotFound: There is no such file, and `create` is not set.
+            StoreCorrupt: The file is something else, damaged, or from a newer version.
+            StoreError: It cannot be read or made, or the event loop is not asyncio.
+        """
+        store = cls(path)
+        store._reader = await Connection.open(store._path, create=create)
+        return store
+
+    @classmethod
+    async def remove(cls, path: str | os.PathLike[str]) -> None:
+        """Remove a store's file and what SQLite keeps beside it, once no builder holds it.
+
+        Raises:
+            StoreBusy: A builder still held it after 30 seconds.
+            StoreError: A file cannot be removed.
+        """
+        store = cls(path)
+        async with store.writing():
+            for suffix in ("-wal", "-shm", "", "-lock"):  # in this order: without its log, a database is only older
+                file = store._path.with_name(store._path.name + suffix)
+                try:
+                    await anyio.Path(file).unlink(missing_ok=True)
+                except OSError as error:
+                    raise StoreError(f"{str(file)!r} cannot be removed ({error.strerror})") from error
+
+    async def __aenter__(self) -> Self:
+        if self._reader is None:
+            self._reader = await Connection.open(self._path, create=True)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Release everything held; closing twice is harmless."""
+        with anyio.CancelScope(shield=True):
+            async with self._writer_turn:
+                for connection in (self._writer, self._reader):
+                    if connection is not None:
+                        await connection.aclose()
+        self._mirror = Mirror()
+
+    def __del__(self) -> None:
+        left = [each for each in (self._writer, self._reader) if each is not None and each.is_open]
+        for connection in left:
+            connection.abandon()
+        if left:
+            message = f"{str(self._path)!r} was left open; use `async with`, or `await store.aclose()`"
+            warnings.warn(message, ResourceWarning, source=self, stacklevel=2)
+
+    async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
+        """Give the record of each id."""
+        return await self._read(_sql_records.get_records, ids)
+
+    async def records_of(
+        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None
+    ) -> list[list[Record] | None]:
+        """Give the records of each artifact in plan order, of these surface kinds; `None` for unknown artifacts."""
+        return await self._read(_sql_records.records_of, artifact_ids, kinds)
+
+    async def ledger(self, ids: Sequence[str] | None = None) -> list[LedgerEntry | None]:
+        """Give the ledger entry of each artifact; of all, ordered by id, when no ids are given."""
+        return await self._read(_sql_records.ledger, ids)
+
+    async def artifact_ids(self) -> list[str]:
+        """Give the ids of all artifacts, sorted."""
+        return await self._read(_sql_records.artifact_ids)
+
+    async def counts(self) -> dict[str, int]:
+        """Count `artifacts`, `records`, and the links that are `resolved`, `dangling`, `ambiguous` and `foreign`."""
+        return await self._read(_sql_records.counts)
+
+    async def config(self) -> dict[str, Any]:
+        """Give the settings the corpus was built with; empty before the first build."""
+        return dict((await self._read(_sql_records.settings, "config")).get("", {}))
+
+    async def set_config(self, config: Mapping[str, Any]) -> None:
+        """Replace the settings; values are JSON.
+
+        Raises:
+            StoreError: A value is not JSON.
+        """
+        await self._write(set_setting, "config", "", config)
+
+    async def calibration(self, key: str | None = None) -> dict[str, Any]:
+        """Give the calibration stored under a key, or all of them by key; empty when there is none."""
+        found = await self._read(_sql_records.settings, "calibration")
+        return found if key is None else dict(found.get(key, {}))
+
+    async def set_calibration(self, key: str, value: Mapping[str, Any]) -> None:
+        """Replace the calibration stored under a key; values are JSON.
+
+        Raises:
+            StoreError: A value is not JSON.
+        """
+        await self._write(set_setting, "calibration", key, value)
+
+    async def apply(self, puts: Sequence[ArtifactChange], *, removals: Sequence[str] = ()) -> None:
+        """Put and remove whole artifacts with their records, vectors, ledger entries and links, all or nothing.
+
+        Raises:
+            StoreError: A vector is not finite or of another width than those that stay, or a text cannot be stored;
+                nothing of the call is stored then.
+            StoreBusy: Other writers held the file for ten seconds.
+        """
+        await self._write(apply_changes, puts, removals)
+
+    def writing(self, *, timeout: float = 30.0) -> AbstractAsyncContextManager[None]:
+        """Hold the store for one builder, across tasks and processes; a second one waits.
+
+        Raises:
+            StoreBusy: Another builder still held it after `timeout` seconds.
+        """
+        return hold_file(self._path.with_name(self._path.name + "-lock"), timeout=timeout)
+
+    async def search_vectors(
+        self,
+        queries: Floats,
+        k: int,
+        *,
+        filter: Filter | None = None,
+        surfaces: Sequence[str] | None = None,
+        per_artifact: bool = False,
+    ) -> list[Ranking]:
+        """Rank for each row of `queries` `(m, dim)` the best `k` records, or artifacts by their best record.
+
+        Order: score descending, then `(artifact_id, surface_index)`.
+
+        Raises:
+            EmbedderMismatch: The queries are not as wide as the stored vectors.
+        """
+        return await self._ask_mirror(
+            lambda index, allowed: index.search(
+                queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact
+            ),
+            filter,
+        )
+
+    async def similarities(self, query: Floats, record_ids: Sequence[str]) -> Floats:
+        """Give the cosine of `query` `(dim,)` to each record: `(n,) float32`, NaN where there is no such record."""
+        return await self._ask_mirror(lambda index, _: index.similarities(query, record_ids))
+
+    async def best_of(
+        self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
+    ) -> tuple[list[str | None], Floats]:
+        """Give for each artifact the id and the cosine of its best record; `None` and NaN where it has none."""
+        return await self._ask_mirror(lambda index, _: index.best_of(query, artifact_ids, surfaces))
+
+    async def vectors(self, ids: Sequence[str]) -> Floats:
+        """Give the vector of each record: `(n, dim) float32`, a row of NaN where there is no such record."""
+        return await self._ask_mirror(lambda index, _: index.vectors(ids))
+
+    async def search_text(
+        self,
+        queries: Sequence[str],
+        k: int,
+        *,
+        filter: Filter | None = None,
+        surfaces: Sequence[str] | None = None,
+        per_artifact: bool = False,
+    ) -> list[Ranking]:
+        """Rank for each query the best `k` records, or artifacts, that hold at least one of its words, by BM25.
+
+        Order: score descending, then `(artifact_id, surface_index)`.
+        """
+        return await self._read(
+            _sql_records.search_text, queries, k, filter=filter, surfaces=surfaces, per_artifact=per_artifact
+        )
+
+    async def neighbors(
+        self,
+        ids: Sequence[str],
+        *,
+        direction: Direction = "out",
+        types: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
+        origins: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> list[list[Edge]]:
+        """Give the edges of each artifact as stored, ordered by type, then by the id at the other end."""
+        if direction not in ("out", "in", "both"):
+            raise ArgumentError(f"direction must be 'out', 'in' or 'both', not {direction!r}")
+        return await self._read(
+            _sql_links.neighbors,
+            ids,
+            direction=direction,
+            types=types,
+            exclude=exclude,
+            origins=origins,
+            limit=limit,
+        )
+
+    async def matching(self, field: str, values: Sequence[Any], *, limit: int | None = None) -> list[list[str]]:
+        """Give for each value the sorted ids of the artifacts whose filter field equals it or is a list holding it."""
+        return await self._read(_sql_records.matching, field, values, limit)
+
+    async def _read(
+        self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Call `work` where it sees one state of the file."""
+        return await self._opened().run(in_snapshot, lambda connection: work(connection, *args, **kwargs))
+
+    async def _write(
+        self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Call `work`, which writes in one transaction; wait, where it can be cancelled, for other writers."""
+        async with self._writer_turn:
+            self._opened()
+            if self._writer is None:
+                self._writer = await Connection.open(self._path, writable=True)
+        deadline = anyio.current_time() + _PATIENCE
+        while True:
+            try:
+                return await self._writer.run(work, *args, **kwargs)
+            except StoreBusy:
+                if anyio.current_time() >= deadline:
+                    raise
+            await anyio.sleep(_RETRY_EVERY)
+
+    async def _ask_mirror(
+        self, ask: Callable[[DenseIndex, Sequence[str] | None], R], filter: Filter | None = None
+    ) -> R:
+        """Bring the matrix up to date and ask it, both of one state of the file."""
+        async with self._mirror_turn:
+            news = await self._read(read_news, self._mirror.position, filter)
+            return await in_thread(self._mirror.answer, news, ask)
+
+    def _opened(self) -> Connection:
+        if self._reader is None:
+            raise StoreError(f"{str(self._path)!r} is not open; use `async with`, or `await SqliteStore.open(path)`")
+        if not self._reader.is_open:
+            raise StoreError(f"{str(self._path)!r} is closed; open it again")
+        return self._reader
