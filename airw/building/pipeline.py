@@ -1,0 +1,307 @@
+"""Read, plan, embed, write: four stages that overlap, connected by short queues, one page at a time.
+
+```text
+source ──page──> plan ──drafts──> embed ──changes──> write
+                  │ versions, decomposing and links in a worker thread; one ledger call a page
+```
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any, TypeAlias, TypeVar
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from airw._concurrency import in_thread
+from airw._vectors import unit_rows
+from airw.building.drafts import Draft, Recipe, brief, check_id, is_text
+from airw.errors import AirwError, SourceError
+from airw.protocols import Embedder, Source, Store
+from airw.values import Artifact, ArtifactChange, Floats, ItemProblem, LedgerEntry
+
+__all__ = ["BuildProgress", "Builder", "Pages"]
+
+Item: TypeAlias = Artifact | ItemProblem
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+@dataclass(frozen=True, slots=True)
+class BuildProgress:
+    """How far a build has come; how much lies ahead is unknown, as the source streams.
+
+    Args:
+        added: Artifacts stored for the first time.
+        updated: Artifacts stored again.
+        unchanged: Artifacts that needed nothing.
+        problems: Items that could not be indexed, or not whole.
+    """
+
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    problems: int = 0
+
+    @property
+    def done(self) -> int:
+        """Count the artifacts that are up to date."""
+        return self.added + self.updated + self.unchanged
+
+
+class Pages:
+    """The items of a source in pages of `size`; what a source raises arrives as a `SourceError`."""
+
+    def __init__(self, source: Source, size: int) -> None:
+        self._name = source.name
+        self._items: AsyncIterator[Item] = source.items()
+        self._size = size
+        self._ahead: list[Item] | None = None
+
+    async def peek(self) -> None:
+        """Read the first page ahead, so that a source that is missing fails before anything is made for it."""
+        self._ahead = await self.next()
+
+    async def next(self) -> list[Item]:
+        """Give the next page; an empty one at the end."""
+        page, self._ahead = self._ahead or [], None
+        if page:
+            return page
+        try:
+            while len(page) < self._size:
+                page.append(await anext(self._items))
+        except StopAsyncIteration:
+            return page
+        except AirwError:
+            raise
+        except Exception as error:
+            raise SourceError(f"source {self._name!r} failed: {type(error).__name__}: {error}") from error
+        return page
+
+    async def aclose(self) -> None:
+        """Close the source's iterator, where it can be closed."""
+        close = getattr(self._items, "aclose", None)
+        if close is not None:
+            await close()
+
+
+@dataclass(slots=True)
+class Page:
+    """What became of one page of items: what is to be stored, and what is only counted."""
+
+    drafts: list[Draft] = field(default_factory=list)
+    known: set[str] = field(default_factory=set)
+    unchanged: int = 0
+    problems: list[ItemProblem] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Builder:
+    """One build in progress.
+
+    Args:
+        recipe: What to make of an artifact.
+        store: Where to; held for writing by the caller.
+        embedder: What embeds the surfaces.
+        config: The settings of the corpus from now on; written before the first artifact.
+        outdated: Artifacts whose vectors another embedder made; they go before the first new vector comes, as vectors
+            of two embedders cannot be compared.
+        progress: Called after each page.
+    """
+
+    recipe: Recipe
+    store: Store
+    embedder: Embedder
+    config: Mapping[str, Any]
+    outdated: frozenset[str]
+    progress: Callable[[BuildProgress], None] | None
+    given: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
+    problems: list[ItemProblem] = field(default_factory=list)
+    counts: BuildProgress = field(default_factory=BuildProgress)
+    _adopted: bool = False
+
+    async def run(self, pages: Pages) -> None:
+        """Take every page through the four stages; the first failure cancels the rest and arrives as itself."""
+        if not self.outdated:
+            await self.adopt()
+        try:
+            with ExitStack() as streams:
+                await self._overlap(pages, streams)
+        except BaseExceptionGroup as group:
+            error = _first(group)
+            raise error from error.__cause__
+
+    async def _overlap(self, pages: Pages, streams: ExitStack) -> None:
+        read_in, read_out = anyio.create_memory_object_stream[list[Item]](1)
+        plan_in, plan_out = anyio.create_memory_object_stream[Page](1)
+        embed_in, embed_out = anyio.create_memory_object_stream[tuple[Page, list[ArtifactChange]]](1)
+        for end in (read_in, read_out, plan_in, plan_out, embed_in, embed_out):
+            streams.enter_context(end)
+        async with anyio.create_task_group() as group:
+            group.start_soon(_read, pages, read_in)
+            group.start_soon(_stage, self._plan, read_out, plan_in)
+            group.start_soon(_stage, self._embed, plan_out, embed_in)
+            async for page, changes in embed_out:
+                await self._write(page, changes)
+
+    async def adopt(self) -> None:
+        """Take out what another embedder made, then write the settings: at every moment they fit the vectors."""
+        if self._adopted:
+            return
+        self._adopted = True
+        if self.outdated:
+            await self.store.apply([], removals=sorted(self.outdated))
+        if await self.store.config() != self.config:
+            await self.store.set_config(self.config)
+
+    async def _plan(self, items: list[Item]) -> Page:
+        page = Page()
+        fresh = self._sorted_out(items, page)
+        stamps = await in_thread(self._stamped, fresh, page)
+        lost = [problem.item for problem in page.problems if is_text(problem.item) and "\0" not in problem.item]
+        asked = [artifact.id for artifact, _ in stamps] + lost
+        stored = {entry.artifact_id: entry for entry in await self.store.ledger(asked) if entry is not None}
+        await in_thread(self._drafted, stamps, stored, page)
+        page.known = stored.keys() | (self.outdated & set(asked))
+        self._keep(page, stored)
+        return page
+
+    def _sorted_out(self, items: Sequence[Item], page: Page) -> list[Artifact]:
+        """Give the artifacts of a page that have an id of their own."""
+        artifacts = []
+        for item in items:
+            if isinstance(item, ItemProblem):
+                page.problems.append(self.recipe.complain(item))
+                continue
+            known = self.recipe.attempt(_called(item), partial(check_id, item))
+            if isinstance(known, ItemProblem):
+                page.problems.append(known)
+            elif known in self.given:
+                problem = ItemProblem(known, "the source gives this id twice; ids must differ")
+                page.problems.append(self.recipe.complain(problem))
+            else:
+                self.given.add(known)
+                artifacts.append(item)
+        return artifacts
+
+    def _stamped(self, artifacts: Sequence[Artifact], page: Page) -> list[tuple[Artifact, LedgerEntry]]:
+        stamped = []
+        for artifact in artifacts:
+            stamp = self.recipe.attempt(artifact.id, partial(self.recipe.stamp, artifact))
+            if isinstance(stamp, ItemProblem):
+                page.problems.append(stamp)
+            else:
+                stamped.append((artifact, stamp))
+        return stamped
+
+    def _drafted(
+        self, stamps: Sequence[tuple[Artifact, LedgerEntry]], stored: Mapping[str, LedgerEntry], page: Page
+    ) -> None:
+        """Draft what changed; the artifacts of other sources are theirs."""
+        for artifact, stamp in stamps:
+            entry = stored.get(artifact.id)
+            if entry is not None and self.recipe.is_current(entry, stamp):
+                page.unchanged += 1
+                self.held.add(artifact.id)
+                continue
+            if entry is not None and entry.source and not self.recipe.owns(entry):
+                reason = f"the corpus holds this id from source {entry.source!r}; ids must differ"
+                page.problems.append(self.recipe.complain(ItemProblem(artifact.id, reason)))
+                continue
+            draft = self.recipe.attempt(artifact.id, partial(self.recipe.draft, artifact, stamp))
+            if isinstance(draft, ItemProblem):
+                page.problems.append(draft)
+                continue
+            page.drafts.append(draft)
+            self.held.add(artifact.id)
+            page.problems.extend(ItemProblem(artifact.id, reason, lost=False) for reason in draft.extraction.problems)
+
+    def _keep(self, page: Page, stored: Mapping[str, LedgerEntry]) -> None:
+        """Hold what was indexed before of each lost item, and say so; or say that it cannot be held."""
+        for at, problem in enumerate(page.problems):
+            if not problem.lost or problem.item in self.held:
+                continue
+            if problem.item in self.outdated:
+                note = "what was indexed of it before goes, as another embedder made its vectors"
+            elif problem.item in stored and self.recipe.owns(stored[problem.item]):
+                note = "what was indexed of it before is kept"
+                self.held.add(problem.item)
+            else:
+                continue
+            page.problems[at] = replace(problem, reason=f"{problem.reason}; {note}")
+
+    def unheld(self, stored: Iterable[str]) -> list[str]:
+        """Give the stored ids that the source no longer has; what lies below a folder it could not read stays."""
+        lost = {problem.item for problem in self.problems if problem.lost}
+        unseen = [item for item in stored if item not in self.held]
+        above = {item: lost.intersection(map(str, PurePosixPath(item).parents)) for item in unseen}
+        kept = set[str]().union(*above.values())
+        self.problems = [
+            replace(problem, reason=f"{problem.reason}; what was indexed below it before is kept")
+            if problem.lost and problem.item in kept
+            else problem
+            for problem in self.problems
+        ]
+        return [item for item, folders in above.items() if not folders]
+
+    async def _embed(self, page: Page) -> tuple[Page, list[ArtifactChange]]:
+        texts = [record.text for draft in page.drafts for record in draft.records]
+        if not page.drafts:
+            return page, []
+        rows = await self._rows(texts)
+        changes, start = [], 0
+        for draft in page.drafts:
+            vectors = rows[start : start + len(draft.records)]
+            start += len(draft.records)
+            changes.append(ArtifactChange(draft.entry, draft.records, vectors, draft.extraction))
+        return page, changes
+
+    async def _rows(self, texts: list[str]) -> Floats:
+        answer: Any = await self.embedder.embed_documents(texts) if texts else []
+        of = f"the embedder {self.recipe.embedder_id!r}"
+        return await in_thread(partial(unit_rows, answer, count=len(texts), dim=self.config["dim"], of=of))
+
+    async def _write(self, page: Page, changes: list[ArtifactChange]) -> None:
+        if changes:
+            await self.adopt()
+            await self.store.apply(changes)
+        updated = sum(change.entry.artifact_id in page.known for change in changes)
+        self.problems.extend(page.problems)
+        self.counts = BuildProgress(
+            added=self.counts.added + len(changes) - updated,
+            updated=self.counts.updated + updated,
+            unchanged=self.counts.unchanged + page.unchanged,
+            problems=len(self.problems),
+        )
+        if self.progress is not None:
+            self.progress(self.counts)
+
+
+async def _read(pages: Pages, target: MemoryObjectSendStream[list[Item]]) -> None:
+    while page := await pages.next():
+        await target.send(page)
+    target.close()
+
+
+async def _stage(
+    work: Callable[[In], Awaitable[Out]], source: MemoryObjectReceiveStream[In], target: MemoryObjectSendStream[Out]
+) -> None:
+    async for page in source:
+        await target.send(await work(page))
+    target.close()
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Give what failed first; a stage that was busy in a thread may have failed after it."""
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+def _called(item: object) -> str:
+    """Give what to call an item in a problem: its id where that can be printed and looked up."""
+    known = getattr(item, "id", item)
+    return known if is_text(known) and known else brief(known)

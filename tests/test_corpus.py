@@ -1,0 +1,334 @@
+"""What names, paths and open corpora promise."""
+
+import os
+import re
+import sys
+import textwrap
+from pathlib import Path
+
+import anyio
+import pytest
+
+from airw import corpus as naming
+from airw.building import build
+from airw.corpus import Corpus, Opening, corpus_names, corpus_path, is_name, open_corpus, records_for_artifact, search
+from airw.embedders import HashingEmbedder, embedder_from, resolve_embedder
+from airw.errors import ArgumentError, CorpusNotFound, EmbedderMismatch, NoLedgerEntry, StoreCorrupt, StoreError
+from airw.indexing import Chunked
+from airw.retrieval import MODES
+from airw.sources import from_files, from_mapping
+from airw.stores import MemoryStore, SqliteStore
+
+TEXTS = {"a": "rotate the signing keys", "b": "bake a loaf of bread", "c": "change the locks"}
+
+
+def notes(name="notes", items=TEXTS, **options):
+    return from_mapping(items, **{"name": name, "embedder": "light", **options})
+
+
+def custom(id="mine-v1", dim=2):
+    return embedder_from(lambda texts: [[float(len(text)), *[1.0] * (dim - 1)] for text in texts], id=id, dim=dim)
+
+
+def listing(folder):
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+
+
+def test_home_is_airw_home_then_the_xdg_data_folder_then_the_users(monkeypatch, tmp_path):
+    monkeypatch.setenv("AIRW_HOME", str(tmp_path / "own"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert naming.home() == tmp_path / "own"
+    monkeypatch.setenv("AIRW_HOME", "")
+    assert naming.home() == tmp_path / "data" / "airw"
+    monkeypatch.delenv("XDG_DATA_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert naming.home() == tmp_path / ".local" / "share" / "airw"
+
+
+@pytest.mark.parametrize("name", ["notes", "a", "0", "A.b_c-d", "x" * 100, "airw"])
+def test_a_name_is_one_file_in_the_home_folder(name, home):
+    assert is_name(name)
+    assert corpus_path(name) == home / "corpora" / f"{name}.airw"
+
+
+@pytest.mark.parametrize(
+    "path", ["./notes", "a/b", "/tmp/notes", "../notes", "notes.airw", Path("notes"), Path("a/b.db")]
+)
+def test_what_has_a_separator_or_the_suffix_or_is_a_path_object_is_a_path(path):
+    assert not is_name(path)
+    assert corpus_path(path) == Path(path)
+
+
+@pytest.mark.parametrize("name", ["", "..", ".hidden", "-x", "_x", "a b", "ä", "x" * 101, "a:b", "a\n", "a\0", "ⅷ"])
+def test_what_cannot_be_a_name_is_refused(name, home):
+    with pytest.raises(ArgumentError, match="cannot name a corpus") as caught:
+        corpus_path(name)
+    assert "\n" not in str(caught.value)
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("thing", [None, 7, b"notes", ["notes"]])
+def test_a_corpus_is_named_by_a_string_or_a_path(thing):
+    with pytest.raises(ArgumentError, match="string or a path"):
+        corpus_path(thing)
+
+
+@pytest.mark.asyncio_only
+async def test_names_compare_without_case_and_different_names_are_different_corpora(home):
+    async with build(notes("Notes")):
+        pass
+    async with build(notes("notes", {"z": "omega"})) as corpus:
+        assert corpus.name == "Notes"
+        assert corpus.report.removed == 3
+    for name in ("a.b", "a_b", "a-b"):
+        async with build(notes(name, {name: "text"})):
+            pass
+    assert corpus_names() == ["Notes", "a-b", "a.b", "a_b"]
+    for name in ("a.b", "a_b", "a-b", "NOTES"):
+        async with open_corpus(name) as corpus:
+            assert await corpus.store.artifact_ids() == [name if name != "NOTES" else "z"]
+
+
+def test_there_are_no_corpora_where_there_is_no_home(home):
+    assert corpus_names() == []
+    assert not home.exists()
+
+
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_corpus_opened_by_name_or_path_finds_what_the_built_one_found(mode, home, tmp_path):
+    async with build(notes()) as built:
+        hits = await built.search("signing keys", mode=mode)
+    assert hits[0].artifact_id == "a"
+    assert hits[0].source == "notes"
+    async with open_corpus("notes") as opened:
+        assert await opened.search("signing keys", mode=mode) == hits
+        assert (opened.name, opened.report, opened.embedder_id) == ("notes", None, built.embedder_id)
+    assert await search("notes", "signing keys", mode=mode) == hits
+    assert await search(home / "corpora" / "notes.airw", "signing keys", mode=mode) == hits
+    async with build(notes(), store=tmp_path / "deep" / "other.airw") as elsewhere:
+        assert await search(elsewhere, "signing keys", mode=mode) == hits
+    assert await search(str(tmp_path / "deep" / "other.airw"), "signing keys", mode=mode) == hits
+
+
+@pytest.mark.asyncio_only
+async def test_the_keywords_of_search_are_those_of_retrieve():
+    async with build(notes(metadata_of=lambda name, _: {"id": name}), store="words") as corpus:
+        options = {"k": 2, "mode": "hybrid", "filter": {"id": {"$ne": "a"}}, "surfaces": ["document"]}
+        options |= {"per_artifact": False, "fetch_k": 2, "rrf_k": 1}
+        hits = await corpus.search("keys", **options)
+        assert [hit.score for hit in hits] == [1 / 2, 1 / 3]
+    assert await search("words", "keys", **options) == hits
+
+
+@pytest.mark.asyncio_only
+async def test_an_unknown_name_is_an_error_that_names_near_ones_and_leaves_no_trace(home):
+    for call in (open_corpus("nots"), search("nots", "query"), records_for_artifact("nots", "a")):
+        with pytest.raises(CorpusNotFound, match="nor any other"):
+            await call
+    assert not home.exists()
+    async with build(notes()):
+        pass
+    before = listing(home)
+    for call in (open_corpus("nots"), search("nots", "query"), records_for_artifact("nots", "a")):
+        with pytest.raises(CorpusNotFound, match="known: notes") as caught:
+            await call
+    assert isinstance(caught.value, KeyError)
+    assert listing(home) == before
+
+
+@pytest.mark.asyncio_only
+async def test_an_unknown_path_is_an_error_that_leaves_no_trace(tmp_path):
+    for path in (tmp_path / "no.airw", tmp_path / "no" / "no.airw", tmp_path):
+        with pytest.raises(CorpusNotFound, match=re.escape(repr(str(path)))):
+            await open_corpus(path)
+    assert listing(tmp_path) == []
+
+
+@pytest.mark.asyncio_only
+async def test_a_file_that_is_no_corpus_is_said_to_be_none_and_left_as_it_is(tmp_path):
+    path = tmp_path / "letter.airw"
+    path.write_text("Dear reader, " * 100)
+    for opening in (open_corpus(path), build(notes(), store=path)):
+        with pytest.raises(StoreCorrupt):
+            await opening
+    assert path.read_text() == "Dear reader, " * 100
+
+
+@pytest.mark.asyncio_only
+async def test_a_build_cut_short_before_it_wrote_anything_left_no_corpus(home):
+    (home / "corpora").mkdir(parents=True)
+    async with await SqliteStore.open(home / "corpora" / "early.airw", create=True):
+        pass
+    with pytest.raises(CorpusNotFound, match="build it again"):
+        await open_corpus("early")
+    async with build(notes("early")) as corpus:
+        assert corpus.report.added == 3
+
+
+@pytest.mark.asyncio_only
+async def test_an_embedder_given_as_an_object_must_be_given_again():
+    async with build(notes(embedder=custom())) as corpus:
+        hits = await corpus.search("keys")
+    with pytest.raises(EmbedderMismatch, match=r"'mine-v1'.*open_corpus\('notes', embedder="):
+        await open_corpus("notes")
+    for other in (custom("other-v1"), custom(dim=3), "light"):
+        with pytest.raises(EmbedderMismatch, match="notes"):
+            await open_corpus("notes", embedder=other)
+    async with open_corpus("notes", embedder=custom()) as corpus:
+        assert await corpus.search("keys") == hits
+    assert len(await records_for_artifact("notes", "a")) == 1
+
+
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize("embedder", ["light", "hashing", HashingEmbedder()])
+async def test_an_embedder_with_a_specification_is_found_again(embedder):
+    async with build(notes(embedder=embedder)):
+        pass
+    async with build(notes(embedder=HashingEmbedder())) as corpus:
+        assert corpus.report.unchanged == 3
+        assert (await corpus.store.config())["embedder"] == (embedder if isinstance(embedder, str) else "light")
+    async with open_corpus("notes") as corpus:
+        assert corpus.embedder == HashingEmbedder()
+
+
+@pytest.mark.asyncio_only
+async def test_a_corpus_of_another_specification_is_a_mismatch():
+    async with build(notes()):
+        pass
+    with pytest.raises(EmbedderMismatch, match="notes"):
+        await open_corpus("notes", embedder=HashingEmbedder(dim=64))
+
+
+@pytest.mark.asyncio_only
+async def test_opening_counting_and_a_lexical_search_load_no_model(home):
+    async with build(notes()):
+        pass
+    async with await SqliteStore.open(home / "corpora" / "notes.airw") as store:
+        model = {"embedder": "default", "embedder_id": resolve_embedder("default").id}
+        await store.set_config({**await store.config(), **model})
+    code = """
+    import sys, anyio
+    from airw.corpus import open_corpus
+    async def main():
+        async with open_corpus("notes") as corpus:
+            assert (await corpus.store.counts())["artifacts"] == 3
+            assert [hit.artifact_id for hit in await corpus.search("keys", mode="lexical")] == ["a"]
+    anyio.run(main)
+    assert not {"torch", "sentence_transformers", "transformers"} & sys.modules.keys()
+    """
+    await anyio.run_process([sys.executable, "-c", textwrap.dedent(code)])
+
+
+@pytest.mark.asyncio_only
+async def test_a_corpus_closes_what_it_opened_and_closing_twice_is_harmless():
+    corpus = await build(notes())
+    await corpus.aclose()
+    await corpus.aclose()
+    with pytest.raises(StoreError, match="closed"):
+        await corpus.search("keys")
+    opened = await open_corpus("notes")
+    async with opened:
+        await opened.search("keys")
+    with pytest.raises(StoreError, match="closed"):
+        await opened.search("keys")
+
+
+async def test_a_store_of_the_callers_stays_open():
+    store = MemoryStore()
+    async with build(notes(), store=store) as corpus:
+        assert isinstance(corpus, Corpus)
+    async with Corpus("again", store, HashingEmbedder()) as corpus:
+        assert (await corpus.search("keys", k=1))[0].source == "again"
+    assert await store.artifact_ids() == ["a", "b", "c"]
+
+
+async def test_what_is_opening_can_be_awaited_or_entered_and_an_error_inside_closes_it():
+    closed = []
+
+    class Door:
+        async def aclose(self):
+            closed.append(self)
+
+    async def opening():
+        return Door()
+
+    door = await Opening(opening())
+    assert closed == []
+    with pytest.raises(LookupError):
+        async with Opening(opening()) as other:
+            raise LookupError
+    assert closed == [other]
+    assert other is not door
+
+
+@pytest.mark.asyncio_only
+async def test_a_forgotten_await_warns():
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        del [open_corpus("notes")][0]
+
+
+async def test_a_corpus_file_on_trio_is_an_error_that_says_what_would_do(anyio_backend, home):
+    if anyio_backend == "trio":
+        with pytest.raises(StoreError, match=r"asyncio only.*MemoryStore"):
+            await build(notes())
+    else:
+        async with build(notes()) as corpus:
+            assert corpus.report.added == 3
+
+
+async def test_the_records_of_an_artifact_come_in_plan_order_and_by_kind():
+    text = "one one\n\ntwo two\n\nthree"
+    chunked = {"strategy": Chunked(chunk_size=8, overlap=0)}
+    async with build(
+        notes(items={"a": text, "": "x"} | TEXTS, **chunked), store=MemoryStore(), on_error="skip"
+    ) as corpus:
+        records = await records_for_artifact(corpus, "a")
+        assert [record.surface_index for record in records] == list(range(len(records)))
+        assert await records_for_artifact(corpus, "a", surface_kind="chunk") == records
+        assert await records_for_artifact(corpus, "a", surface_kind="other") == []
+        with pytest.raises(NoLedgerEntry, match="'zebra'") as caught:
+            await records_for_artifact(corpus, "zebra")
+    assert isinstance(caught.value, KeyError)
+
+
+@pytest.mark.asyncio_only
+async def test_the_records_of_an_artifact_are_found_by_name():
+    async with build(notes()) as corpus:
+        records = await records_for_artifact(corpus, "a")
+    assert await records_for_artifact("notes", "a") == records
+    with pytest.raises(NoLedgerEntry, match="'notes' holds no artifact 'zebra'"):
+        await records_for_artifact("notes", "zebra")
+
+
+async def test_what_is_no_corpus_is_said_to_be_none():
+    for call in (search(None, "query"), records_for_artifact(7, "a")):
+        with pytest.raises(ArgumentError, match="open corpus, a name or a path"):
+            await call
+
+
+@pytest.mark.asyncio_only
+async def test_a_first_build_of_a_missing_folder_makes_nothing(home, tmp_path):
+    with pytest.raises(Exception, match="does not exist"):
+        await build(from_files(tmp_path / "no", embedder="light"))
+    assert not home.exists()
+    with pytest.raises(ArgumentError, match=r"store=Path"):
+        build(notes("notes.airw"))
+    assert not home.exists()
+
+
+@pytest.mark.asyncio_only
+async def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("AIRW_HOME", os.fspath(tmp_path / "file"))
+    with pytest.raises(StoreError, match="cannot be made"):
+        await build(notes())
+
+
+@pytest.mark.asyncio_only
+async def test_an_open_reader_sees_a_rebuild_at_its_next_query():
+    async with build(notes()), open_corpus("notes") as reader:
+        assert [hit.artifact_id for hit in await reader.search("omega", mode="lexical")] == []
+        async with build(notes(items={**TEXTS, "z": "omega"})):
+            assert [hit.artifact_id for hit in await reader.search("omega", mode="lexical")] == ["z"]
+            assert (await reader.search("omega", k=1))[0].artifact_id == "z"
