@@ -23,7 +23,7 @@ help: ## list the targets
 demo: export AIRW_HOME := .demo
 demo: $(READY)-airw ## build a corpus of 233 linked documents and walk it
 	$(BIN)/airw build examples/data/eips --name eips --embedder light
-	$(BIN)/airw traverse eips "how do wallets sign typed structured data" --node-budget 24
+	$(BIN)/airw traverse eips "how do wallets sign typed structured data" --start 1 --node-budget 30
 
 test: export HF_HUB_OFFLINE := 1
 test: $(READY)-dev $(if $(filter-out 0,$(MODELS)),$(READY)-models) ## run every test, linters and docs included

@@ -1,17 +1,15 @@
 """What every policy whose nodes are artifacts shares: the query's vector, scores by best surface, hits, seeding."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from airw.protocols import OpenCorpus
-from airw.retrieval import retrieve
+from airw.retrieval import Mode, retrieve
 from airw.values import Edge, Floats, Record, SearchHit
 from airw.walk import Entry, WalkState
-
-Seeding: TypeAlias = Literal["dense", "lexical", "hybrid"]
 
 
 class ArtifactNode(NamedTuple):
@@ -30,7 +28,7 @@ async def query_vector(state: WalkState, corpus: OpenCorpus) -> Floats:
 
 
 async def seed_artifacts(
-    state: WalkState, corpus: OpenCorpus, *, k: int, seeding: Seeding, roots: Sequence[str]
+    state: WalkState, corpus: OpenCorpus, *, k: int, seeding: Mode, roots: Sequence[str]
 ) -> list[ArtifactNode]:
     """Give the `k` artifacts that a search finds, best first, then the given roots."""
     found = await retrieve(corpus, state.query, k=k, mode=seeding) if k else []

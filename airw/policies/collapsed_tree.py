@@ -73,8 +73,12 @@ class CollapsedTree(Policy):
         return node.id
 
     async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[SearchHit | None]:
-        """Give each record as a hit, routers aside."""
-        return [None if _is_router(state, entry) else hit_of(entry, entry.node, store) for entry in committed]
+        """Give each record as a hit, routers aside; a leaf names the artifact that routed to it as its `seed`."""
+        hits = [None if _is_router(state, entry) else hit_of(entry, entry.node, store) for entry in committed]
+        for hit, entry in zip(hits, committed, strict=True):
+            if hit is not None and entry.depth:
+                hit.metadata["seed"] = hit.artifact_id
+        return hits
 
 
 def _leaves(state: WalkState, entry: Entry) -> list[Record]:

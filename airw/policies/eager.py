@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from airw.errors import ArgumentError
-from airw.limits import check_count
-from airw.policies._artifacts import ArtifactNode, Seeding, artifact_hits, score_artifacts, seed_artifacts
+from airw.limits import check_choice, check_count
+from airw.policies._artifacts import ArtifactNode, artifact_hits, score_artifacts, seed_artifacts
 from airw.protocols import OpenCorpus
-from airw.values import Direction, Edge, SearchHit
+from airw.retrieval import MODES, Mode
+from airw.values import DIRECTIONS, Direction, Edge, SearchHit
 from airw.walk import Entry, Frontier, Policy, WalkState
 
 __all__ = ["Eager"]
@@ -47,7 +48,7 @@ class Eager(Policy):
     max_depth: int | None = None
     direction: Direction = "out"
     types: Sequence[str] | None = None
-    seeding: Seeding = "dense"
+    seeding: Mode = "dense"
     roots: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -56,6 +57,8 @@ class Eager(Policy):
             value = getattr(self, name)
             if value is not None or name == "start_k":
                 check_count(name, value)
+        check_choice("direction", self.direction, DIRECTIONS)
+        check_choice("seeding", self.seeding, MODES)
         if isinstance(self.roots, str):
             raise ArgumentError(f"roots must be a list of ids, not the string {self.roots!r}")
 

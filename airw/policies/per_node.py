@@ -40,6 +40,8 @@ def per_node(policy: Any) -> "PerNode":
         >>> [hit.artifact_id for hit in hits]
         ['3', '2', '1']
     """
+    if isinstance(policy, type):
+        raise ArgumentError(f"policy must be an instance; write {policy.__name__}(...)")
     missing = [name for name in _METHODS if not callable(getattr(policy, name, None))]
     if missing:
         raise ArgumentError(f"{policy!r} is not a per-node policy: it has no {', '.join(missing)}")
@@ -117,12 +119,19 @@ class PerNode(Policy):
         state: WalkState,
         arguments: Callable[[T], tuple[Any, ...]],
     ) -> list[Any]:
+        async def ask(item: T) -> Any:
+            state, node, *others = arguments(item)
+            try:
+                return await _settled(method(state, node, *others))
+            except Exception as error:
+                error.add_note(f"for node {node!r}")
+                raise
+
         if inspect.iscoroutinefunction(method):
-            limit = state.limits.max_concurrency
-            return await map_bounded(lambda item: method(*arguments(item)), items, limit=limit)
+            return await map_bounded(ask, items, limit=state.limits.max_concurrency)
         pacer, answers = Pacer(), []
         for item in items:
-            answers.append(await _settled(method(*arguments(item))))
+            answers.append(await ask(item))
             await pacer.pace()
         return answers
 

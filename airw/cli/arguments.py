@@ -1,0 +1,129 @@
+"""What the command line understands."""
+
+import argparse
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+from airw.cli import commands
+
+__all__ = ["parser"]
+
+_ABOUT = """Find things in collections of documents, and walk their links.
+
+A corpus is one file, made by `airw build` and known by its name. It lives below $AIRW_HOME, else below
+$XDG_DATA_HOME/airw or ~/.local/share/airw. Where only one corpus exists, its name may be left out."""
+
+_EXAMPLES = """examples:
+  airw build notes/ --embedder light           index a folder of markdown notes
+  airw search notes "signing keys"             rank its documents
+  airw traverse notes "signing keys"           search, then follow links, printing each hit as it is found
+  airw traverse notes "signing keys" --format json | head -n 1"""
+
+_WORDS = "[CORPUS] QUERY"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Build the parser of all commands."""
+    top = argparse.ArgumentParser(
+        prog="airw", description=_ABOUT, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    top.add_argument("--version", action="version", version=f"airw {version('airw')}")
+    top.set_defaults(command=None)
+    sub = top.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    _build(sub)
+    _search(sub)
+    _traverse(sub)
+    _command(sub, "ls", commands.ls, "list the corpora")
+    info = _command(sub, "info", commands.info, "show what a corpus holds and how it was built")
+    info.add_argument("name", metavar="CORPUS", nargs="?", help="the corpus; default: the only one, or $AIRW_CORPUS")
+    info.add_argument("-c", "--corpus", metavar="CORPUS", help="the same, as an option")
+    _formats(info)
+    rm = _command(sub, "rm", commands.rm, "remove a corpus; its documents stay untouched")
+    rm.add_argument("name", metavar="CORPUS", help="the corpus to remove")
+    return top
+
+
+def _command(
+    sub: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    run: Callable[..., Any],
+    about: str,
+    **more: Any,
+) -> argparse.ArgumentParser:
+    made = sub.add_parser(
+        name,
+        help=about,
+        description=f"{about[0].upper()}{about[1:]}.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        **more,
+    )
+    made.set_defaults(run=run)
+    return made
+
+
+def _build(sub: Any) -> None:
+    epilog = """A second build reads everything again but indexes only what changed, and forgets what is gone.
+A build that was interrupted is completed by the next one.
+What cannot be read is left out and named; the exit code is then 1."""
+    build = _command(
+        sub, "build", commands.build_corpus, "index a folder of notes, or a file of JSON lines", epilog=epilog
+    )
+    build.add_argument("source", metavar="SOURCE", help="a folder of markdown files, or a .jsonl or .jsonl.gz file")
+    build.add_argument("--name", help="the corpus's name; default: the folder's or file's")
+    build.add_argument(
+        "--embedder",
+        metavar="SPEC",
+        help="light (no model needed), default (all-MiniLM-L6-v2), a model's name or folder; "
+        "default: what the corpus was built with, else default",
+    )
+    build.add_argument("--no-prune", action="store_true", help="keep documents that are gone from the source")
+    build.add_argument(
+        "-v", "--verbose", action="store_true", help="also name what cost no document, such as odd links"
+    )
+    build.add_argument("--force", action="store_true", help="let an empty source empty the corpus")
+
+
+def _search(sub: Any) -> None:
+    epilog = """Scores: cosine in dense mode, BM25 in lexical mode, reciprocal rank fusion of both in hybrid mode."""
+    search = _command(sub, "search", commands.search, "rank the documents of a corpus against a query", epilog=epilog)
+    _query(search)
+    search.add_argument("-k", type=int, default=10, help="how many hits; default: 10")
+    search.add_argument(
+        "-m", "--mode", choices=("dense", "lexical", "hybrid"), default="hybrid", help="default: hybrid"
+    )
+    search.add_argument("--filter", metavar="JSON", help="""only documents that match, such as '{"status": "Final"}'""")
+    search.add_argument("--surfaces", metavar="KINDS", help="only these surface kinds, such as description,chunk")
+    search.add_argument("--all-surfaces", action="store_true", help="rank surfaces, not documents by their best one")
+    _formats(search)
+
+
+def _traverse(sub: Any) -> None:
+    epilog = """Each hit is printed the moment it is committed: elapsed milliseconds, depth, score, and the path to it.
+The end says why the walk stopped and what each limit left out.
+
+  eager           start from a hybrid search and follow links breadth-first
+  collapsed-tree  start from summaries and descend to the parts of their documents"""
+    walk = _command(sub, "traverse", commands.traverse, "search, then follow links; streams", epilog=epilog)
+    _query(walk)
+    walk.add_argument("--policy", choices=("eager", "collapsed-tree"), default="eager", help="default: eager")
+    walk.add_argument(
+        "--max-depth", type=int, metavar="N", help="do not follow links of hits at this depth; default: 2"
+    )
+    walk.add_argument("--node-budget", type=int, default=64, metavar="N", help="visit at most N documents; default: 64")
+    walk.add_argument("--timeout", type=float, metavar="SECONDS", help="stop after this long")
+    walk.add_argument("--start", type=int, default=4, metavar="N", help="start from the N best hits; default: 4")
+    walk.add_argument(
+        "--direction", choices=("out", "in", "both"), default="both", help="which links eager follows; default: both"
+    )
+    _formats(walk)
+
+
+def _query(command: argparse.ArgumentParser) -> None:
+    command.usage = f"{command.prog} [options] {_WORDS}"
+    command.add_argument("words", metavar=_WORDS, nargs="+", help="the corpus, where there are several, and the query")
+    command.add_argument("-c", "--corpus", metavar="CORPUS", help="the corpus; default: the only one, or $AIRW_CORPUS")
+
+
+def _formats(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--format", choices=("text", "json"), default="text", help="json: one object a line")

@@ -1,0 +1,137 @@
+"""What the commands print: text for people, one JSON object a line for programs."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from airw.building import BuildProgress
+from airw.corpus import BuildReport
+from airw.values import ItemProblem, SearchHit, json_clean
+from airw.walk import WalkSummary
+
+__all__ = ["WalkPrinter", "built", "corpus_line", "hits", "info", "problems", "progress"]
+
+_WIDTH = 72
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Callable[[BuildProgress], None] | None]:
+    """Show how far a build is while it runs, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title)
+        yield lambda now: bar.update(task, description=f"{title}: {_progress_text(now)}")
+
+
+def _progress_text(now: BuildProgress) -> str:
+    return f"{now.done} documents, {now.added + now.updated} of them written"
+
+
+def built(name: str, report: BuildReport | None, counts: Mapping[str, int]) -> None:
+    """Say what a build did."""
+    if report is None:
+        return
+    print(
+        f"{name}: {report.added} added, {report.updated} updated, {report.unchanged} unchanged, "
+        f"{report.removed} removed in {report.seconds:.1f} s"
+    )
+    print(f"holds {_counts_text(counts)}")
+
+
+def _counts_text(counts: Mapping[str, int]) -> str:
+    states = ("resolved", "foreign", "dangling", "ambiguous")
+    unresolved = ", ".join(f"{counts[state]} {state}" for state in states[2:] if counts[state])
+    links = f"{sum(counts[state] for state in states)} links" + (f" ({unresolved})" if unresolved else "")
+    return f"{counts['artifacts']} documents, {counts['records']} surfaces, {links}"
+
+
+def problems(found: Sequence[ItemProblem], *, verbose: bool) -> None:
+    """Name what was left out, on stderr; what cost no document only where asked, else count it."""
+    shown = [problem for problem in found if problem.lost or verbose]
+    for problem in shown:
+        what = "left out" if problem.lost else "in part"
+        print(f"airw: {what}: {problem.item}: {problem.reason}", file=sys.stderr)
+    if len(found) > len(shown):
+        print(f"{len(found) - len(shown)} remarks that cost no document; --verbose lists them")
+
+
+def hits(found: Sequence[SearchHit], form: str) -> None:
+    """Print ranked hits."""
+    for rank, hit in enumerate(found, start=1):
+        if form == "json":
+            _line({"type": "hit", "rank": rank, **hit.to_dict()})
+        else:
+            print(f"{rank:3}  {hit.score:8.4f}  {hit.artifact_id}  {_title(hit)}")
+    if not found and form == "text":
+        print("nothing found")
+
+
+class WalkPrinter:
+    """Prints a walk while it runs, flushing each line."""
+
+    def __init__(self, form: str) -> None:
+        """Start the clock that the lines show."""
+        self._json = form == "json"
+        self._start = time.perf_counter()
+        if not self._json:
+            print(f"{'ms':>7}  depth    score  path", flush=True)
+
+    def hit(self, hit: SearchHit) -> None:
+        """Print one hit: milliseconds since the start, depth, score, path."""
+        elapsed = (time.perf_counter() - self._start) * 1000
+        if self._json:
+            _line({"type": "hit", "elapsed_ms": round(elapsed, 1), **hit.to_dict()})
+            return
+        path = " > ".join(str(id) for id in hit.metadata.get("walk_path", ["…", hit.artifact_id]))
+        print(f"{elapsed:7.1f}  {hit.metadata['walk_depth']:5}  {hit.score:7.4f}  {path}  {_title(hit)}", flush=True)
+
+    def summary(self, summary: WalkSummary) -> None:
+        """Print why the walk ended and what each limit left out."""
+        if self._json:
+            _line({"type": "summary", **summary.to_dict()})
+            return
+        print(
+            f"stopped: {summary.stop} after {summary.emitted} hits of {summary.committed} documents visited, "
+            f"{summary.steps} steps, {summary.edges} links read, depth {summary.depth}, {summary.seconds * 1000:.0f} ms"
+        )
+        left = [f"{limit} {_at_least(limit, summary)}{count}" for limit, count in summary.left_out.items()]
+        left += [f"{limit} unknown" for limit in summary.unknown]
+        print(f"left out: {', '.join(left) or 'nothing'}")
+
+
+def _at_least(limit: str, summary: WalkSummary) -> str:
+    return "at least " if limit in summary.at_least else ""
+
+
+def corpus_line(name: str, counts: Mapping[str, int], config: Mapping[str, Any]) -> None:
+    """Print one corpus of a list."""
+    print(f"{name:20}  {_counts_text(counts)}  {config.get('embedder_id', 'never completed')}")
+
+
+def info(name: str, path: Path, counts: Mapping[str, int], config: Mapping[str, Any], form: str) -> None:
+    """Print all that is known of one corpus."""
+    about = {"name": name, "path": str(path), "bytes": path.stat().st_size, **counts, **config}
+    if form == "json":
+        _line({"type": "info", **json_clean(about)})
+        return
+    for key, value in about.items():
+        print(f"{key:14} {value}")
+
+
+def _title(hit: SearchHit) -> str:
+    title = str(hit.metadata.get("title") or " ".join(hit.text.split()))
+    return title if len(title) <= _WIDTH else title[: _WIDTH - 1] + "…"
+
+
+def _line(value: Mapping[str, Any]) -> None:
+    print(json.dumps(value, ensure_ascii=False, allow_nan=False), flush=True)

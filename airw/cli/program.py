@@ -1,0 +1,46 @@
+"""`airw`: parse the arguments, run one command, turn what goes wrong into one line."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+import anyio
+
+from airw.cli.arguments import parser
+from airw.errors import AirwError
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and give its exit code.
+
+    0: done. 1: done, but something was left out and said so. 2: an error, one line on stderr. 130: interrupted.
+
+    Example:
+        >>> main(["ls"])
+        no corpora yet; `airw build FOLDER` makes one
+        0
+    """
+    arguments = parser().parse_args(argv)
+    if arguments.command is None:
+        parser().print_help()
+        return 0
+    try:
+        code: int = anyio.run(arguments.run, arguments)
+    except KeyboardInterrupt:
+        return _say("interrupted", 130)
+    except BrokenPipeError:
+        # Whoever read our output has left: end quietly, and keep Python from flushing into the closed pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except AirwError as error:
+        return _say(str(error), 2)
+    except Exception as error:  # noqa: BLE001 (the border of the program: a user never sees a traceback)
+        return _say(f"{type(error).__name__}: {error}", 2)
+    return code
+
+
+def _say(message: str, code: int) -> int:
+    print(f"airw: {' '.join(message.split())}", file=sys.stderr)
+    return code

@@ -1,0 +1,26 @@
+"""Index a folder of linked notes and stream a walk over them: python examples/quickstart.py [QUESTION]."""
+
+import sys
+from pathlib import Path
+
+import anyio
+
+import airw
+from airw.policies import Eager
+
+NOTES = Path(__file__).parent / "data" / "eips"
+
+
+async def main(question: str) -> None:
+    """Print each hit as it is committed, with the path that led to it, then why the walk ended."""
+    source = airw.from_notes(NOTES, embedder="light")
+    async with airw.build(source, store=airw.MemoryStore()) as corpus:
+        policy = Eager(start_k=2, select_k=8, direction="both", seeding="hybrid")
+        async with airw.traverse(question, corpus, policy=policy, timeout=10) as walk:
+            async for hit in walk:
+                print(f"{hit.score:.3f}  {' > '.join(hit.metadata['walk_path'])}  {hit.metadata['title']}")
+    print(f"stopped: {walk.summary.stop if walk.summary else 'never started'}")
+
+
+if __name__ == "__main__":
+    anyio.run(main, " ".join(sys.argv[1:]) or "how do wallets sign typed structured data")

@@ -1,0 +1,261 @@
+"""The command line, as a user meets it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from airw.cli import main
+
+NOTES = {
+    "keys.md": "---\ntitle: Signing keys\nstatus: Final\n---\nRotate the signing keys. See [vault](vault.md).\n",
+    "vault.md": "# Vault\n\nWhere secrets rest. Backed up as in [backup](ops/backup.md).\n",
+    "ops/backup.md": "# Backup\n\nCopies at night. Missing: [gone](nowhere.md).\n",
+    "bread.md": "# Bread\n\nFlour, water, salt.\n",
+}
+
+
+@pytest.fixture
+def notes(tmp_path):
+    for name, text in NOTES.items():
+        file = tmp_path / "notes" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    return tmp_path / "notes"
+
+
+@pytest.fixture
+def corpus(notes, capsys):
+    assert main(["build", str(notes), "--embedder", "light"]) == 0
+    capsys.readouterr()
+    return "notes"
+
+
+def run(*argv, **options):
+    command = [sys.executable, "-m", "airw", *argv]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+def error(capsys, *argv):
+    """Run a command that must fail, and give its one line."""
+    assert main(argv) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert printed.err.startswith("airw: ")
+    return printed.err
+
+
+class TestBuild:
+    def test_it_says_what_it_did_and_what_the_corpus_holds(self, notes, capsys):
+        assert main(["build", str(notes), "--embedder", "light"]) == 0
+        printed = capsys.readouterr()
+        assert re.match(r"notes: 4 added, 0 updated, 0 unchanged, 0 removed in \d+\.\d s\n", printed.out)
+        assert "holds 4 documents, 8 surfaces, 3 links (1 dangling)" in printed.out
+        assert printed.err == ""
+
+    def test_a_second_build_needs_no_flag_and_indexes_only_what_changed(self, notes, corpus, capsys):
+        (notes / "bread.md").write_text("# Bread\n\nRye.\n", encoding="utf-8")
+        (notes / "vault.md").unlink()
+        assert main(["build", str(notes)]) == 0
+        assert "0 added, 1 updated, 2 unchanged, 1 removed" in capsys.readouterr().out
+
+    def test_no_prune_keeps_what_is_gone(self, notes, corpus, capsys):
+        (notes / "vault.md").unlink()
+        main(["build", str(notes), "--no-prune"])
+        assert "3 unchanged, 0 removed" in capsys.readouterr().out
+
+    def test_what_cannot_be_read_is_named_and_the_rest_is_indexed(self, notes, capsys):
+        (notes / "bad.md").write_bytes(b"caf\xe9")
+        assert main(["build", str(notes), "--embedder", "light"]) == 1
+        printed = capsys.readouterr()
+        assert "4 added" in printed.out
+        assert printed.err.startswith("airw: left out: bad.md: ")
+
+    def test_json_lines_are_a_source_too(self, tmp_path, capsys):
+        file = tmp_path / "items.jsonl"
+        file.write_text('{"id": "a", "text": "one"}\n{"id": "b", "text": "two"}\n', encoding="utf-8")
+        assert main(["build", str(file), "--embedder", "light", "--name", "items"]) == 0
+        assert "items: 2 added" in capsys.readouterr().out
+
+    def test_a_folder_that_is_not_there_is_one_line(self, tmp_path, capsys):
+        assert "nowhere" in error(capsys, "build", str(tmp_path / "nowhere"), "--embedder", "light")
+        assert main(["ls"]) == 0
+        assert "no corpora yet" in capsys.readouterr().out
+
+    def test_an_empty_folder_is_one_line(self, tmp_path, capsys):
+        assert str(tmp_path) in error(capsys, "build", str(tmp_path), "--embedder", "light", "--name", "empty")
+
+    def test_an_emptied_folder_does_not_empty_the_corpus(self, notes, corpus, capsys):
+        for file in notes.rglob("*.md"):
+            file.unlink()
+        error(capsys, "build", str(notes))
+        assert main(["search", "bread"]) == 0
+        assert "bread.md" in capsys.readouterr().out
+
+    def test_a_missing_model_names_what_would_do(self, notes, capsys, monkeypatch):
+        monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+        assert "light" in error(capsys, "build", str(notes))
+
+    def test_an_unknown_embedder_is_one_line(self, notes, capsys):
+        error(capsys, "build", str(notes), "--embedder", "https://nowhere#model")
+
+
+class TestSearch:
+    def test_hits_are_ranked_with_score_id_and_title(self, corpus, capsys):
+        assert main(["search", corpus, "signing keys"]) == 0
+        first = capsys.readouterr().out.splitlines()[0]
+        assert re.match(r"  1 +0\.\d{4}  keys\.md  Signing keys$", first)
+
+    def test_the_only_corpus_needs_no_name(self, corpus, capsys):
+        assert main(["search", "signing keys", "-k", "1"]) == 0
+        assert "keys.md" in capsys.readouterr().out
+
+    def test_json_gives_one_object_a_line(self, corpus, capsys):
+        main(["search", corpus, "signing keys", "--format", "json", "-m", "lexical"])
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [(line["type"], line["rank"], line["artifact_id"]) for line in lines] == [("hit", 1, "keys.md")]
+
+    def test_a_filter_narrows(self, corpus, capsys):
+        main(["search", corpus, "bread", "--filter", '{"status": "Final"}'])
+        assert capsys.readouterr().out.split()[2] == "keys.md"
+
+    def test_finding_nothing_is_said(self, corpus, capsys):
+        assert main(["search", corpus, "zebra", "-m", "lexical"]) == 0
+        assert capsys.readouterr().out == "nothing found\n"
+
+    @pytest.mark.parametrize(
+        ("argv", "said"),
+        [
+            (["notez", "x"], "notes"),
+            (["x", "-k", "-1"], "k must be"),
+            (["x", "--filter", "{"], "--filter must be JSON"),
+            (["x", "--filter", '{"a": {"$regex": "b"}}'], "$regex"),
+            (["a", "b", "c"], "quoted"),
+            (["../notes", "x"], "no corpus"),
+        ],
+    )
+    def test_mistakes_are_one_line(self, corpus, capsys, argv, said):
+        assert said in error(capsys, "search", *argv)
+
+    def test_without_a_corpus_it_says_how_to_make_one(self, capsys):
+        assert "airw build" in error(capsys, "search", "x")
+
+
+class TestTraverse:
+    def test_each_hit_has_milliseconds_depth_score_and_path_then_the_summary(self, corpus, capsys):
+        assert main(["traverse", corpus, "rotate signing keys", "--start", "1"]) == 0
+        header, *hits, stopped, left_out = capsys.readouterr().out.splitlines()
+        assert header.split() == ["ms", "depth", "score", "path"]
+        found = [re.match(r" *\d+\.\d +(\d) +-?\d\.\d{4}  (.*?)  ", line).groups() for line in hits]
+        assert found == [("0", "keys.md"), ("1", "keys.md > vault.md"), ("2", "keys.md > vault.md > ops/backup.md")]
+        assert stopped.startswith("stopped: exhausted after 3 hits of 3 documents visited, 3 steps, ")
+        assert left_out == "left out: nothing"
+
+    def test_the_summary_says_what_limits_left_out(self, corpus, capsys):
+        main(["traverse", corpus, "rotate signing keys", "--start", "1", "--max-depth", "1"])
+        assert capsys.readouterr().out.splitlines()[-1] == "left out: max_depth 1"
+
+    def test_json_lines_are_hits_then_the_summary(self, corpus, capsys):
+        main(["traverse", corpus, "rotate signing keys", "--start", "1", "--format", "json"])
+        *hits, summary = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [(hit["type"], hit["artifact_id"]) for hit in hits] == [
+            ("hit", "keys.md"),
+            ("hit", "vault.md"),
+            ("hit", "ops/backup.md"),
+        ]
+        assert hits[2]["metadata"]["walk_path"] == ["keys.md", "vault.md", "ops/backup.md"]
+        assert (summary["type"], summary["stop"], summary["truncated"]) == ("summary", "exhausted", False)
+
+    def test_backlinks_can_be_followed(self, corpus, capsys):
+        main(["traverse", corpus, "copies at night", "--start", "1", "--direction", "in"])
+        assert "ops/backup.md > vault.md > keys.md" in capsys.readouterr().out
+
+    def test_the_collapsed_tree_gives_parts(self, corpus, capsys):
+        main(["traverse", corpus, "flour", "--policy", "collapsed-tree", "--format", "json"])
+        kinds = {json.loads(line).get("surface_kind") for line in capsys.readouterr().out.splitlines()}
+        assert kinds == {"chunk", None}
+
+    def test_a_reader_that_leaves_early_is_no_error(self, corpus):
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        pipe = f"'{sys.executable}' -m airw traverse {corpus} 'signing keys' --format json | head -n 1"
+        done = subprocess.run(
+            ["bash", "-c", f"set -o pipefail; {pipe}"],
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=60,
+            check=False,
+        )
+        assert json.loads(done.stdout)["type"] == "hit"
+        assert done.stderr == ""
+
+
+class TestCorpora:
+    def test_ls_info_and_rm_follow_a_corpus_through_its_life(self, corpus, home, capsys):
+        assert main(["ls"]) == 0
+        assert capsys.readouterr().out.startswith("notes ")
+        assert main(["info", corpus, "--format", "json"]) == 0
+        about = json.loads(capsys.readouterr().out)
+        assert (about["artifacts"], about["dangling"], about["embedder"]) == (4, 1, "light")
+        assert main(["rm", corpus]) == 0
+        assert "removed notes" in capsys.readouterr().out
+        assert [file for file in home.rglob("*") if file.is_file()] == []
+
+    def test_removing_what_is_not_there_is_one_line(self, capsys):
+        assert "nothing-here" in error(capsys, "rm", "nothing-here")
+
+    def test_several_corpora_need_a_choice(self, notes, corpus, capsys, monkeypatch):
+        main(["build", str(notes), "--embedder", "light", "--name", "other"])
+        capsys.readouterr()
+        assert "notes, other" in error(capsys, "search", "bread")
+        assert main(["search", "bread", "-c", "other"]) == 0
+        monkeypatch.setenv("AIRW_CORPUS", "notes")
+        assert main(["search", "bread"]) == 0
+
+    def test_a_damaged_file_is_one_line(self, corpus, home, capsys):
+        (home / "corpora" / "notes.airw").write_bytes(b"not a database, but long enough to look at" * 50)
+        error(capsys, "search", corpus, "bread")
+
+
+class TestProgram:
+    def test_without_a_command_it_prints_help(self, capsys):
+        assert main([]) == 0
+        assert "examples:" in capsys.readouterr().out
+
+    @pytest.mark.parametrize("command", ["build", "search", "traverse", "ls", "info", "rm"])
+    def test_every_command_explains_itself(self, command):
+        done = run(command, "--help")
+        assert done.returncode == 0
+        assert done.stdout.startswith("usage: airw " + command)
+        assert max(map(len, done.stdout.splitlines())) <= 120
+
+    def test_a_misspelt_flag_is_an_error_not_a_traceback(self):
+        done = run("search", "x", "--modus", "dense")
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+
+    def test_an_interrupted_build_leaves_a_corpus_that_the_next_build_completes(self, tmp_path, home):
+        for number in range(1500):
+            (tmp_path / f"{number:04}.md").write_text(f"# Note {number}\n\nabout {number}\n" * 40, encoding="utf-8")
+        command = [sys.executable, "-m", "airw", "build", str(tmp_path), "--embedder", "light", "--name", "many"]
+        building = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while not _has_content(home / "corpora" / "many.airw"):
+            assert building.poll() is None, "the build ended before it could be interrupted"
+            time.sleep(0.01)
+        building.send_signal(signal.SIGINT)
+        _, said = building.communicate(timeout=30)
+        assert (building.returncode, said) == (130, "airw: interrupted\n")
+        again = run("build", str(tmp_path), "--embedder", "light", "--name", "many")
+        assert again.returncode == 0, again.stderr
+        assert "holds 1500 documents" in again.stdout
+
+
+def _has_content(file: Path) -> bool:
+    return file.exists() and sum(part.stat().st_size for part in file.parent.glob("many.airw*")) > 500_000

@@ -1,0 +1,48 @@
+"""The examples and the demo run as they are printed."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
+def test_every_example_runs_and_prints(file):
+    done = subprocess.run([sys.executable, file], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= 60
+
+
+def demo_commands():
+    recipe = re.search(
+        r"^demo: [^\n]*## [^\n]*\n((?:\t[^\n]*\n)+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    return [shlex.split(line.replace("$(BIN)/airw", "airw"))[1:] for line in recipe[1].strip().split("\n")]
+
+
+def test_the_demo_walks_to_depth_two_and_says_why_it_stopped(home):
+    environment = {**os.environ, "AIRW_HOME": str(home)}
+    printed = ""
+    for arguments in demo_commands() * 2:
+        command = [sys.executable, "-m", "airw", *arguments]
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=100, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        printed += done.stdout
+    walks = re.findall(r"^ *ms  depth .*\n((?: *\d.*\n)+)stopped: (\w+) .*\nleft out: (.+)$", printed, re.MULTILINE)
+    assert len(walks) == 2, printed
+    for hits, stop, left_out in walks:
+        found = re.findall(r"^ *\d+\.\d +(\d+) +-?\d\.\d{4}  (eip-\d+\.md(?: > eip-\d+\.md)*)  ", hits, re.MULTILINE)
+        assert {int(depth) for depth, _ in found} >= {0, 1, 2}
+        assert all(path.count(">") == int(depth) for depth, path in found)
+        assert (stop, bool(left_out)) == ("node_budget", True)
+    assert "0 added, 0 updated, 233 unchanged" in printed
