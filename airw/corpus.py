@@ -6,21 +6,20 @@ A string is a name unless it holds a separator or ends in `.airw`; an `os.PathLi
 
 import difflib
 import os
-import re
-from collections.abc import Coroutine, Generator, Iterable, Mapping
+from collections.abc import Coroutine, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar, Unpack
 
 import anyio
 
 from airw._concurrency import in_thread
 from airw.embedders import check_embedder, resolve_embedder
 from airw.errors import ArgumentError, CorpusNotFound, EmbedderMismatch, NoLedgerEntry
-from airw.filters import Filter
 from airw.protocols import Embedder, EmbedderLike, OpenCorpus, Store
-from airw.retrieval import Mode, retrieve
+from airw.retrieval import SearchOptions, retrieve
+from airw.sources import is_valid_name
 from airw.stores import SqliteStore
 from airw.values import ItemProblem, Record, SearchHit
 
@@ -42,7 +41,6 @@ CUSTOM = "custom"
 """What the settings of a corpus say in place of a specification when its embedder was given as an object."""
 
 _SUFFIX = ".airw"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class _Closable(Protocol):
@@ -140,30 +138,9 @@ class Corpus:
         """Name the model and weights that its vectors came from."""
         return self.embedder.id
 
-    async def search(
-        self,
-        query: str,
-        *,
-        k: int = 10,
-        mode: Mode = "dense",
-        filter: Mapping[str, Any] | Filter | None = None,
-        surfaces: Iterable[str] | None = None,
-        per_artifact: bool = True,
-        fetch_k: int | None = None,
-        rrf_k: int = 60,
-    ) -> list[SearchHit]:
-        """Rank what this corpus holds against a query; everything is as in `airw.retrieval.retrieve`."""
-        return await retrieve(
-            self,
-            query,
-            k=k,
-            mode=mode,
-            filter=filter,
-            surfaces=surfaces,
-            per_artifact=per_artifact,
-            fetch_k=fetch_k,
-            rrf_k=rrf_k,
-        )
+    async def search(self, query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
+        """Rank what this corpus holds against a query; the options are those of `airw.retrieval.retrieve`."""
+        return await retrieve(self, query, **options)
 
     async def aclose(self) -> None:
         """Close the store if the corpus opened it; closing twice is harmless."""
@@ -213,7 +190,7 @@ def corpus_path(name_or_path: str | os.PathLike[str]) -> Path:
     if not is_name(name_or_path):
         return Path(name_or_path)
     name = os.fspath(name_or_path)
-    if not _NAME.fullmatch(name):
+    if not is_valid_name(name):
         rule = "use 1 to 100 letters, digits, '.', '_' or '-', a letter or digit first"
         raise ArgumentError(f"{name[:120]!r} cannot name a corpus: {rule}")
     spelled = {known.casefold(): known for known in corpus_names()}
@@ -227,7 +204,7 @@ def corpus_names() -> list[str]:
         >>> corpus_names()
         []
     """
-    return sorted(file.stem for file in _folder().glob(f"*{_SUFFIX}") if _NAME.fullmatch(file.stem))
+    return sorted(file.stem for file in _folder().glob(f"*{_SUFFIX}") if is_valid_name(file.stem))
 
 
 def open_corpus(name_or_path: str | os.PathLike[str], *, embedder: EmbedderLike | None = None) -> Opening[Corpus]:
@@ -288,16 +265,7 @@ def _embedder(name: str, config: Mapping[str, Any], given: EmbedderLike | None) 
 
 
 async def search(
-    corpus: OpenCorpus | str | os.PathLike[str],
-    query: str,
-    *,
-    k: int = 10,
-    mode: Mode = "dense",
-    filter: Mapping[str, Any] | Filter | None = None,
-    surfaces: Iterable[str] | None = None,
-    per_artifact: bool = True,
-    fetch_k: int | None = None,
-    rrf_k: int = 60,
+    corpus: OpenCorpus | str | os.PathLike[str], query: str, **options: Unpack[SearchOptions]
 ) -> list[SearchHit]:
     """Rank what a corpus holds against a query, as `airw.retrieval.retrieve` does.
 
@@ -330,17 +298,7 @@ async def search(
         ['b']
     """
     async with _borrowed(corpus) as opened:
-        return await retrieve(
-            opened,
-            query,
-            k=k,
-            mode=mode,
-            filter=filter,
-            surfaces=surfaces,
-            per_artifact=per_artifact,
-            fetch_k=fetch_k,
-            rrf_k=rrf_k,
-        )
+        return await retrieve(opened, query, **options)
 
 
 def _borrowed(corpus: OpenCorpus | str | os.PathLike[str]) -> AbstractAsyncContextManager[OpenCorpus]:

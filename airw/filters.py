@@ -16,7 +16,7 @@ Only numbers with numbers and strings with strings have an order; anything else 
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -26,7 +26,19 @@ import numpy as np
 from airw.errors import FilterError
 from airw.values import json_clean
 
-__all__ = ["MISSING", "And", "Compare", "Filter", "Not", "Or", "get_field", "matches", "parse_filter"]
+__all__ = [
+    "MISSING",
+    "And",
+    "Compare",
+    "Filter",
+    "Not",
+    "Or",
+    "as_key",
+    "get_field",
+    "held_keys",
+    "matches",
+    "parse_filter",
+]
 
 MISSING: Any = object()
 """Stands for the value of a field that is not there."""
@@ -147,6 +159,25 @@ def get_field(metadata: Mapping[str, Any], path: str) -> Any:
             return MISSING
         value = value[key]
     return value
+
+
+def as_key(value: Any) -> Hashable:
+    """Turn a JSON value into one that hashes, equal where the values are.
+
+    Example:
+        >>> as_key([1, {"a": 2}]) == as_key([1.0, {"a": 2.0}])
+        True
+    """
+    if isinstance(value, list):
+        return tuple(map(as_key, value))
+    if isinstance(value, dict):
+        return frozenset((key, as_key(item)) for key, item in value.items())
+    return value  # type: ignore[no-any-return]
+
+
+def held_keys(value: Any) -> set[Hashable]:
+    """Give the keys of what a field's value equals, and of what it holds where it is a list."""
+    return {as_key(value), *(map(as_key, value) if isinstance(value, list) else ())}
 
 
 def matches(filter: Filter | None, metadata: Mapping[str, Any]) -> bool:

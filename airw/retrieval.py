@@ -1,9 +1,8 @@
 """Ranking in one open corpus: dense, lexical or hybrid, each on one scale; names are the business of `airw.corpus`."""
 
-import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 import numpy as np
 
@@ -12,16 +11,29 @@ from airw._vectors import unit_rows
 from airw.errors import ArgumentError
 from airw.filters import Filter, parse_filter
 from airw.fusion import fuse_ranks
-from airw.limits import check_count
+from airw.limits import check_choice, check_count
 from airw.protocols import OpenCorpus
 from airw.values import Floats, Ranking, Record, SearchHit
 
-__all__ = ["MODES", "Mode", "retrieve"]
+__all__ = ["MODES", "Mode", "SearchOptions", "retrieve"]
 
 Mode: TypeAlias = Literal["dense", "lexical", "hybrid"]
 
 MODES: tuple[Mode, ...] = ("dense", "lexical", "hybrid")
 """The ways to rank: by cosine, by BM25, by reciprocal rank over both."""
+
+
+class SearchOptions(TypedDict, total=False):
+    """The keywords of `retrieve`, for those who pass them on."""
+
+    k: int
+    mode: Mode
+    filter: Mapping[str, Any] | Filter | None
+    surfaces: Iterable[str] | None
+    per_artifact: bool
+    fetch_k: int | None
+    rrf_k: int
+
 
 Ranked: TypeAlias = list[tuple[str, float]]
 
@@ -140,7 +152,7 @@ async def _answer(corpus: OpenCorpus, question: _Question) -> list[SearchHit]:
         if None not in records:
             break
     pairs = zip(records, ranked, strict=True)
-    return [_as_hit(record, score, corpus.name) for record, (_, score) in pairs if record is not None]
+    return [record.as_hit(score, corpus.name) for record, (_, score) in pairs if record is not None]
 
 
 async def _embedded(corpus: OpenCorpus, text: str) -> Floats:
@@ -161,22 +173,9 @@ def _merged(rankings: list[Ranking], question: _Question) -> Ranked:
     return [(places[key][1], mass) for key, mass in fuse_ranks(keyed, rrf_k=question.rrf_k)[: question.k]]
 
 
-def _as_hit(record: Record, score: float, source: str) -> SearchHit:
-    return SearchHit(
-        artifact_id=record.artifact_id,
-        surface_kind=record.surface_kind,
-        score=score,
-        text=record.text,
-        metadata=dict(copy.deepcopy(record.metadata)),
-        source=source,
-        surface_index=record.surface_index,
-    )
-
-
 def _channels(mode: object) -> tuple[Mode, ...]:
-    if mode not in MODES:
-        raise ArgumentError(f"mode must be one of {', '.join(map(repr, MODES))}, not {mode!r}")
-    return ("dense", "lexical") if mode == "hybrid" else (mode,)
+    checked = check_choice("mode", mode, MODES)
+    return ("dense", "lexical") if checked == "hybrid" else (checked,)
 
 
 def _kinds(surfaces: Iterable[str] | None) -> tuple[str, ...] | None:

@@ -5,6 +5,7 @@ stored as a `Record`. A `Link` is what an artifact says about another one; resol
 result. Vectors never sit inside these values: they travel as one `(n, dim)` array beside a list of ids.
 """
 
+import copy
 import datetime
 import hashlib
 import math
@@ -124,6 +125,18 @@ class Record:
     surface_index: int
     text: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_hit(self, score: float, source: str | None) -> "SearchHit":
+        """Give the record as a fresh hit; its metadata is a copy that the receiver owns."""
+        return SearchHit(
+            artifact_id=self.artifact_id,
+            surface_kind=self.surface_kind,
+            score=score,
+            text=self.text,
+            metadata=copy.deepcopy(dict(self.metadata)),
+            source=source,
+            surface_index=self.surface_index,
+        )
 
     @staticmethod
     def make_id(artifact_id: str, surface_kind: str, surface_index: int) -> str:

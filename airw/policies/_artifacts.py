@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from airw.protocols import OpenCorpus
 from airw.retrieval import Mode, retrieve
-from airw.values import Edge, Floats, Record, SearchHit
+from airw.values import Edge, Floats, SearchHit
 from airw.walk import Entry, WalkState
 
 
@@ -50,17 +50,4 @@ async def artifact_hits(state: WalkState, committed: Sequence[Entry], corpus: Op
     records = {record.id: record for record in read if record is not None}
     found = [records.get(id) if id is not None else None for id in wanted]
     pairs = zip(committed, found, strict=True)
-    return [None if record is None else hit_of(entry, record, corpus) for entry, record in pairs]
-
-
-def hit_of(entry: Entry, record: Record, corpus: OpenCorpus) -> SearchHit:
-    """Give a record of a corpus as a fresh hit with the score of its entry."""
-    return SearchHit(
-        artifact_id=record.artifact_id,
-        surface_kind=record.surface_kind,
-        score=entry.score,
-        text=record.text,
-        metadata=dict(record.metadata),
-        source=corpus.name,
-        surface_index=record.surface_index,
-    )
+    return [None if record is None else record.as_hit(entry.score, corpus.name) for entry, record in pairs]

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from airw.limits import check_count
-from airw.policies._artifacts import hit_of, query_vector
+from airw.policies._artifacts import query_vector
 from airw.protocols import OpenCorpus
 from airw.values import Record, SearchHit
 from airw.walk import Entry, Policy, WalkState
@@ -74,7 +74,7 @@ class CollapsedTree(Policy):
 
     async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[SearchHit | None]:
         """Give each record as a hit, routers aside; a leaf names the artifact that routed to it as its `seed`."""
-        hits = [None if _is_router(state, entry) else hit_of(entry, entry.node, store) for entry in committed]
+        hits = [None if _is_router(state, entry) else entry.node.as_hit(entry.score, store.name) for entry in committed]
         for hit, entry in zip(hits, committed, strict=True):
             if hit is not None and entry.depth:
                 hit.metadata["seed"] = hit.artifact_id

@@ -64,7 +64,7 @@ def _cleaned(value: Any) -> str:
         return repr(value)
 
 
-def is_name(name: object) -> bool:
+def is_valid_name(name: object) -> bool:
     """Tell whether a corpus can have this name."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
@@ -116,7 +116,7 @@ class CorpusSource:
 
     def __post_init__(self) -> None:
         """Check name and scope at birth."""
-        if not is_name(self.name):
+        if not is_valid_name(self.name):
             rule = "1 to 100 letters, digits, '.', '_' or '-', beginning with a letter or digit"
             raise ArgumentError(f"a source's name must be {rule}, not {self.name!r}")
         if not isinstance(self.scope, Mapping) and not callable(self.scope):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from airw.errors import StoreError
-from airw.filters import MISSING, Filter, get_field, matches
+from airw.filters import MISSING, Filter, as_key, get_field, held_keys, matches
 from airw.stores._fts import TEXT_TABLES, one_of, rank_texts
 from airw.stores._linkbook import LinkBook, LinkChoice
 from airw.stores._matrix import DenseIndex
@@ -229,22 +229,11 @@ class _FieldIndex:
                 del self._holders[key]
 
     def holders(self, value: Any) -> list[str]:
-        return sorted(self._holders.get(_hashable(value), ()))
+        return sorted(self._holders.get(as_key(value), ()))
 
     def _keys(self, record: Record) -> set[Hashable]:
         value = get_field(record.metadata, self._field)
-        if value is MISSING:
-            return set()
-        return {_hashable(value), *(map(_hashable, value) if isinstance(value, list) else ())}
-
-
-def _hashable(value: Any) -> Hashable:
-    """Turn a JSON value into one that hashes, equal where the values are."""
-    if isinstance(value, list):
-        return tuple(map(_hashable, value))
-    if isinstance(value, dict):
-        return frozenset((key, _hashable(item)) for key, item in value.items())
-    return value  # type: ignore[no-any-return]
+        return set() if value is MISSING else held_keys(value)
 
 
 def _copied(record: Record) -> Record:

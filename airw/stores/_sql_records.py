@@ -6,7 +6,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from airw.filters import Filter
+from airw.filters import Filter, as_key, held_keys
 from airw.stores._fts import rank_texts
 from airw.stores._sql_filter import compile_filter, field_text
 from airw.stores._sql_links import keys_json, set_json
@@ -132,7 +132,7 @@ def search_text(
 
 def matching(connection: "sqlite3.Connection", field: str, values: Sequence[Any], limit: int | None) -> list[list[str]]:
     """Give for each value the sorted ids of the artifacts whose field equals it or is a list holding it."""
-    wanted: dict[Hashable, set[str]] = {_hashable(json_clean(value)): set() for value in values}
+    wanted: dict[Hashable, set[str]] = {as_key(json_clean(value)): set() for value in values}
     text, parameters = field_text(field, "metadata")
     holders: dict[str, set[str]] = {}
     for artifact_id, value in connection.execute(
@@ -140,20 +140,7 @@ def matching(connection: "sqlite3.Connection", field: str, values: Sequence[Any]
     ):
         holders.setdefault(value, set()).add(artifact_id)
     for value, artifacts in holders.items():
-        for key in _keys(json.loads(value)):
+        for key in held_keys(json.loads(value)):
             if key in wanted:
                 wanted[key] |= artifacts
-    return [sorted(wanted[_hashable(json_clean(value))])[:limit] for value in values]
-
-
-def _keys(value: Any) -> set[Hashable]:
-    return {_hashable(value), *(map(_hashable, value) if isinstance(value, list) else ())}
-
-
-def _hashable(value: Any) -> Hashable:
-    """Turn a JSON value into one that hashes, equal where the values are."""
-    if isinstance(value, list):
-        return tuple(map(_hashable, value))
-    if isinstance(value, dict):
-        return frozenset((key, _hashable(item)) for key, item in value.items())
-    return value  # type: ignore[no-any-return]
+    return [sorted(wanted[as_key(json_clean(value))])[:limit] for value in values]
