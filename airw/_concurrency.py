@@ -1,5 +1,6 @@
 """Bounded fan-out, worker threads, and the unwrapping of lone errors."""
 
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,29 @@ Args = TypeVarTuple("Args")
 
 async def in_thread(function: Callable[[*Args], R], *args: *Args) -> R:
     """Call `function(*args)` in a worker thread and wait for it, even when cancelled: threads are never abandoned."""
-    return await anyio.to_thread.run_sync(function, *args)
+    running = threading.Lock()
+
+    def work() -> R:
+        with running:
+            return function(*args)
+
+    try:
+        return await anyio.to_thread.run_sync(work)
+    except anyio.get_cancelled_exc_class():
+        await _until_free(running)
+        raise
+
+
+async def _until_free(running: threading.Lock) -> None:
+    """Wait for a thread that asyncio's own cancellation left behind; anyio's waits by itself."""
+    while True:
+        try:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.001)  # first, as the thread may be just about to start
+        except anyio.get_cancelled_exc_class():  # cancelled once more; the first one is raised when the thread is done
+            continue
+        if not running.locked():
+            return
 
 
 @contextmanager

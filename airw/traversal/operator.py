@@ -1,9 +1,11 @@
 """The operator: score the frontier, select, commit, expand, test stop; every bound is enforced here."""
 
 import inspect
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Hashable, Sequence
+from itertools import islice
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -12,13 +14,13 @@ import numpy as np
 from airw._concurrency import Pacer
 from airw.errors import ArgumentError, PolicyError
 from airw.limits import Limits, StopReason
-from airw.traversal.reading import NeighborReader, read_seeds, stage
+from airw.traversal.reading import SLICE, NeighborReader, exactly, read_seeds, read_selection, stage
 from airw.values import SearchHit
 from airw.walk import Entry, Tally, WalkPolicy, WalkRecord, WalkState, WalkSummary
 
 __all__ = ["Walk"]
 
-_SLICE = 512
+T = TypeVar("T")
 _HITS_PER_CHECKPOINT = 100
 _PATH_DEPTH = 64
 
@@ -52,6 +54,7 @@ class Walk(AsyncGenerator[SearchHit, None]):
         self._state = WalkState(query, max_depth, node_budget, limits, self._record)
         self._visited, self._results = self._state.visited, self._state.results
         self._reader = NeighborReader(limits, self._tally)
+        self._pacer = Pacer()
         self._hits: list[SearchHit] = []
         self._nodes_of: dict[Hashable, Hashable] = {}
         self._seeds: dict[Hashable, str] = {}
@@ -92,11 +95,12 @@ class Walk(AsyncGenerator[SearchHit, None]):
             self.summary = self._tally.summary("closed", 0.0)
             raise
         except BaseException as error:
-            self._end("closed" if isinstance(error, anyio.get_cancelled_exc_class()) else "failed")
+            self._end("closed" if _is_cancellation(error) else "failed")
             raise
         finally:
             self._busy = False
             if self._idle is not None:
+                self._end("closed")
                 self._idle.set()
         if hit is None:
             raise StopAsyncIteration
@@ -105,7 +109,8 @@ class Walk(AsyncGenerator[SearchHit, None]):
     async def athrow(self, typ: Any, val: Any = None, tb: TracebackType | None = None, /) -> SearchHit:
         """Close the walk and raise the exception."""
         await self.aclose()
-        error = typ if isinstance(typ, BaseException) else val if isinstance(val, BaseException) else typ()
+        error = next((given for given in (typ, val) if isinstance(given, BaseException)), None)
+        error = error or (typ() if val is None else typ(val))
         raise error.with_traceback(tb) if tb is not None else error
 
     async def aclose(self) -> None:
@@ -131,8 +136,8 @@ class Walk(AsyncGenerator[SearchHit, None]):
         """The policy's final order of the hits, best first; `None` until the walk has ended."""
         if self._ranking is None and self.summary is not None:
             with stage("rank", self.policy):
-                ranked = list(self.policy.rank(self._state, tuple(self._hits)))
-            if not {_identity(hit) for hit in ranked} <= self._nodes_of.keys() or len(ranked) > len(self._hits):
+                ranked = list(islice(self.policy.rank(self._state, tuple(self._hits)), len(self._hits) + 1))
+            if not Counter(map(_identity, ranked)) <= Counter(map(_identity, self._hits)):
                 raise PolicyError(f"{type(self.policy).__name__}.rank must not add hits")
             self._ranking = ranked
         return self._ranking
@@ -143,36 +148,38 @@ class Walk(AsyncGenerator[SearchHit, None]):
         Raises:
             ArgumentError: The hit is not of this walk.
         """
-        if _identity(hit) not in self._nodes_of:
+        key = id(hit) if id(hit) in self._nodes_of else _identity(hit)
+        if key not in self._nodes_of:
             raise ArgumentError(f"the hit {hit.artifact_id!r} is not of this walk")
-        return self._record.path(self._nodes_of[_identity(hit)])
+        return self._record.path(self._nodes_of[key])
 
     # The loop.
 
     async def _request(self) -> SearchHit | None:
-        """Give the next hit, or `None` at the end; work that may wait runs in one scope with the deadline."""
+        """Give the next hit, or `None` at the end."""
         if self._start is None:
             self._start = anyio.current_time()
-        answer = self._ask_stop() if self._hits else False
-        if answer is True:
+        if self._hits and await self._enough():
             self._end("sufficient")
             return None
-        pending = None if isinstance(answer, bool) else answer
-        if pending is None and self._ready:
+        if self._ready:
             hit = await self._next_ready()
             if hit is not None or self.summary is not None:
                 return hit
-        with anyio.CancelScope(deadline=self._start + self._timeout) as scope:
-            self._scope = scope
-            await anyio.lowlevel.checkpoint()
-            hit = await self._next(pending)
-        self._scope = None
-        if scope.cancelled_caught:
-            self._interrupted()
-            return None
+        hit = await self._in_time(self._next())
         if hit is None:
             self._end(self._stop or "exhausted")
         return hit
+
+    async def _in_time(self, work: Awaitable[T]) -> T | None:
+        """Await what may wait, in one scope with the deadline; when that is cut short, the walk has ended."""
+        answer = None
+        with anyio.CancelScope(deadline=(self._start or 0.0) + self._timeout) as self._scope:
+            answer = await work
+        if self._scope.cancelled_caught:
+            self._interrupted()
+        self._scope = None
+        return answer
 
     async def _next_ready(self) -> SearchHit | None:
         """Give the next hit of a completed step; no deadline takes those back."""
@@ -192,13 +199,19 @@ class Walk(AsyncGenerator[SearchHit, None]):
         else:
             self._end("timeout")
 
-    async def _next(self, pending: Awaitable[bool] | None) -> SearchHit | None:
-        if pending is not None:
-            with stage("stop", self.policy):
-                enough = self._checked(await pending)
-            if enough:
-                self._stop = "sufficient"
-                return None
+    async def _enough(self) -> bool:
+        """Ask the policy whether to stop; also true when the walk ended while it thought."""
+        with stage("stop", self.policy):
+            said = self.policy.stop(self._state)
+            if isinstance(said, bool):
+                return said
+            answer = await self._in_time(said) if inspect.isawaitable(said) else said
+        if self.summary is not None or isinstance(answer, bool | np.bool_):
+            return self.summary is not None or bool(answer)
+        raise PolicyError(f"{type(self.policy).__name__}.stop must give True or False, not {answer!r}")
+
+    async def _next(self) -> SearchHit | None:
+        await anyio.lowlevel.checkpoint()
         while True:
             hit = self._pop()
             if hit is not None:
@@ -208,16 +221,6 @@ class Walk(AsyncGenerator[SearchHit, None]):
             elif self._stop is not None or not await self._walk_on():
                 await self._look_over()
                 return None
-
-    def _ask_stop(self) -> bool | Awaitable[bool]:
-        with stage("stop", self.policy):
-            answer = self.policy.stop(self._state)
-        return answer if inspect.isawaitable(answer) else self._checked(answer)
-
-    def _checked(self, answer: object) -> bool:
-        if isinstance(answer, bool | np.bool_):
-            return bool(answer)
-        raise PolicyError(f"{type(self.policy).__name__}.stop must give True or False, not {answer!r}")
 
     def _pop(self) -> SearchHit | None:
         """Commit ready entries up to the next hit; `None` when none is ready or `max_hits` is reached."""
@@ -233,6 +236,7 @@ class Walk(AsyncGenerator[SearchHit, None]):
                 self._tally.emitted += 1
                 self._hits.append(hit)
                 self._results.append(hit)
+                self._nodes_of[id(hit)] = entry.id
                 self._nodes_of.setdefault(_identity(hit), entry.id)
                 return hit
             self._tally.routed += 1
@@ -240,20 +244,19 @@ class Walk(AsyncGenerator[SearchHit, None]):
 
     def _hold_back(self) -> None:
         held = sum(hit is not None for _, hit in self._ready)
-        self._tally.refuse("max_hits", held, at_least=bool(self._selected))
+        self._tally.refuse("max_hits", held, at_least=bool(self._selected or self._unspent))
         self._stop = "max_hits"
         self._ready.clear()
         self._selected.clear()
 
     async def _materialise(self) -> None:
         """Commit the next slice of the selection and ask the policy for its hits."""
-        positions, self._selected = self._selected[:_SLICE], self._selected[_SLICE:]
+        positions, self._selected = self._selected[:SLICE], self._selected[SLICE:]
         entries = self._record.commit(positions)
         self._visited.update(entry.id for entry in entries)
         with stage("to_hits", self.policy):
-            hits = list(await self.policy.to_hits(self._state, entries, self._store))
-        if len(hits) != len(entries):
-            raise PolicyError(f"to_hits must give {len(entries)} hits or None, one a node, not {len(hits)}")
+            answer = await self.policy.to_hits(self._state, tuple(entries), self._store)
+            hits = exactly(answer, len(entries), "to_hits")
         for entry, hit in zip(entries, hits, strict=True):
             if hit is not None:
                 self._stamp(entry, hit)
@@ -267,24 +270,19 @@ class Walk(AsyncGenerator[SearchHit, None]):
         hit.metadata["walk_parent"] = entry.parent
         if entry.depth <= _PATH_DEPTH:
             hit.metadata["walk_path"] = self._record.path(entry.id)
-        if entry.parent is None:
+        if entry.depth == 0:
             self._seeds[entry.id] = hit.artifact_id
         else:
             root = self._record.root_of(entry.id)
             hit.metadata.setdefault("seed", self._seeds.get(root, root))
-        with stage("edge_of", self.policy):
+        with stage("edge_of", self.policy, entry.node):
             edge = self.policy.edge_of(entry.node)
         if edge is not None:
             hit.metadata["walk_edge"] = edge.type
 
     async def _walk_on(self) -> bool:
         """Expand what was committed, score what was found, select from it; false when the walk has ended."""
-        if self._tally.emitted == self._limits.max_hits and self._tally.steps:
-            self._stop = "max_hits"
-            return False
-        if self._tally.steps and self._tally.committed >= self._budget:
-            self._tally.refuse("node_budget", self._unspent)
-            self._stop = "node_budget"
+        if self._tally.steps and self._is_spent():
             return False
         self._record.begin_step()
         await (self._expand() if self._tally.steps else self._seed())
@@ -300,6 +298,14 @@ class Walk(AsyncGenerator[SearchHit, None]):
         kept = self.policy.keeps_frontier
         self._unspent = (self._record.waiting_count if kept else len(selected)) - len(self._selected)
         return True
+
+    def _is_spent(self) -> bool:
+        """Say whether a completed step ended on a limit, and count the entries that are left."""
+        full = self._tally.committed >= self._budget
+        self._stop = "max_hits" if self._tally.emitted == self._limits.max_hits else "node_budget" if full else None
+        if self._stop is not None:
+            self._tally.refuse("node_budget" if full else self._stop, self._unspent)
+        return self._stop is not None
 
     async def _seed(self) -> None:
         with stage("seed", self.policy):
@@ -318,15 +324,14 @@ class Walk(AsyncGenerator[SearchHit, None]):
     async def _neighbors(self, entries: Sequence[Entry], reader: NeighborReader) -> list[list[Any]]:
         with stage("expand", self.policy):
             answer = await self.policy.expand(self._state, tuple(entries), self._store)
-            return await reader.read(answer, len(entries))
+            return await reader.read(answer, entries)
 
     async def _admit(self, found: Sequence[tuple[int, list[Any]]]) -> None:
-        pacer = Pacer()
         for parent, nodes in found:
-            for start in range(0, len(nodes), _SLICE):
+            for start in range(0, len(nodes), SLICE):
                 with stage("node_id", self.policy):
-                    self._record.admit(nodes[start : start + _SLICE], parent)
-                await pacer.pace()
+                    self._record.admit(nodes[start : start + SLICE], parent)
+                await self._pacer.pace()
 
     async def _score(self) -> None:
         nodes = self._record.fresh_nodes()
@@ -334,11 +339,12 @@ class Walk(AsyncGenerator[SearchHit, None]):
             with stage("score", self.policy):
                 scores = await self.policy.score(self._state, nodes, self._store)
             self._record.score_fresh(scores)
+            await self._pacer.pace()
 
     async def _select(self) -> list[int]:
         with stage("select", self.policy):
             picked = self.policy.select(self._state, self._record.frontier())
-            return self._record.read_selection(await picked if inspect.isawaitable(picked) else picked)
+            return await read_selection(await picked if inspect.isawaitable(picked) else picked, self._record)
 
     def _is_open(self, entry: Entry) -> bool:
         return self._max_depth is None or entry.depth < self._max_depth
@@ -350,8 +356,8 @@ class Walk(AsyncGenerator[SearchHit, None]):
         at_cap = self._at_cap + [entry for entry in self._step if not self._is_open(entry)]
         last = [entry for entry in self._step if self._is_open(entry)]
         edges = {"max_depth": at_cap}
-        if self._stop == "node_budget" and not self._unspent:
-            edges["node_budget"] = last
+        if self._stop in ("node_budget", "max_hits") and not self._tally.left_out[self._stop]:
+            edges[self._stop] = last
         return {limit: entries for limit, entries in edges.items() if entries}
 
     async def _look_over(self) -> None:
@@ -367,11 +373,21 @@ class Walk(AsyncGenerator[SearchHit, None]):
         found = await self._neighbors([entry for entries in edges.values() for entry in entries], reader)
         for limit, entries in edges.items():
             mine, found = found[: len(entries)], found[len(entries) :]
-            with stage("node_id", self.policy):
-                unknown = self._record.unknown(node for nodes in mine for node in nodes)
+            unknown: set[Hashable] = set()
+            for nodes in mine:
+                with stage("node_id", self.policy):
+                    unknown |= self._record.unknown(nodes)
+                await self._pacer.pace()
             self._tally.refuse(limit, len(unknown))
             if counted.left_out:
                 self._tally.at_least.add(limit)
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    """Say whether an error is the task's cancellation, alone or as the groups in which trio's nurseries wrap it."""
+    kind = anyio.get_cancelled_exc_class()
+    rest = error.split(kind)[1] if isinstance(error, BaseExceptionGroup) else error
+    return rest is None or isinstance(rest, kind)
 
 
 def _identity(hit: SearchHit) -> Hashable:

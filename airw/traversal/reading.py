@@ -1,17 +1,21 @@
 """Reading what a policy offers, lazily and under the caps, and closing it within the step."""
 
-from collections.abc import AsyncIterable, Generator, Iterable, Iterator, Sequence, Sized
-from contextlib import contextmanager
+import sys
+from collections.abc import AsyncIterable, Hashable, Iterable, Sequence, Sized
 from itertools import islice
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple, TypeVar
 
 import anyio
+import numpy as np
 
 from airw._concurrency import Pacer, map_bounded
 from airw.errors import PolicyError
 from airw.limits import Limits
-from airw.walk import Neighbors, Tally
+from airw.walk import Entry, Neighbors, Tally, WalkRecord
 
+T = TypeVar("T")
+SLICE = 512
 _CLOSE_SECONDS = 1.0
 
 
@@ -23,26 +27,64 @@ class _Read(NamedTuple):
     more: bool = False
 
 
-@contextmanager
-def stage(what: str, policy: object) -> Iterator[None]:
+class stage:  # noqa: N801 (a context manager, read as a verb)
     """Note on any error where in the walk it happened; a stray `StopIteration` would end a loop silently otherwise."""
-    where = f"{type(policy).__name__}.{what}"
-    try:
-        yield
-    except (StopIteration, StopAsyncIteration) as error:
-        raise PolicyError(f"{where} raised {type(error).__name__}; return instead") from error
-    except RuntimeError as error:
-        if isinstance(error.__cause__, StopIteration | StopAsyncIteration):
-            raise PolicyError(f"{where} raised {type(error.__cause__).__name__}; return instead") from error
-        error.add_note(f"raised in {where} during a walk")
-        raise
-    except Exception as error:
-        error.add_note(f"raised in {where} during a walk")
-        raise
+
+    __slots__ = ("_nodes", "_policy", "_what")
+
+    def __init__(self, what: str, policy: object, *nodes: Any) -> None:
+        """Name the method of the policy that is about to be called, and the node where it is about one."""
+        self._what, self._policy, self._nodes = what, policy, nodes
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """Add the note, or turn a stray `StopIteration` into a `PolicyError`."""
+        if not isinstance(error, Exception):
+            return
+        where = f"{type(self._policy).__name__}.{self._what}"
+        stray = error.__cause__ if isinstance(error, RuntimeError) else error
+        if isinstance(stray, StopIteration | StopAsyncIteration):
+            raise PolicyError(f"{where} raised {type(stray).__name__}; return instead") from error
+        error.add_note(f"raised in {where} during a walk" + "".join(f", for node {node!r}" for node in self._nodes))
+
+
+def exactly(answer: Iterable[T], count: int, what: str) -> list[T]:
+    """Give the items of an answer that must hold exactly `count`, reading no more than that and one.
+
+    Raises:
+        PolicyError: It holds fewer or more, or cannot be iterated over.
+    """
+    if not isinstance(answer, Iterable):
+        raise PolicyError(f"{what} must give {count} answers, one a committed node, not {answer!r}")
+    items = list(islice(answer, count + 1))
+    if len(items) != count:
+        found = len(items) if len(items) < count else f"more than {count}"
+        raise PolicyError(f"{what} must give {count} answers, one a committed node, not {found}")
+    return items
+
+
+async def read_selection(picked: Iterable[Any], record: WalkRecord) -> list[int]:
+    """Read the positions that a policy selected: at most as many as there are live entries, each once.
+
+    Raises:
+        PolicyError: They are not positions, or one is not live.
+    """
+    positions = picked.tolist() if isinstance(picked, np.ndarray) else picked
+    if not isinstance(positions, Iterable):
+        raise PolicyError(f"select must give positions, not {positions!r}")
+    chosen: dict[Hashable, int] = {}
+    items, pacer = islice(positions, record.waiting_count), Pacer()
+    while part := list(islice(items, SLICE)):
+        record.choose(part, chosen)
+        await pacer.pace()
+    return list(chosen.values())
 
 
 async def read_one(source: Neighbors, cap: int) -> _Read:
     """Take at most `cap` items of one iterable, and close it."""
+    cap = min(cap, sys.maxsize - 1)
     if isinstance(source, list | tuple):
         return _Read(list(source[:cap]), len(source))
     if isinstance(source, AsyncIterable):
@@ -55,8 +97,9 @@ async def read_one(source: Neighbors, cap: int) -> _Read:
     try:
         items = list(islice(iterator, cap + 1))
     finally:
-        if isinstance(iterator, Generator):
-            iterator.close()
+        close = getattr(iterator, "close", None)
+        if callable(close):
+            close()
     return _Read(items[:cap], None, more=len(items) > cap)
 
 
@@ -64,11 +107,11 @@ async def _read_async(source: AsyncIterable[Any], cap: int) -> _Read:
     iterator, pacer = aiter(source), Pacer()
     items: list[Any] = []
     try:
-        async for item in iterator:
-            items.append(item)
+        while len(items) <= cap:
+            items.append(await anext(iterator))
             await pacer.pace()
-            if len(items) > cap:
-                break
+    except StopAsyncIteration:
+        pass
     finally:
         aclose = getattr(iterator, "aclose", None)
         if aclose is not None:
@@ -96,30 +139,31 @@ class NeighborReader:
         self._tally = tally
         self._left = limits.max_edges
 
-    async def read(self, answer: Sequence[Neighbors], count: int) -> list[list[Any]]:
-        """Take the neighbours of `count` nodes, in request order; async iterables are read concurrently.
+    async def read(self, answer: Iterable[Neighbors], entries: Sequence[Entry]) -> list[list[Any]]:
+        """Take the neighbours of each entry, in request order; async iterables are read concurrently.
 
         Raises:
-            PolicyError: The answer does not hold exactly one iterable a node.
+            PolicyError: The answer does not hold exactly one iterable an entry.
         """
-        sources = list(islice(answer, count + 1))
-        if len(sources) != count:
-            found = len(sources) if len(sources) < count else f"more than {count}"
-            raise PolicyError(f"expand must give {count} iterables, one a committed node, not {found}")
+        offers = list(zip(exactly(answer, len(entries), "expand"), entries, strict=True))
         taken: list[list[Any]] = []
         pacer, width = Pacer(), self._limits.max_concurrency
-        for start in range(0, count, width):
-            group = sources[start : start + width]
-            cap = min(self._limits.max_fanout, self._left)
-            if any(isinstance(source, AsyncIterable) for source in group):
-                reads = await map_bounded(lambda source: read_one(source, cap), group, limit=width)  # noqa: B023 (awaited here)
-                taken += [self._take(read) for read in reads]
+        for start in range(0, len(offers), width):
+            group = offers[start : start + width]
+            if any(isinstance(source, AsyncIterable) for source, _ in group):
+                taken += [self._take(read) for read in await map_bounded(self._read, group, limit=width)]
             else:
-                for source in group:
-                    cap = min(self._limits.max_fanout, self._left)
-                    taken.append(self._take(await read_one(source, cap)))
+                taken += [self._take(await self._read(offer)) for offer in group]
             await pacer.pace()
         return taken
+
+    async def _read(self, offer: tuple[Neighbors, Entry]) -> _Read:
+        source, entry = offer
+        try:
+            return await read_one(source, min(self._limits.max_fanout, self._left))
+        except Exception as error:
+            error.add_note(f"for node {entry.node!r}")
+            raise
 
     def _take(self, read: _Read) -> list[Any]:
         """Charge one node's neighbours to the limits, in request order."""

@@ -12,6 +12,7 @@ from airw.walk import WalkPolicy
 __all__ = ["traverse"]
 
 _POLICY_METHODS = ("seed", "score", "select", "expand", "node_id", "stop", "to_hits", "edge_of", "rank")
+_POLICY_ATTRIBUTES = ("max_depth", "keeps_frontier", "scores_paths")
 
 
 def traverse(
@@ -69,7 +70,7 @@ def traverse(
     if depth is not None:
         check_count("max_depth", depth)
     check_count("node_budget", node_budget)
-    if timeout is not None and (not isinstance(timeout, int | float) or math.isnan(timeout) or timeout < 0):
+    if timeout is not None and not _is_seconds(timeout):
         raise ArgumentError(f"timeout must be seconds of at least 0, or None, not {timeout!r}")
     if limits is not None and not isinstance(limits, Limits):
         raise ArgumentError(f"limits must be a Limits value, not {limits!r}")
@@ -88,7 +89,12 @@ def _check_policy(policy: object) -> None:
     if isinstance(policy, type):
         raise ArgumentError(f"policy must be an instance; write {policy.__name__}(...)")
     missing = [name for name in _POLICY_METHODS if not callable(getattr(policy, name, None))]
+    missing += [name for name in _POLICY_ATTRIBUTES if not hasattr(policy, name)]
     if missing and callable(getattr(policy, "to_hit", None)):
         raise ArgumentError(f"{type(policy).__name__} works one node at a time; wrap it: airw.per_node(policy)")
     if missing:
         raise ArgumentError(f"{policy!r} is not a walk policy: it has no {', '.join(missing)}; inherit airw.Policy")
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0

@@ -170,7 +170,7 @@ class WalkPolicy(Protocol):
         ...
 
     def stop(self, state: WalkState) -> bool | Awaitable[bool]:
-        """Say, after each hit, whether the walk has found enough."""
+        """Say, after each hit, whether the walk has found enough; one that waits past the deadline ends the walk."""
         ...
 
     async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: Any) -> Sequence[SearchHit | None]:

@@ -1,7 +1,6 @@
 """The operator's own record of a walk; a policy sees views of it and cannot change it."""
 
-from collections.abc import Hashable, Iterable, Sequence
-from itertools import islice
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from operator import index
 from typing import Any
 
@@ -48,19 +47,29 @@ class WalkRecord:
     def admit(self, nodes: Iterable[Any], parent: int = -1) -> None:
         """Enter the nodes found behind the committed entry at `parent`; `-1` for seeds."""
         depth = self._depths[parent] + 1 if parent >= 0 else 0
-        node_id, visited, waiting = self._policy.node_id, self._visited, self._waiting
-        for node in nodes:
-            id = node_id(node)
-            try:
-                if id in visited:
-                    continue
-            except TypeError:
-                raise PolicyError(f"node_id must give something hashable, not {id!r} (for {node!r})") from None
+        visited, waiting = self._visited, self._waiting
+        for node, id in self._identified(nodes):
+            if id in visited:
+                continue
             held = waiting.get(id)
             if held is None or self._policy.scores_paths:
                 self._enter(node, id, depth, parent)
             elif depth < self._depths[held]:
-                self._depths[held], self._parents[held] = depth, parent
+                self._nodes[held], self._depths[held], self._parents[held] = node, depth, parent
+
+    def _identified(self, nodes: Iterable[Any]) -> Iterator[tuple[Any, Hashable]]:
+        node_id = self._policy.node_id
+        for node in nodes:
+            try:
+                id = node_id(node)
+            except Exception as error:
+                error.add_note(f"for node {node!r}")
+                raise
+            try:
+                hash(id)
+            except TypeError:
+                raise PolicyError(f"node_id must give something hashable, not {id!r} (for {node!r})") from None
+            yield node, id
 
     def _enter(self, node: Any, id: Hashable, depth: int, parent: int) -> None:
         if self.waiting_count >= self._max_frontier:
@@ -87,10 +96,7 @@ class WalkRecord:
             PolicyError: Not one number each, or a NaN.
         """
         nodes = self.fresh_nodes()
-        try:
-            values = np.asarray(scores, np.float64)
-        except (TypeError, ValueError) as error:
-            raise PolicyError(f"{self._who()}.score must give numbers: {error}") from error
+        values = self._numbers(scores)
         if values.shape != (len(nodes),):
             raise PolicyError(
                 f"{self._who()}.score must give {len(nodes)} numbers, one a node, not shape {values.shape}"
@@ -101,6 +107,15 @@ class WalkRecord:
         self._reserve(len(self._nodes))
         self._scores[self._start : len(self._nodes)] = values
         self._alive[self._start : len(self._nodes)] = True
+
+    def _numbers(self, scores: Any) -> NDArray[np.float64]:
+        try:
+            given = np.asarray(scores)
+            if given.dtype.kind in "biufO":  # of others numpy would read text as numbers, or drop imaginary parts
+                return given.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise PolicyError(f"{self._who()}.score must give numbers: {error}") from error
+        raise PolicyError(f"{self._who()}.score must give numbers, not values of type {given.dtype}")
 
     def _reserve(self, size: int) -> None:
         if size > self._scores.shape[0]:
@@ -123,34 +138,39 @@ class WalkRecord:
             fresh=range(self._start, size),
         )
 
-    def read_selection(self, picked: Iterable[int]) -> list[int]:
-        """Read the positions a policy selected: no more than wait, each once, each live.
+    def choose(self, picked: Iterable[Any], chosen: dict[Hashable, int]) -> None:
+        """Enter the positions a policy selected into `chosen`, by id, each id once.
 
         Raises:
             PolicyError: One is not a position, or not live.
         """
-        chosen: dict[Hashable, int] = {}
+        size, alive, ids = len(self._nodes), self._alive, self._ids
+        for item in picked:
+            position = item if type(item) is int else self._position(item)
+            if not 0 <= position < size or not alive[position]:
+                raise PolicyError(f"{self._who()}.select gave position {position}, where nothing waits")
+            chosen.setdefault(ids[position], position)
+
+    def _position(self, item: Any) -> int:
         try:
-            for item in islice(picked, self.waiting_count):
-                position = index(item)
-                if not 0 <= position < len(self._nodes) or not self._alive[position]:
-                    raise PolicyError(f"{self._who()}.select gave position {position}, where nothing waits")
-                chosen.setdefault(self._ids[position], position)
-        except TypeError as error:
-            raise PolicyError(f"{self._who()}.select must give positions, whole numbers: {error}") from error
-        return list(chosen.values())
+            if not isinstance(item, bool):  # a mask is not a list of positions
+                return index(item)
+        except TypeError:
+            pass
+        raise PolicyError(f"{self._who()}.select must give positions, whole numbers, not {item!r}")
 
     def commit(self, positions: Sequence[int]) -> list[Entry]:
         """Mark entries as visited and give them as their policy sees them."""
         ids, parents = self._ids, self._parents
+        taken: list[int] = []
         for position in positions:
             id, parent = ids[position], parents[position]
             self._visited[id] = position
             self._waiting.pop(id, None)
             self._roots[position] = self._roots[parent] if parent >= 0 else position
-            twins = self._twins.pop(id, (position,))
-            self._alive[list(twins)] = False
-            self.waiting_count -= len(twins)
+            taken += self._twins.pop(id, (position,))
+        self._alive[taken] = False
+        self.waiting_count -= len(taken)
         scores = self._scores[list(positions)].tolist()
         return [
             Entry(self._nodes[at], ids[at], self._depths[at], score, ids[parents[at]] if parents[at] >= 0 else None)
@@ -159,8 +179,7 @@ class WalkRecord:
 
     def unknown(self, nodes: Iterable[Any]) -> set[Hashable]:
         """Give the ids among the nodes that are neither committed nor waiting."""
-        ids = {self._policy.node_id(node) for node in nodes}
-        return {id for id in ids if id not in self._visited and id not in self._waiting}
+        return {id for _, id in self._identified(nodes) if id not in self._visited and id not in self._waiting}
 
     def position_of(self, id: Hashable) -> int:
         """Give the position of a committed node."""

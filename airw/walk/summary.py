@@ -45,7 +45,7 @@ class WalkSummary:
 
     @property
     def truncated(self) -> bool:
-        """Whether anything was, or may have been, left out. A limit reached exactly is not truncation."""
+        """Whether anything was, or may have been, left out; a limit reached exactly is not truncation."""
         return bool(self.left_out or self.at_least or self.unknown) or self.stop == "timeout"
 
     def to_dict(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Tally:
 
     def refuse(self, limit: str, count: int, *, at_least: bool = False) -> None:
         """Note that a limit left `count` out, or at least that many."""
-        if count:
+        if count > 0:  # an iterable may understate its length
             self.left_out[limit] += count
             if at_least:
                 self.at_least.add(limit)
