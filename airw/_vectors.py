@@ -5,13 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from airw.errors import EmbedderError
-from airw.values import Floats
+from airw.values import Floats, NDArray
 
 
-def unit_rows(vectors: ArrayLike, *, count: int, dim: int | None = None, of: str = "the embedder") -> Floats:
+def unit_rows(vectors: Any, *, count: int, dim: int | None = None, of: str = "the embedder") -> Floats:
     """Give `vectors` as `(count, dim) float32` rows of length one; zero rows stay zero.
 
     Raises:

@@ -30,6 +30,7 @@ __all__ = [
     "Opening",
     "corpus_names",
     "corpus_path",
+    "existing_path",
     "home",
     "is_name",
     "open_corpus",
@@ -239,7 +240,7 @@ def open_corpus(name_or_path: str | os.PathLike[str], *, embedder: EmbedderLike 
 
 
 async def _open(name_or_path: str | os.PathLike[str], embedder: EmbedderLike | None) -> Corpus:
-    path = _existing(name_or_path)
+    path = existing_path(name_or_path)
     store = await SqliteStore.open(path)
     try:
         config = await store.config()
@@ -334,7 +335,7 @@ async def records_for_artifact(
     """
     kinds = None if surface_kind is None else [surface_kind]
     if isinstance(corpus, str | os.PathLike):
-        async with await SqliteStore.open(_existing(corpus)) as store:
+        async with await SqliteStore.open(existing_path(corpus)) as store:
             name, (records,) = os.fspath(corpus), await store.records_of([artifact_id], kinds=kinds)
     else:
         name, (records,) = _opened(corpus).name, await corpus.store.records_of([artifact_id], kinds=kinds)
@@ -343,7 +344,12 @@ async def records_for_artifact(
     return records
 
 
-def _existing(name_or_path: str | os.PathLike[str]) -> Path:
+def existing_path(name_or_path: str | os.PathLike[str]) -> Path:
+    """Give the file of a corpus that exists.
+
+    Raises:
+        CorpusNotFound: There is none; where a name was given, the message lists those like it.
+    """
     path = corpus_path(name_or_path)
     if path.is_file():
         return path

@@ -12,10 +12,9 @@ import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 __all__ = [
     "DIRECTIONS",
@@ -29,6 +28,7 @@ __all__ = [
     "ItemProblem",
     "LedgerEntry",
     "Link",
+    "NDArray",
     "NodeId",
     "Ranking",
     "Record",
@@ -37,6 +37,9 @@ __all__ = [
     "json_clean",
 ]
 
+Scalar = TypeVar("Scalar", bound=np.generic)
+# As in `numpy.typing`, which takes longer to import than numpy's arrays do.
+NDArray: TypeAlias = np.ndarray[Any, np.dtype[Scalar]]
 Floats: TypeAlias = NDArray[np.float32]
 NodeId: TypeAlias = str | tuple[str, str]
 Direction: TypeAlias = Literal["out", "in", "both"]

@@ -239,7 +239,22 @@ class TestProgram:
     def test_a_misspelt_flag_is_an_error_not_a_traceback(self):
         done = run("search", "x", "--modus", "dense")
         assert done.returncode == 2
-        assert "Traceback" not in done.stderr
+        assert done.stderr == "airw: unrecognized arguments: --modus dense; see `airw --help`\n"
+
+    def test_a_build_shows_progress_on_a_terminal_only(self, notes):
+        """What is printed where stderr is a terminal holds a moving line; the pipes of all other tests hold none."""
+        command = f"'{sys.executable}' -m airw build '{notes}' --embedder light --name shown"
+        spawn = "import pty, sys; sys.exit(pty.spawn(['bash', '-c', sys.argv[1]]))"
+        done = subprocess.run(
+            [sys.executable, "-c", spawn, command],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=60,
+            check=True,
+        )
+        printed = done.stdout.decode()
+        assert "building shown" in printed
+        assert "shown: 4 added" in printed
 
     def test_an_interrupted_build_leaves_a_corpus_that_the_next_build_completes(self, tmp_path, home):
         for number in range(1500):

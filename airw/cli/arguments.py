@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NoReturn
 
 from airw.cli import commands
 
@@ -23,9 +23,16 @@ _EXAMPLES = """examples:
 _WORDS = "[CORPUS] QUERY"
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as every command does."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"airw: {message}; see `{self.prog} --help`\n")
+
+
 def parser() -> argparse.ArgumentParser:
     """Build the parser of all commands."""
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="airw", description=_ABOUT, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     top.add_argument("--version", action="version", version=f"airw {version('airw')}")
@@ -45,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _command(
-    sub: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    sub: "argparse._SubParsersAction[_Parser]",
     name: str,
     run: Callable[..., Any],
     about: str,

@@ -8,7 +8,7 @@ from typing import Any
 
 from airw.building import build
 from airw.cli import output
-from airw.corpus import corpus_names, corpus_path, is_name, open_corpus
+from airw.corpus import corpus_names, corpus_path, existing_path, is_name, open_corpus
 from airw.errors import ArgumentError, CorpusNotFound
 from airw.policies import CollapsedTree, Eager
 from airw.protocols import EmbedderLike
@@ -145,7 +145,7 @@ async def ls(_: argparse.Namespace) -> int:
 async def info(arguments: argparse.Namespace) -> int:
     """Show one corpus."""
     name = arguments.name or _corpus(arguments.corpus)
-    path = corpus_path(name)
+    path = existing_path(name)
     async with await SqliteStore.open(path) as store:
         output.info(name, path, await store.counts(), await store.config(), arguments.format)
     return 0
@@ -153,11 +153,10 @@ async def info(arguments: argparse.Namespace) -> int:
 
 async def rm(arguments: argparse.Namespace) -> int:
     """Remove one corpus's file, once no builder holds it."""
-    path = corpus_path(arguments.name)
-    if not is_name(arguments.name) or not path.is_file():
-        raise CorpusNotFound(
-            f"there is no corpus named {arguments.name!r}; known: {', '.join(corpus_names()) or 'none'}"
+    if not is_name(arguments.name):
+        raise ArgumentError(
+            f"rm takes the name of a corpus, not {arguments.name!r}; remove a file of your own with your own tools"
         )
-    await SqliteStore.remove(path)
+    await SqliteStore.remove(existing_path(arguments.name))
     print(f"removed {arguments.name}")
     return 0

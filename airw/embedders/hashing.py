@@ -19,12 +19,11 @@ from functools import cache
 
 import numpy as np
 from anyio.lowlevel import checkpoint
-from numpy.typing import NDArray
 
 from airw._concurrency import in_thread
 from airw.embedders._texts import checked_texts
 from airw.limits import check_count
-from airw.values import Floats
+from airw.values import Floats, NDArray
 
 __all__ = ["HashingEmbedder"]
 

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from airw.protocols import OpenCorpus
 from airw.retrieval import Mode, retrieve
-from airw.values import Edge, Floats, SearchHit
+from airw.values import Edge, Floats, NDArray, SearchHit
 from airw.walk import Entry, WalkState
 
 

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from airw.limits import check_count
 from airw.policies._artifacts import query_vector
 from airw.protocols import OpenCorpus
-from airw.values import Record, SearchHit
+from airw.values import NDArray, Record, SearchHit
 from airw.walk import Entry, Policy, WalkState
 
 __all__ = ["CollapsedTree", "collapsed_tree_policy"]

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from airw.errors import ArgumentError
 from airw.limits import check_choice, check_count
 from airw.policies._artifacts import ArtifactNode, artifact_hits, score_artifacts, seed_artifacts
 from airw.protocols import OpenCorpus
 from airw.retrieval import MODES, Mode
-from airw.values import DIRECTIONS, Direction, Edge, SearchHit
+from airw.values import DIRECTIONS, Direction, Edge, NDArray, SearchHit
 from airw.walk import Entry, Frontier, Policy, WalkState
 
 __all__ = ["Eager"]

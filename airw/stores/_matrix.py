@@ -10,11 +10,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from airw._vectors import best_first
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, StoreError
-from airw.values import Floats, Ranking
+from airw.values import Floats, NDArray, Ranking
 
 __all__ = ["DenseIndex"]
 

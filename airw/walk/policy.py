@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from airw.limits import Limits
-from airw.values import Edge, SearchHit
+from airw.values import Edge, NDArray, SearchHit
 
 __all__ = ["Column", "Entry", "Frontier", "Neighbors", "Policy", "WalkPolicy", "WalkState"]
 

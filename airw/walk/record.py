@@ -5,9 +5,9 @@ from operator import index
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from airw.errors import PolicyError
+from airw.values import NDArray
 from airw.walk.policy import Column, Entry, Frontier, WalkPolicy
 from airw.walk.summary import Tally
 
