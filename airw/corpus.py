@@ -4,7 +4,6 @@ A corpus is one file, `corpora/<name>.airw` under `$AIRW_HOME`, else `$XDG_DATA_
 A string is a name unless it holds a separator or ends in `.airw`; an `os.PathLike` is always a path.
 """
 
-import difflib
 import os
 from collections.abc import Coroutine, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -355,6 +354,8 @@ def existing_path(name_or_path: str | os.PathLike[str]) -> Path:
         return path
     if not is_name(name_or_path):
         raise CorpusNotFound(f"there is no corpus at {str(path)!r}; build(source, store=Path(...)) makes one")
+    import difflib
+
     near = difflib.get_close_matches(path.stem, corpus_names()) or corpus_names()[:3]
     known = f"; known: {', '.join(near)}" if near else ", nor any other"
     raise CorpusNotFound(f"there is no corpus {path.stem!r} in {str(path.parent)!r}{known}; build(source) makes one")

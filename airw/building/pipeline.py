@@ -11,10 +11,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from airw._concurrency import in_thread
 from airw._vectors import unit_rows
@@ -22,6 +21,9 @@ from airw.building.drafts import Draft, Recipe, brief, check_id, is_text
 from airw.errors import AirwError, SourceError
 from airw.protocols import Embedder, Source, Store
 from airw.values import Artifact, ArtifactChange, Floats, ItemProblem, LedgerEntry
+
+if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 __all__ = ["BuildProgress", "Builder", "Pages"]
 
@@ -281,14 +283,14 @@ class Builder:
             self.progress(self.counts)
 
 
-async def _read(pages: Pages, target: MemoryObjectSendStream[list[Item]]) -> None:
+async def _read(pages: Pages, target: "MemoryObjectSendStream[list[Item]]") -> None:
     while page := await pages.next():
         await target.send(page)
     target.close()
 
 
 async def _stage(
-    work: Callable[[In], Awaitable[Out]], source: MemoryObjectReceiveStream[In], target: MemoryObjectSendStream[Out]
+    work: Callable[[In], Awaitable[Out]], source: "MemoryObjectReceiveStream[In]", target: "MemoryObjectSendStream[Out]"
 ) -> None:
     async for page in source:
         await target.send(await work(page))

@@ -35,7 +35,7 @@ async def build_corpus(arguments: argparse.Namespace) -> int:
         )
         async with opening as corpus:
             report, counts = corpus.report, await corpus.store.counts()
-    output.built(source.name, report, counts)
+    output.built(source.name, corpus_path(source.name), report, counts)
     problems = report.problems if report else ()
     output.problems(problems, verbose=arguments.verbose)
     return int(any(problem.lost for problem in problems))

@@ -37,7 +37,7 @@ def _progress_text(now: BuildProgress) -> str:
     return f"{now.done} documents, {now.added + now.updated} of them written"
 
 
-def built(name: str, report: BuildReport | None, counts: Mapping[str, int]) -> None:
+def built(name: str, path: Path, report: BuildReport | None, counts: Mapping[str, int]) -> None:
     """Say what a build did."""
     if report is None:
         return
@@ -45,7 +45,7 @@ def built(name: str, report: BuildReport | None, counts: Mapping[str, int]) -> N
         f"{name}: {report.added} added, {report.updated} updated, {report.unchanged} unchanged, "
         f"{report.removed} removed in {report.seconds:.1f} s"
     )
-    print(f"holds {_counts_text(counts)}")
+    print(f"{path} holds {_counts_text(counts)}")
 
 
 def _counts_text(counts: Mapping[str, int]) -> str:

@@ -5,7 +5,6 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 from airw._frontmatter import note_stem, note_title, read_frontmatter, split_frontmatter
 from airw.errors import ArgumentError, SourceError
@@ -135,6 +134,8 @@ def _path_ref(written: str, artifact_id: str) -> str | None:
     path = re.split(r"[?#]", written, maxsplit=1)[0]
     if _SCHEME.match(path) or _FOLDER.search(path):
         return None
+    from urllib.parse import unquote
+
     path = unquote(path)
     parts = [] if path.startswith("/") else artifact_id.split("/")[:-1]
     for part in path.split("/"):

@@ -1,6 +1,5 @@
 """JSON Lines: one object a line."""
 
-import gzip
 import json
 import math
 import os
@@ -9,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import WholeText
@@ -40,8 +39,12 @@ class _Lines:
         if empty:
             raise SourceError(f"{str(self.path)!r} holds no lines: expected one JSON object a line")
 
-    def _open(self) -> IO[bytes] | gzip.GzipFile:
-        return gzip.GzipFile(self.path) if self.path.suffix == ".gz" else self.path.open("rb")
+    def _open(self) -> IO[bytes]:
+        if self.path.suffix != ".gz":
+            return self.path.open("rb")
+        import gzip
+
+        return cast("IO[bytes]", gzip.open(self.path))
 
     def _items(self, file: Iterable[bytes]) -> Iterator[Item]:
         lines: dict[str, int] = {}
