@@ -171,9 +171,9 @@ async def test_waiting_queries_hold_no_worker_threads(minilm):
     assert max(used) == 1
 
 
-async def test_a_lone_surrogate_reads_as_the_replacement_character(minilm):
-    broken, replaced = await minilm.embed_documents(["bread \ud800 recipe", "bread \ufffd recipe"])
-    np.testing.assert_allclose(broken, replaced, atol=1e-5)
+async def test_a_lone_surrogate_is_refused_and_nothing_put_in_its_place(minilm):
+    with pytest.raises(EmbedderError, match="text 1 holds a lone surrogate at 6"):
+        await minilm.embed_documents(["bread", "bread \ud800 recipe"])
 
 
 async def test_a_text_that_is_no_string_is_refused(minilm):

@@ -34,7 +34,7 @@ class SentenceTransformerEmbedder:
 
     Making one loads and reads nothing. One batch is encoded at a time, always in a worker thread; a query that comes
     while documents are being embedded waits for one batch, not for all. Vectors of the same text in another batch may
-    differ by about 1e-6. Lone surrogates, which no tokenizer takes, are read as U+FFFD.
+    differ by about 1e-6.
 
     Args:
         model: A name on the Hugging Face hub, or a folder: a path object, or a string with a separator that names one.
@@ -105,9 +105,9 @@ class SentenceTransformerEmbedder:
 
         Raises:
             EmbedderUnavailable: sentence-transformers is not installed, or the model is not found.
-            EmbedderError: `texts` is not a list of strings, or the model failed.
+            EmbedderError: `texts` is not a list of strings, one holds a lone surrogate, or the model failed.
         """
-        given = checked_texts(texts, of=self._label)
+        given = self._checked(texts)
         if given or not self._knows_width():
             await self._load()
         rows = np.zeros((len(given), self.dim), np.float32)
@@ -122,9 +122,9 @@ class SentenceTransformerEmbedder:
 
         Raises:
             EmbedderUnavailable: sentence-transformers is not installed, or the model is not found.
-            EmbedderError: `text` is not a string, or the model failed.
+            EmbedderError: `text` is not a string, it holds a lone surrogate, or the model failed.
         """
-        given = checked_texts([text], of=self._label)
+        given = self._checked([text])
         await self._load()
         row: Floats = (await self._in_turn(partial(self._encode, given, "encode_query")))[0]
         return row
@@ -132,6 +132,18 @@ class SentenceTransformerEmbedder:
     @property
     def _label(self) -> str:
         return f"the model {self._name!r}"
+
+    def _checked(self, texts: Sequence[str]) -> list[str]:
+        """Give the texts as a list; no tokenizer takes half characters."""
+        given = checked_texts(texts, of=self._label)
+        for at, text in enumerate(given):
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise EmbedderError(
+                    f"{self._label} takes no half characters: text {at} holds a lone surrogate at {error.start}"
+                ) from error
+        return given
 
     async def _in_turn(self, function: Callable[[], R]) -> R:
         turn = self._turn.get(None)
@@ -159,11 +171,10 @@ class SentenceTransformerEmbedder:
                 self._model = model
 
     def _encode(self, texts: list[str], method: str) -> Floats:
-        readable = [text if text.isascii() else _without_surrogates(text) for text in texts]
         with self._lock:
             # Not at loading: another embedder, with another count, may have encoded since.
             import_module("torch").set_num_threads(self._threads)
-            rows = _encoded(self._model, readable, method, self._batch_size, self._label)
+            rows = _encoded(self._model, texts, method, self._batch_size, self._label)
         return unit_rows(rows, count=len(texts), dim=self._dim, of=self._label)
 
     def _need_folder(self) -> Path:
@@ -212,10 +223,6 @@ def _encoded(model: Any, texts: list[str], method: str, batch_size: int, label: 
         return getattr(model, method)(texts, batch_size=batch_size, show_progress_bar=False, convert_to_numpy=True)
     except Exception as error:
         raise EmbedderError(f"{label} failed: {one_line(error)}") from error
-
-
-def _without_surrogates(text: str) -> str:
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _spare_cores() -> int:
