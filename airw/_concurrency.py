@@ -1,4 +1,4 @@
-"""Bounded fan-out, worker threads, and the unwrapping of lone errors."""
+"""Bounded fan-out, worker threads, and the first error of several tasks."""
 
 import threading
 import time
@@ -43,16 +43,12 @@ async def _until_free(running: threading.Lock) -> None:
 
 
 @contextmanager
-def lone_errors() -> Iterator[None]:
-    """Raise the one error inside an exception group as itself; leave groups of several alone."""
+def first_error() -> Iterator[None]:
+    """Raise the first error of a task group as itself; what failed after it was cancelled or busy meanwhile."""
     try:
         yield
     except BaseExceptionGroup as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-            error = error.exceptions[0]
-        if error is group:
-            raise
+        error = group.exceptions[0]  # which may be a group that a task raised: that one is its own
         raise error from error.__cause__
 
 
@@ -68,7 +64,7 @@ async def map_bounded(function: Callable[[T], Awaitable[R]], items: Sequence[T],
         for index, item in waiting:
             results[index] = await function(item)
 
-    with lone_errors():
+    with first_error():
         async with anyio.create_task_group() as group:
             for _ in range(min(limit, len(items))):
                 group.start_soon(work)

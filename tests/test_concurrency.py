@@ -1,4 +1,4 @@
-"""Fan-out, worker threads and lone errors."""
+"""Fan-out, worker threads and the first error of several tasks."""
 
 import asyncio
 import threading
@@ -7,7 +7,7 @@ import time
 import anyio
 import pytest
 
-from airw._concurrency import Pacer, in_thread, lone_errors, map_bounded
+from airw._concurrency import Pacer, first_error, in_thread, map_bounded
 
 
 class TestMapBounded:
@@ -48,17 +48,20 @@ class TestMapBounded:
         assert await map_bounded(anyio.sleep, [], limit=1) == []
 
 
-def test_several_errors_stay_a_group():
-    with pytest.raises(ExceptionGroup), lone_errors():
-        raise ExceptionGroup("two", [ValueError(), KeyError()])
+async def test_of_several_errors_the_first_arrives_as_itself():
+    async def fail(item):
+        raise KeyError(item)
+
+    with pytest.raises(KeyError):
+        await map_bounded(fail, range(5), limit=5)
 
 
-def test_a_lone_error_keeps_its_cause():
+def test_an_error_out_of_a_group_keeps_its_cause():
     cause = OSError()
     error = ValueError()
     error.__cause__ = cause
-    with pytest.raises(ValueError) as caught, lone_errors():  # noqa: PT011 (any, it is the one we made)
-        raise ExceptionGroup("outer", [ExceptionGroup("inner", [error])])
+    with pytest.raises(ValueError) as caught, first_error():  # noqa: PT011 (any, it is the one we made)
+        raise ExceptionGroup("tasks", [error, KeyError()])
     assert caught.value is error
     assert caught.value.__cause__ is cause
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import anyio
 
-from airw._concurrency import in_thread
+from airw._concurrency import first_error, in_thread
 from airw._vectors import unit_rows
 from airw.building.drafts import Draft, Recipe, brief, check_id, is_text
 from airw.errors import AirwError, SourceError
@@ -130,12 +130,8 @@ class Builder:
         """Take every page through the four stages; the first failure cancels the rest and arrives as itself."""
         if not self.outdated:
             await self.adopt()
-        try:
-            with ExitStack() as streams:
-                await self._overlap(pages, streams)
-        except BaseExceptionGroup as group:
-            error = _first(group)
-            raise error from error.__cause__
+        with first_error(), ExitStack() as streams:
+            await self._overlap(pages, streams)
 
     async def _overlap(self, pages: Pages, streams: ExitStack) -> None:
         read_in, read_out = anyio.create_memory_object_stream[list[Item]](1)
@@ -295,12 +291,6 @@ async def _stage(
     async for page in source:
         await target.send(await work(page))
     target.close()
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Give what failed first; a stage that was busy in a thread may have failed after it."""
-    error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _called(item: object) -> str:
