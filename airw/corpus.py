@@ -17,7 +17,7 @@ from airw._concurrency import in_thread
 from airw.embedders import check_embedder, resolve_embedder
 from airw.errors import ArgumentError, CorpusNotFound, EmbedderMismatch, NoLedgerEntry
 from airw.protocols import Embedder, EmbedderLike, OpenCorpus, Store
-from airw.retrieval import SearchOptions, retrieve
+from airw.retrieval import SearchOptions, check_corpus, retrieve
 from airw.sources import is_valid_name
 from airw.stores import SqliteStore
 from airw.values import ItemProblem, Record, SearchHit
@@ -302,13 +302,7 @@ async def search(
 
 
 def _borrowed(corpus: OpenCorpus | str | os.PathLike[str]) -> AbstractAsyncContextManager[OpenCorpus]:
-    return open_corpus(corpus) if isinstance(corpus, str | os.PathLike) else nullcontext(_opened(corpus))
-
-
-def _opened(corpus: OpenCorpus) -> OpenCorpus:
-    if not hasattr(corpus, "store"):
-        raise ArgumentError(f"corpus must be an open corpus, a name or a path, not {corpus!r}")
-    return corpus
+    return open_corpus(corpus) if isinstance(corpus, str | os.PathLike) else nullcontext(check_corpus(corpus))
 
 
 async def records_for_artifact(
@@ -337,7 +331,7 @@ async def records_for_artifact(
         async with await SqliteStore.open(existing_path(corpus)) as store:
             name, (records,) = os.fspath(corpus), await store.records_of([artifact_id], kinds=kinds)
     else:
-        name, (records,) = _opened(corpus).name, await corpus.store.records_of([artifact_id], kinds=kinds)
+        name, (records,) = check_corpus(corpus).name, await corpus.store.records_of([artifact_id], kinds=kinds)
     if records is None:
         raise NoLedgerEntry(f"corpus {name!r} holds no artifact {artifact_id!r}")
     return records

@@ -15,7 +15,7 @@ from airw.limits import check_choice, check_count
 from airw.protocols import OpenCorpus
 from airw.values import Floats, Ranking, Record, SearchHit
 
-__all__ = ["MODES", "Mode", "SearchOptions", "retrieve"]
+__all__ = ["MODES", "Mode", "SearchOptions", "check_corpus", "retrieve"]
 
 Mode: TypeAlias = Literal["dense", "lexical", "hybrid"]
 
@@ -93,6 +93,7 @@ async def retrieve(
         >>> anyio.run(main)
         ['a']
     """
+    check_corpus(corpus)
     question = _Question(
         text=_checked_query(query),
         k=check_count("k", k),
@@ -104,6 +105,17 @@ async def retrieve(
         rrf_k=check_count("rrf_k", rrf_k),
     )
     return await _answer(corpus, question) if k else []
+
+
+def check_corpus(corpus: OpenCorpus) -> OpenCorpus:
+    """Give an open corpus back when it is one.
+
+    Raises:
+        ArgumentError: It has no name, store or embedder.
+    """
+    if not all(hasattr(corpus, part) for part in ("name", "store", "embedder")):
+        raise ArgumentError(f"expected an open corpus, as `build` and `open_corpus` give, not {corpus!r}")
+    return corpus
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from airw.embedders import embedder_from
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, SourceError, StoreError
 from airw.indexing import Chunked, WholeText
 from airw.links import extractor_from
-from airw.sources import content_hash, from_files, from_mapping
+from airw.sources import CorpusSource, content_hash, from_files, from_mapping
 from airw.stores import MemoryStore
 from airw.values import Artifact, ArtifactChange, Extraction, IndexPlan, ItemProblem, Link, Record, Surface
 
@@ -593,3 +593,9 @@ async def test_a_file_that_vanishes_while_its_folder_is_read_is_a_problem_of_its
     corpus = await build(source, store=MemoryStore(), batch_size=10, on_error="skip", progress=progress)
     assert [problem.item for problem in corpus.report.problems] == ["599.md"]
     assert corpus.report.added == 599
+
+
+@pytest.mark.parametrize("given", [{"a": "text"}, "notes", from_mapping, CorpusSource])
+def test_what_is_no_source_is_refused_at_the_call_with_an_example_of_one(given):
+    with pytest.raises(ArgumentError, match=r"build takes a source, such as from_notes"):
+        build(given)

@@ -303,7 +303,7 @@ async def test_the_records_of_an_artifact_are_found_by_name():
 
 async def test_what_is_no_corpus_is_said_to_be_none():
     for call in (search(None, "query"), records_for_artifact(7, "a")):
-        with pytest.raises(ArgumentError, match="open corpus, a name or a path"):
+        with pytest.raises(ArgumentError, match="expected an open corpus"):
             await call
 
 

@@ -241,6 +241,13 @@ class TestCollapsedTree:
         assert airw.collapsed_tree_policy() == CollapsedTree()
 
 
+@pytest.mark.parametrize("policy", [Eager(), Eager(start_k=0, roots=["a"]), CollapsedTree()])
+async def test_a_store_that_is_no_open_corpus_is_refused(policy):
+    async with MemoryStore() as store:
+        with pytest.raises(ArgumentError, match="expected an open corpus"):
+            await top_k(traverse("0", store, policy=policy))
+
+
 async def test_the_query_is_embedded_once_a_walk():
     asked = []
 

@@ -80,6 +80,10 @@ def build(
         >>> anyio.run(main)
         (1, 1, 0, 1)
     """
+    if isinstance(source, type) or not all(hasattr(source, part) for part in ("name", "items", "change_signal")):
+        raise ArgumentError(
+            f"build takes a source, such as from_notes(folder) or from_mapping(items, name=...), not {source!r}"
+        )
     check_count("batch_size", batch_size, least=1)
     if on_error not in ("raise", "skip"):
         raise ArgumentError(f"on_error must be 'raise' or 'skip', not {on_error!r}")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from airw.protocols import OpenCorpus
-from airw.retrieval import Mode, retrieve
+from airw.retrieval import Mode, check_corpus, retrieve
 from airw.values import Edge, Floats, NDArray, SearchHit
 from airw.walk import Entry, WalkState
 
@@ -21,7 +21,7 @@ class ArtifactNode(NamedTuple):
 async def query_vector(state: WalkState, corpus: OpenCorpus) -> Floats:
     """Embed the query, once a walk: `(dim,) float32`."""
     if "query_vector" not in state.cache:
-        state.cache["query_vector"] = await corpus.embedder.embed_query(state.query)
+        state.cache["query_vector"] = await check_corpus(corpus).embedder.embed_query(state.query)
     vector: Floats = state.cache["query_vector"]
     return vector
 
@@ -36,7 +36,8 @@ async def seed_artifacts(
 
 async def score_artifacts(state: WalkState, ids: Sequence[str], corpus: OpenCorpus) -> NDArray[np.float64]:
     """Give each artifact the cosine of its best surface, `-inf` where it has none, and remember that surface."""
-    records, scores = await corpus.store.best_of(await query_vector(state, corpus), ids)
+    query = await query_vector(state, corpus)
+    records, scores = await corpus.store.best_of(query, ids)
     state.cache.setdefault("best_record", {}).update(zip(ids, records, strict=True))
     return np.nan_to_num(scores.astype(np.float64), nan=-np.inf, neginf=-np.inf)
 
