@@ -41,9 +41,8 @@ _PAIR = np.uint64(0x9E3779B97F4A7C15)
 
 _BETWEEN, _LETTER, _IDEOGRAPH, _MARK = range(4)
 _ASCII = bytes(_LETTER if chr(code).isalnum() or chr(code) == "_" else _BETWEEN for code in range(128)) + bytes(128)
-_IDEOGRAPHS = re.compile(
-    "[\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fffd]"
-)  # Han and kana, which are written without spaces
+# Han and kana, which are written without spaces.
+_IDEOGRAPHS = "[\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fffd]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +188,7 @@ def _kinds(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
 
 
 def _kind(character: str) -> int:
-    if _IDEOGRAPHS.match(character):
+    if re.match(_IDEOGRAPHS, character):
         return _IDEOGRAPH
     if character.isalnum():
         return _LETTER
