@@ -21,6 +21,15 @@ def test_every_example_runs_and_prints(file):
     assert len(file.read_text(encoding="utf-8").splitlines()) <= 60
 
 
+def test_a_store_of_fifty_lines_takes_the_whole_exam_but_for_sharing():
+    program = ROOT / "examples" / "own_store.py"
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=100, check=False)
+    head, *lines = done.stdout.splitlines()
+    assert re.fullmatch(r"store: 1\d\d passed, \d left out", head)
+    assert "  passed    What was put is there when opened again as links tell." in lines
+    assert all("shared" in line for line in lines if line.strip().startswith("needs"))
+
+
 def demo_commands():
     recipe = re.search(
         r"^demo: [^\n]*## [^\n]*\n((?:\t[^\n]*\n)+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE

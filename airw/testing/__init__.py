@@ -1,0 +1,7 @@
+"""Exams for what can be replaced: any implementation of a protocol can take them, with and without a test framework."""
+
+from airw.testing._exam import Case, Outcome, Report
+from airw.testing.embedders import EmbedderSuite
+from airw.testing.stores import CAPABILITIES, StoreSuite
+
+__all__ = ["CAPABILITIES", "Case", "EmbedderSuite", "Outcome", "Report", "StoreSuite"]

