@@ -13,6 +13,7 @@ import pytest
 
 from airw.embedders import (
     HashingEmbedder,
+    HttpEmbedder,
     SentenceTransformerEmbedder,
     check_embedder,
     embedder_from,
@@ -146,12 +147,31 @@ def test_another_name_is_a_model_on_the_hub():
     assert resolve_embedder("BAAI/bge-small-en").id == "st:BAAI/bge-small-en"
 
 
+def test_a_url_with_a_model_is_a_server():
+    spec = " https://Example.org/v1/#BAAI/bge-small-en "
+    assert resolve_embedder(spec) == HttpEmbedder("https://example.org/v1", "BAAI/bge-small-en")
+
+
+def test_a_url_without_a_model_is_refused_with_what_would_do():
+    with pytest.raises(ArgumentError, match=r"add the model.*'http://localhost:8080/v1#model'"):
+        resolve_embedder("http://localhost:8080/v1")
+
+
+@pytest.mark.parametrize(
+    "spec", ["http://me:s3cret@host/v1#m", "http://host/v1?key=s3cret#m", "ftp://me:s3cret@host/v1"]
+)
+def test_a_secret_in_a_url_is_refused_and_not_repeated(spec):
+    with pytest.raises(ArgumentError, match="environment") as caught:
+        resolve_embedder(spec)
+    assert "s3cret" not in str(caught.value)
+
+
 def test_an_embedder_passes_through():
     for embedder in (HashingEmbedder(7), embedder_from(rows_of, id="x", dim=2), SentenceTransformerEmbedder("org/m")):
         assert resolve_embedder(embedder) is embedder
 
 
-@pytest.mark.parametrize("spec", ["", "  ", None, 3, rows_of, HashingEmbedder, "https://example.org/v1#model"])
+@pytest.mark.parametrize("spec", ["", "  ", None, 3, rows_of, HashingEmbedder])
 def test_anything_else_is_refused_with_the_list_of_what_is_understood(spec):
     with pytest.raises(ArgumentError, match=r"'light'.*'default'.*folder.*embedder_from") as caught:
         resolve_embedder(spec)

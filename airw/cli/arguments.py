@@ -48,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     _formats(info)
     rm = _command(sub, "rm", commands.rm, "remove a corpus; its documents stay untouched")
     rm.add_argument("name", metavar="CORPUS", help="the corpus to remove")
+    _model(sub)
     return top
 
 
@@ -67,6 +68,21 @@ def _command(
     )
     made.set_defaults(run=run)
     return made
+
+
+def _model(sub: Any) -> None:
+    about = "make models ready"
+    model = sub.add_parser("model", help=about, description=f"{about.capitalize()}.")
+    actions = model.add_subparsers(title="commands", metavar="COMMAND", dest="action", required=True)
+    epilog = """The vectors stay the same (to 1e-4, which is checked before anything is put in place), and so does the
+model's name: a corpus built with the model opens with the export, and the other way round. Where onnxruntime and
+tokenizers are installed, a folder with an export is run by them: without torch, and faster.
+Exporting takes: pip install 'airw[sentence-transformers,onnx]' onnx"""
+    export = _command(actions, "export", commands.export, "export a model for onnxruntime", epilog=epilog)
+    export.add_argument("folder", metavar="FOLDER", help="a model folder saved by sentence-transformers")
+    export.add_argument(
+        "--to", metavar="FOLDER", help="write it here, to be used without the weights; default: into the model folder"
+    )
 
 
 def _build(sub: Any) -> None:

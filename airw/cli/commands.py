@@ -9,6 +9,7 @@ from typing import Any
 from airw.building import build
 from airw.cli import output
 from airw.corpus import corpus_names, corpus_path, existing_path, is_name, open_corpus
+from airw.embedders import export_model
 from airw.errors import ArgumentError, CorpusNotFound
 from airw.policies import CollapsedTree, Eager
 from airw.protocols import EmbedderLike
@@ -17,7 +18,7 @@ from airw.stores import SqliteStore
 from airw.traversal import traverse as walk_corpus
 from airw.walk import WalkPolicy
 
-__all__ = ["build_corpus", "info", "ls", "rm", "search", "traverse"]
+__all__ = ["build_corpus", "export", "info", "ls", "rm", "search", "traverse"]
 
 
 async def build_corpus(arguments: argparse.Namespace) -> int:
@@ -159,4 +160,10 @@ async def rm(arguments: argparse.Namespace) -> int:
         )
     await SqliteStore.remove(existing_path(arguments.name))
     print(f"removed {arguments.name}")
+    return 0
+
+
+async def export(arguments: argparse.Namespace) -> int:
+    """Export a model and report."""
+    output.exported(await export_model(arguments.folder, to=arguments.to))
     return 0

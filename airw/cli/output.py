@@ -10,10 +10,11 @@ from typing import Any
 
 from airw.building import BuildProgress
 from airw.corpus import BuildReport
+from airw.embedders import ExportReport
 from airw.values import ItemProblem, SearchHit, json_clean
 from airw.walk import WalkSummary
 
-__all__ = ["WalkPrinter", "built", "corpus_line", "hits", "info", "problems", "progress"]
+__all__ = ["WalkPrinter", "built", "corpus_line", "exported", "hits", "info", "problems", "progress"]
 
 _WIDTH = 72
 
@@ -111,6 +112,14 @@ class WalkPrinter:
 
 def _at_least(limit: str, summary: WalkSummary) -> str:
     return "at least " if limit in summary.at_least else ""
+
+
+def exported(report: ExportReport) -> None:
+    """Say what an export made."""
+    print(
+        f"{report.place} holds {report.id}, {report.size / 1e6:.1f} MB; "
+        f"vectors of {report.texts} texts differ from torch's by at most {report.difference:.1e}"
+    )
 
 
 def corpus_line(name: str, counts: Mapping[str, int], config: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ def folder_id(folder: Path) -> str:
         EmbedderUnavailable: It is no model folder.
     """
     with _reading(folder):
-        weights = sorted(folder.rglob("*.safetensors")) or sorted(folder.rglob("pytorch_model*.bin"))
+        weights = weights_of(folder)
         if not weights:
             raise EmbedderUnavailable(
                 f"the model folder {str(folder)!r} holds no weights (*.safetensors or pytorch_model*.bin); "
@@ -31,9 +31,19 @@ def folder_id(folder: Path) -> str:
         digest = hashlib.sha256()
         for path in weights + settings:
             digest.update(f"{path.relative_to(folder).as_posix()}:{path.stat().st_size}:".encode())
-            with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
+            digest.update(bytes.fromhex(file_hash(path)))
     return f"{config.get('model_type', 'model')}-{config.get('hidden_size', 'x')}@{digest.hexdigest()[:12]}"
+
+
+def file_hash(path: Path) -> str:
+    """Give the SHA-256 of a file's content, which takes about 0.1 s for 90 MB."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def weights_of(folder: Path) -> list[Path]:
+    """Give the files that hold a model's weights."""
+    return sorted(folder.rglob("*.safetensors")) or sorted(folder.rglob("pytorch_model*.bin"))
 
 
 def folder_width(folder: Path) -> int | None:

@@ -1,32 +1,20 @@
 """An embedder that runs a sentence-transformers model in this process."""
 
 import os
-import re
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
-from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
-import anyio
-import numpy as np
-from anyio.lowlevel import RunVar
-
-from airw._concurrency import in_thread
 from airw._vectors import unit_rows
+from airw.embedders._local import DEFAULT_MODEL, FIX, Turns, embed_batches, encodable, located, need_folder, spare_cores
 from airw.embedders._models import folder_id, folder_width
-from airw.embedders._texts import checked_texts, one_line
-from airw.errors import ArgumentError, EmbedderError, EmbedderUnavailable
+from airw.embedders._texts import one_line
+from airw.errors import EmbedderError, EmbedderUnavailable
 from airw.limits import check_count
 from airw.values import Floats
 
 __all__ = ["SentenceTransformerEmbedder"]
-
-DEFAULT_MODEL = "all-MiniLM-L6-v2"
-HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
-
-R = TypeVar("R")
 
 
 class SentenceTransformerEmbedder:
@@ -53,14 +41,13 @@ class SentenceTransformerEmbedder:
     def __init__(
         self, model: str | os.PathLike[str] = DEFAULT_MODEL, *, batch_size: int = 32, threads: int | None = None
     ) -> None:
-        self._name, self._folder = _located(model)
+        self._name, self._folder = located(model)
         self._batch_size = check_count("batch_size", batch_size, least=1)
-        self._threads = _spare_cores() if threads is None else check_count("threads", threads, least=1)
+        self._threads = spare_cores() if threads is None else check_count("threads", threads, least=1)
         self._model: Any = None
         self._id: str | None = None if self._folder else f"st:{self._name}"
         self._dim: int | None = None
-        self._lock = threading.Lock()  # one encode at a time, whatever event loops and threads ask
-        self._turn: RunVar[anyio.Lock] = RunVar(f"turn of {self._name}")  # waiting for it holds no worker thread
+        self._turns = Turns(self._name)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._folder or self._name)!r})"
@@ -85,7 +72,7 @@ class SentenceTransformerEmbedder:
             EmbedderUnavailable: The folder is not there, or is no model folder.
         """
         if self._id is None:
-            self._id = folder_id(self._need_folder())
+            self._id = folder_id(need_folder(self._folder))
         return self._id
 
     @property
@@ -107,15 +94,10 @@ class SentenceTransformerEmbedder:
             EmbedderUnavailable: sentence-transformers is not installed, or the model is not found.
             EmbedderError: `texts` is not a list of strings, one holds a lone surrogate, or the model failed.
         """
-        given = self._checked(texts)
+        given = encodable(texts, of=self._label)
         if given or not self._knows_width():
             await self._load()
-        rows = np.zeros((len(given), self.dim), np.float32)
-        by_length = sorted(range(len(given)), key=lambda at: len(given[at]))  # little padding in each batch
-        for start in range(0, len(given), self._batch_size):
-            picked = by_length[start : start + self._batch_size]
-            rows[picked] = await self._in_turn(partial(self._encode, [given[at] for at in picked], "encode_document"))
-        return rows
+        return await embed_batches(given, size=self._batch_size, dim=self.dim, encode=self._encode_documents)
 
     async def embed_query(self, text: str) -> Floats:
         """Give `(dim,) float32`, of length one; a model with a prompt for queries uses it.
@@ -124,84 +106,39 @@ class SentenceTransformerEmbedder:
             EmbedderUnavailable: sentence-transformers is not installed, or the model is not found.
             EmbedderError: `text` is not a string, it holds a lone surrogate, or the model failed.
         """
-        given = self._checked([text])
+        given = encodable([text], of=self._label)
         await self._load()
-        row: Floats = (await self._in_turn(partial(self._encode, given, "encode_query")))[0]
+        row: Floats = (await self._turns.run(partial(self._encode, given, "encode_query")))[0]
         return row
 
     @property
     def _label(self) -> str:
         return f"the model {self._name!r}"
 
-    def _checked(self, texts: Sequence[str]) -> list[str]:
-        """Give the texts as a list; no tokenizer takes half characters."""
-        given = checked_texts(texts, of=self._label)
-        for at, text in enumerate(given):
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                raise EmbedderError(
-                    f"{self._label} takes no half characters: text {at} holds a lone surrogate at {error.start}"
-                ) from error
-        return given
-
-    async def _in_turn(self, function: Callable[[], R]) -> R:
-        turn = self._turn.get(None)
-        if turn is None:
-            turn = anyio.Lock()
-            self._turn.set(turn)
-        async with turn:
-            return await in_thread(function)
+    async def _encode_documents(self, texts: list[str]) -> Floats:
+        return await self._turns.run(partial(self._encode, texts, "encode_document"))
 
     def _knows_width(self) -> bool:
         if self._dim is None and self._folder:
-            self._dim = folder_width(self._need_folder())
+            self._dim = folder_width(need_folder(self._folder))
         return self._dim is not None
 
     async def _load(self) -> None:
         if self._model is None:
-            await self._in_turn(self._load_once)
+            await self._turns.run(self._load_once)
 
     def _load_once(self) -> None:
-        with self._lock:
-            if self._model is None:
-                source = str(self._need_folder()) if self._folder else self._name
-                model = _loaded(source, self._name)
-                self._dim = len(_encoded(model, ["a"], "encode_document", 1, self._label)[0])
-                self._model = model
+        if self._model is None:
+            source = str(need_folder(self._folder)) if self._folder else self._name
+            model = _loaded(source, self._name)
+            self._dim = len(_encoded(model, ["a"], "encode_document", 1, self._label)[0])
+            self._model = model
 
     def _encode(self, texts: list[str], method: str) -> Floats:
-        with self._lock:
-            # Not at loading: another embedder, with another count, may have encoded since.
-            import_module("torch").set_num_threads(self._threads)
-            rows = _encoded(self._model, texts, method, self._batch_size, self._label)
+        # Not at loading: another embedder, with another count, may have encoded since.
+        import_module("torch").set_num_threads(self._threads)
+        rows = _encoded(self._model, texts, method, self._batch_size, self._label)
         return unit_rows(rows, count=len(texts), dim=self._dim, of=self._label)
-
-    def _need_folder(self) -> Path:
-        if self._folder is None or not self._folder.is_dir():
-            raise EmbedderUnavailable(f"there is no model folder {str(self._folder)!r}; {_FIX}")
-        return self._folder
-
-
-_FIX = "set AIRW_MODEL_DIR to the folder of all-MiniLM-L6-v2, pass a model folder, or use the embedder 'light'"
-
-
-def _located(model: str | os.PathLike[str]) -> tuple[str, Path | None]:
-    """Give a name to show, and the folder where it is one."""
-    if isinstance(model, os.PathLike):
-        folder = Path(model).absolute()
-        return folder.name, folder
-    if not isinstance(model, str) or not model.strip():
-        raise ArgumentError(f"model must be a name on the hub or a folder, not {model!r}")
-    if model.removeprefix("sentence-transformers/") == DEFAULT_MODEL:
-        mapped = os.environ.get("AIRW_MODEL_DIR")
-        return DEFAULT_MODEL, Path(mapped).absolute() if mapped else None
-    separators = {os.sep, os.altsep or os.sep, "/"}
-    is_path = any(separator in model for separator in separators)
-    if is_path and (not HUB_NAME.fullmatch(model) or model.startswith(".") or Path(model).is_dir()):
-        folder = Path(model).expanduser().absolute()
-        return folder.name, folder
-    return model, None
 
 
 def _loaded(source: str, name: str) -> Any:
@@ -215,7 +152,7 @@ def _loaded(source: str, name: str) -> Any:
     try:
         return library.SentenceTransformer(source)
     except Exception as error:  # the errors of four libraries, and of the network, meet here
-        raise EmbedderUnavailable(f"the model {source!r} cannot be loaded ({one_line(error)}); {_FIX}") from error
+        raise EmbedderUnavailable(f"the model {source!r} cannot be loaded ({one_line(error)}); {FIX}") from error
 
 
 def _encoded(model: Any, texts: list[str], method: str, batch_size: int, label: str) -> Any:
@@ -223,9 +160,3 @@ def _encoded(model: Any, texts: list[str], method: str, batch_size: int, label: 
         return getattr(model, method)(texts, batch_size=batch_size, show_progress_bar=False, convert_to_numpy=True)
     except Exception as error:
         raise EmbedderError(f"{label} failed: {one_line(error)}") from error
-
-
-def _spare_cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(1, cores - 1)

@@ -3,7 +3,13 @@
 import os
 from contextlib import suppress
 
+from airw.embedders._exports import can_run, has_export
+from airw.embedders._http_urls import base_url
+from airw.embedders._local import DEFAULT_MODEL, located
+from airw.embedders._models import weights_of
 from airw.embedders.hashing import HashingEmbedder
+from airw.embedders.http import HttpEmbedder
+from airw.embedders.onnx import OnnxEmbedder
 from airw.embedders.sentence import SentenceTransformerEmbedder
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch
 from airw.protocols import Embedder
@@ -23,30 +29,53 @@ def resolve_embedder(spec: str | os.PathLike[str] | Embedder) -> Embedder:
                                  "sentence-transformers"
     any other name               SentenceTransformerEmbedder(name), a model on the hub
     a folder                     SentenceTransformerEmbedder(folder): a path object, or a string with a separator
+    "http://host:8080/v1#model"  HttpEmbedder(url, model): a server's API, and a model there
     an Embedder                  itself
     ```
 
+    A folder, also the one that `AIRW_MODEL_DIR` names for the default, that holds an export (`airw model export`) makes
+    an OnnxEmbedder(folder) instead, with the same id and vectors: where onnxruntime and tokenizers are installed, and
+    where the folder holds no weights for torch. If they are missing in the latter, embedding is an error that names the
+    command that installs them.
+
     Raises:
-        ArgumentError: It is something else, such as a URL or a bare function.
+        ArgumentError: It is something else, such as a URL without a model or a bare function.
 
     Example:
         >>> resolve_embedder("light")
         HashingEmbedder(dim=512)
     """
     if isinstance(spec, os.PathLike):
-        return SentenceTransformerEmbedder(spec)
-    if isinstance(spec, str) and spec.strip() and "://" not in spec:
+        return _model(spec)
+    if isinstance(spec, str) and "://" in spec:
+        return _served(spec)
+    if isinstance(spec, str) and spec.strip():
         key = spec.strip().lower()
         if key in LIGHT:
             return HashingEmbedder()
-        return SentenceTransformerEmbedder() if key in DEFAULT else SentenceTransformerEmbedder(spec.strip())
+        return _model(DEFAULT_MODEL if key in DEFAULT else spec.strip())
     # Not isinstance(spec, Embedder): that would read `id` and `dim`, which may read files.
     if not isinstance(spec, str | type) and hasattr(spec, "embed_documents") and hasattr(spec, "embed_query"):
         return spec
     raise ArgumentError(
-        f"an embedder is 'light', 'default', a model's name on the hub, a model folder, an Embedder, or a function by "
-        f"way of embedder_from(fn, id=..., dim=...); not {spec!r}"
+        f"an embedder is 'light', 'default', a model's name on the hub, a model folder, 'http://host:8080/v1#model', "
+        f"an Embedder, or a function by way of embedder_from(fn, id=..., dim=...); not {spec!r}"
     )
+
+
+def _model(model: str | os.PathLike[str]) -> Embedder:
+    """Let onnxruntime run an exported folder where it can or nothing else could; torch runs all others."""
+    _, folder = located(model)
+    if folder is not None and has_export(folder) and (can_run() or not weights_of(folder)):
+        return OnnxEmbedder(folder)
+    return SentenceTransformerEmbedder(model)
+
+
+def _served(spec: str) -> HttpEmbedder:
+    url, _, model = spec.partition("#")
+    if not model.strip():
+        raise ArgumentError(f"a URL names a server; add the model to embed with: {base_url(url) + '#model'!r}")
+    return HttpEmbedder(url, model)
 
 
 def check_embedder(embedder: Embedder, stored_id: str, stored_dim: int, corpus_name: str) -> None:

