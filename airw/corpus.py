@@ -6,7 +6,7 @@ A string is a name unless it holds a separator or ends in `.airw`; an `os.PathLi
 
 import os
 from collections.abc import Coroutine, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar, Unpack
@@ -15,7 +15,7 @@ import anyio
 
 from airw._concurrency import in_thread
 from airw.embedders import check_embedder, resolve_embedder
-from airw.errors import ArgumentError, CorpusNotFound, EmbedderMismatch, NoLedgerEntry
+from airw.errors import ArgumentError, CorpusNotFound, EmbedderMismatch, EmbedderUnavailable, NoLedgerEntry
 from airw.protocols import Embedder, EmbedderLike, OpenCorpus, Store
 from airw.retrieval import SearchOptions, check_corpus, retrieve
 from airw.sources import is_valid_name
@@ -210,7 +210,8 @@ def corpus_names() -> list[str]:
 def open_corpus(name_or_path: str | os.PathLike[str], *, embedder: EmbedderLike | None = None) -> Opening[Corpus]:
     """Open a corpus that was built before; awaitable, and an async context manager that closes it again.
 
-    No model is loaded before the first query that needs one, and nothing is written. On asyncio only.
+    No model is loaded before the first query that needs one, and nothing is written: a folder that cannot be written
+    will do, as long as nobody else writes to it meanwhile. On asyncio only.
 
     Args:
         name_or_path: Its name, or the path of its file.
@@ -259,9 +260,19 @@ def _embedder(name: str, config: Mapping[str, Any], given: EmbedderLike | None) 
             f"corpus {name!r} was built with an embedder of its own, {config['embedder_id']!r}: "
             f"open it with open_corpus({name!r}, embedder=...)"
         )
-    embedder = resolve_embedder(config["embedder"] if given is None else given)
+    embedder = resolve_embedder(_spec_here(config) if given is None else given)
     check_embedder(embedder, config["embedder_id"], config["dim"], name)
     return embedder
+
+
+def _spec_here(config: Mapping[str, Any]) -> str:
+    """Give the specification a corpus was built with, or the default where that is the same model in another folder."""
+    spec = str(config["embedder"])
+    if Path(spec).is_absolute() and not Path(spec).is_dir():
+        with suppress(EmbedderUnavailable):
+            if resolve_embedder("default").id == config["embedder_id"]:
+                return "default"
+    return spec
 
 
 async def search(
@@ -344,7 +355,10 @@ def existing_path(name_or_path: str | os.PathLike[str]) -> Path:
         CorpusNotFound: There is none; where a name was given, the message lists those like it.
     """
     path = corpus_path(name_or_path)
-    if path.is_file():
+    try:
+        if path.is_file():
+            return path
+    except OSError:  # it may be there: opening it says what is wrong
         return path
     if not is_name(name_or_path):
         raise CorpusNotFound(f"there is no corpus at {str(path)!r}; build(source, store=Path(...)) makes one")

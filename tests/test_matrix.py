@@ -17,12 +17,27 @@ def unit(rows):
     return (rows / np.where(lengths == 0, 1, lengths)).astype(np.float32)
 
 
+def number(name, surface):
+    """A number for a record that only depends on which one it is."""
+    return int.from_bytes(name.encode()) * 1000 + surface
+
+
+def numbers(ids):
+    return None if ids is None else np.array([number(*split(each)) for each in ids], np.int64)
+
+
+def split(record_id):
+    name, _, surface = record_id.partition("#")
+    return name, int(surface)
+
+
 def filled(rows, order=None):
     """An index over `(artifact, kind, surface index, vector)` rows, put one at a time in this order."""
     index = DenseIndex()
     for at in range(len(rows)) if order is None else order:
         name, kind, surface, vector = rows[at]
-        index.put([f"{name}#{surface}"], [name], [kind], [surface], np.array([vector], np.float32))
+        row = np.array([vector], np.float32)
+        index.put([f"{name}#{surface}"], [number(name, surface)], [name], [kind], [surface], vectors=row)
     return index
 
 
@@ -44,7 +59,12 @@ def corpus(count, dim, seed=0, artifacts=7):
 def test_rankings_and_scores_are_the_same_bit_for_bit_whatever_the_order_of_insertion(dim, count):
     rows, queries = corpus(count, dim)
     queries = np.concatenate([queries, [rows[0][3]], np.zeros((1, dim), np.float32)])
-    options = [{}, {"per_artifact": True}, {"surfaces": ["chunk"]}, {"allowed": {f"a{at}#0" for at in range(5)}}]
+    options = [
+        {},
+        {"per_artifact": True},
+        {"surfaces": ["chunk"]},
+        {"allowed": numbers({f"a{at}#0" for at in range(5)})},
+    ]
     expected = [shown(filled(rows).search(queries, 4, **each)) for each in options]
     for seed in range(3):
         index = filled(rows, np.random.default_rng(seed).permutation(count))
@@ -113,7 +133,7 @@ def test_a_search_is_filter_then_collapse_then_sort_then_cut(rows, query, k, opt
     if options["per_artifact"]:
         seen = set()
         expected = [row for row in expected if not (row[1] in seen or seen.add(row[1]))]
-    [ranking] = filled(rows).search(np.array([query], np.float32), k, **options)
+    [ranking] = filled(rows).search(np.array([query], np.float32), k, **options | {"allowed": numbers(allowed)})
     found = list(zip((-ranking.scores).tolist(), ranking.artifact_ids, ranking.record_ids, strict=True))
     assert found == [(score, name, f"{name}#{surface}") for score, name, surface in expected[:k]]
 
@@ -123,8 +143,9 @@ def test_a_search_is_filter_then_collapse_then_sort_then_cut(rows, query, k, opt
 def test_any_history_of_puts_and_drops_ends_as_one_fresh_put_of_what_is_left(steps):
     index, left = DenseIndex(), {}
     for rows, dropped in steps:
-        columns = list(zip(*[(f"{n}#{s}", n, kind, s, vector) for n, kind, s, vector in rows], strict=True)) or [()] * 5
-        index.put(*columns[:4], np.array(columns[4], np.float32).reshape(len(rows), 3))
+        columns = list(zip(*[(f"{n}#{s}", number(n, s), n, kind, s, row) for n, kind, s, row in rows], strict=True))
+        *columns, vectors = columns or [()] * 6
+        index.put(*columns, vectors=np.array(vectors, np.float32).reshape(len(rows), 3))
         index.drop([*dropped, "absent"])
         left |= {f"{row[0]}#{row[2]}": row for row in rows}
         left = {each: row for each, row in left.items() if each not in dropped}
@@ -140,13 +161,13 @@ def test_a_put_that_cannot_be_stored_changes_nothing():
     index = filled([("a", "chunk", 0, [1.0, 0.0]), ("b", "chunk", 0, [0.0, 1.0])])
     for vectors in (np.ones((1, 3), np.float32), np.ones((2, 2), np.float32), np.ones(2, np.float32)):
         with pytest.raises(StoreError):
-            index.put(["a#0"], ["a"], ["chunk"], [0], vectors)
+            index.put(["a#0"], [1], ["a"], ["chunk"], [0], vectors=vectors)
     assert index.vectors(["a#0", "b#0"]).tolist() == [[1.0, 0.0], [0.0, 1.0]]
 
 
 def test_the_last_row_may_be_replaced_by_one_of_another_width():
     index = filled([("a", "chunk", 0, [1.0, 0.0])])
-    index.put(["a#0"], ["a"], ["chunk"], [0], np.ones((1, 3), np.float32))
+    index.put(["a#0"], [1], ["a"], ["chunk"], [0], vectors=np.ones((1, 3), np.float32))
     assert index.dim == 3
     index.drop(["a#0"])
     assert index.dim is None
@@ -166,7 +187,8 @@ def test_twenty_thousand_ties_at_the_cut_are_cut_in_time():
     count = 20_000
     index = DenseIndex()
     names = [f"a{(at * 7919) % count:05}" for at in range(count)]
-    index.put([f"{name}#0" for name in names], names, ["chunk"] * count, [0] * count, np.zeros((count, 8), np.float32))
+    ids, zeros = [f"{name}#0" for name in names], [0] * count
+    index.put(ids, range(count), names, ["chunk"] * count, zeros, vectors=np.zeros((count, 8), np.float32))
     started = time.perf_counter()
     [ranking] = index.search(np.ones((1, 8), np.float32), 3, per_artifact=True)
     assert list(ranking.artifact_ids) == ["a00000", "a00001", "a00002"]
@@ -178,12 +200,12 @@ def test_putting_row_after_row_costs_no_copy_of_the_matrix_each():
     moves = 0
     for at in range(2_000):
         before = index._matrix
-        index.put([str(at)], ["a"], ["chunk"], [at], np.ones((1, 2), np.float32))
+        index.put([str(at)], [at], ["a"], ["chunk"], [at], vectors=np.ones((1, 2), np.float32))
         moves += index._matrix is not before
     assert moves <= 12
     before = index._matrix
     for at in range(1_000):
         index.drop([str(at)])
-        index.put([f"new {at}"], ["a"], ["chunk"], [at], np.ones((1, 2), np.float32))
+        index.put([f"new {at}"], [2_000 + at], ["a"], ["chunk"], [at], vectors=np.ones((1, 2), np.float32))
     assert index._matrix is before
     assert len(index) == 2_000

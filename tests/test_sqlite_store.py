@@ -22,10 +22,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airw.errors import CorpusNotFound, StoreBusy, StoreCorrupt, StoreError
-from airw.filters import parse_filter
+from airw.filters import matches, parse_filter
 from airw.stores import MemoryStore, SqliteStore, _schema, _sql_write, sqlite
+from airw.stores._fts import register_text_functions
 from airw.stores._linkbook import LinkBook, LinkChoice
-from airw.stores._mirror import Position, read_news
+from airw.stores._matrix import DenseIndex
 from airw.stores._schema import APPLICATION_ID, VERSION, _create_tables, check_sqlite, connect
 from airw.stores._sql_links import neighbors
 from airw.stores._sql_records import counts
@@ -353,6 +354,34 @@ async def test_a_corpus_may_change_its_width_when_all_of_it_is_replaced(store):
     await other.aclose()
 
 
+async def test_removing_takes_a_damaged_corpus_but_no_file_of_somebody_else(tmp_path):
+    for name in ("notes.db", "damaged.airw"):
+        await fill(tmp_path / name, change("a"))
+    (tmp_path / "damaged.airw").write_bytes(b"garbage")
+    for name in ("notes.db", "damaged.airw", "never.airw", "never.db"):
+        await SqliteStore.remove(tmp_path / name)
+    (tmp_path / "letter.txt").write_text("Dear ...")
+    (tmp_path / "folder").mkdir()
+    with closing(sqlite3.connect(tmp_path / "other.db")) as other:
+        other.execute("CREATE TABLE t (x)")
+    for name in ("letter.txt", "folder", "other.db"):
+        with pytest.raises(StoreError, match=name):
+            await SqliteStore.remove(tmp_path / name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "letter.txt", "other.db"]
+
+
+async def test_a_store_that_has_only_read_so_far_never_writes_to_a_file_that_took_the_place_of_its_own(path):
+    await fill(path, change("a"))
+    async with await SqliteStore.open(path) as store:
+        await store.artifact_ids()
+        await SqliteStore.remove(path)
+        await fill(path, change("b"))
+        with pytest.raises(StoreError, match="replaced while open"):
+            await store.apply([change("c")])
+    async with await SqliteStore.open(path) as store:
+        assert await store.artifact_ids() == ["b"]
+
+
 # Other connections and processes
 
 
@@ -425,13 +454,52 @@ async def test_a_file_that_another_process_made_first_is_not_made_again(path, mo
         assert await store.artifact_ids() == ["a"]
 
 
-async def test_after_one_write_a_matrix_reads_only_what_changed(store):
+async def test_after_one_write_a_matrix_takes_in_only_what_changed(store, monkeypatch):
     await store.apply([change(f"{each}") for each in range(50)])
-    seen = (await store._read(read_news, Position(), None)).position
+    east, seen, put = np.ones((1, 4), np.float32), [], DenseIndex.put
+
+    def spied(self, ids, *columns, **more):
+        seen.extend(ids)
+        put(self, ids, *columns, **more)
+
+    await store.search_vectors(east, 1)
+    monkeypatch.setattr(DenseIndex, "put", spied)
     await store.apply([change("7", version="2", records=2)], removals=["8"])
-    news = await store._read(read_news, seen, None)
-    assert (len(news.gone), [block.artifact_ids for block in news.blocks]) == (2, [("7", "7")])
-    assert not news.is_all
+    await store.search_vectors(east, 1)
+    assert seen == [Record.make_id("7", "chunk", at) for at in range(2)]
+
+
+@pytest.mark.parametrize("filter", [None, parse_filter({"n": {"$gt": 1}})])
+async def test_a_dense_query_after_one_write_costs_the_file_the_same_in_a_corpus_of_any_size(store, filter):
+    """Counted in steps of SQLite's virtual machine."""
+    east, steps = np.ones((1, 4), np.float32), []
+
+    def watch(raw):
+        raw.set_progress_handler(lambda: steps.__setitem__(-1, steps[-1] + 1), 1)
+
+    for size in (50, 3_000):
+        await store.apply([change(f"{each}", metadata={"n": each % 3}) for each in range(size)])
+        await store.search_vectors(east, 1, filter=filter)
+        await store.apply([change("7", version="2")], removals=["8"])
+        steps.append(0)
+        await store._reader.run(watch)
+        await store.search_vectors(east, 1, filter=filter)
+        await store._reader.run(lambda raw: raw.set_progress_handler(None, 1))
+    assert 10 < steps[1] <= steps[0] + 20
+
+
+async def test_what_a_filter_keeps_is_remembered_and_never_grows_old(store):
+    east, filters = np.ones((1, 4), np.float32), [parse_filter({"n": 1}), parse_filter({"n": {"$ne": 1}})]
+    random = np.random.default_rng(3)
+    for step in range(40):
+        names = [f"{each}" for each in random.permutation(9)[:4]]
+        puts = [change(name, version=f"{step}", records=2, metadata={"n": step % 2}) for name in names[:2]]
+        await store.apply(puts, removals=names[2:])
+        groups = await store.records_of(await store.artifact_ids())
+        for filter in filters if step % 3 else filters[:1]:
+            [ranking] = await store.search_vectors(east, 100, filter=filter)
+            kept = {record.id for group in groups for record in group if matches(filter, record.metadata)}
+            assert set(ranking.record_ids) == kept
 
 
 async def test_a_matrix_far_behind_is_read_again(store, monkeypatch):
@@ -442,7 +510,6 @@ async def test_a_matrix_far_behind_is_read_again(store, monkeypatch):
         for step in range(8):
             await store.apply([change(f"{step}", version="2")], removals=[f"{step + 1}"])
         assert await everything(other) == await everything(store)
-        assert (await other._read(read_news, Position(10, 0), None)).is_all
 
 
 async def test_readers_neither_wait_for_a_writer_nor_see_half_of_its_work(store):
@@ -695,6 +762,7 @@ STEPS = st.lists(
 def test_links_after_any_writes_are_those_of_the_final_content(steps):
     book, kept = LinkBook(), set()
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        register_text_functions(connection)
         _create_tables(connection)
         for puts, removals in steps:
             changes = [ArtifactChange(change(name).entry, [], np.zeros((0, 4)), links) for name, links in puts.items()]

@@ -43,7 +43,7 @@ class CallableLinks:
         if not isinstance(answer, Mapping):
             raise SourceError(f"{self.id} must give a mapping of edge type to targets, not {answer!r:.80}")
         links = dict.fromkeys(link for type_, targets in answer.items() for link in self._links(type_, targets))
-        # The second tier lets a reference to a package name any spelling of it (PEP 503).
+        # The second tier lets a normalised reference (PEP 503) name a package however that one spells itself.
         spellings = dict.fromkeys((artifact.id.casefold(), re.sub(r"[-_.]+", "-", artifact.id).lower()))
         return Extraction(list(links), [[artifact.id], list(spellings)])
 

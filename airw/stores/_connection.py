@@ -9,7 +9,7 @@ import anyio
 
 from airw._concurrency import in_thread
 from airw.errors import StoreError
-from airw.stores._schema import connect, sqlite_errors
+from airw.stores._schema import connect, lies_still, sqlite_errors
 
 if TYPE_CHECKING:
     import sqlite3
@@ -34,6 +34,8 @@ class Connection:
         self._path = path
         self._raw = raw
         self._thread = thread
+        self._still = lies_still(path)
+        self._inode = path.stat().st_ino
         self._turn = anyio.Lock()
         self.is_open = True
 
@@ -71,11 +73,30 @@ class Connection:
                 raise StoreError(f"{str(self._path)!r} is closed; open it again")
             try:
                 with sqlite_errors(self._path):
-                    return cast("R", await self._submit(work, *args, **kwargs))
+                    answer = cast("R", await self._submit(work, *args, **kwargs))
             except anyio.get_cancelled_exc_class():
                 with anyio.CancelScope(shield=True):
                     await self._stop()
                 raise
+            self.check_same()
+            return answer
+
+    def check_same(self) -> None:
+        """Refuse a file that is no longer the one at its path, or that changed while it was read without locks.
+
+        Raises:
+            StoreError: It is.
+        """
+        try:
+            inode = self._path.stat().st_ino
+        except OSError as error:
+            raise StoreError(
+                f"{str(self._path)!r} was removed while open ({error.strerror}); build it again"
+            ) from error
+        if inode != self._inode:
+            raise StoreError(f"{str(self._path)!r} was replaced while open; open it again")
+        if self._still and lies_still(self._path) != self._still:  # it is read without locks
+            raise StoreError(f"{str(self._path)!r} has changed in a folder that cannot be written; open it again")
 
     async def _submit(self, work: Callable[..., object], *args: object, **kwargs: object) -> object:
         # aiosqlite has no public way to run a function of several statements in one hop.

@@ -5,13 +5,14 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from airw.errors import StoreError
 from airw.filters import MISSING, Filter, as_key, get_field, held_keys, matches
-from airw.stores._fts import TEXT_TABLES, one_of, rank_texts
+from airw.stores._fts import TEXT_TABLES, insert_records, one_of, rank_texts, register_text_functions
 from airw.stores._linkbook import LinkBook, LinkChoice
 from airw.stores._matrix import DenseIndex
 from airw.values import ArtifactChange, Direction, Edge, Floats, LedgerEntry, Ranking, Record, json_clean
@@ -29,6 +30,8 @@ class Content:
         self.index = DenseIndex()
         self._ledger: dict[str, LedgerEntry] = {}
         self._records: dict[str, Record] = {}
+        self._numbers: dict[str, int] = {}  # of each record, never used again
+        self._next = count()
         self._links = LinkBook()
         self._settings = "{}"
         self._calibration: dict[str, str] = {}
@@ -100,7 +103,8 @@ class Content:
         self, queries: Floats, k: int, *, filter: Filter | None, surfaces: Sequence[str] | None, per_artifact: bool
     ) -> list[Ranking]:
         """Rank records, or artifacts, by cosine for each query."""
-        allowed = self._allowed(filter)
+        kept = self._kept(filter)
+        allowed = None if kept is None else np.array([self._numbers[each] for each in kept], np.int64)
         return self.index.search(queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact)
 
     def search_text(
@@ -113,7 +117,7 @@ class Content:
         per_artifact: bool,
     ) -> list[Ranking]:
         """Rank records, or artifacts, by BM25 for each query."""
-        limits = {"record.kind": surfaces, "record.id": self._allowed(filter)}
+        limits = {"record.kind": surfaces, "record.id": self._kept(filter)}
         tests = [one_of(column, values) for column, values in limits.items() if values is not None]
         condition = " AND ".join(["1", *(test for test, _ in tests)])
         parameters = [value for _, values in tests for value in values]
@@ -137,7 +141,7 @@ class Content:
         for change in puts:
             self._put(change)
 
-    def _allowed(self, filter: Filter | None) -> list[str] | None:
+    def _kept(self, filter: Filter | None) -> list[str] | None:
         """Give the ids of the records that the filter lets through; `None` for all."""
         if filter is None:
             return None
@@ -161,14 +165,15 @@ class Content:
 
     def _write_texts(self, puts: Sequence[ArtifactChange], leaving: Iterable[str]) -> None:
         with _transaction(self._open_texts()) as texts:
-            texts.executemany("DELETE FROM record WHERE artifact_id = ?", ((each,) for each in leaving))
-            texts.executemany(
-                "INSERT INTO record (id, artifact_id, kind, idx, metadata, text) VALUES (?, ?, ?, ?, '', ?)",
-                (
-                    (each.id, each.artifact_id, each.surface_kind, each.surface_index, each.text)
+            condition, values = one_of("artifact_id", list(leaving))
+            texts.execute(f"DELETE FROM record WHERE {condition}", values)
+            insert_records(
+                texts,
+                [
+                    (each.id, each.artifact_id, each.surface_kind, each.surface_index, "", each.text)
                     for change in puts
                     for each in change.records
-                ),
+                ],
             )
 
     def _open_texts(self) -> "sqlite3.Connection":
@@ -177,6 +182,7 @@ class Content:
             import sqlite3
 
             self._texts = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+            register_text_functions(self._texts)
             for statement in TEXT_TABLES:
                 self._texts.execute(statement)
         return self._texts
@@ -184,6 +190,7 @@ class Content:
     def _remove(self, artifact_id: str) -> None:
         entry = self._ledger.pop(artifact_id)
         for record in [self._records.pop(each) for each in entry.record_ids]:
+            del self._numbers[record.id]
             for index in self._fields.values():
                 index.discard(record)
         self.index.drop(entry.record_ids)
@@ -194,15 +201,17 @@ class Content:
         self._ledger[change.entry.artifact_id] = change.entry
         for record in records:
             self._records[record.id] = record
+            self._numbers[record.id] = next(self._next)
             for index in self._fields.values():
                 index.add(record)
         if records:
             self.index.put(
                 change.entry.record_ids,
+                [self._numbers[each] for each in change.entry.record_ids],
                 [record.artifact_id for record in records],
                 [record.surface_kind for record in records],
                 [record.surface_index for record in records],
-                change.vectors,
+                vectors=change.vectors,
             )
         self._links.put(change.entry.artifact_id, change.extraction)
 

@@ -32,27 +32,32 @@ async def hold_file(path: Path, *, timeout: float) -> AsyncIterator[None]:  # no
         StoreBusy: Another holder still had it after `timeout` seconds.
         StoreError: The file cannot be made.
     """
+    deadline = anyio.current_time() + timeout
+    while (descriptor := _try_hold(path)) is None:
+        if anyio.current_time() >= deadline:
+            raise StoreBusy(
+                f"another builder still holds {str(path)!r} after {timeout:g} seconds; wait for it to finish"
+            )
+        await anyio.sleep(_ASK_EVERY)
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise StoreError(f"{str(path)!r} cannot be made ({error.strerror}); a builder needs it") from error
-    try:
-        await _wait_for(descriptor, path, timeout)
         yield
     finally:
         os.close(descriptor)
 
 
-async def _wait_for(descriptor: int, path: Path, seconds: float) -> None:
-    deadline = anyio.current_time() + seconds
-    while True:
-        try:
-            _try_lock(descriptor)
-        except OSError:
-            if anyio.current_time() >= deadline:
-                raise StoreBusy(
-                    f"another builder still holds {str(path)!r} after {seconds:g} seconds; wait for it to finish"
-                ) from None
-            await anyio.sleep(_ASK_EVERY)
-        else:
-            return
+def _try_hold(path: Path) -> int | None:
+    """Open and lock the file; give `None` while another holds it, or when it was removed meanwhile."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise StoreError(
+            f"{str(path)!r} cannot be made ({error.strerror}); building needs a folder one can write to"
+        ) from error
+    try:
+        _try_lock(descriptor)
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            return descriptor
+    except OSError:
+        pass
+    os.close(descriptor)
+    return None

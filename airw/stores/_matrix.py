@@ -15,13 +15,43 @@ from airw._vectors import best_first
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, StoreError
 from airw.values import Floats, NDArray, Ranking
 
-__all__ = ["DenseIndex"]
+__all__ = ["DenseIndex", "checked_queries", "exact_scores"]
 
 Rows: TypeAlias = NDArray[np.int64]
 
 _GATHER = 8  # copying a row costs several times what multiplying it in place does
 _BLOCK = 4096  # rows scored again at a time
 _CELLS = 1 << 24  # scores held at once: 64 MB
+
+
+def checked_queries(queries: Floats, dim: int | None) -> Floats:
+    """Give queries as `(m, dim) float32`; any width will do while none is known.
+
+    Raises:
+        ArgumentError: They are of another shape.
+        EmbedderMismatch: They are of another width than the stored vectors.
+        EmbedderError: One is not finite.
+    """
+    queries = np.asarray(queries, np.float32)
+    if queries.ndim != 2:
+        raise ArgumentError(f"queries must have the shape (m, dim), not {queries.shape}")
+    if dim is not None and queries.shape[1] != dim:
+        raise EmbedderMismatch(
+            f"the query is {queries.shape[1]} wide, the stored vectors are {dim} wide; "
+            "query with the embedder that the corpus was built with"
+        )
+    if not np.isfinite(queries).all():
+        raise EmbedderError("a query vector holds NaN or infinity; give finite numbers")
+    return queries
+
+
+def exact_scores(vectors: Floats, query: Floats) -> Floats:
+    """Give the dot product of each row with the query, the same wherever the row lies.
+
+    Every BLAS blocks by position; einsum without `optimize` does not.
+    """
+    scores: Floats = np.einsum("ij,j->i", vectors, query)
+    return scores
 
 
 class DenseIndex:
@@ -32,7 +62,7 @@ class DenseIndex:
 
     Example:
         >>> index = DenseIndex()
-        >>> index.put(["r1", "r2"], ["a", "b"], ["chunk", "chunk"], [0, 0], np.eye(2, dtype=np.float32))
+        >>> index.put(["r1", "r2"], [1, 2], ["a", "b"], ["chunk", "chunk"], [0, 0], vectors=np.eye(2, dtype=np.float32))
         >>> index.search(np.array([[1.0, 0.0]], np.float32), 1)[0].artifact_ids
         ['a']
     """
@@ -43,7 +73,7 @@ class DenseIndex:
         self._groups = _Groups()
         self._kinds: dict[str, int] = {}
         self._matrix: Floats = np.empty((0, 0), np.float32)
-        self._columns: NDArray[np.int64] = np.empty((3, 0), np.int64)  # artifact code, kind code, surface index
+        self._columns: NDArray[np.int64] = np.empty((4, 0), np.int64)  # artifact, kind, surface index, number
         self._longest = 1.0
 
     def __len__(self) -> int:
@@ -58,9 +88,11 @@ class DenseIndex:
     def put(
         self,
         ids: Sequence[str],
+        numbers: Sequence[int],
         artifact_ids: Sequence[str],
         kinds: Sequence[str],
         indexes: Sequence[int],
+        *,
         vectors: Floats,
     ) -> None:
         """Add rows, replacing those of equal id; all columns are aligned.
@@ -69,6 +101,7 @@ class DenseIndex:
 
         Args:
             ids: Record ids, distinct.
+            numbers: A number for each record, never used again, by which searches may be limited.
             artifact_ids: The artifact of each.
             kinds: The surface kind of each.
             indexes: The surface index of each, distinct within an artifact.
@@ -96,6 +129,7 @@ class DenseIndex:
         ]
         self._columns[1, start : start + count] = [self._kinds.setdefault(kind, len(self._kinds)) for kind in kinds]
         self._columns[2, start : start + count] = indexes
+        self._columns[3, start : start + count] = numbers
         self._row_of.update(zip(ids, range(start, start + count), strict=True))
         self._ids.extend(ids)
 
@@ -121,7 +155,7 @@ class DenseIndex:
         queries: Floats,
         k: int,
         *,
-        allowed: Collection[str] | None = None,
+        allowed: Rows | None = None,
         surfaces: Sequence[str] | None = None,
         per_artifact: bool = False,
     ) -> list[Ranking]:
@@ -130,7 +164,7 @@ class DenseIndex:
         Args:
             queries: `(m, dim) float32`, finite.
             k: How many at most.
-            allowed: Only these record ids.
+            allowed: Only records of these numbers.
             surfaces: Only these surface kinds.
             per_artifact: Keep the best record of each artifact, before the cut at `k`.
 
@@ -141,7 +175,7 @@ class DenseIndex:
             EmbedderMismatch: The queries are of another width than the vectors.
             EmbedderError: A query is not finite.
         """
-        queries = self._checked(queries)
+        queries = checked_queries(queries, self.dim)
         rows = self._candidates(allowed, surfaces)
         if k < 1 or not len(self) or (rows is not None and not len(rows)):
             return [Ranking([], [], np.empty(0, np.float64)) for _ in queries]
@@ -157,7 +191,7 @@ class DenseIndex:
             EmbedderMismatch: The query is of another width than the vectors.
             EmbedderError: The query is not finite.
         """
-        query = self._checked(query[None])[0]
+        query = checked_queries(query[None], self.dim)[0]
         rows, known = self._locate(ids)
         scores = np.full(len(ids), np.nan, np.float32)
         scores[known] = self._exact(query, rows[known])
@@ -174,7 +208,7 @@ class DenseIndex:
             EmbedderMismatch: The query is of another width than the vectors.
             EmbedderError: The query is not finite.
         """
-        query = self._checked(query[None])[0]
+        query = checked_queries(query[None], self.dim)[0]
         best_ids: list[str | None] = [None] * len(artifact_ids)
         best_scores = np.full(len(artifact_ids), np.nan, np.float32)
         wanted = dict.fromkeys(artifact_ids)
@@ -200,24 +234,11 @@ class DenseIndex:
         """Grow both arrays to hold `count` rows."""
         if count > self._matrix.shape[0]:
             capacity = max(count, 2 * len(self))
-            matrix, columns = np.empty((capacity, dim), np.float32), np.empty((3, capacity), np.int64)
+            matrix, columns = np.empty((capacity, dim), np.float32), np.empty((4, capacity), np.int64)
             if self._ids:
                 matrix[: len(self)] = self._matrix[: len(self)]
                 columns[:, : len(self)] = self._columns[:, : len(self)]
             self._matrix, self._columns = matrix, columns
-
-    def _checked(self, queries: Floats) -> Floats:
-        queries = np.asarray(queries, np.float32)
-        if queries.ndim != 2:
-            raise ArgumentError(f"queries must have the shape (m, dim), not {queries.shape}")
-        if self._ids and queries.shape[1] != self.dim:
-            raise EmbedderMismatch(
-                f"the query is {queries.shape[1]} wide, the stored vectors are {self.dim} wide; "
-                "query with the embedder that the corpus was built with"
-            )
-        if not np.isfinite(queries).all():
-            raise EmbedderError("a query vector holds NaN or infinity; give finite numbers")
-        return queries
 
     def _artifact(self, row: int) -> str:
         return self._groups.names[int(self._columns[0, row])]
@@ -233,15 +254,13 @@ class DenseIndex:
         wanted = {self._kinds[kind] for kind in surfaces if kind in self._kinds}
         return np.isin(kinds, list(wanted))
 
-    def _candidates(self, allowed: Collection[str] | None, surfaces: Sequence[str] | None) -> Rows | None:
+    def _candidates(self, allowed: Rows | None, surfaces: Sequence[str] | None) -> Rows | None:
         """Give the rows that may be found, ascending; `None` for all of them."""
         if allowed is None and surfaces is None:
             return None
-        if allowed is None:
-            return np.flatnonzero(self._of_kinds(slice(0, len(self)), surfaces))
-        located, known = self._locate(allowed)
-        rows = np.unique(located[known])
-        return rows[self._of_kinds(rows, surfaces)]
+        live = slice(0, len(self))
+        wanted = self._of_kinds(live, surfaces)
+        return np.flatnonzero(wanted if allowed is None else wanted & np.isin(self._columns[3, live], allowed))
 
     def _rough(self, queries: Floats, rows: Rows | None) -> Iterator[Floats]:
         """Score all candidates for each query, one matrix product for as many queries as fit in memory."""
@@ -285,8 +304,7 @@ class DenseIndex:
         scores = np.empty(len(rows), np.float32)
         for start in range(0, len(rows), _BLOCK):
             block = slice(start, start + _BLOCK)
-            # Every BLAS blocks by position; einsum without `optimize` does not.
-            scores[block] = np.einsum("ij,j->i", self._matrix[rows[block]], query)
+            scores[block] = exact_scores(self._matrix[rows[block]], query)
         return scores
 
     def _first_of_each(self, rows: Rows, scores: Floats) -> NDArray[np.intp]:

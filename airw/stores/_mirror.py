@@ -1,96 +1,122 @@
-"""The matrix in memory that follows the vectors in the file."""
+"""What follows the vectors in a file: a matrix in memory while they are few, indexes beside the file above that."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+import json
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from airw.filters import Filter
+from airw.stores._large import LargeIndex
 from airw.stores._matrix import DenseIndex
-from airw.stores._sql_records import allowed_ids
-from airw.values import Floats
+from airw.stores._nearby import Nearby, live_rows
+from airw.stores._packing import unpacked
+from airw.stores._sql_filter import compile_filter
+from airw.values import NDArray
 
 if TYPE_CHECKING:
     import sqlite3
 
 R = TypeVar("R")
 
+EXACT_ROWS = 200_000  # up to here every row is compared with every query, from memory
+
 _BLOCK = 4096  # rows read at a time
+_SMALL = 1 << 23  # numbers, compared with a query faster than another thread can be asked to
+_FILTERS = 16  # remembered, each with eight bytes a row that it keeps
 
 
-class Position(NamedTuple):
-    """How far a matrix has followed the file."""
+@dataclass(slots=True)
+class _Kept:
+    """The numbers of the rows that a filter keeps, as far as it was asked; some may have left."""
 
-    record: int = 0
-    gone: int = 0
-
-
-class Block(NamedTuple):
-    """Rows of a matrix, as aligned columns."""
-
-    ids: Sequence[str]
-    artifact_ids: Sequence[str]
-    kinds: Sequence[str]
-    indexes: Sequence[int]
-    vectors: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class News:
-    """What a matrix does not know yet, as of one state of the file, and the records a filter keeps in that state."""
-
-    position: Position
-    is_all: bool
-    gone: Sequence[str]
-    blocks: Sequence[Block]
-    allowed: Sequence[str] | None
-
-
-def read_news(connection: "sqlite3.Connection", seen: Position, filter: Filter | None) -> News:
-    """Read what changed since `seen`: only that, however large the corpus; on one state of the file."""
-    oldest, newest, last = connection.execute(
-        "SELECT (SELECT min(seq) FROM gone), (SELECT max(seq) FROM gone), (SELECT max(rowid) FROM record)"
-    ).fetchone()
-    # Tombstones are forgotten in time; whoever missed some starts again.
-    is_all = not seen.record or (oldest or 0) > seen.gone + 1
-    if is_all:
-        seen = Position(0, newest or 0)
-    gone = connection.execute("SELECT record_id FROM gone WHERE seq > ?", [seen.gone]).fetchall()
-    return News(
-        position=Position(max(last or 0, seen.record), newest or seen.gone),
-        is_all=is_all,
-        gone=[record_id for (record_id,) in gone],
-        blocks=list(_read_blocks(connection, seen.record)),
-        allowed=allowed_ids(connection, filter),
-    )
-
-
-def _read_blocks(connection: "sqlite3.Connection", after: int) -> Iterator[Block]:
-    rows = connection.execute(
-        "SELECT id, artifact_id, kind, idx, data FROM record JOIN vector USING (rowid) WHERE record.rowid > ? "
-        "ORDER BY record.rowid",
-        [after],
-    )
-    while block := rows.fetchmany(_BLOCK):
-        ids, artifact_ids, kinds, indexes, data = zip(*block, strict=True)
-        vectors = np.frombuffer(b"".join(data), "<f4").reshape(len(data), -1)
-        yield Block(ids, artifact_ids, kinds, indexes, vectors.astype(np.float32, copy=False))
+    until: int = 0
+    numbers: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 class Mirror:
-    """A `DenseIndex` and how far it has followed the file; one user at a time."""
+    """Follows the vectors of a file and answers questions about them; one user at a time.
 
-    def __init__(self) -> None:
+    The work of following grows with what changed, not with the corpus.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._nearby = Nearby(folder)
+        self._forget()
+
+    def answer(
+        self,
+        connection: "sqlite3.Connection",
+        ask: Callable[[DenseIndex | LargeIndex, Any], R],
+        filter: Filter | None = None,
+    ) -> tuple[Callable[[], R], bool]:
+        """Follow the file to its present state and answer `ask(index, allowed)`.
+
+        `allowed` is what the filter keeps, in the form that the index understands.
+
+        Returns:
+            What gives the answer, and whether it is there already. Otherwise it takes a while, and needs the connection
+            no longer: call it in another thread.
+        """
+        if sum(live_rows(connection).values()) > EXACT_ROWS:
+            self._forget()
+            self._nearby.follow(connection)
+            condition = None if filter is None else compile_filter(filter, "record.metadata")
+            found = ask(LargeIndex(connection, self._nearby), condition)
+            return lambda: found, True
+        self._follow(connection)
+        later = partial(ask, self._index, self._allowed(connection, filter))
+        if len(self._index) * (self._index.dim or 0) > _SMALL:
+            return later, False
+        found = later()
+        return lambda: found, True
+
+    def _forget(self) -> None:
         self._index = DenseIndex()
-        self.position = Position()
+        self._record = self._gone = 0
+        self._filters: OrderedDict[str, _Kept] = OrderedDict()
 
-    def answer(self, news: News, ask: Callable[[DenseIndex, Sequence[str] | None], R]) -> R:
-        """Take in what is new, then ask."""
-        if news.is_all:
-            self._index = DenseIndex()
-        self._index.drop(news.gone)
-        for block in news.blocks:
-            self._index.put(*block)
-        self.position = news.position
-        return ask(self._index, news.allowed)
+    def _follow(self, connection: "sqlite3.Connection") -> None:
+        oldest, newest = connection.execute(
+            "SELECT (SELECT min(seq) FROM gone), (SELECT max(seq) FROM gone)"  # one of them at a time reads no table
+        ).fetchone()
+        # Tombstones are forgotten in time; whoever missed some starts again.
+        if not self._record or (oldest or 0) > self._gone + 1:
+            self._forget()
+        else:
+            gone = connection.execute("SELECT record_id FROM gone WHERE seq > ?", [self._gone]).fetchall()
+            self._index.drop(record_id for (record_id,) in gone)
+        self._gone = newest or self._gone
+        rows = connection.execute(
+            "SELECT id, record.rowid, artifact_id, kind, idx, data, sum FROM record JOIN vector USING (rowid) "
+            "WHERE record.rowid > ? ORDER BY record.rowid",
+            [self._record],
+        )
+        while block := rows.fetchmany(_BLOCK):
+            ids, numbers, artifact_ids, kinds, indexes, *stored = zip(*block, strict=True)
+            self._index.put(ids, numbers, artifact_ids, kinds, indexes, vectors=unpacked(*stored))
+            self._record = numbers[-1]
+
+    def _allowed(self, connection: "sqlite3.Connection", filter: Filter | None) -> NDArray[np.int64] | None:
+        """Give the numbers of the rows that a filter keeps; only rows that are new since it was last asked are read."""
+        if filter is None:
+            return None
+        condition, parameters = compile_filter(filter, "metadata")
+        key = json.dumps([condition, parameters])
+        kept = self._filters.setdefault(key, _Kept())
+        self._filters.move_to_end(key)
+        if len(self._filters) > _FILTERS:
+            self._filters.popitem(last=False)
+        if len(kept.numbers) > 2 * len(self._index) + _BLOCK:  # most of them have left
+            kept.until, kept.numbers = 0, np.empty(0, np.int64)
+        if kept.until < self._record:
+            rows = connection.execute(
+                f"SELECT rowid FROM record WHERE rowid > ? AND {condition}", [kept.until, *parameters]
+            ).fetchall()
+            kept.numbers = np.concatenate([kept.numbers, np.array([row for (row,) in rows], np.int64)])
+            kept.until = self._record
+        return kept.numbers

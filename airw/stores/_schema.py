@@ -1,12 +1,15 @@
 """The file of a corpus: its tables, and opening it with care."""
 
+import json
+import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from airw.errors import CorpusNotFound, StoreBusy, StoreCorrupt, StoreError
-from airw.stores._fts import TEXT_TABLES
+from airw.stores._fts import TEXT_TABLES, register_text_functions
 from airw.stores._sql_filter import register_functions
 
 if TYPE_CHECKING:
@@ -15,7 +18,9 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 APPLICATION_ID = 0x61697277  # "airw"
-VERSION = 1
+_PATIENCE = 5.0  # seconds for whoever makes, closes or recovers the file at the same time
+_RETRY_EVERY = 0.01  # seconds
+VERSION = 2
 
 _TABLES = (
     *TEXT_TABLES,
@@ -28,7 +33,9 @@ _TABLES = (
         source TEXT NOT NULL
     ) WITHOUT ROWID""",
     # Beside the records: their rows stay small for what reads no vectors.
-    "CREATE TABLE vector (rowid INTEGER PRIMARY KEY, data BLOB NOT NULL)",
+    "CREATE TABLE vector (rowid INTEGER PRIMARY KEY, data BLOB NOT NULL, sum INTEGER NOT NULL)",
+    # How many rows are left of each run of 2 ** BUCKET_BITS rowids.
+    "CREATE TABLE bucket (number INTEGER PRIMARY KEY, live INTEGER NOT NULL)",
     # What matrices in memory must drop. Records' rowids only grow, so new ones need no such list.
     "CREATE TABLE gone (seq INTEGER PRIMARY KEY AUTOINCREMENT, record_id TEXT NOT NULL)",
     """CREATE TABLE link (
@@ -61,6 +68,8 @@ def sqlite_errors(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise _translated(path, error) from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:  # all JSON and text in a file is ours
+        raise StoreCorrupt(_damaged(path, error)) from error
 
 
 def _translated(path: Path, error: "sqlite3.Error") -> StoreError:
@@ -71,13 +80,26 @@ def _translated(path: Path, error: "sqlite3.Error") -> StoreError:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StoreBusy(f"another writer holds {str(path)!r}; try again when it has finished")
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_FORMAT:
-            return StoreCorrupt(f"{str(path)!r} is damaged or not a corpus ({error}); restore it or build it again")
+            return StoreCorrupt(_damaged(path, error))
         case sqlite3.SQLITE_FULL:
             return StoreError(f"no room to write {str(path)!r} ({error}); free some space and try again")
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_IOERR:
-            return StoreError(f"{str(path)!r} cannot be read or written ({error}); it needs a folder one can write to")
+            return StoreError(
+                f"{str(path)!r} cannot be read or written ({error}); it needs a folder one can write to, with room"
+            )
+        case _ if "decode to UTF-8" in str(error) or "malformed JSON" in str(error):
+            return StoreCorrupt(_damaged(path, error))
         case _:
-            return StoreError(f"{str(path)!r}: {error}")
+            return StoreError(f"{str(path)!r}: {_brief(error)}")
+
+
+def _damaged(path: Path, error: Exception) -> str:
+    return f"{str(path)!r} is damaged or not a corpus ({_brief(error)}); restore it, or remove it and build it again"
+
+
+def _brief(error: Exception) -> str:
+    """Give an error's message as one line; some quote what they could not read."""
+    return " ".join(f"{error}".split())[:200]
 
 
 @contextmanager
@@ -100,7 +122,7 @@ def in_snapshot(connection: "sqlite3.Connection", work: "Callable[[sqlite3.Conne
 
 
 def connect(path: Path, *, create: bool = False, writable: bool = False) -> "sqlite3.Connection":
-    """Open a corpus's file for use in any one thread at a time.
+    """Open a corpus's file for use in any one thread at a time; one that `lies_still` is read without locks.
 
     Args:
         path: The file, absolute.
@@ -114,24 +136,78 @@ def connect(path: Path, *, create: bool = False, writable: bool = False) -> "sql
     """
     import sqlite3
 
-    if not create and not (path.is_file() and path.stat().st_size):
+    if not create and not _holds_something(path):
         raise CorpusNotFound(f"there is no corpus at {str(path)!r}; build it first")
+    deadline = time.monotonic() + _PATIENCE
     with sqlite_errors(path):
-        connection = sqlite3.connect(
-            f"{path.as_uri()}?mode={'rwc' if create else 'rw'}",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-            timeout=5.0,  # for whoever makes the file, or recovers it after a crash, at the same time
-        )
-        try:
-            _prepare(connection, path, create=create)
-            connection.execute(f"PRAGMA query_only = {not writable:d}")
-            if writable:
-                connection.execute("PRAGMA busy_timeout = 0")  # writers wait where they can be cancelled
-        except BaseException:
-            connection.close()
-            raise
+        while True:
+            try:
+                return _connected(path, create=create, writable=writable)
+            except sqlite3.OperationalError as error:
+                # Nor does SQLite always wait by itself, for a change to WAL say, or for the last one to close.
+                kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
+                is_passing = kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL)
+                if not is_passing or time.monotonic() > deadline:
+                    raise
+            time.sleep(_RETRY_EVERY)
+
+
+def _holds_something(path: Path) -> bool:
+    try:
+        found = path.is_file() and path.stat().st_size > 0
+    except OSError as error:
+        raise StoreError(f"{str(path)!r} cannot be read ({error.strerror}); ask its owner for access") from error
+    if found and not os.access(path, os.R_OK):
+        raise StoreError(f"{str(path)!r} cannot be read (Permission denied); ask its owner for access")
+    return found
+
+
+def lies_still(path: Path) -> tuple[int, int, int] | None:
+    """Give inode, time and size of a file that we may not write to and nobody else is writing to; else `None`.
+
+    SQLite would make files beside it even to read it, and so could not read it in a folder that cannot be written.
+    """
+    if not path.is_file() or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        return None
+    log, index = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
+    if log.exists() and (index.exists() or log.stat().st_size):
+        return None
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def check_removable(path: Path) -> None:
+    """Refuse a file that is neither a corpus nor, by its name, was meant to be one.
+
+    Raises:
+        StoreError: It is another application's, or cannot be read.
+    """
+    if path.suffix == ".airw" or not path.exists():
+        return
+    try:
+        with path.open("rb") as file:
+            owner = file.read(72)[68:]
+    except OSError as error:
+        raise StoreError(f"{str(path)!r} cannot be read ({error.strerror})") from error
+    if owner != APPLICATION_ID.to_bytes(4):
+        raise StoreError(f"{str(path)!r} is no corpus; remove a file of your own with your own tools")
+
+
+def _connected(path: Path, *, create: bool, writable: bool) -> "sqlite3.Connection":
+    import sqlite3
+
+    mode = "ro&immutable=1" if lies_still(path) else "rwc" if create else "rw"
+    connection = sqlite3.connect(
+        f"{path.as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=_PATIENCE
+    )
+    try:
+        _prepare(connection, path, create=create)
+        connection.execute(f"PRAGMA query_only = {not writable:d}")
+        if writable:
+            connection.execute("PRAGMA busy_timeout = 0")  # writers wait where they can be cancelled
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -141,6 +217,7 @@ def _prepare(connection: "sqlite3.Connection", path: Path, *, create: bool) -> N
     modules = {name for (name,) in connection.execute("SELECT name FROM pragma_module_list")}
     check_sqlite(sqlite3.sqlite_version_info, has_fts5="fts5" in modules)
     if create and _is_empty(connection):
+        connection.execute("PRAGMA page_size = 8192")  # a vector of 384 or 512 numbers wastes half a page of 4,096
         connection.execute("PRAGMA journal_mode = WAL")
         with transaction(connection, "IMMEDIATE"):
             if _is_empty(connection):  # nobody was faster
@@ -148,6 +225,7 @@ def _prepare(connection: "sqlite3.Connection", path: Path, *, create: bool) -> N
     _check_ours(connection, path)
     connection.execute("PRAGMA synchronous = NORMAL")
     register_functions(connection)
+    register_text_functions(connection)
 
 
 def check_sqlite(version: tuple[int, ...], *, has_fts5: bool) -> None:
@@ -170,6 +248,8 @@ def _is_empty(connection: "sqlite3.Connection") -> bool:
 def _create_tables(connection: "sqlite3.Connection") -> None:
     for statement in _TABLES:
         connection.execute(statement)
+    # What tells this file from any other, for those that keep something beside it.
+    connection.execute("""INSERT INTO setting VALUES ('file', 'mark', '"' || hex(randomblob(6)) || '"')""")
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
 
@@ -178,12 +258,15 @@ def _check_ours(connection: "sqlite3.Connection", path: Path) -> None:
     (owner,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if owner != APPLICATION_ID:
+        if _is_empty(connection):  # killed while making it
+            raise CorpusNotFound(f"there is no corpus at {str(path)!r}; build it first")
         raise StoreCorrupt(f"{str(path)!r} is a database of another application; give the path of a corpus")
     if version != VERSION:
         raise StoreCorrupt(
             f"{str(path)!r} has format {version}, this version of airw reads {VERSION}; upgrade airw or build it again"
         )
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
-    missing = {"record", "record_text", "artifact", "vector", "gone", "link", "name", "setting"} - tables
+    missing = {"record", "record_text", "artifact", "vector", "bucket", "gone", "link", "name", "setting"} - tables
     if missing:
-        raise StoreCorrupt(f"{str(path)!r} lacks the table {min(missing)!r}; restore it or build it again")
+        lacking = f"lacks the table {min(missing)!r}"
+        raise StoreCorrupt(f"{str(path)!r} {lacking}; restore it, or remove it and build it again")

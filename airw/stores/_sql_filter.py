@@ -22,11 +22,12 @@ Sql: TypeAlias = tuple[str, list[Any]]
 
 _MANY, _DEEP = 200, 8  # SQLite gives up on expressions about five times as long, or as deep
 _INT64 = 2**63
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def metadata_json(metadata: Mapping[str, Any]) -> str:
     """Write metadata as the JSON text that compiled filters read: every number and string in one spelling."""
-    return json.dumps(json_clean(metadata), ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(json_clean(metadata))
 
 
 def register_functions(connection: "sqlite3.Connection") -> None:

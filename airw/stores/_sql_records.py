@@ -1,7 +1,7 @@
 """Reading a corpus's file: records, the ledger, settings, shared field values; functions of one connection."""
 
 import json
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -84,6 +84,18 @@ def _entries(lines: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, LedgerEntr
         )
 
 
+def changed(connection: "sqlite3.Connection", versions: Mapping[str, str], stamp: LedgerEntry) -> list[str]:
+    """Give the artifacts whose ledger entry is not of this version or not like `stamp` in all but the records."""
+    asked = {name: None if "\0" in version else version for name, version in versions.items()}
+    # One row for all, and none for what is as it was: that is most, whenever a corpus is built again.
+    (found,) = connection.execute(
+        """SELECT json_group_array(asked.key) FROM json_each(?) AS asked LEFT JOIN artifact ON artifact.id = asked.key
+        WHERE version IS NOT asked.value OR (embedder_id, strategy_id, extractor_id, source) IS NOT (?, ?, ?, ?)""",
+        [json.dumps(asked), stamp.embedder_id, stamp.strategy_id, stamp.extractor_id, stamp.source],
+    ).fetchone()
+    return list(json.loads(found))
+
+
 def artifact_ids(connection: "sqlite3.Connection") -> list[str]:
     """Give the ids of all artifacts, sorted."""
     return [artifact_id for (artifact_id,) in connection.execute("SELECT id FROM artifact ORDER BY id")]
@@ -98,19 +110,11 @@ def settings(connection: "sqlite3.Connection", kind: str) -> dict[str, Any]:
 def counts(connection: "sqlite3.Connection") -> dict[str, int]:
     """Count artifacts, records, and links by state."""
     artifacts, records = connection.execute(
-        "SELECT (SELECT count(*) FROM artifact), (SELECT count(*) FROM record)"
+        "SELECT (SELECT count(*) FROM artifact), (SELECT coalesce(sum(live), 0) FROM bucket)"
     ).fetchone()
     links = dict(connection.execute("SELECT state, count(*) FROM link GROUP BY state"))
     states = {state: links.get(state, 0) for state in ("resolved", "dangling", "ambiguous", "foreign")}
     return {"artifacts": artifacts, "records": records, **states}
-
-
-def allowed_ids(connection: "sqlite3.Connection", filter: Filter | None) -> list[str] | None:
-    """Give the ids of the records that a filter keeps; `None` without a filter."""
-    if filter is None:
-        return None
-    condition, parameters = compile_filter(filter, "metadata")
-    return [record_id for (record_id,) in connection.execute(f"SELECT id FROM record WHERE {condition}", parameters)]
 
 
 def search_text(

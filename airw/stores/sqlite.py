@@ -1,9 +1,11 @@
 """A store in one SQLite file."""
 
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
@@ -16,9 +18,12 @@ from airw.filters import Filter
 from airw.stores import _sql_links, _sql_records
 from airw.stores._connection import Connection
 from airw.stores._file_lock import hold_file
+from airw.stores._large import LargeIndex
 from airw.stores._matrix import DenseIndex
-from airw.stores._mirror import Mirror, read_news
-from airw.stores._schema import in_snapshot
+from airw.stores._mirror import EXACT_ROWS, Mirror
+from airw.stores._nearby import Due, due, read_bucket
+from airw.stores._schema import check_removable, in_snapshot
+from airw.stores._segments import SegmentMaker, is_installed, segment_folder
 from airw.stores._sql_write import apply_changes, set_setting
 from airw.values import ArtifactChange, Direction, Edge, Floats, LedgerEntry, Ranking, Record
 
@@ -37,10 +42,15 @@ _RETRY_EVERY = 0.02  # seconds
 class SqliteStore:
     """A `Store` in one SQLite file, safe to share between tasks and processes; runs on asyncio only, as aiosqlite does.
 
-    Readers see whole writes, those of other processes included, at their next call, and never wait for a writer.
-    Vectors are searched exactly, in a matrix in memory that follows the file. A cancelled call is stopped at once, and
-    what it wrote is undone. Calls through one store take turns; a text or id with NUL or a lone surrogate where it
-    would be looked up is refused.
+    Readers see whole writes, those of other processes included, at their next call, and never wait for a writer. A
+    cancelled call is stopped at once, and what it wrote is undone. Calls through one store take turns; a text or id
+    with NUL or a lone surrogate where it would be looked up is refused.
+
+    Up to 200,000 records, vectors are searched exactly, in a matrix in memory that follows the file. Above that, the
+    write that fills another 65,536 rows makes an HNSW index of them in the folder `<path>-ann`, which needs the extra
+    `ann` and takes seconds. Those indexes find nearly all of the best records, whose scores stay exact; each is
+    measured when it is made, to find 99 % of the ten nearest. They may be deleted: until the next write makes them
+    again, as without the extra, all vectors are read into memory and compared.
 
     Args:
         path: The file. Entering the store makes it where there is none; its folder must exist.
@@ -68,7 +78,8 @@ class SqliteStore:
         self._reader: Connection | None = None
         self._writer: Connection | None = None
         self._path = Path(path).absolute()  # the second connection opens later
-        self._mirror = Mirror()
+        self._segments = segment_folder(self._path)
+        self._mirror = Mirror(self._segments)
         self._mirror_turn = anyio.Lock()
         self._writer_turn = anyio.Lock()
 
@@ -91,10 +102,12 @@ class SqliteStore:
 
         Raises:
             StoreBusy: A builder still held it after 30 seconds.
-            StoreError: A file cannot be removed.
+            StoreError: A file cannot be removed, or the path is that of something else.
         """
         store = cls(path)
+        await in_thread(check_removable, store._path)
         async with store.writing():
+            await in_thread(partial(shutil.rmtree, store._segments, ignore_errors=True))
             for suffix in ("-wal", "-shm", "", "-lock"):  # in this order: without its log, a database is only older
                 file = store._path.with_name(store._path.name + suffix)
                 try:
@@ -119,7 +132,7 @@ class SqliteStore:
                 for connection in (self._writer, self._reader):
                     if connection is not None:
                         await connection.aclose()
-        self._mirror = Mirror()
+        self._mirror = Mirror(self._segments)
 
     def __del__(self) -> None:
         left = [each for each in (self._writer, self._reader) if each is not None and each.is_open]
@@ -142,6 +155,10 @@ class SqliteStore:
     async def ledger(self, ids: Sequence[str] | None = None) -> list[LedgerEntry | None]:
         """Give the ledger entry of each artifact; of all, ordered by id, when no ids are given."""
         return await self._read(_sql_records.ledger, ids)
+
+    async def changed(self, versions: Mapping[str, str], stamp: LedgerEntry) -> list[str]:
+        """Give the artifacts whose ledger entry is not of this version or not like `stamp` in all but the records."""
+        return await self._read(_sql_records.changed, versions, stamp)
 
     async def artifact_ids(self) -> list[str]:
         """Give the ids of all artifacts, sorted."""
@@ -286,25 +303,51 @@ class SqliteStore:
     ) -> R:
         """Call `work`, which writes in one transaction; wait, where it can be cancelled, for other writers."""
         async with self._writer_turn:
-            self._opened()
+            reader = self._opened()
             if self._writer is None:
+                reader.check_same()
                 self._writer = await Connection.open(self._path, writable=True)
         deadline = anyio.current_time() + _PATIENCE
         while True:
             try:
-                return await self._writer.run(work, *args, **kwargs)
+                answer = await self._writer.run(work, *args, **kwargs)
             except StoreBusy:
                 if anyio.current_time() >= deadline:
                     raise
+            else:
+                await self._index_buckets()
+                return answer
             await anyio.sleep(_RETRY_EVERY)
 
-    async def _ask_mirror(
-        self, ask: Callable[[DenseIndex, Sequence[str] | None], R], filter: Filter | None = None
-    ) -> R:
-        """Bring the matrix up to date and ask it, both of one state of the file."""
+    async def _ask_mirror(self, ask: Callable[[DenseIndex | LargeIndex, Any], R], filter: Filter | None = None) -> R:
+        """Bring what follows the vectors up to date and ask it, both of one state of the file."""
         async with self._mirror_turn:
-            news = await self._read(read_news, self._mirror.position, filter)
-            return await in_thread(self._mirror.answer, news, ask)
+            answer, is_ready = await self._read(self._mirror.answer, ask, filter)
+            return answer() if is_ready else await in_thread(answer)
+
+    async def _index_buckets(self) -> None:
+        """Make the indexes that a large corpus needs, unless another writer does; without them, search is slower."""
+        todo = await self._read(due, self._segments, EXACT_ROWS)
+        if todo.buckets and not is_installed():
+            _warn(self._path, "usearch is not installed: pip install 'airw[ann]'")
+        elif todo.buckets or todo.obsolete:
+            try:
+                await anyio.Path(self._segments).mkdir(exist_ok=True)
+                async with hold_file(self._segments / "writer.lock", timeout=0):
+                    await self._make_indexes(todo)
+            except StoreBusy:
+                return  # whoever holds it makes them
+            except (OSError, RuntimeError, StoreError) as error:  # what was written is written
+                _warn(self._path, f"an index cannot be written ({error}); the next write tries again")
+
+    async def _make_indexes(self, todo: Due) -> None:
+        for number in todo.buckets:
+            maker = SegmentMaker(*await self._read(read_bucket, number))
+            for part in maker.slices():
+                await in_thread(maker.add, part)
+            await in_thread(maker.save, self._segments, todo.corpus, number)
+        for path in todo.obsolete:
+            await anyio.Path(path).unlink(missing_ok=True)
 
     def _opened(self) -> Connection:
         if self._reader is None:
@@ -312,3 +355,8 @@ class SqliteStore:
         if not self._reader.is_open:
             raise StoreError(f"{str(self._path)!r} is closed; open it again")
         return self._reader
+
+
+def _warn(path: Path, why: str) -> None:
+    message = f"{str(path)!r} is searched by comparing all its vectors, from memory, as {why}"
+    warnings.warn(message, RuntimeWarning, stacklevel=6)
