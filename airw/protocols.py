@@ -4,6 +4,7 @@ Nobody needs to inherit. A consumer asks for the capabilities it uses and no mor
 asked; `None` stands for what is not there. Vectors are `(n, dim) float32` unit rows.
 """
 
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -164,6 +165,15 @@ class RecordReader(Protocol):
         ...
 
 
+@runtime_checkable
+class ChangeFinder(Protocol):
+    """Finds what has changed without reading what has not; builds ask it before the ledger, where a store can tell."""
+
+    async def changed(self, versions: Mapping[str, str], stamp: LedgerEntry) -> list[str]:
+        """Give the artifacts whose ledger entry is not of this version or not like `stamp` in all but the records."""
+        ...
+
+
 class RecordWriter(Protocol):
     """Writes whole artifacts, each call in one transaction."""
 
@@ -309,4 +319,4 @@ class OpenCorpus(Protocol):
         ...
 
 
-EmbedderLike: TypeAlias = str | Embedder
+EmbedderLike: TypeAlias = str | os.PathLike[str] | Embedder

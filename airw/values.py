@@ -303,6 +303,9 @@ class SearchHit:
         return {each.name: json_clean(getattr(self, each.name)) for each in fields(self)}
 
 
+_CLEAN = frozenset({str, int, bool, type(None)})  # exactly these types are JSON as they are
+
+
 def json_clean(value: Any) -> Any:
     """Turn a value into what JSON can say: no numpy, no objects, no NaN.
 
@@ -313,16 +316,18 @@ def json_clean(value: Any) -> Any:
         >>> json_clean({"id": ("a", 1), "score": float("inf"), "day": datetime.date(2026, 11, 21)})
         {'id': ['a', 1], 'score': None, 'day': '2026-11-21'}
     """
+    if type(value) in _CLEAN:
+        return value
     if isinstance(value, np.floating):
         value = float(value)
     if isinstance(value, (np.generic, np.ndarray)):
         return json_clean(value.tolist())
-    if value is None or isinstance(value, (bool, int, str)):
+    if isinstance(value, (int, str)):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): json_clean(item) for key, item in value.items()}
+    if isinstance(value, (dict, Mapping)):  # of the two, the first is asked much faster
+        return {str(key): item if type(item) in _CLEAN else json_clean(item) for key, item in value.items()}
     if isinstance(value, AbstractSet):
         return sorted((json_clean(item) for item in value), key=str)
     if isinstance(value, (list, tuple)):

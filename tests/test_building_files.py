@@ -4,6 +4,7 @@ import subprocess
 import sys
 import textwrap
 import zlib
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -231,3 +232,34 @@ async def test_any_string_can_be_an_id_in_a_file(artifact_id, tmp_path):
         (hit,) = await corpus.search("fox", mode="lexical")
         assert hit.artifact_id == artifact_id
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".airw") == ["notes.airw"]
+
+
+async def test_building_again_reads_the_ledger_only_of_what_changed(tmp_path):
+    asked = []
+
+    class Watched(SqliteStore):
+        async def ledger(self, ids=None):
+            asked.append(ids)
+            return await super().ledger(ids)
+
+    texts = {'a "b"\\c': "alpha", "é\n/x": "beta", "🗝": "gamma"}
+    async with Watched(tmp_path / "notes.airw") as store:
+        await build(from_mapping(texts, name="notes"), store=store, embedder="light")
+        asked.clear()
+        again = await build(from_mapping({**texts, "🗝": "delta"}, name="notes"), store=store, embedder="light")
+        assert (again.report.updated, again.report.unchanged, again.report.removed) == (1, 2, 0)
+        assert asked == [["🗝"], []]  # the second: what the source no longer has
+
+
+@pytest.mark.parametrize("part", ["version", "embedder_id", "strategy_id", "extractor_id", "source"])
+async def test_an_artifact_has_changed_when_any_part_of_its_stamp_has(tmp_path, part):
+    async with SqliteStore(tmp_path / "notes.airw") as store:
+        await build(from_mapping({"a": "alpha", "b": "beta"}, name="notes"), store=store, embedder="light")
+        entries = await store.ledger()
+        versions = {entry.artifact_id: entry.version for entry in entries}
+        assert await store.changed(versions, entries[0]) == []
+        if part == "version":
+            assert await store.changed({**versions, "a": "other", "new": "v"}, entries[0]) == ["a", "new"]
+            assert await store.changed({"a": f"{versions['a']}\0"}, entries[0]) == ["a"]
+        else:
+            assert await store.changed(versions, replace(entries[0], **{part: "other"})) == ["a", "b"]

@@ -153,7 +153,9 @@ async def _build(job: _Job) -> Corpus:
 
 async def _file(path: Path, pages: Pages) -> SqliteStore:
     """Give the store of a corpus's file, not yet open; its folder is made only once the source has answered."""
-    if not await anyio.Path(path).exists():
+    with suppress(PermissionError):  # else it may exist, and locking it says what is wrong
+        if await anyio.Path(path).exists():
+            return SqliteStore(path)
         await pages.peek()
         try:
             await anyio.Path(path.parent).mkdir(parents=True, exist_ok=True)
@@ -172,7 +174,7 @@ async def _config(job: _Job, recipe: Recipe, store: Store, embedder: Embedder) -
     """Give the settings of the corpus after this build."""
     stored = await store.config()
     same = stored.get("embedder_id") == recipe.embedder_id
-    keeps_spec = same and not isinstance(job.spec, str)
+    keeps_spec = same and not isinstance(job.spec, str | os.PathLike)
     return {
         **stored,
         "name": job.name or stored.get("name", job.source.name),
@@ -186,14 +188,19 @@ async def _config(job: _Job, recipe: Recipe, store: Store, embedder: Embedder) -
 
 
 def _spec(given: EmbedderLike, embedder_id: str) -> str:
-    """Give the specification that makes an embedder again, where there is one."""
-    if isinstance(given, str):
-        return given
+    """Give the specification that makes an embedder again, from any working folder, where there is one."""
+    if isinstance(given, str | os.PathLike):
+        folder = Path(given).expanduser()
+        return str(folder.absolute()) if isinstance(given, os.PathLike) or _is_folder(given) else given
     for spec in ("light", "default"):
         with suppress(EmbedderUnavailable):
             if resolve_embedder(spec).id == embedder_id:
                 return spec
     return CUSTOM
+
+
+def _is_folder(spec: str) -> bool:
+    return bool({os.sep, os.altsep}.intersection(spec)) and Path(spec).expanduser().is_dir()
 
 
 async def _width(embedder: Embedder) -> int:

@@ -3,16 +3,20 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias, TypeGuard, TypeVar
+from typing import Literal, TypeAlias, TypeGuard, TypeVar, TypeVarTuple
 
-from airw.errors import SourceError
+from airw.errors import ArgumentError, SourceError
 from airw.protocols import EdgeExtractor, IndexingStrategy, Source
 from airw.values import Artifact, Extraction, ItemProblem, LedgerEntry, Record, json_clean
 
 __all__ = ["Draft", "OnError", "Recipe", "brief", "check_id", "is_text"]
 
 OnError: TypeAlias = Literal["raise", "skip"]
+Item = TypeVar("Item")
+Rest = TypeVarTuple("Rest")
 Made = TypeVar("Made")
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,29 +50,30 @@ class Recipe:
     def __post_init__(self) -> None:
         """Ask for the ids once: they may be computed from many settings."""
         object.__setattr__(self, "strategy", self.source.indexing_strategy)
-        object.__setattr__(self, "strategy_id", self.strategy.id)
-        object.__setattr__(self, "extractor_id", self.extractor.id if self.extractor else "")
+        object.__setattr__(self, "strategy_id", _id_of(self.strategy, "an indexing strategy"))
+        object.__setattr__(self, "extractor_id", _id_of(self.extractor, "an edge extractor") if self.extractor else "")
 
     def owns(self, entry: LedgerEntry) -> bool:
         """Say whether the artifact came from this source; names are compared without case."""
         return entry.source.casefold() == self.source.name.casefold()
 
-    def stamp(self, artifact: Artifact) -> LedgerEntry:
+    def stamp(self, artifact_id: str = "", version: str = "") -> LedgerEntry:
         """Give the ledger entry of an artifact as of now, without its records."""
         return LedgerEntry(
-            artifact_id=artifact.id,
-            version=self.source.change_signal(artifact),
-            embedder_id=self.embedder_id,
-            strategy_id=self.strategy_id,
-            extractor_id=self.extractor_id,
-            source=self.source.name,
+            artifact_id, version, self.embedder_id, self.strategy_id, self.extractor_id, self.source.name
         )
 
-    def is_current(self, stored: LedgerEntry, stamp: LedgerEntry) -> bool:
-        """Say whether what is stored of an artifact is what would be stored now."""
-        return self.owns(stored) and replace(stored, source=stamp.source, record_ids=()) == stamp
+    def is_current(self, stored: LedgerEntry, version: str) -> bool:
+        """Say whether what is stored of an artifact is what would be stored of this version of it now."""
+        return (
+            stored.version == version
+            and stored.embedder_id == self.embedder_id
+            and stored.strategy_id == self.strategy_id
+            and stored.extractor_id == self.extractor_id
+            and self.owns(stored)
+        )
 
-    def draft(self, artifact: Artifact, stamp: LedgerEntry) -> Draft:
+    def draft(self, artifact: Artifact, version: str) -> Draft:
         """Decompose an artifact and find its links.
 
         Raises:
@@ -89,24 +94,25 @@ class Recipe:
             for index, surface in enumerate(plan.surfaces)
         ]
         extraction = self.extractor.extract(artifact, plan.filter_fields) if self.extractor else Extraction()
-        draft = Draft(replace(stamp, record_ids=tuple(record.id for record in records)), records, extraction)
+        entry = replace(self.stamp(artifact.id, version), record_ids=tuple(record.id for record in records))
+        draft = Draft(entry, records, extraction)
         for text in _texts(draft):
             _check_text(text)
         for key in _keys(draft):
             _check_key(key)
         return draft
 
-    def attempt(self, item: str, make: Callable[[], Made]) -> Made | ItemProblem:
+    def attempt(self, make: Callable[[Item, *Rest], Made], item: Item, *rest: *Rest) -> Made | ItemProblem:
         """Make something of an item; what goes wrong is an error or a problem, as the recipe says.
 
         Raises:
             SourceError: It went wrong, and problems are errors; the original is its cause.
         """
         try:
-            return make()
+            return make(item, *rest)
         except Exception as error:
             reason = str(error) if isinstance(error, SourceError) else f"{type(error).__name__}: {error}"
-            problem = ItemProblem(item, " ".join(reason.split()))
+            problem = ItemProblem(_called(item), " ".join(reason.split()))
             if self.on_error == "raise":
                 raise self.error(problem) from error
             return problem
@@ -127,6 +133,14 @@ class Recipe:
         return SourceError(f"source {self.source.name!r}: {named} (on_error='skip' leaves it out)")
 
 
+def _id_of(part: object, kind: str) -> str:
+    """Give the id of what decides on the content of a corpus; without one, a change of it would go unnoticed."""
+    found = getattr(part, "id", None)
+    if not isinstance(found, str) or not found:
+        raise ArgumentError(f"{kind} needs an `id` that names it and its settings; {part!r} has {found!r}")
+    return found
+
+
 def check_id(item: object) -> str:
     """Give the id of what a source gave, when it is an artifact with an id that can be stored.
 
@@ -139,6 +153,12 @@ def check_id(item: object) -> str:
         raise SourceError(f"an artifact's id must be a string that is not empty, not {item.id!r}")
     _check_key(item.id)
     return item.id
+
+
+def _called(item: object) -> str:
+    """Give what to call an item in a problem: its id where that can be printed and looked up."""
+    known = getattr(item, "id", item)
+    return known if is_text(known) and known else brief(known)
 
 
 def brief(item: object) -> str:
@@ -155,7 +175,7 @@ def brief(item: object) -> str:
 def _texts(draft: Draft) -> Iterator[object]:
     for record in draft.records:
         yield record.text
-        yield json.dumps(record.metadata, ensure_ascii=False)
+        yield _ENCODER.encode(record.metadata)
 
 
 def _keys(draft: Draft) -> Iterator[object]:
@@ -171,7 +191,7 @@ def _keys(draft: Draft) -> Iterator[object]:
 def is_text(text: object) -> TypeGuard[str]:
     """Say whether something is a string that can be stored: one without half characters (lone surrogates)."""
     try:
-        return isinstance(text, str) and text.encode() is not None
+        return isinstance(text, str) and (text.isascii() or text.encode() is not None)
     except UnicodeEncodeError:
         return False
 

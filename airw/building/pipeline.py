@@ -17,9 +17,9 @@ import anyio
 
 from airw._concurrency import first_error, in_thread
 from airw._vectors import unit_rows
-from airw.building.drafts import Draft, Recipe, brief, check_id, is_text
+from airw.building.drafts import Draft, Recipe, check_id, is_text
 from airw.errors import AirwError, SourceError
-from airw.protocols import Embedder, Source, Store
+from airw.protocols import ChangeFinder, Embedder, Source, Store
 from airw.values import Artifact, ArtifactChange, Floats, ItemProblem, LedgerEntry
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["BuildProgress", "Builder", "Pages"]
 
 Item: TypeAlias = Artifact | ItemProblem
+Version: TypeAlias = tuple[Artifact, str]
 In = TypeVar("In")
 Out = TypeVar("Out")
 
@@ -73,10 +74,10 @@ class Pages:
         if page:
             return page
         try:
-            while len(page) < self._size:
-                page.append(await anext(self._items))
-        except StopAsyncIteration:
-            return page
+            async for item in self._items:  # which goes on where it was left
+                page.append(item)
+                if len(page) == self._size:
+                    break
         except AirwError:
             raise
         except Exception as error:
@@ -159,11 +160,13 @@ class Builder:
     async def _plan(self, items: list[Item]) -> Page:
         page = Page()
         fresh = self._sorted_out(items, page)
-        stamps = await in_thread(self._stamped, fresh, page)
+        versions = await self._of_interest(await in_thread(self._signalled, fresh, page), page)
         lost = [problem.item for problem in page.problems if is_text(problem.item) and "\0" not in problem.item]
-        asked = [artifact.id for artifact, _ in stamps] + lost
-        stored = {entry.artifact_id: entry for entry in await self.store.ledger(asked) if entry is not None}
-        await in_thread(self._drafted, stamps, stored, page)
+        asked = [artifact.id for artifact, _ in versions] + lost
+        entries = await self.store.ledger(asked) if asked else []
+        stored = {entry.artifact_id: entry for entry in entries if entry is not None}
+        if changed := self._changed(versions, stored, page):
+            await in_thread(self._drafted, changed, stored, page)
         page.known = stored.keys() | (self.outdated & set(asked))
         self._keep(page, stored)
         return page
@@ -175,7 +178,7 @@ class Builder:
             if isinstance(item, ItemProblem):
                 page.problems.append(self.recipe.complain(item))
                 continue
-            known = self.recipe.attempt(_called(item), partial(check_id, item))
+            known = self.recipe.attempt(check_id, item)
             if isinstance(known, ItemProblem):
                 page.problems.append(known)
             elif known in self.given:
@@ -186,31 +189,47 @@ class Builder:
                 artifacts.append(item)
         return artifacts
 
-    def _stamped(self, artifacts: Sequence[Artifact], page: Page) -> list[tuple[Artifact, LedgerEntry]]:
-        stamped = []
+    def _signalled(self, artifacts: Sequence[Artifact], page: Page) -> list[Version]:
+        signalled = []
         for artifact in artifacts:
-            stamp = self.recipe.attempt(artifact.id, partial(self.recipe.stamp, artifact))
-            if isinstance(stamp, ItemProblem):
-                page.problems.append(stamp)
+            version = self.recipe.attempt(self.recipe.source.change_signal, artifact)
+            if isinstance(version, ItemProblem):
+                page.problems.append(version)
             else:
-                stamped.append((artifact, stamp))
-        return stamped
+                signalled.append((artifact, version))
+        return signalled
 
-    def _drafted(
-        self, stamps: Sequence[tuple[Artifact, LedgerEntry]], stored: Mapping[str, LedgerEntry], page: Page
-    ) -> None:
-        """Draft what changed; the artifacts of other sources are theirs."""
-        for artifact, stamp in stamps:
+    async def _of_interest(self, versions: list[Version], page: Page) -> list[Version]:
+        """Leave out, and count, what the store can tell to be as it was without saying what it holds of it."""
+        if not isinstance(self.store, ChangeFinder):
+            return versions
+        asked = {artifact.id: version for artifact, version in versions if isinstance(version, str)}
+        changed = set(await self.store.changed(asked, self.recipe.stamp()))
+        self.held.update(asked.keys() - changed)
+        page.unchanged += len(asked) - len(changed)
+        return [each for each in versions if each[0].id in changed or each[0].id not in asked]
+
+    def _changed(self, versions: Sequence[Version], stored: Mapping[str, LedgerEntry], page: Page) -> list[Version]:
+        """Give what is to be stored anew, and count the rest."""
+        changed = []
+        for artifact, version in versions:
             entry = stored.get(artifact.id)
-            if entry is not None and self.recipe.is_current(entry, stamp):
-                page.unchanged += 1
+            if entry is not None and self.recipe.is_current(entry, version):
                 self.held.add(artifact.id)
-                continue
+            else:
+                changed.append((artifact, version))
+        page.unchanged += len(versions) - len(changed)
+        return changed
+
+    def _drafted(self, changed: Sequence[Version], stored: Mapping[str, LedgerEntry], page: Page) -> None:
+        """Draft what changed; the artifacts of other sources are theirs."""
+        for artifact, version in changed:
+            entry = stored.get(artifact.id)
             if entry is not None and entry.source and not self.recipe.owns(entry):
                 reason = f"the corpus holds this id from source {entry.source!r}; ids must differ"
                 page.problems.append(self.recipe.complain(ItemProblem(artifact.id, reason)))
                 continue
-            draft = self.recipe.attempt(artifact.id, partial(self.recipe.draft, artifact, stamp))
+            draft = self.recipe.attempt(self.recipe.draft, artifact, version)
             if isinstance(draft, ItemProblem):
                 page.problems.append(draft)
                 continue
@@ -291,9 +310,3 @@ async def _stage(
     async for page in source:
         await target.send(await work(page))
     target.close()
-
-
-def _called(item: object) -> str:
-    """Give what to call an item in a problem: its id where that can be printed and looked up."""
-    known = getattr(item, "id", item)
-    return known if is_text(known) and known else brief(known)

@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import chain
 from typing import Any, TypeAlias
 
 import anyio.lowlevel
@@ -42,11 +43,9 @@ def content_hash(artifact: Artifact) -> str:
         kind, body = b"b", bytes(raw)
     else:
         kind, body = b"j", _canonical(raw)
-    digest = blake2b(b"%b%d:" % (kind, len(body)), digest_size=16)  # the length keeps raw and metadata apart
-    digest.update(body)
-    if artifact.metadata:
-        digest.update(_canonical(artifact.metadata))
-    return digest.hexdigest()
+    fields = _canonical(artifact.metadata) if artifact.metadata else b""
+    # The length keeps raw value and metadata apart.
+    return blake2b(b"%b%d:%b%b" % (kind, len(body), body, fields), digest_size=16).hexdigest()
 
 
 def _canonical(value: Any) -> bytes:
@@ -141,7 +140,7 @@ class CorpusSource:
         try:
             while (page := await in_thread(next, pages, None)) is not None:
                 for item in page:
-                    yield self._checked(item) if isinstance(item, Artifact) else item
+                    yield self._checked(item.id, item.raw, item.metadata) if isinstance(item, Artifact) else item
         finally:
             pages.close()
 
@@ -150,26 +149,24 @@ class CorpusSource:
             raw = scope[key]
         except Exception as error:  # noqa: BLE001 - a lazy mapping's failure to read one item is that item's problem
             return ItemProblem(_shown(key), f"cannot be read: {_told(error)}")
-        return self._checked(Artifact(key, raw))
+        return self._checked(key, raw, {})
 
-    def _checked(self, artifact: Artifact) -> Item:
-        """Lay `metadata_of` over the metadata and refuse what no store can hold."""
-        if not isinstance(artifact.id, str) or not artifact.id:
-            return ItemProblem(_shown(artifact.id), f"an id must be a non-empty string, not {artifact.id!r:.80}")
+    def _checked(self, name: Any, raw: Any, metadata: Mapping[str, Any]) -> Item:
+        """Make an artifact, `metadata_of` laid over its metadata; refuse what no store can hold."""
+        if not isinstance(name, str) or not name:
+            return ItemProblem(_shown(name), f"an id must be a non-empty string, not {name!r:.80}")
         if self.metadata_of is not None:
             try:
-                over = self.metadata_of(artifact.id, artifact.raw)
-                artifact = Artifact(artifact.id, artifact.raw, {**artifact.metadata, **over})
+                metadata = {**metadata, **self.metadata_of(name, raw)}
             except Exception as error:  # noqa: BLE001 - the caller's function failed on this item
-                return ItemProblem(_shown(artifact.id), f"metadata_of failed: {_told(error)}")
+                return ItemProblem(_shown(name), f"metadata_of failed: {_told(error)}")
         try:
-            unwritable = next(filter(_holds_surrogates, (artifact.id, artifact.raw, artifact.metadata)), None)
+            if _holds_surrogates(name) or _holds_surrogates(raw) or _holds_surrogates(metadata):
+                reason = "holds half of a surrogate pair, which is no text in UTF-8: clean the text first"
+                return ItemProblem(_shown(name), reason)
         except RecursionError:
-            return ItemProblem(_shown(artifact.id), "its fields contain themselves or nest too deeply")
-        if unwritable is not None:
-            reason = "holds half of a surrogate pair, which is no text in UTF-8: clean the text first"
-            return ItemProblem(_shown(artifact.id), reason)
-        return artifact
+            return ItemProblem(_shown(name), "its fields contain themselves or nest too deeply")
+        return Artifact(name, raw, metadata)
 
 
 def _holds_surrogates(value: Any) -> bool:
@@ -181,8 +178,10 @@ def _holds_surrogates(value: Any) -> bool:
         except UnicodeEncodeError:
             return True
         return False
-    if isinstance(value, Mapping):
-        return any(_holds_surrogates(key) or _holds_surrogates(item) for key, item in value.items())
+    if value is None or isinstance(value, (int, float)):
+        return False
+    if isinstance(value, (dict, Mapping)):  # of the two, the first is asked much faster
+        return any(map(_holds_surrogates, chain(value, value.values())))
     return isinstance(value, (list, tuple)) and any(map(_holds_surrogates, value))
 
 

@@ -1,0 +1,45 @@
+"""What the benchmarks share: texts, and tables of times."""
+
+import itertools
+import random
+import statistics
+import time
+from collections import defaultdict
+
+import pytest
+
+WORDS = 60
+SYLLABLES = ["ba", "ke", "lo", "mi", "tu", "ra", "sen", "tor", "pli", "gan", "est", "ing", "con", "ver", "qua"]
+
+
+@pytest.fixture(scope="session")
+def made_up():
+    """Makes `count` texts of some words each, drawn by Zipf's law from 20,000 made-up ones."""
+
+    def make(count: int, *, words: int = WORDS, seed: int = 2) -> list[str]:
+        vocabulary = ["".join(random.Random(word).choices(SYLLABLES, k=1 + word % 4)) for word in range(20_000)]
+        weights = list(itertools.accumulate(1 / rank for rank in range(1, len(vocabulary) + 1)))
+        draw = random.Random(seed)
+        return [" ".join(draw.choices(vocabulary, cum_weights=weights, k=words)) for _ in range(count)]
+
+    return make
+
+
+class Times:
+    """Milliseconds of every run, by operation, by who did it and by what it was given."""
+
+    def __init__(self) -> None:
+        self._runs = defaultdict(lambda: defaultdict(list))
+
+    def note(self, operation: str, who: str, start: float, *, given: int = 0) -> None:
+        """Count from `start`, as `time.perf_counter` told it."""
+        self._runs[operation, who][given].append((time.perf_counter() - start) * 1000)
+
+    def typical(self, operation: str, who: str) -> float:
+        """The median, over what was given, of the fastest of several runs: other work on the machine only adds."""
+        return statistics.median(map(min, self._runs[operation, who].values()))
+
+
+@pytest.fixture
+def times():
+    return Times()
