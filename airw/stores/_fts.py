@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -109,24 +110,6 @@ def match_expressions(queries: Sequence[str]) -> list[str]:
     return [" OR ".join(terms) for terms in found]
 
 
-def ranking_statement(condition: str = "1") -> str:
-    """Give the statement that ranks records for one expression, with all that tie with the last one wanted.
-
-    Its parameters: the expression, those of `condition` (a test of `record` columns), and how many records are wanted,
-    less one. Its columns: record id, artifact id, score.
-    """
-    # Of most matches the score is all that is read. It is materialised, as bm25() works only where FTS5's own rows are.
-    where = "JOIN record ON record.rowid = record_text.rowid" if condition != "1" else ""
-    return f"""
-        WITH found AS MATERIALIZED (
-            SELECT record_text.rowid AS number, -bm25(record_text) AS score FROM record_text {where}
-            WHERE record_text MATCH ? AND ({condition})
-        )
-        SELECT record.id, record.artifact_id, score FROM found CROSS JOIN record ON record.rowid = number
-        WHERE score >= coalesce((SELECT score FROM found ORDER BY score DESC LIMIT 1 OFFSET ?), -9e999)
-        ORDER BY score DESC, record.artifact_id, record.idx"""
-
-
 def rank_texts(
     connection: "sqlite3.Connection",
     queries: Sequence[str],
@@ -137,19 +120,34 @@ def rank_texts(
     parameters: Sequence[Any] = (),
 ) -> list[Ranking]:
     """Rank what is in the tables of `TEXT_TABLES` for each query; `condition` and `parameters` as SQL on `record`."""
-    statement = ranking_statement(condition)
+    # Of most matches the score is all that is read.
+    where = "JOIN record ON record.rowid = record_text.rowid" if condition != "1" else ""
+    matches = f"""SELECT record_text.rowid AS number, -bm25(record_text) AS score FROM record_text {where}
+        WHERE record_text MATCH ? AND ({condition})"""
     rankings = []
     for expression in match_expressions(queries):
-
-        def ranked(depth: int, asked: Sequence[Any] = (expression, *parameters)) -> list[Row]:
-            return connection.execute(statement, [*asked, min(depth, _MOST) - 1]).fetchall()
-
+        ranked = partial(_ranked, connection, matches, [expression, *parameters])
         rows: list[Row] = []
         if expression and k > 0:
             rows = _best_of_each(ranked, k) if per_artifact else ranked(k)[:k]
         ids, artifact_ids, scores = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
         rankings.append(Ranking(ids, artifact_ids, np.array(scores, np.float64)))
     return rankings
+
+
+def _ranked(connection: "sqlite3.Connection", matches: str, parameters: Sequence[Any], depth: int) -> list[Row]:
+    """Give the best `depth` records, and all that tie with the last of them, as `(id, artifact id, score)`."""
+    depth = min(depth, _MOST)
+    # Materialised, as bm25() works only where FTS5's own rows are read.
+    ranking = """WITH found AS MATERIALIZED ({})
+        SELECT record.id, record.artifact_id, score FROM found CROSS JOIN record ON record.rowid = number
+        WHERE score >= {} ORDER BY score DESC, record.artifact_id, record.idx"""
+    few = ranking.format(f"{matches} ORDER BY score DESC LIMIT ?", "-9e999")
+    rows: list[Row] = connection.execute(few, [*parameters, depth + 1]).fetchall()
+    if len(rows) <= depth or rows[depth][2] < rows[depth - 1][2]:
+        return rows[:depth]
+    last = "(SELECT score FROM found ORDER BY score DESC LIMIT 1 OFFSET ?)"
+    return list(connection.execute(ranking.format(matches, last), [*parameters, depth - 1]))
 
 
 def _best_of_each(ranked: Callable[[int], list[Row]], k: int) -> list[Row]:

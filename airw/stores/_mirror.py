@@ -25,7 +25,7 @@ R = TypeVar("R")
 
 EXACT_ROWS = 200_000  # up to here every row is compared with every query, from memory
 
-_BLOCK = 4096  # rows read at a time
+_BLOCK = 512  # rows read at a time: what reading takes besides stays small
 _SMALL = 1 << 23  # numbers, compared with a query faster than another thread can be asked to
 _FILTERS = 16  # remembered, each with eight bytes a row that it keeps
 
@@ -62,31 +62,32 @@ class Mirror:
             What gives the answer, and whether it is there already. Otherwise it takes a while, and needs the connection
             no longer: call it in another thread.
         """
-        if sum(live_rows(connection).values()) > EXACT_ROWS:
+        count = sum(live_rows(connection).values())
+        if count > EXACT_ROWS:
             self._forget()
             self._nearby.follow(connection)
             condition = None if filter is None else compile_filter(filter, "record.metadata")
             found = ask(LargeIndex(connection, self._nearby), condition)
             return lambda: found, True
-        self._follow(connection)
+        self._follow(connection, count)
         later = partial(ask, self._index, self._allowed(connection, filter))
         if len(self._index) * (self._index.dim or 0) > _SMALL:
             return later, False
         found = later()
         return lambda: found, True
 
-    def _forget(self) -> None:
-        self._index = DenseIndex()
+    def _forget(self, room: int = 0) -> None:
+        self._index = DenseIndex(room)
         self._record = self._gone = 0
         self._filters: OrderedDict[str, _Kept] = OrderedDict()
 
-    def _follow(self, connection: "sqlite3.Connection") -> None:
+    def _follow(self, connection: "sqlite3.Connection", count: int) -> None:
         oldest, newest = connection.execute(
             "SELECT (SELECT min(seq) FROM gone), (SELECT max(seq) FROM gone)"  # one of them at a time reads no table
         ).fetchone()
         # Tombstones are forgotten in time; whoever missed some starts again.
         if not self._record or (oldest or 0) > self._gone + 1:
-            self._forget()
+            self._forget(room=count)
         else:
             gone = connection.execute("SELECT record_id FROM gone WHERE seq > ?", [self._gone]).fetchall()
             self._index.drop(record_id for (record_id,) in gone)

@@ -30,8 +30,10 @@ GOALS = {
     "rebuild, one change": 10,
     "first search after a write": 50,
     "dense": 3,
-    "lexical": 5,
-    "hybrid": 5,
+    "lexical, common words": 5,
+    "lexical, rarer words": 5,
+    "hybrid, common words": 5,
+    "hybrid, rarer words": 5,
     "dense, one filter": 10,
     "dense, new filters": 10,
     "resident memory (MB)": 2,
@@ -119,24 +121,27 @@ async def time_builds(times, texts, folder):
 
 
 async def time_searches(times, built, queries):
-    cases = [(mode, lambda at, mode=mode: {"mode": mode}) for mode in MODES]
-    cases.append(("dense, one filter", lambda at: {"filter": {"group": 3}}))
-    cases.append(("dense, new filters", lambda at: {"filter": {"group": at % 10, "number": {"$gte": at}}}))
-    for one in built.values():
-        for _, options in cases:
-            await one.search(queries[0], **options(-1))
-    for operation, options in cases:
-        for at in range(ROUNDS * QUERIES):
+    cases = [("dense", queries[0], lambda at: {})]
+    for mode in MODES[1:]:
+        for words, asked in zip(("common", "rarer"), queries, strict=True):
+            cases.append((f"{mode}, {words} words", asked, lambda at, mode=mode: {"mode": mode}))
+    cases.append(("dense, one filter", queries[0], lambda at: {"filter": {"group": 3}}))
+    cases.append(("dense, new filters", queries[0], lambda at: {"filter": {"group": at % 10, "number": {"$gte": at}}}))
+    for operation, asked, options in cases:
+        for one in built.values():
+            await one.search(asked[0], **options(-1))
+        for turn in range(ROUNDS):
             for name, one in built.items():
-                start = time.perf_counter()
-                hits = await one.search(queries[at % QUERIES], **options(at))
-                times.note(operation, name, start, given=at % QUERIES)
-                assert len(hits) == 10
+                for at in range(QUERIES):
+                    start = time.perf_counter()
+                    hits = await one.search(asked[at], **options(turn * QUERIES + at))
+                    times.note(operation, name, start, given=at)
+                    assert len(hits) == 10
     for at in range(5):
         for name, one in built.items():
             await one.write(f"{NEW} {at}")
             start = time.perf_counter()
-            await one.search(queries[at])
+            await one.search(queries[0][at])
             times.note("first search after a write", name, start)
 
 
@@ -171,7 +176,7 @@ def memory_of(name: str, folder: Path, given: Path) -> tuple[float, float]:
 
 def test_beside_ir(made_up, times, tmp_path):
     texts = {str(number): text for number, text in enumerate(made_up(RECORDS))}
-    queries = made_up(QUERIES, words=6, seed=3)
+    queries = [made_up(QUERIES, words=6, seed=3, rare=rare) for rare in (False, True)]
 
     async def main():
         built = await time_builds(times, texts, tmp_path)
@@ -181,7 +186,7 @@ def test_beside_ir(made_up, times, tmp_path):
 
     anyio.run(main)
     given = tmp_path / "given.json"
-    given.write_text(json.dumps([texts, queries[:5]]))
+    given.write_text(json.dumps([texts, queries[0][:5]]))
     held = {name: memory_of(name, tmp_path / f"{name} memory", given) for name in PARTIES}
     figures = {row: {name: times.typical(row, name) for name in PARTIES} for row in list(GOALS)[:-2]}
     figures |= {row: {name: held[name][at] for name in PARTIES} for at, row in enumerate(list(GOALS)[-2:])}

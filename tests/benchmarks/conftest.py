@@ -14,11 +14,13 @@ SYLLABLES = ["ba", "ke", "lo", "mi", "tu", "ra", "sen", "tor", "pli", "gan", "es
 
 @pytest.fixture(scope="session")
 def made_up():
-    """Makes `count` texts of some words each, drawn by Zipf's law from 20,000 made-up ones."""
+    """Makes `count` texts of some words each, from 20,000 made-up ones: by Zipf's law, or the rarer ones alike."""
+    vocabulary = ["".join(each) for each in itertools.islice(itertools.product(SYLLABLES, repeat=4), 20_000)]
+    random.Random(1).shuffle(vocabulary)
 
-    def make(count: int, *, words: int = WORDS, seed: int = 2) -> list[str]:
-        vocabulary = ["".join(random.Random(word).choices(SYLLABLES, k=1 + word % 4)) for word in range(20_000)]
-        weights = list(itertools.accumulate(1 / rank for rank in range(1, len(vocabulary) + 1)))
+    def make(count: int, *, words: int = WORDS, seed: int = 2, rare: bool = False) -> list[str]:
+        weights = [float(rank > 100) if rare else 1 / rank for rank in range(1, len(vocabulary) + 1)]
+        weights = list(itertools.accumulate(weights))
         draw = random.Random(seed)
         return [" ".join(draw.choices(vocabulary, cum_weights=weights, k=words)) for _ in range(count)]
 
