@@ -143,9 +143,10 @@ def _ranked(connection: "sqlite3.Connection", matches: str, parameters: Sequence
         SELECT record.id, record.artifact_id, score FROM found CROSS JOIN record ON record.rowid = number
         WHERE score >= {} ORDER BY score DESC, record.artifact_id, record.idx"""
     few = ranking.format(f"{matches} ORDER BY score DESC LIMIT ?", "-9e999")
-    rows: list[Row] = connection.execute(few, [*parameters, depth + 1]).fetchall()
-    if len(rows) <= depth or rows[depth][2] < rows[depth - 1][2]:
-        return rows[:depth]
+    enough = min(_DEEPER * depth, _MOST) + 1  # mostly holds all that tie with the last one
+    rows: list[Row] = connection.execute(few, [*parameters, enough]).fetchall()
+    if len(rows) < enough or rows[-1][2] < rows[depth - 1][2]:
+        return [row for at, row in enumerate(rows) if at < depth or row[2] == rows[depth - 1][2]]
     last = "(SELECT score FROM found ORDER BY score DESC LIMIT 1 OFFSET ?)"
     return list(connection.execute(ranking.format(matches, last), [*parameters, depth - 1]))
 
