@@ -11,9 +11,18 @@ import pytest
 
 from airw import corpus as naming
 from airw.building import build
+from airw.building.builder import _spec
 from airw.corpus import Corpus, Opening, corpus_names, corpus_path, is_name, open_corpus, records_for_artifact, search
 from airw.embedders import HashingEmbedder, embedder_from, resolve_embedder
-from airw.errors import ArgumentError, CorpusNotFound, EmbedderMismatch, NoLedgerEntry, StoreCorrupt, StoreError
+from airw.errors import (
+    ArgumentError,
+    CorpusNotFound,
+    EmbedderMismatch,
+    EmbedderUnavailable,
+    NoLedgerEntry,
+    StoreCorrupt,
+    StoreError,
+)
 from airw.indexing import Chunked
 from airw.retrieval import MODES
 from airw.sources import from_files, from_mapping
@@ -332,3 +341,55 @@ async def test_an_open_reader_sees_a_rebuild_at_its_next_query():
         async with build(notes(items={**TEXTS, "z": "omega"})):
             assert [hit.artifact_id for hit in await reader.search("omega", mode="lexical")] == ["z"]
             assert (await reader.search("omega", k=1))[0].artifact_id == "z"
+
+
+def model_folder(folder, weights=b"weights"):
+    """As much of a model as its id and width are read from."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text('{"model_type": "bert", "hidden_size": 4}')
+    (folder / "model.safetensors").write_bytes(weights)
+    return folder
+
+
+async def built_with(folder, file, spec):
+    """A corpus whose settings name a model folder, by vectors that any function may have made."""
+    vectors = embedder_from(lambda texts: [[1.0, 0.0, 0.0, 0.0] for _ in texts], id=resolve_embedder(folder).id, dim=4)
+    async with build(from_mapping({"a": "text"}, name="notes"), store=file, embedder=vectors) as corpus:
+        await corpus.store.set_config(await corpus.store.config() | {"embedder": spec})
+
+
+@pytest.mark.asyncio_only
+async def test_a_corpus_built_with_a_model_folder_opens_where_that_model_lies_elsewhere(tmp_path, monkeypatch):
+    there, here, other = (model_folder(tmp_path / name, name[:4].encode()) for name in ("mini", "mini copy", "swapped"))
+    await built_with(there, tmp_path / "notes.airw", str(tmp_path / "another machine"))
+    with pytest.raises(EmbedderUnavailable, match=r"another machine.*AIRW_MODEL_DIR"):
+        await open_corpus(tmp_path / "notes.airw")
+    monkeypatch.setenv("AIRW_MODEL_DIR", str(other))
+    with pytest.raises(EmbedderUnavailable, match="another machine"):
+        await open_corpus(tmp_path / "notes.airw")
+    with pytest.raises(EmbedderMismatch, match="was built with embedder 'bert-4@"):
+        await open_corpus(tmp_path / "notes.airw", embedder=other)
+    monkeypatch.setenv("AIRW_MODEL_DIR", str(here))
+    for given in (None, here, str(there)):
+        async with open_corpus(tmp_path / "notes.airw", embedder=given) as corpus:
+            assert corpus.embedder_id == resolve_embedder(there).id
+
+
+@pytest.mark.asyncio_only
+async def test_weights_that_were_swapped_in_place_are_noticed_when_a_corpus_is_opened(tmp_path):
+    folder = model_folder(tmp_path / "mini")
+    await built_with(folder, tmp_path / "notes.airw", str(folder))
+    async with open_corpus(tmp_path / "notes.airw"):
+        pass
+    (folder / "model.safetensors").write_bytes(b"other weights")
+    with pytest.raises(EmbedderMismatch, match="pass the embedder it was built with, or rebuild it with this one"):
+        await open_corpus(tmp_path / "notes.airw")
+
+
+@pytest.mark.parametrize("given", ["models/mini", "./models/mini", Path("models", "mini")])
+def test_a_model_folder_is_remembered_by_its_whole_path(tmp_path, given, monkeypatch):
+    """Or a corpus would open only from the working folder that it was built in."""
+    folder = model_folder(tmp_path / "models" / "mini")
+    monkeypatch.chdir(tmp_path)
+    assert _spec(given, "id") == str(folder)
+    assert _spec("org/model-on-the-hub", "id") == "org/model-on-the-hub"

@@ -73,11 +73,12 @@ class SegmentFile(NamedTuple):
     effort: int
 
     def open(self) -> "Segment | None":
-        """Open it; one that cannot be read is removed, so that the next write makes it again."""
+        """Open it; one that is damaged is removed, so that the next write makes it again."""
         try:
             return Segment(self)
         except (OSError, RuntimeError, ValueError):
             with suppress(OSError):
+                self.path.read_bytes()  # or else it may be whole, and the system short of something
                 self.path.unlink()
             return None
 
