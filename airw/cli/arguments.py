@@ -97,7 +97,8 @@ What cannot be read is left out and named; the exit code is then 1."""
     build.add_argument(
         "--embedder",
         metavar="SPEC",
-        help="light (no model needed), default (all-MiniLM-L6-v2), a model's name or folder; "
+        help="light (no model needed), default (all-MiniLM-L6-v2), a model's name or folder, or a server's model as "
+        "http://host:8080/v1#model; "
         "default: what the corpus was built with, else default",
     )
     build.add_argument("--no-prune", action="store_true", help="keep documents that are gone from the source")
