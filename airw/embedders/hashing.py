@@ -81,8 +81,8 @@ class HashingEmbedder:
     async def embed_documents(self, texts: Sequence[str]) -> Floats:
         """Give `(len(texts), dim) float32` rows, unit or zero, in the order of the texts.
 
-        The work is done in slices of about 1.5 ms in a worker thread (a longer text is a slice of its own); cancellation
-        takes effect between them.
+        The work is done in a worker thread, in slices of about 1.5 ms (a longer text is a slice of its own);
+        cancellation takes effect between them.
 
         Raises:
             EmbedderError: `texts` is one string, or holds something that is not a string.
