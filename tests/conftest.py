@@ -13,6 +13,7 @@ import os
 from itertools import count
 from pathlib import Path
 
+import anyio
 import pytest
 from hypothesis import settings
 
@@ -70,6 +71,16 @@ def minilm_folder():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HUB_OFFLINE", "1")
         yield next(Path(file.locate()).parent for file in files if file.name == "modules.json")
+
+
+@pytest.fixture(scope="session")
+def minilm_export(minilm_folder, tmp_path_factory) -> Path:
+    """A folder with the model exported for onnxruntime and nothing else."""
+    from airw.embedders import export_model
+
+    folder = tmp_path_factory.mktemp("export") / "minilm"
+    anyio.run(lambda: export_model(minilm_folder, to=folder))
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,11 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -257,20 +259,39 @@ class TestProgram:
         assert "shown: 4 added" in printed
 
     def test_an_interrupted_build_leaves_a_corpus_that_the_next_build_completes(self, tmp_path, home):
-        for number in range(1500):
-            (tmp_path / f"{number:04}.md").write_text(f"# Note {number}\n\nabout {number}\n" * 40, encoding="utf-8")
-        command = [sys.executable, "-m", "airw", "build", str(tmp_path), "--embedder", "light", "--name", "many"]
-        building = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        while not _has_content(home / "corpora" / "many.airw"):
-            assert building.poll() is None, "the build ended before it could be interrupted"
-            time.sleep(0.01)
-        building.send_signal(signal.SIGINT)
-        _, said = building.communicate(timeout=30)
+        """Interrupted where it cannot end by itself: another writer holds the file."""
+        command = ["build", str(tmp_path), "--embedder", "light", "--name", "many"]
+        file = home / "corpora" / "many.airw"
+        for number in range(300):
+            (tmp_path / f"{number:04}.md").write_text(f"# Note {number}\n\nabout {number}\n", encoding="utf-8")
+            if number == 99:
+                assert run(*command).returncode == 0
+        with closing(sqlite3.connect(file, isolation_level=None)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            building = subprocess.Popen(
+                [sys.executable, "-m", "airw", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+            while not _is_building(file):
+                assert building.poll() is None, "the build ended before it could be interrupted"
+                time.sleep(0.01)
+            time.sleep(0.2)  # into reading, embedding or waiting for the other writer
+            building.send_signal(signal.SIGINT)
+            _, said = building.communicate(timeout=30)
         assert (building.returncode, said) == (130, "airw: interrupted\n")
-        again = run("build", str(tmp_path), "--embedder", "light", "--name", "many")
+        assert re.search(r"artifacts +100\n", run("info", "many").stdout)
+        again = run(*command)
         assert again.returncode == 0, again.stderr
-        assert "holds 1500 documents" in again.stdout
+        assert "200 added" in again.stdout
+        assert "holds 300 documents" in again.stdout
 
 
-def _has_content(file: Path) -> bool:
-    return file.exists() and sum(part.stat().st_size for part in file.parent.glob("many.airw*")) > 500_000
+def _is_building(file: Path) -> bool:
+    """Tell whether somebody holds the lock of the builder."""
+    import fcntl
+
+    with file.with_name(f"{file.name}-lock").open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False

@@ -1,20 +1,17 @@
 """The sentence-transformers embedder with the real all-MiniLM-L6-v2, offline."""
 
-import gc
 import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 import numpy as np
 import pytest
 
 from airw.embedders import SentenceTransformerEmbedder, check_embedder, resolve_embedder
-from airw.errors import EmbedderError, EmbedderUnavailable
+from airw.errors import EmbedderUnavailable
 
 pytestmark = [pytest.mark.models]
 
@@ -83,85 +80,6 @@ async def test_concurrent_first_calls_load_one_model(folder, monkeypatch):
         for text in TEXTS:
             group.start_soon(fresh.embed_query, text)
     assert made == [(str(folder),)]
-
-
-async def test_the_loop_keeps_ticking_while_a_batch_is_encoded(minilm):
-    await minilm.embed_query("loads the model")
-    gaps = []
-
-    async def tick():
-        while True:
-            start = time.perf_counter()
-            await anyio.sleep(0.001)
-            gaps.append(time.perf_counter() - start)
-
-    gc.collect()
-    async with anyio.create_task_group() as group:
-        group.start_soon(tick)
-        start = time.perf_counter()
-        await minilm.embed_documents([" ".join(TEXTS) * 3] * 64)
-        took = time.perf_counter() - start
-        group.cancel_scope.cancel()
-    assert took > 0.2
-    assert len(gaps) > 20
-    assert np.percentile(gaps, 95) < 0.05
-
-
-async def test_a_query_does_not_wait_for_all_documents(minilm):
-    await minilm.embed_query("loads the model")
-    finished = []
-
-    async def documents():
-        await minilm.embed_documents([" ".join(TEXTS) * 3] * 160)
-        finished.append("documents")
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(documents)
-        await anyio.sleep(0.05)
-        await minilm.embed_query("bread")
-        finished.append("query")
-    assert finished == ["query", "documents"]
-
-
-async def seconds(embedder, texts) -> float:
-    start = time.perf_counter()
-    await embedder.embed_documents(texts)
-    return time.perf_counter() - start
-
-
-async def test_cancelling_takes_effect_between_batches(minilm):
-    """Ten batches, cancelled in the first: it takes the time of about one."""
-    long = " ".join(TEXTS) * 3
-    await minilm.embed_query("loads the model")
-    one = await seconds(minilm, [long] * 32)
-    start = time.perf_counter()
-    with anyio.move_on_after(one / 10) as scope:
-        await minilm.embed_documents([long] * 320)
-    assert scope.cancelled_caught
-    assert time.perf_counter() - start < 5 * one
-    assert (await minilm.embed_query("still works")).shape == (384,)
-
-
-async def test_waiting_queries_hold_no_worker_threads(minilm):
-    await minilm.embed_query("loads the model")
-    used = []
-    async with anyio.create_task_group() as group:
-        for number in range(50):
-            group.start_soon(minilm.embed_query, f"query {number}")
-        for _ in range(10):
-            await anyio.sleep(0.005)
-            used.append(anyio.to_thread.current_default_thread_limiter().borrowed_tokens)
-    assert max(used) == 1
-
-
-async def test_a_lone_surrogate_is_refused_and_nothing_put_in_its_place(minilm):
-    with pytest.raises(EmbedderError, match="text 1 holds a lone surrogate at 6"):
-        await minilm.embed_documents(["bread", "bread \ud800 recipe"])
-
-
-async def test_a_text_that_is_no_string_is_refused(minilm):
-    with pytest.raises(EmbedderError, match="takes strings, not int"):
-        await minilm.embed_documents(["fine", 3])
 
 
 def test_the_thread_count_is_the_one_asked_for(folder):

@@ -62,10 +62,11 @@ class Mirror:
             What gives the answer, and whether it is there already. Otherwise it takes a while, and needs the connection
             no longer: call it in another thread.
         """
-        count = sum(live_rows(connection).values())
+        live = live_rows(connection)
+        count = sum(live.values())
         if count > EXACT_ROWS:
             self._forget()
-            self._nearby.follow(connection)
+            self._nearby.follow(connection, live)
             condition = None if filter is None else compile_filter(filter, "record.metadata")
             found = ask(LargeIndex(connection, self._nearby), condition)
             return lambda: found, True

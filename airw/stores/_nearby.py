@@ -32,9 +32,8 @@ class Nearby:
         self._state: object = None
         self._forget_rest()
 
-    def follow(self, connection: "sqlite3.Connection") -> None:
-        """Take in what is new: indexes that were made or removed, and rows that were added."""
-        live = live_rows(connection)
+    def follow(self, connection: "sqlite3.Connection", live: Mapping[int, int]) -> None:
+        """Take in what is new: indexes that were made or removed, and rows that were added to the `live_rows`."""
         width = connection.execute("SELECT length(data) / 4 FROM vector LIMIT 1").fetchone()
         if (width and width[0]) != self.dim:
             self.dim = width and width[0]
@@ -117,12 +116,14 @@ def due(connection: "sqlite3.Connection", folder: Path, least: int) -> Due:
     (filled,) = connection.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'record'").fetchone()
     full = ((filled or 0) + 1) >> _segments.BUCKET_BITS
     few = 1 << (_segments.BUCKET_BITS - 4)
-    wanted = {number for number, rows in live.items() if number < full and rows >= few and sum(live.values()) > least}
+    is_large = sum(live.values()) > least
+    wanted = {number for number, rows in live.items() if is_large and number < full and rows >= few}
     files = _segments.segment_files(folder)
     useful = {
-        each.number: each for each in files if each.corpus == corpus and each.rows <= 2 * live.get(each.number, 0)
+        each.number: each
+        for each in files
+        if each.corpus == corpus and each.number in wanted and each.rows <= 2 * live[each.number]
     }
-    useful = {number: each for number, each in useful.items() if number in wanted}
     obsolete = [each.path for each in files if each not in useful.values()]
     return Due(corpus, sorted(wanted - useful.keys()), obsolete)
 

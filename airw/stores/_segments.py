@@ -145,9 +145,7 @@ class SegmentMaker:
     def save(self, folder: Path, corpus: str, number: int) -> None:
         """Measure what effort a search needs, and write the file as a whole or not at all."""
         final = folder / f"{corpus}-{number}-{len(self._numbers)}-{self._effort()}.usearch"
-        partial = (
-            folder / "partial"
-        )  # one for all, as only one writer makes indexes: what a killed one left is used again
+        partial = folder / "partial"  # one name, as one writer at a time makes indexes: a killed one leaves no litter
         try:
             self._index.save(str(partial))
             partial.replace(final)
