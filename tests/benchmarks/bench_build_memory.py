@@ -1,0 +1,49 @@
+"""The most memory that builds of several sizes take, each in a process of its own, from a source that holds nothing."""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio
+
+from airw.building import build
+from airw.sources import from_mapping
+
+SIZES = (20_000, 50_000, 100_000)
+
+
+class Texts(Mapping):
+    """So many texts of 60 words, made when they are asked for."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self):
+        return (str(number) for number in range(self._count))
+
+    def __getitem__(self, key: str) -> str:
+        return " ".join(f"word{int(key) * at % 20_011}" for at in range(1, 61))
+
+
+async def build_one(count: int, folder: Path) -> None:
+    async with build(from_mapping(Texts(count), name="many", embedder="light"), store=folder / "many.airw"):
+        pass
+
+
+def test_memory_of_builds():
+    print("\n   records   peak MB")
+    for size in SIZES:
+        done = subprocess.run([sys.executable, __file__, str(size)], check=True, capture_output=True, text=True)
+        print(f"{size:10,}{done.stdout.strip():>10}")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        anyio.run(build_one, int(sys.argv[1]), Path(made))
+    status = Path("/proc/self/status").read_text().splitlines()
+    print(round(next(int(line.split()[1]) for line in status if line.startswith("VmHWM:")) / 1000))
