@@ -24,10 +24,10 @@ from airw.limits import Limits
 from airw.policies import collapsed_tree_policy, per_node
 from airw.sources import CorpusSource, from_files, from_jsonl, from_mapping, from_notes
 from airw.stores import MemoryStore, SqliteStore
-from airw.streams import top_k
+from airw.streams import merge, prefetch, top_k
 from airw.traversal import Walk, traverse
 from airw.values import Artifact, Edge, IndexPlan, ItemProblem, Link, Record, SearchHit, Surface
-from airw.walk import Policy, WalkPolicy, WalkState, WalkSummary
+from airw.walk import Committed, EdgeFound, Ended, Policy, StepDone, WalkEvent, WalkPolicy, WalkState, WalkSummary
 
 __all__ = [
     "AirwError",
@@ -36,13 +36,16 @@ __all__ = [
     "BuildProgress",
     "BuildReport",
     "Chunked",
+    "Committed",
     "Corpus",
     "CorpusNotFound",
     "CorpusSource",
     "Edge",
+    "EdgeFound",
     "EmbedderError",
     "EmbedderMismatch",
     "EmbedderUnavailable",
+    "Ended",
     "FilterError",
     "HashingEmbedder",
     "IndexPlan",
@@ -59,11 +62,13 @@ __all__ = [
     "SentenceTransformerEmbedder",
     "SourceError",
     "SqliteStore",
+    "StepDone",
     "StoreBusy",
     "StoreCorrupt",
     "StoreError",
     "Surface",
     "Walk",
+    "WalkEvent",
     "WalkPolicy",
     "WalkState",
     "WalkSummary",
@@ -76,8 +81,10 @@ __all__ = [
     "from_mapping",
     "from_notes",
     "fuse_hits",
+    "merge",
     "open_corpus",
     "per_node",
+    "prefetch",
     "records_for_artifact",
     "search",
     "tag_source",

@@ -34,7 +34,11 @@ __all__ = [
     "StoreBusy",
     "StoreCorrupt",
     "StoreError",
+    "shown",
 ]
+
+
+_SHOWN = 200
 
 
 class AirwError(Exception):
@@ -91,3 +95,17 @@ class CorpusNotFound(AirwError, KeyError):
 
 class NoLedgerEntry(AirwError, KeyError):
     """A corpus does not hold the artifact that was asked for."""
+
+
+def shown(value: object) -> str:
+    """Give the repr of a value for a message: short, on one line, and without fail.
+
+    Example:
+        >>> print(shown(range(3)), len(shown("long " * 1000)))
+        range(0, 3) 200
+    """
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # noqa: BLE001 - somebody else's repr must not hide the error that is being told
+        text = object.__repr__(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias, TypeVar
 
-from airw.errors import ArgumentError
+from airw.errors import ArgumentError, shown
 
-__all__ = ["STOP_REASONS", "Limits", "StopReason", "check_choice", "check_count"]
+__all__ = ["STOP_REASONS", "Limits", "StopReason", "check_choice", "check_count", "check_query"]
 
 Choice = TypeVar("Choice", bound=str)
 StopReason: TypeAlias = Literal["failed", "closed", "timeout", "sufficient", "max_hits", "node_budget", "exhausted"]
@@ -34,7 +34,7 @@ def check_count(name: str, value: object, *, least: int = 0) -> int:
         10
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ArgumentError(f"{name} must be a whole number of at least {least}, not {value!r}")
+        raise ArgumentError(f"{name} must be a whole number of at least {least}, not {shown(value)}")
     return value
 
 
@@ -51,7 +51,26 @@ def check_choice(name: str, value: object, choices: Sequence[Choice]) -> Choice:
     for choice in choices:
         if value == choice:
             return choice
-    raise ArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
+    raise ArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}, not {shown(value)}")
+
+
+def check_query(query: object) -> str:
+    """Give a query back when it is text that can be encoded.
+
+    Raises:
+        ArgumentError: It is no string, or holds half a character.
+
+    Example:
+        >>> check_query("rotate the signing keys")
+        'rotate the signing keys'
+    """
+    if not isinstance(query, str):
+        raise ArgumentError(f"query must be a string, not {shown(query)}")
+    try:
+        query.encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentError(f"query holds half a character (a lone surrogate) at position {error.start}") from error
+    return query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +106,6 @@ class Limits:
             value = getattr(self, item.name)
             if item.name == "look_over":
                 if not isinstance(value, bool):
-                    raise ArgumentError(f"look_over must be True or False, not {value!r}")
+                    raise ArgumentError(f"look_over must be True or False, not {shown(value)}")
             elif value is not None or item.name != "max_hits":
                 check_count(item.name, value, least=int(item.name in ("max_concurrency", "max_frontier")))

@@ -11,11 +11,11 @@ from airw._vectors import unit_rows
 from airw.errors import ArgumentError
 from airw.filters import Filter, parse_filter
 from airw.fusion import fuse_ranks
-from airw.limits import check_choice, check_count
+from airw.limits import check_choice, check_count, check_query
 from airw.protocols import OpenCorpus
 from airw.values import Floats, Ranking, Record, SearchHit
 
-__all__ = ["MODES", "Mode", "SearchOptions", "check_corpus", "retrieve"]
+__all__ = ["MODES", "Mode", "SearchOptions", "check_corpus", "hybrid_depth", "retrieve"]
 
 Mode: TypeAlias = Literal["dense", "lexical", "hybrid"]
 
@@ -95,13 +95,13 @@ async def retrieve(
     """
     check_corpus(corpus)
     question = _Question(
-        text=_checked_query(query),
+        text=check_query(query),
         k=check_count("k", k),
         channels=_channels(mode),
         filter=parse_filter(filter),
         surfaces=_kinds(surfaces),
         per_artifact=per_artifact,
-        fetch_k=max(5 * k, 50) if fetch_k is None else check_count("fetch_k", fetch_k, least=1),
+        fetch_k=hybrid_depth(k) if fetch_k is None else check_count("fetch_k", fetch_k, least=1),
         rrf_k=check_count("rrf_k", rrf_k),
     )
     return await _answer(corpus, question) if k else []
@@ -116,6 +116,11 @@ def check_corpus(corpus: OpenCorpus) -> OpenCorpus:
     if not all(hasattr(corpus, part) for part in ("name", "store", "embedder")):
         raise ArgumentError(f"expected an open corpus, as `build` and `open_corpus` give, not {corpus!r}")
     return corpus
+
+
+def hybrid_depth(k: int) -> int:
+    """Tell how deep a hybrid search for `k` reads each channel."""
+    return max(5 * k, 50)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,13 +204,3 @@ def _kinds(surfaces: Iterable[str] | None) -> tuple[str, ...] | None:
     if not all(isinstance(kind, str) for kind in kinds):
         raise ArgumentError(f"surfaces must be a list of surface kinds, not {list(kinds)!r}")
     return kinds
-
-
-def _checked_query(query: object) -> str:
-    if not isinstance(query, str):
-        raise ArgumentError(f"query must be a string, not {query!r}")
-    try:
-        query.encode()
-    except UnicodeEncodeError as error:
-        raise ArgumentError(f"query holds half a character (a lone surrogate) at position {error.start}") from error
-    return query

@@ -168,7 +168,7 @@ class TestEager:
             policy = Eager(start_k=1, adjacent_k=None, select_k=None)
             hits, _ = await walked(replace(corpus, store=store), policy=policy, node_budget=500)
         assert len(hits) == 201
-        assert store.calls == {"search_vectors": 1, "get_records": 3, "best_of": 2, "neighbors": 2}
+        assert store.calls == {"search_vectors": 1, "get_records": 2, "best_of": 1, "neighbors": 2}
 
     @pytest.mark.parametrize("seeding", ["dense", "lexical", "hybrid"])
     async def test_every_search_mode_can_find_the_start(self, seeding):
@@ -234,7 +234,7 @@ class TestCollapsedTree:
         async with corpus_of(NOTES) as corpus:
             store = Counting(corpus.store)
             await walked(replace(corpus, store=store), policy=CollapsedTree())
-        assert store.calls == {"search_vectors": 1, "get_records": 1, "records_of": 1, "similarities": 2}
+        assert store.calls == {"search_vectors": 1, "records_of": 1, "similarities": 1}
 
     def test_the_function_of_that_name_makes_the_same_policy(self):
         assert collapsed_tree_policy(leaf_kinds=("part",)) == CollapsedTree(leaf_kinds=("part",))

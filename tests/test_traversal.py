@@ -553,7 +553,7 @@ async def test_select_may_give_any_iterable_of_positions(select):
 
 async def test_entries_not_selected_are_dropped_or_wait():
     def first(state, frontier):
-        return frontier.best_first()[:1]
+        return frontier.best_first(1)
 
     edges, scores = {"a": "bc", "b": "d"}, {"b": 2.0, "c": 1.0}
     assert (await ids_of(Net(edges, scores=scores, select=first)))[0] == ["a", "b", "d"]

@@ -154,14 +154,14 @@ async def test_entries_known_first_stay_when_the_frontier_is_full():
 
 
 async def test_an_open_frontier_counts_all_that_wait_as_left_out_by_the_budget():
-    policy = Net(STAR | {1: [6, 7]}, keeps_frontier=True, select=lambda state, frontier: frontier.best_first()[:1])
+    policy = Net(STAR | {1: [6, 7]}, keeps_frontier=True, select=lambda state, frontier: frontier.best_first(1))
     ids, summary = await ids_of(policy, node_budget=3)
     assert ids == [0, 1, 2]
     assert told(summary) == ("node_budget", {"node_budget": 5}, (), ())
 
 
 async def test_max_hits_at_the_end_of_a_step_counts_an_open_frontier_too():
-    policy = Net(STAR, keeps_frontier=True, select=lambda state, frontier: frontier.best_first()[:1])
+    policy = Net(STAR, keeps_frontier=True, select=lambda state, frontier: frontier.best_first(1))
     _, summary = await ids_of(policy, limits={"max_hits": 2})
     assert told(summary) == ("max_hits", {"max_hits": 4}, (), ())
 

@@ -73,7 +73,7 @@ class Batched(Policy):
         return [self.graph.scores[node] for node in nodes]
 
     def select(self, state, frontier):
-        return frontier.best_first()[: self.width]
+        return frontier.best_first(self.width)
 
     async def expand(self, state, committed, store):
         await self.pause()

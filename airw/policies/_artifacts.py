@@ -5,8 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from airw._concurrency import map_bounded
+from airw._vectors import unit_rows
+from airw.fusion import fuse_ranks
 from airw.protocols import OpenCorpus
-from airw.retrieval import Mode, check_corpus, retrieve
+from airw.retrieval import Mode, check_corpus, hybrid_depth
 from airw.values import Edge, Floats, NDArray, SearchHit
 from airw.walk import Entry, WalkState
 
@@ -21,31 +24,61 @@ class ArtifactNode(NamedTuple):
 async def query_vector(state: WalkState, corpus: OpenCorpus) -> Floats:
     """Embed the query, once a walk: `(dim,) float32`."""
     if "query_vector" not in state.cache:
-        state.cache["query_vector"] = await check_corpus(corpus).embedder.embed_query(state.query)
-    vector: Floats = state.cache["query_vector"]
-    return vector
+        vector = np.asarray(await check_corpus(corpus).embedder.embed_query(state.query))
+        checked = unit_rows(vector[np.newaxis], count=1, of=f"the embedder of corpus {corpus.name!r}")
+        state.cache["query_vector"] = checked[0]
+    query: Floats = state.cache["query_vector"]
+    return query
 
 
 async def seed_artifacts(
     state: WalkState, corpus: OpenCorpus, *, k: int, seeding: Mode, roots: Sequence[str]
 ) -> list[ArtifactNode]:
     """Give the `k` artifacts that a search finds, best first, then the given roots."""
-    found = await retrieve(corpus, state.query, k=k, mode=seeding) if k else []
-    return [ArtifactNode(id) for id in dict.fromkeys([*(hit.artifact_id for hit in found), *roots])]
+    found = await _search(state, corpus, k, seeding) if k else []
+    return [ArtifactNode(id) for id in dict.fromkeys([*found, *roots])]
+
+
+async def _search(state: WalkState, corpus: OpenCorpus, k: int, mode: Mode) -> list[str]:
+    """Find the artifacts that `retrieve` finds; no records are read, and cosines are kept: two store calls fewer."""
+    store, depth = check_corpus(corpus).store, hybrid_depth(k) if mode == "hybrid" else k
+
+    async def dense() -> Sequence[str]:
+        query = await query_vector(state, corpus)
+        [ranking] = await store.search_vectors(query[None, :], depth, per_artifact=True)
+        best = zip(ranking.record_ids, ranking.scores.tolist(), strict=True)
+        _best(state).update(zip(ranking.artifact_ids, best, strict=True))
+        return ranking.artifact_ids
+
+    async def lexical() -> Sequence[str]:
+        [ranking] = await store.search_text([state.query], depth, per_artifact=True)
+        return ranking.artifact_ids
+
+    channels = {"dense": [dense], "lexical": [lexical], "hybrid": [dense, lexical]}[mode]
+    ranked = await map_bounded(lambda ask: ask(), channels, limit=2)
+    return [id for id, _ in fuse_ranks(ranked)[:k]]
 
 
 async def score_artifacts(state: WalkState, ids: Sequence[str], corpus: OpenCorpus) -> NDArray[np.float64]:
     """Give each artifact the cosine of its best surface, `-inf` where it has none, and remember that surface."""
-    query = await query_vector(state, corpus)
-    records, scores = await corpus.store.best_of(query, ids)
-    state.cache.setdefault("best_record", {}).update(zip(ids, records, strict=True))
-    return np.nan_to_num(scores.astype(np.float64), nan=-np.inf, neginf=-np.inf)
+    query, best = await query_vector(state, corpus), _best(state)
+    new = [id for id in ids if id not in best]
+    if new:
+        records, cosines = await corpus.store.best_of(query, new)
+        scores = np.nan_to_num(cosines.astype(np.float64), nan=-np.inf, neginf=-np.inf)
+        best.update(zip(new, zip(records, scores.tolist(), strict=True), strict=True))
+    return np.array([best[id][1] for id in ids])
+
+
+def _best(state: WalkState) -> dict[Any, tuple[str | None, float]]:
+    """Give what is known of artifacts: the record of each one's best surface, and its cosine."""
+    best: dict[Any, tuple[str | None, float]] = state.cache.setdefault("best", {})
+    return best
 
 
 async def artifact_hits(state: WalkState, committed: Sequence[Entry], corpus: OpenCorpus) -> list[SearchHit | None]:
     """Give for each artifact its best surface as a hit; `None` for artifacts without surfaces."""
-    best: dict[Any, str | None] = state.cache["best_record"]
-    wanted = [best[entry.id] for entry in committed]
+    wanted = [_best(state)[entry.id][0] for entry in committed]
     read = await corpus.store.get_records([id for id in wanted if id is not None])
     records = {record.id: record for record in read if record is not None}
     found = [records.get(id) if id is not None else None for id in wanted]

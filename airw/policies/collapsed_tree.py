@@ -49,19 +49,26 @@ class CollapsedTree(Policy):
         check_count("seed_k", self.seed_k)
 
     async def seed(self, state: WalkState, store: OpenCorpus) -> list[Record]:
-        """Find the best summary of each of `seed_k` artifacts, and their leaves; three store calls."""
+        """Find the best summary of each of `seed_k` artifacts, and their leaves; two store calls."""
         query = await query_vector(state, store)
         search = store.store.search_vectors
         ranking = (await search(query[None, :], self.seed_k, surfaces=self.summary_kinds, per_artifact=True))[0]
-        records = await store.store.get_records(ranking.record_ids)
-        leaves = await store.store.records_of(ranking.artifact_ids, kinds=self.leaf_kinds)
-        state.cache["leaves"] = {id: found or [] for id, found in zip(ranking.artifact_ids, leaves, strict=True)}
-        return [record for record in records if record is not None]
+        kinds = [*self.summary_kinds, *self.leaf_kinds]
+        found = [each or [] for each in await store.store.records_of(ranking.artifact_ids, kinds=kinds)]
+        leaves = [[record for record in each if record.surface_kind in self.leaf_kinds] for each in found]
+        state.cache["leaves"] = dict(zip(ranking.artifact_ids, leaves, strict=True))
+        state.cache["cosines"] = dict(zip(ranking.record_ids, ranking.scores.tolist(), strict=True))
+        records = {record.id: record for each in found for record in each}
+        return [records[id] for id in ranking.record_ids if id in records]
 
     async def score(self, state: WalkState, nodes: Sequence[Record], store: OpenCorpus) -> NDArray[np.float64]:
-        """Score by cosine; one store call."""
-        cosines = await store.store.similarities(await query_vector(state, store), [node.id for node in nodes])
-        return np.nan_to_num(cosines.astype(np.float64), nan=-np.inf)
+        """Score by cosine; the search has scored the start, one store call scores the leaves."""
+        cosines = state.cache["cosines"]
+        new = [node.id for node in nodes if node.id not in cosines]
+        if new:
+            scores = await store.store.similarities(await query_vector(state, store), new)
+            cosines.update(zip(new, np.nan_to_num(scores.astype(np.float64), nan=-np.inf).tolist(), strict=True))
+        return np.array([cosines[node.id] for node in nodes])
 
     async def expand(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[list[Record]]:
         """Give the leaves of each router, read when the walk was seeded."""

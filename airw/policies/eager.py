@@ -66,13 +66,12 @@ class Eager(Policy):
         return await seed_artifacts(state, store, k=self.start_k, seeding=self.seeding, roots=self.roots)
 
     async def score(self, state: WalkState, nodes: Sequence[ArtifactNode], store: OpenCorpus) -> NDArray[np.float64]:
-        """Score by cosine of the best surface; one store call."""
+        """Score by cosine of the best surface; one store call, none for those that the search has scored."""
         return await score_artifacts(state, [node.id for node in nodes], store)
 
     def select(self, state: WalkState, frontier: Frontier) -> NDArray[np.intp]:
         """Commit the whole start, then the `adjacent_k` nearest of each layer."""
-        order = frontier.best_first()
-        return order[: self.adjacent_k] if state.visited else order
+        return frontier.best_first(self.adjacent_k if state.visited else None)
 
     async def expand(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[list[ArtifactNode]]:
         """Give the artifacts at the other ends of each one's links; one store call."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from airw._concurrency import Pacer, map_bounded
-from airw.errors import ArgumentError, PolicyError
+from airw.errors import ArgumentError, PolicyError, shown
 from airw.values import SearchHit
 from airw.walk import Entry, Frontier, Neighbors, Policy, WalkState
 
@@ -44,7 +44,7 @@ def per_node(policy: Any) -> "PerNode":
         raise ArgumentError(f"policy must be an instance; write {policy.__name__}(...)")
     missing = [name for name in _METHODS if not callable(getattr(policy, name, None))]
     if missing:
-        raise ArgumentError(f"{policy!r} is not a per-node policy: it has no {', '.join(missing)}")
+        raise ArgumentError(f"{shown(policy)} is not a per-node policy: it has no {', '.join(missing)}")
     return PerNode(policy)
 
 
@@ -86,12 +86,12 @@ class PerNode(Policy):
             try:
                 node, depth, score = triple
             except (TypeError, ValueError):
-                raise PolicyError(f"select must return (node, depth, score) triples, not {triple!r}") from None
+                raise PolicyError(f"select must return (node, depth, score) triples, not {shown(triple)}") from None
             id = self.policy.node_id(node)
             if id in by_id:
                 yield exact.get((id, depth, score), by_id[id])
             elif id not in state.visited:
-                raise PolicyError(f"select returned a node that was not offered: {node!r}")
+                raise PolicyError(f"select returned a node that was not offered: {shown(node)}")
 
     async def expand(self, state: WalkState, committed: Sequence[Entry], store: Any) -> list[Neighbors]:
         """Ask the policy for each node."""
@@ -124,7 +124,7 @@ class PerNode(Policy):
             try:
                 return await _settled(method(state, node, *others))
             except Exception as error:
-                error.add_note(f"for node {node!r}")
+                error.add_note(f"for node {shown(node)}")
                 raise
 
         if inspect.iscoroutinefunction(method):
@@ -155,4 +155,4 @@ def _fresh(hit: Any) -> SearchHit | None:
             surface_index=hit.surface_index,
         )
     except AttributeError as error:
-        raise PolicyError(f"to_hit must return a SearchHit or None, not {hit!r}") from error
+        raise PolicyError(f"to_hit must return a SearchHit or None, not {shown(hit)}") from error

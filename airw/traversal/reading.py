@@ -10,13 +10,14 @@ import anyio
 import numpy as np
 
 from airw._concurrency import Pacer, map_bounded
-from airw.errors import PolicyError
+from airw.errors import PolicyError, shown
 from airw.limits import Limits
 from airw.walk import Entry, Neighbors, Tally, WalkRecord
 
 T = TypeVar("T")
 SLICE = 512
 _CLOSE_SECONDS = 1.0
+_LISTS = frozenset({list, tuple})
 
 
 class _Read(NamedTuple):
@@ -30,24 +31,32 @@ class _Read(NamedTuple):
 class stage:  # noqa: N801 (a context manager, read as a verb)
     """Note on any error where in the walk it happened; a stray `StopIteration` would end a loop silently otherwise."""
 
-    __slots__ = ("_nodes", "_policy", "_what")
+    __slots__ = ("_policy", "_what")
 
-    def __init__(self, what: str, policy: object, *nodes: Any) -> None:
-        """Name the method of the policy that is about to be called, and the node where it is about one."""
-        self._what, self._policy, self._nodes = what, policy, nodes
+    def __init__(self, what: str, policy: object) -> None:
+        """Name the method of the policy that is about to be called."""
+        self._what, self._policy = what, policy
 
     def __enter__(self) -> None:
         """Nothing to prepare."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         """Add the note, or turn a stray `StopIteration` into a `PolicyError`."""
-        if not isinstance(error, Exception):
-            return
-        where = f"{type(self._policy).__name__}.{self._what}"
-        stray = error.__cause__ if isinstance(error, RuntimeError) else error
-        if isinstance(stray, StopIteration | StopAsyncIteration):
-            raise PolicyError(f"{where} raised {type(stray).__name__}; return instead") from error
-        error.add_note(f"raised in {where} during a walk" + "".join(f", for node {node!r}" for node in self._nodes))
+        if isinstance(error, Exception):
+            explain(error, self._what, self._policy)
+
+
+def explain(error: Exception, what: str, policy: object, *nodes: Any) -> None:
+    """Note on an error which method of the policy it came from, and about which node.
+
+    Raises:
+        PolicyError: It is a stray `StopIteration` or `StopAsyncIteration`.
+    """
+    where = f"{type(policy).__name__}.{what}"
+    stray = error.__cause__ if isinstance(error, RuntimeError) else error
+    if isinstance(stray, StopIteration | StopAsyncIteration):
+        raise PolicyError(f"{where} raised {type(stray).__name__}; return instead") from error
+    error.add_note(f"raised in {where} during a walk" + "".join(f", for node {shown(node)}" for node in nodes))
 
 
 def exactly(answer: Iterable[T], count: int, what: str) -> list[T]:
@@ -57,7 +66,7 @@ def exactly(answer: Iterable[T], count: int, what: str) -> list[T]:
         PolicyError: It holds fewer or more, or cannot be iterated over.
     """
     if not isinstance(answer, Iterable):
-        raise PolicyError(f"{what} must give {count} answers, one a committed node, not {answer!r}")
+        raise PolicyError(f"{what} must give {count} answers, one a committed node, not {shown(answer)}")
     items = list(islice(answer, count + 1))
     if len(items) != count:
         found = len(items) if len(items) < count else f"more than {count}"
@@ -73,7 +82,7 @@ async def read_selection(picked: Iterable[Any], record: WalkRecord) -> list[int]
     """
     positions = picked.tolist() if isinstance(picked, np.ndarray) else picked
     if not isinstance(positions, Iterable):
-        raise PolicyError(f"select must give positions, not {positions!r}")
+        raise PolicyError(f"select must give positions, not {shown(positions)}")
     chosen: dict[Hashable, int] = {}
     items, pacer = islice(positions, record.waiting_count), Pacer()
     while part := list(islice(items, SLICE)):
@@ -85,12 +94,10 @@ async def read_selection(picked: Iterable[Any], record: WalkRecord) -> list[int]
 async def read_one(source: Neighbors, cap: int) -> _Read:
     """Take at most `cap` items of one iterable, and close it."""
     cap = min(cap, sys.maxsize - 1)
-    if isinstance(source, list | tuple):
-        return _Read(list(source[:cap]), len(source))
     if isinstance(source, AsyncIterable):
         return await _read_async(source, cap)
     if isinstance(source, str | bytes) or not isinstance(source, Iterable):
-        raise PolicyError(f"a policy must offer an iterable or async iterable of nodes, not {source!r}")
+        raise PolicyError(f"a policy must offer an iterable or async iterable of nodes, not {shown(source)}")
     if isinstance(source, Sized):
         return _Read(list(islice(source, cap)), len(source))
     iterator = iter(source)
@@ -145,36 +152,59 @@ class NeighborReader:
         Raises:
             PolicyError: The answer does not hold exactly one iterable an entry.
         """
-        offers = list(zip(exactly(answer, len(entries), "expand"), entries, strict=True))
+        offers = exactly(answer, len(entries), "expand")
+        are_lists = _LISTS.issuperset(map(type, offers))
         taken: list[list[Any]] = []
-        pacer, width = Pacer(), self._limits.max_concurrency
+        pacer, width = Pacer(), SLICE if are_lists else self._limits.max_concurrency
         for start in range(0, len(offers), width):
             group = offers[start : start + width]
-            if any(isinstance(source, AsyncIterable) for source, _ in group):
-                taken += [self._take(read) for read in await map_bounded(self._read, group, limit=width)]
-            else:
-                taken += [self._take(await self._read(offer)) for offer in group]
+            taken += (
+                self._take_lists(group) if are_lists else await self._read_group(group, entries[start : start + width])
+            )
             await pacer.pace()
         return taken
+
+    async def _read_group(self, group: Sequence[Neighbors], entries: Sequence[Entry]) -> list[list[Any]]:
+        offers = list(zip(group, entries, strict=True))
+        if any(isinstance(source, AsyncIterable) for source in group):
+            read = await map_bounded(self._read, offers, limit=self._limits.max_concurrency)
+            return [self._take(each) for each in read]
+        return [self._take(await self._read(offer)) for offer in offers]
 
     async def _read(self, offer: tuple[Neighbors, Entry]) -> _Read:
         source, entry = offer
         try:
             return await read_one(source, min(self._limits.max_fanout, self._left))
         except Exception as error:
-            error.add_note(f"for node {entry.node!r}")
+            error.add_note(f"for node {shown(entry.node)}")
             raise
 
     def _take(self, read: _Read) -> list[Any]:
         """Charge one node's neighbours to the limits, in request order."""
-        fanout = self._limits.max_fanout
         items = read.items[: self._left]
         if read.size is not None:
-            within = min(read.size, fanout)
-            self._tally.refuse("max_fanout", read.size - within)
-            self._tally.refuse("max_edges", within - len(items))
+            self._refuse(read.size, len(items))
         elif read.more or len(items) < len(read.items):
-            self._tally.refuse("max_fanout" if len(items) == fanout else "max_edges", 1, at_least=True)
+            at_fanout = len(items) == self._limits.max_fanout
+            self._tally.refuse("max_fanout" if at_fanout else "max_edges", 1, at_least=True)
         self._left -= len(items)
         self._tally.edges += len(items)
         return items
+
+    def _take_lists(self, sources: Sequence[Any]) -> list[list[Any]]:
+        """Do the same for what are lists already: copies of them, as their owner may change them."""
+        left, taken = self._left, []
+        for source in sources:
+            items = source[: min(self._limits.max_fanout, left)]
+            if len(items) < len(source):
+                self._refuse(len(source), len(items))
+            left -= len(items)
+            taken.append(items)
+        self._tally.edges += self._left - left
+        self._left = left
+        return taken
+
+    def _refuse(self, size: int, taken: int) -> None:
+        within = min(size, self._limits.max_fanout)
+        self._tally.refuse("max_fanout", size - within)
+        self._tally.refuse("max_edges", within - taken)

@@ -4,13 +4,15 @@ import math
 from types import EllipsisType
 from typing import Any
 
-from airw.errors import ArgumentError
-from airw.limits import Limits, check_count
+from airw.errors import ArgumentError, shown
+from airw.limits import Limits, check_count, check_query
 from airw.traversal.operator import Walk
+from airw.traversal.steps import Steps
 from airw.walk import WalkPolicy
 
 __all__ = ["traverse"]
 
+_LIMITS = Limits()
 _POLICY_METHODS = ("seed", "score", "select", "expand", "node_id", "stop", "to_hits", "edge_of", "rank")
 _POLICY_ATTRIBUTES = ("max_depth", "keeps_frontier", "scores_paths")
 
@@ -61,8 +63,7 @@ def traverse(
         b 0
         exhausted
     """
-    if not isinstance(query, str):
-        raise ArgumentError(f"query must be a string, not {query!r}")
+    check_query(query)
     if isinstance(store, str):
         raise ArgumentError(f"store must be open, not the name {store!r}; use `await airw.open_corpus({store!r})`")
     _check_policy(policy)
@@ -73,16 +74,9 @@ def traverse(
     if timeout is not None and not _is_seconds(timeout):
         raise ArgumentError(f"timeout must be seconds of at least 0, or None, not {timeout!r}")
     if limits is not None and not isinstance(limits, Limits):
-        raise ArgumentError(f"limits must be a Limits value, not {limits!r}")
-    return Walk(
-        query,
-        store,
-        policy,
-        max_depth=depth,
-        node_budget=node_budget,
-        timeout=math.inf if timeout is None else timeout,
-        limits=limits or Limits(),
-    )
+        raise ArgumentError(f"limits must be a Limits value, not {shown(limits)}")
+    steps = Steps(query, store, policy, max_depth=depth, node_budget=node_budget, limits=limits or _LIMITS)
+    return Walk(steps, timeout=math.inf if timeout is None else timeout)
 
 
 def _check_policy(policy: object) -> None:
@@ -93,7 +87,9 @@ def _check_policy(policy: object) -> None:
     if missing and callable(getattr(policy, "to_hit", None)):
         raise ArgumentError(f"{type(policy).__name__} works one node at a time; wrap it: airw.per_node(policy)")
     if missing:
-        raise ArgumentError(f"{policy!r} is not a walk policy: it has no {', '.join(missing)}; inherit airw.Policy")
+        raise ArgumentError(
+            f"{shown(policy)} is not a walk policy: it has no {', '.join(missing)}; inherit airw.Policy"
+        )
 
 
 def _is_seconds(value: object) -> bool:

@@ -11,12 +11,15 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 
 import numpy as np
 
+from airw._concurrency import in_thread
+from airw._vectors import best_first
 from airw.limits import Limits
 from airw.values import Edge, NDArray, SearchHit
 
 __all__ = ["Column", "Entry", "Frontier", "Neighbors", "Policy", "WalkPolicy", "WalkState"]
 
 T = TypeVar("T")
+_FEW, _MANY = 500, 10_000
 Neighbors: TypeAlias = Iterable[Any] | AsyncIterable[Any]
 
 
@@ -78,9 +81,12 @@ class Frontier:
     live: NDArray[np.intp]
     fresh: range
 
-    def best_first(self) -> NDArray[np.intp]:
-        """Give the live positions by score, highest first; ties in order of discovery."""
-        return self.live[np.argsort(-self.scores[self.live], kind="stable")]
+    def best_first(self, count: int | None = None) -> NDArray[np.intp]:
+        """Give the live positions by score, the `count` highest first, or all; ties in order of discovery."""
+        scores = self.scores[self.live]
+        if count is None or len(scores) < _FEW:
+            return self.live[np.argsort(-scores, kind="stable")[:count]]
+        return self.live[best_first(scores, count)]
 
 
 class _Known(Protocol):
@@ -197,6 +203,8 @@ class Policy:
 
     def select(self, state: WalkState, frontier: Frontier) -> Iterable[int] | Awaitable[Iterable[int]]:
         """Commit all that wait, best first, ties in order of discovery."""
+        if len(frontier.live) > _MANY:  # sorting them takes longer than other tasks should wait
+            return in_thread(frontier.best_first)
         return frontier.best_first()
 
     def stop(self, state: WalkState) -> bool | Awaitable[bool]:

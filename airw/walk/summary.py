@@ -1,6 +1,5 @@
 """Why a walk ended and what its limits left out."""
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,7 +74,7 @@ class Tally:
     steps: int = 0
     edges: int = 0
     depth: int = 0
-    left_out: Counter[str] = field(default_factory=Counter)
+    left_out: dict[str, int] = field(default_factory=dict)
     at_least: set[str] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
 
@@ -87,7 +86,7 @@ class Tally:
     def refuse(self, limit: str, count: int, *, at_least: bool = False) -> None:
         """Note that a limit left `count` out, or at least that many."""
         if count > 0:  # an iterable may understate its length
-            self.left_out[limit] += count
+            self.left_out[limit] = self.left_out.get(limit, 0) + count
             if at_least:
                 self.at_least.add(limit)
 

@@ -1,0 +1,100 @@
+"""A walk as events: every commitment, router or hit, every edge, every step, and the end."""
+
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from types import TracebackType
+from typing import Any
+
+import anyio.lowlevel
+
+from airw.traversal.reading import stage
+from airw.traversal.run import Run, thrown
+from airw.walk import Committed, EdgeFound, Ended, StepDone, WalkEvent
+
+__all__ = ["WalkEvents"]
+
+_EVENTS_PER_CHECKPOINT = 100
+
+
+class WalkEvents(AsyncGenerator[WalkEvent, None]):
+    """The events of one walk, with the manners of a walk: nothing is open between two of them.
+
+    Each step tells what it committed, then the edges found from there, then that it is done; the summary comes last.
+    What the look over the edge sees is counted in the summary and no event. A walk that fails raises, and one that is
+    closed ends, without a summary among its events. Made by `walk.events()`.
+    """
+
+    def __init__(self, run: Run) -> None:
+        """Prepare; nothing runs before the first request."""
+        self._run, self._steps = run, run.steps
+        self._steps.noted = []
+        self._pending: Iterator[WalkEvent] = iter(())
+        self._given = self._told = 0
+
+    async def __anext__(self) -> WalkEvent:
+        """Give the next event.
+
+        Raises:
+            StopAsyncIteration: The walk has ended.
+            RuntimeError: Another task waits for an event.
+        """
+        return await self._run.take(self._next)
+
+    def asend(self, value: None, /) -> Coroutine[Any, Any, WalkEvent]:
+        """Give the next event, as `anext` does."""
+        return self.__anext__()
+
+    async def athrow(self, typ: Any, val: Any = None, tb: TracebackType | None = None, /) -> WalkEvent:
+        """Close the walk and raise the exception."""
+        await self.aclose()
+        raise thrown(typ, val, tb)
+
+    async def aclose(self) -> None:
+        """Stop the walk, as closing the walk itself does."""
+        await self._run.close()
+
+    async def _next(self) -> WalkEvent | None:
+        self._given += 1
+        if self._given % _EVENTS_PER_CHECKPOINT == 0 and not await self._run.rest():
+            return None
+        event = next(self._pending, None)
+        if event is None and not await self._run.enough():
+            event = await self._from_steps()
+        return self._end() if event is None else event
+
+    async def _from_steps(self) -> WalkEvent | None:
+        """Give the next event that needs work; `None` when the walk has ended."""
+        run, steps = self._run, self._steps
+        more = True
+        while more and run.summary is None:
+            ready = steps.next_entry()
+            if ready is not None:
+                entry, hit = ready
+                return Committed(entry.id, entry.depth, entry.score, entry.parent, hit)
+            more = await run.in_time(self._work()) or False
+            if steps.done > self._told:
+                self._told = steps.done
+                self._pending = self._of_step()
+                return next(self._pending)
+        run.end(steps.stop or "exhausted")
+        return None
+
+    async def _work(self) -> bool:
+        await anyio.lowlevel.checkpoint()
+        return await self._steps.advance()
+
+    def _of_step(self) -> Iterator[WalkEvent]:
+        """Give what a step found, made one by one as it is asked for: there may be many."""
+        steps, noted = self._steps, self._steps.noted or []
+        steps.noted = []
+        counts = StepDone(steps.done, steps.tally.committed, steps.tally.edges, steps.record.waiting_count)
+        for groups, ids, known in noted:
+            found = ((parent, node) for parent, nodes in groups for node in nodes)
+            for (parent, node), id, was in zip(found, ids, known, strict=True):
+                with stage("edge_of", steps.policy):
+                    edge = steps.policy.edge_of(node)
+                yield EdgeFound(steps.record.id_at(parent), id, None if edge is None else edge.type, was)
+        yield counts
+
+    def _end(self) -> WalkEvent | None:
+        summary = self._run.summary
+        return None if summary is None or summary.stop == "closed" else Ended(summary)

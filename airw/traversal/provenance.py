@@ -1,0 +1,60 @@
+"""Writing into each hit how it was reached."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from airw.errors import PolicyError, shown
+from airw.traversal.reading import explain
+from airw.values import Edge, SearchHit
+from airw.walk import Entry, WalkPolicy
+
+__all__ = ["Provenance"]
+
+_PATH_DEPTH = 64
+
+
+class Provenance:
+    """The ways from the seeds to what was committed, as far as hits tell them."""
+
+    def __init__(self, policy: WalkPolicy) -> None:
+        """Start with no way."""
+        self._policy = policy
+        self._trails: dict[Hashable, tuple[Hashable, ...]] = {}
+        self._seeds: dict[Hashable, Any] = {}
+
+    def stamp(self, entries: Sequence[Entry], hits: Sequence[SearchHit | None]) -> None:
+        """Write `walk_depth`, `walk_parent`, `walk_path`, `walk_edge` and `seed` into the hits of committed entries.
+
+        Raises:
+            PolicyError: One is no hit.
+        """
+        for hit in hits:
+            if hit is not None and not (isinstance(hit, SearchHit) and isinstance(hit.metadata, dict)):
+                raise PolicyError(f"to_hits must give SearchHit values with a metadata dict, not {shown(hit)}")
+        trails, seeds = self._trails, self._seeds
+        for (node, id, depth, _, parent), hit in zip(entries, hits, strict=True):
+            if depth == 0:
+                seeds[id] = id if hit is None else hit.artifact_id
+                trail: tuple[Hashable, ...] = (id,)
+            else:
+                seeds[id] = seeds[parent]
+                trail = (*trails[parent], id) if depth <= _PATH_DEPTH else ()
+            trails[id] = trail
+            if hit is not None:
+                metadata = hit.metadata
+                metadata["walk_depth"] = depth
+                metadata["walk_parent"] = parent
+                if trail:
+                    metadata["walk_path"] = list(trail)
+                if depth and "seed" not in metadata:
+                    metadata["seed"] = seeds[id]
+                edge = self._edge_of(node)
+                if edge is not None:
+                    metadata["walk_edge"] = edge.type
+
+    def _edge_of(self, node: Any) -> Edge | None:
+        try:
+            return self._policy.edge_of(node)
+        except Exception as error:
+            explain(error, "edge_of", self._policy, node)
+            raise

@@ -1,0 +1,245 @@
+"""What a walk waits for, and what waits for a walk: a slow store, and other tasks on the same event loop.
+
+Only counts are asserted; whether a time meets its goal depends on how busy the machine is.
+"""
+
+import gc
+import random
+import statistics
+import time
+from dataclasses import replace
+
+import anyio
+import anyio.to_thread
+import numpy as np
+import pytest
+
+from airw.building import build
+from airw.embedders import HashingEmbedder
+from airw.limits import Limits
+from airw.links import extractor_from
+from airw.policies import Eager
+from airw.sources import from_mapping
+from airw.stores import MemoryStore
+from airw.traversal import traverse
+from airw.values import SearchHit
+from airw.walk import Policy
+
+BACKENDS = ["asyncio", "trio"]
+RUNS = 5
+
+# A store of 10 ms a call.
+
+CALL = 0.010
+CALLS, CALLS_TO_FIRST, CALLS_A_STEP = 12, 3, 3
+
+
+class Slow:
+    """Delays each call of a store, and notes when it began."""
+
+    def __init__(self, store, seconds):
+        self._store, self._seconds, self.calls = store, seconds, []
+
+    def __getattr__(self, name):
+        method = getattr(self._store, name)
+
+        async def call(*args, **options):
+            self.calls.append(name)
+            await anyio.sleep(self._seconds)
+            return await method(*args, **options)
+
+        return call
+
+
+def linked(count=2_000, degree=6):
+    """Artifacts of some words each, linked at random."""
+    draw, ids = random.Random(3), [f"n{number:04}" for number in range(count)]
+    texts = {id: " ".join(f"w{draw.randrange(500)}" for _ in range(20)) for id in ids}
+    links = {id: {"REF": draw.sample(ids, degree)} for id in ids}
+    extractor = extractor_from(lambda name, _: links[name], id="links")
+    return from_mapping(texts, name="linked", embedder=HashingEmbedder(dim=256), edge_extractor=extractor)
+
+
+async def slow_walk(corpus, factor):
+    """Walk once: seconds to the first hit and in all, calls by the depth of the hit before which they were made."""
+    store = Slow(corpus.store, CALL)
+    policy = Eager(select_k=None, start_k=4 * factor, adjacent_k=20 * factor)
+    slow, budget = replace(corpus, store=store), 64 * factor
+    start = time.perf_counter()
+    first, depths, noted, steps = None, 0, 0, []
+    async with traverse("w1 w2 w3", slow, policy=policy, max_depth=3, node_budget=budget) as walk:
+        async for hit in walk:
+            first = first or time.perf_counter() - start
+            if hit.metadata["walk_depth"] == depths:
+                steps.append(len(store.calls) - noted)
+                depths, noted = depths + 1, len(store.calls)
+    seconds = time.perf_counter() - start
+    assert walk.summary.emitted == budget
+    assert (walk.summary.steps, walk.summary.depth) == (4, 3)
+    return first, seconds, [*steps, len(store.calls) - noted]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_store_of_10_ms_a_call(backend):
+    async def main():
+        async with build(linked(), store=MemoryStore()) as corpus:
+            return {64 * factor: [await slow_walk(corpus, factor) for _ in range(RUNS)] for factor in (1, 2)}
+
+    print(f"\na store of 10 ms a call, {backend}, depth 3 (goals: 156 ms, first hit 60 ms, 12 calls)")
+    print("  nodes   wall: best, median    first hit: best, median    calls a step, look over the edge")
+    found = anyio.run(main, backend=backend)
+    for nodes, runs in found.items():
+        first, wall, steps = [1000 * run[0] for run in runs], [1000 * run[1] for run in runs], runs[0][2]
+        shown = " + ".join(map(str, steps))
+        print(
+            f"  {nodes:5} {min(wall):10.1f} {statistics.median(wall):8.1f} ms {min(first):12.1f}"
+            f" {statistics.median(first):8.1f} ms         {shown} = {sum(steps)}"
+        )
+    counts = [steps for runs in found.values() for _, _, steps in runs]
+    assert all(steps == counts[0] for steps in counts)
+    assert sum(counts[0]) <= CALLS
+    assert max(counts[0]) <= CALLS_A_STEP
+    assert counts[0][0] <= CALLS_TO_FIRST
+
+
+# Other tasks on the same event loop.
+
+SIZE, DEGREE, DIM = 100_000, 10, 64
+GOAL = 20  # ms above idle
+
+
+class Digraph:
+    """Unit vectors with random edges; one edge of each is that of a ring, so that all can be reached."""
+
+    def __init__(self):
+        draw = np.random.default_rng(7)
+        vectors = draw.standard_normal((SIZE, DIM), dtype=np.float32)
+        self.vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        self.query = self.vectors[0] + self.vectors[1]
+        edges = draw.integers(0, SIZE, (SIZE, DEGREE))
+        ring = draw.permutation(SIZE)
+        edges[ring, 0] = np.roll(ring, 1)
+        self.edges = edges.tolist()
+
+
+class InThread(Policy):
+    """Best first over a digraph; whatever takes it long runs in a thread, so that the gaps are the operator's."""
+
+    def __init__(self, graph, seeds):
+        self.graph, self.seeds = graph, seeds
+
+    async def seed(self, state, store):
+        return self.seeds
+
+    async def score(self, state, nodes, store):
+        return await anyio.to_thread.run_sync(lambda: self.graph.vectors[nodes] @ self.graph.query)
+
+    async def expand(self, state, committed, store):
+        return await anyio.to_thread.run_sync(lambda: [self.graph.edges[entry.id] for entry in committed])
+
+    def node_id(self, node):
+        return node
+
+    async def to_hits(self, state, committed, store):
+        return [SearchHit(str(entry.id), "node", entry.score, "") for entry in committed]
+
+
+class Narrow(InThread):
+    """Commits the 64 best of all that wait, and lets the others wait."""
+
+    keeps_frontier = True
+
+    async def select(self, state, frontier):
+        def best():
+            scores = frontier.scores[frontier.live]
+            width = min(64, len(scores))
+            top = np.argpartition(-scores, width - 1)[:width]
+            return frontier.live[top[np.argsort(-scores[top], kind="stable")]]
+
+        return await anyio.to_thread.run_sync(best)
+
+
+class Ticker:
+    """Sleeps 1 ms again and again; notes the longest time between two ticks and the longest garbage collection, ms."""
+
+    async def __aenter__(self):
+        self.gap = self.pause = 0.0
+        gc.callbacks.append(self._collect)
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._tick)
+        await anyio.sleep(0.01)
+        return self
+
+    async def __aexit__(self, *error):
+        await anyio.sleep(0.005)  # a gap that is still open is noted when it ends
+        gc.callbacks.remove(self._collect)
+        self._tasks.cancel_scope.cancel()
+        return await self._tasks.__aexit__(*error)
+
+    async def _tick(self):
+        last = time.perf_counter()
+        while True:
+            await anyio.sleep(0.001)
+            now = time.perf_counter()
+            self.gap, last = max(self.gap, 1000 * (now - last)), now
+
+    def _collect(self, phase, info):
+        if phase == "start":
+            self._start = time.perf_counter()
+        else:
+            self.pause = max(self.pause, 1000 * (time.perf_counter() - self._start))
+
+
+async def gaps(walk, wanted):
+    """Give the seconds that a walk took, the longest gap meanwhile, that of as many idle seconds, and collections."""
+    start, hits = time.perf_counter(), 0
+    async with Ticker() as busy, walk:
+        async for _ in walk:
+            hits += 1
+    seconds = time.perf_counter() - start
+    assert hits == wanted
+    async with Ticker() as idle:
+        await anyio.sleep(seconds)
+    return seconds, busy.gap, idle.gap, busy.pause
+
+
+@pytest.fixture(scope="module")
+def digraph():
+    """A graph that the garbage collector does not look through again and again: the walks are measured, not it."""
+    graph = Digraph()
+    gc.collect()
+    gc.freeze()
+    yield graph
+    gc.unfreeze()
+
+
+CASES = {
+    "one step of 20,000 hits": (InThread, 20_000, 20_000, 0),
+    "10,000 nodes of 100,000, from 10 seeds": (InThread, 10, 10_000, None),
+    "100,000 nodes from 10 seeds, all committed": (InThread, 10, SIZE, None),
+    "2,000 nodes, 64 a step, of 100,000 that wait": (Narrow, SIZE, 2_000, None),
+    "one step of 100,000 seeds, all committed": (InThread, SIZE, SIZE, 0),
+    "one step of 100,000 seeds, 64 committed": (InThread, SIZE, 64, 0),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gaps_of_a_ticker(digraph, backend):
+    print(f"\nlongest gap of a 1 ms ticker, {backend}, ms: best, median of {RUNS} (goal: {GOAL} above idle);")
+    print("collecting: the longest of the garbage collections meanwhile, which are in the gaps")
+    print(f"  {'':46}{'seconds':>8}{'idle':>14}{'walking':>16}{'above idle':>16}{'collecting':>16}")
+    for name, (kind, seeds, budget, depth) in CASES.items():
+        policy = kind(digraph, list(range(seeds)))
+
+        async def once(policy=policy, budget=budget, depth=depth):
+            limits = Limits(max_edges=SIZE * DEGREE)
+            walk = traverse("query", None, policy=policy, max_depth=depth, node_budget=budget, limits=limits)
+            return await gaps(walk, budget)
+
+        runs = [anyio.run(once, backend=backend) for _ in range(RUNS)]
+        seconds, busy, idle, pauses = zip(*runs, strict=True)
+        above = [one - other for one, other in zip(busy, idle, strict=True)]
+        columns = "".join(f"{min(each):8.1f}{statistics.median(each):8.1f}" for each in (idle, busy, above, pauses))
+        missed = "" if statistics.median(above) <= GOAL else "  missed"
+        print(f"  {name:46}{min(seconds):8.2f}{columns}{missed}")
