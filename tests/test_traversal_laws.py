@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from airw.limits import Limits
 from airw.policies.per_node import per_node
+from airw.testing import run_on_virtual_clock
 from airw.traversal import traverse
 from airw.values import SearchHit
-from airw.walk import Policy
+from airw.walk import Committed, EdgeFound, Policy
 
 
 @dataclass(frozen=True)
@@ -357,19 +358,36 @@ def test_with_routers_too_max_hits_and_stop_end_at_the_same_hit(graph, first):
 
 
 class Sleeping(Batched):
-    """Takes a millisecond a call."""
+    """Takes a second a call, of the virtual clock."""
 
     async def pause(self):
-        await anyio.sleep(0.001)
+        await anyio.sleep(1)
 
 
-@given(graphs(), st.floats(0, 0.015))
-@settings(max_examples=15)
-def test_a_walk_with_a_timeout_is_a_prefix_of_the_walk_without(graph, timeout):
-    hits, whole = walk(Batched(graph))
-    cut, summary = walk(Sleeping(graph), timeout=timeout)
-    assert cut == hits[: len(cut)]
-    assert summary["stop"] == "timeout" or (cut, summary) == (hits, whole)
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@given(graphs(), st.integers(0, 30), st.sampled_from([0, 0.25, 1, 1.5]))
+@settings(max_examples=60)
+def test_a_walk_with_a_timeout_yields_what_the_walk_without_has_yielded_by_then(backend, graph, seconds, thinking):
+    """To the hit; the consumer's time counts, and no deadline takes back the hits of a step that is complete."""
+
+    async def main(deadline):
+        walk = traverse("query", None, policy=Sleeping(graph), timeout=deadline)
+        start, hits, made = anyio.current_time(), [], []
+        while True:
+            asked = anyio.current_time() - start
+            hit = await anext(walk, None)
+            if hit is None:
+                return hits, made, walk.summary
+            now = anyio.current_time() - start
+            made.append(made[-1] if now == asked and hits else now)  # at hand with the one before, or by a step's work
+            hits.append((hit.artifact_id, hit.score, hit.metadata))
+            await anyio.sleep(thinking)
+
+    timeout = seconds + 0.4321  # no call and no thought ends just then
+    hits, made, whole = run_on_virtual_clock(main, None, backend=backend)
+    cut, _, summary = run_on_virtual_clock(main, timeout, backend=backend)
+    assert cut == [hit for hit, at in zip(hits, made, strict=True) if at < timeout]
+    assert summary.stop == "timeout" or (cut, summary) == (hits, whole)
 
 
 @given(graphs(), bounds)
@@ -382,3 +400,43 @@ def test_without_the_look_over_the_edge_the_same_hits_come_and_nothing_false_is_
     assert blind["truncated"] >= looked["truncated"]
     for limit in set(looked["left_out"]) - set(blind["left_out"]):
         assert limit in blind["unknown"]
+
+
+@given(graphs(), bounds, st.none() | st.integers(1, 3))
+@settings(max_examples=100)
+def test_events_tell_the_walk_that_hits_show(graph, given_bounds, width):
+    """The same hits and summary; every neighbour read is an edge; parents are committed before their children."""
+    hits, summary = walk(Batched(graph, width=width), **given_bounds)
+    events = events_of(Batched(graph, width=width), **given_bounds)
+    committed = [event for event in events if isinstance(event, Committed)]
+    assert [int(event.hit.artifact_id) for event in committed if event.hit] == [id for id, _, _ in hits]
+    assert events[-1].summary.to_dict() | {"seconds": 0} == summary | {"seconds": 0}
+    assert sum(isinstance(event, EdgeFound) for event in events) == summary["edges"]
+    known = set()
+    for event in events:
+        match event:
+            case Committed(id=id, parent=parent):
+                assert parent is None or parent in known
+                known.add(id)
+            case EdgeFound(source=source, target=target):
+                assert source in known
+                assert target in graph.edges[source]
+
+
+@given(graphs(), st.integers(0, 2) | st.none())
+@settings(max_examples=100)
+def test_an_edge_is_known_when_its_target_was_seen_before(graph, width):
+    """Where nothing that waits is dropped: all is committed, or waits on."""
+    seen = set(graph.seeds)
+    for event in events_of(Batched(graph, width=width)):
+        if isinstance(event, EdgeFound):
+            assert event.known == (event.target in seen)
+            seen.add(event.target)
+
+
+def events_of(policy, *, max_depth=None, node_budget=64, **limits):
+    async def main():
+        options = {"max_depth": max_depth, "node_budget": node_budget, "limits": Limits(**limits)}
+        return [event async for event in traverse("query", None, policy=policy, **options).events()]
+
+    return anyio.run(main)

@@ -3,7 +3,9 @@
 import inspect
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from airw._concurrency import Pacer, map_bounded
 from airw.errors import ArgumentError, PolicyError, shown
@@ -13,6 +15,7 @@ from airw.walk import Entry, Frontier, Neighbors, Policy, WalkState
 __all__ = ["PerNode", "per_node"]
 
 T = TypeVar("T")
+_WIDTHS: WeakKeyDictionary[WalkState, int] = WeakKeyDictionary()  # kept here, as a policy may rewrite its state
 _METHODS = ("seed", "score", "expand", "node_id", "to_hit")
 
 
@@ -58,6 +61,7 @@ class PerNode(Policy):
 
     async def seed(self, state: WalkState, store: Any) -> Neighbors:
         """Ask the policy."""
+        _WIDTHS[state] = state.limits.max_concurrency
         seeds: Neighbors = await _settled(self.policy.seed(state, store))
         return seeds
 
@@ -73,23 +77,23 @@ class PerNode(Policy):
             best: list[int] = frontier.best_first().tolist()
             return best
         picked = await _settled(self.policy.select(state, triples))
-        return self._positions(picked, dict(zip(live, triples, strict=True)), state)
+        if not isinstance(picked, Iterable):
+            raise PolicyError(f"select must return (node, depth, score) triples, not {shown(picked)}")
+        return self._positions(islice(picked, len(triples)), dict(zip(live, triples, strict=True)), state)
 
     def _positions(self, picked: Iterable[Any], offered: dict[int, Any], state: WalkState) -> Iterator[int]:
-        exact: dict[Hashable, int] = {}
-        by_id: dict[Hashable, int] = {}
-        for position, (node, depth, score) in offered.items():
-            id = self.policy.node_id(node)
-            exact.setdefault((id, depth, score), position)
-            by_id.setdefault(id, position)
+        places: dict[Hashable, list[int]] = {}
+        for position, (node, _, _) in offered.items():
+            places.setdefault(self.policy.node_id(node), []).append(position)
         for triple in picked:
             try:
                 node, depth, score = triple
             except (TypeError, ValueError):
                 raise PolicyError(f"select must return (node, depth, score) triples, not {shown(triple)}") from None
             id = self.policy.node_id(node)
-            if id in by_id:
-                yield exact.get((id, depth, score), by_id[id])
+            if id in places:
+                exact = (at for at in places[id] if offered[at][1:] == (depth, score))
+                yield next(exact, places[id][0])
             elif id not in state.visited:
                 raise PolicyError(f"select returned a node that was not offered: {shown(node)}")
 
@@ -128,7 +132,7 @@ class PerNode(Policy):
                 raise
 
         if inspect.iscoroutinefunction(method):
-            return await map_bounded(ask, items, limit=state.limits.max_concurrency)
+            return await map_bounded(ask, items, limit=_WIDTHS[state])
         pacer, answers = Pacer(), []
         for item in items:
             answers.append(await ask(item))

@@ -98,7 +98,13 @@ class Walk(AsyncGenerator[SearchHit, None]):
             hits = self._steps.hits
             with stage("rank", self.policy):
                 ranked = list(islice(self.policy.rank(self._steps.state, tuple(hits)), len(hits) + 1))
-            if not Counter(map(_identity, ranked)) <= Counter(map(_identity, hits)):
+            try:
+                adds = not Counter(map(_identity, ranked)) <= Counter(map(_identity, hits))
+            except TypeError as error:
+                raise PolicyError(
+                    f"{type(self.policy).__name__} made hits that cannot be told apart: {error}"
+                ) from error
+            if adds:
                 raise PolicyError(f"{type(self.policy).__name__}.rank must not add hits")
             self._ranking = ranked
         return self._ranking

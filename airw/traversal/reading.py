@@ -56,7 +56,8 @@ def explain(error: Exception, what: str, policy: object, *nodes: Any) -> None:
     stray = error.__cause__ if isinstance(error, RuntimeError) else error
     if isinstance(stray, StopIteration | StopAsyncIteration):
         raise PolicyError(f"{where} raised {type(stray).__name__}; return instead") from error
-    error.add_note(f"raised in {where} during a walk" + "".join(f", for node {shown(node)}" for node in nodes))
+    if not any(note.startswith("raised in") for note in getattr(error, "__notes__", ())):  # the innermost says it
+        error.add_note(f"raised in {where} during a walk" + "".join(f", for node {shown(node)}" for node in nodes))
 
 
 def exactly(answer: Iterable[T], count: int, what: str) -> list[T]:

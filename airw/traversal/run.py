@@ -1,6 +1,7 @@
 """The life of one walk: one request at a time, one scope with the deadline a step, one end."""
 
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -14,6 +15,8 @@ from airw.walk import WalkSummary
 __all__ = ["Run", "thrown"]
 
 T = TypeVar("T")
+_RUNNING: ContextVar[tuple["Run", ...]] = ContextVar("_RUNNING", default=())
+"""The walks in whose steps this code runs, outermost first; tasks that a policy starts inherit it."""
 
 
 class Run:
@@ -51,6 +54,7 @@ class Run:
                 "another task is taking from this walk; one task takes at a time (airw.prefetch shares a walk)"
             )
         self.busy, self.steps.at_rest = True, False
+        inside = _RUNNING.set((*_RUNNING.get(), self))
         try:
             self._start = anyio.current_time() if self._start is None else self._start
             given = await work()
@@ -61,6 +65,7 @@ class Run:
             self.end("closed" if _is_cancellation(error) else "failed")
             raise
         finally:
+            _RUNNING.reset(inside)
             self.busy = False
             if self._idle is not None:
                 self.end("closed")
@@ -77,13 +82,17 @@ class Run:
             self._idle = self._idle or anyio.Event()
             if self._scope is not None:
                 self._scope.cancel()
+            if self in _RUNNING.get():  # a policy closes its own walk, and cannot wait for itself
+                return
             await self._idle.wait()
         self.end("closed")
 
     def end(self, stop: StopReason) -> None:
         """Say how the walk ended, once."""
         if self.summary is None:
-            seconds = 0.0 if self._start is None else anyio.current_time() - self._start
+            seconds = (
+                0.0 if self._start is None else max(0.0, anyio.current_time() - self._start)
+            )  # another loop's clock
             self.summary = self.steps.summed_up(stop, seconds)
             self.steps.at_rest = False
 

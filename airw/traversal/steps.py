@@ -225,8 +225,7 @@ class Steps:
         nodes = self.record.fresh_nodes()
         if nodes:
             with stage("score", self.policy):
-                scores = await self.policy.score(self.state, nodes, self._store)
-            self.record.score_fresh(scores)
+                self.record.score_fresh(await self.policy.score(self.state, nodes, self._store))
             await self._pacer.pace()
 
     async def _select(self) -> list[int]:
@@ -243,7 +242,7 @@ class Steps:
         with stage("to_hits", self.policy):
             answer = await self.policy.to_hits(self.state, tuple(entries), self._store)
             hits = exactly(answer, len(entries), "to_hits")
-        self._provenance.stamp(entries, hits)
+            self._provenance.stamp(entries, hits)
         self._entries, self._made, self._at, self._settled = entries, hits, 0, 0
         self._bound = self._within_max_hits()
 

@@ -96,7 +96,7 @@ class _Known(Protocol):
     def parent_of(self, id: Hashable) -> Hashable | None: ...
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class WalkState:
     """One walk as its policy sees it: a mirror that the operator writes and never reads.
 

@@ -1,6 +1,6 @@
 """The operator's own record of a walk; a policy sees views of it and cannot change it."""
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence, Sized
 from functools import partial
 from itertools import chain, islice, pairwise, repeat
 from math import isnan
@@ -62,8 +62,8 @@ class WalkRecord:
                 refused = self._enter_paths(groups, iter(ids))
             else:
                 refused = self._enter(groups, iter(ids), len(ids))
-        except TypeError:
-            self._check_hashable(chain.from_iterable(nodes for _, nodes in groups), ids)
+        except Exception:
+            self._check_ids(chain.from_iterable(nodes for _, nodes in groups), ids)
             raise
         self._tally.refuse("max_frontier", refused)
         return ids
@@ -80,13 +80,17 @@ class WalkRecord:
             raise StopIteration  # which `map` took for the end
         return ids
 
-    def _check_hashable(self, nodes: Iterable[Any], ids: Iterable[Any]) -> None:
+    def _check_ids(self, nodes: Iterable[Any], ids: Iterable[Any]) -> None:
+        """Find out which id cannot be looked up, and say so."""
         for node, id in zip(nodes, ids, strict=True):
             try:
-                hash(id)
-            except TypeError as error:
-                what = f"node_id must give something hashable, not {shown(id)} (for {shown(node)})"
-                raise PolicyError(what) from error
+                hashable = _is_hashable(id)
+                _ = hashable and (id in self._visited or id in self._waiting)
+            except Exception as error:
+                error.add_note(f"for node {shown(node)}")
+                raise
+            if not hashable:
+                raise PolicyError(f"node_id must give something hashable, not {shown(id)} (for {shown(node)})")
 
     def _enter(self, groups: Sequence[tuple[int, Sequence[Any]]], ids: Iterator[Hashable], count: int) -> int:
         """Append what is new while there is room, and give how many were refused.
@@ -171,12 +175,8 @@ class WalkRecord:
             PolicyError: Not one number each, or a NaN.
         """
         start, size = self._start, len(self._nodes)
-        values = self._numbers(scores)
-        if values.shape != (size - start,):
-            raise PolicyError(
-                f"{self._who()}.score must give {size - start} numbers, one a node, not shape {values.shape}"
-            )
-        if isnan(values @ values):  # as it is where there is a NaN, and only there: the squares have one sign
+        values = self._one_each(scores, size - start)
+        if isnan(values.min()):  # NaN is the least of numbers to numpy
             node = self._nodes[start + int(np.isnan(values).argmax())]
             raise PolicyError(f"{self._who()}.score gave NaN for node {shown(node)}")
         self._reserve(size)
@@ -184,14 +184,17 @@ class WalkRecord:
         if self._keeps:
             self._alive[start:size] = True
 
-    def _numbers(self, scores: Any) -> NDArray[np.float64]:
+    def _one_each(self, scores: Any, count: int) -> NDArray[np.float64]:
+        given = len(scores) if isinstance(scores, Sized) else shown(scores)
+        if given != count:
+            raise PolicyError(f"{self._who()}.score must give {count} numbers, one a node, not {given}")
         try:
-            given = np.asarray(scores)
-            if given.dtype.kind in "biufO":  # of others numpy would read text as numbers, or drop imaginary parts
-                return given.astype(np.float64)
-        except (TypeError, ValueError) as error:
+            numbers = _numbers(np.asarray(scores))
+        except (TypeError, ValueError, OverflowError) as error:
             raise PolicyError(f"{self._who()}.score must give numbers: {error}") from error
-        raise PolicyError(f"{self._who()}.score must give numbers, not values of type {given.dtype}")
+        if numbers.shape != (count,):
+            raise PolicyError(f"{self._who()}.score must give {count} numbers, one a node, not shape {numbers.shape}")
+        return numbers
 
     def _reserve(self, size: int) -> None:
         if size > self._scores.shape[0]:
@@ -202,8 +205,7 @@ class WalkRecord:
     def frontier(self) -> Frontier:
         """Give the policy's view for `select`."""
         size = len(self._nodes)
-        scores = self._scores[:size]
-        scores.flags.writeable = False
+        scores = np.frombuffer(memoryview(self._scores.data).toreadonly(), np.float64, size)
         return Frontier(
             nodes=Column(self._nodes),
             ids=Column(self._ids),
@@ -281,8 +283,8 @@ class WalkRecord:
         ids = self._identified([nodes])
         try:
             return {id for id in ids if id not in self._visited and id not in self._waiting}
-        except TypeError:
-            self._check_hashable(nodes, ids)
+        except Exception:
+            self._check_ids(nodes, ids)
             raise
 
     def position_of(self, id: Hashable) -> int:
@@ -320,3 +322,21 @@ def _last(view: Any, count: int) -> Iterator[Any]:
     """Give the last items of a dict's view in order, without passing over more others than there are of them."""
     others = len(view) - count
     return islice(view, others, None) if others <= count else reversed(list(islice(reversed(view), count)))
+
+
+def _is_hashable(id: object) -> bool:
+    try:
+        hash(id)
+    except TypeError:
+        return False
+    return True
+
+
+def _numbers(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Convert what is a number; of the rest numpy would read text and times as numbers, and drop imaginary parts."""
+    kind = values.dtype.kind
+    if kind not in "biufO" or (
+        kind == "O" and any(isinstance(each, np.datetime64 | np.timedelta64) for each in values)
+    ):
+        raise TypeError(f"not values of type {values.dtype}")
+    return values.astype(np.float64)

@@ -139,7 +139,6 @@ def test_cost_per_committed_node(size, budget, width):
             best[name] = min(seconds / budget * 1e6, best.get(name, np.inf))
     print(f"\n{size:,} nodes, budget {budget:,}, {width or 'all'} a step")
     for name, cost in best.items():
-        print(
-            f"  {name:20}{cost:8.2f} us/node{cost / best['by hand']:8.1f} x by hand{best['ir'] / cost:8.2f} x faster than ir"
-        )
+        more, faster = cost / best["by hand"], best["ir"] / cost
+        print(f"  {name:20}{cost:8.2f} us/node{more:8.1f} x by hand{faster:8.2f} x faster than ir")
     assert set(found["airw"]) == set(found["airw, no look over"]) == set(found["by hand"]) == set(found["ir"])
