@@ -27,7 +27,19 @@ from airw.stores import MemoryStore, SqliteStore
 from airw.streams import merge, prefetch, top_k
 from airw.traversal import Walk, traverse
 from airw.values import Artifact, Edge, IndexPlan, ItemProblem, Link, Record, SearchHit, Surface
-from airw.walk import Committed, EdgeFound, Ended, Policy, StepDone, WalkEvent, WalkPolicy, WalkState, WalkSummary
+from airw.walk import (
+    Committed,
+    EdgeFound,
+    Ended,
+    Entry,
+    Frontier,
+    Policy,
+    StepDone,
+    WalkEvent,
+    WalkPolicy,
+    WalkState,
+    WalkSummary,
+)
 
 __all__ = [
     "AirwError",
@@ -46,7 +58,9 @@ __all__ = [
     "EmbedderMismatch",
     "EmbedderUnavailable",
     "Ended",
+    "Entry",
     "FilterError",
+    "Frontier",
     "HashingEmbedder",
     "IndexPlan",
     "ItemProblem",

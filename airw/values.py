@@ -261,7 +261,10 @@ class Ranking:
         return len(self.record_ids)
 
 
-@dataclass(frozen=True, slots=True)
+_NEW: Any = object()  # metadata not given: a dict of the hit's own
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class SearchHit:
     """A scored record; higher is closer.
 
@@ -288,6 +291,26 @@ class SearchHit:
     source: str | None = None
     surface_index: int | None = None
 
+    def __init__(  # noqa: PLR0917 - the fields, in their order
+        self,
+        artifact_id: str,
+        surface_kind: str,
+        score: float,
+        text: str,
+        metadata: dict[str, Any] = _NEW,
+        source: str | None = None,
+        surface_index: int | None = None,
+    ) -> None:
+        """Set all fields, as the generated method does in nearly twice the time: hits are made by the thousand."""
+        for_id, for_kind, for_score, for_text, for_metadata, for_source, for_index = _SETTERS
+        for_id(self, artifact_id)
+        for_kind(self, surface_kind)
+        for_score(self, score)
+        for_text(self, text)
+        for_metadata(self, {} if metadata is _NEW else metadata)
+        for_source(self, source)
+        for_index(self, surface_index)
+
     @property
     def key(self) -> tuple[str | None, str]:
         """The identity across corpora: `(source, artifact_id)`."""
@@ -302,6 +325,8 @@ class SearchHit:
         """Give the seven fields as JSON-clean values; a score that is not finite becomes `None`."""
         return {each.name: json_clean(getattr(self, each.name)) for each in fields(self)}
 
+
+_SETTERS = tuple(getattr(SearchHit, each.name).__set__ for each in fields(SearchHit))
 
 _CLEAN = frozenset({str, int, bool, type(None)})  # exactly these types are JSON as they are
 

@@ -30,6 +30,25 @@ def test_a_store_of_fifty_lines_takes_the_whole_exam_but_for_sharing():
     assert all("shared" in line for line in lines if line.strip().startswith("needs"))
 
 
+def test_the_agent_stops_when_it_has_enough_and_says_when_a_limit_or_the_deadline_stopped_it_first():
+    """Of a walk that it left it does not say how much was left out; in a hurry it keeps what it keeps first."""
+    program = ROOT / "examples" / "agent_loop.py"
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=100, check=False)
+    runs = re.findall(r"((?:0\.\d{3}  .*\n)+)stopped: (.*); left out: (.*)\n((?:  kept .*\n)+)", done.stdout)
+    hits, ends, left_out, kept = zip(*runs, strict=True)
+    assert "".join(f"{a}stopped: {b}; left out: {c}\n{d}" for a, b, c, d in runs) == done.stdout
+    assert ends == (
+        "closed, every long word of the question is covered",
+        "node_budget, not enough yet",
+        "timeout, cut off by the deadline",
+    )
+    assert left_out == ("nothing that was counted", "{'node_budget': 3}", "nothing that was counted")
+    assert [each.count("\n") for each in hits] == [5, 3, 2]
+    assert all(hits[0].startswith(each) for each in hits)
+    assert all(kept[0].startswith(each) for each in kept)
+    assert "eip-712.md > eip-2294.md" in kept[0]
+
+
 def demo_commands():
     recipe = re.search(
         r"^demo: [^\n]*## [^\n]*\n((?:\t[^\n]*\n)+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE

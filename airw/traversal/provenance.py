@@ -19,7 +19,7 @@ class Provenance:
     def __init__(self, policy: WalkPolicy) -> None:
         """Start with no way."""
         self._policy = policy
-        self._trails: dict[Hashable, tuple[Hashable, ...]] = {}
+        self._trails: dict[Hashable, tuple[Hashable, ...]] = {}  # below the depth to which it is told, the seed alone
         self._seeds: dict[Hashable, Any] = {}
 
     def stamp(self, entries: Sequence[Entry], hits: Sequence[SearchHit | None]) -> None:
@@ -31,23 +31,23 @@ class Provenance:
         for hit in hits:
             if hit is not None and not (isinstance(hit, SearchHit) and isinstance(hit.metadata, dict)):
                 raise PolicyError(f"to_hits must give SearchHit values with a metadata dict, not {shown(hit)}")
-        trails, seeds = self._trails, self._seeds
+        trails = self._trails
         for (node, id, depth, _, parent), hit in zip(entries, hits, strict=True):
             if depth == 0:
-                seeds[id] = id if hit is None else hit.artifact_id
+                self._seeds[id] = id if hit is None else hit.artifact_id
                 trail: tuple[Hashable, ...] = (id,)
             else:
-                seeds[id] = seeds[parent]
-                trail = (*trails[parent], id) if depth <= _PATH_DEPTH else ()
+                above = trails[parent]
+                trail = (*above, id) if depth <= _PATH_DEPTH else above[:1]
             trails[id] = trail
             if hit is not None:
                 metadata = hit.metadata
                 metadata["walk_depth"] = depth
                 metadata["walk_parent"] = parent
-                if trail:
+                if depth <= _PATH_DEPTH:
                     metadata["walk_path"] = list(trail)
                 if depth and "seed" not in metadata:
-                    metadata["seed"] = seeds[id]
+                    metadata["seed"] = self._seeds[trail[0]]
                 edge = self._edge_of(node)
                 if edge is not None:
                     metadata["walk_edge"] = edge.type

@@ -194,16 +194,16 @@ class NeighborReader:
 
     def _take_lists(self, sources: Sequence[Any]) -> list[list[Any]]:
         """Do the same for what are lists already: copies of them, as their owner may change them."""
-        left, taken = self._left, []
-        for source in sources:
-            items = source[: min(self._limits.max_fanout, left)]
-            if len(items) < len(source):
-                self._refuse(len(source), len(items))
-            left -= len(items)
-            taken.append(items)
-        self._tally.edges += self._left - left
-        self._left = left
-        return taken
+        fanout, left = self._limits.max_fanout, self._left
+        sizes = list(map(len, sources))
+        if max(sizes, default=0) <= fanout and sum(sizes) <= left:
+            self._left -= sum(sizes)
+            self._tally.edges += sum(sizes)
+            return [source[:] for source in sources]
+        return [
+            self._take(_Read(list(source[: min(fanout, self._left)]), size))
+            for source, size in zip(sources, sizes, strict=True)
+        ]
 
     def _refuse(self, size: int, taken: int) -> None:
         within = min(size, self._limits.max_fanout)

@@ -1,7 +1,7 @@
 """The steps of a walk: score the frontier, select, commit, expand; every bound is enforced here."""
 
 import inspect
-from collections.abc import Awaitable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Hashable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -182,7 +182,7 @@ class Steps:
         self._at_cap += at_cap
         if entries:
             found = await self._neighbors(entries, self._reader)
-            await self._admit(zip([self.record.position_of(entry.id) for entry in entries], found, strict=True))
+            await self._admit(list(zip(self.record.positions_of(entries), found, strict=True)))
 
     def _split(self) -> tuple[list[Entry], list[Entry]]:
         """Part the entries of this step in those below the depth cap and those at it."""
@@ -197,7 +197,7 @@ class Steps:
             answer = await self.policy.expand(self.state, tuple(entries), self._store)
             return await reader.read(answer, entries)
 
-    async def _admit(self, found: Iterable[tuple[int, list[Any]]]) -> None:
+    async def _admit(self, found: Found) -> None:
         with stage("node_id", self.policy):
             for groups in _batches(found):
                 first = self.record.size
@@ -309,17 +309,19 @@ class Steps:
         return unknown
 
 
-def _batches(found: Iterable[tuple[int, list[Any]]]) -> Iterator[Found]:
+def _batches(found: Found) -> Iterator[Found]:
     """Give what was found in portions that take about a millisecond."""
+    if sum(len(nodes) for _, nodes in found) <= _NODES_PER_PACE:
+        yield found
+        return
     batch: Found = []
     room = _NODES_PER_PACE
     for parent, nodes in found:
         for start in range(0, len(nodes), _NODES_PER_PACE):
-            part = nodes[start : start + _NODES_PER_PACE] if len(nodes) > _NODES_PER_PACE else nodes
+            part = nodes[start : start + _NODES_PER_PACE]
             batch.append((parent, part))
             room -= len(part)
             if room <= 0:
                 yield batch
                 batch, room = [], _NODES_PER_PACE
-    if batch:
-        yield batch
+    yield batch

@@ -287,9 +287,9 @@ class WalkRecord:
             self._check_ids(nodes, ids)
             raise
 
-    def position_of(self, id: Hashable) -> int:
-        """Give the position of a committed node."""
-        return self._visited[id]
+    def positions_of(self, committed: Iterable[Entry]) -> list[int]:
+        """Give the positions of committed entries."""
+        return [self._visited[entry.id] for entry in committed]
 
     def path(self, id: Hashable) -> list[Hashable]:
         """Give the ids from the seed to a committed node."""
