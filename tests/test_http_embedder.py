@@ -875,3 +875,20 @@ async def test_a_build_whose_server_fails_ends_with_its_reason_and_can_be_comple
         await build(source, store=file, embedder=f"{server.url}#m")
     async with build(source, store=file, embedder=f"{server.url}#m") as corpus:
         assert len(await corpus.search("stars")) == 3
+
+
+async def test_a_request_that_is_cancelled_while_it_sends_leaves_no_generator_behind():
+    """Trio warns of one, and warnings are errors here."""
+    sending = anyio.Event()
+
+    class Stuck(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request):
+            await anext(aiter(request.stream))
+            sending.set()
+            await anyio.sleep_forever()
+
+    async with httpx.AsyncClient(transport=Stuck()) as client, anyio.create_task_group() as group:
+        group.start_soon(HttpEmbedder("http://localhost:8080/v1", "m", client=client).embed_documents, ["a text"])
+        await sending.wait()
+        group.cancel_scope.cancel()
+    gc.collect()

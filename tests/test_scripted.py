@@ -302,6 +302,22 @@ class TestVirtualClock:
 
         assert run_on_virtual_clock(main, backend=backend) < 1
 
+    def test_threads_of_others_hold_nothing_up(self, backend):
+        async def main():
+            start = time.perf_counter()
+            for _ in range(200):
+                await anyio.sleep(60)
+            return time.perf_counter() - start
+
+        ended = threading.Event()
+        thread = threading.Thread(target=ended.wait)
+        thread.start()
+        try:
+            assert run_on_virtual_clock(main, backend=backend) < 1
+        finally:
+            ended.set()
+            thread.join()
+
     def test_a_thread_that_waits_for_the_loop_is_not_waited_for_for_ever(self, backend):
         async def main():
             await anyio.to_thread.run_sync(lambda: anyio.from_thread.run(anyio.sleep, 3600))

@@ -164,9 +164,12 @@ def _signed(server: Server, client: "httpx.AsyncClient", body: bytes) -> "httpx.
     """Make the request, with the key from the environment unless the client brings an authorization of its own."""
     import httpx
 
+    from airw.embedders._http_body import Body
+
     timeout = httpx.Timeout(server.timeout, connect=min(server.timeout, LONGEST_CONNECT))
     headers = {"Content-Type": "application/json"}
     request = client.build_request("POST", f"{server.url}/embeddings", content=body, headers=headers, timeout=timeout)
+    request.stream = Body(body)
     key = None if "Authorization" in request.headers or client.auth else _key(server)
     if key:
         request.headers["Authorization"] = f"Bearer {key}"

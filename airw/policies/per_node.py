@@ -61,7 +61,7 @@ class PerNode(Policy):
 
     async def seed(self, state: WalkState, store: Any) -> Neighbors:
         """Ask the policy."""
-        _WIDTHS[state] = state.limits.max_concurrency
+        _width(state)  # before the policy sees the state
         seeds: Neighbors = await _settled(self.policy.seed(state, store))
         return seeds
 
@@ -132,12 +132,19 @@ class PerNode(Policy):
                 raise
 
         if inspect.iscoroutinefunction(method):
-            return await map_bounded(ask, items, limit=_WIDTHS[state])
+            return await map_bounded(ask, items, limit=_width(state))
         pacer, answers = Pacer(), []
         for item in items:
             answers.append(await ask(item))
             await pacer.pace()
         return answers
+
+
+def _width(state: WalkState) -> int:
+    """Give how many calls of this walk's policy may run at once."""
+    if state not in _WIDTHS:
+        _WIDTHS[state] = state.limits.max_concurrency
+    return _WIDTHS[state]
 
 
 async def _settled(answer: Any) -> Any:

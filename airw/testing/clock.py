@@ -31,9 +31,9 @@ def run_on_virtual_clock(function: Callable[[*Args], Awaitable[R]], *args: *Args
     go on as ever.
 
     A worker thread takes no time: while a call of `anyio.to_thread.run_sync` runs, the clock waits for it, for up to
-    1 second of real time; then it jumps, as the thread may itself wait for the event loop. While other threads live,
-    such as those of aiosqlite, whose work cannot be seen, each jump comes after 20 ms of real time in which they had
-    nothing to say. A thread that takes longer, or one called under a limiter of its own, may see timers go off
+    1 second of real time; then it jumps, as the thread may itself wait for the event loop. While other threads live that
+    were started meanwhile, such as those of aiosqlite, whose work cannot be seen, each jump comes after 20 ms of real
+    time in which they had nothing to say. A thread that takes longer, or one called under a limiter of its own, may see timers go off
     early. Sockets and other processes are not waited for at all.
 
     Args:
@@ -72,13 +72,15 @@ class _Threads:
 
     limiter: anyio.CapacityLimiter | None = None
 
+    def __init__(self) -> None:
+        self._others = {*threading.enumerate()}  # those that live already know nothing of the loop that begins
+
     def patience(self) -> float:
         """Give the real seconds in which nothing must happen before a jump."""
         if self.limiter is not None and self.limiter.borrowed_tokens:
             return _CALL_PATIENCE
-        ours = (threading.current_thread(), threading.main_thread())
-        others = (thread for thread in threading.enumerate() if thread not in ours)
-        return 0.0 if all(thread.name.startswith(_IDLE) for thread in others) else _THREAD_PATIENCE
+        new = (thread for thread in threading.enumerate() if thread not in self._others)
+        return 0.0 if all(thread.name.startswith(_IDLE) for thread in new) else _THREAD_PATIENCE
 
 
 class _VirtualLoop(asyncio.SelectorEventLoop):

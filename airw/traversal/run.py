@@ -51,10 +51,11 @@ class Run:
             raise StopAsyncIteration
         if self.busy:
             raise RuntimeError(
-                "another task is taking from this walk; one task takes at a time (airw.prefetch shares a walk)"
+                "another task waits for this walk; one task takes at a time, and airw.prefetch lets a walk run ahead"
             )
         self.busy, self.steps.at_rest = True, False
-        inside = _RUNNING.set((*_RUNNING.get(), self))
+        around = _RUNNING.get()
+        _RUNNING.set((*around, self))
         try:
             self._start = anyio.current_time() if self._start is None else self._start
             given = await work()
@@ -65,7 +66,7 @@ class Run:
             self.end("closed" if _is_cancellation(error) else "failed")
             raise
         finally:
-            _RUNNING.reset(inside)
+            _RUNNING.set(around)  # not `reset`: a dropped request may end in another context
             self.busy = False
             if self._idle is not None:
                 self.end("closed")
@@ -88,8 +89,9 @@ class Run:
         self.end("closed")
 
     def end(self, stop: StopReason) -> None:
-        """Say how the walk ended, once."""
+        """Say how the walk ended, once; closing comes before every end but a failure."""
         if self.summary is None:
+            stop = "closed" if self.closing and stop != "failed" else stop
             seconds = (
                 0.0 if self._start is None else max(0.0, anyio.current_time() - self._start)
             )  # another loop's clock

@@ -175,16 +175,16 @@ class WalkRecord:
             PolicyError: Not one number each, or a NaN.
         """
         start, size = self._start, len(self._nodes)
-        values = self._one_each(scores, size - start)
-        if isnan(values.min()):  # NaN is the least of numbers to numpy
+        self._reserve(size)
+        values = self._scores[start:size]
+        values[:] = self._one_each(scores, size - start)
+        if isnan(np.minimum.reduce(values)):  # NaN is the least of numbers to numpy
             node = self._nodes[start + int(np.isnan(values).argmax())]
             raise PolicyError(f"{self._who()}.score gave NaN for node {shown(node)}")
-        self._reserve(size)
-        self._scores[start:size] = values
         if self._keeps:
             self._alive[start:size] = True
 
-    def _one_each(self, scores: Any, count: int) -> NDArray[np.float64]:
+    def _one_each(self, scores: Any, count: int) -> NDArray[Any]:
         given = len(scores) if isinstance(scores, Sized) else shown(scores)
         if given != count:
             raise PolicyError(f"{self._who()}.score must give {count} numbers, one a node, not {given}")
@@ -332,11 +332,11 @@ def _is_hashable(id: object) -> bool:
     return True
 
 
-def _numbers(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Convert what is a number; of the rest numpy would read text and times as numbers, and drop imaginary parts."""
+def _numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """Refuse what is no number; of the rest numpy would read text and times as numbers, and drop imaginary parts."""
     kind = values.dtype.kind
     if kind not in "biufO" or (
         kind == "O" and any(isinstance(each, np.datetime64 | np.timedelta64) for each in values)
     ):
         raise TypeError(f"not values of type {values.dtype}")
-    return values.astype(np.float64)
+    return values.astype(np.float64) if kind == "O" else values

@@ -1,0 +1,25 @@
+"""A request's body that a cancelled request may drop: httpx's own is an async generator, which must be closed."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import httpx
+
+
+class Body(httpx.AsyncByteStream):
+    """Bytes to send, in one piece, as often as they are asked for."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return _Pieces(iter([self._content]))
+
+
+class _Pieces(AsyncIterator[bytes]):
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+
+    async def __anext__(self) -> bytes:
+        for piece in self._pieces:
+            return piece
+        raise StopAsyncIteration
