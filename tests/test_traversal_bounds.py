@@ -613,15 +613,6 @@ async def test_a_hub_of_three_million_neighbours_is_read_up_to_the_fan_out(hub):
     assert summary.edges == 1_000
 
 
-async def test_a_chain_of_twenty_thousand_is_walked_without_a_depth_cap():
-    walk = walk_of(Net({n: [n + 1] for n in range(19_999)}), max_depth=None, node_budget=20_000)
-    async for hit in walk:
-        last = hit
-    assert (walk.summary.depth, walk.summary.steps) == (19_999, 20_000)
-    assert len(walk.path(last)) == 20_000
-    assert told(walk.summary) == ("node_budget", {}, (), ())
-
-
 async def test_other_tasks_run_while_a_large_frontier_is_walked():
     """A hundred thousand seeds: the event loop is never blocked for long."""
     gaps = []

@@ -31,10 +31,10 @@ def run_on_virtual_clock(function: Callable[[*Args], Awaitable[R]], *args: *Args
     go on as ever.
 
     A worker thread takes no time: while a call of `anyio.to_thread.run_sync` runs, the clock waits for it, for up to
-    1 second of real time; then it jumps, as the thread may itself wait for the event loop. While other threads live that
-    were started meanwhile, such as those of aiosqlite, whose work cannot be seen, each jump comes after 20 ms of real
-    time in which they had nothing to say. A thread that takes longer, or one called under a limiter of its own, may see timers go off
-    early. Sockets and other processes are not waited for at all.
+    1 second of real time; then it jumps, as the thread may itself wait for the event loop. While other threads live
+    that were started meanwhile, such as those of aiosqlite, whose work cannot be seen, each jump comes after 20 ms of
+    real time in which they had nothing to say. A thread that takes longer, or one called under a limiter of its own,
+    may see timers go off early. Sockets and other processes are not waited for at all.
 
     Args:
         function: Called with `args`.
