@@ -11,7 +11,7 @@ import pytest
 
 from airw.embedders import CachedEmbedder, HashingEmbedder, SentenceTransformerEmbedder, embedder_from
 from airw.errors import ArgumentError, EmbedderError
-from airw.testing import EmbedderSuite, embedders
+from airw.testing import EmbedderSuite, _exam
 
 GOOD = HashingEmbedder(64)
 
@@ -341,7 +341,7 @@ def case_named(name, suite):
 @pytest.mark.parametrize(("broken", "name", "why"), BROKEN, ids=[broken.__name__ for broken, _, _ in BROKEN])
 async def test_a_broken_promise_is_caught_by_the_case_that_names_it(broken, name, why, monkeypatch):
     if broken is HangsAfterwards:
-        monkeypatch.setattr(embedders, "_PATIENCE", 0.5)
+        monkeypatch.setattr(_exam, "_PATIENCE", 0.5)
     suite = EmbedderSuite(broken)
     with pytest.raises(AssertionError, match=f"^{name}: .*({why})") as caught:
         await suite.check(case_named(name, suite))

@@ -18,7 +18,7 @@ from airw import MemoryStore, build, from_mapping, open_corpus, per_node
 from airw.errors import ArgumentError, PolicyError, StoreError
 from airw.links import extractor_from
 from airw.policies import CollapsedTree, Eager
-from airw.testing import PolicySuite, policies
+from airw.testing import PolicySuite, _exam, policies
 from airw.values import IndexPlan, SearchHit, Surface
 from airw.walk import Policy
 
@@ -712,7 +712,7 @@ async def test_a_policy_that_never_answers_is_given_up(monkeypatch):
         async def stop(self, state):
             await anyio.sleep_forever()
 
-    monkeypatch.setattr(policies, "_PATIENCE", 0.2)
+    monkeypatch.setattr(_exam, "_PATIENCE", 0.2)
     suite = suite_of(Stuck)
     with pytest.raises(AssertionError, match=r"^the_query_yields.*: expected an answer, got none in 0.2 s$"):
         await suite.check(suite.cases[1])

@@ -14,7 +14,7 @@ import pytest
 from airw.errors import ArgumentError, EmbedderError, StoreError
 from airw.filters import MISSING, And, Compare, Not, Or, get_field, matches
 from airw.stores import MemoryStore
-from airw.testing import CAPABILITIES, StoreSuite, stores
+from airw.testing import CAPABILITIES, StoreSuite, _exam, stores
 from airw.testing._store_tools import brief, expect_equal
 from airw.values import Edge, Extraction, Link, Ranking, Record
 
@@ -755,7 +755,7 @@ async def test_an_unexpected_error_is_a_failure_that_keeps_its_cause():
 
 
 async def test_a_store_that_never_answers_fails(monkeypatch):
-    monkeypatch.setattr(stores, "_PATIENCE", 0.05)
+    monkeypatch.setattr(_exam, "_PATIENCE", 0.05)
 
     class Waits(MemoryStore):
         async def ledger(self, ids=None):

@@ -2,13 +2,17 @@
 
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar
+
+import anyio
 
 from airw.errors import AirwError
 
 Examined = TypeVar("Examined")
+
+_PATIENCE = 60.0  # seconds that one case may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,33 +83,74 @@ def _line(outcome: Outcome) -> str:
     return f"  {outcome.status:<8}  {outcome.promise}{why}"
 
 
-async def run_cases(
-    subject: str,
-    cases: Sequence[Case[Any]],
-    check: Callable[[Case[Any]], Awaitable[None]],
-    *,
-    offers: Callable[[Case[Any]], bool] = lambda _: True,
-) -> Report:
-    """Check one case after another, however many fail; those that `offers` denies are left out."""
-    outcomes = []
-    for case in cases:
-        start = time.perf_counter()
-        status, why = (
-            await _outcome(case, check) if offers(case) else ("left out", f"needs {', '.join(sorted(case.needs))}")
-        )
-        outcomes.append(Outcome(case.name, case.promise, status, why, time.perf_counter() - start))
-    return Report(subject, tuple(outcomes))
+class Exam(Generic[Examined]):
+    """What all suites have: cases to check one by one, or all at once; each suite says what it hands to a case."""
+
+    _subject: str
+    _all_cases: Sequence[Case[Examined]]
+
+    @property
+    def cases(self) -> tuple[Case[Examined], ...]:
+        """Give the cases that ask for nothing but what is offered; `str(case)` is a case's name."""
+        return tuple(case for case in self._all_cases if self._offers(case))
+
+    async def check(self, case: Case[Examined]) -> None:
+        """Check one case.
+
+        Raises:
+            AssertionError: The promise is broken; on one line, the case, what was expected, and what came.
+        """
+        try:
+            await self._check(case)
+        except AssertionError as error:
+            raise AssertionError(f"{case}: {error}") from error.__cause__
+
+    async def run(self) -> Report:
+        """Check all cases, however many fail, and give the outcome of each; print it, or ask it.
+
+        The cases that need more than what is offered are in it, as left out.
+        """
+        outcomes = []
+        for case in self._all_cases:
+            start = time.perf_counter()
+            status, why = await self._outcome(case)
+            outcomes.append(Outcome(case.name, case.promise, status, why, time.perf_counter() - start))
+        return Report(self._subject, tuple(outcomes))
+
+    async def _outcome(self, case: Case[Examined]) -> tuple[Literal["passed", "failed", "left out"], str]:
+        if not self._offers(case):
+            return "left out", f"needs {', '.join(sorted(case.needs))}"
+        try:
+            await self._check(case)
+        except AssertionError as error:
+            return "failed", " ".join(str(error).split()) or "AssertionError"
+        return "passed", ""
+
+    async def _check(self, case: Case[Examined]) -> None:
+        try:
+            with anyio.move_on_after(_PATIENCE) as scope:
+                async with self._examinee() as given:
+                    await case.check(given)
+        except AssertionError:
+            raise
+        except Exception as error:
+            raise AssertionError(f"expected no error, got {brief(error)}") from error
+        if scope.cancelled_caught:
+            raise AssertionError(f"expected an answer, got none in {_PATIENCE:g} s")
+
+    def _offers(self, case: Case[Examined]) -> bool:
+        """Tell whether a case asks for nothing but what is offered."""
+        raise NotImplementedError
+
+    def _examinee(self) -> AbstractAsyncContextManager[Examined]:
+        """Give what is handed to a case, made anew."""
+        raise NotImplementedError
 
 
-async def _outcome(
-    case: Case[Any], check: Callable[[Case[Any]], Awaitable[None]]
-) -> tuple[Literal["passed", "failed", "left out"], str]:
-    try:
-        await check(case)
-    except Exception as error:  # noqa: BLE001 - whatever a case raises is its outcome
-        kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
-        return "failed", " ".join(f"{kind}{error}".split()) or type(error).__name__
-    return "passed", ""
+def brief(value: object, width: int = 200) -> str:
+    """Show a value on one line, its middle left out where it is long."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= width else f"{text[: width // 2]} … {text[-width // 2 :]}"
 
 
 def expect(holds: object, message: str) -> None:

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from airw.testing._exam import expect
+from airw.testing._exam import brief, expect
 from airw.testing._policy_tools import Asked, Examinee, PolicyCase, fact, identity
-from airw.testing._store_tools import brief, expect_equal
+from airw.testing._store_tools import expect_equal
 from airw.values import Edge, SearchHit
 from airw.walk import WalkPolicy
 

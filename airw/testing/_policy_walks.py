@@ -6,7 +6,7 @@ import anyio
 
 from airw._concurrency import first_error
 from airw.limits import Limits
-from airw.testing._exam import expect
+from airw.testing._exam import brief, expect
 from airw.testing._policy_tools import (
     Examinee,
     PolicyCase,
@@ -17,7 +17,7 @@ from airw.testing._policy_tools import (
     identity,
     take,
 )
-from airw.testing._store_tools import brief, expect_equal
+from airw.testing._store_tools import expect_equal
 from airw.traversal import Walk
 
 __all__ = ["CASES"]

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from airw.protocols import Store
-from airw.testing._exam import Case, expect
+from airw.testing._exam import Case, brief, expect
 from airw.values import ArtifactChange, Extraction, Floats, LedgerEntry, Link, NDArray, Ranking, Record
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "Opener",
     "StoreCase",
     "axes",
-    "brief",
     "columns",
     "expect_equal",
     "expect_refusal",
@@ -78,12 +77,6 @@ def fact_of_several(cases: list[StoreCase], *needs: str) -> Callable[[OnOpener],
         return check
 
     return add
-
-
-def brief(value: object, width: int = 200) -> str:
-    """Show a value on one line, its middle left out where it is long."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= width else f"{text[: width // 2]} … {text[-width // 2 :]}"
 
 
 def expect_equal(got: object, expected: object, what: str) -> None:

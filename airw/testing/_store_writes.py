@@ -15,12 +15,11 @@ from airw._concurrency import first_error
 from airw.errors import StoreError
 from airw.protocols import Store
 from airw.stores import MemoryStore
-from airw.testing._exam import expect
+from airw.testing._exam import brief, expect
 from airw.testing._store_tools import (
     VIEWS,
     Asked,
     StoreCase,
-    brief,
     expect_equal,
     expect_refusal,
     on_one_store,

@@ -1,23 +1,19 @@
 """The exam that every embedder passes."""
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import cast
-
-import anyio
 
 from airw.errors import ArgumentError
 from airw.protocols import Embedder
 from airw.testing._embedder_cases import CASES, EmbedderCase, Examinee
-from airw.testing._exam import Report, run_cases
+from airw.testing._exam import Exam
 
 __all__ = ["EmbedderSuite"]
 
-_PATIENCE = 60.0  # seconds that one case may take
 
-
-class EmbedderSuite:
+class EmbedderSuite(Exam[Examinee]):
     """The exam of an embedder: cases as data, to run all at once or one a test; needs no test framework.
 
     Args:
@@ -32,11 +28,14 @@ class EmbedderSuite:
         ArgumentError: `embedder` is neither, or a bound is no number of at least 0.
 
     Example:
+        >>> import anyio
         >>> from airw.embedders import HashingEmbedder
         >>> suite = EmbedderSuite(HashingEmbedder)
         >>> print(anyio.run(suite.run).failed)
         ()
     """
+
+    _subject, _all_cases = "embedder", CASES
 
     def __init__(
         self, embedder: Embedder | Callable[[], Embedder], *, tolerance: float = 1e-5, max_gap: float | None = 0.25
@@ -49,44 +48,16 @@ class EmbedderSuite:
         self._tolerance = _checked_bound("tolerance", tolerance)
         self._max_gap = None if max_gap is None else _checked_bound("max_gap", max_gap)
 
-    @property
-    def cases(self) -> tuple[EmbedderCase, ...]:
-        """Give the cases that ask for nothing but what was given; `str(case)` is a case's name."""
-        return tuple(case for case in CASES if self._offers(case))
-
-    async def check(self, case: EmbedderCase) -> None:
-        """Check one case.
-
-        Raises:
-            AssertionError: The promise is broken; on one line, the case, what was expected, and what came.
-        """
-        try:
-            await self._check(case)
-        except AssertionError as error:
-            raise AssertionError(f"{case}: {error}") from error.__cause__
-
-    async def run(self) -> Report:
-        """Check all cases, however many fail, and give the outcome of each; print it, or ask it."""
-        return await run_cases("embedder", CASES, self._check, offers=self._offers)
-
     def _offers(self, case: EmbedderCase) -> bool:
         offered = {"factory": self._make is not None, "max_gap": self._max_gap is not None}
         return all(offered[need] for need in case.needs)
 
-    async def _check(self, case: EmbedderCase) -> None:
-        try:
-            with anyio.move_on_after(_PATIENCE) as scope:
-                async with AsyncExitStack() as stack:
-                    make = partial(_made, self._make, stack) if self._make else None
-                    embedder = self._embedder if make is None else await make()
-                    await case.check(Examinee(cast("Embedder", embedder), make, self._tolerance, self._max_gap))
-        except AssertionError:
-            raise
-        except Exception as error:
-            what = " ".join(f"{type(error).__name__}: {error}".split())
-            raise AssertionError(f"expected no error, got {what}") from error
-        if scope.cancelled_caught:
-            raise AssertionError(f"expected an answer, got none in {_PATIENCE:g} s")
+    @asynccontextmanager
+    async def _examinee(self) -> AsyncIterator[Examinee]:
+        async with AsyncExitStack() as stack:
+            make = partial(_made, self._make, stack) if self._make else None
+            embedder = self._embedder if make is None else await make()
+            yield Examinee(cast("Embedder", embedder), make, self._tolerance, self._max_gap)
 
 
 async def _made(make: Callable[[], Embedder], stack: AsyncExitStack) -> Embedder:

@@ -1,13 +1,11 @@
 """The exam that every store passes, for stores that have all capabilities and for those that have some."""
 
 import tempfile
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import anyio
 
 from airw.errors import ArgumentError
 from airw.testing import (
@@ -19,8 +17,8 @@ from airw.testing import (
     _store_vectors,
     _store_writes,
 )
-from airw.testing._exam import Report, run_cases
-from airw.testing._store_tools import StoreCase, brief
+from airw.testing._exam import Exam
+from airw.testing._store_tools import Opener, StoreCase
 
 __all__ = ["CAPABILITIES", "StoreSuite"]
 
@@ -49,10 +47,9 @@ _CASES: tuple[StoreCase, ...] = (
     *_store_writes.CASES,
     *_store_life.CASES,
 )
-_PATIENCE = 60.0  # seconds that one case may take
 
 
-class StoreSuite:
+class StoreSuite(Exam[Opener]):
     """The exam of a store: cases as data, to run all at once or one a test; needs no test framework.
 
     Args:
@@ -67,11 +64,14 @@ class StoreSuite:
         ArgumentError: A capability does not exist.
 
     Example:
+        >>> import anyio
         >>> from airw.stores import MemoryStore
         >>> suite = StoreSuite(lambda folder: MemoryStore(), capabilities=["settings", "writing"])
         >>> print(anyio.run(suite.run).failed)
         ()
     """
+
+    _subject, _all_cases = "store", _CASES
 
     def __init__(
         self, make: Callable[[Path], AbstractAsyncContextManager[Any]], *, capabilities: Collection[str] = STORE
@@ -82,37 +82,10 @@ class StoreSuite:
         self._make = make
         self._capabilities = frozenset(capabilities)
 
-    @property
-    def cases(self) -> tuple[StoreCase, ...]:
-        """Give the cases that need only what the store offers; `str(case)` is its name."""
-        return tuple(case for case in _CASES if case.needs <= self._capabilities)
+    def _offers(self, case: StoreCase) -> bool:
+        return case.needs <= self._capabilities
 
-    async def check(self, case: StoreCase) -> None:
-        """Check one case, with a store of its own.
-
-        Raises:
-            AssertionError: The fact does not hold; on one line, the case, what was expected, and what came.
-        """
-        try:
-            await self._check(case)
-        except AssertionError as error:
-            raise AssertionError(f"{case}: {error}") from error.__cause__
-
-    async def run(self) -> Report:
-        """Check all cases, however many fail, and give the outcome of each; print it, or ask it.
-
-        The cases that need more than the store offers are in it, as left out.
-        """
-        return await run_cases("store", _CASES, self._check, offers=lambda case: case.needs <= self._capabilities)
-
-    async def _check(self, case: StoreCase) -> None:
+    @asynccontextmanager
+    async def _examinee(self) -> AsyncIterator[Opener]:
         with tempfile.TemporaryDirectory(prefix="airw-", ignore_cleanup_errors=True) as folder:
-            try:
-                with anyio.move_on_after(_PATIENCE) as scope:
-                    await case.check(partial(self._make, Path(folder)))
-            except AssertionError:
-                raise
-            except Exception as error:
-                raise AssertionError(f"expected no error, got {brief(error)}") from error
-            if scope.cancelled_caught:
-                raise AssertionError(f"expected an answer, got none in {_PATIENCE:g} s")
+            yield partial(self._make, Path(folder))
