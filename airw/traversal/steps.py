@@ -202,7 +202,7 @@ class Steps:
             for groups in _batches(found):
                 first = self.record.size
                 ids = self.record.admit(groups)
-                if self.noted is not None and self.tally.steps:
+                if self.noted is not None and self.tally.steps:  # seeds lie behind no edge
                     self.noted.append((groups, ids, self.record.known_before(ids, first)))
                 await self._pacer.pace()
 
@@ -213,9 +213,8 @@ class Steps:
         waiting = self.record.waiting_count
         selected = await self._select() if waiting else []
         self._selected, self._taken = selected[: self._budget - self.tally.committed], 0
-        self._unspent = (self.record.waiting_count if self.policy.keeps_frontier else len(selected)) - len(
-            self._selected
-        )
+        left = self.record.waiting_count if self.policy.keeps_frontier else len(selected)
+        self._unspent = left - len(self._selected)
         if selected:
             self.tally.steps += 1
         else:
