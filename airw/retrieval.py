@@ -1,6 +1,6 @@
 """Ranking in one open corpus: dense, lexical or hybrid, each on one scale; names are the business of `airw.corpus`."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
@@ -15,7 +15,17 @@ from airw.limits import check_choice, check_count, check_query
 from airw.protocols import OpenCorpus
 from airw.values import Floats, Ranking, Record, SearchHit
 
-__all__ = ["MODES", "Mode", "SearchOptions", "check_corpus", "hybrid_depth", "retrieve"]
+__all__ = [
+    "MODES",
+    "Mode",
+    "SearchOptions",
+    "channel_rankings",
+    "channels_of",
+    "check_corpus",
+    "embedded",
+    "hybrid_depth",
+    "retrieve",
+]
 
 Mode: TypeAlias = Literal["dense", "lexical", "hybrid"]
 
@@ -97,7 +107,7 @@ async def retrieve(
     question = _Question(
         text=check_query(query),
         k=check_count("k", k),
-        channels=_channels(mode),
+        channels=channels_of(mode),
         filter=parse_filter(filter),
         surfaces=_kinds(surfaces),
         per_artifact=per_artifact,
@@ -150,20 +160,18 @@ class _Question:
 async def _answer(corpus: OpenCorpus, question: _Question) -> list[SearchHit]:
     vectors = cast("list[Floats]", [])
 
-    async def dense() -> Ranking:
+    async def vector() -> Floats:
         if not vectors:
-            vectors.append(await _embedded(corpus, question.text))
-        return (await corpus.store.search_vectors(vectors[0], question.depth, **question.scope))[0]
+            vectors.append(await embedded(corpus, question.text))
+        return vectors[0]
 
-    async def lexical() -> Ranking:
-        return (await corpus.store.search_text([question.text], question.depth, **question.scope))[0]
-
-    ask: dict[Mode, Callable[[], Awaitable[Ranking]]] = {"dense": dense, "lexical": lexical}
     ranked: Ranked = []
     records: list[Record | None] = []
     # A writer may remove a record between ranking and reading: then the answer is of two states, and we ask once more.
     for _ in range(2):
-        rankings = await map_bounded(lambda channel: ask[channel](), question.channels, limit=2)
+        rankings = await channel_rankings(
+            corpus, question.channels, question.text, vector, question.depth, **question.scope
+        )
         ranked = _merged(rankings, question)
         records = await corpus.store.get_records([record_id for record_id, _ in ranked])
         if None not in records:
@@ -172,7 +180,36 @@ async def _answer(corpus: OpenCorpus, question: _Question) -> list[SearchHit]:
     return [record.as_hit(score, corpus.name) for record, (_, score) in pairs if record is not None]
 
 
-async def _embedded(corpus: OpenCorpus, text: str) -> Floats:
+async def channel_rankings(
+    corpus: OpenCorpus,
+    channels: Sequence[Mode],
+    text: str,
+    vector: Callable[[], Awaitable[Floats]],
+    depth: int,
+    **scope: Any,
+) -> list[Ranking]:
+    """Rank `depth` deep in each channel, `"dense"` or `"lexical"`, at once; answers are in the order of `channels`.
+
+    `vector` gives the query as a `(dim,)` or `(1, dim)` row, asked for where a channel needs it; `scope` is what both
+    searches of a store take.
+    """
+
+    async def dense() -> Ranking:
+        return (await corpus.store.search_vectors(np.atleast_2d(await vector()), depth, **scope))[0]
+
+    async def lexical() -> Ranking:
+        return (await corpus.store.search_text([text], depth, **scope))[0]
+
+    ask: dict[Mode, Callable[[], Awaitable[Ranking]]] = {"dense": dense, "lexical": lexical}
+    return await map_bounded(lambda channel: ask[channel](), channels, limit=2)
+
+
+async def embedded(corpus: OpenCorpus, text: str) -> Floats:
+    """Embed a query: `(1, dim) float32`, a unit row.
+
+    Raises:
+        EmbedderError: The embedder failed, or answered with what is no vector.
+    """
     vector = np.asarray(await corpus.embedder.embed_query(text))
     return unit_rows(vector[np.newaxis], count=1, of=f"the embedder of corpus {corpus.name!r}")
 
@@ -190,7 +227,12 @@ def _merged(rankings: list[Ranking], question: _Question) -> Ranked:
     return [(places[key][1], mass) for key, mass in fuse_ranks(keyed, rrf_k=question.rrf_k)[: question.k]]
 
 
-def _channels(mode: object) -> tuple[Mode, ...]:
+def channels_of(mode: object) -> tuple[Mode, ...]:
+    """Give the channels that a mode ranks in.
+
+    Raises:
+        ArgumentError: There is no such mode.
+    """
     checked = check_choice("mode", mode, MODES)
     return ("dense", "lexical") if checked == "hybrid" else (checked,)
 

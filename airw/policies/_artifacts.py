@@ -1,15 +1,14 @@
 """What every policy whose nodes are artifacts shares: the query's vector, scores by best surface, hits, seeding."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from airw._concurrency import map_bounded
-from airw._vectors import unit_rows
 from airw.fusion import fuse_ranks
 from airw.protocols import OpenCorpus
-from airw.retrieval import Mode, check_corpus, hybrid_depth
+from airw.retrieval import Mode, channel_rankings, channels_of, check_corpus, embedded, hybrid_depth
 from airw.values import Edge, Floats, NDArray, SearchHit
 from airw.walk import Entry, WalkState
 
@@ -24,9 +23,7 @@ class ArtifactNode(NamedTuple):
 async def query_vector(state: WalkState, corpus: OpenCorpus) -> Floats:
     """Embed the query, once a walk: `(dim,) float32`."""
     if "query_vector" not in state.cache:
-        vector = np.asarray(await check_corpus(corpus).embedder.embed_query(state.query))
-        checked = unit_rows(vector[np.newaxis], count=1, of=f"the embedder of corpus {corpus.name!r}")
-        state.cache["query_vector"] = checked[0]
+        state.cache["query_vector"] = (await embedded(check_corpus(corpus), state.query))[0]
     query: Floats = state.cache["query_vector"]
     return query
 
@@ -41,22 +38,14 @@ async def seed_artifacts(
 
 async def _search(state: WalkState, corpus: OpenCorpus, k: int, mode: Mode) -> list[str]:
     """Find the artifacts that `retrieve` finds; no records are read, and cosines are kept: two store calls fewer."""
-    store, depth = check_corpus(corpus).store, hybrid_depth(k) if mode == "hybrid" else k
-
-    async def dense() -> Sequence[str]:
-        query = await query_vector(state, corpus)
-        [ranking] = await store.search_vectors(query[None, :], depth, per_artifact=True)
-        best = zip(ranking.record_ids, ranking.scores.tolist(), strict=True)
-        _best(state).update(zip(ranking.artifact_ids, best, strict=True))
-        return ranking.artifact_ids
-
-    async def lexical() -> Sequence[str]:
-        [ranking] = await store.search_text([state.query], depth, per_artifact=True)
-        return ranking.artifact_ids
-
-    channels = {"dense": [dense], "lexical": [lexical], "hybrid": [dense, lexical]}[mode]
-    ranked = await map_bounded(lambda ask: ask(), channels, limit=2)
-    return [id for id, _ in fuse_ranks(ranked)[:k]]
+    channels, depth = channels_of(mode), hybrid_depth(k) if mode == "hybrid" else k
+    vector = partial(query_vector, state, corpus)
+    rankings = await channel_rankings(check_corpus(corpus), channels, state.query, vector, depth, per_artifact=True)
+    for channel, ranking in zip(channels, rankings, strict=True):
+        if channel == "dense":
+            best = zip(ranking.record_ids, ranking.scores.tolist(), strict=True)
+            _best(state).update(zip(ranking.artifact_ids, best, strict=True))
+    return [id for id, _ in fuse_ranks([ranking.artifact_ids for ranking in rankings])[:k]]
 
 
 async def score_artifacts(state: WalkState, ids: Sequence[str], corpus: OpenCorpus) -> NDArray[np.float64]:

@@ -19,7 +19,8 @@ from airw.values import Edge, NDArray, SearchHit
 __all__ = ["Column", "Entry", "Frontier", "Neighbors", "Policy", "WalkPolicy", "WalkState"]
 
 T = TypeVar("T")
-_FEW, _MANY = 500, 10_000
+_FEW = 500  # sorting all of them takes less than finding the best
+_MANY = 10_000  # sorting them takes longer than other tasks should wait
 Neighbors: TypeAlias = Iterable[Any] | AsyncIterable[Any]
 
 
@@ -203,7 +204,7 @@ class Policy:
 
     def select(self, state: WalkState, frontier: Frontier) -> Iterable[int] | Awaitable[Iterable[int]]:
         """Commit all that wait, best first, ties in order of discovery."""
-        if len(frontier.live) > _MANY:  # sorting them takes longer than other tasks should wait
+        if len(frontier.live) > _MANY:
             return in_thread(frontier.best_first)
         return frontier.best_first()
 
