@@ -20,6 +20,7 @@ from airw.values import (
     IndexPlan,
     ItemProblem,
     LedgerEntry,
+    NodeId,
     Ranking,
     Record,
 )
@@ -245,6 +246,14 @@ class VectorSearch(Protocol):
         """Give the vector of each record: `(n, dim) float32`, a row of NaN where there is no such record."""
         ...
 
+    async def vectors_of(self, artifact_ids: Sequence[str]) -> tuple[list[list[str]], Floats]:
+        """Give the record ids of each artifact in plan order, and all their vectors in that order.
+
+        `(n, dim) float32`, `n` the number of all those ids: an artifact asked for twice is there twice, one without
+        records has an empty list and no row. Without any row, `dim` is that of the corpus; 0 if nothing is stored.
+        """
+        ...
+
 
 class TextSearch(Protocol):
     """Ranks records by BM25."""
@@ -267,7 +276,7 @@ class TextSearch(Protocol):
 
 
 class LinkReader(Protocol):
-    """Reads edges and shared field values."""
+    """Reads edges, what references mean, who refers to what, and shared field values."""
 
     async def neighbors(
         self,
@@ -287,8 +296,36 @@ class LinkReader(Protocol):
         """
         ...
 
-    async def matching(self, field: str, values: Sequence[Any], *, limit: int | None = None) -> list[list[str]]:
-        """Give for each value the ids, sorted, of the artifacts whose filter field equals it or is a list with it."""
+    async def resolve(self, refs: Sequence[str]) -> list[list[str]]:
+        """Give for each reference the ids, sorted, of the artifacts that carry it in the strongest tier where any does.
+
+        None for a reference that dangles, several for one that is ambiguous.
+        """
+        ...
+
+    async def referrers(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[list[str]]:
+        """Give for each node the ids, sorted, of the artifacts that link to it, each once and never the node itself.
+
+        A node is an artifact of this corpus, to which links lead by any of its names; or `(source, id)` of another
+        corpus; or any other text: the links written so that dangle or are ambiguous. An id of this corpus is never read
+        as such a text, and links that resolve count for the id they lead to alone. `types` keeps links of these types.
+        """
+        ...
+
+    async def fan_in(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[int]:
+        """Count the referrers of each node."""
+        ...
+
+    async def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
+        """Count the referrers of the node, of any of the three kinds, that has most; 0 without links."""
+        ...
+
+    async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
+        """Give for each `(field, value)` the ids, sorted, of the artifacts whose filter field equals it or lists it.
+
+        Fields are found as filters find them: a literal key before a dotted path. Values are compared as JSON, numbers
+        as in Python. `limit` cuts each list.
+        """
         ...
 
 

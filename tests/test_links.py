@@ -276,7 +276,7 @@ def test_a_functions_edges_become_derived_links():
 
 def test_a_package_answers_to_any_spelling_of_its_name():
     names = extractor_from(lambda key, fields: {}, id="x").extract(Artifact("Zope.Interface", ""), {}).names
-    assert names == [["Zope.Interface"], ["zope.interface", "zope-interface"]]
+    assert names == [["Zope.Interface"], ["zope.interface", "zope-interface", "zope_interface"]]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from airw.errors import CorpusNotFound, StoreBusy, StoreCorrupt, StoreError
 from airw.filters import matches, parse_filter
-from airw.stores import MemoryStore, SqliteStore, _schema, _sql_write, sqlite
+from airw.stores import MemoryStore, SqliteStore, _mirror, _schema, _sql_links, _sql_write, sqlite
 from airw.stores._fts import register_text_functions
 from airw.stores._linkbook import LinkBook, LinkChoice
 from airw.stores._matrix import DenseIndex
@@ -81,8 +81,12 @@ async def everything(store):
         await store.get_records(record_ids),
         await store.ledger(),
         (await store.vectors(record_ids)).tolist(),
+        [vectors.tolist() if isinstance(vectors, np.ndarray) else vectors for vectors in await store.vectors_of(ids)],
         [(list(ranking.record_ids), ranking.scores.tolist()) for ranking in rankings],
         await store.neighbors(ids, direction="both"),
+        await store.referrers(ids),
+        await store.max_fan_in(),
+        await store.matching([("n", 1), ("version", "1")]),
         await store.counts(),
         await store.config(),
         await store.calibration(),
@@ -119,7 +123,7 @@ async def test_everything_is_there_again_after_reopening(path):
     await store.aclose()
     assert before == after
     assert before[0] == ["a", "b"]
-    assert before[6] == [[Edge("a", "b", "related")]] * 2
+    assert before[7] == [[Edge("a", "b", "related")]] * 2
 
 
 async def test_reading_a_file_leaves_it_as_it_was(path):
@@ -502,6 +506,113 @@ async def test_what_a_filter_keeps_is_remembered_and_never_grows_old(store):
             assert set(ranking.record_ids) == kept
 
 
+async def test_what_another_process_wrote_is_matched_at_the_next_call(store):
+    await store.apply([change("a", metadata={"tag": "x"}), change("b", metadata={"tag": ["x", "y"]})])
+    wanted = [("tag", "x"), ("tag", "y"), ("tag", "z")]
+    assert await store.matching(wanted) == [["a", "b"], ["b"], []]
+    process = run_python(
+        """
+        async def main():
+            async with SqliteStore(sys.argv[1]) as store:
+                puts = [change("a", metadata={"tag": "z"}), change("c", metadata={"tag": "y"})]
+                await store.apply(puts, removals=["b"])
+        anyio.run(main)
+        """,
+        store._path,
+    )
+    finish(process)
+    assert await store.matching(wanted) == [[], ["c"], ["a"]]
+
+
+@pytest.mark.parametrize("kept", [3, 100_000])
+async def test_fields_are_matched_in_the_present_state_of_the_file_whatever_was_asked_before(store, monkeypatch, kept):
+    """Of two connections; also by one that is so far behind that it has to start again."""
+    monkeypatch.setattr(_sql_write, "_TOMBSTONES", kept)
+    random = np.random.default_rng(5)
+    wanted = [(field, value) for field in ("n", "tags", "none") for value in range(3)]
+    async with await SqliteStore.open(store._path) as other:
+        for step in range(60):
+            names = [f"{each}" for each in random.permutation(12)[:5]]
+            puts = [
+                change(name, version=f"{step}", records=at, metadata={"n": step % 3, "tags": [step % 2, at]})
+                for at, name in enumerate(names[:3])
+            ]
+            await store.apply(puts, removals=names[3:])
+            held = [record for group in await store.records_of(await store.artifact_ids()) for record in group]
+            expected = [
+                sorted({r.artifact_id for r in held if value in np.atleast_1d(r.metadata.get(field, -1))})
+                for field, value in wanted
+            ]
+            assert await store.matching(wanted[: step % 10]) == expected[: step % 10]
+            if step % 7 == 0:
+                assert await other.matching(wanted[::-1]) == expected[::-1]
+
+
+async def test_matching_after_one_write_costs_the_file_the_same_in_a_corpus_of_any_size(store):
+    """Counted in steps of SQLite's virtual machine."""
+    steps, wanted = [], [("tag", "rare"), ("n", 7)]
+
+    def watch(raw):
+        raw.set_progress_handler(lambda: steps.__setitem__(-1, steps[-1] + 1), 1)
+
+    for size in (50, 3_000):
+        await store.apply([change(f"{each}", metadata={"n": each, "tag": "often"}) for each in range(size)])
+        assert await store.matching(wanted) == [[], ["7"]]
+        await store.apply([change("7", version="2", metadata={"n": 7, "tag": "rare"})], removals=["8"])
+        steps.append(0)
+        await store._reader.run(watch)
+        assert await store.matching(wanted) == [["7"], ["7"]]
+        await store._reader.run(lambda raw: raw.set_progress_handler(None, 1))
+    assert 10 < steps[1] <= steps[0] + 20
+
+
+async def test_a_field_whose_reading_was_stopped_midway_is_read_on(store):
+    await store.apply([change(f"{at:04}", metadata={"n": at % 5}) for at in range(4_000)])
+    for stop in (500, 1_500, 3_000):
+
+        def is_due(stop=stop):
+            return "n" in store._fields and store._fields["n"]._record >= stop
+
+        await store._reader.run(lambda raw, is_due=is_due: raw.set_progress_handler(is_due, 100))
+        with pytest.raises(StoreError, match="interrupted"):
+            await store.matching([("n", 0)])
+        assert stop <= store._fields["n"]._record < 4_000
+        await store._reader.run(lambda raw: raw.set_progress_handler(None, 1))
+        await store.apply([change("0000", metadata={"n": stop})], removals=[f"{stop // 10:04}"])
+    gone = {f"{stop // 10:04}" for stop in (500, 1_500, 3_000)} | {"0000"}
+    expected = [[f"{at:04}" for at in range(value, 4_000, 5) if f"{at:04}" not in gone] for value in range(5)]
+    assert await store.matching([("n", value) for value in (*range(5), 500, 3_000)]) == [*expected, [], ["0000"]]
+
+
+async def test_what_most_artifacts_link_to_is_counted_once_a_state_of_the_file(store, monkeypatch):
+    asked, ask = [], _sql_links._ask
+    monkeypatch.setattr(_sql_links, "_ask", lambda *args: (asked.append(args), ask(*args))[1])
+    await store.apply([change("a", links=["c"]), change("b", links=["c"])])
+    async with await SqliteStore.open(store._path) as other:
+        for _ in range(2):
+            assert [await each.max_fan_in() for each in (store, other, store)] == [2, 2, 2]
+            assert await store.max_fan_in(types=["none"]) == 0
+        assert len(asked) == 3
+        await other.apply([change("d", links=["c"])])
+        assert [await each.max_fan_in() for each in (store, other, store)] == [3, 3, 3]
+        assert len(asked) == 5
+
+
+async def test_the_vectors_of_artifacts_are_those_of_memory_in_a_corpus_too_large_for_a_matrix_too(store, monkeypatch):
+    for module in (_mirror, sqlite):
+        monkeypatch.setattr(module, "EXACT_ROWS", 50)
+    async with MemoryStore() as memory:
+        for each in (store, memory):
+            await each.apply([change(f"{at}", records=at % 5) for at in range(40)])
+            await each.apply([change("7", version="2", records=4)], removals=["8"])
+        for asked in (["7", "absent", "4", "5", "7", "8", "7\0", "\ud800"], ["absent"], []):
+            (ids, vectors), (expected, rows) = [await each.vectors_of(asked) for each in (store, memory)]
+            assert ids == expected
+            assert vectors.dtype == rows.dtype
+            assert np.array_equal(vectors, rows)
+        assert vectors.shape == (0, 4)
+
+
 async def test_a_matrix_far_behind_is_read_again(store, monkeypatch):
     monkeypatch.setattr(_sql_write, "_TOMBSTONES", 3)
     await store.apply([change(f"{each}") for each in range(10)])
@@ -779,6 +890,21 @@ def test_links_after_any_writes_are_those_of_the_final_content(steps):
                 assert found == [book.neighbors(name, direction, LinkChoice(**choice))[:limit] for name in sorted(kept)]
         found = counts(connection)
         assert {key: found[key] for key in book.counts()} == book.counts()
+        refs = ["a", "b", "c", "d", "T", "U", "absent", "a\0", "\ud800"]
+        assert _sql_links.resolve(connection, refs) == [book.resolve(ref) for ref in refs]
+        nodes = [*refs, *(("other", ref) for ref in refs), ("oth\0er", "a"), ("none", "a"), "a"]
+        for types in (None, ("related",), ("related", "requires"), ()):
+            found = _sql_links.referrers(connection, nodes, types)
+            assert found == [sorted(book.referrers(node, LinkChoice(types))) for node in nodes]
+            assert _sql_links.fan_in(connection, nodes, types) == list(map(len, found))
+            most = max(map(len, found))
+            assert _sql_links.max_fan_in(connection, {}, types) == most
+            assert book.max_fan_in(LinkChoice(types)) == most
+            edges = neighbors(connection, "abcd", direction="in", types=types, exclude=(), origins=None, limit=None)
+            assert found[:4] == [
+                sorted({edge.source for edge in each}) if name in kept else referrers
+                for name, each, referrers in zip("abcd", edges, found, strict=False)
+            ]
 
 
 async def test_a_long_random_history_equals_memory(path):

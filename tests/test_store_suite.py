@@ -416,6 +416,9 @@ class TakesFewParameters(MemoryStore):
     async def neighbors(self, ids, **options):
         return await super().neighbors(self._few(ids), **options)
 
+    async def resolve(self, refs):
+        return await super().resolve(self._few(refs))
+
 
 @breaks("nothing_given_or_received*", "no_vector_given*", "no_setting_given*")
 class HandsOutHandles(MemoryStore):
@@ -493,7 +496,7 @@ class IgnoresTiers(MemoryStore):
         await super().apply(changed, removals=removals)
 
 
-@breaks("names_are_compared*", "any_text_can_be_linked*")
+@breaks("names_are_compared*", "any_text_can_be_linked*", "any_text_can_be_asked*")
 class FoldsNames(MemoryStore):
     async def apply(self, puts, *, removals=()):
         def folded(extraction):
@@ -566,20 +569,119 @@ class KnowsNoOtherCorpora(OtherEdges):
         return [[edge for edge in edges if isinstance(edge.target, str)] for edges in await neighbors(ids, **options)]
 
 
+@breaks("in_a_new_store*", "a_reference_means*")
+class LeavesOutWhatMeansNothing(MemoryStore):
+    async def resolve(self, refs):
+        return [each for each in await super().resolve(refs) if each]
+
+
+@breaks("a_reference_means*", "any_history*links*")
+class MeansTheFirst(MemoryStore):
+    async def resolve(self, refs):
+        return [each[:1] for each in await super().resolve(refs)]
+
+
+class OtherReferrers(MemoryStore):
+    """A store that tells other referrers: `tell(referrers, nodes, types)`; counts follow from them."""
+
+    async def apply(self, puts, *, removals=()):
+        await super().apply(puts, removals=removals)
+        self.links = getattr(self, "links", {}) | {each.entry.artifact_id: each.extraction.links for each in puts}
+
+    async def referrers(self, nodes, *, types=None):
+        return await self.tell(super().referrers, nodes, types)
+
+    async def fan_in(self, nodes, *, types=None):
+        return [len(each) for each in await self.referrers(nodes, types=types)]
+
+    async def max_fan_in(self, *, types=None):
+        links = [each for some in getattr(self, "links", {}).values() for each in some]
+        pairs = [(each.target_source, each.target_ref) for each in links if each.target_source]
+        nodes = [*await self.artifact_ids(), *pairs, *(each.target_ref for each in links if not each.target_source)]
+        return max(await self.fan_in(nodes, types=types), default=0)
+
+
+@breaks("referrers_of_an*", "a_reference_has*", "nodes_of_other*", "the_largest*", "*referrers_are_those*")
+class KnowsEdgesOnly(OtherReferrers):
+    async def tell(self, referrers, nodes, types):
+        ids = [node if isinstance(node, str) else "" for node in nodes]
+        return [[edge.source for edge in each] for each in await self.neighbors(ids, direction="in", types=types)]
+
+
+@breaks("referrers_of_an*", "in_a_new_store*", "the_largest*")
+class RefersToItself(OtherReferrers):
+    async def tell(self, referrers, nodes, types):
+        found = await referrers(nodes, types=types)
+        return [
+            sorted({*each, node}) if isinstance(node, str) else each for node, each in zip(nodes, found, strict=True)
+        ]
+
+
+@breaks("referrers_are_those*")
+class TakesNoTypesForAll(OtherReferrers):
+    async def tell(self, referrers, nodes, types):
+        return await referrers(nodes, types=types or None)
+
+
+@breaks("an_id_of_the_corpus*", "a_reference_has*")
+class ReadsIdsAsTexts(OtherReferrers):
+    async def tell(self, referrers, nodes, types):
+        written = [
+            {name for name, links in self.links.items() for link in links if link.target_ref == node} for node in nodes
+        ]
+        return [sorted(each) for each in written]
+
+
+@breaks("nodes_of_other*", "the_largest*")
+class TakesOtherCorporaForThisOne(OtherReferrers):
+    async def tell(self, referrers, nodes, types):
+        return await referrers([node if isinstance(node, str) else node[1] for node in nodes], types=types)
+
+
+@breaks("the_vectors_of_artifacts*")
+class OrdersVectorsBySurface(MemoryStore):
+    async def vectors_of(self, artifact_ids):
+        groups = [
+            [record.id for record in sorted(each or (), key=lambda record: record.surface_index)]
+            for each in await self.records_of(artifact_ids)
+        ]
+        return groups, await self.vectors([each for group in groups for each in group])
+
+
+@breaks("a_new_store_ranks_nothing*", "the_vectors_of_artifacts*")
+class AnswersEachArtifactOnce(MemoryStore):
+    async def vectors_of(self, artifact_ids):
+        found, vectors = await super().vectors_of(list(dict.fromkeys(artifact_ids)))
+        return [each for each in found if each], vectors
+
+
+@breaks("matching_asks_about_many*")
+class MatchesInOneField(MemoryStore):
+    async def matching(self, wanted, *, limit=None):
+        return await super().matching([(wanted[0][0], value) for _, value in wanted] if wanted else [], limit=limit)
+
+
+@breaks("matching_counts*")
+class MatchesFirstRecords(MemoryStore):
+    async def matching(self, wanted, *, limit=None):
+        firsts = [each[0] for each in await self.records_of(await self.artifact_ids())]
+        return [[r.artifact_id for r in firsts if r.metadata.get(field) == value][:limit] for field, value in wanted]
+
+
 @breaks("matching_finds*", "matching_follows*")
 class MatchesWholeValuesOnly(MemoryStore):
-    async def matching(self, field, values, *, limit=None):
+    async def matching(self, wanted, *, limit=None):
         records = [each for some in await self.records_of(await self.artifact_ids()) for each in some]
         return [
             sorted({r.artifact_id for r in records if get_field(r.metadata, field) == value})[:limit]
-            for value in values
+            for field, value in wanted
         ]
 
 
 @breaks("matching_finds*")
 class MatchesWithoutLimit(MemoryStore):
-    async def matching(self, field, values, *, limit=None):
-        return await super().matching(field, values)
+    async def matching(self, wanted, *, limit=None):
+        return await super().matching(wanted)
 
 
 @breaks("questions_asked_at_once*")
@@ -600,8 +702,8 @@ class MixesUpAnswers(MemoryStore):
     async def search_text(self, queries, k, **options):
         return await self.ask(super().search_text, queries, k, **options)
 
-    async def matching(self, field, values, *, limit=None):
-        return await self.ask(super().matching, field, values, limit=limit)
+    async def matching(self, wanted, *, limit=None):
+        return await self.ask(super().matching, wanted, limit=limit)
 
 
 @breaks("a_cancelled_question*")

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airw.errors import StoreError
-from airw.filters import matches, parse_filter
-from airw.stores import MemoryStore, SqliteStore
+from airw.filters import get_field, matches, parse_filter
+from airw.stores import MemoryStore, SqliteStore, _fields
 from airw.stores._fts import match_expressions
 from airw.testing import CAPABILITIES, StoreSuite
 from airw.testing._store_tools import put, vector_of
@@ -37,11 +37,16 @@ async def test_sqlite_store(case):
     await SQLITE.check(case)
 
 
+REFS = ["a", "b", "c", "d", "e", "T", "U"]
+
+
 async def content(store, queries=("one two", "three")):
     """Everything that can be seen of a store, to the last bit."""
     names = await store.artifact_ids()
     records = await store.records_of(names)
     ids = [record.id for each in records for record in each]
+    nodes = [*names, *REFS, *(("else", ref) for ref in REFS)]
+    grouped, rows = await store.vectors_of([*names, "absent", *names[:1]])
     points = np.array([vector_of(query) for query in queries], np.float32)
     rankings = [
         ranking
@@ -55,9 +60,13 @@ async def content(store, queries=("one two", "three")):
         "ledger": await store.ledger(),
         "records": records,
         "vectors": (await store.vectors(ids)).tolist(),
+        "vectors_of": [grouped, rows.tolist()],
         "edges": [await store.neighbors(names, direction=direction) for direction in ("out", "in", "both")],
+        "meant": await store.resolve([*REFS, "absent"]),
+        "referrers": [await store.referrers(nodes, types=types) for types in (None, ["r"])],
+        "fan_in": [[await store.fan_in(nodes), await store.max_fan_in(types=types)] for types in (None, ["r"])],
         "counts": await store.counts(),
-        "matching": await store.matching("tag", ["x", "y"]),
+        "matching": await store.matching([("tag", "x"), ("n", 1), ("tag", "y"), ("deep.n", 1), ("deep", {"n": 1})]),
         "rankings": [(list(each.record_ids), list(each.artifact_ids)) for each in rankings],
         "scores": [each.scores.tolist() for each in rankings],
     }
@@ -137,7 +146,7 @@ async def test_a_task_cancelled_in_the_middle_of_a_write_leaves_a_whole_store():
 
 
 WORDS = st.lists(st.sampled_from(["one", "two", "three", "four"]), max_size=4).map(" ".join)
-NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
+NAMES = st.sampled_from(REFS[:5])
 SCALARS = st.none() | st.booleans() | st.integers(-1, 2) | st.sampled_from([0.5, 1.0, "x", "xy", ""])
 METADATA = st.fixed_dictionaries(
     {},
@@ -150,7 +159,7 @@ METADATA = st.fixed_dictionaries(
 )
 LINKS = st.builds(
     Link,
-    NAMES | st.sampled_from(["T", "U"]),
+    st.sampled_from(REFS),
     st.sampled_from(["r", "q"]),
     st.sampled_from(["typed", "inline"]),
     st.sampled_from([None, None, None, "else"]),
@@ -262,6 +271,60 @@ def test_filters_keep_what_they_match_and_all_stores_rank_alike(puts, conditions
         assert memory == sqlite
 
     anyio.run(main)
+
+
+FIELDS = st.sampled_from(["tag", "n", "deep.n", "deep", "none"])
+WANTED = st.lists(st.tuples(FIELDS, SCALARS | st.lists(SCALARS, max_size=2)), max_size=6)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(STEPS, WANTED), min_size=1, max_size=5), st.none() | st.integers(0, 2))
+def test_matching_finds_what_equals_the_value_or_is_a_list_that_holds_it_after_any_writes(steps, limit):
+    def holds(value, held):
+        return value == held or (isinstance(held, list) and value in held)
+
+    async def follow(store):
+        kept = {}
+        for (puts, removals), wanted in steps:
+            await store.apply(puts, removals=removals)
+            kept = {name: each for name, each in kept.items() if name not in removals}
+            kept |= {each.entry.artifact_id: each.records for each in puts}
+            assert await store.matching(wanted, limit=limit) == [
+                [
+                    name
+                    for name, records in sorted(kept.items())
+                    if any(holds(value, get_field(each.metadata, field)) for each in records)
+                ][:limit]
+                for field, value in wanted
+            ]
+
+    anyio.run(with_both, follow)
+
+
+async def test_what_has_not_changed_is_not_sorted_again(monkeypatch):
+    sizes = []
+    monkeypatch.setattr(_fields, "sorted", lambda names: (sizes.append(len(names)), sorted(names))[1], raising=False)
+    async with MemoryStore() as store:
+        await store.apply([put(name, "t", metadata={"tag": [name, "all"]}) for name in "cab"])
+        for _ in range(3):
+            [names, one] = await store.matching([("tag", "all"), ("tag", "a")])
+            assert (names, one) == (["a", "b", "c"], ["a"])
+            names.clear()
+        assert sizes == [3, 1]
+        await store.apply([put("d", "t", metadata={"tag": "all"})], removals=["b"])
+        assert await store.matching([("tag", "all"), ("tag", "a")]) == [["a", "c", "d"], ["a"]]
+        assert sizes == [3, 1, 3]
+
+
+@pytest.mark.asyncio_only
+async def test_only_the_fields_asked_for_last_are_remembered():
+    async def ask(store):
+        await store.apply([put("a", "t", metadata={f"f{at}": at for at in range(50)})])
+        for at in [*range(40), 0, 39]:
+            assert await store.matching([(f"f{at}", at)]) == [["a"]]
+        return [*(store._fields if isinstance(store, SqliteStore) else store._content._fields)]
+
+    assert await with_both(ask) == [[*(f"f{at}" for at in range(9, 39)), "f0", "f39"]] * 2
 
 
 # Words

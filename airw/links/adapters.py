@@ -43,8 +43,9 @@ class CallableLinks:
         if not isinstance(answer, Mapping):
             raise SourceError(f"{self.id} must give a mapping of edge type to targets, not {answer!r:.80}")
         links = dict.fromkeys(link for type_, targets in answer.items() for link in self._links(type_, targets))
-        # The second tier lets a normalised reference (PEP 503) name a package however that one spells itself.
-        spellings = dict.fromkeys((artifact.id.casefold(), re.sub(r"[-_.]+", "-", artifact.id).lower()))
+        # The second tier lets a reference name a package (PEP 503) however either spells it.
+        name = re.sub(r"[-_.]+", "-", artifact.id).lower()
+        spellings = dict.fromkeys((artifact.id.casefold(), *(name.replace("-", mark) for mark in "-_.")))
         return Extraction(list(links), [[artifact.id], list(spellings)])
 
     def _links(self, type_: Any, targets: Any) -> Iterator[Link]:
@@ -64,7 +65,7 @@ def extractor_from(function: EdgeFunction, *, id: str) -> CallableLinks:
     """Make an edge extractor of a function `(artifact_id, filter_fields) -> {edge_type: [target, …]}`.
 
     A target is an id, or `[source, id]` in another corpus. Links get the origin `"derived"`. An artifact answers to its
-    id, then to its id in lower case and with `-` for each run of `-`, `_` and `.`.
+    id, then to its id in lower case, as it is and with `-`, `_` or `.` for each run of these.
 
     Raises:
         ArgumentError: `function` is not callable, or `id` is blank.

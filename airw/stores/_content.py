@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from airw.errors import StoreError
-from airw.filters import MISSING, Filter, as_key, get_field, held_keys, matches
+from airw.filters import MISSING, Filter, get_field, matches
+from airw.stores._fields import FieldIndex, look_up
 from airw.stores._fts import TEXT_TABLES, insert_records, one_of, rank_texts, register_text_functions
 from airw.stores._linkbook import LinkBook, LinkChoice
 from airw.stores._matrix import DenseIndex
-from airw.values import ArtifactChange, Direction, Edge, Floats, LedgerEntry, Ranking, Record, json_clean
+from airw.stores._recent import recall
+from airw.values import ArtifactChange, Direction, Edge, Floats, LedgerEntry, NodeId, Ranking, Record, json_clean
 
 if TYPE_CHECKING:
     import sqlite3
@@ -35,7 +37,7 @@ class Content:
         self._links = LinkBook()
         self._settings = "{}"
         self._calibration: dict[str, str] = {}
-        self._fields: dict[str, _FieldIndex] = {}
+        self._fields: dict[str, FieldIndex] = {}
         self._texts: sqlite3.Connection | None = None
 
     def close(self) -> None:
@@ -74,14 +76,9 @@ class Content:
             return {each: json.loads(value) for each, value in self._calibration.items()}
         return dict(json.loads(self._calibration.get(key, "{}")))
 
-    def matching(self, field: str, values: Sequence[Any], limit: int | None) -> list[list[str]]:
-        """Give for each value the sorted ids of the artifacts whose field equals it or is a list holding it."""
-        index = self._fields.get(field)
-        if index is None:
-            index = self._fields[field] = _FieldIndex(field)
-            for record in self._records.values():
-                index.add(record)
-        return [index.holders(json_clean(value))[:limit] for value in values]
+    def matching(self, wanted: Sequence[tuple[str, Any]], limit: int | None) -> list[list[str]]:
+        """Give for each field and value the artifacts that hold it."""
+        return look_up(lambda field: recall(self._fields, field, self._index_of), wanted, limit)
 
     def artifact_ids(self) -> list[str]:
         """Give the ids of all artifacts, sorted."""
@@ -130,6 +127,35 @@ class Content:
         """Give the edges of each artifact."""
         return [self._links.neighbors(each, direction, choice)[:limit] for each in ids]
 
+    def resolve(self, refs: Sequence[str]) -> list[list[str]]:
+        """Give the artifacts that each reference may mean."""
+        return [list(self._links.resolve(each)) for each in refs]
+
+    def referrers(self, nodes: Sequence[NodeId], types: Sequence[str] | None) -> list[list[str]]:
+        """Give the artifacts that link to each node."""
+        return [sorted(self._links.referrers(each, LinkChoice(types))) for each in nodes]
+
+    def fan_in(self, nodes: Sequence[NodeId], types: Sequence[str] | None) -> list[int]:
+        """Count the artifacts that link to each node."""
+        return [len(self._links.referrers(each, LinkChoice(types))) for each in nodes]
+
+    def max_fan_in(self, types: Sequence[str] | None) -> int:
+        """Count the referrers of the node that has most."""
+        return self._links.max_fan_in(LinkChoice(None if types is None else tuple(types)))
+
+    def few_links(self, ids: Sequence[str], direction: Direction, most: int) -> bool:
+        """Say, without looking at them, whether the artifacts have at most so many links."""
+        return len(ids) <= most and sum(self._links.degree(each, direction) for each in ids) <= most
+
+    def few_rows(self, artifact_ids: Sequence[str], most: int) -> bool:
+        """Say, without looking at them, whether the artifacts have at most so many vectors."""
+        return len(artifact_ids) <= most and sum(map(self.index.count_of, artifact_ids)) <= most
+
+    def few_holders(self, wanted: Sequence[tuple[str, Any]], most: int) -> bool:
+        """Say, without looking at them, whether at most so many artifacts match; no, where nobody knows yet."""
+        known = len(wanted) <= most and all(field in self._fields for field, _ in wanted)
+        return known and sum(self._fields[field].count(value) for field, value in wanted) <= most
+
     def apply(self, puts: Sequence[ArtifactChange], removals: Sequence[str]) -> None:
         """Put and remove whole artifacts, all or nothing: what can fail comes first."""
         puts = [_checked(change) for change in puts]
@@ -140,6 +166,12 @@ class Content:
             self._remove(artifact_id)
         for change in puts:
             self._put(change)
+
+    def _index_of(self, field: str) -> FieldIndex:
+        index = FieldIndex()
+        for record in self._records.values():
+            _add_value(index, field, record)
+        return index
 
     def _kept(self, filter: Filter | None) -> list[str] | None:
         """Give the ids of the records that the filter lets through; `None` for all."""
@@ -191,8 +223,8 @@ class Content:
         entry = self._ledger.pop(artifact_id)
         for record in [self._records.pop(each) for each in entry.record_ids]:
             del self._numbers[record.id]
-            for index in self._fields.values():
-                index.discard(record)
+        for index in self._fields.values():
+            index.discard(artifact_id)
         self.index.drop(entry.record_ids)
         self._links.remove(artifact_id)
 
@@ -202,8 +234,8 @@ class Content:
         for record in records:
             self._records[record.id] = record
             self._numbers[record.id] = next(self._next)
-            for index in self._fields.values():
-                index.add(record)
+            for field, index in self._fields.items():
+                _add_value(index, field, record)
         if records:
             self.index.put(
                 change.entry.record_ids,
@@ -216,33 +248,10 @@ class Content:
         self._links.put(change.entry.artifact_id, change.extraction)
 
 
-class _FieldIndex:
-    """Which artifacts hold a value in one field."""
-
-    def __init__(self, field: str) -> None:
-        self._field = field
-        self._holders: dict[Hashable, dict[str, int]] = {}  # value -> artifact -> how many of its records
-
-    def add(self, record: Record) -> None:
-        for key in self._keys(record):
-            counts = self._holders.setdefault(key, {})
-            counts[record.artifact_id] = counts.get(record.artifact_id, 0) + 1
-
-    def discard(self, record: Record) -> None:
-        for key in self._keys(record):
-            counts = self._holders[key]
-            counts[record.artifact_id] -= 1
-            if not counts[record.artifact_id]:
-                del counts[record.artifact_id]
-            if not counts:
-                del self._holders[key]
-
-    def holders(self, value: Any) -> list[str]:
-        return sorted(self._holders.get(as_key(value), ()))
-
-    def _keys(self, record: Record) -> set[Hashable]:
-        value = get_field(record.metadata, self._field)
-        return set() if value is MISSING else held_keys(value)
+def _add_value(index: FieldIndex, field: str, record: Record) -> None:
+    value = get_field(record.metadata, field)
+    if value is not MISSING:
+        index.add(record.artifact_id, value)
 
 
 def _copied(record: Record) -> Record:

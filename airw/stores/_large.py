@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from airw.stores._matrix import checked_queries, exact_scores
+from airw._vectors import exact_scores
+from airw.stores._matrix import checked_queries
 from airw.stores._nearby import Nearby
 from airw.stores._packing import unpacked
 from airw.stores._segments import SHORTLIST
@@ -111,6 +112,23 @@ class LargeIndex:
         found = np.full((len(ids), self.nearby.dim or 0), np.nan, np.float32)
         found[places] = vectors
         return found
+
+    def vectors_of(self, artifact_ids: Sequence[str]) -> tuple[list[list[str]], Floats]:
+        """Give the record ids of each artifact in plan order, and all their vectors in that order."""
+        ids: list[list[str]] = [[] for _ in artifact_ids]
+        rows = self.connection.execute(
+            """SELECT asked.key, record.id, data, sum FROM json_each(?) AS asked
+            JOIN record ON record.artifact_id = asked.value JOIN vector ON vector.rowid = record.rowid
+            ORDER BY asked.key, record.rowid""",
+            [keys_json(artifact_ids)],
+        )
+        blocks = [np.empty((0, self.nearby.dim or 0), np.float32)]
+        while block := rows.fetchmany(_BLOCK):
+            places, record_ids, *stored = zip(*block, strict=True)
+            for place, record_id in zip(places, record_ids, strict=True):
+                ids[place].append(record_id)
+            blocks.append(unpacked(*stored))
+        return ids, np.concatenate(blocks)
 
     def _read(self, ids: Sequence[str]) -> tuple[list[int], Floats]:
         """Give the places, among those asked for, of the records that exist, and their vectors."""

@@ -11,11 +11,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from airw._vectors import best_first
+from airw._vectors import best_first, exact_scores
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, StoreError
 from airw.values import Floats, NDArray, Ranking
 
-__all__ = ["DenseIndex", "checked_queries", "exact_scores"]
+__all__ = ["DenseIndex", "checked_queries"]
 
 Rows: TypeAlias = NDArray[np.int64]
 
@@ -43,15 +43,6 @@ def checked_queries(queries: Floats, dim: int | None) -> Floats:
     if not np.isfinite(queries).all():
         raise EmbedderError("a query vector holds NaN or infinity; give finite numbers")
     return queries
-
-
-def exact_scores(vectors: Floats, query: Floats) -> Floats:
-    """Give the dot product of each row with the query, the same wherever the row lies.
-
-    Every BLAS blocks by position; einsum without `optimize` does not.
-    """
-    scores: Floats = np.einsum("ij,j->i", vectors, query)
-    return scores
 
 
 class DenseIndex:
@@ -233,6 +224,20 @@ class DenseIndex:
         found = np.full((len(ids), self.dim or 0), np.nan, np.float32)
         found[known] = self._matrix[rows[known]]
         return found
+
+    def vectors_of(self, artifact_ids: Sequence[str]) -> tuple[list[list[str]], Floats]:
+        """Give the record ids of each artifact in order of their numbers, and all their vectors in that order."""
+        rows = {name: self._rows_of(name) for name in dict.fromkeys(artifact_ids)}
+        ids = [[self._ids[row] for row in rows[name]] for name in artifact_ids]
+        return ids, self._matrix[np.array([row for name in artifact_ids for row in rows[name]], np.int64)]
+
+    def count_of(self, artifact_id: str) -> int:
+        """Count the records of one artifact."""
+        return len(self._groups.members(artifact_id))
+
+    def _rows_of(self, artifact_id: str) -> list[int]:
+        rows = [self._row_of[each] for each in self._groups.members(artifact_id)]
+        return sorted(rows, key=self._columns[3].__getitem__)
 
     def _make_room(self, count: int, dim: int) -> None:
         """Grow both arrays to hold `count` rows."""

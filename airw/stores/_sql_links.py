@@ -2,12 +2,16 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from airw.values import Direction, Edge, Extraction
+from airw.stores._recent import recall
+from airw.values import Direction, Edge, Extraction, NodeId
 
 if TYPE_CHECKING:
     import sqlite3
+
+MaxOf: TypeAlias = tuple[int, tuple[str, ...] | None]
+"""The version of the file, as one connection sees it, and the link types."""
 
 # A reference means the artifact that carries it in the strongest tier where any does, if that is only one.
 _RESOLVE = """
@@ -30,6 +34,23 @@ _IN = """
     SELECT DISTINCT asked.key AS position, 1 AS inward, link.type AS kind, NULL AS corpus, artifact_id AS other, origin
     FROM json_each(:ids) AS asked JOIN link ON link.target = asked.value
     WHERE state = 'resolved' AND artifact_id <> asked.value"""
+# The links to each node asked for, of all three kinds; an artifact's id is no dangling or ambiguous reference.
+_REFERRERS = """
+    WITH asked (place, corpus, node) AS MATERIALIZED (SELECT key, value ->> 0, value ->> 1 FROM json_each(:nodes))
+    SELECT place, artifact_id FROM asked JOIN link ON target = node
+    WHERE corpus IS NULL AND state = 'resolved' AND artifact_id <> node {of_types}
+    UNION
+    SELECT place, artifact_id FROM asked JOIN link ON ref = node
+    WHERE corpus IS NULL AND state IN ('dangling', 'ambiguous') AND node NOT IN (SELECT id FROM artifact) {of_types}
+    UNION
+    SELECT place, artifact_id FROM asked JOIN link ON ref = node WHERE target_source = corpus {of_types}"""
+_MAX_FAN_IN = """
+    SELECT coalesce(max(count), 0) FROM (
+        SELECT count(DISTINCT artifact_id) AS count FROM link
+        WHERE (target_source IS NOT NULL OR artifact_id <> coalesce(target, ref))
+            AND NOT (state = 'ambiguous' AND ref IN (SELECT id FROM artifact)) {of_types}
+        GROUP BY target_source, coalesce(target, ref)
+    )"""
 _ORDER = "kind, corpus, other, inward, origin"
 
 
@@ -119,3 +140,55 @@ def neighbors(
         here, there = ids[position], other if corpus is None else (corpus, other)
         edges[position].append(Edge(there, here, kind, origin) if inward else Edge(here, there, kind, origin))
     return edges
+
+
+def resolve(connection: "sqlite3.Connection", refs: Sequence[str]) -> list[list[str]]:
+    """Give for each reference the artifacts, sorted, that carry it in the strongest tier where any does."""
+    found: list[list[str]] = [[] for _ in refs]
+    for position, artifact_id in connection.execute(
+        """SELECT asked.key, artifact_id FROM json_each(?) AS asked JOIN name ON name.key = asked.value
+        WHERE tier = (SELECT min(tier) FROM name WHERE key = asked.value) ORDER BY asked.key, artifact_id""",
+        [keys_json(refs)],
+    ):
+        found[position].append(artifact_id)
+    return found
+
+
+def referrers(
+    connection: "sqlite3.Connection", nodes: Sequence[NodeId], types: Sequence[str] | None
+) -> list[list[str]]:
+    """Give for each node the artifacts, sorted, that link to it."""
+    found: list[list[str]] = [[] for _ in nodes]
+    for place, artifact_id in _ask(connection, f"{_REFERRERS} ORDER BY place, artifact_id", types, nodes):
+        found[place].append(artifact_id)
+    return found
+
+
+def fan_in(connection: "sqlite3.Connection", nodes: Sequence[NodeId], types: Sequence[str] | None) -> list[int]:
+    """Count for each node the artifacts that link to it."""
+    found = [0] * len(nodes)
+    counted = f"SELECT place, count(*) FROM ({_REFERRERS}) GROUP BY place"
+    for place, count in _ask(connection, counted, types, nodes):
+        found[place] = count
+    return found
+
+
+def max_fan_in(connection: "sqlite3.Connection", known: dict[MaxOf, int], types: Sequence[str] | None) -> int:
+    """Count the artifacts that link to the node to which most do; `known` is from earlier calls."""
+    (version,) = connection.execute("PRAGMA data_version").fetchone()
+    key = version, None if types is None else tuple(types)
+    return recall(known, key, lambda _: int(_ask(connection, _MAX_FAN_IN, types).fetchone()[0]))
+
+
+def _ask(
+    connection: "sqlite3.Connection", question: str, types: Sequence[str] | None, nodes: Sequence[NodeId] = ()
+) -> "sqlite3.Cursor":
+    of_types = "" if types is None else "AND type IN (SELECT value FROM json_each(:types))"
+    bound = {"nodes": json.dumps([_corpus_and_id(node) for node in nodes]), "types": set_json(types or ())}
+    return connection.execute(question.format(of_types=of_types), bound)
+
+
+def _corpus_and_id(node: NodeId) -> tuple[str | None, str | None]:
+    """Give a node as a pair, without a corpus where it is of this one; what no id can hold becomes a pair of nulls."""
+    pair = (None, node) if isinstance(node, str) else node
+    return (None, None) if any("\0" in each for each in pair if each) else pair

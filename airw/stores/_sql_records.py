@@ -1,16 +1,16 @@
-"""Reading a corpus's file: records, the ledger, settings, shared field values; functions of one connection."""
+"""Reading a corpus's file: records, the ledger, settings; functions of one connection."""
 
 import json
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from airw.filters import Filter, as_key, held_keys
+from airw.filters import Filter
 from airw.stores._fts import rank_texts
-from airw.stores._sql_filter import compile_filter, field_text
+from airw.stores._sql_filter import compile_filter
 from airw.stores._sql_links import keys_json, set_json
-from airw.values import LedgerEntry, Ranking, Record, json_clean
+from airw.values import LedgerEntry, Ranking, Record
 
 if TYPE_CHECKING:
     import sqlite3
@@ -132,19 +132,3 @@ def search_text(
         condition += " AND record.kind IN (SELECT value FROM json_each(?))"
         parameters = [*parameters, set_json(surfaces)]
     return rank_texts(connection, queries, k, per_artifact=per_artifact, condition=condition, parameters=parameters)
-
-
-def matching(connection: "sqlite3.Connection", field: str, values: Sequence[Any], limit: int | None) -> list[list[str]]:
-    """Give for each value the sorted ids of the artifacts whose field equals it or is a list holding it."""
-    wanted: dict[Hashable, set[str]] = {as_key(json_clean(value)): set() for value in values}
-    text, parameters = field_text(field, "metadata")
-    holders: dict[str, set[str]] = {}
-    for artifact_id, value in connection.execute(
-        f"SELECT artifact_id, j FROM (SELECT artifact_id, {text} AS j FROM record) WHERE j IS NOT NULL", parameters
-    ):
-        holders.setdefault(value, set()).add(artifact_id)
-    for value, artifacts in holders.items():
-        for key in held_keys(json.loads(value)):
-            if key in wanted:
-                wanted[key] |= artifacts
-    return [sorted(wanted[as_key(json_clean(value))])[:limit] for value in values]

@@ -9,16 +9,18 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, TypeVarTuple, Unpack
 
 import anyio
+import anyio.lowlevel
 
 from airw._concurrency import in_thread
 from airw.errors import ArgumentError, StoreBusy, StoreError
 from airw.filters import Filter
 from airw.stores._content import Content
 from airw.stores._linkbook import LinkChoice
-from airw.values import ArtifactChange, Direction, Edge, Floats, LedgerEntry, Ranking, Record
+from airw.values import ArtifactChange, Direction, Edge, Floats, LedgerEntry, NodeId, Ranking, Record
 
 __all__ = ["MemoryStore"]
 
+_FEW = 100  # records, links or vectors, which take less than a millisecond
 R = TypeVar("R")
 Args = TypeVarTuple("Args")
 
@@ -26,7 +28,8 @@ Args = TypeVarTuple("Args")
 class MemoryStore:
     """A `Store` in memory, for tests, trials and corpora that are made anew each time; runs on asyncio and trio.
 
-    Every call works in a worker thread under one lock, so no reader ever sees half of a write. Closing it lets go of
+    Every call works under one lock, so no reader ever sees half of a write, and in a worker thread unless it is a small
+    question that need not wait. Closing it lets go of
     everything it holds; one that is forgotten is closed when it is garbage-collected.
 
     Example:
@@ -62,7 +65,7 @@ class MemoryStore:
 
     async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
         """Give the record of each id."""
-        return await self._call(self._content.get_records, ids)
+        return await self._call(self._content.get_records, ids, few=len(ids) <= _FEW)
 
     async def records_of(
         self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None
@@ -158,17 +161,24 @@ class MemoryStore:
 
     async def similarities(self, query: Floats, record_ids: Sequence[str]) -> Floats:
         """Give the cosine of `query` `(dim,)` to each record: `(n,) float32`, NaN where there is no such record."""
-        return await self._call(self._content.index.similarities, query, record_ids)
+        few = len(record_ids) <= _FEW
+        return await self._call(self._content.index.similarities, query, record_ids, few=few)
 
     async def best_of(
         self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
     ) -> tuple[list[str | None], Floats]:
         """Give for each artifact the id and the cosine of its best record; `None` and NaN where it has none."""
-        return await self._call(self._content.index.best_of, query, artifact_ids, surfaces)
+        few = self._content.few_rows(artifact_ids, _FEW)
+        return await self._call(self._content.index.best_of, query, artifact_ids, surfaces, few=few)
 
     async def vectors(self, ids: Sequence[str]) -> Floats:
         """Give the vector of each record: `(n, dim) float32`, a row of NaN where there is no such record."""
         return await self._call(self._content.index.vectors, ids)
+
+    async def vectors_of(self, artifact_ids: Sequence[str]) -> tuple[list[list[str]], Floats]:
+        """Give the record ids of each artifact in plan order, and their vectors in that order: `(n, dim) float32`."""
+        few = self._content.few_rows(artifact_ids, _FEW)
+        return await self._call(self._content.index.vectors_of, artifact_ids, few=few)
 
     async def search_text(
         self,
@@ -201,20 +211,49 @@ class MemoryStore:
         """Give the edges of each artifact as stored, ordered by type, then by the id at the other end."""
         if direction not in ("out", "in", "both"):
             raise ArgumentError(f"direction must be 'out', 'in' or 'both', not {direction!r}")
-        return await self._call(self._content.neighbors, ids, direction, LinkChoice(types, exclude, origins), limit)
+        few, choice = self._content.few_links(ids, direction, _FEW), LinkChoice(types, exclude, origins)
+        return await self._call(self._content.neighbors, ids, direction, choice, limit, few=few)
 
-    async def matching(self, field: str, values: Sequence[Any], *, limit: int | None = None) -> list[list[str]]:
-        """Give for each value the sorted ids of the artifacts whose filter field equals it or is a list holding it."""
-        return await self._call(self._content.matching, field, values, limit)
+    async def resolve(self, refs: Sequence[str]) -> list[list[str]]:
+        """Give for each reference the sorted ids of the artifacts that it may mean: none, one or several."""
+        return await self._call(self._content.resolve, refs)
 
-    async def _call(self, function: Callable[[Unpack[Args]], R], *args: *Args) -> R:
+    async def referrers(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[list[str]]:
+        """Give for each node the sorted ids of the artifacts that link to it, each once and never the node itself."""
+        return await self._call(self._content.referrers, nodes, types)
+
+    async def fan_in(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[int]:
+        """Count the referrers of each node."""
+        return await self._call(self._content.fan_in, nodes, types)
+
+    async def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
+        """Count the referrers of the node that has most; 0 without links."""
+        return await self._call(self._content.max_fan_in, types)
+
+    async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
+        """Give for each `(field, value)` the sorted ids of the artifacts whose filter field equals it or lists it."""
+        few = self._content.few_holders(wanted, _FEW)
+        return await self._call(self._content.matching, wanted, limit, few=few)
+
+    async def _call(self, function: Callable[[Unpack[Args]], R], *args: *Args, few: bool = False) -> R:
+        """Call in a worker thread; or here, where it takes less time than asking one, and need not wait."""
+        if few:
+            await anyio.lowlevel.checkpoint()
+            if self._lock.acquire(blocking=False):
+                try:
+                    return self._opened(function, *args)
+                finally:
+                    self._lock.release()
         return await in_thread(self._locked, function, *args)
 
     def _locked(self, function: Callable[[Unpack[Args]], R], *args: *Args) -> R:
         with self._lock:
-            if not self._close.alive:
-                raise StoreError("the store is closed; make another MemoryStore")
-            return function(*args)
+            return self._opened(function, *args)
+
+    def _opened(self, function: Callable[[Unpack[Args]], R], *args: *Args) -> R:
+        if not self._close.alive:
+            raise StoreError("the store is closed; make another MemoryStore")
+        return function(*args)
 
     def _shut(self) -> None:
         with self._lock:

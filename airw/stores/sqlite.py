@@ -15,7 +15,7 @@ import anyio
 from airw._concurrency import in_thread
 from airw.errors import ArgumentError, StoreBusy, StoreError
 from airw.filters import Filter
-from airw.stores import _sql_links, _sql_records
+from airw.stores import _fields, _sql_links, _sql_records
 from airw.stores._connection import Connection
 from airw.stores._file_lock import hold_file
 from airw.stores._large import LargeIndex
@@ -25,7 +25,7 @@ from airw.stores._nearby import Due, due, read_bucket
 from airw.stores._schema import check_removable, in_snapshot
 from airw.stores._segments import SegmentMaker, is_installed, segment_folder
 from airw.stores._sql_write import apply_changes, set_setting
-from airw.values import ArtifactChange, Direction, Edge, Floats, LedgerEntry, Ranking, Record
+from airw.values import ArtifactChange, Direction, Edge, Floats, LedgerEntry, NodeId, Ranking, Record
 
 if TYPE_CHECKING:
     import sqlite3
@@ -44,7 +44,8 @@ class SqliteStore:
 
     Readers see whole writes, those of other processes included, at their next call, and never wait for a writer. A
     cancelled call is stopped at once, and what it wrote is undone. Calls through one store take turns; a text or id
-    with NUL or a lone surrogate where it would be looked up is refused.
+    with NUL or a lone surrogate where it would be looked up is refused. The 32 fields that `matching` was asked about
+    last are indexed in memory, each at its first question.
 
     Up to 200,000 records, vectors are searched exactly, in a matrix in memory that follows the file. Above that, the
     write that fills another 65,536 rows makes an HNSW index of them in the folder `<path>-ann`, which needs the extra
@@ -81,6 +82,8 @@ class SqliteStore:
         self._segments = segment_folder(self._path)
         self._mirror = Mirror(self._segments)
         self._mirror_turn = anyio.Lock()
+        self._fields: dict[str, _fields.FollowedField] = {}
+        self._max_fan_in: dict[_sql_links.MaxOf, int] = {}
         self._writer_turn = anyio.Lock()
 
     @classmethod
@@ -132,7 +135,7 @@ class SqliteStore:
                 for connection in (self._writer, self._reader):
                     if connection is not None:
                         await connection.aclose()
-        self._mirror = Mirror(self._segments)
+        self._mirror, self._fields, self._max_fan_in = Mirror(self._segments), {}, {}
 
     def __del__(self) -> None:
         left = [each for each in (self._writer, self._reader) if each is not None and each.is_open]
@@ -248,6 +251,10 @@ class SqliteStore:
         """Give the vector of each record: `(n, dim) float32`, a row of NaN where there is no such record."""
         return await self._ask_mirror(lambda index, _: index.vectors(ids))
 
+    async def vectors_of(self, artifact_ids: Sequence[str]) -> tuple[list[list[str]], Floats]:
+        """Give the record ids of each artifact in plan order, and their vectors in that order: `(n, dim) float32`."""
+        return await self._ask_mirror(lambda index, _: index.vectors_of(artifact_ids))
+
     async def search_text(
         self,
         queries: Sequence[str],
@@ -288,9 +295,25 @@ class SqliteStore:
             limit=limit,
         )
 
-    async def matching(self, field: str, values: Sequence[Any], *, limit: int | None = None) -> list[list[str]]:
-        """Give for each value the sorted ids of the artifacts whose filter field equals it or is a list holding it."""
-        return await self._read(_sql_records.matching, field, values, limit)
+    async def resolve(self, refs: Sequence[str]) -> list[list[str]]:
+        """Give for each reference the sorted ids of the artifacts that it may mean: none, one or several."""
+        return await self._read(_sql_links.resolve, refs)
+
+    async def referrers(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[list[str]]:
+        """Give for each node the sorted ids of the artifacts that link to it, each once and never the node itself."""
+        return await self._read(_sql_links.referrers, nodes, types)
+
+    async def fan_in(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[int]:
+        """Count the referrers of each node."""
+        return await self._read(_sql_links.fan_in, nodes, types)
+
+    async def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
+        """Count the referrers of the node that has most; 0 without links."""
+        return await self._read(_sql_links.max_fan_in, self._max_fan_in, types)
+
+    async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
+        """Give for each `(field, value)` the sorted ids of the artifacts whose filter field equals it or lists it."""
+        return await self._read(_fields.matching, self._fields, wanted, limit)
 
     async def _read(
         self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs

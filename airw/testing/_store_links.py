@@ -1,6 +1,7 @@
 """Cases of `LinkReader`: what a reference means, which edges are told in which order, and shared field values."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from airw.errors import ArgumentError, StoreError
@@ -22,9 +23,9 @@ async def _expect_edges(store: Store, asked: Sequence[str], expected: Sequence[S
 @fact(CASES, "links")
 async def _a_new_store_has_no_edges_and_no_values(store: Store) -> None:
     await _expect_edges(store, ["a", "b"], [[], []], direction="both")
-    expect_equal(await store.matching("f", [1, None]), [[], []], "matching in an empty store")
+    expect_equal(await store.matching([("f", 1), ("f", None)]), [[], []], "matching in an empty store")
     expect_equal(await store.neighbors([]), [], "neighbors([])")
-    expect_equal(await store.matching("f", []), [], "matching without values")
+    expect_equal(await store.matching([]), [], "matching without values")
 
 
 @fact(CASES, "links")
@@ -194,6 +195,15 @@ async def _edges_are_asked_for_by_the_ten_thousand_in_one_call(store: Store) -> 
     expect_equal(found, expected, "neighbors of 41,000 ids")
 
 
+async def _expect_matching(
+    store: Store, field: str, expected: Sequence[tuple[Any, Sequence[str]]], **limit: int
+) -> None:
+    """Expect these artifacts, of one letter each, for each value."""
+    wanted = [(field, value) for value, _ in expected]
+    found = await store.matching(wanted, **limit)
+    expect_equal(found, [list(names) for _, names in expected], f"matching({wanted}, {limit})")
+
+
 @fact(CASES, "links")
 async def _matching_finds_equal_values_and_lists_that_hold_them(store: Store) -> None:
     fields: list[dict[str, Any]] = [
@@ -205,19 +215,39 @@ async def _matching_finds_equal_values_and_lists_that_hold_them(store: Store) ->
         {},
     ]
     await store.apply([put(name, "t", "t", metadata=each) for name, each in zip("fedcba", fields, strict=True)])
-    tags = {"x": ["e", "f"], "y": ["d", "e"], None: ["c"], "z": [], ("x",): ["d"], ("x", "y"): ["e"], (): ["b"]}
-    asked = [list(each) if isinstance(each, tuple) else each for each in tags]
-    expect_equal(await store.matching("tag", asked), list(tags.values()), f"matching('tag', {asked})")
-    numbers = [1, True, 1.0, "1", {"m": [1]}, 2]
-    expected = [["d", "e", "f"], ["d", "e", "f"], ["d", "e", "f"], ["c"], ["b"], []]
-    expect_equal(await store.matching("n", numbers), expected, f"matching('n', {numbers})")
-    expect_equal(await store.matching("who.name", ["Ada"]), [["e", "f"]], "matching('who.name', ['Ada'])")
-    expect_equal(await store.matching("tag", ["y", "x"], limit=1), [["d"], ["e"]], "matching(limit=1)")
+    tags = [("x", "ef"), ("y", "de"), (None, "c"), ("z", ""), (["x"], "d"), (["x", "y"], "e"), ([], "b"), ("x", "ef")]
+    await _expect_matching(store, "tag", tags)
+    numbers = [(1, "def"), (True, "def"), (1.0, "def"), ("1", "c"), ({"m": [1]}, "b"), (2, "")]
+    await _expect_matching(store, "n", numbers)
+    await _expect_matching(store, "who.name", [("Ada", "ef")])
+    await _expect_matching(store, "tag", [("y", "d"), ("x", "e")], limit=1)
+    await _expect_matching(store, "tag", [("y", "")], limit=0)
+
+
+@fact(CASES, "links")
+async def _matching_asks_about_many_fields_in_one_call(store: Store) -> None:
+    """More than any store would remember, each of them twice."""
+    fields = {f"f{at}": at % 3 for at in range(100)}
+    await store.apply([put("b", "t", metadata=fields), put("a", "t", metadata=fields | {"f1": "other"})])
+    wanted = [(field, value) for _ in range(2) for field, value in (*fields.items(), ("f1", "other"), ("none", 0))]
+    once = [["b"] if field == "f1" else ["a", "b"] for field in fields] + [["a"], []]
+    expect_equal(await store.matching(wanted), once * 2, "matching of 102 pairs, asked twice")
 
 
 @fact(CASES, "links")
 async def _matching_follows_every_write(store: Store) -> None:
     await store.apply([put(name, "t", metadata={"tag": ["x", name]}) for name in "fe"])
-    expect_equal(await store.matching("tag", ["x", "f"]), [["e", "f"], ["f"]], "matching('tag', ['x', 'f'])")
+    await _expect_matching(store, "tag", [("x", "ef"), ("f", "f")])
     await store.apply([put("f", "t", metadata={"tag": "y"}), put("g", "t", metadata={"tag": "x"})], removals=["e"])
-    expect_equal(await store.matching("tag", ["x", "y", "e"]), [["g"], ["f"], []], "matching('tag', ['x', 'y', 'e'])")
+    await _expect_matching(store, "tag", [("x", "g"), ("y", "f"), ("e", "")])
+
+
+@fact(CASES, "links")
+async def _matching_counts_an_artifact_while_any_of_its_records_holds_the_value(store: Store) -> None:
+    def of_records(*values: str) -> ArtifactChange:
+        change = put("a", *values)
+        return replace(change, records=[replace(r, metadata={"v": r.text}) for r in change.records])
+
+    for values in (["x", "y"], ["y"], ["x", "x"]):
+        await store.apply([of_records(*values)])
+        await _expect_matching(store, "v", [(value, "a" if value in values else "") for value in "xy"])

@@ -10,7 +10,7 @@ import numpy as np
 
 from airw.protocols import Store
 from airw.testing._exam import Case, brief, expect
-from airw.values import ArtifactChange, Extraction, Floats, LedgerEntry, Link, NDArray, Ranking, Record
+from airw.values import ArtifactChange, Extraction, Floats, LedgerEntry, Link, NDArray, NodeId, Ranking, Record
 
 __all__ = [
     "EAST",
@@ -213,6 +213,7 @@ async def _view_of_vectors(store: Store, asked: Asked) -> Any:
     return {
         "vectors": await store.vectors(asked.record_ids),
         "similarities": await store.similarities(queries[0], asked.record_ids),
+        "vectors_of": list(await store.vectors_of(asked.names)),
         "best_of": [best, scores],
         "search_vectors": [
             columns(each)
@@ -231,9 +232,14 @@ async def _view_of_text(store: Store, _: Asked) -> Any:
 
 
 async def _view_of_links(store: Store, asked: Asked) -> Any:
+    refs = [*asked.names, "T", "U"]
+    nodes: list[NodeId] = [*refs, *(("else", each) for each in refs)]
     return {
+        "resolve": await store.resolve(refs),
+        "referrers": await store.referrers(nodes),
+        "fan_in": [await store.fan_in(nodes, types=["r"]), await store.max_fan_in()],
         "neighbors": [await store.neighbors(asked.names, direction=direction) for direction in ("out", "in", "both")],
-        "matching": await store.matching("tag", ["x", "y", None]),
+        "matching": await store.matching([("tag", "x"), ("tag", "y"), ("tag", None)]),
     }
 
 

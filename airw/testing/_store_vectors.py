@@ -20,7 +20,7 @@ from airw.testing._store_tools import (
     record_id,
     vector_of,
 )
-from airw.values import Floats
+from airw.values import ArtifactChange, Floats
 
 __all__ = ["CASES"]
 
@@ -36,6 +36,8 @@ async def _a_new_store_ranks_nothing_by_vector(store: Store) -> None:
     [ranking] = await store.search_vectors(EAST, 5)
     expect_equal(columns(ranking), ([], [], np.empty(0, np.float64)), "search_vectors in an empty store")
     expect_equal((await store.vectors(["x", "y"])).shape[0], 2, "rows of vectors(['x', 'y'])")
+    found = await store.vectors_of(["x", "y"])
+    expect_equal(found, ([[], []], np.empty((0, 0), np.float32)), "vectors_of(['x', 'y']) in an empty store")
 
 
 @fact(CASES, "vectors")
@@ -45,6 +47,25 @@ async def _vectors_come_back_aligned_with_the_ids_asked_and_nan_where_nothing_is
     found = await store.vectors([record_id("b", 1), "absent", record_id("a"), record_id("b", 1)])
     nothing = np.full(4, np.nan, np.float32)
     expect_equal(found, np.array([one.vectors[1], nothing, two.vectors[0], one.vectors[1]], np.float32), "vectors")
+
+
+@fact(CASES, "vectors")
+async def _the_vectors_of_artifacts_come_with_their_records_in_plan_order_as_often_as_asked(store: Store) -> None:
+    def backwards(*texts: str) -> ArtifactChange:
+        change = put("b", *texts)
+        return replace(change, records=[replace(each, surface_index=9 - each.surface_index) for each in change.records])
+
+    one, two = backwards(*"pqrstuvwxyz"), put("a", "third")
+    await store.apply([backwards("old"), put("c", "1", "2"), two])
+    await store.apply([one, put("empty")], removals=["c"])
+    asked = ["b", "absent", "a", "empty", "b", "c", "\ud800", "b\0"]
+    held = [one, None, two, None, one, None, None, None]
+    ids = [[record.id for record in each.records] if each else [] for each in held]
+    rows = np.concatenate([each.vectors for each in held if each])
+    expect_equal(await store.vectors_of(asked), (ids, rows), f"vectors_of({asked})")
+    for nothing in ([], ["absent"], ["empty", "absent"]):
+        found = await store.vectors_of(nothing)
+        expect_equal(found, ([[] for _ in nothing], np.empty((0, 4), np.float32)), f"vectors_of({nothing})")
 
 
 @fact(CASES, "vectors")
@@ -217,6 +238,8 @@ async def _vectors_are_asked_for_by_the_ten_thousand_in_one_call(store: Store) -
         await store.vectors(ids[:3_000]), np.array([vector_of(f"text {name}") for name in names] * 3), "vectors"
     )
     expect_equal((await store.best_of(query, names))[0], ids[:1_000], "best_of 1,000 artifacts")
+    found = (await store.vectors_of(names * 40))[0]
+    expect_equal(found, [[each] for each in ids], "ids in vectors_of 40,000 artifacts")
 
 
 @fact(CASES, "vectors")
@@ -225,5 +248,6 @@ async def _no_vector_given_or_received_is_a_handle_on_the_store(store: Store) ->
     await store.apply([change])
     change.vectors[:] = 9.0
     (await store.vectors([record_id("a")]))[:] = 7.0
+    (await store.vectors_of(["a"]))[1][:] = 7.0
     found = await store.vectors([record_id("a")])
     expect_equal(found, vector_of("text")[None], "vectors after changing what was given and received")

@@ -122,7 +122,7 @@ async def _versions_of_text(store: Store) -> list[int]:
 
 async def _versions_of_links(store: Store) -> list[int]:
     [edges] = await store.neighbors(["hub"], direction="in")
-    values = sorted(len(each) for each in await store.matching("p", ["even", "odd"]))
+    values = sorted(len(each) for each in await store.matching([("p", "even"), ("p", "odd")]))
     return [len({each.type for each in edges}), 1 if values == [0, 40] else 2, len(edges) // 40]
 
 
@@ -207,7 +207,7 @@ async def _ask_text(store: Store, at: int) -> list[str]:
 
 
 async def _ask_links(store: Store, at: int) -> list[str]:
-    return (await store.matching("n", [at]))[0]
+    return (await store.matching([("n", at)]))[0]
 
 
 _ASK: Mapping[str, Callable[[Store, int], Awaitable[Any]]] = {

@@ -12,7 +12,7 @@ import anyio.lowlevel
 from airw.errors import ArgumentError
 from airw.filters import Filter
 from airw.protocols import Store
-from airw.values import ArtifactChange, Direction, Edge, Floats, LedgerEntry, Ranking, Record
+from airw.values import ArtifactChange, Direction, Edge, Floats, LedgerEntry, NodeId, Ranking, Record
 
 __all__ = ["Call", "Delays", "Failures", "ScriptedStore"]
 
@@ -26,7 +26,8 @@ Failures: TypeAlias = Exception | Sequence[Exception | None]
 _METHODS = (
     *("get_records", "records_of", "ledger", "artifact_ids", "config", "calibration", "counts"),
     *("apply", "set_config", "set_calibration", "writing"),
-    *("search_vectors", "similarities", "best_of", "vectors", "search_text", "neighbors", "matching"),
+    *("search_vectors", "similarities", "best_of", "vectors", "vectors_of", "search_text"),
+    *("neighbors", "resolve", "referrers", "fan_in", "max_fan_in", "matching"),
     "aclose",
 )
 
@@ -227,6 +228,11 @@ class ScriptedStore:
         async with self._call("vectors", ids):
             return await self._store.vectors(ids)
 
+    async def vectors_of(self, artifact_ids: Sequence[str]) -> tuple[list[list[str]], Floats]:
+        """Give the record ids of each artifact, and their vectors."""
+        async with self._call("vectors_of", artifact_ids):
+            return await self._store.vectors_of(artifact_ids)
+
     async def search_text(
         self,
         queries: Sequence[str],
@@ -256,10 +262,30 @@ class ScriptedStore:
         async with self._call("neighbors", ids, **options):
             return await self._store.neighbors(ids, **options)
 
-    async def matching(self, field: str, values: Sequence[Any], *, limit: int | None = None) -> list[list[str]]:
-        """Give the artifacts that hold each value."""
-        async with self._call("matching", field, values, limit=limit):
-            return await self._store.matching(field, values, limit=limit)
+    async def resolve(self, refs: Sequence[str]) -> list[list[str]]:
+        """Give the artifacts that each reference may mean."""
+        async with self._call("resolve", refs):
+            return await self._store.resolve(refs)
+
+    async def referrers(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[list[str]]:
+        """Give the artifacts that link to each node."""
+        async with self._call("referrers", nodes, types=types):
+            return await self._store.referrers(nodes, types=types)
+
+    async def fan_in(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[int]:
+        """Count the artifacts that link to each node."""
+        async with self._call("fan_in", nodes, types=types):
+            return await self._store.fan_in(nodes, types=types)
+
+    async def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
+        """Count the artifacts that link to the node to which most do."""
+        async with self._call("max_fan_in", types=types):
+            return await self._store.max_fan_in(types=types)
+
+    async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
+        """Give the artifacts that hold each value in its field."""
+        async with self._call("matching", wanted, limit=limit):
+            return await self._store.matching(wanted, limit=limit)
 
     async def aclose(self) -> None:
         """Close the store that answers."""

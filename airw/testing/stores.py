@@ -13,6 +13,7 @@ from airw.testing import (
     _store_life,
     _store_links,
     _store_records,
+    _store_referrers,
     _store_text,
     _store_vectors,
     _store_writes,
@@ -25,9 +26,9 @@ __all__ = ["CAPABILITIES", "StoreSuite"]
 CAPABILITIES: Mapping[str, tuple[str, ...]] = {
     "records": ("get_records", "records_of", "ledger", "artifact_ids", "counts"),
     "settings": ("config", "set_config", "calibration", "set_calibration"),
-    "vectors": ("search_vectors", "similarities", "best_of", "vectors"),
+    "vectors": ("search_vectors", "similarities", "best_of", "vectors", "vectors_of"),
     "text": ("search_text",),
-    "links": ("neighbors", "matching"),
+    "links": ("neighbors", "resolve", "referrers", "fan_in", "max_fan_in", "matching"),
     "writing": ("writing",),
     "closing": ("aclose",),
     "persistent": (),
@@ -44,6 +45,7 @@ _CASES: tuple[StoreCase, ...] = (
     *_store_text.CASES,
     *_store_filters.CASES,
     *_store_links.CASES,
+    *_store_referrers.CASES,
     *_store_writes.CASES,
     *_store_life.CASES,
 )
