@@ -6,6 +6,7 @@ from airw.embedders import HashingEmbedder, SentenceTransformerEmbedder, embedde
 from airw.errors import (
     AirwError,
     ArgumentError,
+    ArgumentKindError,
     CorpusNotFound,
     EmbedderError,
     EmbedderMismatch,
@@ -21,7 +22,7 @@ from airw.errors import (
 from airw.fusion import fuse_hits, tag_source
 from airw.indexing import Chunked, Notes, WholeText
 from airw.limits import Limits
-from airw.policies import collapsed_tree_policy, per_node
+from airw.policies import collapsed_tree_policy, per_node, reverse_dependency_policy
 from airw.sources import CorpusSource, from_files, from_jsonl, from_mapping, from_notes
 from airw.stores import MemoryStore, SqliteStore
 from airw.streams import merge, prefetch, top_k
@@ -44,6 +45,7 @@ from airw.walk import (
 __all__ = [
     "AirwError",
     "ArgumentError",
+    "ArgumentKindError",
     "Artifact",
     "BuildProgress",
     "BuildReport",
@@ -100,6 +102,7 @@ __all__ = [
     "per_node",
     "prefetch",
     "records_for_artifact",
+    "reverse_dependency_policy",
     "search",
     "tag_source",
     "top_k",

@@ -3,6 +3,7 @@
 ```text
 AirwError
 ├── ArgumentError      (ValueError)    a parameter's value cannot be used
+│   └── ArgumentKindError   (TypeError)    it is of a kind that cannot be, such as a string for a list of them
 ├── FilterError        (ValueError)    a filter is malformed or uses an unknown operator
 ├── SourceError                        a source, or one item of it, cannot be read or indexed
 ├── EmbedderError                      an embedder failed or answered with unusable vectors
@@ -23,6 +24,7 @@ what would do. The original exception, where there is one, stays as `__cause__`.
 __all__ = [
     "AirwError",
     "ArgumentError",
+    "ArgumentKindError",
     "CorpusNotFound",
     "EmbedderError",
     "EmbedderMismatch",
@@ -51,6 +53,10 @@ class AirwError(Exception):
 
 class ArgumentError(AirwError, ValueError):
     """A parameter's value cannot be used."""
+
+
+class ArgumentKindError(ArgumentError, TypeError):
+    """A parameter's value is of a kind that cannot be used, such as a string where a list of strings is meant."""
 
 
 class FilterError(AirwError, ValueError):

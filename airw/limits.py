@@ -1,12 +1,12 @@
 """How far a walk may go, and the words for why it ended."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias, TypeVar
 
-from airw.errors import ArgumentError, shown
+from airw.errors import ArgumentError, ArgumentKindError, shown
 
-__all__ = ["STOP_REASONS", "Limits", "StopReason", "check_choice", "check_count", "check_query"]
+__all__ = ["STOP_REASONS", "Limits", "StopReason", "check_choice", "check_count", "check_query", "check_strings"]
 
 Choice = TypeVar("Choice", bound=str)
 StopReason: TypeAlias = Literal["failed", "closed", "timeout", "sufficient", "max_hits", "node_budget", "exhausted"]
@@ -52,6 +52,24 @@ def check_choice(name: str, value: object, choices: Sequence[Choice]) -> Choice:
         if value == choice:
             return choice
     raise ArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}, not {shown(value)}")
+
+
+def check_strings(name: str, value: object) -> tuple[str, ...]:
+    """Give the items of `value` when it is a list, or any other collection, of strings.
+
+    Raises:
+        ArgumentKindError: It is not; a lone string is none.
+
+    Example:
+        >>> check_strings("roots", ["a.md"])
+        ('a.md',)
+    """
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        items = tuple(value)
+        if all(isinstance(item, str) for item in items):
+            return items
+    hint = f"; one is [{shown(value)}]" if isinstance(value, str) else ""
+    raise ArgumentKindError(f"{name} must be a list of strings, not {shown(value)}{hint}")
 
 
 def check_query(query: object) -> str:

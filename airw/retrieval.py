@@ -11,7 +11,7 @@ from airw._vectors import unit_rows
 from airw.errors import ArgumentError
 from airw.filters import Filter, parse_filter
 from airw.fusion import fuse_ranks
-from airw.limits import check_choice, check_count, check_query
+from airw.limits import check_choice, check_count, check_query, check_strings
 from airw.protocols import OpenCorpus
 from airw.values import Floats, Ranking, Record, SearchHit
 
@@ -109,7 +109,7 @@ async def retrieve(
         k=check_count("k", k),
         channels=channels_of(mode),
         filter=parse_filter(filter),
-        surfaces=_kinds(surfaces),
+        surfaces=None if surfaces is None else check_strings("surfaces", surfaces),
         per_artifact=per_artifact,
         fetch_k=hybrid_depth(k) if fetch_k is None else check_count("fetch_k", fetch_k, least=1),
         rrf_k=check_count("rrf_k", rrf_k),
@@ -235,14 +235,3 @@ def channels_of(mode: object) -> tuple[Mode, ...]:
     """
     checked = check_choice("mode", mode, MODES)
     return ("dense", "lexical") if checked == "hybrid" else (checked,)
-
-
-def _kinds(surfaces: Iterable[str] | None) -> tuple[str, ...] | None:
-    if surfaces is None:
-        return None
-    if isinstance(surfaces, str) or not isinstance(surfaces, Iterable):
-        raise ArgumentError(f"surfaces must be a list of surface kinds, not {surfaces!r}; one kind is [{surfaces!r}]")
-    kinds = tuple(surfaces)
-    if not all(isinstance(kind, str) for kind in kinds):
-        raise ArgumentError(f"surfaces must be a list of surface kinds, not {list(kinds)!r}")
-    return kinds

@@ -149,7 +149,7 @@ async def test_an_empty_corpus_has_no_hits(mode):
         ({"mode": "fuzzy"}, "'dense', 'lexical', 'hybrid'"),
         ({"mode": ["dense"]}, "'dense', 'lexical', 'hybrid'"),
         ({"surfaces": "document"}, r"\['document'\]"),
-        ({"surfaces": [1]}, "surface kinds"),
+        ({"surfaces": [1]}, "a list of strings"),
         ({"k": -1}, "k must be"),
         ({"k": 2.5}, "k must be"),
         ({"fetch_k": 0}, "fetch_k must be"),
