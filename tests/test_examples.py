@@ -30,6 +30,15 @@ def test_a_store_of_fifty_lines_takes_the_whole_exam_but_for_sharing():
     assert all("shared" in line for line in lines if line.strip().startswith("needs"))
 
 
+def test_a_policy_of_under_sixty_lines_takes_the_whole_exam():
+    program = ROOT / "examples" / "own_policy.py"
+    assert len(program.read_text(encoding="utf-8").splitlines()) < 60
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=100, check=False)
+    hits, exam = done.stdout.split("policy: ")
+    assert re.fullmatch(r"(?:0\.\d{3}  eip-\d+\.md(?: > eip-\d+\.md)*\n){5}", hits)
+    assert exam.startswith("32 passed\n")
+
+
 def test_the_agent_stops_when_it_has_enough_and_says_when_a_limit_or_the_deadline_stopped_it_first():
     """Of a walk that it left it does not say how much was left out; in a hurry it keeps what it keeps first."""
     program = ROOT / "examples" / "agent_loop.py"

@@ -1,16 +1,21 @@
-"""What every policy whose nodes are artifacts shares: the query's vector, scores by best surface, hits, seeding."""
+"""What every policy whose nodes are artifacts shares: the query's vector, scores by best surface, records, hits."""
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from airw.fusion import fuse_ranks
+from airw._concurrency import in_thread
+from airw._vectors import exact_scores
+from airw.filters import matches
+from airw.policies.scope import Scope
 from airw.protocols import OpenCorpus
-from airw.retrieval import Mode, channel_rankings, channels_of, check_corpus, embedded, hybrid_depth
-from airw.values import Edge, Floats, NDArray, SearchHit
-from airw.walk import Entry, WalkState
+from airw.retrieval import check_corpus, embedded
+from airw.values import Edge, Floats, NDArray, Record, SearchHit
+from airw.walk import Entry, Frontier, WalkState
+
+OPEN = Scope()
+_MANY = 1 << 20  # numbers, compared with a query in about a millisecond
 
 
 class ArtifactNode(NamedTuple):
@@ -18,6 +23,17 @@ class ArtifactNode(NamedTuple):
 
     id: str
     edge: Edge | None = None
+
+
+class Verdict(NamedTuple):
+    """What a scope says of one artifact."""
+
+    start: bool
+    cross: bool
+    keep: bool
+
+
+_FREE = Verdict(start=True, cross=True, keep=True)
 
 
 async def query_vector(state: WalkState, corpus: OpenCorpus) -> Floats:
@@ -28,48 +44,117 @@ async def query_vector(state: WalkState, corpus: OpenCorpus) -> Floats:
     return query
 
 
-async def seed_artifacts(
-    state: WalkState, corpus: OpenCorpus, *, k: int, seeding: Mode, roots: Sequence[str]
-) -> list[ArtifactNode]:
-    """Give the `k` artifacts that a search finds, best first, then the given roots."""
-    found = await _search(state, corpus, k, seeding) if k else []
-    return [ArtifactNode(id) for id in dict.fromkeys([*found, *roots])]
-
-
-async def _search(state: WalkState, corpus: OpenCorpus, k: int, mode: Mode) -> list[str]:
-    """Find the artifacts that `retrieve` finds; no records are read, and cosines are kept: two store calls fewer."""
-    channels, depth = channels_of(mode), hybrid_depth(k) if mode == "hybrid" else k
-    vector = partial(query_vector, state, corpus)
-    rankings = await channel_rankings(check_corpus(corpus), channels, state.query, vector, depth, per_artifact=True)
-    for channel, ranking in zip(channels, rankings, strict=True):
-        if channel == "dense":
-            best = zip(ranking.record_ids, ranking.scores.tolist(), strict=True)
-            _best(state).update(zip(ranking.artifact_ids, best, strict=True))
-    return [id for id, _ in fuse_ranks([ranking.artifact_ids for ranking in rankings])[:k]]
-
-
-async def score_artifacts(state: WalkState, ids: Sequence[str], corpus: OpenCorpus) -> NDArray[np.float64]:
-    """Give each artifact the cosine of its best surface, `-inf` where it has none, and remember that surface."""
-    query, best = await query_vector(state, corpus), _best(state)
-    new = [id for id in ids if id not in best]
-    if new:
-        records, cosines = await corpus.store.best_of(query, new)
-        scores = np.nan_to_num(cosines.astype(np.float64), nan=-np.inf, neginf=-np.inf)
-        best.update(zip(new, zip(records, scores.tolist(), strict=True), strict=True))
-    return np.array([best[id][1] for id in ids])
-
-
-def _best(state: WalkState) -> dict[Any, tuple[str | None, float]]:
+def best_of(state: WalkState) -> dict[Any, tuple[str | None, float]]:
     """Give what is known of artifacts: the record of each one's best surface, and its cosine."""
     best: dict[Any, tuple[str | None, float]] = state.cache.setdefault("best", {})
     return best
 
 
+def cosines(state: WalkState, ids: Iterable[Any]) -> NDArray[np.float64]:
+    """Give the cosines of artifacts that were scored; `-inf` for one without surfaces."""
+    best = best_of(state)
+    return np.array([best[id][1] for id in ids], np.float64)
+
+
+async def score_artifacts(state: WalkState, ids: Sequence[str], corpus: OpenCorpus) -> NDArray[np.float64]:
+    """Give each artifact the cosine of its best surface, `-inf` where it has none, and remember that surface."""
+    query, best = await query_vector(state, corpus), best_of(state)
+    new = [id for id in ids if id not in best]
+    if new:
+        records, scores = await corpus.store.best_of(query, new)
+        remember(state, new, records, scores)
+    return cosines(state, ids)
+
+
+def remember(state: WalkState, ids: Sequence[str], records: Sequence[str | None], scores: Floats) -> None:
+    """Keep the best surface of each artifact, and its cosine."""
+    known = np.nan_to_num(scores.astype(np.float64), nan=-np.inf, neginf=-np.inf).tolist()
+    best_of(state).update(zip(ids, zip(records, known, strict=True), strict=True))
+
+
+async def best_records(state: WalkState, ids: Sequence[str], corpus: OpenCorpus) -> list[Record | None]:
+    """Give the record of each artifact's best surface; those that `keep_records` made the state keep are not read."""
+    best, kept = best_of(state), state.cache.get("records", {})
+    wanted = [best[id][0] for id in ids]
+    new = [id for id in wanted if id is not None and id not in kept]
+    read = dict(zip(new, await corpus.store.get_records(new), strict=True)) if new else {}
+    kept.update(read)
+    return [None if id is None else kept.get(id) for id in wanted]
+
+
+def keep_records(state: WalkState) -> None:
+    """Let the state keep the records that are read: their fields lead on, or decide."""
+    state.cache.setdefault("records", {})
+
+
+async def judge(state: WalkState, ids: Sequence[str], corpus: OpenCorpus, scope: Scope) -> None:
+    """Ask a scope about artifacts that were scored; one store call, none where it lets all through."""
+    if scope == OPEN:
+        return
+    verdicts = state.cache.setdefault("verdicts", {})
+    filters = (scope.start, scope.cross, scope.keep)
+    for id, record in zip(ids, await best_records(state, ids, corpus), strict=True):
+        fields = {} if record is None else record.metadata
+        verdicts[id] = Verdict(*(matches(each, fields) for each in filters))  # type: ignore[arg-type]
+
+
+def verdict(state: WalkState, id: Any) -> Verdict:
+    """Give what the scope said of an artifact."""
+    said: Verdict = state.cache.get("verdicts", {}).get(id, _FREE)
+    return said
+
+
+def is_shut(state: WalkState, id: Any) -> bool:
+    """Say whether an artifact is to be passed over: it may be neither crossed nor kept, or not be started from."""
+    start, cross, keep = verdict(state, id)
+    return not (cross or keep) or (not start and not state.visited)
+
+
+def open_positions(frontier: Frontier, is_shut: Callable[[Any], bool]) -> NDArray[np.intp]:
+    """Give the live positions without those just discovered that are to be passed over, which wait no longer."""
+    shut = [at for at in frontier.fresh if is_shut(frontier.ids[at])]
+    frontier.drop(shut)
+    return frontier.live[~np.isin(frontier.live, shut)]
+
+
 async def artifact_hits(state: WalkState, committed: Sequence[Entry], corpus: OpenCorpus) -> list[SearchHit | None]:
-    """Give for each artifact its best surface as a hit; `None` for artifacts without surfaces."""
-    wanted = [_best(state)[entry.id][0] for entry in committed]
-    read = await corpus.store.get_records([id for id in wanted if id is not None])
-    records = {record.id: record for record in read if record is not None}
-    found = [records.get(id) if id is not None else None for id in wanted]
-    pairs = zip(committed, found, strict=True)
+    """Give for each artifact its best surface as a hit; `None` for one without surfaces, or not to be kept."""
+    kept = [entry for entry in committed if verdict(state, entry.id).keep]
+    records = await best_records(state, [entry.node.id for entry in kept], corpus)
+    found = dict(zip((entry.id for entry in kept), records, strict=True))
+    pairs = [(entry, found.get(entry.id)) for entry in committed]
     return [None if record is None else record.as_hit(entry.score, corpus.name) for entry, record in pairs]
+
+
+async def best_vectors(state: WalkState, ids: Sequence[str], corpus: OpenCorpus) -> Floats:
+    """Give the vector of each artifact's best surface, `(n, dim) float32`, and remember that surface and its cosine.
+
+    One store call. An artifact without surfaces has the zero vector.
+    """
+    query = await query_vector(state, corpus)
+    records, rows = await corpus.store.vectors_of(ids)
+    if rows.size > _MANY:
+        places, scores = await in_thread(_best_rows, rows, query, records)
+    else:
+        places, scores = _best_rows(rows, query, records)
+    flat = [id for each in records for id in each]
+    remember(state, ids, [flat[at] if at >= 0 else None for at in places.tolist()], scores)
+    found = np.zeros((len(ids), len(query)), np.float32)
+    found[places >= 0] = rows[places[places >= 0]]
+    return found
+
+
+def _best_rows(rows: Floats, query: Floats, owned: Sequence[Sequence[str]]) -> tuple[NDArray[np.intp], Floats]:
+    """Give for each owner of rows the place of the best one, the first of equals, and its cosine.
+
+    The rows of an owner lie together; one without rows has the place `-1` and NaN.
+    """
+    counts = np.array([len(each) for each in owned], np.intp)
+    has_any, starts = counts > 0, np.cumsum(counts) - counts
+    places, best = np.full(len(owned), -1, np.intp), np.full(len(owned), np.nan, np.float32)
+    if len(rows):
+        scores = exact_scores(rows, query)
+        order = np.lexsort((-scores, np.repeat(np.arange(len(owned)), counts)))
+        places[has_any] = order[starts[has_any]]
+        best[has_any] = scores[places[has_any]]
+    return places, best

@@ -1,12 +1,15 @@
 """Summary routing: find artifacts by their summaries, descend to their parts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from airw.limits import check_count
-from airw.policies._artifacts import query_vector
+from airw.errors import ArgumentError, shown
+from airw.filters import And, Filter, Or, matches
+from airw.limits import check_count, check_strings
+from airw.policies._artifacts import OPEN, query_vector
+from airw.policies.scope import Scope
 from airw.protocols import OpenCorpus
 from airw.values import NDArray, Record, SearchHit
 from airw.walk import Entry, Policy, WalkState
@@ -29,6 +32,8 @@ class CollapsedTree(Policy):
         summary_kinds: Surface kinds to search for the start.
         leaf_kinds: Surface kinds to descend to.
         seed_k: Artifacts to route from.
+        scope: Which summaries may be started from and lead to their parts, and which surfaces may be returned; each
+            surface is asked for itself. A summary that may not be crossed is a hit, as one without parts is.
         max_depth: The depth cap when the caller of `traverse` names none.
 
     Raises:
@@ -42,24 +47,58 @@ class CollapsedTree(Policy):
     summary_kinds: Sequence[str] = SUMMARY_KINDS
     leaf_kinds: Sequence[str] = LEAF_KINDS
     seed_k: int = 10
+    scope: Scope = OPEN
     max_depth: int | None = 2
 
     def __post_init__(self) -> None:
         """Check the parameters at birth."""
+        for name in ("summary_kinds", "leaf_kinds"):
+            object.__setattr__(self, name, check_strings(name, getattr(self, name)))
         check_count("seed_k", self.seed_k)
+        if not isinstance(self.scope, Scope):
+            raise ArgumentError(f"scope must be a Scope, not {shown(self.scope)}; one filter is Scope.only(...)")
+        if self.max_depth is not None:
+            check_count("max_depth", self.max_depth)
 
     async def seed(self, state: WalkState, store: OpenCorpus) -> list[Record]:
         """Find the best summary of each of `seed_k` artifacts, and their leaves; two store calls."""
         query = await query_vector(state, store)
         search = store.store.search_vectors
-        ranking = (await search(query[None, :], self.seed_k, surfaces=self.summary_kinds, per_artifact=True))[0]
+        [ranking] = await search(
+            query[None, :], self.seed_k, filter=self._filter(), surfaces=self.summary_kinds, per_artifact=True
+        )
         kinds = [*self.summary_kinds, *self.leaf_kinds]
-        found = [each or [] for each in await store.store.records_of(ranking.artifact_ids, kinds=kinds)]
-        leaves = [[record for record in each if record.surface_kind in self.leaf_kinds] for each in found]
-        state.cache["leaves"] = dict(zip(ranking.artifact_ids, leaves, strict=True))
+        found = await store.store.records_of(ranking.artifact_ids, kinds=kinds)
         state.cache["cosines"] = dict(zip(ranking.record_ids, ranking.scores.tolist(), strict=True))
-        records = {record.id: record for each in found for record in each}
-        return [records[id] for id in ranking.record_ids if id in records]
+        return self._admitted(state, dict(zip(ranking.record_ids, found, strict=True)))
+
+    def _filter(self) -> Filter | None:
+        """Give what a summary must satisfy to be searched: to be one to start from, and not to be passed over."""
+        start, cross, keep = self._filters
+        passes = None if cross is None or keep is None else Or((cross, keep))
+        parts = tuple(each for each in (start, passes) if each is not None)
+        return And(parts) if len(parts) > 1 else next(iter(parts), None)
+
+    @property
+    def _filters(self) -> tuple[Filter | None, ...]:
+        """Give the three filters of the scope, which has parsed them."""
+        return self.scope.start, self.scope.cross, self.scope.keep  # type: ignore[return-value]
+
+    def _admitted(self, state: WalkState, found: Mapping[str, Sequence[Record] | None]) -> list[Record]:
+        """Give the summaries, of those found by id with all surfaces beside them, that route or are to be kept."""
+        _, cross, keep = self._filters
+        leaves: dict[str, list[Record]] = state.cache.setdefault("leaves", {})
+        admitted = []
+        for id, records in found.items():
+            summary = next((record for record in records or () if record.id == id), None)
+            if summary is None:  # removed since the search
+                continue
+            parts = [record for record in records or () if record.surface_kind in self.leaf_kinds]
+            if parts and matches(cross, summary.metadata):
+                leaves[id] = [part for part in parts if matches(keep, part.metadata)]
+            if id in leaves or matches(keep, summary.metadata):
+                admitted.append(summary)
+        return admitted
 
     async def score(self, state: WalkState, nodes: Sequence[Record], store: OpenCorpus) -> NDArray[np.float64]:
         """Score by cosine; the search has scored the start, one store call scores the leaves."""
@@ -72,7 +111,8 @@ class CollapsedTree(Policy):
 
     async def expand(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[list[Record]]:
         """Give the leaves of each router, read when the walk was seeded."""
-        return [_leaves(state, entry) if _is_router(state, entry) else [] for entry in committed]
+        leaves = state.cache["leaves"]
+        return [leaves.get(entry.id, []) for entry in committed]
 
     def node_id(self, node: Record) -> str:
         """Identify a node by its record."""
@@ -80,21 +120,12 @@ class CollapsedTree(Policy):
 
     async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[SearchHit | None]:
         """Give each record as a hit, routers aside; a leaf names the artifact that routed to it as its `seed`."""
-        hits = [None if _is_router(state, entry) else entry.node.as_hit(entry.score, store.name) for entry in committed]
+        routers = state.cache["leaves"]
+        hits = [None if entry.id in routers else entry.node.as_hit(entry.score, store.name) for entry in committed]
         for hit, entry in zip(hits, committed, strict=True):
             if hit is not None and entry.depth:
                 hit.metadata["seed"] = hit.artifact_id
         return hits
-
-
-def _leaves(state: WalkState, entry: Entry) -> list[Record]:
-    found: list[Record] = state.cache["leaves"].get(entry.node.artifact_id, [])
-    return found
-
-
-def _is_router(state: WalkState, entry: Entry) -> bool:
-    """Say whether a node is a summary that has leaves below it; leaves themselves are reached at depth 1."""
-    return entry.depth == 0 and bool(_leaves(state, entry))
 
 
 def collapsed_tree_policy(

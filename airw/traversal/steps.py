@@ -210,15 +210,14 @@ class Steps:
         """Score what was found and select from all that waits."""
         self._found = False
         await self._score()
-        waiting = self.record.waiting_count
-        selected = await self._select() if waiting else []
+        selected = await self._select() if self.record.waiting_count else []
         self._selected, self._taken = selected[: self._budget - self.tally.committed], 0
         left = self.record.waiting_count if self.policy.keeps_frontier else len(selected)
         self._unspent = left - len(self._selected)
         if selected:
             self.tally.steps += 1
         else:
-            self.stop = "sufficient" if waiting else "exhausted"
+            self.stop = "sufficient" if self.record.waiting_count else "exhausted"
 
     async def _score(self) -> None:
         nodes = self.record.fresh_nodes()
@@ -229,8 +228,12 @@ class Steps:
 
     async def _select(self) -> list[int]:
         with stage("select", self.policy):
-            picked = self.policy.select(self.state, self.record.frontier())
-            return await read_selection(await picked if inspect.isawaitable(picked) else picked, self.record)
+            frontier = self.record.frontier()
+            picked = self.policy.select(self.state, frontier)
+            chosen = await read_selection(await picked if inspect.isawaitable(picked) else picked, self.record)
+            if frontier.dropped:
+                self.record.drop(frontier.dropped, chosen)
+            return chosen
 
     async def _materialise(self) -> None:
         """Commit the next slice of the selection and ask the policy for its hits."""

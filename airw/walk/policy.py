@@ -73,6 +73,7 @@ class Frontier:
         scores: `(n,) float64`, read-only.
         live: `(m,) intp`, the positions that wait, ascending.
         fresh: The positions discovered in this step.
+        dropped: What `drop` was asked to drop.
     """
 
     nodes: Sequence[Any]
@@ -81,6 +82,11 @@ class Frontier:
     scores: NDArray[np.float64]
     live: NDArray[np.intp]
     fresh: range
+    dropped: list[int] = field(default_factory=list)
+
+    def drop(self, positions: Iterable[int]) -> None:
+        """Let these entries wait no longer, unless they are selected; found again, they are new discoveries."""
+        self.dropped.extend(positions)
 
     def best_first(self, count: int | None = None) -> NDArray[np.intp]:
         """Give the live positions by score, the `count` highest first, or all; ties in order of discovery."""

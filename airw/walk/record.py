@@ -244,6 +244,28 @@ class WalkRecord:
             pass
         raise PolicyError(f"{self._who()}.select must give positions, whole numbers, not {shown(item)}")
 
+    def drop(self, positions: Iterable[Any], chosen: Iterable[int]) -> None:
+        """Forget entries that the policy has no more use for, those aside that it chose.
+
+        Raises:
+            PolicyError: One is not a position, or not live.
+        """
+        gone = dict.fromkeys(map(self._whole, positions))
+        self._refuse_dead(list(gone), 0 if self._keeps else self._start)
+        for position in gone.keys() - set(chosen):
+            self._alive[position] = False
+            self._forget(position)
+            self.waiting_count -= 1
+
+    def _forget(self, position: int) -> None:
+        id = self._ids[position]
+        if not self._every_path:
+            del self._waiting[id]
+            return
+        self._twins[id].remove(position)
+        if not self._twins[id]:
+            del self._twins[id], self._waiting[id]
+
     def commit(self, positions: Sequence[int]) -> list[Entry]:
         """Mark entries as visited and give them as their policy sees them."""
         ids, parents = self._ids, self._parents

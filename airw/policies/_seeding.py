@@ -1,0 +1,83 @@
+"""Where a walk starts: a search by cosine, by words or by both, artifacts that the query names, given ids."""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, TypeAlias, cast
+
+from airw.filters import Filter
+from airw.fusion import fuse_ranks
+from airw.policies._artifacts import ArtifactNode, best_of, query_vector
+from airw.protocols import OpenCorpus
+from airw.retrieval import MODES, Mode, channel_rankings, channels_of, check_corpus, hybrid_depth
+from airw.walk import WalkState
+
+AnyFilter: TypeAlias = Mapping[str, Any] | Filter | None
+Seeding: TypeAlias = Literal["dense", "lexical", "hybrid", "titles"]
+
+SEEDINGS: tuple[Seeding, ...] = (*MODES, "titles")
+"""The ways to find a start: the modes of a search, and artifacts whose names the query holds."""
+
+_WORD = re.compile(r"\w+(?:[-'\u2019.&/]\w+)*")
+_LONGEST = 8  # words in a name
+_SHORTEST = 3  # characters: shorter ones stand in a query by chance
+
+
+async def seed_artifacts(
+    state: WalkState, corpus: OpenCorpus, *, k: int, seeding: Seeding, roots: Sequence[str], filter: AnyFilter
+) -> list[ArtifactNode]:
+    """Give the `k` artifacts that are found, best first, then the given roots; each once."""
+    if not k:
+        found = []
+    elif seeding == "titles":
+        found = [id for ids in await named_artifacts(state.query, corpus) for id in ids][:k]
+    else:
+        found = await _searched(state, corpus, k, seeding, filter)
+    return [ArtifactNode(id) for id in dict.fromkeys([*found, *roots])]
+
+
+async def _searched(state: WalkState, corpus: OpenCorpus, k: int, mode: Mode, filter: AnyFilter) -> list[str]:
+    """Find the artifacts that `retrieve` finds; no records are read, and cosines are kept: two store calls fewer."""
+    channels, depth = channels_of(mode), hybrid_depth(k) if mode == "hybrid" else k
+    vector = partial(query_vector, state, corpus)
+    rankings = await channel_rankings(
+        check_corpus(corpus), channels, state.query, vector, depth, filter=filter, per_artifact=True
+    )
+    for channel, ranking in zip(channels, rankings, strict=True):
+        if channel == "dense" and filter is None:  # of all surfaces, or the best may be one that was filtered out
+            best = zip(ranking.record_ids, ranking.scores.tolist(), strict=True)
+            best_of(state).update(zip(ranking.artifact_ids, best, strict=True))
+    return [id for id, _ in fuse_ranks([ranking.artifact_ids for ranking in rankings])[:k]]
+
+
+async def named_artifacts(query: str, corpus: OpenCorpus) -> list[list[str]]:
+    """Give for each name that the query holds the artifacts it means; longer names first, then as they stand there.
+
+    Names are what links go by: ids, titles, aliases. Of overlapping names the longest counts. One store call.
+    """
+    spans = list(_spans(query))
+    texts = [" ".join(query[start:end].split()) for start, end in spans]
+    forms = [form for text in texts for form in (text, _fold(text))]
+    found = await check_corpus(corpus).store.resolve(forms)
+    named, taken = cast("list[list[str]]", []), set[int]()
+    for at, (start, end) in enumerate(spans):
+        meant = found[2 * at] or found[2 * at + 1]
+        if meant and taken.isdisjoint(range(start, end)):
+            taken.update(range(start, end))
+            named.append(meant)
+    return named
+
+
+def _spans(query: str) -> Iterator[tuple[int, int]]:
+    """Give where each run of words starts and ends, those of the most words first."""
+    words = [match.span() for match in _WORD.finditer(query)]
+    for length in range(min(_LONGEST, len(words)), 0, -1):
+        for at in range(len(words) - length + 1):
+            start, end = words[at][0], words[at + length - 1][1]
+            if end - start >= _SHORTEST:
+                yield start, end
+
+
+def _fold(text: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())

@@ -1,0 +1,115 @@
+"""What the policies that walk from artifact to artifact share; each adds what it commits, and when it has enough."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from airw.errors import ArgumentError, shown
+from airw.limits import check_choice, check_count, check_strings
+from airw.policies._artifacts import (
+    OPEN,
+    ArtifactNode,
+    artifact_hits,
+    best_of,
+    best_records,
+    is_shut,
+    judge,
+    keep_records,
+    open_positions,
+    score_artifacts,
+    verdict,
+)
+from airw.policies._edges import Edges, check_edges, linked_neighbors, shared_neighbors
+from airw.policies._seeding import SEEDINGS, Seeding, seed_artifacts
+from airw.policies.scope import Scope
+from airw.protocols import OpenCorpus
+from airw.values import DIRECTIONS, Direction, Edge, NDArray, Record, SearchHit
+from airw.walk import Entry, Frontier, Policy, WalkState
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArtifactWalker(Policy):
+    """Nodes are artifacts, scored by the cosine of their best surface, which is the hit.
+
+    At most three store calls a step: neighbours, scores, records.
+    """
+
+    seeding: Seeding = "dense"
+    roots: Sequence[str] = ()
+    edges: Edges | None = None
+    direction: Direction = "out"
+    types: Sequence[str] | None = None
+    scope: Scope = OPEN
+    max_depth: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check every parameter at birth."""
+        check_choice("seeding", self.seeding, SEEDINGS)
+        check_choice("direction", self.direction, DIRECTIONS)
+        check_edges(self.edges)
+        for name in ("roots", "types"):
+            if (given := getattr(self, name)) is not None or name == "roots":
+                object.__setattr__(self, name, check_strings(name, given))
+        if self.edges is not None and self.types is not None:
+            raise ArgumentError("types are those of links; with edges, leave out the pairs that are not to be followed")
+        if not isinstance(self.scope, Scope):
+            raise ArgumentError(f"scope must be a Scope, not {shown(self.scope)}; one filter is Scope.only(...)")
+        if self.max_depth is not None:
+            check_count("max_depth", self.max_depth)
+
+    async def _start(self, state: WalkState, corpus: OpenCorpus, k: int) -> list[ArtifactNode]:
+        """Find the start: `k` artifacts by search, and the roots."""
+        if self.edges is not None or self.scope != OPEN:
+            keep_records(state)
+        return await seed_artifacts(state, corpus, k=k, seeding=self.seeding, roots=self.roots, filter=self.scope.start)
+
+    async def score(self, state: WalkState, nodes: Sequence[ArtifactNode], store: OpenCorpus) -> NDArray[np.float64]:
+        """Score by cosine of the best surface; one store call, none for those that the search has scored."""
+        ids = [node.id for node in nodes]
+        scores = await score_artifacts(state, ids, store)
+        await judge(state, ids, store, self.scope)
+        return scores
+
+    async def expand(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[list[ArtifactNode]]:
+        """Give the artifacts behind each one; one store call."""
+        crossed = [entry for entry in committed if verdict(state, entry.id).cross]
+        found = dict(zip((entry.id for entry in crossed), await self._neighbors(state, crossed, store), strict=True))
+        return [found.get(entry.id, []) for entry in committed]
+
+    async def _neighbors(
+        self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus
+    ) -> list[list[ArtifactNode]]:
+        if self.edges is None:
+            return await linked_neighbors(committed, store, direction=self.direction, types=self.types)
+        records = await self._records(state, committed, store)
+        return await shared_neighbors(state, records, committed, store, self.edges)
+
+    async def _records(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> dict[str, Record]:
+        """Give the records of what was committed; only those of routers are not at hand."""
+        ids = [entry.node.id for entry in committed]
+        read = await best_records(state, ids, store)
+        return {id: record for id, record in zip(ids, read, strict=True) if record is not None}
+
+    def _open(self, state: WalkState, frontier: Frontier) -> NDArray[np.intp]:
+        """Give the live positions without those to be passed over, which wait no longer."""
+        if self.edges is None and self.scope == OPEN:
+            return frontier.live
+        return open_positions(frontier, partial(self._is_shut, state))
+
+    def _is_shut(self, state: WalkState, id: str) -> bool:
+        """Say whether an artifact is passed over: out of scope, or without a record where only fields lead on."""
+        return is_shut(state, id) or (self.edges is not None and best_of(state)[id][0] is None)
+
+    def node_id(self, node: ArtifactNode) -> str:
+        """Identify a node by its artifact."""
+        return node.id
+
+    def edge_of(self, node: ArtifactNode) -> Edge | None:
+        """Give the edge it was reached by."""
+        return node.edge
+
+    async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[SearchHit | None]:
+        """Give each artifact's best surface; one store call."""
+        return await artifact_hits(state, committed, store)

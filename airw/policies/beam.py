@@ -1,0 +1,136 @@
+"""Path beam: the best few artifacts of each step, by how near the whole way to them is."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from airw._concurrency import in_thread
+from airw.limits import check_count
+from airw.policies._artifacts import ArtifactNode, best_of, cosines
+from airw.policies._edges import all_neighbors
+from airw.policies._walker import ArtifactWalker
+from airw.protocols import OpenCorpus
+from airw.values import Edge, NDArray
+from airw.walk import Entry, Frontier, WalkState
+
+__all__ = ["Beam"]
+
+_MANY = 2_000  # paths, compared in about a millisecond
+
+
+class PathNode(NamedTuple):
+    """An artifact at the end of one path: the last edge, and how many artifacts come before, with what sum of cosines.
+
+    A sum is carried and not a mean, so that no rounding piles up.
+    """
+
+    id: str
+    edge: Edge | None = None
+    before: int = 0
+    total: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beam(ArtifactWalker):
+    """Start from a search and keep, step by step, the `width` artifacts to which the nearest paths lead.
+
+    A path scores by the mean of the cosines of its artifacts to the query, and an artifact by the best path to it from
+    what the step before committed; that path is the hit's `walk_path`, its score the hit's. The start is a step like
+    any other: of what was found and the roots, the `width` nearest. What a step does not commit is dropped; a later
+    path may lead there again. An artifact scores by its best surface, and that surface is the hit. One without
+    surfaces has no score for a path to go through: it is passed over. One that the scope lets through as a router
+    counts in its paths and in the width.
+
+    Each step is one layer: best path first, ties in order of discovery, and that order is final when it streams.
+    `walk.ranking` orders all layers by path score, ties in order of commitment. The search is that of Lowerre (The
+    HARPY Speech Recognition System, 1976), with a mean so that longer paths can compare with shorter ones.
+
+    Args:
+        width: Artifacts to commit per step.
+        seed_k: Artifacts to start from, found by search; 0 for `roots` alone.
+        seeding: What finds the start: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
+        roots: Ids of artifacts to start from besides those found.
+        edges: Instead of links, fields that lead on; see `Eager`.
+        direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
+        types: Follow links of these types only; `None` for all.
+        scope: What may be started from, crossed and returned.
+        max_depth: The depth cap when the caller of `traverse` names none; `None` for none.
+
+    Raises:
+        ArgumentError: A parameter cannot be used.
+
+    Example:
+        >>> import anyio
+        >>> from airw import HashingEmbedder, MemoryStore, build, from_mapping, traverse
+        >>> from airw.links import extractor_from
+        >>> texts = {"a": "rotate keys", "b": "signing keys", "c": "bread", "d": "rotate signing keys"}
+        >>> links = extractor_from(lambda id, _: {"next": {"a": ["b", "c"], "b": ["d"]}.get(id, [])}, id="links")
+        >>> beam = Beam(width=1, seed_k=0, roots=["a"])
+        >>> async def main():
+        ...     source = from_mapping(texts, name="notes", embedder=HashingEmbedder(), edge_extractor=links)
+        ...     async with build(source, store=MemoryStore()) as corpus:
+        ...         walk = traverse("rotate signing keys", corpus, policy=beam)
+        ...         return [hit.metadata["walk_path"] async for hit in walk]
+        >>> anyio.run(main)
+        [['a'], ['a', 'b'], ['a', 'b', 'd']]
+    """
+
+    width: int = 4
+    seed_k: int = 4
+    max_depth: int | None = 3
+    scores_paths = True  # by these scores the best path is always found first; by those of a subclass it need not be
+
+    def __post_init__(self) -> None:
+        """Check every parameter at birth."""
+        super().__post_init__()
+        check_count("width", self.width, least=1)
+        check_count("seed_k", self.seed_k)
+
+    async def seed(self, state: WalkState, store: OpenCorpus) -> list[PathNode]:
+        """Search for the start; one search, and the roots."""
+        return [PathNode(node.id) for node in await self._start(state, store, self.seed_k)]
+
+    async def score(self, state: WalkState, nodes: Sequence[Any], store: OpenCorpus) -> NDArray[np.float64]:
+        """Score by the mean cosine of each path; one store call, however many paths lead to an artifact."""
+        await super().score(state, list({node.id: node for node in nodes}.values()), store)
+        totals = cosines(state, (node.id for node in nodes)) + np.array([node.total for node in nodes])
+        means: NDArray[np.float64] = totals / np.array([node.before + 1 for node in nodes])
+        return means
+
+    async def select(self, state: WalkState, frontier: Frontier) -> list[int]:
+        """Commit the best path to each of the `width` best artifacts."""
+        if len(frontier.live) > _MANY:
+            return await in_thread(self._best_paths, state, frontier)
+        return self._best_paths(state, frontier)
+
+    def _best_paths(self, state: WalkState, frontier: Frontier) -> list[int]:
+        live = self._open(state, frontier)
+        scores = frontier.scores[live]
+        live, scores = live[np.isfinite(scores)], scores[np.isfinite(scores)]
+        best: dict[Hashable, int] = {}
+        for position in live[np.argsort(-scores, kind="stable")].tolist():
+            best.setdefault(frontier.ids[position], position)
+            if len(best) == self.width:
+                break
+        return list(best.values())
+
+    async def expand(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[list[Any]]:
+        """Give the paths that lead on from each one; one store call."""
+        found = await super().expand(state, committed, store)
+        return [_longer(state, entry.node, nodes) for entry, nodes in zip(committed, found, strict=True)]
+
+    async def _neighbors(
+        self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus
+    ) -> list[list[ArtifactNode]]:
+        if self.edges is None:
+            return await super()._neighbors(state, committed, store)
+        records = await self._records(state, committed, store)  # all ways: what was dropped may be reached again
+        return await all_neighbors(state, records, committed, store, self.edges)
+
+
+def _longer(state: WalkState, path: PathNode, nodes: Sequence[ArtifactNode]) -> list[PathNode]:
+    """Give a path once for each artifact behind it."""
+    before, total = path.before + 1, path.total + best_of(state)[path.id][1]
+    return [PathNode(node.id, node.edge, before, total) for node in nodes]

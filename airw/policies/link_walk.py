@@ -1,0 +1,260 @@
+"""A deterministic walk along links: a tree from given artifacts, without a model in sight."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, TypeVar, TypeVarTuple
+
+import numpy as np
+
+from airw._concurrency import in_thread
+from airw.errors import ArgumentError, NoLedgerEntry, shown
+from airw.limits import check_choice, check_count, check_strings
+from airw.policies._artifacts import (
+    OPEN,
+    artifact_hits,
+    best_of,
+    best_records,
+    is_shut,
+    judge,
+    keep_records,
+    open_positions,
+    verdict,
+)
+from airw.policies._seeding import SEEDINGS, Seeding, seed_artifacts
+from airw.policies.scope import Scope
+from airw.protocols import OpenCorpus
+from airw.retrieval import check_corpus
+from airw.values import DIRECTIONS, Direction, Edge, LedgerEntry, NDArray, SearchHit
+from airw.walk import Entry, Frontier, Policy, WalkState
+
+__all__ = ["LinkWalk"]
+
+R = TypeVar("R")
+Args = TypeVarTuple("Args")
+
+ORIGINS = ("typed", "inline", "derived")
+CLOSE_TYPES = frozenset({"part-of", "has-part", "follows", "precedes", "same-as", "alias-of", "has-alias"})
+"""Structure and identity: an edge of these types costs half."""
+
+_PARTS = 200  # of a cost of 1: whole values cost whole parts, which add up without rounding
+_UNSET = 50  # the value of what says none
+_LEAST = 0.5 - 1e-9  # no edge costs less; a little below, so that rounding of the costs does not matter
+_MANY = 2_000  # ways, looked at in about a millisecond
+
+
+class Way(NamedTuple):
+    """One way to an artifact: its last edge, and what it costs up to where that edge begins, in parts."""
+
+    id: str
+    edge: Edge | None = None
+    cost: float = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkWalk(Policy):
+    """Walk breadth-first along links from the given roots, then from what a search finds.
+
+    Neighbours of an artifact come in order of edge type, then of the id at the other end, and artifacts are committed
+    in order of discovery; that order is final when it streams, and is that of `walk.ranking`. A hit is an artifact's
+    first surface, its score minus the cost of the way there: hops, 0 at the start. An artifact without surfaces only
+    routes; links to other corpora are not followed. Without `start_k` nothing is embedded and no vector is read.
+
+    With `weighted`, an edge costs `t * (1 + (100 - v) / 100)`: `t` is 0.5 for structure and identity (`part-of`,
+    `has-part`, `follows`, `precedes`, `same-as`, `alias-of`, `has-alias`) and 1 for other types; `v`, from 0 to 100, is
+    the field `value` of the artifact it leads to, 50 where there is no such number. These are the costs of qipu's
+    `link tree`. Artifacts are then committed in order of cost, each by the cheapest way over artifacts committed before
+    it, with the depth and the parent of that way: as in Dijkstra (A Note on Two Problems in Connexion with Graphs,
+    1959). Of ways that cost the same the one of fewer hops counts, then the one discovered first; artifacts of the same
+    cost come in that order too. The depth cap counts hops along these ways: an artifact is not expanded where its
+    cheapest way has that many, even if a dearer way to it is shorter.
+
+    Args:
+        roots: Ids of artifacts to start from.
+        direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
+        types: Follow links of these types only; `None` for all.
+        exclude: Follow no links of these types.
+        origins: Follow links of these origins only: `"typed"`, `"inline"`, `"derived"`; `None` for all.
+        weighted: Go by cost instead of hops.
+        start_k: Artifacts to start from, after the roots, found by search.
+        seeding: What finds them: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
+        scope: What may be started from, crossed and returned, asked of first surfaces.
+        max_depth: The depth cap when the caller of `traverse` names none; `None` for none.
+
+    Raises:
+        ArgumentError: A parameter cannot be used.
+        NoLedgerEntry: The corpus does not hold one of the roots; raised by the walk.
+
+    Example:
+        >>> import anyio
+        >>> from airw import HashingEmbedder, MemoryStore, build, from_mapping, traverse
+        >>> from airw.links import MarkdownLinks
+        >>> notes = {"a.md": "[[c]] and [[b]]", "b.md": "See [d](d.md).", "c.md": "A leaf.", "d.md": "The end."}
+        >>> async def main():
+        ...     source = from_mapping(notes, name="notes", embedder=HashingEmbedder(), edge_extractor=MarkdownLinks())
+        ...     async with build(source, store=MemoryStore()) as corpus:
+        ...         async for hit in traverse("", corpus, policy=LinkWalk(roots=["a.md"], direction="out")):
+        ...             print(hit.artifact_id, hit.score, hit.metadata["walk_parent"])
+        >>> anyio.run(main)
+        a.md 0.0 None
+        b.md -1.0 a.md
+        c.md -1.0 a.md
+        d.md -2.0 b.md
+    """
+
+    roots: Sequence[str] = ()
+    direction: Direction = "both"
+    types: Sequence[str] | None = None
+    exclude: Sequence[str] = ()
+    origins: Sequence[str] | None = None
+    weighted: bool = False
+    start_k: int = 0
+    seeding: Seeding = "dense"
+    scope: Scope = OPEN
+    max_depth: int | None = 2
+
+    def __post_init__(self) -> None:
+        """Check every parameter at birth."""
+        check_choice("direction", self.direction, DIRECTIONS)
+        check_choice("seeding", self.seeding, SEEDINGS)
+        check_count("start_k", self.start_k)
+        if self.max_depth is not None:
+            check_count("max_depth", self.max_depth)
+        for name in ("roots", "types", "exclude", "origins"):
+            given = getattr(self, name)
+            if given is not None or name in ("roots", "exclude"):
+                object.__setattr__(self, name, check_strings(name, given))
+        for origin in self.origins or ():
+            check_choice("origins", origin, ORIGINS)
+        if not isinstance(self.weighted, bool):
+            raise ArgumentError(f"weighted must be True or False, not {shown(self.weighted)}")
+        if not isinstance(self.scope, Scope):
+            raise ArgumentError(f"scope must be a Scope, not {shown(self.scope)}; one filter is Scope.only(...)")
+
+    @property
+    def keeps_frontier(self) -> bool:  # type: ignore[override]  # nobody writes it, as nobody may: it follows `weighted`
+        """Whether ways wait until none can be cheaper."""
+        return self.weighted
+
+    @property
+    def scores_paths(self) -> bool:  # type: ignore[override]  # the same
+        """Whether all ways to an artifact are compared."""
+        return self.weighted
+
+    @property
+    def _reads_fields(self) -> bool:
+        return self.weighted or self.scope != OPEN
+
+    async def seed(self, state: WalkState, store: OpenCorpus) -> list[Way]:
+        """Look up the roots and search for more; one store call, and those of the search and of `scope.start`."""
+        if self._reads_fields:
+            keep_records(state)
+        filter = self.scope.start
+        found = await seed_artifacts(
+            state, check_corpus(store), k=self.start_k, seeding=self.seeding, roots=(), filter=filter
+        )
+        best_of(state).clear()  # a hit is the first surface, whichever the search has found
+        ids = list(dict.fromkeys([*self.roots, *(node.id for node in found)]))
+        entries = await _look_up(state, ids, store)
+        for id in self.roots:
+            if entries[id] is None:
+                raise NoLedgerEntry(f"corpus {store.name!r} holds no artifact {shown(id)}; a root is an artifact's id")
+        if filter is not None:  # what is barred may still be reached, so it must not wait as a start
+            await judge(state, ids, store, self.scope)
+        return [Way(id) for id in ids if verdict(state, id).start]
+
+    async def score(self, state: WalkState, nodes: Sequence[Way], store: OpenCorpus) -> NDArray[np.float64]:
+        """Score by minus the cost; two store calls where fields decide, else none."""
+        if self._reads_fields:
+            ids = list(dict.fromkeys(node.id for node in nodes))
+            await _look_up(state, ids, store)
+            await best_records(state, ids, store)
+            await judge(state, ids, store, self.scope)
+        return await _in_time(len(nodes), self._scores, state, nodes)
+
+    def _scores(self, state: WalkState, nodes: Sequence[Way]) -> NDArray[np.float64]:
+        costs = np.array([self._cost(state, node) for node in nodes], np.float64)
+        scores: NDArray[np.float64] = 0.0 - costs / _PARTS  # 0, not -0, at the start
+        return scores
+
+    def _cost(self, state: WalkState, way: Way) -> float:
+        """Give what a way costs up to its end, in parts."""
+        if way.edge is None:
+            return way.cost
+        if not self.weighted:
+            return way.cost + _PARTS
+        halves = 1 if way.edge.type in CLOSE_TYPES else 2
+        return way.cost + halves * (200 - _value(state, way.id))
+
+    async def select(self, state: WalkState, frontier: Frontier) -> NDArray[np.intp]:
+        """Commit all in order of discovery, or those to which no cheaper way can be found any more, cheapest first."""
+        return await _in_time(len(frontier.live), self._next, state, frontier)
+
+    def _next(self, state: WalkState, frontier: Frontier) -> NDArray[np.intp]:
+        is_bounded = self.scope != OPEN
+        live = open_positions(frontier, partial(is_shut, state)) if is_bounded else frontier.live
+        return _cheapest(frontier, live) if self.weighted and len(live) else live
+
+    async def expand(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[list[Way]]:
+        """Give the ways that lead on from each one; one store call."""
+        crossed = [entry for entry in committed if verdict(state, entry.id).cross]
+        ids = [entry.node.id for entry in crossed]
+        choice: dict[str, Any] = {"direction": self.direction, "exclude": self.exclude, "origins": self.origins}
+        edges = await store.store.neighbors(ids, types=self.types, **choice) if ids else []
+        ways = await _in_time(sum(map(len, edges)), self._ways, state, [entry.node for entry in crossed], edges)
+        found = dict(zip((entry.id for entry in crossed), ways, strict=True))
+        return [found.get(entry.id, []) for entry in committed]
+
+    def _ways(self, state: WalkState, starts: Sequence[Way], edges: Sequence[Sequence[Edge]]) -> list[list[Way]]:
+        return [_behind(way.id, self._cost(state, way), each) for way, each in zip(starts, edges, strict=True)]
+
+    def node_id(self, node: Way) -> str:
+        """Identify a node by its artifact."""
+        return node.id
+
+    def edge_of(self, node: Way) -> Edge | None:
+        """Give the edge it was reached by."""
+        return node.edge
+
+    async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[SearchHit | None]:
+        """Give each artifact's first surface; two store calls, none where fields decided."""
+        await _look_up(state, [entry.node.id for entry in committed], store)
+        return await artifact_hits(state, committed, store)
+
+
+async def _look_up(state: WalkState, ids: Sequence[str], corpus: OpenCorpus) -> dict[str, LedgerEntry | None]:
+    """Remember the first surface of artifacts as the one that stands for them; one store call, for what is new."""
+    known = best_of(state)
+    new = [id for id in ids if id not in known]
+    entries = dict(zip(new, await corpus.store.ledger(new), strict=True)) if new else {}
+    known.update(
+        {id: (entry.record_ids[0] if entry and entry.record_ids else None, 0.0) for id, entry in entries.items()}
+    )
+    return entries
+
+
+def _value(state: WalkState, id: str) -> float:
+    """Give the value of an artifact whose record was read."""
+    record = state.cache["records"].get(best_of(state)[id][0])
+    value: Any = None if record is None else record.metadata.get("value")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and 0 <= value <= 100 else _UNSET
+
+
+def _cheapest(frontier: Frontier, live: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Give the ways, in order, that cost less than any further one can: that one goes on from one that waits."""
+    costs = -frontier.scores[live]
+    is_final = costs < costs.min() + _LEAST
+    live, costs = live[is_final], costs[is_final]
+    depths = [frontier.depths[position] for position in live.tolist()]
+    return live[np.lexsort((depths, costs))]
+
+
+def _behind(id: str, cost: float, edges: Sequence[Edge]) -> list[Way]:
+    ends = ((edge.target if edge.source == id else edge.source, edge) for edge in edges)
+    return [Way(end, edge, cost) for end, edge in ends if isinstance(end, str)]
+
+
+async def _in_time(count: int, function: Callable[[*Args], R], *args: *Args) -> R:
+    """Call a function where it holds up nobody: in a worker thread, when there is much to do."""
+    return await in_thread(function, *args) if count > _MANY else function(*args)

@@ -1,0 +1,180 @@
+"""Near the query, and unlike what was chosen already."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from airw._concurrency import in_thread
+from airw._vectors import exact_scores
+from airw.errors import ArgumentError, shown
+from airw.policies._artifacts import ArtifactNode, best_vectors
+from airw.policies._nodes import Rows
+from airw.policies._selecting import Selecting
+from airw.protocols import OpenCorpus
+from airw.values import Floats, NDArray, SearchHit
+from airw.walk import Entry, Frontier, WalkState
+
+__all__ = ["Mmr"]
+
+_PICKS = 64  # without anything behind them, chosen in one go
+_MANY = 1 << 18  # numbers compared for each pick: so many, times the picks, take milliseconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mmr(Selecting):
+    """Start from a search and choose, one after another, what is near the query and unlike what was chosen.
+
+    Maximal marginal relevance (Carbonell and Goldstein, SIGIR 1998) over all that was admitted so far: `lambda_mult`
+    times the cosine to the query, less `1 - lambda_mult` times the redundancy, the highest cosine to anything chosen.
+    What was admitted before the first choice has redundancy 0 or more. What lies behind a choice is admitted before the
+    next one. The order of choice is final when it streams; ties in order of discovery. A hit's score is its cosine to
+    the query; `mmr_score` and `redundancy` in its metadata say why it was chosen.
+
+    Args:
+        lambda_mult: From 0, unlike all others, to 1, near the query.
+        min_mmr_score: Choose nothing below this; the walk ends there.
+        select_k: Stop once this many hits are out; `None` to run to the limits of the walk.
+        start_k: Artifacts to start from, found by search; 0 for `roots` alone.
+        adjacent_k: New artifacts admitted per step, the nearest to the query first; `None` for all.
+        max_traverse: Artifacts to go on from, in order of commitment; `None` for all.
+        seeding: What finds the start: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
+        roots: Ids of artifacts to start from besides those found.
+        edges: Instead of links, fields that lead on; see `Eager`.
+        direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
+        types: Follow links of these types only; `None` for all.
+        scope: What may be started from, crossed and returned.
+        max_depth: The depth cap when the caller of `traverse` names none; `None` for none.
+
+    Raises:
+        ArgumentError: A parameter cannot be used.
+
+    Example:
+        >>> Mmr(lambda_mult=0.3).select_k
+        5
+    """
+
+    lambda_mult: float = 0.5
+    min_mmr_score: float = -np.inf
+    keeps_frontier = True
+
+    def __post_init__(self) -> None:
+        """Check every parameter at birth."""
+        super().__post_init__()
+        for name, low, high in (("lambda_mult", 0.0, 1.0), ("min_mmr_score", -np.inf, np.inf)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+                raise ArgumentError(f"{name} must be a number from {low:g} to {high:g}, not {shown(value)}")
+
+    async def score(self, state: WalkState, nodes: Sequence[ArtifactNode], store: OpenCorpus) -> NDArray[np.float64]:
+        """Score by cosine of the best surface, and keep its vector; one store call."""
+        rows: Rows = state.cache.setdefault("rows", Rows())
+        rows.add(await best_vectors(state, [node.id for node in nodes], store))
+        return await super().score(state, nodes, store)
+
+    def select(self, state: WalkState, frontier: Frontier) -> Any:
+        """Choose until one is chosen that has something behind it."""
+        pool: _Pool = state.cache.setdefault("pool", _Pool(self.lambda_mult))
+        admitted = self._admitted(state, frontier)
+        if len(admitted):
+            pool.admit(admitted, frontier.scores[admitted], state.cache["rows"].at(admitted))
+        if pool.size * _PICKS > _MANY:
+            return in_thread(self._chosen, state, frontier, pool)
+        return self._chosen(state, frontier, pool)
+
+    def _chosen(self, state: WalkState, frontier: Frontier, pool: "_Pool") -> list[int]:
+        room = pool.count if self.select_k is None else self.select_k - len(state.results)
+        chosen: list[int] = []
+        for _ in range(min(room, _PICKS)):
+            found = pool.pick(self.min_mmr_score)
+            if found is None:
+                break
+            chosen.append(found[0])
+            state.cache[frontier.ids[found[0]], "mmr"] = found[1:]
+            if state.max_depth is None or frontier.depths[found[0]] < state.max_depth:
+                break
+        return chosen or self._rest(state, frontier)
+
+    def stop(self, state: WalkState) -> bool:
+        """Stop once `select_k` hits are out."""
+        return self._has_enough(state)
+
+    async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[SearchHit | None]:
+        """Give each artifact's best surface, and why it was chosen; one store call."""
+        hits = await super().to_hits(state, committed, store)
+        for entry, hit in zip(committed, hits, strict=True):
+            if hit is not None:
+                hit.metadata["mmr_score"], hit.metadata["redundancy"] = state.cache[entry.id, "mmr"]
+        return hits
+
+    def rank(self, state: WalkState, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
+        """Keep the order of the walk, cut at `select_k`."""
+        return hits[: self.select_k]
+
+
+class _Pool:
+    """What may be chosen, in columns without holes, and the vectors of what was."""
+
+    def __init__(self, weight: float) -> None:
+        self._weight = weight
+        self.count = 0
+        self._numbers = np.empty((3, 0))  # position, relevance, redundancy
+        self._rows: Floats = np.empty((0, 0), np.float32)
+        self._chosen: Floats = np.empty((0, 0), np.float32)
+        self._picks = 0
+
+    @property
+    def size(self) -> int:
+        """Count the numbers that each choice is compared with."""
+        return self.count * int(self._rows.shape[1])
+
+    def admit(self, positions: NDArray[np.intp], relevance: NDArray[np.float64], rows: Floats) -> None:
+        """Let in nodes by position, with cosines to the query, `(n,) float64`, and vectors, `(n, dim) float32`."""
+        redundancy = np.zeros(len(rows))
+        if self._picks:
+            redundancy = np.einsum("ij,kj->ik", rows, self._chosen[: self._picks]).max(axis=1).astype(np.float64)
+        until = self.count + len(rows)
+        self._rows = _grown(self._rows, until, rows.shape[1])
+        if until > self._numbers.shape[1]:
+            self._numbers = np.concatenate([self._numbers, np.empty((3, len(self._rows) - self._numbers.shape[1]))], 1)
+        self._rows[self.count : until] = rows
+        self._numbers[:, self.count : until] = positions, relevance, redundancy
+        self.count = until
+
+    def pick(self, least: float) -> tuple[int, float, float] | None:
+        """Choose the best, first discovered of equals: its position, score and redundancy; `None` below `least`."""
+        if not self.count:
+            return None
+        position, relevance, redundancy = self._numbers[:, : self.count]
+        with np.errstate(invalid="ignore"):  # 0 times -inf, of what has no surfaces
+            scores = self._weight * relevance - (1 - self._weight) * redundancy
+        scores[np.isneginf(relevance)] = -np.inf
+        best = scores.max()
+        if best < least:
+            return None
+        equal = np.flatnonzero(scores == best)
+        at = int(equal[position[equal].argmin()])
+        picked = int(position[at]), float(best), float(redundancy[at])
+        self._choose(at)
+        return picked
+
+    def _choose(self, at: int) -> None:
+        """Take one out, the last moves into its place, and raise the redundancy of the others."""
+        row = self._rows[at].copy()
+        self._chosen = _grown(self._chosen, self._picks + 1, len(row))
+        self._chosen[self._picks] = row
+        self._picks += 1
+        self.count -= 1
+        self._rows[at], self._numbers[:, at] = self._rows[self.count], self._numbers[:, self.count]
+        others = self._numbers[2, : self.count]
+        np.maximum(others, exact_scores(self._rows[: self.count], row), out=others)
+
+
+def _grown(rows: Floats, count: int, width: int) -> Floats:
+    """Give room for `count` rows; what is there already stays."""
+    if count <= len(rows):
+        return rows
+    grown = np.empty((max(count, 2 * len(rows), 64), width), np.float32)
+    grown[: len(rows)] = rows if len(rows) else 0
+    return grown

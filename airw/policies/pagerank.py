@@ -1,0 +1,258 @@
+"""Personalised PageRank, as far as the walk has come, with bounds on how far off it may be."""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from airw._concurrency import in_thread
+from airw._vectors import best_first
+from airw.errors import ArgumentError, shown
+from airw.limits import check_choice, check_count
+from airw.policies._artifacts import OPEN, ArtifactNode, best_of, judge, keep_records, score_artifacts, verdict
+from airw.policies._edges import ID, all_neighbors
+from airw.policies._push import ROUNDING, Bounds, Push, are_final, are_first
+from airw.policies._seeding import named_artifacts, seed_artifacts
+from airw.policies._walker import ArtifactWalker
+from airw.protocols import OpenCorpus
+from airw.values import Direction, NDArray, SearchHit
+from airw.walk import Entry, Frontier, WalkState
+
+__all__ = ["PersonalizedPageRank"]
+
+Weighting: TypeAlias = Literal["uniform", "score"]
+Book: TypeAlias = dict[Any, int]
+"""The number of each artifact that was heard of, in that order."""
+
+_WEIGHTINGS: tuple[Weighting, ...] = ("uniform", "score")
+_TOLD = ("ppr_lower", "ppr_upper", "rank_final")
+_MANY = 5_000  # neighbours, numbered and pushed to in about a millisecond
+_DIGITS = -round(math.log10(ROUNDING))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonalizedPageRank(ArtifactWalker):
+    """Rank artifacts by where a random walker is found that starts again and again from the seeds.
+
+    With probability `1 - restart` it goes on from an artifact to one of its distinct neighbours, each as likely as the
+    others; else, or where there is none, it starts again (Page, Brin, Motwani and Winograd, 1999; as networkx has it).
+    Each step explores the `width` artifacts from where most has still to walk, ties in order of discovery, by forward
+    push (Andersen, Chung and Lang, FOCS 2006). Artifacts without surfaces only route.
+
+    Hits stream in that order with a lower bound as score; neither is final. `walk.ranking` is by the last estimates,
+    highest first, ties in order of commitment; they are exact where a walk ends because nothing is left. In its
+    metadata, `ppr_lower` and `ppr_upper` say between what the exact value in the whole graph lies, seen or not, and
+    `rank_final` whether such bounds prove that a hit is one of the first `certify_k` among all that may be returned, or
+    has this very place. All is meant to 1e-12. What a look past the edge finds (see `Limits`) counts too.
+
+    The masses of the seeds are added up by artifact. The seeding of HippoRAG 2 (Gutiérrez et al., ICML 2025), with
+    names in the place of phrases, is `weighting="score", search_weight=0.05, title_weight=1`.
+
+    Args:
+        restart: The probability to start again at each step, between 0 and 1; 0.5 keeps near the seeds.
+        seed_k: Artifacts to start from, found by search; 0 for `roots`, or for what the query names, alone.
+        width: Artifacts explored per step.
+        certify_k: Say of hits whether they are proven to be among so many; the first soon are, the last late.
+        degree_exponent: Rank by the estimate, divided by the number of neighbours to this power: above 0 hubs sink. The
+            order of the walk, and the bounds in the metadata, are without it.
+        weighting: An artifact found by search weighs `search_weight`, or with `"score"` that times its cosine to the
+            query, scaled to 0 for the lowest that was found (which is no seed then) and 1 for the highest.
+        search_weight: What the search's artifacts weigh, where each of the `roots` weighs 1.
+        title_weight: What each name in the query weighs, divided by the number of artifacts that carry it, and for each
+            of these by how many others link to it.
+        seeding: What finds the start: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
+        roots: Ids of artifacts to start from besides those found.
+        edges: Instead of links, fields that lead on; see `Eager`. Ids that lead nowhere are no neighbours.
+        direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
+        types: Follow links of these types only; `None` for all.
+        scope: What may be started from, crossed and returned. What may not be started from is no seed; the walker
+            whose way is measured crosses everything.
+        max_depth: The depth cap when the caller of `traverse` names none; `None` for none.
+
+    Raises:
+        ArgumentError: A parameter cannot be used.
+
+    Example:
+        >>> PersonalizedPageRank(seed_k=0, roots=["a.md"], restart=0.15).direction
+        'both'
+    """
+
+    restart: float = 0.5
+    seed_k: int = 5
+    width: int = 8
+    certify_k: int = 10
+    degree_exponent: float = 0.0
+    weighting: Weighting = "uniform"
+    search_weight: float = 1.0
+    title_weight: float = 0.0
+    direction: Direction = "both"
+    keeps_frontier = True
+
+    def __post_init__(self) -> None:
+        """Check every parameter at birth."""
+        super().__post_init__()
+        check_count("seed_k", self.seed_k)
+        check_count("width", self.width, least=1)
+        check_count("certify_k", self.certify_k)
+        check_choice("weighting", self.weighting, _WEIGHTINGS)
+        for name in ("restart", "degree_exponent", "search_weight", "title_weight"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+                raise ArgumentError(f"{name} must be a number of at least 0, not {shown(value)}")
+        if not 0 < self.restart < 1:
+            raise ArgumentError(f"restart must lie between 0 and 1, not {shown(self.restart)}")
+
+    async def seed(self, state: WalkState, store: OpenCorpus) -> list[ArtifactNode]:
+        """Give what has mass: what is found by search, the roots, what the query names; each once, in this order."""
+        if self._reads_fields:
+            keep_records(state)
+        masses = {id: mass for id, mass in (await self._masses(state, store)).items() if mass}
+        if self._reads_fields:
+            await score_artifacts(state, list(masses), store)
+            await judge(state, list(masses), store, self.scope)
+            masses = {id: mass for id, mass in masses.items() if not self._is_shut(state, id)}
+        if masses:
+            state.cache["book"] = {id: at for at, id in enumerate(masses)}
+            state.cache["push"] = Push.start(list(masses.values()), self.restart)
+        return [ArtifactNode(id) for id in masses]
+
+    @property
+    def _reads_fields(self) -> bool:
+        return self.edges is not None or self.scope != OPEN
+
+    async def _masses(self, state: WalkState, corpus: OpenCorpus) -> dict[str, float]:
+        """Give the mass of each seed, in order of discovery."""
+        k = self.seed_k if self.search_weight else 0
+        nodes = await seed_artifacts(state, corpus, k=k, seeding=self.seeding, roots=(), filter=self.scope.start)
+        found, masses = [node.id for node in nodes], defaultdict[str, float](float)
+        shares = np.ones(len(found))
+        if self.weighting == "score" and found:
+            shares = _scaled(await score_artifacts(state, found, corpus))
+        for id, share in zip(found, shares.tolist(), strict=True):
+            masses[id] += self.search_weight * share
+        for id in dict.fromkeys(self.roots):
+            masses[id] += 1
+        if self.title_weight:
+            await self._weigh_names(masses, await named_artifacts(state.query, corpus), corpus)
+        return masses
+
+    async def _weigh_names(self, masses: dict[str, float], named: list[list[str]], corpus: OpenCorpus) -> None:
+        """Add the mass of what the query names; one store call."""
+        ids = list(dict.fromkeys(id for meant in named for id in meant))
+        linking = dict(zip(ids, await corpus.store.fan_in(ids), strict=True)) if ids else {}
+        for meant in named:
+            for id in meant:
+                masses[id] += self.title_weight / (len(meant) * max(1, linking[id]))
+
+    async def score(self, state: WalkState, nodes: Sequence[ArtifactNode], store: OpenCorpus) -> NDArray[np.float64]:
+        """Score by the lower bound at discovery; no store call without a scope."""
+        if self.scope != OPEN:
+            await super().score(state, nodes, store)
+        return self.restart * _push(state).residual[_numbers(state, [node.id for node in nodes])]
+
+    def select(self, state: WalkState, frontier: Frontier) -> NDArray[np.intp]:
+        """Commit the `width` largest residuals, ties in order of discovery."""
+        live, known = self._open(state, frontier), state.cache.get("numbers", np.empty(0, np.intp))
+        fresh = _numbers(state, frontier.ids[len(known) : len(frontier.ids)])
+        numbers = state.cache["numbers"] = np.concatenate([known, fresh])  # of the artifact at each position
+        return live[best_first(_push(state).residual[numbers[live]], self.width)]
+
+    async def _neighbors(
+        self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus
+    ) -> list[list[ArtifactNode]]:
+        """Give all neighbours of each one, and push on; one store call for links, two for fields."""
+        if self.edges is None:
+            found = await super()._neighbors(state, committed, store)
+        else:
+            records = await self._records(state, committed, store)
+            found = await all_neighbors(state, records, committed, store, self.edges)
+            found = await _real(state, found, store)
+        if committed:
+            ids = [entry.node.id for entry in committed]
+            arguments = state.cache["book"], _push(state), ids, found
+            many = len(_push(state).targets) + sum(map(len, found)) > _MANY
+            state.cache["push"] = await in_thread(_pushed_on, *arguments) if many else _pushed_on(*arguments)
+        return found
+
+    async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[SearchHit | None]:
+        """Give each artifact's best surface, with the lower bound as score; at most two store calls."""
+        ids = [entry.node.id for entry in committed]
+        await score_artifacts(state, ids, store)
+        scores = self.restart * _push(state).residual[_numbers(state, ids)]
+        scored = [entry._replace(score=score) for entry, score in zip(committed, scores.tolist(), strict=True)]
+        return await super().to_hits(state, scored, store)
+
+    def rank(self, state: WalkState, hits: Sequence[SearchHit]) -> list[SearchHit]:
+        """Order by the last estimate, and say how far off it may be and which places are proven."""
+        if not hits:
+            return []
+        push, at = _push(state).settled(), _numbers(state, [hit.artifact_id for hit in hits])
+        bounds = push.bounds(may_loop=self._may_loop)
+        scores, ranked = self._by_degree(push, bounds)
+        order = np.argsort(-np.round(scores[at], _DIGITS), kind="stable")
+        rivals = _rivals(state, at, len(scores))
+        finals = are_first(ranked, at[order], rivals, self.certify_k) | are_final(ranked, at[order], rivals)
+        columns = [column[at[order]].tolist() for column in (scores, bounds.lower, bounds.upper)]
+        rows = zip([hits[number] for number in order.tolist()], *columns, finals.tolist(), strict=True)
+        return [
+            replace(hit, score=score, metadata=hit.metadata | dict(zip(_TOLD, said, strict=True)))
+            for hit, score, *said in rows
+        ]
+
+    def _by_degree(self, push: Push, bounds: Bounds) -> tuple[NDArray[np.float64], Bounds]:
+        """Give what is ranked by, and its bounds; who was not explored may have any number of neighbours, but one."""
+        counts = push.neighbor_counts()
+        power = np.maximum(counts, 1.0) ** self.degree_exponent
+        scores = bounds.lower / power
+        is_sure = (counts >= 0) | (self.degree_exponent == 0)
+        return scores, Bounds(np.where(is_sure, scores, 0.0), bounds.upper / power, bounds.unseen)
+
+    @property
+    def _may_loop(self) -> bool:
+        """Say whether an artifact may be its own neighbour: links never lead back, nor does a shared value."""
+        return self.edges is not None and (callable(self.edges) or any(there == ID for _, there in self.edges))
+
+
+def _push(state: WalkState) -> Push:
+    push: Push = state.cache["push"]
+    return push
+
+
+def _numbers(state: WalkState, ids: Sequence[Any]) -> NDArray[np.intp]:
+    return np.fromiter(map(state.cache["book"].__getitem__, ids), np.intp, len(ids))
+
+
+def _pushed_on(book: Book, push: Push, ids: Sequence[str], found: Sequence[Sequence[ArtifactNode]]) -> Push:
+    """Number what was found behind some artifacts, each once, and push on."""
+    ends = [dict.fromkeys(node.id for node in nodes) for nodes in found]
+    neighbors = [[book.setdefault(id, len(book)) for id in each] for each in ends]
+    return push.explore([book[id] for id in ids], neighbors, len(book)).pushed_on()
+
+
+async def _real(
+    state: WalkState, found: Sequence[Sequence[ArtifactNode]], corpus: OpenCorpus
+) -> list[list[ArtifactNode]]:
+    """Leave out ends without a record, which lead nowhere and are no hits; one store call."""
+    await score_artifacts(state, list(dict.fromkeys(node.id for nodes in found for node in nodes)), corpus)
+    best = best_of(state)
+    return [[node for node in nodes if best[node.id][0] is not None] for nodes in found]
+
+
+def _scaled(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scale to 0 for the lowest and 1 for the highest; 1 where all are equal, 0 for what has no score."""
+    known = np.isfinite(scores)
+    low, high = scores[known].min(initial=np.inf), scores[known].max(initial=-np.inf)
+    return np.where(known, (scores - low) / (high - low) if high > low else 1.0, 0.0)
+
+
+def _rivals(state: WalkState, ranked: NDArray[np.intp], count: int) -> NDArray[np.bool_]:
+    """Say which of the known artifacts may be returned and are not ranked."""
+    book, best = state.cache["book"], best_of(state)
+    routers = [id for id, (record, _) in best.items() if record is None or not verdict(state, id).keep]
+    rivals = np.ones(count, np.bool_)
+    rivals[ranked] = False
+    rivals[[book[id] for id in routers if id in book]] = False
+    return rivals

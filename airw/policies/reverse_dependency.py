@@ -1,0 +1,272 @@
+"""Dependencies walked backwards: from libraries that the caller names to the artifacts that depend on them."""
+
+import math
+import re
+from collections.abc import Awaitable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from airw.errors import ArgumentError, ArgumentKindError, shown
+from airw.limits import check_count
+from airw.policies._artifacts import (
+    OPEN,
+    artifact_hits,
+    best_of,
+    is_shut,
+    judge,
+    keep_records,
+    open_positions,
+    score_artifacts,
+    verdict,
+)
+from airw.policies.scope import Scope
+from airw.protocols import OpenCorpus
+from airw.retrieval import check_corpus
+from airw.values import Edge, NDArray, NodeId, SearchHit
+from airw.walk import Entry, Frontier, Policy, WalkState
+
+__all__ = ["ReverseDependency", "reverse_dependency_policy"]
+
+REF = "REF"
+_REQUIREMENT_NAME = re.compile(r"[^\s<>=!~;@\[(]*")  # of a requirement as PEP 508 has it: without versions and extras
+
+
+class _Node(NamedTuple):
+    """A seed, or an artifact that was found to depend on `library`."""
+
+    id: NodeId
+    seed: NodeId
+    library: NodeId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Dependents:
+    """The dependents of a node, as nodes that are made when they are read: a limit may let in only a few."""
+
+    ids: Sequence[str]
+    of: _Node
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[_Node]:
+        return (_Node(id, self.of.seed, self.of.id) for id in self.ids)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReverseDependency(Policy):
+    """Walk from given libraries to the artifacts that depend on them, to those that depend on these, and so on.
+
+    ```text
+    score = cosine of the best surface + fan_in_weight * fan_in / largest fan_in + proximity_weight / (1 + depth)
+    ```
+
+    `fan_in` counts the artifacts whose links lead to one; the largest is that of the corpus. Links count for what they
+    resolve to. A seed that the corpus does not hold, a third-party library or a pair of another corpus, scores 0 and
+    only routes. Each depth is committed best first, ties in the order of discovery: seeds by id, strings before pairs,
+    then dependents by the order of what they depend on, then by id. The order of a depth is final when it streams, that
+    over all depths is `walk.ranking`. Hits carry `fan_in` and, but for seeds, `seed`: the seed on their best path.
+
+    Args:
+        seeds: Ids or names of artifacts, or of what links name and the corpus does not hold; or `(source, id)` pairs,
+            where a pair of the walked corpus means its id. They are a set: order and repeats do not count. Where links
+            are of the type `"REF"`, a library may be spelled in any case, with `-`, `_` or `.`, or as a requirement
+            such as `"PyYAML>=6"`.
+        edge_type: The type of the links to follow, from a dependent to what it depends on.
+        fan_in_weight: What being depended on by many is worth.
+        proximity_weight: What being near to a seed is worth.
+        scope: What may be started from, crossed and returned; seeds that the corpus does not hold are not asked.
+        max_depth: The depth cap when the caller of `traverse` names none.
+
+    Raises:
+        ArgumentError: A parameter cannot be used.
+
+    Example:
+        >>> import airw, anyio
+        >>> from airw.links import extractor_from
+        >>> needs = extractor_from(lambda _, fields: {"REF": fields["needs"]}, id="needs")
+        >>> packages = {"pipes": ["pyyaml"], "flow": ["pipes"], "cake": []}
+        >>> async def main():
+        ...     source = airw.from_mapping(
+        ...         dict.fromkeys(packages, "text"), name="packages", embedder="light", edge_extractor=needs,
+        ...         metadata_of=lambda id, _: {"needs": packages[id]},
+        ...     )
+        ...     async with airw.build(source, store=airw.MemoryStore()) as corpus:
+        ...         walk = airw.traverse("parse", corpus, policy=ReverseDependency(seeds=["PyYAML>=6"]))
+        ...         return [(hit.artifact_id, hit.metadata["seed"]) async for hit in walk]
+        >>> anyio.run(main)
+        [('pipes', 'pyyaml'), ('flow', 'pyyaml')]
+    """
+
+    seeds: Collection[NodeId]
+    edge_type: str = REF
+    fan_in_weight: float = 0.0
+    proximity_weight: float = 0.0
+    scope: Scope = OPEN
+    max_depth: int | None = 2
+
+    def __post_init__(self) -> None:
+        """Check every parameter at birth; keep the seeds sorted, so that equal sets make equal policies."""
+        object.__setattr__(self, "seeds", tuple(sorted(set(_checked_seeds(self.seeds)), key=_order)))
+        if not isinstance(self.edge_type, str):
+            raise ArgumentError(f"edge_type must be a string such as 'REF', not {shown(self.edge_type)}")
+        _check_weight("fan_in_weight", self.fan_in_weight)
+        _check_weight("proximity_weight", self.proximity_weight)
+        if not isinstance(self.scope, Scope):
+            raise ArgumentError(f"scope must be a Scope, not {shown(self.scope)}; one filter is Scope.only(...)")
+        if self.max_depth is not None:
+            check_count("max_depth", self.max_depth)
+
+    async def seed(self, state: WalkState, store: OpenCorpus) -> list[_Node]:
+        """Give what the seeds mean, sorted, strings before pairs; one store call, and one for the largest fan-in."""
+        corpus = check_corpus(store)
+        if self.scope != OPEN:
+            keep_records(state)
+        if self.fan_in_weight:
+            state.cache["max_fan_in"] = await corpus.store.max_fan_in(types=[self.edge_type])
+        inside, outside = await self._resolved(corpus)
+        state.cache["outside"] = outside
+        best_of(state).update(dict.fromkeys(outside, (None, -math.inf)))
+        return [_Node(id, id) for id in sorted([*inside, *outside], key=_order)]
+
+    async def _resolved(self, corpus: OpenCorpus) -> tuple[set[NodeId], dict[NodeId, list[NodeId]]]:
+        """Give the artifacts that seeds mean; and what the corpus does not hold, by id, as links may spell it."""
+        bare = [seed[1] if isinstance(seed, tuple) and seed[0] == corpus.name else seed for seed in self.seeds]
+        texts = {text: None for seed in bare if isinstance(seed, str) for text in self._spellings(seed)}
+        meant = dict(zip(texts, await corpus.store.resolve(list(texts)), strict=True))
+        inside, outside = set[NodeId](), dict[NodeId, list[NodeId]]()
+        for seed in bare:
+            spellings = self._spellings(seed) if isinstance(seed, str) else [seed]
+            found = [(text, meant[text]) for text in spellings if isinstance(text, str) and meant[text]]
+            if found:
+                text, ids = found[0]
+                inside.add(text if text in ids else ids[0])
+            else:
+                id = _normalised(seed) if isinstance(seed, str) and self.edge_type == REF else seed
+                outside[id] = list(dict.fromkeys([*outside.get(id, []), *spellings]))
+        return inside, outside
+
+    def _spellings(self, seed: str) -> list[str]:
+        """Give the ways to write what a seed names, the given one first."""
+        if self.edge_type != REF:
+            return [seed]
+        name = _normalised(seed)
+        return list(dict.fromkeys([seed, _name(seed), *(name.replace("-", mark) for mark in "-_.")]))
+
+    async def score(self, state: WalkState, nodes: Sequence[_Node], store: OpenCorpus) -> NDArray[np.float64]:
+        """Score by the best surface, the fan-in and the depth; three store calls at most, one to judge the scope."""
+        ids: list[Any] = [node.id for node in nodes]
+        cosines = await score_artifacts(state, ids, store)
+        await self._read_referrers(state, ids, store)
+        await judge(state, [id for id in ids if id not in state.cache["outside"]], store, self.scope)
+        return np.where(np.isneginf(cosines), 0.0, cosines + self._bonus(state, ids))
+
+    async def _read_referrers(self, state: WalkState, ids: Sequence[NodeId], corpus: OpenCorpus) -> None:
+        """Remember the dependents of each node, which are its fan-in now and lead on later; one store call."""
+        outside, known = state.cache["outside"], state.cache.setdefault("referrers", {})
+        asked = {id: outside.get(id, [id]) for id in ids if id not in known}
+        nodes = [node for spellings in asked.values() for node in spellings]
+        answers = iter(await corpus.store.referrers(nodes, types=[self.edge_type]))
+        for id, spellings in asked.items():
+            found = [next(answers) for _ in spellings]
+            known[id] = found[0] if len(found) == 1 else sorted(set().union(*found))
+
+    def _bonus(self, state: WalkState, ids: Sequence[NodeId]) -> NDArray[np.float64]:
+        """Give what the links are worth; all that is found in one step is equally far from its seed."""
+        bonus = np.zeros(len(ids))
+        if state.cache.get("max_fan_in"):
+            fan_ins = np.array([len(state.cache["referrers"][id]) for id in ids])
+            bonus += self.fan_in_weight * fan_ins / state.cache["max_fan_in"]
+        if self.proximity_weight:
+            bonus += self.proximity_weight / (1 + (state.depth_of(ids[0]) or 0))
+        return bonus
+
+    def select(self, state: WalkState, frontier: Frontier) -> Iterable[int] | Awaitable[Iterable[int]]:
+        """Commit all that the scope does not pass over, best first, ties in order of discovery."""
+        if self.scope == OPEN:
+            return super().select(state, frontier)
+        is_open = set(open_positions(frontier, partial(is_shut, state)).tolist())
+        return [at for at in frontier.best_first().tolist() if at in is_open]
+
+    async def expand(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[_Dependents]:
+        """Give the dependents of each one, sorted; they were read when it was scored."""
+        known = state.cache["referrers"]
+        return [
+            _Dependents(known[entry.id] if verdict(state, entry.id).cross else (), entry.node) for entry in committed
+        ]
+
+    def node_id(self, node: _Node) -> NodeId:
+        """Identify a node by its artifact, or as links name it where there is none."""
+        return node.id
+
+    def edge_of(self, node: _Node) -> Edge | None:
+        """Give the edge from a dependent to what it depends on."""
+        return None if node.library is None else Edge(node.id, node.library, self.edge_type, "derived")
+
+    async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[SearchHit | None]:
+        """Give each artifact's best surface, `None` for what the corpus does not hold; one store call."""
+        hits = await artifact_hits(state, committed, store)
+        for hit, entry in zip(hits, committed, strict=True):
+            if hit is not None:
+                hit.metadata["fan_in"] = len(state.cache["referrers"][entry.id])
+                if entry.depth:
+                    hit.metadata["seed"] = entry.node.seed
+        return hits
+
+
+def _checked_seeds(seeds: object) -> Iterator[NodeId]:
+    if isinstance(seeds, str) or not isinstance(seeds, Iterable):
+        raise ArgumentKindError(f"seeds must be a list of ids, not {shown(seeds)}; one is [{shown(seeds)}]")
+    for seed in seeds:
+        match seed:
+            case str():
+                yield seed
+            case [str() as source, str() as id]:
+                yield source, id
+            case _:
+                raise ArgumentError(f"a seed must be an id or a (source, id) pair, not {shown(seed)}")
+
+
+def _check_weight(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
+        raise ArgumentError(f"{name} must be a finite number of at least 0, not {shown(value)}")
+
+
+def _order(node: NodeId) -> Any:
+    return isinstance(node, tuple), node
+
+
+def _name(requirement: str) -> str:
+    """Give the name of a requirement, without versions, extras and markers."""
+    match = _REQUIREMENT_NAME.match(requirement.strip())
+    return match.group() if match else ""
+
+
+def _normalised(requirement: str) -> str:
+    """Give the name of a requirement as PEP 503 writes it."""
+    return re.sub(r"[-_.]+", "-", _name(requirement)).lower()
+
+
+def reverse_dependency_policy(
+    *,
+    seeds: Collection[NodeId],
+    edge_type: str = REF,
+    fan_in_weight: float = 0.0,
+    proximity_weight: float = 0.0,
+) -> ReverseDependency:
+    """Make a `ReverseDependency`, under the name and with the parameters that `ir` gives it.
+
+    Raises:
+        ArgumentError: A parameter cannot be used.
+
+    Example:
+        >>> reverse_dependency_policy(seeds=["numpy", "anyio"]) == ReverseDependency(seeds={"anyio", "numpy"})
+        True
+    """
+    return ReverseDependency(
+        seeds=seeds, edge_type=edge_type, fan_in_weight=fan_in_weight, proximity_weight=proximity_weight
+    )

@@ -1,0 +1,50 @@
+"""Which artifacts a walk may start from, cross and return."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from airw.filters import Filter, parse_filter
+
+__all__ = ["Scope"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Three metadata filters on the artifacts of a walk; `None` lets all through.
+
+    They are asked of the surface by which an artifact scores. An artifact that may be crossed but not kept only
+    routes, one that may be kept but not crossed is a hit with nothing behind it, and one that may be neither is passed
+    over as if it were not there. What a limit of a policy counts are artifacts that are not passed over.
+
+    Args:
+        start: What a walk may start from, whether found by search or given by id.
+        cross: What it may follow links or shared metadata from.
+        keep: What it may return.
+
+    Raises:
+        FilterError: A filter is malformed; see `airw.filters` for what can be said.
+
+    Example:
+        >>> Scope(keep={"status": "Final"}).keep
+        Compare(path='status', op='$eq', operand='Final')
+    """
+
+    start: Mapping[str, Any] | Filter | None = None
+    cross: Mapping[str, Any] | Filter | None = None
+    keep: Mapping[str, Any] | Filter | None = None
+
+    def __post_init__(self) -> None:
+        """Read the filters once."""
+        for each in fields(self):
+            object.__setattr__(self, each.name, parse_filter(getattr(self, each.name)))
+
+    @classmethod
+    def only(cls, filter: Mapping[str, Any] | Filter) -> "Scope":
+        """Keep the whole walk to what one filter lets through.
+
+        Example:
+            >>> Scope.only({"lang": "en"}) == Scope(start={"lang": "en"}, cross={"lang": "en"}, keep={"lang": "en"})
+            True
+        """
+        return cls(start=filter, cross=filter, keep=filter)
