@@ -136,7 +136,7 @@ class Record:
             surface_kind=self.surface_kind,
             score=score,
             text=self.text,
-            metadata=copy.deepcopy(dict(self.metadata)),
+            metadata={key: _copied(value) for key, value in self.metadata.items()},
             source=source,
             surface_index=self.surface_index,
         )
@@ -329,6 +329,18 @@ class SearchHit:
 _SETTERS = tuple(getattr(SearchHit, each.name).__set__ for each in fields(SearchHit))
 
 _CLEAN = frozenset({str, int, bool, type(None)})  # exactly these types are JSON as they are
+
+
+def _copied(value: Any) -> Any:
+    """Copy deeply; what JSON can say takes a third of the time of `copy.deepcopy`, which many hits would notice."""
+    kind = type(value)
+    if kind in _CLEAN or kind is float:
+        return value
+    if kind is list:
+        return [item if type(item) in _CLEAN else _copied(item) for item in value]
+    if kind is dict:
+        return {key: _copied(item) for key, item in value.items()}
+    return copy.deepcopy(value)
 
 
 def json_clean(value: Any) -> Any:

@@ -68,7 +68,7 @@ async def score_artifacts(state: WalkState, ids: Sequence[str], corpus: OpenCorp
 
 def remember(state: WalkState, ids: Sequence[str], records: Sequence[str | None], scores: Floats) -> None:
     """Keep the best surface of each artifact, and its cosine."""
-    known = np.nan_to_num(scores.astype(np.float64), nan=-np.inf, neginf=-np.inf).tolist()
+    known = np.where(np.isnan(scores), -np.inf, scores).tolist()
     best_of(state).update(zip(ids, zip(records, known, strict=True), strict=True))
 
 
@@ -113,6 +113,8 @@ def is_shut(state: WalkState, id: Any) -> bool:
 def open_positions(frontier: Frontier, is_shut: Callable[[Any], bool]) -> NDArray[np.intp]:
     """Give the live positions without those just discovered that are to be passed over, which wait no longer."""
     shut = [at for at in frontier.fresh if is_shut(frontier.ids[at])]
+    if not shut:
+        return frontier.live
     frontier.drop(shut)
     return frontier.live[~np.isin(frontier.live, shut)]
 

@@ -23,11 +23,7 @@ class _Way(NamedTuple):
     field: str
     value: Any
     type: str
-
-    @property
-    def key(self) -> Hashable:
-        """What is equal for equal ways, whatever they are called."""
-        return self.field, as_key(self.value)
+    key: Hashable  # equal for equal ways, whatever they are called
 
 
 def check_edges(edges: object) -> None:
@@ -75,7 +71,8 @@ def _given(record: Record, function: EdgeFunction) -> Iterator[_Way]:
 
 
 def _way(field: str, value: Any, type: str) -> _Way:
-    return _Way(field, value if isinstance(value, str) or field != ID else str(value), type)
+    value = str(value) if field == ID else value
+    return _Way(field, value, type, (field, as_key(value)))
 
 
 async def shared_neighbors(

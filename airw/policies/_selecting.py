@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from airw.limits import check_count
-from airw.policies._artifacts import ArtifactNode, best_of, cosines
+from airw.policies._artifacts import ArtifactNode, best_of, cosines, verdict
 from airw.policies._walker import ArtifactWalker
 from airw.protocols import OpenCorpus
 from airw.values import NDArray
@@ -18,8 +18,8 @@ from airw.walk import Entry, Frontier, WalkState
 class Selecting(ArtifactWalker):
     """Starts from a search, admits the nearest of what each step finds, and selects among the admitted.
 
-    What was found and not admitted waits, with `edges`, for another way to it, but keeps the depth at which it was
-    found first, as in graph-retriever; with links it is forgotten until then.
+    What was found and not admitted waits, with `edges`, for another way to it, and keeps the least depth at which it
+    was found, as in graph-retriever; with links it is forgotten until then.
     """
 
     select_k: int | None = 5
@@ -41,11 +41,12 @@ class Selecting(ArtifactWalker):
 
     async def expand(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[list[ArtifactNode]]:
         """Give the artifacts behind each one, as long as `max_traverse` lasts; one store call."""
-        crossed = state.cache.get("crossed", 0)
-        room = len(committed) if self.max_traverse is None else max(self.max_traverse - crossed, 0)
-        found = await super().expand(state, committed[:room], store)
-        state.cache["crossed"] = crossed + len(found)
-        return [*found, *([] for _ in committed[room:])]
+        crossed = [entry for entry in committed if verdict(state, entry.id).cross]
+        if self.max_traverse is not None:
+            crossed = crossed[: self.max_traverse - state.cache.get("crossed", 0)]
+            state.cache["crossed"] = state.cache.get("crossed", 0) + len(crossed)
+        found = dict(zip((entry.id for entry in crossed), await super().expand(state, crossed, store), strict=True))
+        return [found.get(entry.id, []) for entry in committed]
 
     def _admitted(self, state: WalkState, frontier: Frontier) -> NDArray[np.intp]:
         """Give the positions let in at this step: the whole start as it was found, then the `adjacent_k` nearest."""

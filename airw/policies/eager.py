@@ -47,7 +47,8 @@ class Eager(Selecting):
 
     def select(self, state: WalkState, frontier: Frontier) -> Sequence[int]:
         """Commit all that is admitted."""
-        return self._admitted(state, frontier).tolist() or self._rest(state, frontier)
+        admitted: list[int] = [] if self._has_enough(state) else self._admitted(state, frontier).tolist()
+        return admitted or self._rest(state, frontier)
 
     def stop(self, state: WalkState) -> bool:
         """Stop once `select_k` hits are out."""

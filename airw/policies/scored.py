@@ -1,21 +1,23 @@
 """Best first by a score of one's own."""
 
 import inspect
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, cast
 
 import numpy as np
 
 from airw._concurrency import Pacer, map_bounded
-from airw.errors import ArgumentError, shown
+from airw.errors import ArgumentError, PolicyError, shown
 from airw.limits import check_count
 from airw.policies._artifacts import ArtifactNode, best_records, best_vectors, keep_records
-from airw.policies._nodes import Node, node_of
+from airw.policies._nodes import Node, Rows, node_of
 from airw.policies._selecting import Selecting
 from airw.protocols import OpenCorpus
 from airw.values import NDArray, SearchHit
-from airw.walk import Frontier, WalkState
+from airw.walk import Entry, Frontier, WalkState
 
 __all__ = ["Scored"]
 
@@ -28,7 +30,8 @@ class Scored(Selecting):
     and cuts at `select_k`. A step is committed whole, so the stream may hold more than that.
 
     Args:
-        scorer: Gives a number for a `Node`, higher is better; sync or async. `None` for the cosine to the query.
+        scorer: Gives a number for a `Node`, higher is better; sync or async, asked about each that is admitted, once.
+            `None` for the cosine to the query.
         per_iteration_limit: Artifacts per step that have something behind them; `None` for as many as are still to be
             selected. Those at the depth cap are committed in passing.
         select_k: End with the step in which this many hits are out; `None` to run to the limits of the walk.
@@ -67,21 +70,43 @@ class Scored(Selecting):
         """Search for the start; one search, and the roots."""
         if self.scorer is not None:
             keep_records(state)
+            state.cache["corpus"] = store  # `select` is not given it
         return await super().seed(state, store)
 
     async def score(self, state: WalkState, nodes: Sequence[ArtifactNode], store: OpenCorpus) -> NDArray[np.float64]:
-        """Ask the scorer, `-inf` for artifacts without surfaces; two store calls, but then none for the hits."""
-        if self.scorer is None:
-            return await super().score(state, nodes, store)
-        ids = [node.id for node in nodes]
-        rows = await best_vectors(state, ids, store)
-        await super().score(state, nodes, store)
-        read = zip(ids, await best_records(state, ids, store), rows, strict=True)
-        seen = [node_of(state, record, state.depth_of(id) or 0, row) for id, record, row in read if record is not None]
-        given = dict(zip((node.id for node in seen), await self._scores(state, seen), strict=True))
-        return np.array([given.get(id, -np.inf) for id in ids], np.float64)
+        """Score by cosine of the best surface, by which is admitted; one store call."""
+        if self.scorer is not None:
+            rows: Rows = state.cache.setdefault("rows", Rows())
+            rows.add(await best_vectors(state, [node.id for node in nodes], store))
+        return await super().score(state, nodes, store)
 
-    async def _scores(self, state: WalkState, nodes: Sequence[Node]) -> list[Any]:
+    async def select(self, state: WalkState, frontier: Frontier) -> Sequence[int]:
+        """Commit the best of all that was admitted; the scorer is asked about each once, after one store call."""
+        if self._has_enough(state):
+            return self._rest(state, frontier)
+        pool: dict[int, float] = state.cache.setdefault("pool", {})
+        admitted = np.sort(self._admitted(state, frontier)).tolist()
+        pool.update(zip(admitted, await self._scores(state, frontier, admitted), strict=True))
+        best = sorted(pool, key=lambda position: (-pool[position], position))
+        chosen = self._chosen(state, frontier, best)
+        given = {frontier.ids[position]: pool.pop(position) for position in chosen}
+        state.cache.setdefault("given", {}).update(given)
+        state.cache["due"] = len(state.results) + len(chosen)
+        return chosen or self._rest(state, frontier)
+
+    async def _scores(self, state: WalkState, frontier: Frontier, positions: list[int]) -> list[float]:
+        """Give the score of each node at a position; `-inf` for artifacts without surfaces."""
+        if self.scorer is None or not positions:
+            scores: list[float] = frontier.scores[positions].tolist()
+            return scores
+        ids: list[Any] = [frontier.ids[position] for position in positions]
+        records = await best_records(state, ids, state.cache["corpus"])
+        rows = zip(positions, records, state.cache["rows"].at(positions), strict=True)
+        nodes = {at: node_of(state, record, frontier.depths[at], row) for at, record, row in rows if record is not None}
+        answers = dict(zip(nodes, await self._asked(state, list(nodes.values())), strict=True))
+        return [answers.get(position, -np.inf) for position in positions]
+
+    async def _asked(self, state: WalkState, nodes: Sequence[Node]) -> list[float]:
         if inspect.iscoroutinefunction(self.scorer):
             return await map_bounded(self._ask, nodes, limit=state.limits.max_concurrency)
         scores, pacer = [], Pacer()
@@ -90,26 +115,16 @@ class Scored(Selecting):
             await pacer.pace()
         return scores
 
-    async def _ask(self, node: Node) -> Any:
+    async def _ask(self, node: Node) -> float:
         try:
             said = cast("Callable[[Node], Any]", self.scorer)(node)
-            return await said if inspect.isawaitable(said) else said
+            said = await said if inspect.isawaitable(said) else said
         except Exception as error:
             error.add_note(f"for node {shown(node.id)}")
             raise
-
-    def select(self, state: WalkState, frontier: Frontier) -> list[int]:
-        """Commit the best of all that was admitted."""
-        pool: list[int] = state.cache.setdefault("pool", [])
-        pool += self._admitted(state, frontier).tolist()
-        pool.sort()
-        if self._has_enough(state):
-            return []
-        order = np.argsort(-frontier.scores[pool], kind="stable").tolist()
-        chosen = self._chosen(state, frontier, [pool[at] for at in order])
-        state.cache["pool"] = sorted(set(pool) - set(chosen))
-        state.cache["due"] = len(state.results) + len(chosen)
-        return chosen or self._rest(state, frontier)
+        if isinstance(said, bool) or not isinstance(said, Real | np.number) or math.isnan(said):
+            raise PolicyError(f"the scorer must give a number for {node.id!r}, not {shown(said)}")
+        return float(said)
 
     def _chosen(self, state: WalkState, frontier: Frontier, best: Sequence[int]) -> list[int]:
         """Take the best until as many as may have something behind them are taken."""
@@ -126,6 +141,11 @@ class Scored(Selecting):
     def stop(self, state: WalkState) -> bool:
         """Stop at the end of the step in which `select_k` hits are out."""
         return self._has_enough(state) and len(state.results) >= state.cache["due"]
+
+    async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[SearchHit | None]:
+        """Give each artifact's best surface, with its score; one store call, none after a scorer."""
+        given = state.cache["given"]
+        return await super().to_hits(state, [entry._replace(score=given[entry.id]) for entry in committed], store)
 
     def rank(self, state: WalkState, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
         """Order by score, and cut at `select_k`."""

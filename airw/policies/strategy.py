@@ -2,12 +2,12 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 from airw.errors import ArgumentError, PolicyError, shown
-from airw.policies._artifacts import OPEN, ArtifactNode, best_records, best_vectors, keep_records
+from airw.policies._artifacts import OPEN, ArtifactNode, best_records, best_vectors, keep_records, verdict
 from airw.policies._edges import Edges
 from airw.policies._nodes import Node, Rows, node_of
 from airw.policies._seeding import Seeding
@@ -28,11 +28,15 @@ class NodeTracker:
     Args:
         select_k: How many nodes are to be selected; `None` for no end.
         max_depth: The depth from which no node is gone on from; `None` for none.
+        keeps: Says of an id whether it may be a hit; one that may not is not selected.
     """
 
-    def __init__(self, select_k: int | None, max_depth: int | None) -> None:
-        self._select_k, self._max_depth = select_k, max_depth
+    def __init__(
+        self, select_k: int | None, max_depth: int | None, keeps: Callable[[str], bool] = lambda _: True
+    ) -> None:
+        self._select_k, self._max_depth, self._keeps = select_k, max_depth, keeps
         self._visited: set[str] = set()
+        self.at_cap: set[str] = set()
         self.selected: list[Node] = []
         self.to_traverse: dict[str, Node] = {}
 
@@ -43,14 +47,16 @@ class NodeTracker:
 
     def select(self, nodes: Iterable[Node]) -> None:
         """Add nodes to the hits, in this order."""
-        chosen = list(nodes)
+        chosen = [node for node in nodes if self._keeps(node.id)]
         for node in chosen:
             node.extra_metadata |= {"_depth": node.depth, "_similarity_score": node.similarity_score}
         self.selected += chosen
 
     def traverse(self, nodes: Iterable[Node]) -> int:
         """Go on from nodes that are above the depth cap, each once a walk; give how many were added."""
-        new = {node.id: node for node in nodes if node.id not in self._visited and self._is_above_cap(node)}
+        wanted = {node.id: node for node in nodes if node.id not in self._visited}
+        new = {id: node for id, node in wanted.items() if self._is_above_cap(node)}
+        self.at_cap |= wanted.keys() - new.keys()
         self.to_traverse.update(new)
         self._visited.update(new)
         return len(new)
@@ -72,7 +78,8 @@ class Strategy(Policy, ABC):
     A strategy may keep what it needs in itself: each walk works on a deep copy. For that it is a plain dataclass, as
     in graph-retriever, and neither frozen nor to be changed while it walks. A step selects and goes on from what
     `iteration` says; the walk ends with the step that has selected `select_k` nodes, or goes on from none. The order of
-    the stream is that of selection, and final unless `finalize_nodes` reorders; `walk.ranking` is what that gives.
+    the stream is that of selection, and final unless `finalize_nodes` reorders; `walk.ranking` is what that gives. A
+    node is selected and gone on from in the same step, or only one of both. Artifacts without surfaces are not shown.
 
     Args:
         select_k: End with the step in which this many nodes are selected; `None` to run to the limits of the walk.
@@ -109,9 +116,19 @@ class Strategy(Policy, ABC):
     keeps_frontier = True
     query_embedding: Floats | None = field(default=None, init=False, repr=False, compare=False)
 
+    def __post_init__(self) -> None:
+        """Check the parameters of every strategy at birth."""
+        Selecting(**self._shared())
+
+    def _shared(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(Selecting)}
+
     @abstractmethod
-    def iteration(self, nodes: Iterable[Node], tracker: NodeTracker) -> None:
-        """Tell the tracker what to do with the nodes that this step let in, nearest first; there may be none."""
+    def iteration(self, nodes: Iterable[Node], tracker: NodeTracker) -> Awaitable[None] | None:
+        """Tell the tracker what to do with the nodes that this step let in, nearest first; there may be none.
+
+        It may be async.
+        """
 
     def finalize_nodes(self, selected: Iterable[Node]) -> Iterable[Node]:
         """Give the final order of what was selected; by default that of selection, cut at `select_k`."""
@@ -142,9 +159,8 @@ class Strategy(Policy, ABC):
     async def seed(self, state: WalkState, store: OpenCorpus) -> list[ArtifactNode]:
         """Search for the start; one search, and the roots."""
         keep_records(state)
-        shared = {each.name: getattr(self, each.name) for each in fields(Selecting)}
-        tracker = NodeTracker(self.select_k, state.max_depth)
-        run = _Run(**shared, strategy=copy.deepcopy(self), tracker=tracker, corpus=store)
+        tracker = NodeTracker(self.select_k, state.max_depth, lambda each: verdict(state, each).keep)
+        run = _Run(**self._shared(), strategy=copy.deepcopy(self), tracker=tracker, corpus=store)
         state.cache["run"] = run
         return await run.seed(state, store)
 
@@ -201,12 +217,18 @@ class _Run(Selecting):
         return await super().score(state, nodes, store)
 
     async def select(self, state: WalkState, frontier: Frontier) -> list[int]:
-        if state.cache.get("is_over"):
+        if state.cache.get("is_over") or self.select_k == 0:
             return self._rest(state, frontier)
         self.strategy.query_embedding = state.cache["query_vector"]
         places: dict[str, int] = state.cache.setdefault("places", {})
-        before = len(self.tracker.selected)
-        self.strategy.iteration(await self._let_in(state, frontier, places), self.tracker)
+        shown_before: dict[str, Node] = state.cache.setdefault("shown", {})
+        for id, position in places.items():
+            shown_before[id].depth = frontier.depths[position]  # it may have been found nearer meanwhile
+        nodes, before = await self._let_in(state, frontier, places), len(self.tracker.selected)
+        shown_before.update((node.id, node) for node in nodes)
+        said = self.strategy.iteration(nodes, self.tracker)
+        if said is not None:
+            await said
         chosen = {node.id: node for node in self.tracker.selected[before:]}
         going = {id: node for id, node in self.tracker.to_traverse.items() if id not in chosen}
         state.cache["nodes"] = chosen
@@ -224,7 +246,9 @@ class _Run(Selecting):
         return [node_of(state, record, frontier.depths[at], row) for (at, record), row in zip(found, rows, strict=True)]
 
     async def expand(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[list[ArtifactNode]]:
-        going = [entry for entry in committed if entry.id in self.tracker.to_traverse]
+        going = [
+            entry for entry in committed if entry.id in self.tracker.to_traverse or entry.id in self.tracker.at_cap
+        ]
         found = dict(zip((entry.id for entry in going), await super().expand(state, going, store), strict=True))
         self.tracker.to_traverse.clear()
         return [found.get(entry.id, []) for entry in committed]
@@ -243,8 +267,12 @@ class _Run(Selecting):
 
     def rank(self, state: WalkState, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
         made = {hit.artifact_id: hit for hit in hits}
-        final = dict.fromkeys(node.id for node in self.strategy.finalize_nodes(list(self.tracker.selected)))
-        return [made[id] for id in final if id in made]
+        final = {node.id: node for node in self.strategy.finalize_nodes(list(self.tracker.selected))}
+        return [
+            replace(made[id], metadata=node.extra_metadata | made[id].metadata)
+            for id, node in final.items()
+            if id in made
+        ]
 
 
 def _taken(places: dict[str, int], id: str) -> int:
