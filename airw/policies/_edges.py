@@ -48,7 +48,10 @@ def ways_of(record: Record, edges: Edges) -> list[_Way]:
         PolicyError: A function gives something else than pairs.
     """
     ways = _given(record, edges) if callable(edges) else _declared(record, edges)
-    return list({way.key: way for way in ways}.values())
+    once: dict[Hashable, _Way] = {}
+    for way in ways:
+        once.setdefault(way.key, way)
+    return list(once.values())
 
 
 def _declared(record: Record, edges: Sequence[tuple[str, str]]) -> Iterator[_Way]:
@@ -67,7 +70,8 @@ def _given(record: Record, function: EdgeFunction) -> Iterator[_Way]:
     for pair in answer:
         if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
             raise PolicyError(f"edges must give (field, value) pairs for {record.artifact_id!r}, not {shown(pair)}")
-        yield _way(pair[0], json_clean(pair[1]), pair[0])
+        if pair[1] is not None:
+            yield _way(pair[0], json_clean(pair[1]), pair[0])
 
 
 def _way(field: str, value: Any, type: str) -> _Way:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias, cast
 
-from airw.filters import Filter
+from airw.filters import Filter, matches, parse_filter
 from airw.fusion import fuse_ranks
 from airw.policies._artifacts import ArtifactNode, best_of, query_vector
 from airw.protocols import OpenCorpus
@@ -28,13 +28,15 @@ async def seed_artifacts(
     state: WalkState, corpus: OpenCorpus, *, k: int, seeding: Seeding, roots: Sequence[str], filter: AnyFilter
 ) -> list[ArtifactNode]:
     """Give the `k` artifacts that are found, best first, then the given roots; each once."""
-    if not k:
-        found = []
-    elif seeding == "titles":
-        found = [id for ids in await named_artifacts(state.query, corpus) for id in ids][:k]
-    else:
-        found = await _searched(state, corpus, k, seeding, filter)
+    found = await _found(state, corpus, k, seeding, filter) if k else ()
     return [ArtifactNode(id) for id in dict.fromkeys([*found, *roots])]
+
+
+async def _found(state: WalkState, corpus: OpenCorpus, k: int, seeding: Seeding, filter: AnyFilter) -> Sequence[str]:
+    if seeding != "titles":
+        return await _searched(state, corpus, k, seeding, filter)
+    named = await named_artifacts(state.query, corpus)
+    return (await _satisfying([id for ids in named for id in ids], corpus, filter))[:k]
 
 
 async def _searched(state: WalkState, corpus: OpenCorpus, k: int, mode: Mode, filter: AnyFilter) -> list[str]:
@@ -51,11 +53,21 @@ async def _searched(state: WalkState, corpus: OpenCorpus, k: int, mode: Mode, fi
     return [id for id, _ in fuse_ranks([ranking.artifact_ids for ranking in rankings])[:k]]
 
 
+async def _satisfying(ids: Sequence[str], corpus: OpenCorpus, filter: AnyFilter) -> Sequence[str]:
+    """Give the artifacts with a surface that satisfies the filter; one store call, none without a filter."""
+    parsed = parse_filter(filter)
+    if parsed is None:
+        return ids
+    found = zip(ids, await corpus.store.records_of(ids), strict=True)
+    return [id for id, records in found if any(matches(parsed, record.metadata) for record in records or ())]
+
+
 async def named_artifacts(query: str, corpus: OpenCorpus) -> list[list[str]]:
     """Give for each name that the query holds the artifacts it means; longer names first, then as they stand there.
 
     Names are what links go by: ids, titles, aliases. Of overlapping names the longest counts. One store call.
     """
+    query = unicodedata.normalize("NFC", query)
     spans = list(_spans(query))
     texts = [" ".join(query[start:end].split()) for start, end in spans]
     forms = [form for text in texts for form in (text, _fold(text))]

@@ -82,6 +82,16 @@ class Selecting(ArtifactWalker):
         frontier.drop(state.cache.pop("outside", {}).values())
         return []
 
+    def _expect(self, state: WalkState, chosen: Iterable[Any]) -> None:
+        """Note how many hits are out when this step is."""
+        best = best_of(state)
+        due = sum(best[id][0] is not None and verdict(state, id).keep for id in chosen)
+        state.cache["due"] = len(state.results) + due
+
+    def _has_step(self, state: WalkState) -> bool:
+        """Say whether `select_k` hits are out, and with them all hits of the step."""
+        return self._has_enough(state) and len(state.results) >= state.cache["due"]
+
     def _has_enough(self, state: WalkState) -> bool:
         """Say whether `select_k` hits are out."""
         return self.select_k is not None and len(state.results) >= self.select_k

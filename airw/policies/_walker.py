@@ -63,7 +63,9 @@ class ArtifactWalker(Policy):
         """Find the start: `k` artifacts by search, and the roots."""
         if self.edges is not None or self.scope != OPEN:
             keep_records(state)
-        return await seed_artifacts(state, corpus, k=k, seeding=self.seeding, roots=self.roots, filter=self.scope.start)
+        return await seed_artifacts(
+            state, corpus, k=k, seeding=self.seeding, roots=self.roots, filter=self.scope.of_starts
+        )
 
     async def score(self, state: WalkState, nodes: Sequence[ArtifactNode], store: OpenCorpus) -> NDArray[np.float64]:
         """Score by cosine of the best surface; one store call, none for those that the search has scored."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from airw.errors import ArgumentError, shown
-from airw.filters import And, Filter, Or, matches
+from airw.filters import Filter, matches
 from airw.limits import check_count, check_strings
 from airw.policies._artifacts import OPEN, query_vector
 from airw.policies.scope import Scope
@@ -65,28 +66,16 @@ class CollapsedTree(Policy):
         query = await query_vector(state, store)
         search = store.store.search_vectors
         [ranking] = await search(
-            query[None, :], self.seed_k, filter=self._filter(), surfaces=self.summary_kinds, per_artifact=True
+            query[None, :], self.seed_k, filter=self.scope.of_starts, surfaces=self.summary_kinds, per_artifact=True
         )
         kinds = [*self.summary_kinds, *self.leaf_kinds]
         found = await store.store.records_of(ranking.artifact_ids, kinds=kinds)
         state.cache["cosines"] = dict(zip(ranking.record_ids, ranking.scores.tolist(), strict=True))
         return self._admitted(state, dict(zip(ranking.record_ids, found, strict=True)))
 
-    def _filter(self) -> Filter | None:
-        """Give what a summary must satisfy to be searched: to be one to start from, and not to be passed over."""
-        start, cross, keep = self._filters
-        passes = None if cross is None or keep is None else Or((cross, keep))
-        parts = tuple(each for each in (start, passes) if each is not None)
-        return And(parts) if len(parts) > 1 else next(iter(parts), None)
-
-    @property
-    def _filters(self) -> tuple[Filter | None, ...]:
-        """Give the three filters of the scope, which has parsed them."""
-        return self.scope.start, self.scope.cross, self.scope.keep  # type: ignore[return-value]
-
     def _admitted(self, state: WalkState, found: Mapping[str, Sequence[Record] | None]) -> list[Record]:
         """Give the summaries, of those found by id with all surfaces beside them, that route or are to be kept."""
-        _, cross, keep = self._filters
+        cross, keep = cast("Filter | None", self.scope.cross), cast("Filter | None", self.scope.keep)
         leaves: dict[str, list[Record]] = state.cache.setdefault("leaves", {})
         admitted = []
         for id, records in found.items():

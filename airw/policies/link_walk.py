@@ -149,9 +149,8 @@ class LinkWalk(Policy):
         """Look up the roots and search for more; one store call, and those of the search and of `scope.start`."""
         if self._reads_fields:
             keep_records(state)
-        filter = self.scope.start
         found = await seed_artifacts(
-            state, check_corpus(store), k=self.start_k, seeding=self.seeding, roots=(), filter=filter
+            state, check_corpus(store), k=self.start_k, seeding=self.seeding, roots=(), filter=self.scope.of_starts
         )
         best_of(state).clear()  # a hit is the first surface, whichever the search has found
         ids = list(dict.fromkeys([*self.roots, *(node.id for node in found)]))
@@ -159,7 +158,7 @@ class LinkWalk(Policy):
         for id in self.roots:
             if entries[id] is None:
                 raise NoLedgerEntry(f"corpus {store.name!r} holds no artifact {shown(id)}; a root is an artifact's id")
-        if filter is not None:  # what is barred may still be reached, so it must not wait as a start
+        if self.scope.start is not None:  # what is barred may still be reached, so it must not wait as a start
             await judge(state, ids, store, self.scope)
         return [Way(id) for id in ids if verdict(state, id).start]
 

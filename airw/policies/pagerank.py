@@ -126,7 +126,7 @@ class PersonalizedPageRank(ArtifactWalker):
     async def _masses(self, state: WalkState, corpus: OpenCorpus) -> dict[str, float]:
         """Give the mass of each seed, in order of discovery."""
         k = self.seed_k if self.search_weight else 0
-        nodes = await seed_artifacts(state, corpus, k=k, seeding=self.seeding, roots=(), filter=self.scope.start)
+        nodes = await seed_artifacts(state, corpus, k=k, seeding=self.seeding, roots=(), filter=self.scope.of_starts)
         found, masses = [node.id for node in nodes], defaultdict[str, float](float)
         shares = np.ones(len(found))
         if self.weighting == "score" and found:

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, cast
 
-from airw.filters import Filter, parse_filter
+from airw.filters import And, Filter, Or, parse_filter
 
 __all__ = ["Scope"]
 
@@ -38,6 +38,14 @@ class Scope:
         """Read the filters once."""
         for each in fields(self):
             object.__setattr__(self, each.name, parse_filter(getattr(self, each.name)))
+
+    @property
+    def of_starts(self) -> Filter | None:
+        """What the start of a walk must satisfy: to be started from, and not to be passed over."""
+        start, cross, keep = (cast("Filter | None", each) for each in (self.start, self.cross, self.keep))
+        passes = None if cross is None or keep is None else Or((cross, keep))
+        parts = tuple(each for each in (start, passes) if each is not None)
+        return And(parts) if len(parts) > 1 else next(iter(parts), None)
 
     @classmethod
     def only(cls, filter: Mapping[str, Any] | Filter) -> "Scope":

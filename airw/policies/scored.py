@@ -91,7 +91,7 @@ class Scored(Selecting):
         chosen = self._chosen(state, frontier, best)
         given = {frontier.ids[position]: pool.pop(position) for position in chosen}
         state.cache.setdefault("given", {}).update(given)
-        state.cache["due"] = len(state.results) + len(chosen)
+        self._expect(state, given)
         return chosen or self._rest(state, frontier)
 
     async def _scores(self, state: WalkState, frontier: Frontier, positions: list[int]) -> list[float]:
@@ -140,7 +140,7 @@ class Scored(Selecting):
 
     def stop(self, state: WalkState) -> bool:
         """Stop at the end of the step in which `select_k` hits are out."""
-        return self._has_enough(state) and len(state.results) >= state.cache["due"]
+        return self._has_step(state)
 
     async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[SearchHit | None]:
         """Give each artifact's best surface, with its score; one store call, none after a scorer."""

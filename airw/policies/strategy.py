@@ -233,8 +233,9 @@ class _Run(Selecting):
         going = {id: node for id, node in self.tracker.to_traverse.items() if id not in chosen}
         state.cache["nodes"] = chosen
         state.cache["is_over"] = not (self.tracker.num_remaining and self.tracker.to_traverse)
-        state.cache["due"] = len(state.results) + len(chosen)
-        return [_taken(places, id) for id in (*chosen, *going)] or self._rest(state, frontier)
+        taken = [_taken(places, id) for id in (*chosen, *going)]
+        self._expect(state, chosen)
+        return taken or self._rest(state, frontier)
 
     async def _let_in(self, state: WalkState, frontier: Frontier, places: dict[str, int]) -> list[Node]:
         admitted = self._admitted(state, frontier)
@@ -254,7 +255,7 @@ class _Run(Selecting):
         return [found.get(entry.id, []) for entry in committed]
 
     def stop(self, state: WalkState) -> bool:
-        return self._has_enough(state) and len(state.results) >= state.cache["due"]
+        return self._has_step(state)
 
     async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[SearchHit | None]:
         chosen: dict[str, Node] = state.cache["nodes"]
