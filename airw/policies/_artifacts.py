@@ -1,6 +1,7 @@
 """What every policy whose nodes are artifacts shares: the query's vector, scores by best surface, records, hits."""
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,15 +105,17 @@ def verdict(state: WalkState, id: Any) -> Verdict:
     return said
 
 
-def is_shut(state: WalkState, id: Any) -> bool:
-    """Say whether an artifact is to be passed over: it may be neither crossed nor kept, or not be started from."""
-    start, cross, keep = verdict(state, id)
-    return not (cross or keep) or (not start and not state.visited)
+def are_shut(state: WalkState, ids: Iterable[Any]) -> list[bool]:
+    """Say of artifacts whether to pass them over: they may be neither crossed nor kept, or not be started from."""
+    is_start = not state.visited
+    verdicts = [verdict(state, id) for id in ids]
+    return [not (each.cross or each.keep) or (is_start and not each.start) for each in verdicts]
 
 
-def open_positions(frontier: Frontier, is_shut: Callable[[Any], bool]) -> NDArray[np.intp]:
+def open_positions(frontier: Frontier, are_shut: Callable[[Sequence[Any]], list[bool]]) -> NDArray[np.intp]:
     """Give the live positions without those just discovered that are to be passed over, which wait no longer."""
-    shut = [at for at in frontier.fresh if is_shut(frontier.ids[at])]
+    fresh = frontier.fresh
+    shut = list(compress(fresh, are_shut(frontier.ids[fresh.start : fresh.stop])))
     if not shut:
         return frontier.live
     frontier.drop(shut)

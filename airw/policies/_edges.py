@@ -70,13 +70,14 @@ def _given(record: Record, function: EdgeFunction) -> Iterator[_Way]:
     for pair in answer:
         if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
             raise PolicyError(f"edges must give (field, value) pairs for {record.artifact_id!r}, not {shown(pair)}")
-        if pair[1] is not None:
-            yield _way(pair[0], json_clean(pair[1]), pair[0])
+        value = json_clean(pair[1])
+        if value is not None:
+            yield _way(pair[0], value, pair[0])
 
 
 def _way(field: str, value: Any, type: str) -> _Way:
     value = str(value) if field == ID else value
-    return _Way(field, value, type, (field, as_key(value)))
+    return _Way(field, value, type, (field, value if isinstance(value, str) else as_key(value)))
 
 
 async def shared_neighbors(

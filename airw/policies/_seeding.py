@@ -47,7 +47,7 @@ async def _searched(state: WalkState, corpus: OpenCorpus, k: int, mode: Mode, fi
         check_corpus(corpus), channels, state.query, vector, depth, filter=filter, per_artifact=True
     )
     for channel, ranking in zip(channels, rankings, strict=True):
-        if channel == "dense" and filter is None:  # of all surfaces, or the best may be one that was filtered out
+        if channel == "dense":
             best = zip(ranking.record_ids, ranking.scores.tolist(), strict=True)
             best_of(state).update(zip(ranking.artifact_ids, best, strict=True))
     return [id for id, _ in fuse_ranks([ranking.artifact_ids for ranking in rankings])[:k]]
@@ -83,7 +83,8 @@ async def named_artifacts(query: str, corpus: OpenCorpus) -> list[list[str]]:
 
 def _spans(query: str) -> Iterator[tuple[int, int]]:
     """Give where each run of words starts and ends, those of the most words first."""
-    words = [match.span() for match in _WORD.finditer(query)]
+    flat = "".join("a" if unicodedata.category(letter).startswith("M") else letter for letter in query)
+    words = [match.span() for match in _WORD.finditer(flat)]  # where marks count as letters, as they do not to `re`
     for length in range(min(_LONGEST, len(words)), 0, -1):
         for at in range(len(words) - length + 1):
             start, end = words[at][0], words[at + length - 1][1]

@@ -73,7 +73,8 @@ class Selecting(ArtifactWalker):
         if self.adjacent_k is None or self.edges is None:
             return self.adjacent_k
         best = best_of(state)
-        ids = [id for id in found if id in best and not self._is_shut(state, id)]
+        known = [id for id in found if id in best]
+        ids = [id for id, is_out in zip(known, self._are_shut(state, known), strict=True) if not is_out]
         nearest = np.argsort(-cosines(state, ids), kind="stable")[: self.adjacent_k]
         return sum(ids[at] in new for at in nearest.tolist())
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -11,10 +12,10 @@ from airw.limits import check_choice, check_count, check_strings
 from airw.policies._artifacts import (
     OPEN,
     ArtifactNode,
+    are_shut,
     artifact_hits,
     best_of,
     best_records,
-    is_shut,
     judge,
     keep_records,
     open_positions,
@@ -98,11 +99,15 @@ class ArtifactWalker(Policy):
         """Give the live positions without those to be passed over, which wait no longer."""
         if self.edges is None and self.scope == OPEN:
             return frontier.live
-        return open_positions(frontier, partial(self._is_shut, state))
+        return open_positions(frontier, partial(self._are_shut, state))
 
-    def _is_shut(self, state: WalkState, id: str) -> bool:
-        """Say whether an artifact is passed over: out of scope, or without a record where only fields lead on."""
-        return is_shut(state, id) or (self.edges is not None and best_of(state)[id][0] is None)
+    def _are_shut(self, state: WalkState, ids: Sequence[Any]) -> list[bool]:
+        """Say of artifacts whether to pass them over: out of scope, or without a record where only fields lead on."""
+        shut = [False] * len(ids) if self.scope == OPEN else are_shut(state, ids)
+        if self.edges is None:
+            return shut
+        best = best_of(state)
+        return [out or best[id][0] is None for id, out in zip(ids, shut, strict=True)]
 
     def node_id(self, node: ArtifactNode) -> str:
         """Identify a node by its artifact."""

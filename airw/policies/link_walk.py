@@ -12,10 +12,10 @@ from airw.errors import ArgumentError, NoLedgerEntry, shown
 from airw.limits import check_choice, check_count, check_strings
 from airw.policies._artifacts import (
     OPEN,
+    are_shut,
     artifact_hits,
     best_of,
     best_records,
-    is_shut,
     judge,
     keep_records,
     open_positions,
@@ -191,7 +191,7 @@ class LinkWalk(Policy):
 
     def _next(self, state: WalkState, frontier: Frontier) -> NDArray[np.intp]:
         is_bounded = self.scope != OPEN
-        live = open_positions(frontier, partial(is_shut, state)) if is_bounded else frontier.live
+        live = open_positions(frontier, partial(are_shut, state)) if is_bounded else frontier.live
         return _cheapest(frontier, live) if self.weighted and len(live) else live
 
     async def expand(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[list[Way]]:

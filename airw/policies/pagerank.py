@@ -113,7 +113,8 @@ class PersonalizedPageRank(ArtifactWalker):
         if self._reads_fields:
             await score_artifacts(state, list(masses), store)
             await judge(state, list(masses), store, self.scope)
-            masses = {id: mass for id, mass in masses.items() if not self._is_shut(state, id)}
+            shut = self._are_shut(state, list(masses))
+            masses = {id: mass for (id, mass), out in zip(masses.items(), shut, strict=True) if not out}
         if masses:
             state.cache["book"] = {id: at for at, id in enumerate(masses)}
             state.cache["push"] = Push.start(list(masses.values()), self.restart)

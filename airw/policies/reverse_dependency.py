@@ -14,9 +14,9 @@ from airw.errors import ArgumentError, ArgumentKindError, shown
 from airw.limits import check_count
 from airw.policies._artifacts import (
     OPEN,
+    are_shut,
     artifact_hits,
     best_of,
-    is_shut,
     judge,
     keep_records,
     open_positions,
@@ -189,7 +189,7 @@ class ReverseDependency(Policy):
         """Commit all that the scope does not pass over, best first, ties in order of discovery."""
         if self.scope == OPEN:
             return super().select(state, frontier)
-        is_open = set(open_positions(frontier, partial(is_shut, state)).tolist())
+        is_open = set(open_positions(frontier, partial(are_shut, state)).tolist())
         return [at for at in frontier.best_first().tolist() if at in is_open]
 
     async def expand(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[_Dependents]:
