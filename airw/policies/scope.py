@@ -13,9 +13,10 @@ __all__ = ["Scope"]
 class Scope:
     """Three metadata filters on the artifacts of a walk; `None` lets all through.
 
-    They are asked of the surface by which an artifact scores. An artifact that may be crossed but not kept only
-    routes, one that may be kept but not crossed is a hit with nothing behind it, and one that may be neither is passed
-    over as if it were not there. What a limit of a policy counts are artifacts that are not passed over.
+    They are asked of the surface by which an artifact scores: its best one, or the one that the search for the start
+    found among those that satisfy `start`. An artifact that may be crossed but not kept only routes, one that may be
+    kept but not crossed is a hit with nothing behind it, and one that may be neither is passed over as if it were not
+    there. What a limit of a policy counts are artifacts that are not passed over.
 
     Args:
         start: What a walk may start from, whether found by search or given by id.

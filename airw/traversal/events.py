@@ -69,7 +69,8 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
             ready = steps.next_entry()
             if ready is not None:
                 entry, hit = ready
-                return Committed(entry.id, entry.depth, entry.score, entry.parent, hit)
+                score = entry.score if hit is None else hit.score  # which a policy may know better by now
+                return Committed(entry.id, entry.depth, score, entry.parent, hit)
             more = await run.in_time(self._work()) or False
             if steps.done > self._told:
                 self._told = steps.done

@@ -17,7 +17,7 @@ class Committed:
     Args:
         id: The node.
         depth: Hops from its seed.
-        score: What the policy gave it.
+        score: That of its hit; what the policy gave a node that only routes.
         parent: The node it was reached from; `None` for a seed.
         hit: The hit it is; `None` where it only routes.
     """
