@@ -4,6 +4,7 @@ import math
 import sys
 import unicodedata
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -130,7 +131,8 @@ class TestStartFilter:
         asked = [call.options["filter"] for call in store.log if call.method.startswith("search")]
         assert asked == [parse_filter(ONLY)] * (2 if seeding == "hybrid" else 1)
 
-    async def test_an_artifact_starts_with_the_surface_that_the_search_found_even_if_another_is_nearer(self):
+    @pytest.mark.parametrize("make", [Eager, Scored, partial(Scored, scorer=lambda node: node.similarity_score), Mmr])
+    async def test_an_artifact_starts_with_the_surface_that_the_search_found_even_if_another_is_nearer(self, make):
         """The start must be of part 1, which is the farther surface of b and the nearer one of c."""
         items = {
             "a": item(("0.1", {"part": 2})),
@@ -138,7 +140,7 @@ class TestStartFilter:
             "c": item(("0.3", {"part": 1}), ("0.5", {"part": 2})),
         }
         async with corpus_of(items) as corpus:
-            hits, _ = await walked(corpus, starting(scope=Scope(start={"part": 1})))
+            hits, _ = await walked(corpus, make(scope=Scope(start={"part": 1})))
         assert [(hit.artifact_id, hit.text) for hit in hits] == [("c", "0.3"), ("b", "0.4")]
         assert [hit.score for hit in hits] == pytest.approx([math.cos(x * math.pi) for x in (0.3, 0.4)], abs=1e-6)
 

@@ -142,8 +142,15 @@ async def best_vectors(state: WalkState, ids: Sequence[str], corpus: OpenCorpus)
         places, scores = await in_thread(_best_rows, rows, query, records)
     else:
         places, scores = _best_rows(rows, query, records)
-    flat = [id for each in records for id in each]
-    remember(state, ids, [flat[at] if at >= 0 else None for at in places.tolist()], scores)
+    flat, best, start = [id for each in records for id in each], best_of(state), 0
+    for position, (id, owned) in enumerate(zip(ids, records, strict=True)):
+        held = best[id][0] if id in best else None
+        if held is not None and held in owned:  # the search has chosen
+            places[position] = start + owned.index(held)
+        start += len(owned)
+    chosen = [flat[at] if at >= 0 else None for at in places.tolist()]
+    new = [position for position, id in enumerate(ids) if id not in best]
+    remember(state, [ids[at] for at in new], [chosen[at] for at in new], scores[new])
     found = np.zeros((len(ids), len(query)), np.float32)
     found[places >= 0] = rows[places[places >= 0]]
     return found
