@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,17 +14,23 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
+@cache
+def ran(name):
+    """Run an example, once for all tests that look at what it printed."""
+    command = [sys.executable, ROOT / "examples" / name]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
 def test_every_example_runs_and_prints(file):
-    done = subprocess.run([sys.executable, file], capture_output=True, text=True, timeout=100, check=False)
+    done = ran(file.name)
     assert done.returncode == 0, done.stderr
     assert done.stdout
     assert len(file.read_text(encoding="utf-8").splitlines()) <= 60
 
 
 def test_a_store_of_fifty_lines_takes_the_whole_exam_but_for_sharing():
-    program = ROOT / "examples" / "own_store.py"
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=100, check=False)
+    done = ran("own_store.py")
     head, *lines = done.stdout.splitlines()
     assert re.fullmatch(r"store: 1\d\d passed, \d left out", head)
     assert "  passed    What was put is there when opened again as links tell." in lines
@@ -31,9 +38,8 @@ def test_a_store_of_fifty_lines_takes_the_whole_exam_but_for_sharing():
 
 
 def test_a_policy_of_under_sixty_lines_takes_the_whole_exam():
-    program = ROOT / "examples" / "own_policy.py"
-    assert len(program.read_text(encoding="utf-8").splitlines()) < 60
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=100, check=False)
+    assert len((ROOT / "examples" / "own_policy.py").read_text(encoding="utf-8").splitlines()) < 60
+    done = ran("own_policy.py")
     hits, exam = done.stdout.split("policy: ")
     assert re.fullmatch(r"(?:0\.\d{3}  eip-\d+\.md(?: > eip-\d+\.md)*\n){5}", hits)
     assert exam.startswith("32 passed\n")
@@ -41,8 +47,7 @@ def test_a_policy_of_under_sixty_lines_takes_the_whole_exam():
 
 def test_the_agent_stops_when_it_has_enough_and_says_when_a_limit_or_the_deadline_stopped_it_first():
     """Of a walk that it left it does not say how much was left out; in a hurry it keeps what it keeps first."""
-    program = ROOT / "examples" / "agent_loop.py"
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=100, check=False)
+    done = ran("agent_loop.py")
     runs = re.findall(r"((?:0\.\d{3}  .*\n)+)stopped: (.*); left out: (.*)\n((?:  kept .*\n)+)", done.stdout)
     hits, ends, left_out, kept = zip(*runs, strict=True)
     assert "".join(f"{a}stopped: {b}; left out: {c}\n{d}" for a, b, c, d in runs) == done.stdout

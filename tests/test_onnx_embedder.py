@@ -122,6 +122,7 @@ def change_pooling(folder: Path, mode: str) -> None:
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
 
 
+@pytest.mark.slow
 def test_another_pooling_and_the_prompts_of_the_model_are_kept(original, tmp_path):
     folder = copied(original, tmp_path / "minilm")
     change_pooling(folder, "cls")
@@ -137,6 +138,7 @@ def test_another_pooling_and_the_prompts_of_the_model_are_kept(original, tmp_pat
     assert query @ rows[0] < 0.99
 
 
+@pytest.mark.slow
 def test_it_passes_the_exam_of_embedders(bare):
     report = anyio.run(EmbedderSuite(lambda: OnnxEmbedder(bare)).run)
     assert report.passed, str(report)
@@ -312,6 +314,7 @@ def refusal(capsys, *argv) -> str:
     return line
 
 
+@pytest.mark.slow
 def test_the_command_exports_into_the_folder_and_says_size_and_difference(original, tmp_path, capsys):
     """Again after a change, as the error about it says, and then in place of the first."""
     folder = copied(original, tmp_path / "minilm")
@@ -333,6 +336,7 @@ def test_the_command_exports_into_the_folder_and_says_size_and_difference(origin
     assert not list(folder.glob(".airw-onnx-*"))
 
 
+@pytest.mark.slow
 def test_what_is_not_plain_is_refused_and_nothing_is_left_behind(original, tmp_path, capsys):
     folder = copied(original, tmp_path / "minilm")
     change_pooling(folder, "weightedmean")

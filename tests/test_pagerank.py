@@ -466,7 +466,7 @@ def trials(draw):
         edges=draw(st.sampled_from([[("mentions", "$id")], [("mentions", "$id"), ("tags", "tags")]]))
         if by_fields
         else None,
-        direction=direction,
+        direction="both" if by_fields else direction,
         scope=draw(st.sampled_from([Scope(), Scope(), Scope(cross={"open": True}), Scope(keep={"open": True})])),
     )
     if by_fields:

@@ -59,17 +59,22 @@ def maker(strategy, way):
 
 
 EXAMINED = {f"{strategy}-{way}": maker(strategy, way) for strategy in STRATEGIES for way in WAYS}
-every_policy = pytest.mark.parametrize("name", EXAMINED)
+SOONER = ("links", "all")
 
 
-@every_policy
+def named(names, *ways):
+    """Of these, all but those of some ways are left to the slow part."""
+    return [pytest.param(name, marks=() if name.endswith(ways) else pytest.mark.slow) for name in names]
+
+
+@pytest.mark.parametrize("name", named(EXAMINED, *SOONER))
 async def test_it_passes_the_exam(name):
     report = await PolicySuite(EXAMINED[name], ring, "0.3").run()
     assert report.passed, str(report)
 
 
 @pytest.mark.asyncio_only
-@pytest.mark.parametrize("name", [name for name in EXAMINED if not name.endswith("scope")])
+@pytest.mark.parametrize("name", named((name for name in EXAMINED if not name.endswith("scope")), "links"))
 async def test_it_passes_the_exam_over_a_file(name, tmp_path):
     path = tmp_path / "ring.airw"
     async with ring(path):

@@ -281,6 +281,11 @@ class TestTogether:
 
 class TestHonesty:
     @every_walk
+    async def test_a_walk_that_is_to_select_nothing_has_enough_at_once(self, make, way):
+        hits, walk = await walked_tree(make, way, Scope(), select_k=0)
+        assert (hits, walk.summary.committed, walk.summary.stop) == ([], 0, "sufficient")
+
+    @every_walk
     async def test_the_walk_looks_over_the_depth_cap_but_not_behind_what_may_not_be_crossed(self, make, way):
         hits, walk = await walked_tree(make, way, Scope(cross=CROSS), tree(b=["cross"]), max_depth=1)
         assert len(hits) == 4

@@ -170,9 +170,10 @@ class TestHowMany:
         assert (len(hits), walk.summary.stop) == (5, "exhausted")
 
     async def test_select_k_of_nothing_selects_nothing(self):
+        asked = []
         async with corpus_of(FORK) as corpus:
-            hits, walk = await walked(corpus, Scored(select_k=0))
-        assert (hits, walk.summary.stop) == ([], "sufficient")
+            hits, walk = await walked(corpus, Scored(select_k=0, scorer=asked.append))
+        assert (hits, asked, walk.summary.stop) == ([], [], "sufficient")
 
     async def test_max_traverse_bounds_what_is_gone_on_from_but_not_what_is_committed(self):
         async with corpus_of(FORK) as corpus:

@@ -270,6 +270,9 @@ class TestTitles:
         async with corpus_of(items, embedder=LIGHT) as corpus:
             assert await started(corpus, "Lisp", seeding="titles") == ["Lisp"]
             assert await started(corpus, "LISP", seeding="titles") == ["lisp"]
+        async with corpus_of({"Café": item("a place"), "café": item("a drink")}, embedder=LIGHT) as corpus:
+            for query in (unicodedata.normalize(form, "one Café") for form in ("NFC", "NFD")):
+                assert await started(corpus, query, seeding="titles") == ["Café"]
 
     async def test_names_are_looked_up_in_one_call_however_long_the_query(self):
         async with notes() as corpus:

@@ -24,7 +24,7 @@ class Node:
         similarity_score: The cosine of that surface to the query.
         embedding: Its vector, `(dim,) float32`, a unit row.
         metadata: Its fields; not to be changed.
-        extra_metadata: What is written here comes with the hit, below fields of the same name.
+        extra_metadata: What a strategy writes here comes with the hit, below fields of the same name.
     """
 
     id: str

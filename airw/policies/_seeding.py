@@ -46,11 +46,13 @@ async def _searched(state: WalkState, corpus: OpenCorpus, k: int, mode: Mode, fi
     rankings = await channel_rankings(
         check_corpus(corpus), channels, state.query, vector, depth, filter=filter, per_artifact=True
     )
+    found = [id for id, _ in fuse_ranks([ranking.artifact_ids for ranking in rankings])[:k]]
     for channel, ranking in zip(channels, rankings, strict=True):
         if channel == "dense":
-            best = zip(ranking.record_ids, ranking.scores.tolist(), strict=True)
-            best_of(state).update(zip(ranking.artifact_ids, best, strict=True))
-    return [id for id, _ in fuse_ranks([ranking.artifact_ids for ranking in rankings])[:k]]
+            best = zip(ranking.artifact_ids, zip(ranking.record_ids, ranking.scores.tolist(), strict=True), strict=True)
+            # What was filtered may not be the best surface of what is not started from.
+            best_of(state).update(best if filter is None else ((id, each) for id, each in best if id in found))
+    return found
 
 
 async def _satisfying(ids: Sequence[str], corpus: OpenCorpus, filter: AnyFilter) -> Sequence[str]:

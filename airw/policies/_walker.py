@@ -55,6 +55,8 @@ class ArtifactWalker(Policy):
                 object.__setattr__(self, name, check_strings(name, given))
         if self.edges is not None and self.types is not None:
             raise ArgumentError("types are those of links; with edges, leave out the pairs that are not to be followed")
+        if self.edges is not None and self.direction != type(self).direction:
+            raise ArgumentError("direction is that of links; with edges, turn a pair of fields round")
         if not isinstance(self.scope, Scope):
             raise ArgumentError(f"scope must be a Scope, not {shown(self.scope)}; one filter is Scope.only(...)")
         if self.max_depth is not None:

@@ -20,7 +20,8 @@ class Eager(Selecting):
     Args:
         select_k: Stop once this many hits are out; `None` to run to the limits of the walk.
         start_k: Artifacts to start from, found by search; 0 for `roots` alone.
-        adjacent_k: New artifacts admitted per layer, the nearest first; `None` for all.
+        adjacent_k: New artifacts admitted per layer, those nearest to the query; `None` for all. With `edges`, what is
+            known already takes up places too, as in graph-retriever.
         max_traverse: Artifacts to go on from, in order of commitment; `None` for all.
         seeding: What finds the start: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
         roots: Ids of artifacts to start from besides those found.

@@ -37,7 +37,8 @@ class Mmr(Selecting):
         min_mmr_score: Choose nothing below this; the walk ends there.
         select_k: Stop once this many hits are out; `None` to run to the limits of the walk.
         start_k: Artifacts to start from, found by search; 0 for `roots` alone.
-        adjacent_k: New artifacts admitted per step, the nearest to the query first; `None` for all.
+        adjacent_k: New artifacts admitted per step, those nearest to the query; `None` for all. With `edges`, what is
+            known already takes up places too, as in graph-retriever.
         max_traverse: Artifacts to go on from, in order of commitment; `None` for all.
         seeding: What finds the start: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
         roots: Ids of artifacts to start from besides those found.

@@ -2,14 +2,14 @@
 
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, cast
 
 import numpy as np
 
-from airw._concurrency import Pacer, map_bounded
+from airw._concurrency import Pacer, in_thread, map_bounded
 from airw.errors import ArgumentError, PolicyError, shown
 from airw.limits import check_count
 from airw.policies._artifacts import ArtifactNode, best_records, best_vectors, keep_records
@@ -21,6 +21,8 @@ from airw.walk import Entry, Frontier, WalkState
 
 __all__ = ["Scored"]
 
+_MANY = 5_000  # of which the order takes about a millisecond
+
 
 @dataclass(frozen=True, kw_only=True)
 class Scored(Selecting):
@@ -30,13 +32,14 @@ class Scored(Selecting):
     and cuts at `select_k`. A step is committed whole, so the stream may hold more than that.
 
     Args:
-        scorer: Gives a number for a `Node`, higher is better; sync or async, asked about each that is admitted, once.
-            `None` for the cosine to the query.
+        scorer: Gives a number for a `Node`, higher is better, and is asked about each that is admitted, once; an
+            `async def` is asked about several at a time. `None` for the cosine to the query.
         per_iteration_limit: Artifacts per step that have something behind them; `None` for as many as are still to be
             selected. Those at the depth cap are committed in passing.
         select_k: End with the step in which this many hits are out; `None` to run to the limits of the walk.
         start_k: Artifacts to start from, found by search; 0 for `roots` alone.
-        adjacent_k: New artifacts admitted per step, the nearest to the query first; `None` for all.
+        adjacent_k: New artifacts admitted per step, those nearest to the query; `None` for all. With `edges`, what is
+            known already takes up places too, as in graph-retriever.
         max_traverse: Artifacts to go on from, in order of commitment; `None` for all.
         seeding: What finds the start: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
         roots: Ids of artifacts to start from besides those found.
@@ -87,7 +90,7 @@ class Scored(Selecting):
         pool: dict[int, float] = state.cache.setdefault("pool", {})
         admitted = np.sort(self._admitted(state, frontier)).tolist()
         pool.update(zip(admitted, await self._scores(state, frontier, admitted), strict=True))
-        best = sorted(pool, key=lambda position: (-pool[position], position))
+        best = await in_thread(_best, pool) if len(pool) > _MANY else _best(pool)
         chosen = self._chosen(state, frontier, best)
         given = {frontier.ids[position]: pool.pop(position) for position in chosen}
         state.cache.setdefault("given", {}).update(given)
@@ -122,16 +125,20 @@ class Scored(Selecting):
         except Exception as error:
             error.add_note(f"for node {shown(node.id)}")
             raise
-        if isinstance(said, bool) or not isinstance(said, Real | np.number) or math.isnan(said):
+        try:
+            score = float(said) if isinstance(said, Real) and not isinstance(said, bool) else math.nan
+        except OverflowError:
+            score = math.nan
+        if math.isnan(score):
             raise PolicyError(f"the scorer must give a number for {node.id!r}, not {shown(said)}")
-        return float(said)
+        return score
 
-    def _chosen(self, state: WalkState, frontier: Frontier, best: Sequence[int]) -> list[int]:
+    def _chosen(self, state: WalkState, frontier: Frontier, best: NDArray[np.intp]) -> list[int]:
         """Take the best until as many as may have something behind them are taken."""
         room = len(best) if self.select_k is None else self.select_k - len(state.results)
         room = min(room, self.per_iteration_limit or room)
         chosen: list[int] = []
-        for position in best:
+        for position in map(int, best):
             if room <= 0:
                 break
             chosen.append(position)
@@ -150,3 +157,11 @@ class Scored(Selecting):
     def rank(self, state: WalkState, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
         """Order by score, and cut at `select_k`."""
         return super().rank(state, hits)[: self.select_k]
+
+
+def _best(pool: Mapping[int, float]) -> NDArray[np.intp]:
+    """Give the positions, highest score first, ties in order of discovery."""
+    positions = np.fromiter(pool, np.intp, len(pool))
+    scores = np.fromiter(pool.values(), np.float64, len(pool))
+    best: NDArray[np.intp] = positions[np.lexsort((positions, -scores))]
+    return best

@@ -84,7 +84,8 @@ class Strategy(Policy, ABC):
     Args:
         select_k: End with the step in which this many nodes are selected; `None` to run to the limits of the walk.
         start_k: Artifacts to start from, found by search; 0 for `roots` alone.
-        adjacent_k: New artifacts let in per step, the nearest first; `None` for all.
+        adjacent_k: New artifacts let in per step, those nearest to the query; `None` for all. With `edges`, what is
+            known already takes up places too, as in graph-retriever.
         max_traverse: Artifacts to go on from, in order of commitment; `None` for all.
         max_depth: The depth cap when the caller of `traverse` names none; `None` for none.
         seeding: What finds the start: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.

@@ -231,10 +231,10 @@ class WalkRecord:
         else:  # one position stands for one id, and a repeated one stays where it was
             chosen.update(zip(positions, positions, strict=True))
 
-    def _refuse_dead(self, positions: Sequence[int], first: int) -> None:
+    def _refuse_dead(self, positions: Sequence[int], first: int, what: str = "gave") -> None:
         for position in positions:
             if not first <= position < self.size or (self._keeps and not self._alive[position]):
-                raise PolicyError(f"{self._who()}.select gave position {position}, where nothing waits")
+                raise PolicyError(f"{self._who()}.select {what} position {position}, where nothing waits")
 
     def _whole(self, item: Any) -> int:
         try:
@@ -251,7 +251,7 @@ class WalkRecord:
             PolicyError: One is not a position, or not live.
         """
         gone = dict.fromkeys(map(self._whole, positions))
-        self._refuse_dead(list(gone), 0 if self._keeps else self._start)
+        self._refuse_dead(list(gone), 0 if self._keeps else self._start, "dropped")
         for position in gone.keys() - set(chosen):
             self._alive[position] = False
             self._forget(position)
