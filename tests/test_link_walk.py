@@ -194,8 +194,16 @@ class TestByHops:
 
     async def test_without_roots_or_a_search_there_is_nothing_to_walk(self):
         async with corpus_of(TREE) as corpus:
-            hits, walk = await walked(corpus, LinkWalk())
+            hits, walk = await walked(corpus, LinkWalk(start_k=0))
         assert (hits, walk.summary.stop) == ([], "exhausted")
+
+    async def test_without_roots_it_starts_from_a_search_and_with_them_it_does_not(self):
+        items = {f"n{at}": note(text="near") for at in range(6)}
+        async with corpus_of(items) as corpus:
+            found, _ = await walked(corpus, LinkWalk(), "near")
+            given, _ = await walked(corpus, LinkWalk(roots=["n5"]), "near")
+        assert [hit.artifact_id for hit in found] == ["n0", "n1", "n2", "n3"]
+        assert [hit.artifact_id for hit in given] == ["n5"]
 
     async def test_roots_come_before_what_a_search_finds(self):
         items = {**TREE, "i": note(text="near")}
@@ -646,7 +654,7 @@ async def test_a_small_frontier_keeps_the_ways_known_first():
     [
         {"roots": "a"}, {"roots": None}, {"roots": [1]}, {"types": "x"}, {"types": [None]}, {"exclude": None},
         {"exclude": "x"}, {"origins": "typed"}, {"origins": ["guessed"]}, {"direction": "sideways"},
-        {"seeding": "psychic"}, {"start_k": -1}, {"start_k": None}, {"max_depth": 1.5}, {"weighted": 1},
+        {"seeding": "psychic"}, {"start_k": -1}, {"start_k": 1.5}, {"max_depth": 1.5}, {"weighted": 1},
         {"scope": {"kind": "note"}},
     ],
 )  # fmt: skip

@@ -37,6 +37,7 @@ ORIGINS = ("typed", "inline", "derived")
 CLOSE_TYPES = frozenset({"part-of", "has-part", "follows", "precedes", "same-as", "alias-of", "has-alias"})
 """Structure and identity: an edge of these types costs half."""
 
+_START_K = 4
 _PARTS = 200  # of a cost of 1: whole values cost whole parts, which add up without rounding
 _UNSET = 50  # the value of what says none
 _LEAST = 0.5 - 1e-9  # no edge costs less; a little below, so that rounding of the costs does not matter
@@ -58,7 +59,7 @@ class LinkWalk(Policy):
     Neighbours of an artifact come in order of edge type, then of the id at the other end, and artifacts are committed
     in order of discovery; that order is final when it streams, and is that of `walk.ranking`. A hit is an artifact's
     first surface, its score minus the cost of the way there: hops, 0 at the start. An artifact without surfaces only
-    routes; links to other corpora are not followed. Without `start_k` nothing is embedded and no vector is read.
+    routes; links to other corpora are not followed. From roots alone nothing is embedded and no vector is read.
 
     With `weighted`, an edge costs `t * (1 + (100 - v) / 100)`: `t` is 0.5 for structure and identity (`part-of`,
     `has-part`, `follows`, `precedes`, `same-as`, `alias-of`, `has-alias`) and 1 for other types; `v`, from 0 to 100, is
@@ -76,7 +77,7 @@ class LinkWalk(Policy):
         exclude: Follow no links of these types.
         origins: Follow links of these origins only: `"typed"`, `"inline"`, `"derived"`; `None` for all.
         weighted: Go by cost instead of hops.
-        start_k: Artifacts to start from, after the roots, found by search.
+        start_k: Artifacts to start from, after the roots, found by search; left out, 4 without roots and 0 with them.
         seeding: What finds them: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
         scope: What may be started from, crossed and returned, asked of first surfaces.
         max_depth: The depth cap when the caller of `traverse` names none; `None` for none.
@@ -108,7 +109,7 @@ class LinkWalk(Policy):
     exclude: Sequence[str] = ()
     origins: Sequence[str] | None = None
     weighted: bool = False
-    start_k: int = 0
+    start_k: int | None = None
     seeding: Seeding = "dense"
     scope: Scope = OPEN
     max_depth: int | None = 2
@@ -117,7 +118,8 @@ class LinkWalk(Policy):
         """Check every parameter at birth."""
         check_choice("direction", self.direction, DIRECTIONS)
         check_choice("seeding", self.seeding, SEEDINGS)
-        check_count("start_k", self.start_k)
+        if self.start_k is not None:
+            check_count("start_k", self.start_k)
         if self.max_depth is not None:
             check_count("max_depth", self.max_depth)
         for name in ("roots", "types", "exclude", "origins"):
@@ -149,8 +151,9 @@ class LinkWalk(Policy):
         """Look up the roots and search for more; one store call, and those of the search and of `scope.start`."""
         if self._reads_fields:
             keep_records(state)
+        k = self.start_k if self.start_k is not None else 0 if self.roots else _START_K
         found = await seed_artifacts(
-            state, check_corpus(store), k=self.start_k, seeding=self.seeding, roots=(), filter=self.scope.of_starts
+            state, check_corpus(store), k=k, seeding=self.seeding, roots=(), filter=self.scope.of_starts
         )
         best_of(state).clear()  # a hit is the first surface, whichever the search has found
         ids = list(dict.fromkeys([*self.roots, *(node.id for node in found)]))

@@ -22,7 +22,7 @@ _PICKS = 64  # without anything behind them, chosen in one go
 _MANY = 1 << 19  # numbers, compared in about a millisecond
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)  # what is its own may be given by position, as in graph-retriever
 class Mmr(Selecting):
     """Start from a search and choose, one after another, what is near the query and unlike what was chosen.
 

@@ -24,7 +24,7 @@ __all__ = ["Scored"]
 _MANY = 5_000  # of which the order takes about a millisecond
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)  # what is its own may be given by position, as in graph-retriever
 class Scored(Selecting):
     """Start from a search and always go on from the best that was admitted so far.
 
