@@ -162,6 +162,8 @@ def _best_rows(rows: Floats, query: Floats, owned: Sequence[Sequence[str]]) -> t
     The rows of an owner lie together; one without rows has the place `-1` and NaN.
     """
     counts = np.array([len(each) for each in owned], np.intp)
+    if len(rows) and (counts == 1).all():
+        return np.arange(len(owned)), exact_scores(rows, query)
     has_any, starts = counts > 0, np.cumsum(counts) - counts
     places, best = np.full(len(owned), -1, np.intp), np.full(len(owned), np.nan, np.float32)
     if len(rows):

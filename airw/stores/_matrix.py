@@ -237,7 +237,7 @@ class DenseIndex:
 
     def _rows_of(self, artifact_id: str) -> list[int]:
         rows = [self._row_of[each] for each in self._groups.members(artifact_id)]
-        return sorted(rows, key=self._columns[3].__getitem__)
+        return sorted(rows, key=self._columns[3].__getitem__) if len(rows) > 1 else rows
 
     def _make_room(self, count: int, dim: int) -> None:
         """Grow both arrays to hold `count` rows."""
