@@ -712,14 +712,20 @@ SUITES = {name: PolicySuite(make, ring, "near") for name, make in EXAMINED.items
 
 @pytest.mark.parametrize(
     ("suite", "case"),
-    [pytest.param(suite, case, id=f"{name}-{case}") for name, suite in SUITES.items() for case in suite.cases],
+    [
+        pytest.param(suite, case, id=f"{name}-{case}", marks=() if name == "hops" else pytest.mark.slow)
+        for name, suite in SUITES.items()
+        for case in suite.cases
+    ],
 )
 async def test_it_passes_the_exam(suite, case):
     await suite.check(case)
 
 
 @pytest.mark.asyncio_only
-@pytest.mark.parametrize("name", EXAMINED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "hops" else pytest.mark.slow) for name in EXAMINED]
+)
 async def test_it_passes_the_exam_over_a_file(name, tmp_path):
     path = tmp_path / "ring.airw"
     async with ring(path):

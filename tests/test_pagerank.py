@@ -824,7 +824,13 @@ SUITES = {
 }
 
 
-@pytest.mark.parametrize("policy", SUITES.values(), ids=SUITES)
+@pytest.mark.parametrize(
+    "policy",
+    [
+        pytest.param(policy, id=name, marks=() if name == "links" else pytest.mark.slow)
+        for name, policy in SUITES.items()
+    ],
+)
 async def test_it_passes_the_exam_of_policies(policy):
     report = await PolicySuite(lambda: replace(policy), ring, "03 0").run()
     assert report.passed, str(report)

@@ -555,12 +555,13 @@ POLICIES = {
     "collapsed": CollapsedTree,
     "collapsed-scoped": lambda: CollapsedTree(seed_k=6, scope=Scope(start=SMALL, cross=EVEN, keep=SMALL)),
 }
+SOONER = ("reverse-weighted", "collapsed")  # the others are left to the slow part
 
 
 @pytest.mark.parametrize(
     ("suite", "case"),
     [
-        pytest.param(suite, case, id=f"{name}-{case}")
+        pytest.param(suite, case, id=f"{name}-{case}", marks=() if name in SOONER else pytest.mark.slow)
         for name, make in POLICIES.items()
         for suite in [PolicySuite(make, ring, "0.1")]
         for case in suite.cases
@@ -571,7 +572,10 @@ async def test_the_policies_pass_their_exam(suite, case):
 
 
 @pytest.mark.asyncio_only
-@pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
+@pytest.mark.parametrize(
+    "make",
+    [pytest.param(make, id=name, marks=() if name in SOONER else pytest.mark.slow) for name, make in POLICIES.items()],
+)
 async def test_the_policies_pass_their_exam_over_a_file(make, tmp_path):
     path = tmp_path / "ring.airw"
     async with ring(path):

@@ -540,7 +540,7 @@ SUITES = {name: PolicySuite(make, ring, RING_QUERY) for name, make in EXAMINED.i
 @pytest.mark.parametrize(
     ("suite", "case"),
     [
-        pytest.param(suite, case, id=f"{name}-{case}")
+        pytest.param(suite, case, id=f"{name}-{case}", marks=() if name == "heap" else pytest.mark.slow)
         for name, suite in SUITES.items()
         for case in suite.cases
         if case.name != NOT_FROZEN
@@ -551,7 +551,9 @@ async def test_a_strategy_passes_the_exam_but_for_being_frozen(suite, case):
 
 
 @pytest.mark.asyncio_only
-@pytest.mark.parametrize("name", EXAMINED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "heap" else pytest.mark.slow) for name in EXAMINED]
+)
 async def test_a_strategy_passes_the_exam_over_a_file(name, tmp_path):
     path = tmp_path / "ring.airw"
     async with ring(path):
