@@ -28,6 +28,7 @@ def minilm(folder) -> SentenceTransformerEmbedder:
     return SentenceTransformerEmbedder(folder)
 
 
+@pytest.mark.slow
 async def test_meaning_ranks_bread_with_bread_and_not_with_stocks(minilm):
     rows = await minilm.embed_documents(TEXTS)
     assert rows.shape == (3, 384)
@@ -82,6 +83,7 @@ async def test_concurrent_first_calls_load_one_model(folder, monkeypatch):
     assert made == [(str(folder),)]
 
 
+@pytest.mark.slow
 def test_the_thread_count_is_the_one_asked_for(folder):
     """Asked of torch after encoding in a fresh process: the count is the process's."""
     code = (

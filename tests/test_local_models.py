@@ -11,7 +11,7 @@ import pytest
 from airw.embedders import OnnxEmbedder, SentenceTransformerEmbedder
 from airw.errors import EmbedderError
 
-pytestmark = [pytest.mark.models]
+pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 LONG = "how to bake sourdough bread at home, a recipe for a loaf of bread, stock prices fell on Monday " * 3
 
