@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from airw.errors import ArgumentError
-from airw.limits import check_count
+from airw.limits import check_count, check_weight
 from airw.values import SearchHit
 
 __all__ = ["fuse_hits", "fuse_ranks", "tag_source"]
@@ -173,6 +173,5 @@ def _identity(identity: object) -> Callable[[SearchHit], Any]:
 
 def _check_weights(weights: Mapping[str, float]) -> Mapping[str, float]:
     for source, weight in weights.items():
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight) or weight < 0:
-            raise ArgumentError(f"the weight of {source!r} must be a finite number of at least 0, not {weight!r}")
+        check_weight(f"the weight of {source!r}", weight)
     return weights

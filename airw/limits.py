@@ -1,12 +1,23 @@
 """How far a walk may go, and the words for why it ended."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from numbers import Real
 from typing import Literal, TypeAlias, TypeVar
 
 from airw.errors import ArgumentError, ArgumentKindError, shown
 
-__all__ = ["STOP_REASONS", "Limits", "StopReason", "check_choice", "check_count", "check_query", "check_strings"]
+__all__ = [
+    "STOP_REASONS",
+    "Limits",
+    "StopReason",
+    "check_choice",
+    "check_count",
+    "check_query",
+    "check_strings",
+    "check_weight",
+]
 
 Choice = TypeVar("Choice", bound=str)
 StopReason: TypeAlias = Literal["failed", "closed", "timeout", "sufficient", "max_hits", "node_budget", "exhausted"]
@@ -52,6 +63,21 @@ def check_choice(name: str, value: object, choices: Sequence[Choice]) -> Choice:
         if value == choice:
             return choice
     raise ArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}, not {shown(value)}")
+
+
+def check_weight(name: str, value: object) -> float:
+    """Give `value` back when it is a finite number of at least 0.
+
+    Raises:
+        ArgumentError: It is not.
+
+    Example:
+        >>> check_weight("title_weight", 0.05)
+        0.05
+    """
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
+        raise ArgumentError(f"{name} must be a finite number of at least 0, not {shown(value)}")
+    return float(value)
 
 
 def check_strings(name: str, value: object) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from airw.errors import ArgumentError, shown
+from airw.errors import ArgumentError
 from airw.limits import check_choice, check_count, check_strings
 from airw.policies._artifacts import (
     OPEN,
@@ -24,7 +24,7 @@ from airw.policies._artifacts import (
 )
 from airw.policies._edges import Edges, check_edges, linked_neighbors, shared_neighbors
 from airw.policies._seeding import SEEDINGS, Seeding, seed_artifacts
-from airw.policies.scope import Scope
+from airw.policies.scope import Scope, check_scope
 from airw.protocols import OpenCorpus
 from airw.values import DIRECTIONS, Direction, Edge, NDArray, Record, SearchHit
 from airw.walk import Entry, Frontier, Policy, WalkState
@@ -57,8 +57,7 @@ class ArtifactWalker(Policy):
             raise ArgumentError("types are those of links; with edges, leave out the pairs that are not to be followed")
         if self.edges is not None and self.direction != type(self).direction:
             raise ArgumentError("direction is that of links; with edges, turn a pair of fields round")
-        if not isinstance(self.scope, Scope):
-            raise ArgumentError(f"scope must be a Scope, not {shown(self.scope)}; one filter is Scope.only(...)")
+        check_scope(self.scope)
         if self.max_depth is not None:
             check_count("max_depth", self.max_depth)
 

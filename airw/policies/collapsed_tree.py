@@ -6,11 +6,10 @@ from typing import cast
 
 import numpy as np
 
-from airw.errors import ArgumentError, shown
 from airw.filters import Filter, matches
 from airw.limits import check_count, check_strings
 from airw.policies._artifacts import OPEN, query_vector
-from airw.policies.scope import Scope
+from airw.policies.scope import Scope, check_scope
 from airw.protocols import OpenCorpus
 from airw.values import NDArray, Record, SearchHit
 from airw.walk import Entry, Policy, WalkState
@@ -56,8 +55,7 @@ class CollapsedTree(Policy):
         for name in ("summary_kinds", "leaf_kinds"):
             object.__setattr__(self, name, check_strings(name, getattr(self, name)))
         check_count("seed_k", self.seed_k)
-        if not isinstance(self.scope, Scope):
-            raise ArgumentError(f"scope must be a Scope, not {shown(self.scope)}; one filter is Scope.only(...)")
+        check_scope(self.scope)
         if self.max_depth is not None:
             check_count("max_depth", self.max_depth)
 

@@ -22,7 +22,7 @@ from airw.policies._artifacts import (
     verdict,
 )
 from airw.policies._seeding import SEEDINGS, Seeding, seed_artifacts
-from airw.policies.scope import Scope
+from airw.policies.scope import Scope, check_scope
 from airw.protocols import OpenCorpus
 from airw.retrieval import check_corpus
 from airw.values import DIRECTIONS, Direction, Edge, LedgerEntry, NDArray, SearchHit
@@ -130,8 +130,7 @@ class LinkWalk(Policy):
             check_choice("origins", origin, ORIGINS)
         if not isinstance(self.weighted, bool):
             raise ArgumentError(f"weighted must be True or False, not {shown(self.weighted)}")
-        if not isinstance(self.scope, Scope):
-            raise ArgumentError(f"scope must be a Scope, not {shown(self.scope)}; one filter is Scope.only(...)")
+        check_scope(self.scope)
 
     @property
     def keeps_frontier(self) -> bool:  # type: ignore[override]  # nobody writes it, as nobody may: it follows `weighted`

@@ -11,7 +11,7 @@ import numpy as np
 from airw._concurrency import in_thread
 from airw._vectors import best_first
 from airw.errors import ArgumentError, shown
-from airw.limits import check_choice, check_count
+from airw.limits import check_choice, check_count, check_weight
 from airw.policies._artifacts import OPEN, ArtifactNode, best_of, judge, keep_records, score_artifacts, verdict
 from airw.policies._edges import ID, all_neighbors
 from airw.policies._push import ROUNDING, Bounds, Push, are_final, are_first
@@ -99,9 +99,7 @@ class PersonalizedPageRank(ArtifactWalker):
         check_count("certify_k", self.certify_k)
         check_choice("weighting", self.weighting, _WEIGHTINGS)
         for name in ("restart", "degree_exponent", "search_weight", "title_weight"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-                raise ArgumentError(f"{name} must be a number of at least 0, not {shown(value)}")
+            check_weight(name, getattr(self, name))
         if not 0 < self.restart < 1:
             raise ArgumentError(f"restart must lie between 0 and 1, not {shown(self.restart)}")
 

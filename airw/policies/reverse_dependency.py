@@ -5,13 +5,12 @@ import re
 from collections.abc import Awaitable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from airw.errors import ArgumentError, ArgumentKindError, shown
-from airw.limits import check_count
+from airw.limits import check_count, check_weight
 from airw.policies._artifacts import (
     OPEN,
     are_shut,
@@ -23,7 +22,7 @@ from airw.policies._artifacts import (
     score_artifacts,
     verdict,
 )
-from airw.policies.scope import Scope
+from airw.policies.scope import Scope, check_scope
 from airw.protocols import OpenCorpus
 from airw.retrieval import check_corpus
 from airw.values import Edge, NDArray, NodeId, SearchHit
@@ -114,10 +113,9 @@ class ReverseDependency(Policy):
         object.__setattr__(self, "seeds", tuple(sorted(set(_checked_seeds(self.seeds)), key=_order)))
         if not isinstance(self.edge_type, str):
             raise ArgumentError(f"edge_type must be a string such as 'REF', not {shown(self.edge_type)}")
-        _check_weight("fan_in_weight", self.fan_in_weight)
-        _check_weight("proximity_weight", self.proximity_weight)
-        if not isinstance(self.scope, Scope):
-            raise ArgumentError(f"scope must be a Scope, not {shown(self.scope)}; one filter is Scope.only(...)")
+        check_weight("fan_in_weight", self.fan_in_weight)
+        check_weight("proximity_weight", self.proximity_weight)
+        check_scope(self.scope)
         if self.max_depth is not None:
             check_count("max_depth", self.max_depth)
 
@@ -229,11 +227,6 @@ def _checked_seeds(seeds: object) -> Iterator[NodeId]:
                 yield source, id
             case _:
                 raise ArgumentError(f"a seed must be an id or a (source, id) pair, not {shown(seed)}")
-
-
-def _check_weight(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
-        raise ArgumentError(f"{name} must be a finite number of at least 0, not {shown(value)}")
 
 
 def _order(node: NodeId) -> Any:

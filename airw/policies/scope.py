@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
+from airw.errors import ArgumentError, shown
 from airw.filters import And, Filter, Or, parse_filter
 
-__all__ = ["Scope"]
+__all__ = ["Scope", "check_scope"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,3 +58,13 @@ class Scope:
             True
         """
         return cls(start=filter, cross=filter, keep=filter)
+
+
+def check_scope(scope: object) -> None:
+    """Refuse what is no `Scope`.
+
+    Raises:
+        ArgumentError: It is none.
+    """
+    if not isinstance(scope, Scope):
+        raise ArgumentError(f"scope must be a Scope, not {shown(scope)}; one filter is Scope.only(...)")
