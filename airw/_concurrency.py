@@ -1,5 +1,6 @@
 """Bounded fan-out, worker threads, and the first error of several tasks."""
 
+import inspect
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -40,6 +41,14 @@ async def _until_free(running: threading.Lock) -> None:
             continue
         if not running.locked():
             return
+
+
+async def called(function: Callable[[*Args], R | Awaitable[R]], *args: *Args) -> R:
+    """Call somebody else's function: one that is async here, any other in a worker thread, as it may block."""
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
+        return await cast("Awaitable[R]", function(*args))
+    result = await in_thread(function, *args)
+    return await result if inspect.isawaitable(result) else result
 
 
 @contextmanager

@@ -13,25 +13,35 @@ AirwError
 │   ├── StoreBusy           (TimeoutError) another writer holds the store
 │   └── StoreCorrupt                   the file is damaged, or not ours, or from a newer version
 ├── PolicyError                        a walk policy broke its contract
+├── RerankerError                      a reranker failed or answered with unusable scores
+│   └── RerankerUnavailable (ValueError)   what the reranker needs is not installed or not found
+├── DiscoveryError                     no source of a discovery answered
 ├── CorpusNotFound     (KeyError)      no corpus of that name or path
-└── NoLedgerEntry      (KeyError)      a corpus does not hold that artifact
+├── NoLedgerEntry      (KeyError)      a corpus does not hold that artifact
+└── SeedNotFound       (ValueError)    a corpus does not hold the surface that a hit names
 ```
 
 Each also inherits the builtin that callers of comparable libraries catch. A message is one line: what was given, and
 what would do. The original exception, where there is one, stays as `__cause__`.
 """
 
+from collections.abc import Mapping
+
 __all__ = [
     "AirwError",
     "ArgumentError",
     "ArgumentKindError",
     "CorpusNotFound",
+    "DiscoveryError",
     "EmbedderError",
     "EmbedderMismatch",
     "EmbedderUnavailable",
     "FilterError",
     "NoLedgerEntry",
     "PolicyError",
+    "RerankerError",
+    "RerankerUnavailable",
+    "SeedNotFound",
     "SourceError",
     "StoreBusy",
     "StoreCorrupt",
@@ -95,12 +105,32 @@ class PolicyError(AirwError):
     """A walk policy broke its contract with the operator."""
 
 
+class RerankerError(AirwError):
+    """A reranker failed, or answered with scores that cannot be used."""
+
+
+class RerankerUnavailable(RerankerError, ValueError):
+    """What a reranker needs, a package or a model, is not there."""
+
+
+class DiscoveryError(AirwError):
+    """No source of a discovery answered; `causes` holds what each one raised, by name, and the cause all of them."""
+
+    def __init__(self, message: str, causes: Mapping[str, Exception] | None = None) -> None:
+        super().__init__(message)
+        self.causes = dict(causes or {})
+
+
 class CorpusNotFound(AirwError, KeyError):
     """There is no corpus of that name or at that path."""
 
 
 class NoLedgerEntry(AirwError, KeyError):
     """A corpus does not hold the artifact that was asked for."""
+
+
+class SeedNotFound(AirwError, ValueError):
+    """A corpus does not hold the surface that a hit names: it was built again since, or is another one."""
 
 
 def shown(value: object) -> str:

@@ -5,16 +5,15 @@ stored as a `Record`. A `Link` is what an artifact says about another one; resol
 result. Vectors never sit inside these values: they travel as one `(n, dim)` array beside a list of ids.
 """
 
-import copy
-import datetime
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
+
+from airw._json import copied, json_clean
+from airw.errors import ArgumentError, shown
 
 __all__ = [
     "DIRECTIONS",
@@ -30,10 +29,12 @@ __all__ = [
     "Link",
     "NDArray",
     "NodeId",
+    "Passage",
     "Ranking",
     "Record",
     "SearchHit",
     "Surface",
+    "canonical_node_id",
     "json_clean",
 ]
 
@@ -136,7 +137,7 @@ class Record:
             surface_kind=self.surface_kind,
             score=score,
             text=self.text,
-            metadata={key: _copied(value) for key, value in self.metadata.items()},
+            metadata={key: copied(value) for key, value in self.metadata.items()},
             source=source,
             surface_index=self.surface_index,
         )
@@ -328,47 +329,47 @@ class SearchHit:
 
 _SETTERS = tuple(getattr(SearchHit, each.name).__set__ for each in fields(SearchHit))
 
-_CLEAN = frozenset({str, int, bool, type(None)})  # exactly these types are JSON as they are
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A hit with its neighbourhood: the identity and the score of the hit, and the text around it.
+
+    Args:
+        artifact_id: The artifact of the hit.
+        surface_kind: The kind of the hit's surface.
+        score: The score of the hit.
+        text: The neighbourhood, in plan order, what chunks share said once.
+        record_ids: The records it was put together from, in plan order; none where it is the hit's own text.
+        source: The corpus of the hit.
+        surface_index: The position of the hit's surface in its artifact.
+    """
+
+    artifact_id: str
+    surface_kind: str
+    score: float
+    text: str
+    record_ids: tuple[str, ...] = ()
+    source: str | None = None
+    surface_index: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the seven fields as JSON-clean values."""
+        return {each.name: json_clean(getattr(self, each.name)) for each in fields(self)}
 
 
-def _copied(value: Any) -> Any:
-    """Copy deeply; what JSON can say takes a third of the time of `copy.deepcopy`, which many hits would notice."""
-    kind = type(value)
-    if kind in _CLEAN or kind is float:
-        return value
-    if kind is list:
-        return [item if type(item) in _CLEAN else _copied(item) for item in value]
-    if kind is dict:
-        return {key: _copied(item) for key, item in value.items()}
-    return copy.deepcopy(value)
+def canonical_node_id(target: Any, *, source: str | None) -> tuple[str | None, str]:
+    """Give `(source, artifact_id)` of an edge's end: a pair says its own source, a lone id is of `source`.
 
-
-def json_clean(value: Any) -> Any:
-    """Turn a value into what JSON can say: no numpy, no objects, no NaN.
-
-    Tuples and arrays become lists, sets become sorted lists, dates become ISO text, numbers that are not finite become
-    `None`, keys become strings, and any other object becomes its `str`.
+    Raises:
+        ArgumentError: It is neither an id nor a pair of a source and an id.
 
     Example:
-        >>> json_clean({"id": ("a", 1), "score": float("inf"), "day": datetime.date(2026, 11, 21)})
-        {'id': ['a', 1], 'score': None, 'day': '2026-11-21'}
+        >>> canonical_node_id("anyio", source="packages"), canonical_node_id(["skills", "deploy"], source="packages")
+        (('packages', 'anyio'), ('skills', 'deploy'))
     """
-    if type(value) in _CLEAN:
-        return value
-    if isinstance(value, np.floating):
-        value = float(value)
-    if isinstance(value, (np.generic, np.ndarray)):
-        return json_clean(value.tolist())
-    if isinstance(value, (int, str)):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, (dict, Mapping)):  # of the two, the first is asked much faster
-        return {str(key): item if type(item) in _CLEAN else json_clean(item) for key, item in value.items()}
-    if isinstance(value, AbstractSet):
-        return sorted((json_clean(item) for item in value), key=str)
-    if isinstance(value, (list, tuple)):
-        return [json_clean(item) for item in value]
-    if isinstance(value, (datetime.date, datetime.time)):
-        return value.isoformat()
-    return str(value)
+    match target:
+        case str():
+            return source, target
+        case [str() | None as own, str(artifact_id)]:
+            return own, artifact_id
+    raise ArgumentError(f"a node is an artifact's id, or a pair of a source and an id, not {shown(target)}")

@@ -1,135 +1,27 @@
-"""What can be replaced: one protocol a capability, all async where they may block, all batch-first.
+"""What a store can do, one protocol a capability, and the corpus that ranking needs.
 
-Nobody needs to inherit. A consumer asks for the capabilities it uses and no more. Results are aligned with what was
-asked; `None` stands for what is not there. Vectors are `(n, dim) float32` unit rows.
+A consumer asks for the capabilities it uses and no more. Results are aligned with what was asked; `None` stands for
+what is not there. Vectors are `(n, dim) float32` unit rows.
 """
 
-import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from airw.filters import Filter
-from airw.values import (
-    Artifact,
-    ArtifactChange,
-    Direction,
-    Edge,
-    Extraction,
-    Floats,
-    IndexPlan,
-    ItemProblem,
-    LedgerEntry,
-    NodeId,
-    Ranking,
-    Record,
-)
+from airw.protocols.indexing import Embedder
+from airw.values import ArtifactChange, Direction, Edge, Floats, LedgerEntry, NodeId, Ranking, Record
 
 __all__ = [
-    "EdgeExtractor",
-    "Embedder",
-    "IndexingStrategy",
+    "ChangeFinder",
     "LinkReader",
     "OpenCorpus",
     "RecordReader",
     "RecordWriter",
-    "Source",
     "Store",
     "TextSearch",
     "VectorSearch",
 ]
-
-
-@runtime_checkable
-class Embedder(Protocol):
-    """Turns texts into unit vectors; text without any evidence may become the zero vector."""
-
-    @property
-    def id(self) -> str:
-        """Name the model and its weights, never a path; equal ids mean interchangeable vectors."""
-        ...
-
-    @property
-    def dim(self) -> int:
-        """Give the width of the vectors."""
-        ...
-
-    async def embed_documents(self, texts: Sequence[str]) -> Floats:
-        """Give `(len(texts), dim) float32` unit rows, in the order of the texts."""
-        ...
-
-    async def embed_query(self, text: str) -> Floats:
-        """Give `(dim,) float32`, of length one."""
-        ...
-
-
-@runtime_checkable
-class IndexingStrategy(Protocol):
-    """Decomposes an artifact into fields to filter on and surfaces to search."""
-
-    @property
-    def id(self) -> str:
-        """Name the strategy and everything that changes what it makes; another id means a new decomposition."""
-        ...
-
-    def decompose(self, artifact: Artifact) -> IndexPlan:
-        """Give the plan for one artifact, perhaps without surfaces; pure.
-
-        Raises:
-            SourceError: The artifact's raw value is not of a kind this strategy reads.
-        """
-        ...
-
-
-@runtime_checkable
-class EdgeExtractor(Protocol):
-    """Finds an artifact's links to others, and the names others may call it by."""
-
-    @property
-    def id(self) -> str:
-        """Name the extractor and its settings; another id means extracting again."""
-        ...
-
-    def extract(self, artifact: Artifact, fields: Mapping[str, Any]) -> Extraction:
-        """Give links and names of one artifact from its raw value and its filter fields; pure."""
-        ...
-
-
-@runtime_checkable
-class Source(Protocol):
-    """Where artifacts come from, and how they are to be indexed unless the caller says otherwise."""
-
-    @property
-    def name(self) -> str:
-        """Name the source; also the default name of the corpus built from it."""
-        ...
-
-    @property
-    def indexing_strategy(self) -> IndexingStrategy:
-        """Give the strategy that decomposes its artifacts."""
-        ...
-
-    @property
-    def embedder(self) -> "str | Embedder":
-        """Give the embedder, or its specification, such as `"default"` or `"light"`."""
-        ...
-
-    @property
-    def edge_extractor(self) -> EdgeExtractor | None:
-        """Give what finds the links of its artifacts; `None` for no links."""
-        ...
-
-    def change_signal(self, artifact: Artifact) -> str:
-        """Give a short text that changes whenever what would be indexed of the artifact changes."""
-        ...
-
-    def items(self) -> AsyncIterator[Artifact | ItemProblem]:
-        """Stream the artifacts, and a problem for each thing that could not be read, in a repeatable order.
-
-        Raises:
-            SourceError: The source itself is missing or empty by mistake.
-        """
-        ...
 
 
 class RecordReader(Protocol):
@@ -354,6 +246,3 @@ class OpenCorpus(Protocol):
     def embedder(self) -> Embedder:
         """Give the embedder its vectors came from."""
         ...
-
-
-EmbedderLike: TypeAlias = str | os.PathLike[str] | Embedder

@@ -1,0 +1,57 @@
+"""What JSON can say: values turned into it, and copied when they are nothing else."""
+
+import copy
+import datetime
+import math
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import numpy as np
+
+__all__ = ["copied", "json_clean"]
+
+_CLEAN = frozenset({str, int, bool, type(None)})  # exactly these types are JSON as they are
+
+
+def copied(value: Any) -> Any:
+    """Copy deeply; what JSON can say takes a third of the time of `copy.deepcopy`, which many hits would notice."""
+    kind = type(value)
+    if kind in _CLEAN or kind is float:
+        return value
+    if kind is list:
+        return [item if type(item) in _CLEAN else copied(item) for item in value]
+    if kind is dict:
+        return {key: copied(item) for key, item in value.items()}
+    return copy.deepcopy(value)
+
+
+def json_clean(value: Any) -> Any:
+    """Turn a value into what JSON can say: no numpy, no objects, no NaN.
+
+    Tuples and arrays become lists, sets become sorted lists, dates become ISO text, numbers that are not finite become
+    `None`, keys become strings, and any other object becomes its `str`.
+
+    Example:
+        >>> json_clean({"id": ("a", 1), "score": float("inf"), "day": datetime.date(2026, 11, 21)})
+        {'id': ['a', 1], 'score': None, 'day': '2026-11-21'}
+    """
+    if type(value) in _CLEAN:
+        return value
+    if isinstance(value, np.floating):
+        value = float(value)
+    if isinstance(value, (np.generic, np.ndarray)):
+        return json_clean(value.tolist())
+    if isinstance(value, (int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, (dict, Mapping)):  # of the two, the first is asked much faster
+        return {str(key): item if type(item) in _CLEAN else json_clean(item) for key, item in value.items()}
+    if isinstance(value, AbstractSet):
+        return sorted((json_clean(item) for item in value), key=str)
+    if isinstance(value, (list, tuple)):
+        return [json_clean(item) for item in value]
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
+    return str(value)

@@ -1,0 +1,39 @@
+"""What can be replaced: one protocol a capability, all async where they may block, all batch-first.
+
+Nobody needs to inherit.
+"""
+
+from airw.protocols.finding import Formulator, MaybeAwaitable, NeighborhoodPolicy, Reranker, Retriever, Selector
+from airw.protocols.indexing import EdgeExtractor, Embedder, EmbedderLike, IndexingStrategy, Source
+from airw.protocols.stores import (
+    ChangeFinder,
+    LinkReader,
+    OpenCorpus,
+    RecordReader,
+    RecordWriter,
+    Store,
+    TextSearch,
+    VectorSearch,
+)
+
+__all__ = [
+    "ChangeFinder",
+    "EdgeExtractor",
+    "Embedder",
+    "EmbedderLike",
+    "Formulator",
+    "IndexingStrategy",
+    "LinkReader",
+    "MaybeAwaitable",
+    "NeighborhoodPolicy",
+    "OpenCorpus",
+    "RecordReader",
+    "RecordWriter",
+    "Reranker",
+    "Retriever",
+    "Selector",
+    "Source",
+    "Store",
+    "TextSearch",
+    "VectorSearch",
+]
