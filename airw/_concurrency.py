@@ -47,7 +47,8 @@ async def called(function: Callable[[*Args], R | Awaitable[R]], *args: *Args) ->
     """Call somebody else's function: one that is async here, any other in a worker thread, as it may block."""
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
         return await cast("Awaitable[R]", function(*args))
-    result = await in_thread(function, *args)
+    # In a tuple, as it may be an awaitable after all, which trio takes for a mistake.
+    (result,) = await in_thread(lambda: (function(*args),))
     return await result if inspect.isawaitable(result) else result
 
 

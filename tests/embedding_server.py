@@ -27,7 +27,7 @@ class Asked:
 
     @property
     def texts(self) -> list[str]:
-        return self.payload["input"]
+        return next(self.payload[key] for key in ("input", "documents", "texts") if key in self.payload)
 
 
 class EmbeddingServer:
@@ -215,15 +215,16 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         owner = self.owner
         payload = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        asked = Asked(self.path, dict(self.headers), payload, time.monotonic())
         with owner.lock:
-            owner.requests.append(Asked(self.path, dict(self.headers), payload, time.monotonic()))
+            owner.requests.append(asked)
             owner.arrived.release()
             owner.busy += 1
             self.counted = 1
             owner.most_busy = max(owner.most_busy, owner.busy)
             fault = owner.faults.pop(0) if owner.faults else owner.always
         try:
-            (fault or _Handler.send_rows)(self, payload["input"])
+            (fault or _Handler.send_rows)(self, asked.texts)
         finally:
             self.leave()
 

@@ -20,8 +20,9 @@ import numpy as np
 import pytest
 
 from airw import build, from_mapping, open_corpus
-from airw.embedders import HttpEmbedder, _http_calls
-from airw.embedders._http_replies import message_of, retry_after
+from airw._http import calls, loops
+from airw._http.replies import message_of, retry_after
+from airw.embedders import HttpEmbedder
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, EmbedderUnavailable
 from airw.protocols import Embedder
 from airw.testing import EmbedderSuite
@@ -44,11 +45,11 @@ SECRET = "sk-S3cret/4711"  # with a slash, which some servers escape
 @pytest.fixture(autouse=True)
 def settings(monkeypatch):
     """No key, no proxy, short pauses, and httpx loaded before anything is timed."""
-    _http_calls.tls()
+    calls.tls()
     for name in ("AIRW_EMBEDDER_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(_http_calls, "FIRST_PAUSE", 0.002)
+    monkeypatch.setattr(calls, "FIRST_PAUSE", 0.002)
 
 
 @pytest.fixture
@@ -249,7 +250,7 @@ async def test_retry_after_is_waited_for(server, embedder):
 
 
 async def test_retry_after_is_capped(server, embedder, monkeypatch):
-    monkeypatch.setattr(_http_calls, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(calls, "LONGEST_PAUSE", 0.05)
     server.plan(status(429, Retry_After="86400"))
     with anyio.fail_after(5):
         await embedder.embed_query("a")
@@ -267,12 +268,12 @@ def test_retry_after_may_be_seconds_or_a_date():
 
 
 def test_pauses_double_at_random_up_to_a_bound(monkeypatch):
-    monkeypatch.setattr(_http_calls, "FIRST_PAUSE", 0.5)
+    monkeypatch.setattr(calls, "FIRST_PAUSE", 0.5)
     for failures, bound in [(1, 0.5), (2, 1), (3, 2), (50, 30)]:
-        pauses = [_http_calls._pause(failures, None) for _ in range(300)]
+        pauses = [calls._pause(failures, None) for _ in range(300)]
         assert 0 <= min(pauses) < bound * 0.2
         assert bound * 0.8 < max(pauses) <= bound
-    assert _http_calls._pause(1, 86_400) == 60
+    assert calls._pause(1, 86_400) == 60
 
 
 async def test_a_refused_connection_says_so_after_its_tries(server, monkeypatch):
@@ -358,7 +359,7 @@ async def test_a_server_that_ignores_dimensions_is_refused(server):
 
 
 async def test_a_body_without_end_is_not_read_to_its_end(server, monkeypatch):
-    monkeypatch.setattr(_http_calls, "LARGEST_VECTOR", 1_000)
+    monkeypatch.setattr(calls, "LARGEST_ITEM", 1_000)
     server.plan(flooding)
     with anyio.fail_after(10):
         said = await failure(HttpEmbedder(server.url, "m").embed_query("a"))
@@ -523,7 +524,7 @@ async def test_no_log_repr_or_attribute_holds_the_key(server, embedder, monkeypa
     with caplog.at_level(logging.DEBUG):
         async with embedder:
             await embedder.embed_query("a")
-            held = repr([vars(embedder), embedder._here().client.headers, embedder._server])
+            held = repr([vars(embedder), vars(embedder._api), embedder._api._here.get().client.headers])
     assert "send_request_headers" in caplog.text
     assert SECRET not in caplog.text + repr(embedder) + held
 
@@ -589,7 +590,7 @@ async def test_when_the_first_asker_is_cancelled_the_others_get_their_answer(ser
             first.cancel()
     assert len(answers) == 2
     assert len(server.requests) == 2
-    assert embedder._here().flights == {}
+    assert embedder._flights.get() == {}
 
 
 async def test_equal_queries_share_a_failure_and_the_next_one_asks_again(server, embedder):
@@ -604,7 +605,7 @@ async def test_equal_queries_share_a_failure_and_the_next_one_asks_again(server,
     assert len({str(error) for error in errors}) == 1
     assert len({id(error) for error in errors}) == 5
     await embedder.embed_query("a")
-    assert embedder._here().flights == {}
+    assert embedder._flights.get() == {}
 
 
 # --- cancellation, clients and event loops --------------------------------------------------------------------------
@@ -634,7 +635,7 @@ async def test_waiting_to_try_again_can_be_cancelled(server, embedder):
     with anyio.move_on_after(0.2) as scope:
         await embedder.embed_query("a")
     assert scope.cancelled_caught
-    assert embedder._here().flights == {}
+    assert embedder._flights.get() == {}
 
 
 async def test_the_first_failure_stops_the_other_batches(server):
@@ -709,17 +710,14 @@ def test_one_embedder_serves_several_event_loops_and_nothing_is_left_open(server
 
 
 async def test_a_forgotten_embedder_leaves_nothing_behind(server):
-    for at in range(3):
-        await HttpEmbedder(server.url, f"m{at}").embed_query("a")
     gc.collect()
-    held = _http_calls_here()
-    assert not [server_of for server_of in held if server_of.url == server.url]
-
-
-def _http_calls_here():
-    from airw.embedders import http
-
-    return list(http._HERE.get())
+    before = len(loops.HELD.get({}))
+    embedders = [HttpEmbedder(server.url, f"m{at}") for at in range(3)]
+    for each in embedders:
+        await each.embed_query("a")
+    assert len(loops.HELD.get()) > before
+    del embedders, each
+    assert len(loops.HELD.get()) == before
 
 
 # --- what it is -----------------------------------------------------------------------------------------------------

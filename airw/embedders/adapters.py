@@ -3,12 +3,11 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from inspect import isawaitable, iscoroutinefunction
 from typing import Any
 
 import numpy as np
 
-from airw._concurrency import in_thread
+from airw._concurrency import called, in_thread
 from airw._vectors import unit_rows
 from airw.embedders._texts import checked_texts, one_line
 from airw.errors import AirwError, ArgumentError, EmbedderError
@@ -71,11 +70,7 @@ class _FunctionEmbedder:
     async def _call(self, texts: list[str]) -> Any:
         """Call the function; what it raises becomes an `EmbedderError`."""
         try:
-            if iscoroutinefunction(self.fn) or iscoroutinefunction(getattr(self.fn, "__call__", None)):  # noqa: B004
-                return await self.fn(texts)
-            # In a tuple, as it may be an awaitable after all, which trio takes for a mistake.
-            (answer,) = await in_thread(lambda: (self.fn(texts),))
-            return await answer if isawaitable(answer) else answer
+            return await called(self.fn, texts)
         except AirwError:
             raise
         except Exception as error:

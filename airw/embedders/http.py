@@ -1,24 +1,19 @@
 """An embedder that asks a server, by the API for embeddings that OpenAI made and many speak."""
 
-import json
-import math
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Self
-from weakref import WeakKeyDictionary
 
 import anyio
 import numpy as np
-from anyio.lowlevel import RunVar
 
-from airw._concurrency import in_thread, map_bounded
-from airw.embedders._http_calls import Server, TooMuch, ask, new_client, tls
-from airw.embedders._http_urls import base_url
+from airw._concurrency import in_thread
+from airw._http import Api, Exchange, Server, base_url, decoded, in_their_order, told
+from airw._http.loops import PerLoop
+from airw._vectors import unit_rows
 from airw.embedders._texts import checked_texts
-from airw.errors import ArgumentError, EmbedderError
+from airw.errors import ArgumentError, EmbedderError, EmbedderUnavailable
 from airw.limits import check_count
 from airw.values import Floats
 
@@ -26,6 +21,8 @@ if TYPE_CHECKING:
     import httpx
 
 __all__ = ["HttpEmbedder"]
+
+PATH = "/embeddings"
 
 
 @dataclass(slots=True)
@@ -40,20 +37,6 @@ class _Flight:
     @property
     def has_landed(self) -> bool:
         return self.row is not None or self.error is not None
-
-
-@dataclass(slots=True)
-class _Here:
-    """What one embedder holds on one event loop."""
-
-    room: anyio.CapacityLimiter
-    flights: dict[str, _Flight] = field(default_factory=dict)
-    entered: int = 0
-    client: "httpx.AsyncClient | None" = None
-
-
-# Both ways weak: it ends with the event loop, and with the embedder.
-_HERE: RunVar[WeakKeyDictionary[Server, _Here]] = RunVar("http embedders")
 
 
 class HttpEmbedder:
@@ -113,27 +96,29 @@ class HttpEmbedder:
     ) -> None:
         if not isinstance(model, str) or not model.strip():
             raise ArgumentError(f"model must be a name that the server knows, not {model!r}")
-        if api_key_env is not None and not (isinstance(api_key_env, str) and api_key_env.isidentifier()):
-            raise ArgumentError("api_key_env must be the name of an environment variable, never the key itself")
-        if client is not None and not all(hasattr(client, part) for part in ("aclose", "send", "build_request")):
-            raise ArgumentError(f"client must be an httpx.AsyncClient, not {type(client).__name__}")
-        self._server = Server(
-            url=base_url(url),
-            model=model.strip(),
-            dimensions=None if dimensions is None else check_count("dimensions", dimensions, least=1),
-            timeout=_seconds(timeout),
-            retries=check_count("retries", retries),
+        base = base_url(url, path=PATH)
+        self._model = model.strip()
+        self._dimensions = None if dimensions is None else check_count("dimensions", dimensions, least=1)
+        server = Server(
+            url=base,
+            path=PATH,
+            label=f"the embedder {self._model!r} at {base}",
+            key="AIRW_EMBEDDER_KEY",
+            timeout=timeout,
+            retries=retries,
             api_key_env=api_key_env,
+            error=EmbedderError,
+            unavailable=EmbedderUnavailable,
         )
+        self._api = Api(server, max_concurrency=max_concurrency, client=client)
+        self._flights: PerLoop[dict[str, _Flight]] = PerLoop(dict)
         self._batch_size = check_count("batch_size", batch_size, least=1)
         self._max_chars = check_count("max_chars", max_chars, least=1)
-        self._max_concurrency = check_count("max_concurrency", max_concurrency, least=1)
-        self._client = client
         self._dim = dimensions
 
     def __repr__(self) -> str:
-        cut = "" if self._server.dimensions is None else f", dimensions={self._server.dimensions}"
-        return f"{type(self).__name__}({self._server.url!r}, {self._server.model!r}{cut})"
+        cut = "" if self._dimensions is None else f", dimensions={self._dimensions}"
+        return f"{type(self).__name__}({self._api.server.url!r}, {self._model!r}{cut})"
 
     def __eq__(self, other: object) -> bool:
         """Equal are those of the same model at the same server and of the same width; how they ask does not matter."""
@@ -148,8 +133,8 @@ class HttpEmbedder:
 
         The server is trusted to keep the weights of a name, so a corpus built on one host opens with another.
         """
-        width = "" if self._server.dimensions is None else f"@{self._server.dimensions}"
-        return f"api:{self._server.model}{width}"
+        width = "" if self._dimensions is None else f"@{self._dimensions}"
+        return f"api:{self._model}{width}"
 
     @property
     def dim(self) -> int:
@@ -186,12 +171,10 @@ class HttpEmbedder:
             >>> anyio.run(main).round(2).tolist()
             [[0.6000000238418579, 0.800000011920929]]
         """
-        given = checked_texts(texts, of=self._server.label)
+        given = checked_texts(texts, of=self._api.server.label)
         if not given and self._dim is not None:
             return np.zeros((0, self._dim), np.float32)
-        batches = list(_batches(given or ["a"], self._batch_size, self._max_chars))
-        async with await self._session() as client:
-            parts = await map_bounded(partial(self._embed, client), batches, limit=self._max_concurrency)
+        parts = await self._embed(given or ["a"])
         return (await in_thread(np.concatenate, parts))[: len(given)]
 
     async def embed_query(self, text: str) -> Floats:
@@ -202,8 +185,8 @@ class HttpEmbedder:
             EmbedderError: `text` is not a string, the server cannot be reached or refuses, or its answer cannot be
                 used.
         """
-        checked_texts([text], of=self._server.label)
-        flights = self._here().flights
+        checked_texts([text], of=self._api.server.label)
+        flights = self._flights.get()
         flight = flights.setdefault(text, _Flight())
         flight.waiting += 1
         try:
@@ -221,67 +204,37 @@ class HttpEmbedder:
 
     async def aclose(self) -> None:
         """Close the connections kept on this event loop; closing twice is harmless, and it can be used again."""
-        here = self._here()
-        client, here.client = here.client, None
-        if client is not None:
-            with anyio.CancelScope(shield=True):
-                await client.aclose()
+        await self._api.aclose()
 
     async def __aenter__(self) -> Self:
-        self._here().entered += 1
+        self._api.enter()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        here = self._here()
-        here.entered -= 1
-        if not here.entered:
-            await self.aclose()
+        await self._api.leave()
 
     @property
     def _what(self) -> tuple[str, str, int | None]:
-        return self._server.url, self._server.model, self._server.dimensions
-
-    def _here(self) -> _Here:
-        embedders = _HERE.get(None)
-        if embedders is None:
-            embedders = WeakKeyDictionary()
-            _HERE.set(embedders)
-        if self._server not in embedders:
-            embedders[self._server] = _Here(anyio.CapacityLimiter(self._max_concurrency))
-        return embedders[self._server]
-
-    async def _session(self) -> AbstractAsyncContextManager["httpx.AsyncClient"]:
-        """Give the client to use, closed on leaving where it is for one call only."""
-        if self._client is not None:
-            return nullcontext(self._client)
-        await in_thread(tls)
-        here = self._here()
-        if not here.entered:
-            return new_client(self._max_concurrency)
-        if here.client is None:
-            here.client = new_client(self._max_concurrency)
-        return nullcontext(here.client)
+        return self._api.server.url, self._model, self._dimensions
 
     async def _fly(self, text: str, flight: _Flight) -> None:
         try:
-            async with await self._session() as client:
-                flight.row = (await self._embed(client, _Batch(0, [text])))[0]
+            flight.row = (await self._embed([text]))[0][0]
         except EmbedderError as error:
             flight.error = error
             raise
 
-    async def _embed(self, client: "httpx.AsyncClient", batch: "_Batch") -> Floats:
-        """Give the rows of one batch, halving it for as long as the server takes less."""
-        body = await in_thread(_body, self._server, batch)
-        try:
-            rows = await ask(self._server, client, self._here().room, body, len(batch.texts))
-        except TooMuch as refusal:
-            if len(batch.texts) == 1:
-                raise EmbedderError(
-                    f"{self._server.label} refuses text {batch.start} by itself ({len(batch.texts[0]):,} characters): "
-                    f"{refusal}; shorten it"
-                ) from None
-            return np.concatenate([await self._embed(client, half) for half in batch.halves()])
+    async def _embed(self, texts: list[str]) -> list[Floats]:
+        """Give the rows of the texts, in one array for each answer."""
+        exchange = Exchange(self._payload, self._read)
+        return await self._api.ask_all(texts, exchange, batch_size=self._batch_size, max_chars=self._max_chars)
+
+    def _payload(self, texts: list[str]) -> dict[str, object]:
+        width = {} if self._dimensions is None else {"dimensions": self._dimensions}
+        return {"model": self._model, "input": texts, **width}
+
+    async def _read(self, content: bytes, count: int) -> Floats:
+        rows = await in_thread(partial(_rows_of, content, count, of=self._api.server.label))
         self._settle(rows.shape[1])
         return rows
 
@@ -290,51 +243,23 @@ class HttpEmbedder:
         if self._dim is None:
             self._dim = width
         if width != self._dim:
-            why = "as asked for" if self._server.dimensions is not None else "as before"
-            raise EmbedderError(f"{self._server.label} answered with vectors of width {width}, not {self._dim} {why}")
+            why = "as asked for" if self._dimensions is not None else "as before"
+            label = self._api.server.label
+            raise EmbedderError(f"{label} answered with vectors of width {width}, not {self._dim} {why}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """Texts for one request, and the position of the first among all."""
+def _rows_of(content: bytes, count: int, *, of: str) -> Floats:
+    """Give the vectors of an answer as `(count, dim) float32` unit rows, in the order of the texts.
 
-    start: int
-    texts: list[str]
-
-    def halves(self) -> "tuple[_Batch, _Batch]":
-        middle = len(self.texts) // 2
-        return _Batch(self.start, self.texts[:middle]), _Batch(self.start + middle, self.texts[middle:])
-
-
-def _batches(texts: list[str], most: int, most_chars: int) -> Iterator[_Batch]:
-    """Cut the texts into batches, in their order, within both bounds."""
-    start = chars = 0
-    for at, text in enumerate(texts):
-        if at > start and (at - start == most or chars + len(text) > most_chars):
-            yield _Batch(start, texts[start:at])
-            start, chars = at, 0
-        chars += len(text)
-    yield _Batch(start, texts[start:])
-
-
-def _body(server: Server, batch: _Batch) -> bytes:
-    """Write a request in UTF-8, which has no place for half characters."""
-    asked: dict[str, object] = {"model": server.model, "input": batch.texts}
-    if server.dimensions is not None:
-        asked["dimensions"] = server.dimensions
-    try:
-        return json.dumps(asked, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        at = next(at for at, text in enumerate(batch.texts) if _HALF.search(text))
-        raise EmbedderError(
-            f"{server.label} takes no half characters: text {batch.start + at} holds a lone surrogate"
-        ) from error
-
-
-def _seconds(timeout: float) -> float:
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
-        raise ArgumentError(f"timeout must be a number of seconds above 0, not {timeout!r}")
-    return float(timeout)
-
-
-_HALF = re.compile("[\ud800-\udfff]")
+    Raises:
+        EmbedderError: It is not an answer, or not one usable vector for each text. `of` names who answered.
+    """
+    answer = decoded(content, of=of, error=EmbedderError)
+    items = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise EmbedderError(f"{of} answered with JSON that holds no list of vectors as 'data': {told(answer)}")
+    ordered = in_their_order(items, count, noun="vector", of=of, error=EmbedderError)
+    rows = unit_rows([item.get("embedding") for item in ordered], count=count, of=of)
+    if not rows.shape[1]:
+        raise EmbedderError(f"{of} answered with empty vectors")
+    return rows

@@ -3,12 +3,12 @@
 import os
 from contextlib import suppress
 
+from airw._http import base_url
 from airw.embedders._exports import can_run, has_export
-from airw.embedders._http_urls import base_url
 from airw.embedders._local import DEFAULT_MODEL, located
 from airw.embedders._models import weights_of
 from airw.embedders.hashing import HashingEmbedder
-from airw.embedders.http import HttpEmbedder
+from airw.embedders.http import PATH, HttpEmbedder
 from airw.embedders.onnx import OnnxEmbedder
 from airw.embedders.sentence import SentenceTransformerEmbedder
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch
@@ -74,7 +74,8 @@ def _model(model: str | os.PathLike[str]) -> Embedder:
 def _served(spec: str) -> HttpEmbedder:
     url, _, model = spec.partition("#")
     if not model.strip():
-        raise ArgumentError(f"a URL names a server; add the model to embed with: {base_url(url) + '#model'!r}")
+        base = base_url(url, path=PATH)
+        raise ArgumentError(f"a URL names a server; add the model to embed with: {base + '#model'!r}")
     return HttpEmbedder(url, model)
 
 

@@ -1,11 +1,11 @@
 """Edge extractors from plain functions."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from airw.errors import ArgumentError, SourceError
+from airw.links.requirements import distribution_name
 from airw.values import Artifact, Extraction, Link
 
 EdgeFunction: TypeAlias = Callable[[str, Mapping[str, Any]], Mapping[str, Sequence[Any]]]
@@ -44,7 +44,7 @@ class CallableLinks:
             raise SourceError(f"{self.id} must give a mapping of edge type to targets, not {answer!r:.80}")
         links = dict.fromkeys(link for type_, targets in answer.items() for link in self._links(type_, targets))
         # The second tier lets a reference name a package (PEP 503) however either spells it.
-        name = re.sub(r"[-_.]+", "-", artifact.id).lower()
+        name = distribution_name(artifact.id)
         spellings = dict.fromkeys((artifact.id.casefold(), *(name.replace("-", mark) for mark in "-_.")))
         return Extraction(list(links), [[artifact.id], list(spellings)])
 

@@ -1,39 +1,50 @@
-"""What an embeddings server said, read without trusting it: vectors, messages, and how long to wait."""
+"""What a server said, read without trusting it: items, messages, and how long to wait."""
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from airw._vectors import unit_rows
-from airw.errors import EmbedderError
-from airw.values import Floats
+from airw.errors import AirwError
 
 _LONGEST_MESSAGE = 300
 
 
-def rows_of(content: bytes, count: int, *, of: str) -> Floats:
-    """Give the vectors of an answer as `(count, dim) float32` unit rows, in the order of the texts.
+def decoded(content: bytes, *, of: str, error: type[AirwError]) -> Any:
+    """Give the JSON of an answer.
 
     Raises:
-        EmbedderError: It is not an answer, or not one usable vector for each text. `of` names who answered.
+        AirwError: It is none; of the kind `error`, where `of` names who answered.
     """
     try:
-        answer = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise EmbedderError(
+        return json.loads(content)
+    except (ValueError, RecursionError) as cause:
+        raise error(
             f"{of} answered with {_kind(content)}, not JSON: is that the base of the API, such as "
             "'http://localhost:8080/v1'?"
-        ) from error
-    items = answer.get("data") if isinstance(answer, dict) else None
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise EmbedderError(f"{of} answered with JSON that holds no list of vectors as 'data': {_shown(answer)}")
-    _check_indices([item.get("index") for item in items], count, of=of)
-    ordered = sorted(items, key=lambda item: item["index"])
-    rows = unit_rows([item.get("embedding") for item in ordered], count=count, of=of)
-    if not rows.shape[1]:
-        raise EmbedderError(f"{of} answered with empty vectors")
-    return rows
+        ) from cause
+
+
+def in_their_order(
+    items: Sequence[dict[str, Any]], count: int, *, noun: str, of: str, error: type[AirwError]
+) -> list[dict[str, Any]]:
+    """Give the items of an answer in the order of the texts, which each one's `index` tells.
+
+    Raises:
+        AirwError: There is not exactly one for each text; of the kind `error`, where `of` names who answered with what.
+    """
+    given = [item.get("index") for item in items]
+    if len(given) != count:
+        raise error(f"{of} answered with {len(given)} {noun}s for {count} texts")
+    wrong = [index for index in given if type(index) is not int or not 0 <= index < count]
+    if wrong:
+        raise error(f"{of} answered with a {noun} of index {told(wrong[0])} for {count} texts")
+    index, times = Counter(given).most_common(1)[0]
+    if times > 1:
+        missing = min({*range(count)}.difference(given))
+        raise error(f"{of} answered with {times} {noun}s of index {index}, and none of index {missing}")
+    return sorted(items, key=lambda item: item["index"])
 
 
 def message_of(content: bytes) -> str:
@@ -44,6 +55,11 @@ def message_of(content: bytes) -> str:
         page = content.lstrip().startswith(b"<")
         said = _kind(content) if page or not content.strip() else content.decode(errors="replace")
     return " ".join(said.split()) or "no reason given"
+
+
+def told(value: Any) -> str:
+    """Give what a part of an answer says: its message where it is an error."""
+    return cut(" ".join(_said(value).split()) or type(value).__name__) if isinstance(value, dict) else cut(repr(value))
 
 
 def cut(text: str) -> str:
@@ -66,19 +82,6 @@ def retry_after(value: str | None, now: datetime) -> float | None:
     return max(0.0, (aware - now).total_seconds())
 
 
-def _check_indices(given: list[Any], count: int, *, of: str) -> None:
-    """Make sure that there is exactly one vector for each text."""
-    if len(given) != count:
-        raise EmbedderError(f"{of} answered with {len(given)} vectors for {count} texts")
-    wrong = [index for index in given if type(index) is not int or not 0 <= index < count]
-    if wrong:
-        raise EmbedderError(f"{of} answered with a vector of index {_shown(wrong[0])} for {count} texts")
-    index, times = Counter(given).most_common(1)[0]
-    if times > 1:
-        missing = min({*range(count)}.difference(given))
-        raise EmbedderError(f"{of} answered with {times} vectors of index {index}, and none of index {missing}")
-
-
 def _said(value: Any) -> str:
     """Find the message inside an error of OpenAI's shape, or of the shapes that other servers use."""
     if isinstance(value, list):
@@ -93,7 +96,3 @@ def _kind(content: bytes) -> str:
     if not start:
         return "nothing"
     return {b"<": "an HTML page", b"{": "half an answer", b"[": "half an answer"}.get(start, "plain text")
-
-
-def _shown(value: Any) -> str:
-    return cut(" ".join(_said(value).split()) or type(value).__name__) if isinstance(value, dict) else cut(repr(value))

@@ -11,8 +11,10 @@ _URL = re.compile(
 _EXAMPLE = "such as 'http://localhost:8080/v1'"
 
 
-def base_url(url: str) -> str:
-    """Give the base of an API in one spelling; what may be secret in a URL is never repeated.
+def base_url(url: str, *, path: str) -> str:
+    """Give the base of an API in one spelling, without the `path` that requests go to below it.
+
+    What may be secret in a URL is never repeated.
 
     Raises:
         ArgumentError: It is not one.
@@ -32,8 +34,8 @@ def base_url(url: str) -> str:
     if parts is None or not _is_host(parts["host"], parts["v6"]) or int(parts["port"] or 0) > 65_535:
         raise ArgumentError(f"url must be the base of an API, {_EXAMPLE}, not {given[:200]!r}")
     base = parts["origin"].lower() + parts["path"].rstrip("/")
-    if base.endswith("/embeddings"):
-        raise ArgumentError(f"url must be the base of an API, so write {base.removesuffix('/embeddings')!r}")
+    if base.endswith(path):
+        raise ArgumentError(f"url must be the base of an API, so write {base.removesuffix(path)!r}")
     return base
 
 

@@ -1,37 +1,37 @@
-"""One request to an embeddings server: its key, its time, its retries, and the errors it can end with."""
+"""One request to a server: its key, its time, its retries, and the errors it can end with."""
 
+import math
 import os
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cache
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from airw._concurrency import in_thread
-from airw.embedders._http_replies import cut, message_of, retry_after, rows_of
-from airw.embedders._texts import one_line
-from airw.errors import EmbedderError, EmbedderUnavailable
-from airw.values import Floats
+from airw._http.replies import cut, message_of, retry_after
+from airw.errors import AirwError, ArgumentError
+from airw.limits import check_count
 
 if TYPE_CHECKING:
     import ssl
 
     import httpx
 
-KEY = "AIRW_EMBEDDER_KEY"
+R = TypeVar("R")
+
 OPENAI_KEY = "OPENAI_API_KEY"
 
 FIRST_PAUSE = 0.5
 LONGEST_BACKOFF = 30.0
 LONGEST_PAUSE = 60.0
 LONGEST_CONNECT = 10.0
-LARGEST_VECTOR = 1 << 20  # bytes of JSON: a vector of 4,096 numbers takes about 90,000
+LARGEST_ITEM = 1 << 20  # bytes of JSON for each text: a vector of 4,096 numbers takes about 90,000
 LARGEST_COMPLAINT = 1 << 16
 
 _RETRIED = {429, 500, 502, 503, 504}
@@ -55,21 +55,32 @@ class TooMuch(Exception):
     """The server takes less in one request."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """Where the requests of one embedder go, and how."""
+    """Where requests go, and how; `label` names in errors what is asked, `error` and `unavailable` are their kinds.
+
+    Raises:
+        ArgumentError: `timeout`, `retries` or `api_key_env` cannot be used.
+    """
 
     url: str
-    model: str
-    dimensions: int | None
+    path: str
+    label: str
+    key: str
     timeout: float
     retries: int
     api_key_env: str | None
+    error: type[AirwError]
+    unavailable: type[AirwError]
 
-    @property
-    def label(self) -> str:
-        """Name model and server in an error."""
-        return f"the embedder {self.model!r} at {self.url}"
+    def __post_init__(self) -> None:
+        """Check what the user gave."""
+        timeout = self.timeout
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
+            raise ArgumentError(f"timeout must be a number of seconds above 0, not {timeout!r}")
+        check_count("retries", self.retries)
+        if self.api_key_env is not None and not (isinstance(self.api_key_env, str) and self.api_key_env.isidentifier()):
+            raise ArgumentError("api_key_env must be the name of an environment variable, never the key itself")
 
     @property
     def key_variable(self) -> str:
@@ -79,7 +90,7 @@ class Server:
         """
         if self.api_key_env:
             return self.api_key_env
-        return OPENAI_KEY if _OPENAI.fullmatch(self.url) and os.environ.get(OPENAI_KEY) else KEY
+        return OPENAI_KEY if _OPENAI.fullmatch(self.url) and os.environ.get(OPENAI_KEY) else self.key
 
 
 @cache
@@ -102,21 +113,27 @@ def new_client(keepalive: int) -> "httpx.AsyncClient":
 
 
 async def ask(
-    server: Server, client: "httpx.AsyncClient", room: anyio.CapacityLimiter, body: bytes, texts: int
-) -> Floats:
-    """Give a unit row for each text that `body` holds; waits between attempts hold no room.
+    server: Server,
+    client: "httpx.AsyncClient",
+    room: anyio.CapacityLimiter,
+    body: bytes,
+    *,
+    texts: int,
+    read: Callable[[bytes, int], Awaitable[R]],
+) -> R:
+    """Give what `read` makes of the answer about the texts in `body`; waits between attempts hold no room.
 
     Raises:
         TooMuch: The server takes less in one request.
-        EmbedderError: Every attempt failed, or one in a way that trying again would not help.
+        AirwError: Every attempt failed, or one in a way that trying again would not help.
     """
     for failures in count(1):
         try:
             async with room:
-                return await _attempt(server, client, body, texts)
+                return await _attempt(server, client, body, texts=texts, read=read)
         except Transient as failure:
             if failures > server.retries:
-                raise EmbedderError(f"{failure} ({failures} attempts)") from failure.__cause__
+                raise server.error(f"{failure} ({failures} attempts)") from failure.__cause__
             pause = _pause(failures, failure.pause)
         await anyio.sleep(pause)
     raise AssertionError  # not reached: the count has no end
@@ -128,28 +145,35 @@ def _pause(failures: int, asked: float | None) -> float:
     return min(LONGEST_PAUSE, (asked or 0.0) + backoff)
 
 
-async def _attempt(server: Server, client: "httpx.AsyncClient", body: bytes, texts: int) -> Floats:
+async def _attempt(
+    server: Server,
+    client: "httpx.AsyncClient",
+    body: bytes,
+    *,
+    texts: int,
+    read: Callable[[bytes, int], Awaitable[R]],
+) -> R:
     if client.is_closed:
-        raise EmbedderError(f"{server.label} cannot be asked: its client is closed; use it inside `async with`")
+        raise server.error(f"{server.label} cannot be asked: its client is closed; use it inside `async with`")
     with _mapped(server), anyio.fail_after(2 * server.timeout):
         request = _signed(server, client, body)
         response = await client.send(request, stream=True, follow_redirects=False)
         try:
-            largest = (1 + texts) * LARGEST_VECTOR if response.is_success else LARGEST_COMPLAINT
-            content = await _read(response, largest)
+            largest = (1 + texts) * LARGEST_ITEM if response.is_success else LARGEST_COMPLAINT
+            content = await _body_read(response, largest)
         finally:
             await response.aclose()
     if not response.is_success:
         raise _refusal(server, response, content)
     if len(content) > largest:
-        raise EmbedderError(f"{server.label} answered with more than {largest:,} bytes for {texts} texts")
+        raise server.error(f"{server.label} answered with more than {largest:,} bytes for {texts} texts")
     try:
-        return await in_thread(partial(rows_of, content, texts, of=server.label))
-    except EmbedderError as error:
-        raise EmbedderError(_hidden(str(error), request)) from error.__cause__
+        return await read(content, texts)
+    except server.error as error:
+        raise server.error(_hidden(str(error), request)) from error.__cause__
 
 
-async def _read(response: "httpx.Response", largest: int) -> bytes:
+async def _body_read(response: "httpx.Response", largest: int) -> bytes:
     """Read a body, and little more of it than `largest` bytes."""
     content = bytearray()
     with anyio.CancelScope() as reading:
@@ -164,11 +188,11 @@ def _signed(server: Server, client: "httpx.AsyncClient", body: bytes) -> "httpx.
     """Make the request, with the key from the environment unless the client brings an authorization of its own."""
     import httpx
 
-    from airw.embedders._http_body import Body
+    from airw._http.body import Body
 
     timeout = httpx.Timeout(server.timeout, connect=min(server.timeout, LONGEST_CONNECT))
     headers = {"Content-Type": "application/json"}
-    request = client.build_request("POST", f"{server.url}/embeddings", content=body, headers=headers, timeout=timeout)
+    request = client.build_request("POST", server.url + server.path, content=body, headers=headers, timeout=timeout)
     request.stream = Body(body)
     key = None if "Authorization" in request.headers or client.auth else _key(server)
     if key:
@@ -179,9 +203,9 @@ def _signed(server: Server, client: "httpx.AsyncClient", body: bytes) -> "httpx.
 def _key(server: Server) -> str:
     key = os.environ.get(server.key_variable, "").strip()
     if not key and server.api_key_env:
-        raise EmbedderUnavailable(f"{server.label} needs a key: set the environment variable {server.api_key_env}")
+        raise server.unavailable(f"{server.label} needs a key: set the environment variable {server.api_key_env}")
     if not key.isascii() or not key.isprintable():  # the HTTP library would show it in its error
-        raise EmbedderUnavailable(f"the environment variable {server.key_variable} holds no key that HTTP can carry")
+        raise server.unavailable(f"the environment variable {server.key_variable} holds no key that HTTP can carry")
     return key
 
 
@@ -200,19 +224,19 @@ def _mapped(server: Server) -> Iterator[None]:
         raise Transient(f"{server.label} gave no whole answer ({said}); is it running?") from cause
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         said, cause = _told(error)
-        raise EmbedderError(f"{server.label} failed ({said})") from cause
+        raise server.error(f"{server.label} failed ({said})") from cause
 
 
 def _told(error: Exception) -> tuple[str, Exception | None]:
     """Give an error's message, and itself as a cause unless it quotes what the request was authorised with."""
-    said = one_line(error)
+    said = " ".join(f"{type(error).__name__}: {error}".split())
     request = getattr(error, "_request", None)  # `request` raises where there is none
     hidden = _hidden(said, request) if request else said
     return cut(hidden), error if hidden == said else None
 
 
 def _refusal(server: Server, response: "httpx.Response", content: bytes) -> Exception:
-    """Say what an answer without vectors means."""
+    """Say what an answer of no success means."""
     status = response.status_code
     said = _hidden(message_of(content), response.request)
     answered = f"{server.label} answered {status}: {cut(said)}"
@@ -221,11 +245,11 @@ def _refusal(server: Server, response: "httpx.Response", content: bytes) -> Exce
     if status in _RETRIED:
         return Transient(answered, retry_after(response.headers.get("Retry-After"), datetime.now(UTC)))
     if status in (401, 403):
-        return EmbedderError(f"{answered}; its key is read from {_origin(server)}")
+        return server.error(f"{answered}; its key is read from {_origin(server)}")
     if response.has_redirect_location:
         place = _hidden(response.headers["Location"], response.request)
-        return EmbedderError(f"{answered}, and points to {cut(place)!r}: give the URL of the API itself")
-    return EmbedderError(f"{answered}; check the URL and the model")
+        return server.error(f"{answered}, and points to {cut(place)!r}: give the URL of the API itself")
+    return server.error(f"{answered}; check the URL and the model")
 
 
 def _origin(server: Server) -> str:

@@ -1,0 +1,28 @@
+"""What a requirement on a Python package names."""
+
+import re
+
+__all__ = ["distribution_name", "required_name"]
+
+_NAME = re.compile(r"[^\s<>=!~;@\[(]*")  # of a requirement as PEP 508 has it: without versions, extras and markers
+
+
+def distribution_name(name: str) -> str:
+    """Give a package's name in the one spelling that PEP 503 makes of all.
+
+    Example:
+        >>> distribution_name("Zope.Interface")
+        'zope-interface'
+    """
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def required_name(requirement: str) -> str:
+    """Give the name of the package that a requirement asks for, as `distribution_name` spells it.
+
+    Example:
+        >>> required_name("Scikit_Learn[extra]>=1.2; python_version > '3.10'")
+        'scikit-learn'
+    """
+    match = _NAME.match(requirement.strip())
+    return distribution_name(match.group()) if match else ""

@@ -1,0 +1,20 @@
+"""Rerankers: what scores texts against a query once a first search has found them."""
+
+from airw.reranking.boosts import dependency_evidence_boost
+from airw.reranking.cross_encoder import CrossEncoderReranker
+from airw.reranking.http import HttpReranker
+from airw.reranking.identity import RERANK_TEXTS, calibration_key, is_anonymous, rerank_tag
+from airw.reranking.scores import score_texts
+from airw.reranking.specs import resolve_reranker
+
+__all__ = [
+    "RERANK_TEXTS",
+    "CrossEncoderReranker",
+    "HttpReranker",
+    "calibration_key",
+    "dependency_evidence_boost",
+    "is_anonymous",
+    "rerank_tag",
+    "resolve_reranker",
+    "score_texts",
+]
