@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Literal, TypeAlias, TypeVar
@@ -14,6 +15,7 @@ __all__ = [
     "StopReason",
     "check_choice",
     "check_count",
+    "check_number",
     "check_query",
     "check_strings",
     "check_weight",
@@ -65,8 +67,27 @@ def check_choice(name: str, value: object, choices: Sequence[Choice]) -> Choice:
     raise ArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}, not {shown(value)}")
 
 
+def check_number(name: str, value: object, *, least: float = -math.inf, most: float = math.inf) -> float:
+    """Give `value` back as a float when it is a finite number in a range, whose ends count.
+
+    Raises:
+        ArgumentError: It is not.
+
+    Example:
+        >>> check_number("alpha", 1, least=0, most=1)
+        1.0
+    """
+    if isinstance(value, Real) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            number = float(value)
+            if math.isfinite(number) and least <= number <= most:
+                return number
+    span = f" from {least:g} to {most:g}" if math.isfinite(most) else f" of at least {least:g}"
+    raise ArgumentError(f"{name} must be a finite number{span if math.isfinite(least) else ''}, not {shown(value)}")
+
+
 def check_weight(name: str, value: object) -> float:
-    """Give `value` back when it is a finite number of at least 0.
+    """Give `value` back as a float when it is a finite number of at least 0.
 
     Raises:
         ArgumentError: It is not.
@@ -75,9 +96,7 @@ def check_weight(name: str, value: object) -> float:
         >>> check_weight("title_weight", 0.05)
         0.05
     """
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
-        raise ArgumentError(f"{name} must be a finite number of at least 0, not {shown(value)}")
-    return float(value)
+    return check_number(name, value, least=0)
 
 
 def check_strings(name: str, value: object) -> tuple[str, ...]:

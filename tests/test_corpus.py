@@ -4,6 +4,7 @@ import os
 import re
 import sys
 import textwrap
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -12,13 +13,24 @@ import pytest
 from airw import corpus as naming
 from airw.building import build
 from airw.building.builder import _spec
-from airw.corpus import Corpus, Opening, corpus_names, corpus_path, is_name, open_corpus, records_for_artifact, search
+from airw.corpus import (
+    Corpus,
+    Opening,
+    as_retriever,
+    corpus_names,
+    corpus_path,
+    is_name,
+    open_corpus,
+    records_for_artifact,
+    search,
+)
 from airw.embedders import HashingEmbedder, embedder_from, resolve_embedder
 from airw.errors import (
     ArgumentError,
     CorpusNotFound,
     EmbedderMismatch,
     EmbedderUnavailable,
+    FilterError,
     NoLedgerEntry,
     StoreCorrupt,
     StoreError,
@@ -393,3 +405,153 @@ def test_a_model_folder_is_remembered_by_its_whole_path(tmp_path, given, monkeyp
     monkeypatch.chdir(tmp_path)
     assert _spec(given, "id") == str(folder)
     assert _spec("org/model-on-the-hub", "id") == "org/model-on-the-hub"
+
+
+# Retrievers
+
+
+def ids(hits):
+    return [hit.artifact_id for hit in hits]
+
+
+async def test_a_retriever_searches_with_what_was_bound_and_a_call_may_say_otherwise():
+    async with build(notes(), store=MemoryStore()) as corpus:
+        retriever = as_retriever(corpus, mode="lexical", k=1)
+        assert ids(await retriever("the keys")) == ["a"]
+        assert await retriever("the keys", k=2) == await corpus.search("the keys", mode="lexical", k=2)
+        assert await retriever("keys", mode="dense") == await corpus.search("keys", k=1)
+        assert retriever.corpus is corpus
+        assert repr(retriever) == "CorpusRetriever('notes', mode='lexical', k=1)"
+        await retriever.aclose()
+        assert ids(await retriever("keys")) == ["a"], "a corpus given open stays the caller's"
+
+
+async def test_what_is_bound_is_read_once_and_is_nobody_elses():
+    filter = {"name": {"$ne": "a"}}
+    async with build(notes(metadata_of=lambda name, _: {"name": name}), store=MemoryStore()) as corpus:
+        retriever = as_retriever(corpus, surfaces=iter(["document"]), filter=filter, fetch_k=None)
+        filter["name"] = "nobody"
+        assert sorted(ids(await retriever("keys"))) == sorted(ids(await retriever("keys", mode="hybrid"))) == ["b", "c"]
+        assert len(await retriever("keys", filter=None, surfaces=None)) == 3
+
+
+async def test_what_is_bound_as_left_out_stays_so_whatever_a_call_says():
+    offered = []
+
+    def rerank(query, texts):
+        offered.append(len(texts))
+        return [0.0] * len(texts)
+
+    async with build(notes(items={f"n{at:02}": f"keys {at}" for at in range(70)}), store=MemoryStore()) as corpus:
+        retriever = as_retriever(corpus, fetch_k=None, rerank=rerank)
+        await retriever("keys")
+        await retriever("keys", k=12)
+    assert offered == [50, 60]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"mode": "fuzzy"}, ArgumentError),
+        ({"k": -1}, ArgumentError),
+        ({"filter": {"a": {"$regex": "x"}}}, FilterError),
+        ({"rerank": "bm25"}, ArgumentError),
+        ({"dep_boost": None}, TypeError),
+    ],
+)
+def test_what_cannot_be_bound_is_an_error_at_once(options, error):
+    with pytest.raises(error):
+        as_retriever("notes", **options)
+
+
+@pytest.mark.parametrize("thing", [None, 7, "", "no name"])
+def test_what_is_no_corpus_and_cannot_name_one_has_no_retriever(thing):
+    with pytest.raises(ArgumentError):
+        as_retriever(thing)
+
+
+@pytest.mark.asyncio_only
+async def test_a_retriever_opens_a_name_at_its_first_call_once_for_all_and_keeps_it_open(home, monkeypatch):
+    async with build(notes()):
+        pass
+    opened = []
+    plain = SqliteStore.open
+
+    async def noted(path, **options):
+        opened.append(path)
+        await anyio.sleep(0.01)
+        return await plain(path, **options)
+
+    monkeypatch.setattr(SqliteStore, "open", noted)
+    found = []
+    async with as_retriever("notes", mode="lexical") as retriever:
+        assert (retriever.corpus, opened) == ("notes", [])
+
+        async def ask(query):
+            found.extend(await retriever(query))
+
+        async with anyio.create_task_group() as group:
+            for query in ("bread", "keys", "locks"):
+                group.start_soon(ask, query)
+        assert sorted(ids(found)) == ["a", "b", "c"]
+        assert opened == [home / "corpora" / "notes.airw"]
+        assert retriever.corpus.name == "notes"
+        assert ids(await retriever("bread")) == ["b"]
+    assert len(opened) == 1
+    await retriever.aclose()
+    with pytest.raises(StoreError, match=r"the retriever is closed; make another with as_retriever\('notes'\)"):
+        await retriever("bread")
+
+
+@pytest.mark.asyncio_only
+async def test_a_retriever_whose_opening_failed_or_was_cancelled_tries_again(home):
+    async with as_retriever("notes", mode="lexical") as retriever:
+        with pytest.raises(CorpusNotFound):
+            await retriever("bread")
+        async with build(notes()):
+            pass
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await retriever("bread")
+        assert ids(await retriever("bread")) == ["b"]
+
+
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_retriever_closed_while_it_opens_leaves_nothing_open(home, monkeypatch, cancelled):
+    async with build(notes()):
+        pass
+    opened, opening, plain = [], anyio.Event(), SqliteStore.open
+
+    async def slow(path, **options):
+        opening.set()
+        await anyio.sleep(0.02)
+        opened.append(await plain(path, **options))
+        return opened[0]
+
+    async def ask():
+        with suppress(StoreError):  # it may be closed before it is asked, or answer
+            await retriever("bread")
+
+    monkeypatch.setattr(SqliteStore, "open", slow)
+    retriever = as_retriever("notes", mode="lexical")
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask)
+        await opening.wait()
+        with anyio.CancelScope() as scope:
+            if cancelled:
+                scope.cancel()
+            await retriever.aclose()
+        with pytest.raises(StoreError, match="closed"):
+            await opened[0].counts()
+
+
+@pytest.mark.asyncio_only
+async def test_a_retriever_that_is_forgotten_warns(home):
+    async with build(notes()):
+        pass
+    held = [as_retriever("notes", mode="lexical")]
+    assert ids(await held[0]("bread")) == ["b"]
+    with pytest.warns(ResourceWarning):
+        held.clear()
+    await anyio.sleep(0.05)  # the threads of its store end, and have nothing to add

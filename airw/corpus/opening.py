@@ -1,8 +1,4 @@
-"""Corpora and their names: here, and nowhere below, a name becomes an open corpus.
-
-A corpus is one file, `corpora/<name>.airw` under `$AIRW_HOME`, else `$XDG_DATA_HOME/airw`, else `~/.local/share/airw`.
-A string is a name unless it holds a separator or ends in `.airw`; an `os.PathLike` is always a path.
-"""
+"""Open corpora, and what is on its way to being open."""
 
 import os
 from collections.abc import Coroutine, Generator, Mapping
@@ -14,33 +10,18 @@ from typing import Any, Generic, Protocol, Self, TypeVar, Unpack
 import anyio
 
 from airw._concurrency import in_thread
+from airw.corpus.naming import existing_path, is_name
 from airw.embedders import check_embedder, resolve_embedder
-from airw.errors import ArgumentError, CorpusNotFound, EmbedderMismatch, EmbedderUnavailable, NoLedgerEntry
+from airw.errors import CorpusNotFound, EmbedderMismatch, EmbedderUnavailable
 from airw.protocols import Embedder, EmbedderLike, OpenCorpus, Store
 from airw.retrieval import SearchOptions, check_corpus, retrieve
-from airw.sources import is_valid_name
 from airw.stores import SqliteStore
-from airw.values import ItemProblem, Record, SearchHit
+from airw.values import ItemProblem, SearchHit
 
-__all__ = [
-    "CUSTOM",
-    "BuildReport",
-    "Corpus",
-    "Opening",
-    "corpus_names",
-    "corpus_path",
-    "existing_path",
-    "home",
-    "is_name",
-    "open_corpus",
-    "records_for_artifact",
-    "search",
-]
+__all__ = ["CUSTOM", "BuildReport", "Corpus", "Opening", "borrowed", "open_corpus"]
 
 CUSTOM = "custom"
 """What the settings of a corpus say in place of a specification when its embedder was given as an object."""
-
-_SUFFIX = ".airw"
 
 
 class _Closable(Protocol):
@@ -155,58 +136,6 @@ class Corpus:
         await self.aclose()
 
 
-def home() -> Path:
-    """Give the folder that holds what airw keeps; it need not exist."""
-    if own := os.environ.get("AIRW_HOME"):
-        return Path(own).expanduser()
-    data = os.environ.get("XDG_DATA_HOME")
-    return (Path(data) if data else Path.home() / ".local" / "share") / "airw"
-
-
-def is_name(name_or_path: str | os.PathLike[str]) -> bool:
-    """Say whether something means a corpus by its name rather than by its path.
-
-    Example:
-        >>> is_name("notes"), is_name("./notes"), is_name("notes.airw"), is_name(Path("notes"))
-        (True, False, False, False)
-    """
-    if not isinstance(name_or_path, str):
-        return False
-    return not name_or_path.endswith(_SUFFIX) and not {"/", os.sep, os.altsep}.intersection(name_or_path)
-
-
-def corpus_path(name_or_path: str | os.PathLike[str]) -> Path:
-    """Give the file of a corpus, whether it exists or not; a name finds its file whatever the case of its letters.
-
-    Raises:
-        ArgumentError: It is neither a path nor a name that a corpus can have.
-
-    Example:
-        >>> corpus_path("notes").name
-        'notes.airw'
-    """
-    if not isinstance(name_or_path, str | os.PathLike):
-        raise ArgumentError(f"a corpus is named by a string or a path, not {name_or_path!r}")
-    if not is_name(name_or_path):
-        return Path(name_or_path)
-    name = os.fspath(name_or_path)
-    if not is_valid_name(name):
-        rule = "use 1 to 100 letters, digits, '.', '_' or '-', a letter or digit first"
-        raise ArgumentError(f"{name[:120]!r} cannot name a corpus: {rule}")
-    spelled = {known.casefold(): known for known in corpus_names()}
-    return _folder() / f"{spelled.get(name.casefold(), name)}{_SUFFIX}"
-
-
-def corpus_names() -> list[str]:
-    """Give the names of all corpora in the home folder, sorted.
-
-    Example:
-        >>> corpus_names()
-        []
-    """
-    return sorted(file.stem for file in _folder().glob(f"*{_SUFFIX}") if is_valid_name(file.stem))
-
-
 def open_corpus(name_or_path: str | os.PathLike[str], *, embedder: EmbedderLike | None = None) -> Opening[Corpus]:
     """Open a corpus that was built before; awaitable, and an async context manager that closes it again.
 
@@ -275,99 +204,11 @@ def _spec_here(config: Mapping[str, Any]) -> str:
     return spec
 
 
-async def search(
-    corpus: OpenCorpus | str | os.PathLike[str], query: str, **options: Unpack[SearchOptions]
-) -> list[SearchHit]:
-    """Rank what a corpus holds against a query, as `airw.retrieval.retrieve` does.
-
-    Args:
-        corpus: An open corpus, which stays open, or a name or path, which is opened and closed again.
-        query: What to look for.
-        k: Give at most this many hits; this and what follows as in `retrieve`.
-        mode: `"dense"`, `"lexical"` or `"hybrid"`.
-        filter: Rank only records whose metadata satisfy it.
-        surfaces: Rank only surfaces of these kinds.
-        per_artifact: Rank artifacts instead of surfaces.
-        fetch_k: How deep a hybrid search reads each channel.
-        rrf_k: The rank constant of a hybrid search.
+def borrowed(corpus: OpenCorpus | str | os.PathLike[str]) -> AbstractAsyncContextManager[OpenCorpus]:
+    """Give an open corpus for a while: one that is opened for it, by its name or path, is closed again.
 
     Raises:
-        CorpusNotFound: There is no corpus of that name or at that path.
-        ArgumentError: A parameter's value cannot be used.
-        FilterError: The filter is malformed.
-
-    Example:
-        >>> import anyio
-        >>> from airw.building import build
-        >>> from airw.sources import from_mapping
-        >>> from airw.stores import MemoryStore
-        >>> async def main():
-        ...     texts = {"a": "rotate the signing keys", "b": "bake a loaf of bread"}
-        ...     async with build(from_mapping(texts, name="notes"), store=MemoryStore(), embedder="light") as corpus:
-        ...         return [hit.artifact_id for hit in await search(corpus, "bread", mode="lexical")]
-        >>> anyio.run(main)
-        ['b']
+        ArgumentError: It is no corpus; raised by this call.
+        CorpusNotFound: There is none of that name or at that path.
     """
-    async with _borrowed(corpus) as opened:
-        return await retrieve(opened, query, **options)
-
-
-def _borrowed(corpus: OpenCorpus | str | os.PathLike[str]) -> AbstractAsyncContextManager[OpenCorpus]:
     return open_corpus(corpus) if isinstance(corpus, str | os.PathLike) else nullcontext(check_corpus(corpus))
-
-
-async def records_for_artifact(
-    corpus: OpenCorpus | str | os.PathLike[str], artifact_id: str, *, surface_kind: str | None = None
-) -> list[Record]:
-    """Give all records of one artifact in plan order, or those of one surface kind; needs no embedder.
-
-    Raises:
-        CorpusNotFound: There is no corpus of that name or at that path.
-        NoLedgerEntry: The corpus does not hold the artifact.
-
-    Example:
-        >>> import anyio
-        >>> from airw.building import build
-        >>> from airw.sources import from_mapping
-        >>> from airw.stores import MemoryStore
-        >>> async def main():
-        ...     source = from_mapping({"a": "text"}, name="notes")
-        ...     async with build(source, store=MemoryStore(), embedder="light") as corpus:
-        ...         return [record.surface_kind for record in await records_for_artifact(corpus, "a")]
-        >>> anyio.run(main)
-        ['document']
-    """
-    kinds = None if surface_kind is None else [surface_kind]
-    if isinstance(corpus, str | os.PathLike):
-        async with await SqliteStore.open(existing_path(corpus)) as store:
-            name, (records,) = os.fspath(corpus), await store.records_of([artifact_id], kinds=kinds)
-    else:
-        name, (records,) = check_corpus(corpus).name, await corpus.store.records_of([artifact_id], kinds=kinds)
-    if records is None:
-        raise NoLedgerEntry(f"corpus {name!r} holds no artifact {artifact_id!r}")
-    return records
-
-
-def existing_path(name_or_path: str | os.PathLike[str]) -> Path:
-    """Give the file of a corpus that exists.
-
-    Raises:
-        CorpusNotFound: There is none; where a name was given, the message lists those like it.
-    """
-    path = corpus_path(name_or_path)
-    try:
-        if path.is_file():
-            return path
-    except OSError:  # it may be there: opening it says what is wrong
-        return path
-    if not is_name(name_or_path):
-        raise CorpusNotFound(f"there is no corpus at {str(path)!r}; build(source, store=Path(...)) makes one")
-    import difflib
-
-    near = difflib.get_close_matches(path.stem, corpus_names()) or corpus_names()[:3]
-    known = f"; known: {', '.join(near)}" if near else ", nor any other"
-    raise CorpusNotFound(f"there is no corpus {path.stem!r} in {str(path.parent)!r}{known}; build(source) makes one")
-
-
-def _folder() -> Path:
-    return home() / "corpora"

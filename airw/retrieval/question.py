@@ -1,0 +1,229 @@
+"""A search before it is asked: its options, what they may be, and what follows from them; pure."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias, TypedDict
+
+from airw.errors import ArgumentError, ArgumentKindError, shown
+from airw.filters import Filter, parse_filter
+from airw.limits import check_choice, check_count, check_number, check_query, check_strings, check_weight
+from airw.protocols import Formulator, OpenCorpus, Reranker
+from airw.reranking import RERANK_TEXTS, calibration_key, rerank_tag, resolve_reranker
+from airw.values import Record, SearchHit
+
+__all__ = [
+    "FUSIONS",
+    "MODES",
+    "Boost",
+    "Fusion",
+    "Mode",
+    "PassageReader",
+    "Question",
+    "SearchOptions",
+    "SearchTuning",
+    "ask",
+    "channels_of",
+    "hybrid_depth",
+]
+
+Mode: TypeAlias = Literal["dense", "lexical", "hybrid"]
+Fusion: TypeAlias = Literal["rrf", "blend"]
+Boost: TypeAlias = Callable[[SearchHit], float]
+PassageReader: TypeAlias = Callable[[OpenCorpus, Record], str | Awaitable[str]]
+
+MODES: tuple[Mode, ...] = ("dense", "lexical", "hybrid")
+"""The ways to rank: by cosine, by BM25, by both fused."""
+
+FUSIONS: tuple[Fusion, ...] = ("rrf", "blend")
+"""The ways a hybrid search fuses: by reciprocal rank, or by a weighted sum of cosine and saturated BM25."""
+
+
+class SearchTuning(TypedDict, total=False):
+    """The keywords of `retrieve` that say how to rank rather than what, for those who pass them on."""
+
+    fusion: Fusion
+    rrf_k: int
+    alpha: float
+    bm25_sat_k: float
+    fetch_k: int | None
+    rerank: Reranker | str | None
+    rerank_text: Literal["surface", "artifact"] | PassageReader
+    rerank_max_chars: int
+    formulate: Formulator | None
+    surface_weights: Mapping[str, float] | None
+    boost: Boost | None
+
+
+class SearchOptions(SearchTuning, total=False):
+    """The keywords of `retrieve`, for those who pass them on."""
+
+    k: int
+    mode: Mode
+    filter: Mapping[str, Any] | Filter | None
+    surfaces: Iterable[str] | None
+    per_artifact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A search whose options were checked, as `ask` gives it; the fields are the options of `retrieve`.
+
+    `fetch_k` has its default filled in, `filter` is parsed, `rerank` is the function that a specification means, and
+    `surface_weights` is `None` where all weights are 1.
+    """
+
+    text: str
+    k: int
+    mode: Mode
+    filter: Filter | None
+    surfaces: tuple[str, ...] | None
+    per_artifact: bool
+    fusion: Fusion
+    rrf_k: int
+    alpha: float
+    bm25_sat_k: float
+    fetch_k: int
+    rerank: Reranker | None
+    rerank_text: str | PassageReader
+    rerank_max_chars: int
+    formulate: Formulator | None
+    surface_weights: Mapping[str, float] | None
+    boost: Boost | None
+
+    @property
+    def channels(self) -> tuple[Mode, ...]:
+        """Give the channels that its mode ranks in."""
+        return channels_of(self.mode)
+
+    @property
+    def has_second_stage(self) -> bool:
+        """Say whether anything may move what the channels ranked."""
+        return self.rerank is not None or self.boost is not None or self.surface_weights is not None
+
+    @property
+    def ranks_artifacts(self) -> bool:
+        """Say whether channels rank artifacts; weights act on surfaces, which are collapsed after them."""
+        return self.per_artifact and self.surface_weights is None
+
+    @property
+    def rescaled(self) -> tuple[str, ...]:
+        """Name the options that move scores off the scale of the mode, or of the reranker.
+
+        Example:
+            >>> ask("keys", surface_weights={"title": 2}, boost=lambda hit: 0.1).rescaled
+            ('surface_weights', 'boost')
+        """
+        masses = self.formulate is not None and self.rerank is None
+        moved = {"surface_weights": self.surface_weights, "boost": self.boost, "formulate": masses or None}
+        return tuple(name for name, value in moved.items() if value is not None)
+
+    def scale(self) -> tuple[str, str | None]:
+        """Give the key that a floor for its scores is kept under, and the tag of its reranker.
+
+        A model in a folder is known by its weights, which are read for that: call it in a worker thread.
+        """
+        tag = rerank_tag(self.rerank, self.rerank_text, max_chars=self.rerank_max_chars)
+        key = calibration_key(
+            self.mode, tag, fusion=self.fusion, rrf_k=self.rrf_k, alpha=self.alpha, bm25_sat_k=self.bm25_sat_k
+        )
+        return key, tag
+
+    def has_evidence(self, hits: Sequence[SearchHit]) -> bool:
+        """Say whether anything speaks for any of its hits: a word in common, or a cosine that is not 0."""
+        if self.mode == "hybrid":
+            return any("lexical_score" in hit.metadata or hit.metadata.get("dense_score") for hit in hits)
+        if self.mode == "dense":
+            return any(hit.metadata.get("dense_score", hit.metadata.get("retrieval_score", hit.score)) for hit in hits)
+        return bool(hits)
+
+
+def ask(
+    query: str,
+    *,
+    k: int = 10,
+    mode: Mode = "dense",
+    filter: Mapping[str, Any] | Filter | None = None,
+    surfaces: Iterable[str] | None = None,
+    per_artifact: bool = True,
+    fusion: Fusion = "rrf",
+    rrf_k: int = 60,
+    alpha: float = 0.5,
+    bm25_sat_k: float = 8.0,
+    fetch_k: int | None = None,
+    rerank: Reranker | str | None = None,
+    rerank_text: Literal["surface", "artifact"] | PassageReader = "surface",
+    rerank_max_chars: int = 2000,
+    formulate: Formulator | None = None,
+    surface_weights: Mapping[str, float] | None = None,
+    boost: Boost | None = None,
+) -> Question:
+    """Check a search before anything is asked; the keywords are those of `retrieve`, where they are explained.
+
+    Raises:
+        ArgumentError: A parameter's value cannot be used.
+        FilterError: The filter is malformed.
+        RerankerUnavailable: What the reranker needs is not installed or not found.
+
+    Example:
+        >>> ask("signing keys", mode="hybrid").channels
+        ('dense', 'lexical')
+    """
+    return Question(
+        text=check_query(query),
+        k=check_count("k", k),
+        mode=check_choice("mode", mode, MODES),
+        filter=parse_filter(filter),
+        surfaces=None if surfaces is None else check_strings("surfaces", surfaces),
+        per_artifact=per_artifact,
+        fusion=check_choice("fusion", fusion, FUSIONS),
+        rrf_k=check_count("rrf_k", rrf_k),
+        alpha=check_number("alpha", alpha, least=0, most=1),
+        bm25_sat_k=_check_saturation("bm25_sat_k", bm25_sat_k),
+        fetch_k=hybrid_depth(k) if fetch_k is None else check_count("fetch_k", fetch_k, least=1),
+        rerank=resolve_reranker(rerank),
+        rerank_text=rerank_text if callable(rerank_text) else check_choice("rerank_text", rerank_text, RERANK_TEXTS),
+        rerank_max_chars=check_count("rerank_max_chars", rerank_max_chars, least=1),
+        formulate=_check_function("formulate", formulate, "a query"),
+        surface_weights=_check_weights(surface_weights),
+        boost=_check_function("boost", boost, "a hit"),
+    )
+
+
+def channels_of(mode: object) -> tuple[Mode, ...]:
+    """Give the channels that a mode ranks in.
+
+    Raises:
+        ArgumentError: There is no such mode.
+    """
+    checked = check_choice("mode", mode, MODES)
+    return ("dense", "lexical") if checked == "hybrid" else (checked,)
+
+
+def hybrid_depth(k: int) -> int:
+    """Tell how deep a search for `k` reads each channel where it fuses, or moves what a channel ranked."""
+    return max(5 * k, 50)
+
+
+def _check_saturation(name: str, value: object) -> float:
+    level = check_weight(name, value)
+    if not level:
+        raise ArgumentError(f"{name} must be a finite number above 0, not {shown(value)}")
+    return level
+
+
+def _check_weights(weights: object) -> Mapping[str, float] | None:
+    """Give the weights that are not all 1 as a mapping of one's own."""
+    if weights is None:
+        return None
+    if not isinstance(weights, Mapping):
+        raise ArgumentKindError(f"surface_weights must map surface kinds to weights, not {shown(weights)}")
+    kinds = check_strings("the kinds of surface_weights", weights)
+    checked = {kind: check_weight(f"surface_weights[{kind!r}]", weights[kind]) for kind in kinds}
+    return MappingProxyType(checked) if any(weight != 1 for weight in checked.values()) else None
+
+
+def _check_function(name: str, value: Any, of: str) -> Any:
+    if value is not None and not callable(value):
+        raise ArgumentKindError(f"{name} must be a function of {of}, not {shown(value)}")
+    return value
