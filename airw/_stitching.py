@@ -13,7 +13,8 @@ def stitched(records: Sequence[Record]) -> str:
 
     Where a chunk begins inside its predecessor, by the offsets `start` and `end` that both were stored with, the shared
     part is left out; where it begins at its end, nothing comes between. Anything else is parted by a blank line: other
-    kinds, gaps, records without offsets. What offsets claim to be shared is compared first, so that nothing is lost.
+    kinds, gaps, records without offsets or with some that are not those of their text. What offsets claim to be shared
+    is compared first, so that nothing is lost.
 
     Example:
         >>> cuts = [("signing keys", 0, 12), ("keys rotate", 8, 19)]
@@ -31,9 +32,17 @@ def stitched(records: Sequence[Record]) -> str:
 
 def _shared(previous: Record, record: Record) -> int | None:
     """Count the characters that a record repeats of its neighbour's end; `None` where the two are no neighbours."""
-    neighbours = record.surface_kind == previous.surface_kind and record.surface_index == previous.surface_index + 1
-    start, end = record.metadata.get("start"), previous.metadata.get("end")
-    if not neighbours or type(start) is not int or type(end) is not int or not 0 <= end - start <= len(record.text):
+    if record.surface_kind != previous.surface_kind or record.surface_index != previous.surface_index + 1:
         return None
-    count = end - start
+    before, after = _span(previous), _span(record)
+    if before is None or after is None or not 0 <= (count := before[1] - after[0]) <= len(record.text):
+        return None
     return count if previous.text.endswith(record.text[:count]) else None
+
+
+def _span(record: Record) -> tuple[int, int] | None:
+    """Give the offsets of a record where they are of its text: an event's `start` and `end`, say, are not."""
+    start, end = record.metadata.get("start"), record.metadata.get("end")
+    if type(start) is not int or type(end) is not int or end - start != len(record.text):
+        return None
+    return start, end
