@@ -8,15 +8,18 @@ SIGIR 2009).
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from airw.errors import ArgumentError
 from airw.limits import check_count, check_weight
 from airw.values import SearchHit
 
-__all__ = ["fuse_hits", "fuse_ranks", "tag_source"]
+__all__ = ["Fused", "Identity", "fuse_hits", "fuse_ranks", "fused", "tag_source"]
 
 Key = TypeVar("Key", bound=Hashable)
+HitsBySource: TypeAlias = Mapping[str | None, Sequence[SearchHit]] | Mapping[str, Sequence[SearchHit]]
+Identity: TypeAlias = Callable[[SearchHit], Any] | Literal["pointer"] | None
+"""What makes hits of different sources the same thing."""
 
 
 def fuse_ranks(
@@ -58,22 +61,37 @@ def tag_source(hits: Iterable[SearchHit], source: str | None) -> list[SearchHit]
 
 
 @dataclass(slots=True)
-class _Fused:
-    """What is known of one identity while lists are being read."""
+class Fused:
+    """What is known of one identity over all lists.
 
+    Args:
+        key: What it is known by: `hit.key`, or its identity.
+        rank: The best of its ranks, from 1.
+        position: The list of that rank, by its place among all lists; the first of several.
+        hit: The hit there.
+        mass: The sum of its reciprocal ranks.
+        sources: The names of the lists that hold it, in their order.
+    """
+
+    key: Hashable
     rank: int
     position: int
     hit: SearchHit
     mass: float = 0.0
     sources: list[str | None] = field(default_factory=list)
 
+    @property
+    def place(self) -> tuple[float, int, int, str]:
+        """Give what the order goes by: mass, best rank, the order of the lists, the artifact id."""
+        return -self.mass, self.rank, self.position, self.hit.artifact_id
+
 
 def fuse_hits(
-    hits_by_source: Mapping[str | None, Sequence[SearchHit]],
+    hits_by_source: HitsBySource,
     *,
     rrf_k: int = 60,
     weights: Mapping[str, float] | None = None,
-    identity: Callable[[SearchHit], Any] | Literal["pointer"] | None = None,
+    identity: Identity = None,
     k: int | None = None,
 ) -> list[SearchHit]:
     """Fuse ranked hits of several sources into one ranking by weighted reciprocal rank.
@@ -102,30 +120,43 @@ def fuse_hits(
         >>> [(hit.source, hit.artifact_id) for hit in fuse_hits({"a": a, "b": b})]
         [('a', 'x'), ('b', 'z'), ('a', 'y')]
     """
-    check_count("rrf_k", rrf_k)
     if k is not None:
         check_count("k", k)
+    ordered = fused(hits_by_source, rrf_k=rrf_k, weights=weights, identity=identity)
+    if sum(map(bool, hits_by_source.values())) <= 1:
+        return [entry.hit for entry in sorted(ordered, key=lambda entry: entry.rank)][:k]
+    return [_as_hit(entry) for entry in ordered[:k]]
+
+
+def fused(
+    hits_by_source: HitsBySource,
+    *,
+    rrf_k: int = 60,
+    weights: Mapping[str, float] | None = None,
+    identity: Identity = None,
+) -> list[Fused]:
+    """Give what `fuse_hits` makes its hits of, in its order; a lone list is fused like any other.
+
+    Raises:
+        ArgumentError: As `fuse_hits`.
+    """
+    check_count("rrf_k", rrf_k)
     identify = _identity(identity)
     factors = _check_weights(weights or {})
-    lists = [
-        (source, _collapsed(tag_source(hits, source), identify)) for source, hits in hits_by_source.items() if hits
-    ]
-    if len(lists) <= 1:
-        return [hit for _, hits in lists for hit in hits][:k]
-    fused: dict[Hashable, _Fused] = {}
-    for position, (source, hits) in enumerate(lists):
+    found: dict[Hashable, Fused] = {}
+    for position, (source, given) in enumerate(hits_by_source.items()):
         weight = factors.get(source, 1.0) if source is not None else 1.0
-        for rank, hit in enumerate(hits, start=1):
-            entry = fused.setdefault(_key(hit, identify), _Fused(rank, position, hit))
+        for rank, hit in enumerate(_collapsed(tag_source(given, source), identify), start=1):
+            key = _key(hit, identify)
+            entry = found.setdefault(key, Fused(key, rank, position, hit))
             if rank < entry.rank:
                 entry.rank, entry.position, entry.hit = rank, position, hit
             entry.mass += weight / (rrf_k + rank)
             entry.sources.append(source)
-    ordered = sorted(fused.values(), key=lambda entry: (-entry.mass, entry.rank, entry.position, entry.hit.artifact_id))
-    return [_as_hit(entry) for entry in ordered[:k]]
+    return sorted(found.values(), key=lambda entry: entry.place)
 
 
-def _as_hit(entry: _Fused) -> SearchHit:
+def _as_hit(entry: Fused) -> SearchHit:
     metadata = {**entry.hit.metadata, "source_score": entry.hit.score, "source_rank": entry.rank}
     if len(entry.sources) > 1:
         metadata["fused_sources"] = entry.sources

@@ -1,6 +1,6 @@
 """What every policy whose nodes are artifacts shares: the query's vector, scores by best surface, records, hits."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -20,9 +20,9 @@ _MANY = 1 << 20  # numbers, compared with a query in about a millisecond
 
 
 class ArtifactNode(NamedTuple):
-    """An artifact on the frontier, and the edge it was reached by."""
+    """An artifact on the frontier, by its id or, of several corpora, by `(source, id)`; and the edge to it."""
 
-    id: str
+    id: Any
     edge: Edge | None = None
 
 
@@ -122,6 +122,11 @@ def open_positions(frontier: Frontier, are_shut: Callable[[Sequence[Any]], list[
     return frontier.live[~np.isin(frontier.live, shut)]
 
 
+def node_of_hit(hit: SearchHit, known: Container[Any]) -> Any:
+    """Give the artifact of a hit as the walk knows it: by its id or, of several corpora, by `(source, id)`."""
+    return hit.key if hit.key in known else hit.artifact_id
+
+
 async def artifact_hits(state: WalkState, committed: Sequence[Entry], corpus: OpenCorpus) -> list[SearchHit | None]:
     """Give for each artifact its best surface as a hit; `None` for one without surfaces, or not to be kept."""
     kept = [entry for entry in committed if verdict(state, entry.id).keep]
@@ -152,7 +157,8 @@ async def best_vectors(state: WalkState, ids: Sequence[str], corpus: OpenCorpus)
     new = [position for position, id in enumerate(ids) if id not in best]
     remember(state, [ids[at] for at in new], [chosen[at] for at in new], scores[new])
     found = np.zeros((len(ids), len(query)), np.float32)
-    found[places >= 0] = rows[places[places >= 0]]
+    if len(rows):  # where there are none, they may have no width either
+        found[places >= 0] = rows[places[places >= 0]]
     return found
 
 

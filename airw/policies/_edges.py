@@ -60,7 +60,7 @@ def _declared(record: Record, edges: Sequence[tuple[str, str]]) -> Iterator[_Way
         if value is not MISSING:
             for item in value if isinstance(value, list) else [value]:
                 if item is not None:
-                    yield _way(there, item, there if here == ID else here)
+                    yield _way(record, there, item, there if here == ID else here)
 
 
 def _given(record: Record, function: EdgeFunction) -> Iterator[_Way]:
@@ -72,12 +72,22 @@ def _given(record: Record, function: EdgeFunction) -> Iterator[_Way]:
             raise PolicyError(f"edges must give (field, value) pairs for {record.artifact_id!r}, not {shown(pair)}")
         value = json_clean(pair[1])
         if value is not None:
-            yield _way(pair[0], value, pair[0])
+            yield _way(record, pair[0], value, pair[0])
 
 
-def _way(field: str, value: Any, type: str) -> _Way:
-    value = str(value) if field == ID else value
+def _way(record: Record, field: str, value: Any, type: str) -> _Way:
+    value = _as_id(value, record.artifact_id) if field == ID else value
     return _Way(field, value, type, (field, value if isinstance(value, str) else as_key(value)))
+
+
+def _as_id(value: Any, home: Any) -> Any:
+    """Give the artifact that a value names; of several corpora, in that of `home` unless it names its own."""
+    if isinstance(home, str):
+        return str(value)
+    match value:
+        case [str() as source, str() as id]:
+            return source, id
+    return home[0], str(value)
 
 
 async def shared_neighbors(
@@ -134,9 +144,15 @@ async def linked_neighbors(
     """Give the artifacts at the other ends of each one's links; one store call."""
     ids = [entry.node.id for entry in committed]
     edges = await corpus.store.neighbors(ids, direction=direction, types=types) if ids else []
-    return [_other_ends(id, found) for id, found in zip(ids, edges, strict=True)]
+    return [
+        [ArtifactNode(end, edge) for end, edge in other_ends(id, found)] for id, found in zip(ids, edges, strict=True)
+    ]
 
 
-def _other_ends(id: str, edges: Sequence[Edge]) -> list[ArtifactNode]:
+def other_ends(id: Any, edges: Sequence[Edge]) -> list[tuple[Any, Edge]]:
+    """Give the artifacts at the other ends of the edges of one, each with its edge.
+
+    In one corpus these are ids, and a pair, which is of another, is none; in several all are pairs.
+    """
     ends = ((edge.target if edge.source == id else edge.source, edge) for edge in edges)
-    return [ArtifactNode(end, edge) for end, edge in ends if isinstance(end, str)]
+    return [(end, edge) for end, edge in ends if type(end) is type(id)]

@@ -2,15 +2,17 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias, cast
 
+from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry, shown
 from airw.filters import Filter, matches, parse_filter
 from airw.fusion import fuse_ranks
 from airw.policies._artifacts import ArtifactNode, best_of, query_vector
 from airw.protocols import OpenCorpus
 from airw.retrieval import MODES, Mode, channel_rankings, channels_of, check_corpus, hybrid_depth
+from airw.values import NodeId
 from airw.walk import WalkState
 
 AnyFilter: TypeAlias = Mapping[str, Any] | Filter | None
@@ -24,12 +26,64 @@ _LONGEST = 8  # words in a name
 _SHORTEST = 3  # characters: shorter ones stand in a query by chance
 
 
+def check_nodes(name: str, given: object) -> tuple[NodeId, ...]:
+    """Give the items of a list when each is an id or a pair of a corpus and an id there.
+
+    Raises:
+        ArgumentKindError: It is no list.
+        ArgumentError: An item is neither.
+    """
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ArgumentKindError(f"{name} must be a list of ids, not {shown(given)}; one is [{shown(given)}]")
+    return tuple(_checked_node(name, each) for each in given)
+
+
+def _checked_node(name: str, given: object) -> NodeId:
+    match given:
+        case str():
+            return given
+        case [str() as source, str() as id]:
+            return source, id
+    raise ArgumentError(f"{name} must be ids or (source, id) pairs, not {shown(given)}")
+
+
+def member_names(corpus: OpenCorpus) -> Collection[str]:
+    """Give the names of the corpora that an open corpus is made of; none where it is a single one."""
+    names: Collection[str] = getattr(corpus, "members", ())
+    return names
+
+
+def root_ids(roots: Sequence[NodeId], corpus: OpenCorpus) -> list[Any]:
+    """Give roots as the store knows them: ids, where a pair may name the corpus itself; of several corpora pairs.
+
+    Raises:
+        NoLedgerEntry: One is of another corpus; or of several, and it does not say of which.
+    """
+    members = member_names(corpus)
+    return [_root_id(root, check_corpus(corpus).name, members) for root in dict.fromkeys(roots)]
+
+
+def _root_id(root: NodeId, name: str, members: Collection[str]) -> NodeId:
+    source, id = (None, root) if isinstance(root, str) else root
+    if members and source in members:
+        return root
+    if not members and source in (None, name):
+        return id
+    wanted = f"a (source, id) pair, the source one of {', '.join(map(repr, members))}" if members else "an id in it"
+    raise NoLedgerEntry(f"corpus {name!r} holds no artifact {shown(root)}; a root is {wanted}")
+
+
 async def seed_artifacts(
-    state: WalkState, corpus: OpenCorpus, *, k: int, seeding: Seeding, roots: Sequence[str], filter: AnyFilter
+    state: WalkState, corpus: OpenCorpus, *, k: int, seeding: Seeding, roots: Sequence[NodeId], filter: AnyFilter
 ) -> list[ArtifactNode]:
-    """Give the `k` artifacts that are found, best first, then the given roots; each once."""
+    """Give the `k` artifacts that are found, best first, then the given roots; each once.
+
+    Raises:
+        NoLedgerEntry: A root is not of this corpus.
+    """
+    given = root_ids(roots, corpus)
     found = await _found(state, corpus, k, seeding, filter) if k else ()
-    return [ArtifactNode(id) for id in dict.fromkeys([*found, *roots])]
+    return [ArtifactNode(id) for id in dict.fromkeys([*found, *given])]
 
 
 async def _found(state: WalkState, corpus: OpenCorpus, k: int, seeding: Seeding, filter: AnyFilter) -> Sequence[str]:

@@ -23,10 +23,10 @@ from airw.policies._artifacts import (
     verdict,
 )
 from airw.policies._edges import Edges, check_edges, linked_neighbors, shared_neighbors
-from airw.policies._seeding import SEEDINGS, Seeding, seed_artifacts
+from airw.policies._seeding import SEEDINGS, Seeding, check_nodes, seed_artifacts
 from airw.policies.scope import Scope, check_scope
 from airw.protocols import OpenCorpus
-from airw.values import DIRECTIONS, Direction, Edge, NDArray, Record, SearchHit
+from airw.values import DIRECTIONS, Direction, Edge, NDArray, NodeId, Record, SearchHit
 from airw.walk import Entry, Frontier, Policy, WalkState
 
 
@@ -38,7 +38,7 @@ class ArtifactWalker(Policy):
     """
 
     seeding: Seeding = "dense"
-    roots: Sequence[str] = ()
+    roots: Sequence[NodeId] = ()
     edges: Edges | None = None
     direction: Direction = "out"
     types: Sequence[str] | None = None
@@ -50,9 +50,9 @@ class ArtifactWalker(Policy):
         check_choice("seeding", self.seeding, SEEDINGS)
         check_choice("direction", self.direction, DIRECTIONS)
         check_edges(self.edges)
-        for name in ("roots", "types"):
-            if (given := getattr(self, name)) is not None or name == "roots":
-                object.__setattr__(self, name, check_strings(name, given))
+        object.__setattr__(self, "roots", check_nodes("roots", self.roots))
+        if self.types is not None:
+            object.__setattr__(self, "types", check_strings("types", self.types))
         if self.edges is not None and self.types is not None:
             raise ArgumentError("types are those of links; with edges, leave out the pairs that are not to be followed")
         if self.edges is not None and self.direction != type(self).direction:
@@ -90,7 +90,7 @@ class ArtifactWalker(Policy):
         records = await self._records(state, committed, store)
         return await shared_neighbors(state, records, committed, store, self.edges)
 
-    async def _records(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> dict[str, Record]:
+    async def _records(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> dict[Any, Record]:
         """Give the records of what was committed; only those of routers are not at hand."""
         ids = [entry.node.id for entry in committed]
         read = await best_records(state, ids, store)
@@ -110,9 +110,10 @@ class ArtifactWalker(Policy):
         best = best_of(state)
         return [out or best[id][0] is None for id, out in zip(ids, shut, strict=True)]
 
-    def node_id(self, node: ArtifactNode) -> str:
+    def node_id(self, node: ArtifactNode) -> NodeId:
         """Identify a node by its artifact."""
-        return node.id
+        id: NodeId = node.id
+        return id
 
     def edge_of(self, node: ArtifactNode) -> Edge | None:
         """Give the edge it was reached by."""

@@ -51,7 +51,7 @@ class Beam(ArtifactWalker):
         width: Artifacts to commit per step.
         seed_k: Artifacts to start from, found by search; 0 for `roots` alone.
         seeding: What finds the start: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
-        roots: Ids of artifacts to start from besides those found.
+        roots: Ids of artifacts to start from besides those found; of several corpora, `(source, id)` pairs.
         edges: Instead of links, fields that lead on; see `Eager`.
         direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
         types: Follow links of these types only; `None` for all.

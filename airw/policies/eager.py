@@ -24,7 +24,7 @@ class Eager(Selecting):
             known already takes up places too, as in graph-retriever.
         max_traverse: Artifacts to go on from, in order of commitment; `None` for all.
         seeding: What finds the start: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
-        roots: Ids of artifacts to start from besides those found.
+        roots: Ids of artifacts to start from besides those found; of several corpora, `(source, id)` pairs.
         edges: Instead of links, fields that lead on: pairs such as `("keywords", "keywords")`, from a value of the
             first to artifacts whose second equals it or is a list with it, or a function of a `Record` that gives
             `(field, value)` pairs; `"$id"` stands for the id.

@@ -21,11 +21,12 @@ from airw.policies._artifacts import (
     open_positions,
     verdict,
 )
-from airw.policies._seeding import SEEDINGS, Seeding, seed_artifacts
+from airw.policies._edges import other_ends
+from airw.policies._seeding import SEEDINGS, Seeding, check_nodes, root_ids, seed_artifacts
 from airw.policies.scope import Scope, check_scope
 from airw.protocols import OpenCorpus
 from airw.retrieval import check_corpus
-from airw.values import DIRECTIONS, Direction, Edge, LedgerEntry, NDArray, SearchHit
+from airw.values import DIRECTIONS, Direction, Edge, LedgerEntry, NDArray, NodeId, SearchHit
 from airw.walk import Entry, Frontier, Policy, WalkState
 
 __all__ = ["LinkWalk"]
@@ -47,7 +48,7 @@ _MANY = 2_000  # ways, looked at in about a millisecond
 class Way(NamedTuple):
     """One way to an artifact: its last edge, and what it costs up to where that edge begins, in parts."""
 
-    id: str
+    id: Any
     edge: Edge | None = None
     cost: float = 0
 
@@ -59,7 +60,8 @@ class LinkWalk(Policy):
     Neighbours of an artifact come in order of edge type, then of the id at the other end, and artifacts are committed
     in order of discovery; that order is final when it streams, and is that of `walk.ranking`. A hit is an artifact's
     first surface, its score minus the cost of the way there: hops, 0 at the start. An artifact without surfaces only
-    routes; links to other corpora are not followed. From roots alone nothing is embedded and no vector is read.
+    routes; links to another corpus are followed where it is walked too, see `FederatedCorpus`. From roots alone nothing
+    is embedded and no vector is read.
 
     With `weighted`, an edge costs `t * (1 + (100 - v) / 100)`: `t` is 0.5 for structure and identity (`part-of`,
     `has-part`, `follows`, `precedes`, `same-as`, `alias-of`, `has-alias`) and 1 for other types; `v`, from 0 to 100, is
@@ -71,7 +73,7 @@ class LinkWalk(Policy):
     cheapest way has that many, even if a dearer way to it is shorter.
 
     Args:
-        roots: Ids of artifacts to start from.
+        roots: Ids of artifacts to start from; of several corpora, `(source, id)` pairs.
         direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
         types: Follow links of these types only; `None` for all.
         exclude: Follow no links of these types.
@@ -103,7 +105,7 @@ class LinkWalk(Policy):
         d.md -2.0 b.md
     """
 
-    roots: Sequence[str] = ()
+    roots: Sequence[NodeId] = ()
     direction: Direction = "both"
     types: Sequence[str] | None = None
     exclude: Sequence[str] = ()
@@ -122,9 +124,10 @@ class LinkWalk(Policy):
             check_count("start_k", self.start_k)
         if self.max_depth is not None:
             check_count("max_depth", self.max_depth)
-        for name in ("roots", "types", "exclude", "origins"):
+        object.__setattr__(self, "roots", check_nodes("roots", self.roots))
+        for name in ("types", "exclude", "origins"):
             given = getattr(self, name)
-            if given is not None or name in ("roots", "exclude"):
+            if given is not None or name == "exclude":
                 object.__setattr__(self, name, check_strings(name, given))
         for origin in self.origins or ():
             check_choice("origins", origin, ORIGINS)
@@ -155,9 +158,10 @@ class LinkWalk(Policy):
             state, check_corpus(store), k=k, seeding=self.seeding, roots=(), filter=self.scope.of_starts
         )
         best_of(state).clear()  # a hit is the first surface, whichever the search has found
-        ids = list(dict.fromkeys([*self.roots, *(node.id for node in found)]))
+        roots = root_ids(self.roots, store)
+        ids = list(dict.fromkeys([*roots, *(node.id for node in found)]))
         entries = await _look_up(state, ids, store)
-        for id in self.roots:
+        for id in roots:
             if entries[id] is None:
                 raise NoLedgerEntry(f"corpus {store.name!r} holds no artifact {shown(id)}; a root is an artifact's id")
         if self.scope.start is not None:  # what is barred may still be reached, so it must not wait as a start
@@ -209,9 +213,10 @@ class LinkWalk(Policy):
     def _ways(self, state: WalkState, starts: Sequence[Way], edges: Sequence[Sequence[Edge]]) -> list[list[Way]]:
         return [_behind(way.id, self._cost(state, way), each) for way, each in zip(starts, edges, strict=True)]
 
-    def node_id(self, node: Way) -> str:
+    def node_id(self, node: Way) -> NodeId:
         """Identify a node by its artifact."""
-        return node.id
+        id: NodeId = node.id
+        return id
 
     def edge_of(self, node: Way) -> Edge | None:
         """Give the edge it was reached by."""
@@ -223,7 +228,7 @@ class LinkWalk(Policy):
         return await artifact_hits(state, committed, store)
 
 
-async def _look_up(state: WalkState, ids: Sequence[str], corpus: OpenCorpus) -> dict[str, LedgerEntry | None]:
+async def _look_up(state: WalkState, ids: Sequence[Any], corpus: OpenCorpus) -> dict[Any, LedgerEntry | None]:
     """Remember the first surface of artifacts as the one that stands for them; one store call, for what is new."""
     known = best_of(state)
     new = [id for id in ids if id not in known]
@@ -234,7 +239,7 @@ async def _look_up(state: WalkState, ids: Sequence[str], corpus: OpenCorpus) -> 
     return entries
 
 
-def _value(state: WalkState, id: str) -> float:
+def _value(state: WalkState, id: Any) -> float:
     """Give the value of an artifact whose record was read."""
     record = state.cache["records"].get(best_of(state)[id][0])
     value: Any = None if record is None else record.metadata.get("value")
@@ -251,9 +256,8 @@ def _cheapest(frontier: Frontier, live: NDArray[np.intp]) -> NDArray[np.intp]:
     return live[np.lexsort((depths, costs))]
 
 
-def _behind(id: str, cost: float, edges: Sequence[Edge]) -> list[Way]:
-    ends = ((edge.target if edge.source == id else edge.source, edge) for edge in edges)
-    return [Way(end, edge, cost) for end, edge in ends if isinstance(end, str)]
+def _behind(id: Any, cost: float, edges: Sequence[Edge]) -> list[Way]:
+    return [Way(end, edge, cost) for end, edge in other_ends(id, edges)]
 
 
 async def _in_time(count: int, function: Callable[[*Args], R], *args: *Args) -> R:

@@ -41,7 +41,7 @@ class Mmr(Selecting):
             known already takes up places too, as in graph-retriever.
         max_traverse: Artifacts to go on from, in order of commitment; `None` for all.
         seeding: What finds the start: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
-        roots: Ids of artifacts to start from besides those found.
+        roots: Ids of artifacts to start from besides those found; of several corpora, `(source, id)` pairs.
         edges: Instead of links, fields that lead on; see `Eager`.
         direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
         types: Follow links of these types only; `None` for all.

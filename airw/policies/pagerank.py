@@ -12,10 +12,19 @@ from airw._concurrency import in_thread
 from airw._vectors import best_first
 from airw.errors import ArgumentError, shown
 from airw.limits import check_choice, check_count, check_weight
-from airw.policies._artifacts import OPEN, ArtifactNode, best_of, judge, keep_records, score_artifacts, verdict
+from airw.policies._artifacts import (
+    OPEN,
+    ArtifactNode,
+    best_of,
+    judge,
+    keep_records,
+    node_of_hit,
+    score_artifacts,
+    verdict,
+)
 from airw.policies._edges import ID, all_neighbors
 from airw.policies._push import ROUNDING, Bounds, Push, are_final, are_first
-from airw.policies._seeding import named_artifacts, seed_artifacts
+from airw.policies._seeding import named_artifacts, root_ids, seed_artifacts
 from airw.policies._walker import ArtifactWalker
 from airw.protocols import OpenCorpus
 from airw.values import Direction, NDArray, SearchHit
@@ -64,7 +73,7 @@ class PersonalizedPageRank(ArtifactWalker):
         title_weight: What each name in the query weighs, divided by the number of artifacts that carry it, and for each
             of these by how many others link to it.
         seeding: What finds the start: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
-        roots: Ids of artifacts to start from besides those found.
+        roots: Ids of artifacts to start from besides those found; of several corpora, `(source, id)` pairs.
         edges: Instead of links, fields that lead on; see `Eager`. Ids that lead nowhere are no neighbours.
         direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
         types: Follow links of these types only; `None` for all.
@@ -122,23 +131,23 @@ class PersonalizedPageRank(ArtifactWalker):
     def _reads_fields(self) -> bool:
         return self.edges is not None or self.scope != OPEN
 
-    async def _masses(self, state: WalkState, corpus: OpenCorpus) -> dict[str, float]:
+    async def _masses(self, state: WalkState, corpus: OpenCorpus) -> dict[Any, float]:
         """Give the mass of each seed, in order of discovery."""
         k = self.seed_k if self.search_weight else 0
         nodes = await seed_artifacts(state, corpus, k=k, seeding=self.seeding, roots=(), filter=self.scope.of_starts)
-        found, masses = [node.id for node in nodes], defaultdict[str, float](float)
+        found, masses = [node.id for node in nodes], defaultdict[Any, float](float)
         shares = np.ones(len(found))
         if self.weighting == "score" and found:
             shares = _scaled(await score_artifacts(state, found, corpus))
         for id, share in zip(found, shares.tolist(), strict=True):
             masses[id] += self.search_weight * share
-        for id in dict.fromkeys(self.roots):
+        for id in root_ids(self.roots, corpus):
             masses[id] += 1
         if self.title_weight:
             await self._weigh_names(masses, await named_artifacts(state.query, corpus), corpus)
         return masses
 
-    async def _weigh_names(self, masses: dict[str, float], named: list[list[str]], corpus: OpenCorpus) -> None:
+    async def _weigh_names(self, masses: dict[Any, float], named: list[list[str]], corpus: OpenCorpus) -> None:
         """Add the mass of what the query names; one store call."""
         ids = list(dict.fromkeys(id for meant in named for id in meant))
         linking = dict(zip(ids, await corpus.store.fan_in(ids), strict=True)) if ids else {}
@@ -188,7 +197,8 @@ class PersonalizedPageRank(ArtifactWalker):
         """Order by the last estimate, and say how far off it may be and which places are proven."""
         if not hits:
             return []
-        push, at = _push(state).settled(), _numbers(state, [hit.artifact_id for hit in hits])
+        book = state.cache["book"]
+        push, at = _push(state).settled(), _numbers(state, [node_of_hit(hit, book) for hit in hits])
         bounds = push.bounds(may_loop=self._may_loop)
         scores, ranked = self._by_degree(push, bounds)
         order = np.argsort(-np.round(scores[at], _DIGITS), kind="stable")

@@ -2,14 +2,14 @@
 
 import math
 import re
-from collections.abc import Awaitable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from airw.errors import ArgumentError, ArgumentKindError, shown
+from airw.errors import ArgumentError, shown
 from airw.limits import check_count, check_weight
 from airw.policies._artifacts import (
     OPEN,
@@ -22,6 +22,7 @@ from airw.policies._artifacts import (
     score_artifacts,
     verdict,
 )
+from airw.policies._seeding import check_nodes, member_names
 from airw.policies.scope import Scope, check_scope
 from airw.protocols import OpenCorpus
 from airw.retrieval import check_corpus
@@ -72,9 +73,9 @@ class ReverseDependency(Policy):
 
     Args:
         seeds: Ids or names of artifacts, or of what links name and the corpus does not hold; or `(source, id)` pairs,
-            where a pair of the walked corpus means its id. They are a set: order and repeats do not count. Where links
-            are of the type `"REF"`, a library may be spelled in any case, with `-`, `_` or `.`, or as a requirement
-            such as `"PyYAML>=6"`.
+            where a pair of the walked corpus means its id. Of several corpora, an id means all that have it there, a
+            pair one of them. They are a set: order and repeats do not count. Where links are of the type `"REF"`, a
+            library may be spelled in any case, with `-`, `_` or `.`, or as a requirement such as `"PyYAML>=6"`.
         edge_type: The type of the links to follow, from a dependent to what it depends on.
         fan_in_weight: What being depended on by many is worth.
         proximity_weight: What being near to a seed is worth.
@@ -110,7 +111,9 @@ class ReverseDependency(Policy):
 
     def __post_init__(self) -> None:
         """Check every parameter at birth; keep the seeds sorted, so that equal sets make equal policies."""
-        object.__setattr__(self, "seeds", tuple(sorted(set(_checked_seeds(self.seeds)), key=_order)))
+        object.__setattr__(
+            self, "seeds", tuple(sorted(set(check_nodes("seeds", self.seeds)), key=partial(_order, places={})))
+        )
         if not isinstance(self.edge_type, str):
             raise ArgumentError(f"edge_type must be a string such as 'REF', not {shown(self.edge_type)}")
         check_weight("fan_in_weight", self.fan_in_weight)
@@ -128,25 +131,33 @@ class ReverseDependency(Policy):
             state.cache["max_fan_in"] = await corpus.store.max_fan_in(types=[self.edge_type])
         inside, outside = await self._resolved(corpus)
         state.cache["outside"] = outside
+        state.cache["places"] = {name: place for place, name in enumerate(member_names(corpus))}
         best_of(state).update(dict.fromkeys(outside, (None, -math.inf)))
-        return [_Node(id, id) for id in sorted([*inside, *outside], key=_order)]
+        return [_Node(id, id) for id in _in_order(state, [*inside, *outside])]
 
     async def _resolved(self, corpus: OpenCorpus) -> tuple[set[NodeId], dict[NodeId, list[NodeId]]]:
         """Give the artifacts that seeds mean; and what the corpus does not hold, by id, as links may spell it."""
         bare = [seed[1] if isinstance(seed, tuple) and seed[0] == corpus.name else seed for seed in self.seeds]
-        texts = {text: None for seed in bare if isinstance(seed, str) for text in self._spellings(seed)}
-        meant = dict(zip(texts, await corpus.store.resolve(list(texts)), strict=True))
+        spelled = [self._references(seed, member_names(corpus)) for seed in bare]
+        known = (ref for refs in spelled for ref in refs if isinstance(ref, str) or ref[0] in member_names(corpus))
+        asked: list[Any] = list(dict.fromkeys(known))
+        meant: dict[NodeId, Any] = dict(zip(asked, await corpus.store.resolve(asked), strict=True))
         inside, outside = set[NodeId](), dict[NodeId, list[NodeId]]()
-        for seed in bare:
-            spellings = self._spellings(seed) if isinstance(seed, str) else [seed]
-            found = [(text, meant[text]) for text in spellings if isinstance(text, str) and meant[text]]
+        for seed, spellings in zip(bare, spelled, strict=True):
+            found = [(ref, meant[ref]) for ref in spellings if meant.get(ref)]
             if found:
-                text, ids = found[0]
-                inside.add(text if text in ids else ids[0])
+                inside.update(_strongest(*found[0]))
             else:
                 id = _normalised(seed) if isinstance(seed, str) and self.edge_type == REF else seed
                 outside[id] = list(dict.fromkeys([*outside.get(id, []), *spellings]))
         return inside, outside
+
+    def _references(self, seed: NodeId, members: Collection[str]) -> Sequence[NodeId]:
+        """Give what to look for, the seed as it was given first; what is of a corpus not walked has one spelling."""
+        if isinstance(seed, str):
+            return self._spellings(seed)
+        source, id = seed
+        return [(source, text) for text in self._spellings(id)] if source in members else [seed]
 
     def _spellings(self, seed: str) -> list[str]:
         """Give the ways to write what a seed names, the given one first."""
@@ -171,7 +182,7 @@ class ReverseDependency(Policy):
         answers = iter(await corpus.store.referrers(nodes, types=[self.edge_type]))
         for id, spellings in asked.items():
             found = [next(answers) for _ in spellings]
-            known[id] = found[0] if len(found) == 1 else sorted(set().union(*found))
+            known[id] = found[0] if len(found) == 1 else _in_order(state, set().union(*found))
 
     def _bonus(self, state: WalkState, ids: Sequence[NodeId]) -> NDArray[np.float64]:
         """Give what the links are worth; all that is found in one step is equally far from its seed."""
@@ -216,21 +227,19 @@ class ReverseDependency(Policy):
         return hits
 
 
-def _checked_seeds(seeds: object) -> Iterator[NodeId]:
-    if isinstance(seeds, str) or not isinstance(seeds, Iterable):
-        raise ArgumentKindError(f"seeds must be a list of ids, not {shown(seeds)}; one is [{shown(seeds)}]")
-    for seed in seeds:
-        match seed:
-            case str():
-                yield seed
-            case [str() as source, str() as id]:
-                yield source, id
-            case _:
-                raise ArgumentError(f"a seed must be an id or a (source, id) pair, not {shown(seed)}")
+def _strongest(ref: NodeId, ids: Sequence[NodeId]) -> Sequence[NodeId]:
+    """Give what a reference means: the artifact of that very id, of several corpora all of them, else the first."""
+    same = [id for id in ids if id == ref or (isinstance(id, tuple) and id[1] == ref)]
+    return same or ids[:1]
 
 
-def _order(node: NodeId) -> Any:
-    return isinstance(node, tuple), node
+def _in_order(state: WalkState, nodes: Iterable[NodeId]) -> list[NodeId]:
+    return sorted(nodes, key=partial(_order, places=state.cache["places"]))
+
+
+def _order(node: NodeId, *, places: Mapping[str, int]) -> Any:
+    """Order by id, strings before pairs, and pairs of corpora that have a place by that first."""
+    return (True, places.get(node[0], len(places)), node) if isinstance(node, tuple) else (False, 0, node)
 
 
 def _name(requirement: str) -> str:

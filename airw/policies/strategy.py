@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 from airw.errors import ArgumentError, PolicyError, shown
-from airw.policies._artifacts import OPEN, ArtifactNode, best_records, best_vectors, keep_records, verdict
+from airw.policies._artifacts import OPEN, ArtifactNode, best_records, best_vectors, keep_records, node_of_hit, verdict
 from airw.policies._edges import Edges
 from airw.policies._nodes import Node, Rows, node_of
 from airw.policies._seeding import Seeding
 from airw.policies._selecting import Selecting
 from airw.policies.scope import Scope
 from airw.protocols import OpenCorpus
-from airw.values import Direction, Edge, Floats, NDArray, SearchHit
+from airw.values import Direction, Edge, Floats, NDArray, NodeId, SearchHit
 from airw.walk import Entry, Frontier, Policy, WalkState
 
 __all__ = ["NodeTracker", "Strategy"]
@@ -89,7 +89,7 @@ class Strategy(Policy, ABC):
         max_traverse: Artifacts to go on from, in order of commitment; `None` for all.
         max_depth: The depth cap when the caller of `traverse` names none; `None` for none.
         seeding: What finds the start: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
-        roots: Ids of artifacts to start from besides those found.
+        roots: Ids of artifacts to start from besides those found; of several corpora, `(source, id)` pairs.
         edges: Instead of links, fields that lead on; see `Eager`.
         direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
         types: Follow links of these types only; `None` for all.
@@ -109,7 +109,7 @@ class Strategy(Policy, ABC):
     max_traverse: int | None = None
     max_depth: int | None = None
     seeding: Seeding = "dense"
-    roots: Sequence[str] = ()
+    roots: Sequence[NodeId] = ()
     edges: Edges | None = None
     direction: Direction = "out"
     types: Sequence[str] | None = None
@@ -177,9 +177,10 @@ class Strategy(Policy, ABC):
         """Give the artifacts behind those to go on from; one store call."""
         return await _run(state).expand(state, committed, store)
 
-    def node_id(self, node: ArtifactNode) -> str:
+    def node_id(self, node: ArtifactNode) -> NodeId:
         """Identify a node by its artifact."""
-        return node.id
+        id: NodeId = node.id
+        return id
 
     def edge_of(self, node: ArtifactNode) -> Edge | None:
         """Give the edge it was reached by."""
@@ -268,8 +269,8 @@ class _Run(Selecting):
         return hits
 
     def rank(self, state: WalkState, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
-        made = {hit.artifact_id: hit for hit in hits}
         final = {node.id: node for node in self.strategy.finalize_nodes(list(self.tracker.selected))}
+        made = {node_of_hit(hit, final): hit for hit in hits}
         return [
             replace(made[id], metadata=node.extra_metadata | made[id].metadata)
             for id, node in final.items()

@@ -34,7 +34,8 @@ class Provenance:
         trails = self._trails
         for (node, id, depth, _, parent), hit in zip(entries, hits, strict=True):
             if depth == 0:
-                self._seeds[id] = id if hit is None else hit.artifact_id
+                # Among several corpora an id alone would not say which artifact it is.
+                self._seeds[id] = id if hit is None or hit.key == id else hit.artifact_id
                 trail: tuple[Hashable, ...] = (id,)
             else:
                 above = trails[parent]
