@@ -1,33 +1,75 @@
 """Async retrieval: walk a corpus or a graph, and stream each hit the moment it is committed."""
 
 from airw.building import BuildProgress, build
-from airw.corpus import BuildReport, Corpus, open_corpus, records_for_artifact, search
+from airw.corpus import BuildReport, Corpus, CorpusRetriever, as_retriever, open_corpus, records_for_artifact, search
+from airw.disclosure import Disclosure, disclose
 from airw.embedders import HashingEmbedder, SentenceTransformerEmbedder, embedder_from
 from airw.errors import (
     AirwError,
     ArgumentError,
     ArgumentKindError,
     CorpusNotFound,
+    DiscoveryError,
     EmbedderError,
     EmbedderMismatch,
     EmbedderUnavailable,
     FilterError,
     NoLedgerEntry,
     PolicyError,
+    RerankerError,
+    RerankerUnavailable,
+    SeedNotFound,
     SourceError,
     StoreBusy,
     StoreCorrupt,
     StoreError,
 )
+from airw.evaluation import (
+    DiscoveryCase,
+    MinScoreCalibration,
+    calibrate_min_score,
+    load_calibration,
+    load_cases,
+    save_cases,
+)
+from airw.expansion import expand, parent_policy, sentence_window_policy
+from airw.federation import (
+    DiscoveryResult,
+    DiscoveryStream,
+    FederatedCorpus,
+    SourceAnswered,
+    discover,
+    discover_stream,
+)
+from airw.formulation import identity_formulator, make_llm_formulator
 from airw.fusion import fuse_hits, tag_source
 from airw.indexing import Chunked, Notes, WholeText
 from airw.limits import Limits
 from airw.policies import collapsed_tree_policy, per_node, reverse_dependency_policy
+from airw.reranking import (
+    CrossEncoderReranker,
+    HttpReranker,
+    calibration_key,
+    dependency_evidence_boost,
+    resolve_reranker,
+)
+from airw.selection import Selection, make_llm_selector, select
 from airw.sources import CorpusSource, from_files, from_jsonl, from_mapping, from_notes
 from airw.stores import MemoryStore, SqliteStore
 from airw.streams import merge, prefetch, top_k
 from airw.traversal import Walk, traverse
-from airw.values import Artifact, Edge, IndexPlan, ItemProblem, Link, Record, SearchHit, Surface
+from airw.values import (
+    Artifact,
+    Edge,
+    IndexPlan,
+    ItemProblem,
+    Link,
+    Passage,
+    Record,
+    SearchHit,
+    Surface,
+    canonical_node_id,
+)
 from airw.walk import (
     Committed,
     EdgeFound,
@@ -53,7 +95,14 @@ __all__ = [
     "Committed",
     "Corpus",
     "CorpusNotFound",
+    "CorpusRetriever",
     "CorpusSource",
+    "CrossEncoderReranker",
+    "Disclosure",
+    "DiscoveryCase",
+    "DiscoveryError",
+    "DiscoveryResult",
+    "DiscoveryStream",
     "Edge",
     "EdgeFound",
     "EmbedderError",
@@ -61,21 +110,30 @@ __all__ = [
     "EmbedderUnavailable",
     "Ended",
     "Entry",
+    "FederatedCorpus",
     "FilterError",
     "Frontier",
     "HashingEmbedder",
+    "HttpReranker",
     "IndexPlan",
     "ItemProblem",
     "Limits",
     "Link",
     "MemoryStore",
+    "MinScoreCalibration",
     "NoLedgerEntry",
     "Notes",
+    "Passage",
     "Policy",
     "PolicyError",
     "Record",
+    "RerankerError",
+    "RerankerUnavailable",
     "SearchHit",
+    "SeedNotFound",
+    "Selection",
     "SentenceTransformerEmbedder",
+    "SourceAnswered",
     "SourceError",
     "SqliteStore",
     "StepDone",
@@ -89,21 +147,40 @@ __all__ = [
     "WalkState",
     "WalkSummary",
     "WholeText",
+    "as_retriever",
     "build",
+    "calibrate_min_score",
+    "calibration_key",
+    "canonical_node_id",
     "collapsed_tree_policy",
+    "dependency_evidence_boost",
+    "disclose",
+    "discover",
+    "discover_stream",
     "embedder_from",
+    "expand",
     "from_files",
     "from_jsonl",
     "from_mapping",
     "from_notes",
     "fuse_hits",
+    "identity_formulator",
+    "load_calibration",
+    "load_cases",
+    "make_llm_formulator",
+    "make_llm_selector",
     "merge",
     "open_corpus",
+    "parent_policy",
     "per_node",
     "prefetch",
     "records_for_artifact",
+    "resolve_reranker",
     "reverse_dependency_policy",
+    "save_cases",
     "search",
+    "select",
+    "sentence_window_policy",
     "tag_source",
     "top_k",
     "traverse",

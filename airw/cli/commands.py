@@ -1,13 +1,11 @@
 """The commands: each opens what it needs, works, prints, and gives an exit code."""
 
 import argparse
-import json
-import os
 from pathlib import Path
-from typing import Any
 
 from airw.building import build
 from airw.cli import output
+from airw.cli.choosing import chosen, corpus_and_word, json_filter
 from airw.corpus import corpus_names, corpus_path, existing_path, is_name, open_corpus
 from airw.embedders import export_model
 from airw.errors import ArgumentError, CorpusNotFound
@@ -62,32 +60,26 @@ async def _embedder_of(name: str) -> EmbedderLike | None:
 
 async def search(arguments: argparse.Namespace) -> int:
     """Rank and print."""
-    name, query = _corpus_and_query(arguments)
+    name, query = corpus_and_word(arguments)
     async with open_corpus(name) as corpus:
         hits = await corpus.search(
             query,
             k=arguments.k,
             mode=arguments.mode,
-            filter=_json(arguments.filter),
+            filter=json_filter(arguments.filter),
             surfaces=arguments.surfaces.split(",") if arguments.surfaces else None,
             per_artifact=not arguments.all_surfaces,
+            fusion=arguments.fusion,
+            rerank=arguments.rerank,
+            rerank_text=arguments.rerank_text,
         )
     output.hits(hits, arguments.format)
     return 0
 
 
-def _json(text: str | None) -> Any:
-    try:
-        return None if text is None else json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ArgumentError(
-            f'--filter must be JSON such as \'{{"status": "Final"}}\', not {text!r}: {error}'
-        ) from error
-
-
 async def traverse(arguments: argparse.Namespace) -> int:
     """Walk, printing each hit as it is committed."""
-    name, query = _corpus_and_query(arguments)
+    name, query = corpus_and_word(arguments)
     async with open_corpus(name) as corpus:
         walk = walk_corpus(
             query,
@@ -114,24 +106,6 @@ def _policy(arguments: argparse.Namespace) -> WalkPolicy:
     )
 
 
-def _corpus_and_query(arguments: argparse.Namespace) -> tuple[str, str]:
-    words = list(arguments.words)
-    if len(words) > 2 or (len(words) == 2 and arguments.corpus):
-        raise ArgumentError(f"give [CORPUS] QUERY, the query as one quoted word, not {' '.join(map(repr, words))}")
-    return words.pop(0) if len(words) == 2 else _corpus(arguments.corpus), words[0]
-
-
-def _corpus(given: str | None) -> str:
-    """Give the corpus that is meant: named, or `$AIRW_CORPUS`, or the only one."""
-    if name := given or os.environ.get("AIRW_CORPUS"):
-        return name
-    names = corpus_names()
-    if len(names) == 1:
-        return names[0]
-    known = f"say which of {', '.join(names)}, with -c" if names else "`airw build FOLDER` makes one"
-    raise CorpusNotFound(f"{'no corpus named' if names else 'no corpora yet'}: {known}")
-
-
 async def ls(_: argparse.Namespace) -> int:
     """List the corpora of the home folder."""
     names = corpus_names()
@@ -145,7 +119,7 @@ async def ls(_: argparse.Namespace) -> int:
 
 async def info(arguments: argparse.Namespace) -> int:
     """Show one corpus."""
-    name = arguments.name or _corpus(arguments.corpus)
+    name = arguments.name or chosen(arguments.corpus)
     path = existing_path(name)
     async with await SqliteStore.open(path) as store:
         output.info(name, path, await store.counts(), await store.config(), arguments.format)

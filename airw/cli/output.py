@@ -2,6 +2,7 @@
 
 import json
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,11 +11,26 @@ from typing import Any
 
 from airw.building import BuildProgress
 from airw.corpus import BuildReport
+from airw.disclosure import Disclosure
 from airw.embedders import ExportReport
-from airw.values import ItemProblem, SearchHit, json_clean
+from airw.evaluation import MinScoreCalibration
+from airw.federation import DiscoveryResult, SourceAnswered
+from airw.values import ItemProblem, Passage, SearchHit, json_clean
 from airw.walk import WalkSummary
 
-__all__ = ["WalkPrinter", "built", "corpus_line", "exported", "hits", "info", "problems", "progress"]
+__all__ = [
+    "DiscoveryPrinter",
+    "WalkPrinter",
+    "built",
+    "calibration",
+    "corpus_line",
+    "exported",
+    "hits",
+    "info",
+    "passage",
+    "problems",
+    "progress",
+]
 
 _WIDTH = 72
 
@@ -137,9 +153,75 @@ def info(name: str, path: Path, counts: Mapping[str, int], config: Mapping[str, 
         print(f"{key:14} {value}")
 
 
+class DiscoveryPrinter:
+    """Prints a discovery while it runs, flushing each line."""
+
+    def __init__(self, form: str, *, many: bool) -> None:
+        """Tell of each corpus only where there are several, in text; in JSON always."""
+        self._json = form == "json"
+        self._many = many
+
+    def answer(self, answered: SourceAnswered) -> None:
+        """Print that one corpus has answered: its name, how it went, its hits, milliseconds."""
+        report = answered.report
+        if self._json:
+            _line({"type": "progress", **answered.to_dict()})
+        elif self._many:
+            about = f"{report['n_retrieved']:4} hits" if report["status"] == "ok" else " " * 9
+            note = f"  {report['reason']}" if report["status"] == "ok" and report["reason"] else ""
+            milliseconds = f"{report['seconds'] * 1000:.0f} ms"
+            print(f"{answered.source:20}  {report['status']:7}  {about}  {milliseconds}{note}", flush=True)
+
+    def result(self, result: DiscoveryResult) -> None:
+        """Print what was committed to, or why nothing was."""
+        for rank, found in enumerate(result.results, start=1):
+            if self._json:
+                _line({"type": "hit", "rank": rank, **found.to_dict()})
+            else:
+                self._disclosed(rank, found)
+        if self._json:
+            _line({"type": "summary", **{name: value for name, value in result.to_dict().items() if name != "results"}})
+        elif result.abstained:
+            print(f"nothing answers it: {result.reason}")
+
+    def _disclosed(self, rank: int, found: Disclosure) -> None:
+        where = f"{found.source}  " if self._many else ""
+        title = _shortened(str(found.metadata.get("title") or found.summary))
+        print(f"{rank:3}  {found.score:8.4f}  {where}{found.artifact_id}  {title}")
+        parts = {"passage": found.passage, "body": found.body, "files": "\n".join(found.bundle)}
+        parts["note"] = ", ".join(found.metadata[key] for key in ("disclosure", "expansion") if key in found.metadata)
+        for part, text in parts.items():
+            if text:
+                print(textwrap.indent(f"{part}:\n{textwrap.indent(text.rstrip(), '  ')}", "     "))
+
+
+def passage(found: Passage, form: str) -> None:
+    """Print a passage."""
+    if form == "json":
+        told = found.to_dict()
+        del told["score"]  # nothing was searched
+        _line({"type": "passage", **told})
+    else:
+        print(found.text)
+
+
+def calibration(found: MinScoreCalibration, form: str, *, saved: bool) -> None:
+    """Print what a calibration found."""
+    if form == "json":
+        _line({"type": "calibration", "saved": saved, **found.to_dict()})
+        return
+    print(found)
+    if saved:
+        print(f"saved as {found.key}: `airw discover --min-score auto` finds it")
+
+
 def _title(hit: SearchHit) -> str:
-    title = str(hit.metadata.get("title") or " ".join(hit.text.split()))
-    return title if len(title) <= _WIDTH else title[: _WIDTH - 1] + "…"
+    return _shortened(str(hit.metadata.get("title") or hit.text))
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
 
 
 def _line(value: Mapping[str, Any]) -> None:

@@ -1,0 +1,103 @@
+"""The commands that find: discover, expand, calibrate."""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from airw._concurrency import in_thread
+from airw.cli import output
+from airw.cli.choosing import chosen, corpus_and_word, json_filter
+from airw.corpus import records_for_artifact
+from airw.errors import ArgumentError, SeedNotFound
+from airw.evaluation import calibrate_min_score, load_cases
+from airw.expansion import expand as expanded
+from airw.expansion import parent_policy, sentence_window_policy
+from airw.federation import DiscoveryResult, discover_stream
+from airw.values import SearchHit
+
+__all__ = ["calibrate", "discover", "expand"]
+
+
+async def discover(arguments: argparse.Namespace) -> int:
+    """Ask the corpora, printing each answer as it comes, then what was committed to."""
+    *corpora, query = arguments.words
+    names = [*corpora, *arguments.corpus] or [chosen(None)]
+    if arguments.disclose != "metadata" and not arguments.root:
+        raise ArgumentError(f"--disclose {arguments.disclose} reads files: say below which folder, with --root FOLDER")
+    printer = output.DiscoveryPrinter(arguments.format, many=len(names) > 1)
+    reports: dict[str, Mapping[str, Any]] = {}
+    async with discover_stream(names if len(names) > 1 else names[0], query, **_options(arguments)) as updates:
+        async for update in updates:
+            if isinstance(update, DiscoveryResult):
+                printer.result(update)
+            else:
+                reports[update.source] = update.report
+                printer.answer(update)
+    return _told(reports)
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "k": arguments.k,
+        "mode": arguments.mode,
+        "filter": json_filter(arguments.filter),
+        "strategy": arguments.strategy,
+        "max_k": arguments.max_k,
+        "rel": arguments.rel,
+        "min_score": arguments.min_score,
+        "disclose_level": arguments.disclose,
+        "roots": arguments.root,
+        "expand": None if arguments.expand is None else sentence_window_policy(arguments.expand),
+        "rerank": arguments.rerank,
+        "source_timeout": arguments.source_timeout,
+        "timeout": arguments.timeout,
+    }
+
+
+def _told(reports: Mapping[str, Mapping[str, Any]]) -> int:
+    """Name on stderr what failed, and which floors there are not; give the exit code."""
+    for source, report in reports.items():
+        if report.get("floor_note"):
+            print(f"airw: no floor for {source!r}: {report['floor_note']}", file=sys.stderr)
+        if report["status"] != "ok":
+            print(f"airw: {source!r} did not answer: {report['error']}", file=sys.stderr)
+    return int(any(report["status"] != "ok" for report in reports.values()))
+
+
+async def expand(arguments: argparse.Namespace) -> int:
+    """Print the passage around one surface."""
+    name, artifact_id = corpus_and_word(arguments, "ARTIFACT_ID")
+    policy = parent_policy() if arguments.parent else sentence_window_policy(arguments.window)
+    hit = await _surface(name, artifact_id, arguments.surface_index)
+    output.passage(await expanded(hit, name, policy=policy), arguments.format)
+    return 0
+
+
+async def _surface(name: str, artifact_id: str, index: int) -> SearchHit:
+    records = await records_for_artifact(name, artifact_id)
+    for record in records:
+        if record.surface_index == index:
+            return record.as_hit(0.0, name)
+    known = ", ".join(str(record.surface_index) for record in records) or "none"
+    raise SeedNotFound(f"{artifact_id!r} has no surface {index}; those it has: {known}")
+
+
+async def calibrate(arguments: argparse.Namespace) -> int:
+    """Find a floor, print it, and keep it where that was asked for."""
+    name, file = corpus_and_word(arguments, "CASES.jsonl")
+    found = await calibrate_min_score(
+        name,
+        await in_thread(load_cases, file),
+        mode=arguments.mode,
+        k=arguments.k,
+        sensitivity_weight=arguments.sensitivity_weight,
+        rerank=arguments.rerank,
+        persist=arguments.save,
+    )
+    saved = arguments.save and found.min_score is not None
+    output.calibration(found, arguments.format, saved=saved)
+    if saved or not arguments.save:
+        return 0
+    print("airw: nothing saved: there is no floor", file=sys.stderr)
+    return 1

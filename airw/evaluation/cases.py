@@ -1,0 +1,169 @@
+"""What to ask a corpus and what it should answer, and the files that hold such cases."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+from airw.errors import ArgumentError, ArgumentKindError, SourceError, shown
+from airw.limits import check_query, check_strings
+from airw.values import json_clean
+
+__all__ = ["DiscoveryCase", "load_cases", "save_cases"]
+
+_META = "__meta__"
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryCase:
+    """A query, and the artifacts that answer it.
+
+    Args:
+        query: What to look for.
+        gold: The ids of the artifacts that answer it, in any order; a lone string is one id. None of them: nothing in
+            the corpus answers it, and a search should abstain.
+        corpus: The corpus that it is about, for files with cases of several.
+        source_id: The artifact that the query was made from.
+        metadata: Anything else that is known of it.
+
+    Raises:
+        ArgumentError: The query is no text, or the gold no ids.
+
+    Example:
+        >>> DiscoveryCase("rotate the signing keys", gold="keys.md").gold
+        ('keys.md',)
+        >>> DiscoveryCase("who won the match?").gold_is_none
+        True
+    """
+
+    query: str
+    gold: tuple[str, ...] = ()
+    corpus: str | None = None
+    source_id: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check each field, and make a tuple of the gold."""
+        check_query(self.query)
+        gold = (self.gold,) if isinstance(self.gold, str) else check_strings("gold", self.gold)
+        object.__setattr__(self, "gold", gold)
+        for name in ("corpus", "source_id"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise ArgumentKindError(f"{name} must be a string or None, not {shown(value)}")
+        if not isinstance(self.metadata, Mapping):
+            raise ArgumentKindError(f"metadata must be a mapping, not {shown(self.metadata)}")
+
+    @property
+    def gold_is_none(self) -> bool:
+        """Whether nothing answers the query."""
+        return not self.gold
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the case as JSON can say it, without the fields that say nothing.
+
+        Example:
+            >>> DiscoveryCase("bread", ("b.md",)).to_dict()
+            {'query': 'bread', 'gold': ['b.md']}
+        """
+        optional = {"corpus": self.corpus, "source_id": self.source_id, "metadata": json_clean(self.metadata) or None}
+        said = {name: value for name, value in optional.items() if value is not None}
+        return {"query": self.query, "gold": list(self.gold), **said}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Make a case of what `to_dict` gives; the gold may also be a string, empty or missing.
+
+        Raises:
+            ArgumentError: There is no query, a field is of the wrong kind, or there is one that a case does not have:
+                a misspelt `gold` would turn the case into its opposite.
+
+        Example:
+            >>> DiscoveryCase.from_dict({"query": "bread", "gold": "b.md"})
+            DiscoveryCase(query='bread', gold=('b.md',), corpus=None, source_id=None, metadata={})
+        """
+        known = [each.name for each in fields(cls)]
+        if not isinstance(values, Mapping) or "query" not in values:
+            raise ArgumentError(f"a case is an object with a query, not {shown(values)}")
+        if unknown := [name for name in values if name not in known]:
+            raise ArgumentError(
+                f"a case has no field {shown(unknown[0])}, only {', '.join(known)}; the rest goes in metadata"
+            )
+        return cls(**{name: value for name, value in values.items() if value not in (None, "")})
+
+
+def save_cases(
+    cases: Iterable[DiscoveryCase], path: str | os.PathLike[str], *, meta: Mapping[str, Any] | None = None
+) -> None:
+    """Write cases as JSON Lines, one a line, in place of what the file held; missing folders are made.
+
+    It reads and writes files at once: call it from async code in a worker thread.
+
+    Args:
+        cases: Written in this order.
+        path: The file.
+        meta: Written as a first line `{"__meta__": …}`: a place for what the cases were made from.
+
+    Raises:
+        SourceError: The file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_cases([DiscoveryCase("bread", ("b.md",))], Path(folder, "cases.jsonl"), meta={"corpus": "notes"})
+        ...     print(Path(folder, "cases.jsonl").read_text(encoding="utf-8"), end="")
+        {"__meta__": {"corpus": "notes"}}
+        {"query": "bread", "gold": ["b.md"]}
+    """
+    header = [] if meta is None else [{_META: json_clean(meta)}]
+    lines = [json.dumps(each, ensure_ascii=False) for each in [*header, *(case.to_dict() for case in cases)]]
+    file = Path(path)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise SourceError(f"cannot write {str(file)!r}: {error}") from error
+
+
+def load_cases(path: str | os.PathLike[str]) -> list[DiscoveryCase]:
+    """Read the cases of a JSON Lines file, in its order; blank lines and `{"__meta__": …}` are left out.
+
+    It reads the file at once: call it from async code in a worker thread.
+
+    Args:
+        path: The file, in UTF-8.
+
+    Raises:
+        ArgumentError: A line is no case; the message names file and line.
+        SourceError: The file cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "cases.jsonl")
+        ...     _ = file.write_text('{"query": "bread", "gold": "b.md"}', encoding="utf-8")
+        ...     [case.gold for case in load_cases(file)]
+        [('b.md',)]
+    """
+    file = Path(path)
+    try:
+        lines = file.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    except OSError as error:
+        raise SourceError(f"cannot read {str(file)!r}: {error}") from error
+    return list(_cases(file.name, lines))
+
+
+def _cases(name: str, lines: Iterable[bytes]) -> Iterator[DiscoveryCase]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line.decode())
+            if not (isinstance(values, dict) and _META in values):
+                yield DiscoveryCase.from_dict(values)
+        except ArgumentError as error:
+            raise ArgumentError(f"{name}, line {number}: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise ArgumentError(f"{name}, line {number}, is not JSON in UTF-8: {error}") from error

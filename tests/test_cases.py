@@ -1,0 +1,129 @@
+"""Cases of queries with known answers, and their files."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airw.errors import ArgumentError, ArgumentKindError, SourceError
+from airw.evaluation import DiscoveryCase, load_cases, save_cases
+
+TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=5,
+)
+CASES = st.builds(
+    DiscoveryCase,
+    TEXTS,
+    st.lists(TEXTS, max_size=3).map(tuple),
+    st.none() | TEXTS,
+    st.none() | TEXTS,
+    st.dictionaries(TEXTS, JSON, max_size=3),
+)
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "cases.jsonl"
+
+
+class TestACase:
+    @given(CASES)
+    def test_comes_back_from_json_as_it_went(self, case):
+        assert DiscoveryCase.from_dict(json.loads(json.dumps(case.to_dict()))) == case
+
+    def test_without_gold_is_one_to_abstain_from(self):
+        assert DiscoveryCase("q").gold_is_none
+        assert not DiscoveryCase("q", ("a",)).gold_is_none
+
+    @pytest.mark.parametrize("gold", ["a", ["a"], ("a",)])
+    def test_takes_its_gold_as_one_id_or_several(self, gold):
+        assert DiscoveryCase("q", gold).gold == DiscoveryCase.from_dict({"query": "q", "gold": gold}).gold == ("a",)
+
+    @pytest.mark.parametrize("gold", [None, "", []])
+    def test_read_with_an_empty_gold_has_none(self, gold):
+        assert DiscoveryCase.from_dict({"query": "q", "gold": gold}).gold_is_none
+
+    def test_tells_json_only_what_it_holds(self):
+        assert DiscoveryCase("q").to_dict() == {"query": "q", "gold": []}
+        whole = DiscoveryCase("q", ("a",), "notes", "a", {"hard": {1}})
+        assert whole.to_dict() == {
+            "query": "q",
+            "gold": ["a"],
+            "corpus": "notes",
+            "source_id": "a",
+            "metadata": {"hard": [1]},
+        }
+
+    @pytest.mark.parametrize(
+        ("wrong", "said"),
+        [
+            ({"query": 3}, "query must be a string"),
+            ({"query": "q", "gold": 3}, "gold must be a list of strings"),
+            ({"query": "q", "gold": [3]}, "gold must be a list of strings"),
+            ({"query": "q", "gold": False}, "gold must be a list of strings"),
+            ({"query": "q", "corpus": 3}, "corpus must be a string"),
+            ({"query": "q", "source_id": ["a"]}, "source_id must be a string"),
+            ({"query": "q", "metadata": "hard"}, "metadata must be a mapping"),
+            ({"gold": "a"}, "an object with a query"),
+            (["q"], "an object with a query"),
+        ],
+    )
+    def test_refuses_what_is_none(self, wrong, said):
+        with pytest.raises(ArgumentError, match=said):
+            DiscoveryCase.from_dict(wrong)
+
+    def test_with_a_misspelt_gold_is_refused_rather_than_read_as_one_to_abstain_from(self):
+        with pytest.raises(ArgumentError, match="no field 'golds', only query, gold, corpus, source_id, metadata"):
+            DiscoveryCase.from_dict({"query": "q", "golds": ["a"]})
+
+    def test_made_with_no_ids_as_gold_is_refused(self):
+        with pytest.raises(ArgumentKindError):
+            DiscoveryCase("q", gold=3)
+
+
+class TestAFile:
+    @given(cases=st.lists(CASES, max_size=5), meta=st.none() | st.dictionaries(TEXTS, JSON, max_size=2))
+    def test_gives_back_what_was_saved_in_its_order(self, tmp_path_factory, cases, meta):
+        file = tmp_path_factory.mktemp("cases") / "new" / "cases.jsonl"
+        save_cases(iter(cases), file, meta=meta)
+        assert load_cases(file) == cases
+
+    def test_may_begin_with_facts_about_its_cases(self, file):
+        save_cases([DiscoveryCase("q")], str(file), meta={"corpus": "notes"})
+        assert json.loads(file.read_text().splitlines()[0]) == {"__meta__": {"corpus": "notes"}}
+
+    def test_may_come_from_another_editor(self, file):
+        file.write_bytes(b'\xef\xbb\xbf{"query": "caf\xc3\xa9", "gold": "a"}\r\n\r\n{"query": "\xe2\x80\xa8"}')
+        assert load_cases(file) == [DiscoveryCase("café", ("a",)), DiscoveryCase("\u2028")]
+
+    @pytest.mark.parametrize(
+        ("line", "said"),
+        [
+            (b"{", "line 3, is not JSON in UTF-8"),
+            (b'{"query": "caf\xe9"}', "line 3, is not JSON in UTF-8"),
+            (b"[" * 100_000, "line 3, is not JSON in UTF-8"),
+            (b'"q"', "line 3: a case is an object with a query, not 'q'"),
+            (b'{"query": "q", "gold": 3}', "line 3: gold must be"),
+        ],
+    )
+    def test_with_a_bad_line_is_refused_by_name_and_line(self, file, line, said):
+        file.write_bytes(b'{"query": "good"}\n\n' + line)
+        with pytest.raises(ArgumentError, match=f"^cases.jsonl, {said}") as caught:
+            load_cases(file)
+        assert "\n" not in str(caught.value)
+
+    def test_that_cannot_be_read_or_written_is_named(self, file, tmp_path):
+        with pytest.raises(SourceError, match=r"cannot read .*cases\.jsonl"):
+            load_cases(file)
+        with pytest.raises(SourceError, match="cannot write"):
+            save_cases([], tmp_path)
+
+    def test_keeps_what_it_held_when_a_case_cannot_be_written(self, file):
+        save_cases([DiscoveryCase("q")], file)
+        with pytest.raises(AttributeError):
+            save_cases([DiscoveryCase("r"), "no case"], file)
+        assert load_cases(file) == [DiscoveryCase("q")]

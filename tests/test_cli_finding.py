@@ -1,0 +1,322 @@
+"""The commands that find, as a user meets them: discover, expand, calibrate."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from airw.cli import main
+
+NOTES = {
+    "keys.md": "---\ntitle: Signing keys\nstatus: Final\n---\nRotate the signing keys every month.\n",
+    "bread.md": "# Bread\n\nFlour, water, salt.\n\n## Baking\n\nBake it for an hour.\n",
+    "ops/backup.md": "# Backup\n\nCopies at night.\n",
+}
+OTHERS = {"vault.md": "# Vault\n\nKeys for signing lie here at night.\n", "roses.md": "# Roses\n\nPrune in spring.\n"}
+CASES = [
+    {"query": "rotate signing keys", "gold": "keys.md"},
+    {"query": "flour water salt", "gold": ["bread.md"]},
+    {"query": "a month in Rome", "gold": []},
+    {"query": "zebra"},
+    {"query": "night", "gold": "a note that is gone"},
+]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """A folder with two corpora in `corpora`, and with the notes that they were built from beside it."""
+    folder = tmp_path_factory.mktemp("library")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRW_HOME", str(folder))
+        for name, notes in (("notes", NOTES), ("others", OTHERS)):
+            for file, text in notes.items():
+                (folder / name / file).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name / file).write_text(text, encoding="utf-8")
+            assert main(["build", str(folder / name), "--embedder", "light"]) == 0
+    return folder
+
+
+@pytest.fixture
+def notes(library, home):
+    (home / "corpora").mkdir(parents=True, exist_ok=True)
+    shutil.copy(library / "corpora" / "notes.airw", home / "corpora")
+    return "notes"
+
+
+@pytest.fixture
+def others(library, home):
+    (home / "corpora").mkdir(parents=True, exist_ok=True)
+    shutil.copy(library / "corpora" / "others.airw", home / "corpora")
+    return "others"
+
+
+@pytest.fixture
+def cases(tmp_path):
+    file = tmp_path / "cases.jsonl"
+    file.write_text("".join(f"{json.dumps(case)}\n" for case in CASES), encoding="utf-8")
+    return str(file)
+
+
+@pytest.fixture
+def damaged(others, home):
+    (home / "corpora" / "others.airw").write_bytes(b"not a database, but long enough to look at" * 50)
+    return others
+
+
+@pytest.fixture
+def printed(capsys):
+    """Run a command that must do its work, and give the lines it printed."""
+
+    def run(*argv, code=0):
+        assert main(argv) == code
+        return capsys.readouterr().out.splitlines()
+
+    return run
+
+
+@pytest.fixture
+def objects(printed):
+    """The same in JSON, and give the objects."""
+    return lambda *argv, **options: [json.loads(line) for line in printed(*argv, "--format", "json", **options)]
+
+
+@pytest.fixture
+def error(capsys):
+    """Run a command that must fail, and give its one line."""
+
+    def run(*argv):
+        try:
+            code = main(argv)
+        except SystemExit as leaving:  # what the parser itself refuses
+            code = leaving.code
+        told = capsys.readouterr()
+        assert (code, told.out, told.err.count("\n")) == (2, "", 1)
+        assert told.err.startswith("airw: ")
+        return told.err
+
+    return run
+
+
+class TestDiscover:
+    def test_commits_to_the_few_that_answer(self, notes, printed):
+        (line,) = printed("discover", notes, "signing keys")
+        assert re.fullmatch(r"  1 +0\.\d{4}  keys\.md  Signing keys", line)
+
+    def test_says_why_where_nothing_answers(self, notes, printed):
+        assert printed("discover", "zebra") == ["nothing answers it: abstain:no_evidence"]
+        low = printed("discover", "signing keys", "-m", "dense", "--min-score", "0.99")
+        assert low == ["nothing answers it: abstain:below_floor"]
+
+    def test_tells_of_each_of_several_corpora_then_of_them_all(self, notes, others, printed):
+        *answers, first, second = printed("discover", notes, others, "signing keys", "--max-k", "2")
+        told = sorted(re.fullmatch(r"(\w+) +ok +(\d) hits  \d+ ms", line).groups() for line in answers)
+        assert told == [("notes", "3"), ("others", "2")]
+        assert first.split()[2:] == ["notes", "keys.md", "Signing", "keys"]
+        assert second.split()[2:] == ["others", "vault.md", "Vault"]
+
+    def test_takes_corpora_as_words_and_as_options(self, notes, others, objects, monkeypatch):
+        def asked(*argv):
+            return sorted(each["source"] for each in objects("discover", *argv) if each["type"] == "progress")
+
+        assert asked("-c", notes, "-c", others, "night") == ["notes", "others"]
+        assert asked(notes, "-k", "2", "-c", others, "night") == ["notes", "others"]
+        monkeypatch.setenv("AIRW_CORPUS", notes)
+        assert asked("night") == ["notes"]
+
+    def test_streams_in_json_each_answer_the_results_and_a_summary(self, notes, others, objects):
+        told = objects("discover", notes, others, "signing keys")
+        assert [each["type"] for each in told] == ["progress", "progress", "hit", "hit", "hit", "summary"]
+        early, late = told[:2]
+        assert (early["pending"], late["pending"]) == ([late["source"]], [])
+        assert [hit["artifact_id"] for hit in early["hits"]] == [hit["artifact_id"] for hit in early["ranking"]]
+        assert early["report"]["status"] == "ok"
+        assert [(hit["rank"], hit["source"], hit["artifact_id"]) for hit in told[2:4]] == [
+            (1, "notes", "keys.md"),
+            (2, "others", "vault.md"),
+        ]
+        summary = told[-1]
+        assert (summary["query"], summary["abstained"], summary["n_selected"]) == ("signing keys", False, 3)
+        assert summary["signals"]["per_source"]["others"]["n_retrieved"] == 2
+        assert "results" not in summary
+
+    def test_abstains_in_json_with_a_reason(self, notes, objects):
+        progress, summary = objects("discover", "zebra")
+        assert progress["report"]["reason"] == "no_evidence"
+        assert (summary["abstained"], summary["reason"], summary["n_selected"]) == (True, "abstain:no_evidence", 0)
+
+    def test_one_corpus_that_fails_does_not_stop_the_others(self, notes, damaged, capsys):
+        assert main(["discover", notes, damaged, "signing keys"]) == 1
+        told = capsys.readouterr()
+        assert re.search(r"^others +failed", told.out, re.MULTILINE)
+        assert "keys.md" in told.out
+        assert told.err.startswith("airw: 'others' did not answer: StoreCorrupt: ")
+        assert told.err.count("\n") == 1
+
+    def test_all_failing_is_an_error(self, damaged, notes, capsys):
+        assert "others.airw" in self.failure(capsys, "discover", damaged, "signing keys")
+        late = self.failure(capsys, "discover", notes, damaged, "signing keys", "--source-timeout", "0")
+        assert "no source answered" in late
+        assert "no source answered" in self.failure(capsys, "discover", notes, "signing keys", "--timeout", "0")
+
+    @staticmethod
+    def failure(capsys, *argv):
+        assert main(argv) == 2
+        told = capsys.readouterr().err
+        assert told.count("\n") == 1
+        return told
+
+    def test_reveals_passages_and_bodies_below_a_folder(self, notes, library, printed):
+        asked = ("discover", "bake an hour", "-m", "lexical", "--expand", "1", "--disclose", "body")
+        assert printed(*asked, "--root", str(library / "notes"))[1:] == [
+            "     passage:",
+            "       # Bread",
+            "",
+            "       Flour, water, salt.",
+            "",
+            "       ## Baking",
+            "",
+            "       Bake it for an hour.",
+            "     body:",
+            "       # Bread",
+            "",
+            "       Flour, water, salt.",
+            "",
+            "       ## Baking",
+            "",
+            "       Bake it for an hour.",
+        ]
+        assert printed(*asked, "--root", str(library / "notes" / "ops"))[-2:] == [
+            "     note:",
+            "       pointer_outside_roots",
+        ]
+
+    def test_narrows_and_commits_as_it_is_told(self, notes, objects):
+        def found(*argv):
+            return [each["artifact_id"] for each in objects("discover", "night", *argv) if each["type"] == "hit"]
+
+        assert found("--strategy", "top_k", "--max-k", "2", "-m", "dense") == ["ops/backup.md", "bread.md"]
+        assert found("--filter", '{"status": "Final"}', "--strategy", "top_k", "-m", "dense") == []
+        assert found("--rel", "0", "--max-k", "5", "-k", "2", "-m", "dense") == ["ops/backup.md", "bread.md"]
+
+    @pytest.mark.parametrize(
+        ("argv", "said"),
+        [
+            (["notez", "x"], "known: notes"),
+            (["x", "-m", "deep"], "--mode"),
+            (["x", "-k", "-1"], "k must be"),
+            (["x", "--rel", "2"], "rel must be"),
+            (["x", "--strategy", "best"], "--strategy"),
+            (["x", "--filter", "{"], "--filter must be JSON"),
+            (["x", "--min-score", "low"], "--min-score: must be a number or auto, not 'low'"),
+            (["x", "--min-score", "nan"], "--min-score: must be a number or auto, not 'nan'"),
+            (["x", "--disclose", "body"], "--root FOLDER"),
+            (["x", "--expand", "-1"], "k must be"),
+            (["x", "--rerank", "oracle"], "'oracle'"),
+            (["x", "--timeout", "soon"], "--timeout"),
+            (["notes", "notes", "x"], "'notes'"),
+        ],
+    )
+    def test_mistakes_are_one_line(self, notes, error, argv, said):
+        assert said in error("discover", *argv)
+
+    def test_one_number_is_no_floor_for_several_corpora(self, notes, others, error):
+        assert "min_score" in error("discover", notes, others, "night", "--min-score", "0.3")
+
+
+class TestExpand:
+    def test_prints_what_stands_around_a_surface(self, notes, printed):
+        assert printed("expand", "bread.md") == ["Bread", "", "Flour, water, salt."]
+        assert printed("expand", notes, "bread.md", "--surface-index", "1", "--window", "0") == [
+            "# Bread",
+            "",
+            "Flour, water, salt.",
+            "",
+            "## Baking",
+            "",
+            "Bake it for an hour.",
+        ]
+
+    def test_prints_the_whole_document(self, notes, printed):
+        whole = printed("expand", "bread.md", "--parent")
+        assert (whole[0], whole[-1]) == ("Bread", "Bake it for an hour.")
+
+    def test_prints_json_with_what_it_was_put_together_from(self, notes, objects):
+        (told,) = objects("expand", "bread.md", "--parent")
+        assert (told["type"], told["artifact_id"], told["source"], told["surface_index"]) == (
+            "passage",
+            "bread.md",
+            "notes",
+            0,
+        )
+        assert len(told["record_ids"]) == 2
+        assert "score" not in told
+
+    @pytest.mark.parametrize(
+        ("argv", "said"),
+        [
+            (["notez", "bread.md"], "known: notes"),
+            (["cake.md"], "no artifact 'cake.md'"),
+            (["bread.md", "--surface-index", "9"], "'bread.md' has no surface 9; those it has: 0, 1"),
+            (["bread.md", "--window", "-1"], "k must be"),
+            (["bread.md", "--window", "2", "--parent"], "not allowed with"),
+            (["a", "b", "c"], "[CORPUS] ARTIFACT_ID"),
+        ],
+    )
+    def test_mistakes_are_one_line(self, notes, error, argv, said):
+        assert said in error("expand", *argv)
+
+
+class TestCalibrate:
+    def test_finds_a_floor_and_sums_up(self, notes, cases, printed):
+        floor, positive, negative, measured = printed("calibrate", cases, "-m", "dense")
+        assert re.fullmatch(r"floor: 0\.\d{4} \(calibrated\) for dense search of 'notes', k=10", floor)
+        assert re.fullmatch(r"with an answer: 2 cases, best scores .*; 1 more were not found", positive)
+        assert negative.startswith("without one: 2 cases")
+        assert "specificity 1.0000" in measured
+
+    def test_keeps_the_floor_where_discover_finds_it(self, notes, cases, printed, objects, capsys):
+        lines = printed("calibrate", notes, cases, "-m", "dense", "--save")
+        assert lines[-1] == "saved as dense: `airw discover --min-score auto` finds it"
+        progress, summary = objects("discover", "a month in Rome", "-m", "dense", "--min-score", "auto")
+        assert f"floor: {progress['report']['floor']:.4f} " in lines[0]
+        assert summary["reason"] == "abstain:below_floor"
+
+    def test_says_in_json_what_it_found(self, notes, cases, objects):
+        (told,) = objects("calibrate", cases, "-m", "dense", "--sensitivity-weight", "1", "-k", "1")
+        assert (told["type"], told["saved"], told["sensitivity"]) == ("calibration", False, 1)
+        assert (told["sensitivity_weight"], told["k"], told["mode"]) == (1, 1, "dense")
+
+    def test_keeps_nothing_where_one_kind_of_case_is_missing(self, notes, tmp_path, capsys):
+        file = tmp_path / "cases.jsonl"
+        file.write_text('{"query": "signing keys", "gold": "keys.md"}\n', encoding="utf-8")
+        assert main(["calibrate", str(file), "--save"]) == 1
+        told = capsys.readouterr()
+        assert told.out.startswith("floor: none (no abstention cases)")
+        assert told.err == "airw: nothing saved: there is no floor\n"
+
+    def test_a_search_without_a_floor_says_so(self, notes, capsys):
+        assert main(["discover", "signing keys", "--min-score", "auto"]) == 0
+        told = capsys.readouterr()
+        assert "keys.md" in told.out
+        assert told.err.startswith("airw: no floor for 'notes': ")
+
+    @pytest.fixture
+    def in_folder(self, notes, cases, tmp_path, monkeypatch):
+        (tmp_path / "bad.jsonl").write_text("{", encoding="utf-8")
+        monkeypatch.chdir(tmp_path)
+
+    @pytest.mark.parametrize(
+        ("argv", "said"),
+        [
+            (["notez", "cases.jsonl"], "known: notes"),
+            (["cases.jsonl", "-m", "deep"], "--mode"),
+            (["cases.jsonl", "--sensitivity-weight", "2"], "sensitivity_weight must be"),
+            (["nowhere.jsonl"], "cannot read 'nowhere.jsonl'"),
+            (["bad.jsonl"], "bad.jsonl, line 1, is not JSON"),
+            (["cases.jsonl", "--rerank", "oracle"], "'oracle'"),
+            (["a", "b", "c"], "[CORPUS] CASES.jsonl"),
+        ],
+    )
+    def test_mistakes_are_one_line(self, in_folder, error, argv, said):
+        assert said in error("calibrate", *argv)
