@@ -93,8 +93,9 @@ async def test_a_federation_of_one_finds_what_the_corpus_alone_finds():
 async def test_a_mapping_names_the_corpora_and_attributes_their_hits():
     async with corpora({"keys": KEYS}) as (keys,), corpora({"keys": FOOD}) as (other,):
         result = await discover({"one": keys, "two": other}, "keys", strategy="top_k")
-        with pytest.raises(ArgumentError, match="name: corpus"):
-            await discover([keys, other], "keys")
+        for given in ([keys, other], {"Keys": keys, "keys": other}):
+            with pytest.raises(ArgumentError, match="name: corpus"):
+                await discover(given, "keys")
     assert {each.source for each in result.results} == {"one", "two"}
 
 
@@ -250,6 +251,24 @@ async def test_the_floor_of_one_corpus_holds_whatever_the_strategy(strategy):
     assert passes.ids
 
 
+async def test_as_a_strategy_of_its_own_a_floor_holds_for_each_hit():
+    async with corpora({"keys": KEYS}) as (keys,):
+        options = {"mode": "dense", "strategy": "abs_threshold"}
+        some = await discover(keys, "rotate the signing keys", min_score=0.9, **options)
+        none = await discover(keys, "rotate the signing keys", min_score=2.0, **options)
+    assert (some.ids, some.n_retrieved) == (["k1"], 2)
+    assert none.reason == "abstain:abs_threshold"
+
+
+async def test_a_best_score_that_is_no_number_is_below_every_floor():
+    async with corpora({"keys": KEYS, "cars": ALL["cars"]}) as many:
+        result = await discover(
+            many, "keys", rerank=lambda query, texts: [math.nan] * len(texts), min_score={"keys": -9.0}
+        )
+    assert per_source(result)["keys"]["reason"] == "below_floor"
+    assert per_source(result)["cars"]["reason"] is None
+
+
 async def test_an_async_selector_is_awaited():
     async def last(hits):
         await anyio.lowlevel.checkpoint()
@@ -257,8 +276,10 @@ async def test_an_async_selector_is_awaited():
 
     async with corpora(ALL) as many:
         result = await discover(many, "keys", strategy=last)
+        capped = await discover(many, "keys", strategy=list, max_k=2)
     assert len(result.ids) == 1
     assert result.strategy == "custom"
+    assert len(capped.ids) == 2
 
 
 async def test_a_merge_may_be_a_function_of_the_surviving_hits_by_name():
@@ -311,11 +332,18 @@ async def test_copies_of_a_skill_are_one_and_other_corpora_keep_theirs():
         assert (await discover(notes, "rotate keys", strategy="top_k", dedup_by="name")).ids == ["a", "c"]
 
 
+async def test_hits_without_the_field_are_no_copies_of_each_other():
+    async with corpora({"notes": {"a": "rotate keys", "b": "rotate keys", "c": "keys"}}) as (notes,):
+        result = await discover(notes, "rotate keys", strategy="top_k", dedup_by="name")
+    assert result.ids == ["a", "b", "c"]
+
+
 async def test_a_walk_takes_the_place_of_the_search():
     async with corpora(ALL) as many:
         result = await discover(many, "keys", walk=CollapsedTree(), strategy="top_k", node_budget=1)
         one = await discover(many[0], "signing keys", walk=CollapsedTree())
         searched = await discover(many[0], "signing keys", mode="dense")
+        assert (await discover(many[0], "signing keys", walk=CollapsedTree(), k=1)).n_retrieved == 1
     assert result.mode == "walk"
     assert [each.source for each in result.results] == ["keys", "food", "cars"]
     assert per_source(result)["keys"]["walk"]["committed"] == 1

@@ -60,6 +60,11 @@ def test_where_hits_may_merge_a_hit_below_may_grow_past_the_one_above():
     assert final_ids({"A": ranked(["A1"]), "B": ranked(["B1"])}, ["C"], identity="pointer") == ["A1", "B1"]
 
 
+def test_a_hit_that_may_grow_past_the_one_above_has_no_place_yet():
+    assert final_ids({"A": ranked(["A1"]), "B": ranked(["B1"], ["/1"])}, ["C"], identity="pointer") == []
+    assert final_ids({"A": ranked(["A1"]), "B": ranked(["B1"])}, ["C"], identity="pointer") == ["A1", "B1"]
+
+
 def test_without_pending_sources_everything_is_final():
     a = ranked(["A1", "A2"], ["/1", "/2"])
     assert final_ids({"A": a, "B": a}, [], identity="pointer") == ["A1", "A2"]
