@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from airw.errors import CorpusNotFound, StoreBusy, StoreCorrupt, StoreError
 from airw.filters import matches, parse_filter
 from airw.stores import MemoryStore, SqliteStore, _mirror, _schema, _sql_links, _sql_write, sqlite
-from airw.stores._fts import register_text_functions
+from airw.stores._fts import prepare_texts
 from airw.stores._linkbook import LinkBook, LinkChoice
 from airw.stores._matrix import DenseIndex
 from airw.stores._schema import APPLICATION_ID, VERSION, _create_tables, check_sqlite, connect
@@ -873,7 +873,7 @@ STEPS = st.lists(
 def test_links_after_any_writes_are_those_of_the_final_content(steps):
     book, kept = LinkBook(), set()
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        register_text_functions(connection)
+        prepare_texts(connection)
         _create_tables(connection)
         for puts, removals in steps:
             changes = [ArtifactChange(change(name).entry, [], np.zeros((0, 4)), links) for name, links in puts.items()]

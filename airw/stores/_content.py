@@ -11,13 +11,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from airw.errors import StoreError
-from airw.filters import MISSING, Filter, get_field, matches
+from airw.filters import MISSING, Filter, get_field
+from airw.stores._columns import RecordColumns
 from airw.stores._fields import FieldIndex, look_up
-from airw.stores._fts import TEXT_TABLES, insert_records, one_of, rank_texts, register_text_functions
+from airw.stores._fts import TEXT_TABLES, insert_records, one_of, prepare_texts
 from airw.stores._linkbook import LinkBook, LinkChoice
 from airw.stores._matrix import DenseIndex
+from airw.stores._postings import Postings
 from airw.stores._recent import recall
-from airw.values import ArtifactChange, Direction, Edge, Floats, LedgerEntry, NodeId, Ranking, Record, json_clean
+from airw.values import (
+    ArtifactChange,
+    Direction,
+    Edge,
+    Floats,
+    LedgerEntry,
+    NDArray,
+    NodeId,
+    Ranking,
+    Record,
+    json_clean,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -32,13 +45,14 @@ class Content:
         self.index = DenseIndex()
         self._ledger: dict[str, LedgerEntry] = {}
         self._records: dict[str, Record] = {}
-        self._numbers: dict[str, int] = {}  # of each record, never used again
-        self._next = count()
+        self._numbers: dict[str, int] = {}  # of each record, as the texts are numbered; never used again
         self._links = LinkBook()
         self._settings = "{}"
         self._calibration: dict[str, str] = {}
         self._fields: dict[str, FieldIndex] = {}
+        self._columns = RecordColumns()
         self._texts: sqlite3.Connection | None = None
+        self._postings = Postings()
 
     def close(self) -> None:
         """Let go of the text index."""
@@ -100,8 +114,7 @@ class Content:
         self, queries: Floats, k: int, *, filter: Filter | None, surfaces: Sequence[str] | None, per_artifact: bool
     ) -> list[Ranking]:
         """Rank records, or artifacts, by cosine for each query."""
-        kept = self._kept(filter)
-        allowed = None if kept is None else np.array([self._numbers[each] for each in kept], np.int64)
+        allowed = self._allowed(filter)
         return self.index.search(queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact)
 
     def search_text(
@@ -114,12 +127,8 @@ class Content:
         per_artifact: bool,
     ) -> list[Ranking]:
         """Rank records, or artifacts, by BM25 for each query."""
-        limits = {"record.kind": surfaces, "record.id": self._kept(filter)}
-        tests = [one_of(column, values) for column, values in limits.items() if values is not None]
-        condition = " AND ".join(["1", *(test for test, _ in tests)])
-        parameters = [value for _, values in tests for value in values]
-        texts = self._open_texts()
-        return rank_texts(texts, queries, k, per_artifact=per_artifact, condition=condition, parameters=parameters)
+        texts, allowed = self._open_texts(), self._allowed(filter)
+        return self._postings.rank(texts, queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact)
 
     def neighbors(
         self, ids: Sequence[str], direction: Direction, choice: LinkChoice, limit: int | None
@@ -161,11 +170,11 @@ class Content:
         puts = [_checked(change) for change in puts]
         leaving = {*removals, *(change.entry.artifact_id for change in puts)} & self._ledger.keys()
         self._check_together(puts, leaving)
-        self._write_texts(puts, leaving)
+        numbers = count(self._write_texts(puts, leaving))
         for artifact_id in leaving:
             self._remove(artifact_id)
         for change in puts:
-            self._put(change)
+            self._put(change, numbers)
 
     def _index_of(self, field: str) -> FieldIndex:
         index = FieldIndex()
@@ -173,11 +182,9 @@ class Content:
             _add_value(index, field, record)
         return index
 
-    def _kept(self, filter: Filter | None) -> list[str] | None:
-        """Give the ids of the records that the filter lets through; `None` for all."""
-        if filter is None:
-            return None
-        return [record.id for record in self._records.values() if matches(filter, record.metadata)]
+    def _allowed(self, filter: Filter | None) -> NDArray[np.int64] | None:
+        """Give the numbers of the records that the filter lets through; `None` for all."""
+        return None if filter is None else self._columns.allowed(self._records, self._numbers, filter)
 
     def _check_together(self, puts: Sequence[ArtifactChange], leaving: Collection[str]) -> None:
         """Refuse what would fail half-way."""
@@ -195,11 +202,12 @@ class Content:
                         f"those of the corpus {width}; use the embedder it was built with"
                     )
 
-    def _write_texts(self, puts: Sequence[ArtifactChange], leaving: Iterable[str]) -> None:
+    def _write_texts(self, puts: Sequence[ArtifactChange], leaving: Iterable[str]) -> int:
+        """Replace texts; give the number of the first one put, which the next ones follow."""
         with _transaction(self._open_texts()) as texts:
             condition, values = one_of("artifact_id", list(leaving))
             texts.execute(f"DELETE FROM record WHERE {condition}", values)
-            insert_records(
+            return insert_records(
                 texts,
                 [
                     (each.id, each.artifact_id, each.surface_kind, each.surface_index, "", each.text)
@@ -214,26 +222,27 @@ class Content:
             import sqlite3
 
             self._texts = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-            register_text_functions(self._texts)
+            prepare_texts(self._texts)
             for statement in TEXT_TABLES:
                 self._texts.execute(statement)
         return self._texts
 
     def _remove(self, artifact_id: str) -> None:
         entry = self._ledger.pop(artifact_id)
-        for record in [self._records.pop(each) for each in entry.record_ids]:
-            del self._numbers[record.id]
+        for record_id in entry.record_ids:
+            del self._records[record_id]
+        self._columns.drop(self._numbers.pop(each) for each in entry.record_ids)
         for index in self._fields.values():
             index.discard(artifact_id)
         self.index.drop(entry.record_ids)
         self._links.remove(artifact_id)
 
-    def _put(self, change: ArtifactChange) -> None:
+    def _put(self, change: ArtifactChange, numbers: Iterator[int]) -> None:
         records = change.records
         self._ledger[change.entry.artifact_id] = change.entry
         for record in records:
             self._records[record.id] = record
-            self._numbers[record.id] = next(self._next)
+            self._numbers[record.id] = next(numbers)
             for field, index in self._fields.items():
                 _add_value(index, field, record)
         if records:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from airw.errors import CorpusNotFound, StoreBusy, StoreCorrupt, StoreError
-from airw.stores._fts import TEXT_TABLES, register_text_functions
+from airw.stores._fts import TEXT_TABLES, prepare_texts
 from airw.stores._sql_filter import register_functions
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def _prepare(connection: "sqlite3.Connection", path: Path, *, create: bool) -> N
     _check_ours(connection, path)
     connection.execute("PRAGMA synchronous = NORMAL")
     register_functions(connection)
-    register_text_functions(connection)
+    prepare_texts(connection)
 
 
 def check_sqlite(version: tuple[int, ...], *, has_fts5: bool) -> None:

@@ -7,8 +7,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from airw.filters import Filter
-from airw.stores._fts import rank_texts
-from airw.stores._sql_filter import compile_filter
+from airw.stores._columns import Columns
+from airw.stores._postings import Postings
 from airw.stores._sql_links import keys_json, set_json
 from airw.values import LedgerEntry, Ranking, Record
 
@@ -119,6 +119,8 @@ def counts(connection: "sqlite3.Connection") -> dict[str, int]:
 
 def search_text(
     connection: "sqlite3.Connection",
+    postings: Postings,
+    columns: Columns,
     queries: Sequence[str],
     k: int,
     *,
@@ -127,8 +129,5 @@ def search_text(
     per_artifact: bool,
 ) -> list[Ranking]:
     """Rank records, or artifacts, by BM25 for each query."""
-    condition, parameters = ("1", []) if filter is None else compile_filter(filter, "record.metadata")
-    if surfaces is not None:
-        condition += " AND record.kind IN (SELECT value FROM json_each(?))"
-        parameters = [*parameters, set_json(surfaces)]
-    return rank_texts(connection, queries, k, per_artifact=per_artifact, condition=condition, parameters=parameters)
+    allowed = None if filter is None else columns.allowed(connection, filter)
+    return postings.rank(connection, queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact)

@@ -16,12 +16,14 @@ from airw._concurrency import in_thread
 from airw.errors import ArgumentError, StoreBusy, StoreError
 from airw.filters import Filter
 from airw.stores import _fields, _sql_links, _sql_records
+from airw.stores._columns import Columns
 from airw.stores._connection import Connection
 from airw.stores._file_lock import hold_file
 from airw.stores._large import LargeIndex
 from airw.stores._matrix import DenseIndex
 from airw.stores._mirror import EXACT_ROWS, Mirror
 from airw.stores._nearby import Due, due, read_bucket
+from airw.stores._postings import Postings
 from airw.stores._schema import check_removable, in_snapshot
 from airw.stores._segments import SegmentMaker, is_installed, segment_folder
 from airw.stores._sql_write import apply_changes, set_setting
@@ -45,7 +47,7 @@ class SqliteStore:
     Readers see whole writes, those of other processes included, at their next call, and never wait for a writer. A
     cancelled call is stopped at once, and what it wrote is undone. Calls through one store take turns; a text or id
     with NUL or a lone surrogate where it would be looked up is refused. The 32 fields that `matching` was asked about
-    last are indexed in memory, each at its first question.
+    last are indexed in memory, each at its first question; those that filters named last, at the second filter.
 
     Up to 200,000 records, vectors are searched exactly, in a matrix in memory that follows the file. Above that, the
     write that fills another 65,536 rows makes an HNSW index of them in the folder `<path>-ann`, which needs the extra
@@ -80,8 +82,10 @@ class SqliteStore:
         self._writer: Connection | None = None
         self._path = Path(path).absolute()  # the second connection opens later
         self._segments = segment_folder(self._path)
-        self._mirror = Mirror(self._segments)
+        self._columns = Columns()
+        self._mirror = Mirror(self._segments, self._columns)
         self._mirror_turn = anyio.Lock()
+        self._postings = Postings()
         self._fields: dict[str, _fields.FollowedField] = {}
         self._max_fan_in: dict[_sql_links.MaxOf, int] = {}
         self._writer_turn = anyio.Lock()
@@ -135,7 +139,9 @@ class SqliteStore:
                 for connection in (self._writer, self._reader):
                     if connection is not None:
                         await connection.aclose()
-        self._mirror, self._fields, self._max_fan_in = Mirror(self._segments), {}, {}
+        self._columns = Columns()
+        self._mirror, self._fields, self._max_fan_in = Mirror(self._segments, self._columns), {}, {}
+        self._postings = Postings()
 
     def __del__(self) -> None:
         left = [each for each in (self._writer, self._reader) if each is not None and each.is_open]
@@ -269,7 +275,14 @@ class SqliteStore:
         Order: score descending, then `(artifact_id, surface_index)`.
         """
         return await self._read(
-            _sql_records.search_text, queries, k, filter=filter, surfaces=surfaces, per_artifact=per_artifact
+            _sql_records.search_text,
+            self._postings,
+            self._columns,
+            queries,
+            k,
+            filter=filter,
+            surfaces=surfaces,
+            per_artifact=per_artifact,
         )
 
     async def neighbors(

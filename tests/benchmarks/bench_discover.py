@@ -6,8 +6,10 @@ store in memory, its faster one, ours in a file. Four corpora are a quarter of t
 
 import math
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import median
 
 import anyio
@@ -114,19 +116,14 @@ def test_searches_beside_ir(count, made_up, times, tmp_path):
             ]
             for words, queries in asked.items():
                 for operation, options, filtered in CASES:
-                    await compared(times, f"{operation}, {words}", queries, options, filtered, theirs.search, ours.search)
-                for operation, (one, other) in {
-                    "discover": (theirs, ours),
-                    f"discover, {PARTS} corpora": (their_parts, our_parts),
-                }.items():
-
-                    def their_discover(query, one=one, **options):
-                        return ir.discover(one, query, **options)
-
-                    def our_discover(query, other=other, **options):
-                        return discover(other, query, **options)
-
-                    await compared(times, f"{operation}, {words}", queries, {}, None, their_discover, our_discover)
+                    each = Case(f"{operation}, {words}", queries, options, filtered)
+                    await each.compare(times, theirs.search, ours.search)
+                for operation, one, other in (
+                    ("discover", theirs, ours),
+                    (f"discover, {PARTS} corpora", their_parts, our_parts),
+                ):
+                    each = Case(f"{operation}, {words}", queries)
+                    await each.compare(times, partial(ir.discover, one), partial(discover, other))
 
     anyio.run(measure)
     print(f"\n{count:,} records (ms)")
@@ -138,16 +135,24 @@ def test_searches_beside_ir(count, made_up, times, tmp_path):
             print(f"| {operation} | {other:.1f} | {own:.1f} | {other / own:.1f} | {goal[0]}{missed} |")
 
 
-async def compared(times, operation, queries, options, filtered, theirs, ours):
-    """Ask both in turns; the first time of all is not counted."""
-    for turn in range(ROUNDS + 1):
-        for at, query in enumerate(queries):
-            extra = {} if filtered is None else {"filter": filtered(turn * QUERIES + at)}
-            start = time.perf_counter()
-            theirs(query, **options, **extra)
-            if turn:
-                times.note(operation, "ir", start, given=at)
-            start = time.perf_counter()
-            await ours(query, **options, **extra)
-            if turn:
-                times.note(operation, "airw", start, given=at)
+@dataclass(frozen=True)
+class Case:
+    """Queries to ask both, perhaps with a filter for each time."""
+
+    operation: str
+    queries: list
+    options: dict = field(default_factory=dict)
+    filtered: Callable | None = None
+
+    async def compare(self, times, theirs, ours):
+        """Ask both in turns; the first time of all is not counted."""
+        for turn in range(ROUNDS + 1):
+            for at, query in enumerate(self.queries):
+                extra = {} if self.filtered is None else {"filter": self.filtered(turn * QUERIES + at)}
+                start = time.perf_counter()
+                theirs(query, **self.options, **extra)
+                middle = time.perf_counter()
+                await ours(query, **self.options, **extra)
+                if turn:
+                    times.note(self.operation, "ir", start, given=at, end=middle)
+                    times.note(self.operation, "airw", middle, given=at)

@@ -33,9 +33,9 @@ class Times:
     def __init__(self) -> None:
         self._runs = defaultdict(lambda: defaultdict(list))
 
-    def note(self, operation: str, who: str, start: float, *, given: int = 0) -> None:
-        """Count from `start`, as `time.perf_counter` told it."""
-        self._runs[operation, who][given].append((time.perf_counter() - start) * 1000)
+    def note(self, operation: str, who: str, start: float, *, given: int = 0, end: float | None = None) -> None:
+        """Count from `start` to `end`, or to now, as `time.perf_counter` told them."""
+        self._runs[operation, who][given].append(((time.perf_counter() if end is None else end) - start) * 1000)
 
     def typical(self, operation: str, who: str) -> float:
         """The median, over what was given, of the fastest of several runs: other work on the machine only adds."""
