@@ -6,7 +6,6 @@ from threading import Thread
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar, cast
 
 import anyio
-import anyio.lowlevel
 
 from airw._concurrency import in_thread
 from airw.errors import StoreError
@@ -53,16 +52,12 @@ class Connection:
             ) from None
         import aiosqlite
 
-        try:
-            with anyio.CancelScope(shield=True):  # opening is short, and half of it would leak
-                raw = await in_thread(lambda: connect(path, create=create, writable=writable))
-                thread = aiosqlite.Connection(lambda: raw, iter_chunk_size=64)
-                # A store nobody closed must not keep the interpreter from exiting. Before 0.22 it was a thread itself.
-                cast("Thread", getattr(thread, "_thread", thread)).daemon = True
-                await thread
-        except StoreError:
-            await anyio.lowlevel.checkpoint()  # who was cancelled meanwhile is told that, and not what went wrong
-            raise
+        with anyio.CancelScope(shield=True):  # opening is short, and half of it would leak
+            raw = await in_thread(lambda: connect(path, create=create, writable=writable))
+            thread = aiosqlite.Connection(lambda: raw, iter_chunk_size=64)
+            # A store that nobody closed must not keep the interpreter from exiting. Before 0.22 it was a thread itself.
+            cast("Thread", getattr(thread, "_thread", thread)).daemon = True
+            await thread
         return cls(path, raw, thread)
 
     async def run(
