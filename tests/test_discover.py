@@ -156,6 +156,38 @@ def test_the_time_of_all_is_the_least_of_both_limits():
     assert run_on_virtual_clock(main) == 1
 
 
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_formulating_has_the_time_of_all_and_what_it_raises_is_its_own(backend):
+    async def slow(query):
+        await anyio.sleep(9)
+
+    async def broken(query):
+        raise TimeoutError("the model's server is slow")
+
+    async def main():
+        async with corpora(ALL) as many:
+            with pytest.raises(DiscoveryError, match="formulating the query took all of timeout=2 s"):
+                await discover(many, "keys", formulate=slow, timeout=2)
+            with pytest.raises(TimeoutError, match="server is slow"):
+                await discover(many, "keys", formulate=broken, timeout=2)
+            return anyio.current_time()
+
+    assert run_on_virtual_clock(main, backend=backend) == 2
+
+
+async def test_a_query_is_formulated_once_for_all_corpora():
+    asked = []
+
+    def twice(query):
+        asked.append(query)
+        return [query, "bread"]
+
+    async with corpora(ALL) as many:
+        result = await discover(many, "keys", formulate=twice, mode="lexical", strategy="top_k", max_k=9)
+    assert asked == ["keys"]
+    assert "f1" in result.ids
+
+
 async def test_one_that_fails_is_told_of_and_the_others_are_fused():
     failures = {"cars": {"search_text": StoreBusy("somebody\nwrites")}}
     async with corpora(ALL, failures=failures) as many:
@@ -414,6 +446,8 @@ BAD = [
     ({"timeout": math.nan}, "timeout"),
     ({"node_budget": 0}, "node_budget"),
     ({"identity": "path"}, "identity"),
+    ({"per_artifact": False}, "per_artifact"),
+    ({"loader": str, "store": {}}, "loader"),
 ]
 
 
@@ -441,7 +475,7 @@ async def test_what_is_no_corpus_is_refused(given):
 )
 async def test_what_is_for_several_corpora_is_refused_for_one(options):
     async with corpora({"keys": KEYS}) as (keys,):
-        with pytest.raises(ArgumentError, match="several corpora"):
+        with pytest.raises(ArgumentError, match=rf"{next(iter(options))}\b.* is for several corpora"):
             await discover(keys, "keys", **options)
 
 

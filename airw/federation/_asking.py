@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from airw.corpus import borrowed
-from airw.errors import ArgumentError, FilterError
+from airw.errors import ArgumentError, DiscoveryError, FilterError
 from airw.federation._floors import AUTO, calibrated_floor
 from airw.federation._members import Member, SharedQueries
 from airw.federation._plan import SKILLS, Plan
@@ -17,6 +17,7 @@ from airw.protocols import OpenCorpus
 from airw.retrieval import answer, formulated
 from airw.traversal import traverse
 from airw.values import SearchHit
+from airw.walk import WalkPolicy
 
 __all__ = ["Asking", "ask_source", "begin"]
 
@@ -36,14 +37,16 @@ async def begin(plan: Plan) -> Asking:
     """Formulate the queries, once for all sources.
 
     Raises:
-        TimeoutError: That alone took the time of them all.
+        DiscoveryError: That alone took the time of them all.
     """
     start = anyio.current_time()
     whole = math.inf if plan.timeout is None else start + plan.timeout
     queries: tuple[str, ...] = (plan.question.text,)
     if plan.walk is None and plan.question.formulate is not None:
-        with anyio.fail_after(plan.timeout):
+        with anyio.move_on_after(plan.timeout) as scope:
             queries = await formulated(plan.question)
+        if scope.cancelled_caught:
+            raise DiscoveryError(f"no source was asked: formulating the query took all of timeout={plan.timeout:g} s")
     now = anyio.current_time()
     own = math.inf if plan.source_timeout is None else now + plan.source_timeout
     return Asking(plan, queries, SharedQueries(), now, min(whole, own))
@@ -92,7 +95,7 @@ async def _find(found: _Found, member: Member, corpus: OpenCorpus, asking: Askin
     if plan.walk is None:
         hits = await answer(view, plan.question, asking.queries)
     else:
-        hits = await _walked(found, view, asking)
+        hits = await _walked(found, view, asking, plan.walk)
     hits = _deduplicated(hits, plan.dedup_by, member.name)
     found.hits = [
         replace(hit, source=member.name) if hit.source in (None, corpus.name) and hit.source != member.name else hit
@@ -100,15 +103,14 @@ async def _find(found: _Found, member: Member, corpus: OpenCorpus, asking: Askin
     ]
 
 
-async def _walked(found: _Found, corpus: OpenCorpus, asking: Asking) -> list[SearchHit]:
+async def _walked(found: _Found, corpus: OpenCorpus, asking: Asking, policy: WalkPolicy) -> list[SearchHit]:
     """Walk a corpus, and rank artifacts by their best hit; a walk that runs out of time gives what it has."""
     plan = asking.plan
-    assert plan.walk is not None  # noqa: S101 - for the type checker
     left = asking.deadline - anyio.current_time()
     timeout = None if math.isinf(left) else max(left, 0.0)
     query, budget = plan.question.text, plan.node_budget
     found.scope.deadline = math.inf  # from here on the walk has the deadline, as it keeps what it has found
-    async with traverse(query, corpus, policy=plan.walk, node_budget=budget, timeout=timeout) as walk:
+    async with traverse(query, corpus, policy=policy, node_budget=budget, timeout=timeout) as walk:
         async for _ in walk:
             pass
     if walk.summary is not None and walk.summary.stop == "timeout" and not walk.ranking:

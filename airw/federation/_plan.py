@@ -102,7 +102,9 @@ class Plan:
             _check_walk(given, floors)
         elif isinstance(members[0].corpus, FederatedCorpus):
             raise ArgumentError("a FederatedCorpus is walked: give walk=policy, or search its corpora, as a list")
-        question = ask(query, **{"k": 10, "mode": "hybrid", **given, "per_artifact": True})
+        if "per_artifact" in given:
+            raise ArgumentError("discover commits to artifacts, so per_artifact has no meaning: leave it out")
+        question = ask(query, **{"k": 10, "mode": "hybrid", **given})
         plan = cls(members=members, many=many, question=question, floors=floors, **own)
         _check_selection(plan, next(iter(floors.values())))
         _check_merge(plan, [name for name in ("merge", "merge_weights", "merge_rrf_k", "identity") if name in own])
@@ -155,8 +157,9 @@ def _check_disclosure(plan: Plan) -> None:
 
 def _check_merge(plan: Plan, given: Sequence[str]) -> None:
     if not plan.many:
-        if any(getattr(plan, name) != Plan.__dataclass_fields__[name].default for name in given):
-            raise ArgumentError(f"{given[0]} is for several corpora: pass a list of them")
+        unused = [name for name in given if getattr(plan, name) != Plan.__dataclass_fields__[name].default]
+        if unused:
+            raise ArgumentError(f"{unused[0]} is for several corpora: pass a list of them")
         return
     if not callable(plan.merge):
         check_choice("merge", plan.merge, MERGES)

@@ -8,7 +8,6 @@ from typing import Any, Unpack
 
 from airw._concurrency import map_bounded
 from airw.disclosure import Level, Loader
-from airw.errors import DiscoveryError
 from airw.federation._asking import ask_source, begin
 from airw.federation._finish import finish
 from airw.federation._floors import Floors
@@ -141,10 +140,7 @@ async def discover(
         surfaces=surfaces,
         **tuning,
     )
-    try:
-        asking = await begin(plan)
-    except TimeoutError as error:
-        raise DiscoveryError("no source was asked: formulating the query took all of `timeout`") from error
+    asking = await begin(plan)
     given = await map_bounded(partial(ask_source, asking=asking), plan.members, limit=len(plan.members))
     for answer in given:
         if answer.floor_note is not None:

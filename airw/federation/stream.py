@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import Self, Unpack
 
-from airw.errors import ArgumentError, DiscoveryError
+from airw.errors import ArgumentError
 from airw.federation._asking import Asking, ask_source, begin
 from airw.federation._finish import finish, ranked_so_far
 from airw.federation._members import Corpora, Member
@@ -70,10 +70,7 @@ class DiscoveryStream:
     async def __aenter__(self) -> Self:
         if self._coming is not None:
             raise ArgumentError("a discovery is entered once; discover_stream starts another one")
-        try:
-            asking = await begin(self._plan)
-        except TimeoutError as error:
-            raise DiscoveryError("no source was asked: formulating the query took all of `timeout`") from error
+        asking = await begin(self._plan)
         self._coming = merge(*(_asked(member, asking) for member in self._plan.members), buffer=1)
         await self._coming.__aenter__()
         return self
