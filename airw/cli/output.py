@@ -189,7 +189,9 @@ class DiscoveryPrinter:
         title = _shortened(str(found.metadata.get("title") or found.summary))
         print(f"{rank:3}  {found.score:8.4f}  {where}{found.artifact_id}  {title}")
         parts = {"passage": found.passage, "body": found.body, "files": "\n".join(found.bundle)}
-        parts["note"] = ", ".join(found.metadata[key] for key in ("disclosure", "expansion") if key in found.metadata)
+        parts["note"] = ", ".join(
+            str(found.metadata[key]) for key in ("disclosure", "expansion") if key in found.metadata
+        )
         for part, text in parts.items():
             if text:
                 print(textwrap.indent(f"{part}:\n{textwrap.indent(text.rstrip(), '  ')}", "     "))
