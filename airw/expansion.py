@@ -1,35 +1,26 @@
 """Expansion: a hit with what stands around it in its artifact, put together from the records of the corpus."""
 
 import inspect
-import os
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from airw._concurrency import in_thread
 from airw._stitching import stitched
-from airw.corpus import existing_path, is_name
+from airw.corpus import CorpusLike, reading
 from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry, SeedNotFound, shown
 from airw.limits import check_count
-from airw.protocols import NeighborhoodPolicy, OpenCorpus, RecordReader
-from airw.retrieval import check_corpus
-from airw.stores import SqliteStore
+from airw.protocols import NeighborhoodPolicy, RecordReader
 from airw.values import Passage, Record, SearchHit
 
 __all__ = [
-    "CorpusLike",
     "Parent",
     "SentenceWindow",
     "check_policy",
     "expand",
     "parent_policy",
     "passages_of",
-    "reading",
     "sentence_window_policy",
 ]
-
-CorpusLike: TypeAlias = OpenCorpus | str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,22 +130,6 @@ def check_policy(policy: NeighborhoodPolicy) -> NeighborhoodPolicy:
     if not callable(policy):
         raise ArgumentKindError(f"a neighbourhood policy must be a function of a hit and records, not {shown(policy)}")
     return policy
-
-
-@asynccontextmanager
-async def reading(corpus: CorpusLike) -> AsyncIterator[tuple[str, RecordReader]]:
-    """Give the name and the store of a corpus; one that is named is opened without its embedder, and closed again.
-
-    Raises:
-        CorpusNotFound: There is no corpus of that name or at that path.
-        ArgumentError: It is no corpus.
-    """
-    if not isinstance(corpus, str | os.PathLike):
-        yield check_corpus(corpus).name, corpus.store
-        return
-    path = existing_path(corpus)
-    async with await SqliteStore.open(path) as store:
-        yield path.stem if is_name(corpus) else (await store.config()).get("name", path.stem), store
 
 
 async def passages_of(

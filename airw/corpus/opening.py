@@ -5,7 +5,7 @@ from collections.abc import Coroutine, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar, Unpack
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, Unpack
 
 import anyio
 
@@ -18,7 +18,10 @@ from airw.retrieval import SearchOptions, check_corpus, retrieve
 from airw.stores import SqliteStore
 from airw.values import ItemProblem, SearchHit
 
-__all__ = ["CUSTOM", "BuildReport", "Corpus", "Opening", "borrowed", "open_corpus"]
+__all__ = ["CUSTOM", "BuildReport", "Corpus", "CorpusLike", "Opening", "borrowed", "open_corpus"]
+
+CorpusLike: TypeAlias = OpenCorpus | str | os.PathLike[str]
+"""An open corpus, or the name or path of one."""
 
 CUSTOM = "custom"
 """What the settings of a corpus say in place of a specification when its embedder was given as an object."""
@@ -204,7 +207,7 @@ def _spec_here(config: Mapping[str, Any]) -> str:
     return spec
 
 
-def borrowed(corpus: OpenCorpus | str | os.PathLike[str]) -> AbstractAsyncContextManager[OpenCorpus]:
+def borrowed(corpus: CorpusLike) -> AbstractAsyncContextManager[OpenCorpus]:
     """Give an open corpus for a while: one that is opened for it, by its name or path, is closed again.
 
     Raises:

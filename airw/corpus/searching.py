@@ -1,22 +1,22 @@
 """What can be asked of a corpus by its name as well: searches and the records of an artifact."""
 
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Unpack
 
-from airw.corpus.naming import existing_path
-from airw.corpus.opening import borrowed
+from airw.corpus.naming import existing_path, is_name
+from airw.corpus.opening import CorpusLike, borrowed
 from airw.errors import NoLedgerEntry
-from airw.protocols import OpenCorpus
+from airw.protocols import RecordReader
 from airw.retrieval import SearchOptions, check_corpus, retrieve
 from airw.stores import SqliteStore
 from airw.values import Record, SearchHit
 
-__all__ = ["records_for_artifact", "search"]
+__all__ = ["reading", "records_for_artifact", "search"]
 
 
-async def search(
-    corpus: OpenCorpus | str | os.PathLike[str], query: str, **options: Unpack[SearchOptions]
-) -> list[SearchHit]:
+async def search(corpus: CorpusLike, query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
     """Rank what a corpus holds against a query, as `airw.retrieval.retrieve` does.
 
     Args:
@@ -49,7 +49,7 @@ async def search(
 
 
 async def records_for_artifact(
-    corpus: OpenCorpus | str | os.PathLike[str], artifact_id: str, *, surface_kind: str | None = None
+    corpus: CorpusLike, artifact_id: str, *, surface_kind: str | None = None
 ) -> list[Record]:
     """Give all records of one artifact in plan order, or those of one surface kind; needs no embedder.
 
@@ -70,11 +70,24 @@ async def records_for_artifact(
         ['document']
     """
     kinds = None if surface_kind is None else [surface_kind]
-    if isinstance(corpus, str | os.PathLike):
-        async with await SqliteStore.open(existing_path(corpus)) as store:
-            name, (records,) = os.fspath(corpus), await store.records_of([artifact_id], kinds=kinds)
-    else:
-        name, (records,) = check_corpus(corpus).name, await corpus.store.records_of([artifact_id], kinds=kinds)
+    async with reading(corpus) as (name, store):
+        [records] = await store.records_of([artifact_id], kinds=kinds)
     if records is None:
         raise NoLedgerEntry(f"corpus {name!r} holds no artifact {artifact_id!r}")
     return records
+
+
+@asynccontextmanager
+async def reading(corpus: CorpusLike) -> AsyncIterator[tuple[str, RecordReader]]:
+    """Give the name and the store of a corpus; one that is named is opened without its embedder, and closed again.
+
+    Raises:
+        CorpusNotFound: There is no corpus of that name or at that path.
+        ArgumentError: It is no corpus.
+    """
+    if not isinstance(corpus, str | os.PathLike):
+        yield check_corpus(corpus).name, corpus.store
+        return
+    path = existing_path(corpus)
+    async with await SqliteStore.open(path) as store:
+        yield path.stem if is_name(corpus) else (await store.config()).get("name", path.stem), store

@@ -4,6 +4,6 @@ Nothing is read from a file that does not lie below a folder the caller names: a
 the corpus could have written any path there.
 """
 
-from airw.disclosure.disclosing import LEVELS, Disclosure, Level, Loader, disclose
+from airw.disclosure.disclosing import LEVELS, Disclosure, Level, Loader, check_loading, disclose
 
-__all__ = ["LEVELS", "Disclosure", "Level", "Loader", "disclose"]
+__all__ = ["LEVELS", "Disclosure", "Level", "Loader", "check_loading", "disclose"]

@@ -5,8 +5,9 @@ from itertools import repeat
 from typing import Any, TypeAlias
 
 from airw._concurrency import map_bounded
+from airw.corpus import CorpusLike, reading
 from airw.errors import NoLedgerEntry
-from airw.expansion import CorpusLike, passages_of, reading
+from airw.expansion import passages_of
 from airw.protocols import NeighborhoodPolicy
 from airw.values import Passage, SearchHit
 

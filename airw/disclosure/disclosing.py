@@ -17,7 +17,7 @@ from airw.protocols import MaybeAwaitable, NeighborhoodPolicy
 from airw.selection import Selection
 from airw.values import SearchHit, json_clean
 
-__all__ = ["LEVELS", "Disclosure", "Level", "Loader", "disclose"]
+__all__ = ["LEVELS", "Disclosure", "Level", "Loader", "check_loading", "disclose"]
 
 Level: TypeAlias = Literal["metadata", "body", "bundled"]
 
@@ -130,7 +130,7 @@ async def disclose(
     if not isinstance(selection, Selection):
         raise ArgumentKindError(f"selection must be what `select` gives, not {shown(selection)}")
     check_choice("level", level, LEVELS)
-    _check_loading(loader, store)
+    check_loading(loader, store)
     if (expand is None) != (corpus is None):
         given, missing = ("corpus", "expand") if expand is None else ("expand", "corpus")
         raise ArgumentError(f"{given}= needs {missing}=: a passage takes both, which records and where from")
@@ -220,7 +220,12 @@ def _pointer(hit: SearchHit) -> str | None:
     return next((value for value in named if isinstance(value, str) and value), None)
 
 
-def _check_loading(loader: object, store: object) -> None:
+def check_loading(loader: object, store: object) -> None:
+    """Refuse a loader or a store of bodies that is none, and both at once.
+
+    Raises:
+        ArgumentError: It is so.
+    """
     if loader is not None and store is not None:
         raise ArgumentError("loader and store cannot both give the bodies: pass one of them")
     if loader is not None and not callable(loader):

@@ -1,13 +1,12 @@
 """The floor of a corpus's searches, found from cases of both kinds: with an answer, and without one."""
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
 from airw._concurrency import in_thread, map_bounded
-from airw.corpus import borrowed
+from airw.corpus import CorpusLike, borrowed
 from airw.errors import ArgumentKindError, shown
 from airw.evaluation.cases import DiscoveryCase
 from airw.evaluation.floors import (
@@ -29,7 +28,7 @@ _AT_ONCE = 8
 
 
 async def calibrate_min_score(
-    corpus: OpenCorpus | str | os.PathLike[str],
+    corpus: CorpusLike,
     cases: Sequence[DiscoveryCase],
     *,
     mode: Mode = "hybrid",
@@ -97,7 +96,7 @@ async def calibrate_min_score(
 
 
 async def load_calibration(
-    corpus: OpenCorpus | str | os.PathLike[str], mode: Mode = "hybrid", **search_options: Any
+    corpus: CorpusLike, mode: Mode = "hybrid", **search_options: Any
 ) -> MinScoreCalibration | None:
     """Give the calibration that a corpus keeps for a way of searching, or `None`.
 

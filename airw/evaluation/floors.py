@@ -1,17 +1,15 @@
 """The score below which a search should rather answer nothing: how to find it, and how it is told and kept."""
 
 import math
-import os
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any, Self
 
-from airw.corpus import borrowed
+from airw.corpus import CorpusLike, borrowed
 from airw.errors import ArgumentError, shown
 from airw.limits import check_number
-from airw.protocols import OpenCorpus
 from airw.reranking import is_anonymous
 from airw.values import json_clean
 
@@ -107,7 +105,7 @@ class MinScoreCalibration:
         lists = {name: tuple(value) for name, value in known.items() if isinstance(value, list)}
         return cls(**{**known, **lists})
 
-    async def save(self, corpus: OpenCorpus | str | os.PathLike[str]) -> Self:
+    async def save(self, corpus: CorpusLike) -> Self:
         """Keep it with a corpus, in place of what was kept for the same way of searching, and give it back.
 
         Raises:

@@ -8,14 +8,13 @@ from typing import TypeAlias, cast
 
 import anyio
 
-from airw.corpus import existing_path, is_name
+from airw.corpus import CorpusLike, existing_path, is_name
 from airw.errors import ArgumentError, shown
 from airw.federation.corpora import FederatedCorpus
 from airw.protocols import Embedder, OpenCorpus, Store
 from airw.retrieval import check_corpus
 from airw.values import Floats
 
-CorpusLike: TypeAlias = OpenCorpus | str | os.PathLike[str]
 Corpora: TypeAlias = CorpusLike | Sequence[CorpusLike] | Mapping[str, CorpusLike] | FederatedCorpus
 """One corpus, or several as a list or by name: each open, or a name or path; or several as one graph."""
 

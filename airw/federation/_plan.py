@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Literal, Self, TypeAlias, Unpack
 
-from airw.disclosure import LEVELS, Level, Loader
+from airw.disclosure import LEVELS, Level, Loader, check_loading
 from airw.errors import ArgumentError, shown
 from airw.federation._floors import Floor, Floors, floors_of
 from airw.federation._members import Corpora, Member, members_of
@@ -108,7 +108,8 @@ class Plan:
         plan = cls(members=members, many=many, question=question, floors=floors, **own)
         _check_selection(plan, next(iter(floors.values())))
         _check_merge(plan, [name for name in ("merge", "merge_weights", "merge_rrf_k", "identity") if name in own])
-        _check_disclosure(plan)
+        check_choice("disclose_level", plan.disclose_level, LEVELS)
+        check_loading(plan.loader, plan.store)
         check_count("node_budget", plan.node_budget, least=1)
         for name in ("source_timeout", "timeout"):
             if getattr(plan, name) is not None:
@@ -147,12 +148,6 @@ def _check_selection(plan: Plan, floor: Floor) -> None:
         check_choice("strategy", plan.strategy, STRATEGIES)
         least = 0.0 if floor == "auto" else floor
         select([], strategy=plan.strategy, max_k=plan.max_k, rel=plan.rel, gap_ratio=plan.gap_ratio, min_score=least)
-
-
-def _check_disclosure(plan: Plan) -> None:
-    check_choice("disclose_level", plan.disclose_level, LEVELS)
-    if plan.loader is not None and plan.store is not None:
-        raise ArgumentError("bodies come from a loader or from a store: give one of them")
 
 
 def _check_merge(plan: Plan, given: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 import re
 
-__all__ = ["distribution_name", "required_name"]
+__all__ = ["bare_name", "distribution_name", "required_name"]
 
 _NAME = re.compile(r"[^\s<>=!~;@\[(]*")  # of a requirement as PEP 508 has it: without versions, extras and markers
 
@@ -17,6 +17,17 @@ def distribution_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+def bare_name(requirement: str) -> str:
+    """Give the name of the package that a requirement asks for, as it is spelled there.
+
+    Example:
+        >>> bare_name("Scikit_Learn[extra]>=1.2; python_version > '3.10'")
+        'Scikit_Learn'
+    """
+    match = _NAME.match(requirement.strip())
+    return match.group() if match else ""
+
+
 def required_name(requirement: str) -> str:
     """Give the name of the package that a requirement asks for, as `distribution_name` spells it.
 
@@ -24,5 +35,4 @@ def required_name(requirement: str) -> str:
         >>> required_name("Scikit_Learn[extra]>=1.2; python_version > '3.10'")
         'scikit-learn'
     """
-    match = _NAME.match(requirement.strip())
-    return distribution_name(match.group()) if match else ""
+    return distribution_name(bare_name(requirement))

@@ -1,7 +1,6 @@
 """Dependencies walked backwards: from libraries that the caller names to the artifacts that depend on them."""
 
 import math
-import re
 from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ import numpy as np
 
 from airw.errors import ArgumentError, shown
 from airw.limits import check_count, check_weight
+from airw.links.requirements import bare_name, required_name
 from airw.policies._artifacts import (
     OPEN,
     are_shut,
@@ -32,7 +32,6 @@ from airw.walk import Entry, Frontier, Policy, WalkState
 __all__ = ["ReverseDependency", "reverse_dependency_policy"]
 
 REF = "REF"
-_REQUIREMENT_NAME = re.compile(r"[^\s<>=!~;@\[(]*")  # of a requirement as PEP 508 has it: without versions and extras
 
 
 class _Node(NamedTuple):
@@ -148,7 +147,7 @@ class ReverseDependency(Policy):
             if found:
                 inside.update(_strongest(*found[0]))
             else:
-                id = _normalised(seed) if isinstance(seed, str) and self.edge_type == REF else seed
+                id = required_name(seed) if isinstance(seed, str) and self.edge_type == REF else seed
                 outside[id] = list(dict.fromkeys([*outside.get(id, []), *spellings]))
         return inside, outside
 
@@ -163,8 +162,8 @@ class ReverseDependency(Policy):
         """Give the ways to write what a seed names, the given one first."""
         if self.edge_type != REF:
             return [seed]
-        name = _normalised(seed)
-        return list(dict.fromkeys([seed, _name(seed), *(name.replace("-", mark) for mark in "-_.")]))
+        name = required_name(seed)
+        return list(dict.fromkeys([seed, bare_name(seed), *(name.replace("-", mark) for mark in "-_.")]))
 
     async def score(self, state: WalkState, nodes: Sequence[_Node], store: OpenCorpus) -> NDArray[np.float64]:
         """Score by the best surface, the fan-in and the depth; three store calls at most, one to judge the scope."""
@@ -240,17 +239,6 @@ def _in_order(state: WalkState, nodes: Iterable[NodeId]) -> list[NodeId]:
 def _order(node: NodeId, *, places: Mapping[str, int]) -> Any:
     """Order by id, strings before pairs, and pairs of corpora that have a place by that first."""
     return (True, places.get(node[0], len(places)), node) if isinstance(node, tuple) else (False, 0, node)
-
-
-def _name(requirement: str) -> str:
-    """Give the name of a requirement, without versions, extras and markers."""
-    match = _REQUIREMENT_NAME.match(requirement.strip())
-    return match.group() if match else ""
-
-
-def _normalised(requirement: str) -> str:
-    """Give the name of a requirement as PEP 503 writes it."""
-    return re.sub(r"[-_.]+", "-", _name(requirement)).lower()
 
 
 def reverse_dependency_policy(
