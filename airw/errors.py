@@ -6,6 +6,7 @@ AirwError
 │   └── ArgumentKindError   (TypeError)    it is of a kind that cannot be, such as a string for a list of them
 ├── FilterError        (ValueError)    a filter is malformed or uses an unknown operator
 ├── SourceError                        a source, or one item of it, cannot be read or indexed
+│   └── PartitionsMissing                  an ingest in partitions cannot be finished yet
 ├── EmbedderError                      an embedder failed or answered with unusable vectors
 │   ├── EmbedderUnavailable (ValueError)   what the embedder needs is not installed or not found
 │   └── EmbedderMismatch    (ValueError)   a corpus was built with another embedder
@@ -15,6 +16,9 @@ AirwError
 ├── PolicyError                        a walk policy broke its contract
 ├── RerankerError                      a reranker failed or answered with unusable scores
 │   └── RerankerUnavailable (ValueError)   what the reranker needs is not installed or not found
+├── ChatError                          a language model's server failed or answered with what is no text
+│   ├── ChatUnavailable     (ValueError)   no model is named, or its key is missing
+│   └── ChatBudgetSpent                    the tokens that a client may use are used up
 ├── DiscoveryError                     no source of a discovery answered
 ├── CorpusNotFound     (KeyError)      no corpus of that name or path
 ├── NoLedgerEntry      (KeyError)      a corpus does not hold that artifact
@@ -25,12 +29,15 @@ Each also inherits the builtin that callers of comparable libraries catch. A mes
 what would do. The original exception, where there is one, stays as `__cause__`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 __all__ = [
     "AirwError",
     "ArgumentError",
     "ArgumentKindError",
+    "ChatBudgetSpent",
+    "ChatError",
+    "ChatUnavailable",
     "CorpusNotFound",
     "DiscoveryError",
     "EmbedderError",
@@ -38,6 +45,7 @@ __all__ = [
     "EmbedderUnavailable",
     "FilterError",
     "NoLedgerEntry",
+    "PartitionsMissing",
     "PolicyError",
     "RerankerError",
     "RerankerUnavailable",
@@ -77,6 +85,14 @@ class SourceError(AirwError):
     """A source, or one item of it, cannot be read or indexed."""
 
 
+class PartitionsMissing(SourceError):
+    """An ingest cannot be finished before these `partitions`, by number, have been ingested, some of them again."""
+
+    def __init__(self, message: str, partitions: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.partitions = tuple(partitions)
+
+
 class EmbedderError(AirwError):
     """An embedder failed, or answered with vectors that cannot be used."""
 
@@ -111,6 +127,18 @@ class RerankerError(AirwError):
 
 class RerankerUnavailable(RerankerError, ValueError):
     """What a reranker needs, a package or a model, is not there."""
+
+
+class ChatError(AirwError):
+    """A language model's server cannot be reached, refuses, or answers with what is no text."""
+
+
+class ChatUnavailable(ChatError, ValueError):
+    """What a language model needs, its name or its key, is not there."""
+
+
+class ChatBudgetSpent(ChatError):
+    """The tokens that a chat client may use are used up, or the next request would take more than are left."""
 
 
 class DiscoveryError(AirwError):

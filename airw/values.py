@@ -104,10 +104,18 @@ class Surface:
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """A strategy's answer for one artifact: the fields to filter on and the surfaces to search, in order."""
+    """A strategy's answer for one artifact.
+
+    Args:
+        filter_fields: The fields to filter on.
+        surfaces: The surfaces to search, in order.
+        problems: What is missing for now, one line each: the artifact is indexed without it, and the next build asks
+            for its plan again.
+    """
 
     filter_fields: Mapping[str, Any] = field(default_factory=dict)
     surfaces: Sequence[Surface] = ()
+    problems: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

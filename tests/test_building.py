@@ -599,3 +599,74 @@ async def test_a_file_that_vanishes_while_its_folder_is_read_is_a_problem_of_its
 def test_what_is_no_source_is_refused_at_the_call_with_an_example_of_one(given):
     with pytest.raises(ArgumentError, match=r"build takes a source, such as from_notes"):
         build(given)
+
+
+@dataclass
+class Asking:
+    """A strategy that is async, as one that asks a server is: it waits, and may fail or do half."""
+
+    id: str = "asking"
+    waits: int = 1
+    asked: list = field(default_factory=list)
+    at_once: int = 0
+    most: int = 0
+    fails: frozenset = frozenset()
+    halves: frozenset = frozenset()
+
+    async def decompose(self, artifact):
+        self.asked.append(artifact.id)
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        try:
+            for _ in range(self.waits):
+                await anyio.lowlevel.checkpoint()
+            if artifact.id in self.fails:
+                raise ValueError("no answer")
+        finally:
+            self.at_once -= 1
+        surfaces = [Surface(artifact.id, "document", artifact.raw)]
+        return IndexPlan({}, surfaces, ["no synopsis: no answer"] if artifact.id in self.halves else [])
+
+
+async def test_plans_of_an_async_strategy_are_awaited_several_at_once_and_only_for_what_changed():
+    strategy, store = Asking(waits=5), MemoryStore()
+    texts = {f"{number:02}": f"text {number}" for number in range(40)}
+    await build(notes(texts, strategy=strategy), store=store)
+    assert (sorted(strategy.asked), strategy.most) == (sorted(texts), 16)
+    plain = MemoryStore()
+    await build(notes(texts), store=plain)
+    assert (await content(store))[1:4] == (await content(plain))[1:4]
+    strategy.asked.clear()
+    assert await outcome(notes({**texts, "00": "new"}, strategy=strategy), store) == (0, 1, 39, 0)
+    assert strategy.asked == ["00"]
+
+
+async def test_an_async_strategy_that_fails_ends_the_build_or_leaves_the_item_out():
+    failing, store = Asking(fails=frozenset("b"), waits=3), MemoryStore()
+    with pytest.raises(SourceError, match="'b' ValueError: no answer") as caught:
+        await build(notes(TEXTS, strategy=failing), store=store)
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert failing.at_once == 0
+    corpus = await build(notes(TEXTS, strategy=failing), store=store, on_error="skip")
+    assert corpus.report.problems == (ItemProblem("b", "ValueError: no answer"),)
+    assert await store.artifact_ids() == ["a", "c", "d", "e"]
+
+
+async def test_a_plan_with_problems_is_indexed_reported_and_asked_for_again_at_the_next_build():
+    store, problem = MemoryStore(), ItemProblem("b", "no synopsis: no answer", lost=False)
+    for halves, expected in [("b", (5, 0)), ("b", (0, 1)), ("", (0, 1)), ("", (0, 0))]:
+        strategy = Asking(halves=frozenset(halves))
+        corpus = await build(notes(TEXTS, strategy=strategy), store=store)
+        assert (corpus.report.added, corpus.report.updated) == expected
+        assert corpus.report.problems == ((problem,) if halves else ())
+        assert [hit.artifact_id for hit in await corpus.search("beta", mode="lexical")] == ["b"]
+    fresh = MemoryStore()
+    await build(notes(TEXTS, strategy=Asking()), store=fresh)
+    assert await content(store) == await content(fresh)
+
+
+async def test_a_cancelled_build_leaves_no_plan_being_asked_for():
+    strategy = Asking(waits=10**9)
+    with anyio.move_on_after(0.05):
+        await build(notes(TEXTS, strategy=strategy), store=MemoryStore())
+    assert (len(strategy.asked), strategy.at_once) == (5, 0)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from airw._requirements import distribution_name
 from airw.errors import ArgumentError, SourceError
-from airw.links.requirements import distribution_name
 from airw.values import Artifact, Extraction, Link
 
 EdgeFunction: TypeAlias = Callable[[str, Mapping[str, Any]], Mapping[str, Sequence[Any]]]

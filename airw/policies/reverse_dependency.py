@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from airw._requirements import bare_name, required_name
 from airw.errors import ArgumentError, shown
 from airw.limits import check_count, check_weight
-from airw.links.requirements import bare_name, required_name
 from airw.policies._artifacts import (
     OPEN,
     are_shut,

@@ -1,12 +1,13 @@
 """How a corpus is made: sources, strategies, link extractors, embedders."""
 
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from airw.protocols.finding import MaybeAwaitable
 from airw.values import Artifact, Extraction, Floats, IndexPlan, ItemProblem
 
-__all__ = ["EdgeExtractor", "Embedder", "EmbedderLike", "IndexingStrategy", "Source"]
+__all__ = ["EdgeExtractor", "Embedder", "EmbedderLike", "IndexingStrategy", "Source", "Synthesizer"]
 
 
 @runtime_checkable
@@ -41,8 +42,11 @@ class IndexingStrategy(Protocol):
         """Name the strategy and everything that changes what it makes; another id means a new decomposition."""
         ...
 
-    def decompose(self, artifact: Artifact) -> IndexPlan:
-        """Give the plan for one artifact, perhaps without surfaces; pure.
+    def decompose(self, artifact: Artifact) -> MaybeAwaitable[IndexPlan]:
+        """Give the plan for one artifact, perhaps without surfaces.
+
+        A plain function is pure, and called in a worker thread. One that is `async`, because it asks a server, is
+        awaited for several artifacts at once; those whose plan has `problems` are asked for again at the next build.
 
         Raises:
             SourceError: The artifact's raw value is not of a kind this strategy reads.
@@ -102,3 +106,9 @@ class Source(Protocol):
 
 
 EmbedderLike: TypeAlias = str | os.PathLike[str] | Embedder
+
+Synthesizer: TypeAlias = Callable[[Artifact], MaybeAwaitable[str]]
+"""Writes a synopsis of an artifact; `""` where there is nothing to say.
+
+An attribute `id` names it and its settings; another id means writing all synopses again.
+"""

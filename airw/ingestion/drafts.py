@@ -1,20 +1,25 @@
 """What becomes of one artifact, and what can be wrong with it: pure, no I/O."""
 
+import inspect
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias, TypeGuard, TypeVar, TypeVarTuple
+from typing import Literal, Protocol, TypeAlias, TypeGuard, TypeVar, TypeVarTuple, cast
 
 from airw.errors import ArgumentError, SourceError
-from airw.protocols import EdgeExtractor, IndexingStrategy, Source
-from airw.values import Artifact, Extraction, ItemProblem, LedgerEntry, Record, json_clean
+from airw.protocols import EdgeExtractor, IndexingStrategy
+from airw.values import Artifact, Extraction, IndexPlan, ItemProblem, LedgerEntry, Record, json_clean
 
-__all__ = ["Draft", "OnError", "Recipe", "brief", "check_id", "is_text"]
+__all__ = ["Draft", "OnError", "Origin", "Plan", "Recipe", "brief", "check_id", "is_text"]
 
 OnError: TypeAlias = Literal["raise", "skip"]
+Plan: TypeAlias = IndexPlan | ItemProblem
 Item = TypeVar("Item")
 Rest = TypeVarTuple("Rest")
 Made = TypeVar("Made")
+
+UNFINISHED = "…"
+"""Marks the version of an artifact whose plan had problems, so that the next build takes it for another one."""
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
@@ -26,6 +31,25 @@ class Draft:
     entry: LedgerEntry
     records: list[Record]
     extraction: Extraction
+    problems: list[str]
+
+
+class Origin(Protocol):
+    """The part of a `Source` that says whose artifacts are, and how they are made."""
+
+    @property
+    def name(self) -> str:
+        """Name the source; `""` stands for none."""
+        ...
+
+    @property
+    def indexing_strategy(self) -> IndexingStrategy:
+        """Give the strategy that decomposes its artifacts."""
+        ...
+
+    def change_signal(self, artifact: Artifact) -> str:
+        """Give a text that changes whenever what would be indexed of the artifact changes."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +63,7 @@ class Recipe:
         on_error: `"raise"` makes each problem an error, `"skip"` a line of the report.
     """
 
-    source: Source
+    source: Origin
     embedder_id: str
     extractor: EdgeExtractor | None
     on_error: OnError
@@ -73,14 +97,33 @@ class Recipe:
             and self.owns(stored)
         )
 
-    def draft(self, artifact: Artifact, version: str) -> Draft:
-        """Decompose an artifact and find its links.
+    @property
+    def is_async(self) -> bool:
+        """Say whether the strategy's plans have to be awaited before drafting."""
+        return inspect.iscoroutinefunction(self.strategy.decompose)
+
+    async def planned(self, artifact: Artifact) -> Plan:
+        """Await the plan for one artifact.
+
+        Raises:
+            SourceError: It failed, and problems are errors.
+        """
+        try:
+            return await cast("Awaitable[IndexPlan]", self.strategy.decompose(artifact))
+        except Exception as error:  # noqa: BLE001 - whatever a strategy raises is a problem of its item
+            return self._failed(artifact, error)
+
+    def draft(self, artifact: Artifact, version: str, awaited: Plan | None) -> Draft | ItemProblem:
+        """Decompose an artifact, unless its plan has been awaited, and find its links.
 
         Raises:
             SourceError: A text in it cannot be stored.
             Exception: Whatever the strategy or the extractor raises.
         """
-        plan = self.strategy.decompose(artifact)
+        plan = awaited or cast("IndexPlan", self.strategy.decompose(artifact))
+        if isinstance(plan, ItemProblem):
+            return plan
+        version += UNFINISHED if plan.problems else ""
         fields = json_clean(plan.filter_fields)
         records = [
             Record(
@@ -95,7 +138,7 @@ class Recipe:
         ]
         extraction = self.extractor.extract(artifact, plan.filter_fields) if self.extractor else Extraction()
         entry = replace(self.stamp(artifact.id, version), record_ids=tuple(record.id for record in records))
-        draft = Draft(entry, records, extraction)
+        draft = Draft(entry, records, extraction, [*plan.problems, *extraction.problems])
         for text in _texts(draft):
             _check_text(text)
         for key in _keys(draft):
@@ -110,12 +153,15 @@ class Recipe:
         """
         try:
             return make(item, *rest)
-        except Exception as error:
-            reason = str(error) if isinstance(error, SourceError) else f"{type(error).__name__}: {error}"
-            problem = ItemProblem(_called(item), " ".join(reason.split()))
-            if self.on_error == "raise":
-                raise self.error(problem) from error
-            return problem
+        except Exception as error:  # noqa: BLE001 - a problem of this item, whatever it is
+            return self._failed(item, error)
+
+    def _failed(self, item: object, error: Exception) -> ItemProblem:
+        reason = str(error) if isinstance(error, SourceError) else f"{type(error).__name__}: {error}"
+        problem = ItemProblem(_called(item), " ".join(reason.split()))
+        if self.on_error == "raise":
+            raise self.error(problem) from error
+        return problem
 
     def complain(self, problem: ItemProblem) -> ItemProblem:
         """Give the problem back when it may be skipped.
@@ -130,7 +176,8 @@ class Recipe:
     def error(self, problem: ItemProblem) -> SourceError:
         """Make the error that names the source, the item and the reason."""
         named = problem.reason if brief(problem.item) in problem.reason else f"{brief(problem.item)} {problem.reason}"
-        return SourceError(f"source {self.source.name!r}: {named} (on_error='skip' leaves it out)")
+        given = f"source {self.source.name!r}" if self.source.name else "upsert"
+        return SourceError(f"{given}: {named} (on_error='skip' leaves it out)")
 
 
 def _id_of(part: object, kind: str) -> str:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import anyio
 
-from airw._concurrency import first_error, in_thread
+from airw._concurrency import first_error, in_thread, map_bounded
 from airw._vectors import unit_rows
-from airw.building.drafts import Draft, Recipe, check_id, is_text
 from airw.errors import AirwError, SourceError
+from airw.ingestion.drafts import Draft, Plan, Recipe, check_id, is_text
 from airw.protocols import ChangeFinder, Embedder, Source, Store
 from airw.values import Artifact, ArtifactChange, Floats, ItemProblem, LedgerEntry
 
@@ -31,6 +31,8 @@ Item: TypeAlias = Artifact | ItemProblem
 Version: TypeAlias = tuple[Artifact, str]
 In = TypeVar("In")
 Out = TypeVar("Out")
+
+PLANS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class Page:
 
     drafts: list[Draft] = field(default_factory=list)
     known: set[str] = field(default_factory=set)
-    unchanged: int = 0
+    unchanged: dict[str, str] = field(default_factory=dict)  # with their versions
     problems: list[ItemProblem] = field(default_factory=list)
 
 
@@ -147,6 +149,10 @@ class Builder:
             async for page, changes in embed_out:
                 await self._write(page, changes)
 
+    async def prepare(self, items: list[Item]) -> tuple[Page, list[ArtifactChange]]:
+        """Take one page through all but the last stage, for those who write it themselves and `record` it then."""
+        return await self._embed(await self._plan(items))
+
     async def adopt(self) -> None:
         """Take out what another embedder made, then write the settings: at every moment they fit the vectors."""
         if self._adopted:
@@ -165,8 +171,9 @@ class Builder:
         asked = [artifact.id for artifact, _ in versions] + lost
         entries = await self.store.ledger(asked) if asked else []
         stored = {entry.artifact_id: entry for entry in entries if entry is not None}
-        if changed := self._changed(versions, stored, page):
-            await in_thread(self._drafted, changed, stored, page)
+        if changed := self._owned(self._changed(versions, stored, page), stored, page):
+            plans = await self._awaited(changed) if self.recipe.is_async else {}
+            await in_thread(self._drafted, changed, plans, page)
         page.known = stored.keys() | (self.outdated & set(asked))
         self._keep(page, stored)
         return page
@@ -206,7 +213,7 @@ class Builder:
         asked = {artifact.id: version for artifact, version in versions if isinstance(version, str)}
         changed = set(await self.store.changed(asked, self.recipe.stamp()))
         self.held.update(asked.keys() - changed)
-        page.unchanged += len(asked) - len(changed)
+        page.unchanged.update((name, version) for name, version in asked.items() if name not in changed)
         return [each for each in versions if each[0].id in changed or each[0].id not in asked]
 
     def _changed(self, versions: Sequence[Version], stored: Mapping[str, LedgerEntry], page: Page) -> list[Version]:
@@ -216,26 +223,39 @@ class Builder:
             entry = stored.get(artifact.id)
             if entry is not None and self.recipe.is_current(entry, version):
                 self.held.add(artifact.id)
+                page.unchanged[artifact.id] = version
             else:
                 changed.append((artifact, version))
-        page.unchanged += len(versions) - len(changed)
         return changed
 
-    def _drafted(self, changed: Sequence[Version], stored: Mapping[str, LedgerEntry], page: Page) -> None:
-        """Draft what changed; the artifacts of other sources are theirs."""
+    def _owned(self, changed: Sequence[Version], stored: Mapping[str, LedgerEntry], page: Page) -> list[Version]:
+        """Give those that are this source's to store; the artifacts of other sources are theirs."""
+        owned = []
         for artifact, version in changed:
             entry = stored.get(artifact.id)
             if entry is not None and entry.source and not self.recipe.owns(entry):
                 reason = f"the corpus holds this id from source {entry.source!r}; ids must differ"
                 page.problems.append(self.recipe.complain(ItemProblem(artifact.id, reason)))
-                continue
-            draft = self.recipe.attempt(self.recipe.draft, artifact, version)
+            else:
+                owned.append((artifact, version))
+        return owned
+
+    async def _awaited(self, changed: Sequence[Version]) -> dict[str, Plan]:
+        """Await the plans of a strategy that is async, several at once."""
+        artifacts = [artifact for artifact, _ in changed]
+        plans = await map_bounded(self.recipe.planned, artifacts, limit=PLANS_AT_ONCE)
+        return {artifact.id: plan for artifact, plan in zip(artifacts, plans, strict=True)}
+
+    def _drafted(self, changed: Sequence[Version], plans: Mapping[str, Plan], page: Page) -> None:
+        """Draft what changed."""
+        for artifact, version in changed:
+            draft = self.recipe.attempt(self.recipe.draft, artifact, version, plans.get(artifact.id))
             if isinstance(draft, ItemProblem):
                 page.problems.append(draft)
                 continue
             page.drafts.append(draft)
             self.held.add(artifact.id)
-            page.problems.extend(ItemProblem(artifact.id, reason, lost=False) for reason in draft.extraction.problems)
+            page.problems.extend(ItemProblem(artifact.id, reason, lost=False) for reason in draft.problems)
 
     def _keep(self, page: Page, stored: Mapping[str, LedgerEntry]) -> None:
         """Hold what was indexed before of each lost item, and say so; or say that it cannot be held."""
@@ -286,16 +306,20 @@ class Builder:
         if changes:
             await self.adopt()
             await self.store.apply(changes)
+        self.record(page, changes)
+        if self.progress is not None:
+            self.progress(self.counts)
+
+    def record(self, page: Page, changes: Sequence[ArtifactChange]) -> None:
+        """Count a page that is written."""
         updated = sum(change.entry.artifact_id in page.known for change in changes)
         self.problems.extend(page.problems)
         self.counts = BuildProgress(
             added=self.counts.added + len(changes) - updated,
             updated=self.counts.updated + updated,
-            unchanged=self.counts.unchanged + page.unchanged,
+            unchanged=self.counts.unchanged + len(page.unchanged),
             problems=len(self.problems),
         )
-        if self.progress is not None:
-            self.progress(self.counts)
 
 
 async def _read(pages: Pages, target: "MemoryObjectSendStream[list[Item]]") -> None:

@@ -1,4 +1,4 @@
-"""A lock that one builder holds, across tasks and processes, and that dies with its process."""
+"""A lock on a file that one holds at a time, across tasks and processes, and that dies with its process."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ import anyio
 
 from airw.errors import StoreBusy, StoreError
 
-_ASK_EVERY = 0.05  # seconds
+_ASK_EVERY = 0.01  # seconds
 
 if sys.platform == "win32":
     import msvcrt
@@ -25,19 +25,23 @@ else:
 
 
 @asynccontextmanager
-async def hold_file(path: Path, *, timeout: float) -> AsyncIterator[None]:  # noqa: ASYNC109 - it becomes an error here
-    """Hold the lock on a file, made where there is none and left behind empty.
+async def hold_file(
+    path: Path,
+    *,
+    timeout: float,  # noqa: ASYNC109 - it becomes an error here
+    holder: str = "builder",
+) -> AsyncIterator[None]:
+    """Hold the lock on a file, made where there is none and left behind empty; `holder` says in errors who does.
 
     Raises:
         StoreBusy: Another holder still had it after `timeout` seconds.
         StoreError: The file cannot be made.
     """
     deadline = anyio.current_time() + timeout
-    while (descriptor := _try_hold(path)) is None:
+    while (descriptor := _try_hold(path, holder)) is None:
         if anyio.current_time() >= deadline:
-            raise StoreBusy(
-                f"another builder still holds {str(path)!r} after {timeout:g} seconds; wait for it to finish"
-            )
+            waited = f" after {timeout:g} seconds" if timeout else ""
+            raise StoreBusy(f"another {holder} still holds {str(path)!r}{waited}; wait for it to finish")
         await anyio.sleep(_ASK_EVERY)
     try:
         yield
@@ -45,13 +49,13 @@ async def hold_file(path: Path, *, timeout: float) -> AsyncIterator[None]:  # no
         os.close(descriptor)
 
 
-def _try_hold(path: Path) -> int | None:
+def _try_hold(path: Path, holder: str) -> int | None:
     """Open and lock the file; give `None` while another holds it, or when it was removed meanwhile."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise StoreError(
-            f"{str(path)!r} cannot be made ({error.strerror}); building needs a folder one can write to"
+            f"{str(path)!r} cannot be made ({error.strerror}); a {holder} needs a folder one can write to"
         ) from error
     try:
         _try_lock(descriptor)
