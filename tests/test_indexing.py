@@ -70,7 +70,8 @@ def test_strategies_are_hashable_values_that_satisfy_the_protocol(strategy):
 
 
 def test_an_id_names_the_class_and_every_parameter():
-    assert Chunked().id == "Chunked(chunk_size=1200, overlap=200, text_key=None, kind='chunk')"
+    settings = "chunk_size=1200, overlap=200, text_key=None, kind='chunk', max_tokens=None, tokenizer=None"
+    assert Chunked().id == f"Chunked({settings})"
     ids = {WholeText().id, WholeText(text_key="b").id, WholeText(kind="k").id, Chunked().id, Chunked(overlap=1).id}
     assert len(ids | {Notes().id, Notes(chunk_size=900).id}) == 7
 

@@ -1,7 +1,29 @@
 """Strategies that decompose an artifact into fields to filter on and surfaces to search."""
 
+from airw.indexing._tokens import token_offsets
 from airw.indexing.chunked import Chunked
+from airw.indexing.identity import identity
 from airw.indexing.notes import Notes
+from airw.indexing.package import Package
+from airw.indexing.skill import Skill
+from airw.indexing.specs import strategy_from_spec, strategy_spec
+from airw.indexing.synopsis import with_synopsis
+from airw.indexing.synthesis import make_llm_synthesizer
+from airw.indexing.thin import ThinDescription, thin_description_predicate
 from airw.indexing.whole import WholeText
 
-__all__ = ["Chunked", "Notes", "WholeText"]
+__all__ = [
+    "Chunked",
+    "Notes",
+    "Package",
+    "Skill",
+    "ThinDescription",
+    "WholeText",
+    "identity",
+    "make_llm_synthesizer",
+    "strategy_from_spec",
+    "strategy_spec",
+    "thin_description_predicate",
+    "token_offsets",
+    "with_synopsis",
+]

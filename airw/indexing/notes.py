@@ -1,10 +1,12 @@
 """Markdown notes: a description to route by, and the chunks of the body."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from airw._frontmatter import Frontmatter, note_title, plain_text, read_frontmatter, without_comments
-from airw.indexing._text import check_window, chunk_surfaces, clean_fields, spans, text_of
+from airw.indexing._text import clean_fields, text_of
+from airw.indexing._windows import Window, chunk_surfaces, spans
 from airw.values import Artifact, IndexPlan, Surface
 
 _FENCE = re.compile(r"`{3,}|~{3,}")
@@ -19,16 +21,20 @@ class Notes:
     r"""Make a `description` surface of what a note says it is, then `chunk` surfaces of its body.
 
     The description is the title, a blank line, and the frontmatter's `description`, else the first paragraph without
-    markup, cut at `chunk_size`. The title is the frontmatter's, else the first heading, else the file's stem: every
-    note has one. Chunks and their offsets are as `Chunked` makes them; offsets count from the start of the file,
+    markup, cut where a chunk would be. The title is the frontmatter's, else the first heading, else the file's stem:
+    every note has one. Chunks and their offsets are as `Chunked` makes them; offsets count from the start of the file,
     frontmatter included. Filter fields are the artifact's metadata.
 
     Args:
         chunk_size: Characters of a chunk, at most.
         overlap: Characters that a chunk repeats of its predecessor, at most.
+        max_tokens: Tokens of a chunk, at most, also when it is read alone, without the special ones that a model adds;
+            only a single token can be more. Then `chunk_size` and `overlap` say what share of a chunk is repeated.
+        tokenizer: Counts them and says where they end: a function, or a tokenizer that `token_offsets` takes.
 
     Raises:
-        ArgumentError: `chunk_size` is below 1, or `overlap` is negative or not below `chunk_size`.
+        ArgumentError: `chunk_size` or `max_tokens` is below 1, `overlap` is negative or not below `chunk_size`, or of
+            `max_tokens` and `tokenizer` one is given without the other.
 
     Example:
         >>> plan = Notes().decompose(Artifact("keys.md", "# Keys\n\nRotate *them* yearly."))
@@ -38,10 +44,16 @@ class Notes:
 
     chunk_size: int = 1200
     overlap: int = 200
+    max_tokens: int | None = None
+    tokenizer: Any = None
 
     def __post_init__(self) -> None:
         """Check every parameter at birth."""
-        check_window(self.chunk_size, self.overlap)
+        object.__setattr__(self, "tokenizer", self._window.tokenizer)  # adapted
+
+    @property
+    def _window(self) -> Window:
+        return Window(self.chunk_size, self.overlap, self.max_tokens, self.tokenizer)
 
     @property
     def id(self) -> str:
@@ -53,13 +65,13 @@ class Notes:
 
         Raises:
             SourceError: The raw value holds no text.
+            ArgumentError: The tokenizer gives offsets that are none of this text.
         """
         text = text_of(artifact)
         front = read_frontmatter(text)
         said = self._description(artifact.id, text, front)
         about = [Surface(artifact.id, "description", said, "field")] if said else []
-        window = {"chunk_size": self.chunk_size, "overlap": self.overlap}
-        chunks = chunk_surfaces(artifact.id, text, "chunk", **window, begin=front.body)
+        chunks = chunk_surfaces(artifact.id, text, "chunk", self._window, front.body)
         return IndexPlan(clean_fields(artifact), [*about, *chunks])
 
     def _description(self, artifact_id: str, text: str, front: Frontmatter) -> str:
@@ -67,7 +79,7 @@ class Notes:
         said = given.strip() if isinstance(given, str) else ""
         said = said or first_paragraph(text[front.body : front.body + _HEAD])
         whole = f"{note_title(artifact_id, front.fields, text, front.body)}\n\n{said}"
-        start, end = next(spans(whole, chunk_size=self.chunk_size, overlap=0), (0, 0))
+        start, end = next(spans(whole, replace(self._window, overlap=0).ruler(whole)), (0, 0))
         return whole[start:end]
 
 
