@@ -27,7 +27,7 @@ class Asked:
 
     @property
     def texts(self) -> list[str]:
-        return next(self.payload[key] for key in ("input", "documents", "texts") if key in self.payload)
+        return next(self.payload[key] for key in ("input", "documents", "texts", "messages") if key in self.payload)
 
 
 class EmbeddingServer:

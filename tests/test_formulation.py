@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from airw.errors import ArgumentError, ArgumentKindError
-from airw.formulation import identity_formulator, make_llm_formulator, queries_of
+from airw.formulation import identity_formulator, make_llm_formulator, queries_in, queries_of
 
 
 def test_the_identity_gives_the_query_as_it_is():
@@ -89,7 +89,6 @@ async def test_a_rewriter_that_is_cancelled_does_not_fall_back():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rewriter": None}, "rewriter must be a function"),
         ({"rewriter": "gpt"}, "rewriter must be a function"),
         ({"fallback": "identity"}, "fallback must be a function"),
         ({"n": 0}, "n must be a whole number of at least 1"),
@@ -105,3 +104,17 @@ def test_equal_formulators_are_equal_and_say_what_they_are():
     formulate = make_llm_formulator(rewriter=str.upper, n=2)
     assert formulate == make_llm_formulator(rewriter=str.upper, n=2) != make_llm_formulator(rewriter=str.upper)
     assert repr(formulate).startswith("LlmFormulator(rewriter=<method 'upper' of 'str' objects>, n=2, fallback=<func")
+
+
+@pytest.mark.parametrize(
+    ("answer", "queries"),
+    [
+        ("sign keys\nkey rotation", ["sign keys", "key rotation"]),
+        ("Here are 2 queries:\n\n1. sign keys\n2) `key rotation`", ["sign keys", "key rotation"]),
+        ('```json\n["sign keys", "key rotation"]\n```', ["sign keys", "key rotation"]),
+        ("- “sign keys”\n- 3.5 mm jack", ["sign keys", "3.5 mm jack"]),
+        (" \n", []),
+    ],
+)
+def test_what_a_model_wrote_is_read_as_a_list_of_queries(answer, queries):
+    assert queries_in(answer) == queries

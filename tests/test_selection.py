@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from airw.errors import ArgumentError, ArgumentKindError
 from airw.selection import STRATEGIES, make_llm_selector, select
+from airw.selection.llm import labels_in
 from airw.values import SearchHit
 
 
@@ -434,9 +435,7 @@ def test_a_model_selector_is_a_value():
     assert inspect.iscoroutinefunction(type(make()).__call__)
 
 
-@pytest.mark.parametrize(
-    "options", [{"query": 3}, {"max_candidates": 0}, {"chooser": None}, {"chooser": ["a"]}, {"fallback": "top_k"}]
-)
+@pytest.mark.parametrize("options", [{"query": 3}, {"max_candidates": 0}, {"chooser": ["a"]}, {"fallback": "top_k"}])
 def test_a_model_selector_checks_what_it_is_made_of(options):
     with pytest.raises(ArgumentError):
         make_llm_selector(**{"query": "q", "chooser": sorted, **options})
@@ -447,3 +446,58 @@ async def test_what_a_model_chose_goes_through_select_as_a_strategy():
     chosen = await make_llm_selector("q", chooser=lambda **_: ["c", "b"])(given)
     found = select(given, strategy=lambda _: chosen, max_k=1)
     assert (ids(found), found.reason) == ("c", "custom")
+
+
+KNOWN = ["a.md", "b.md", "b.md: x", "a b", "notes/a.md", "c,d", "1. e"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "labels"),
+    [
+        ("b.md\na.md", ["b.md", "a.md"]),
+        ("1. `b.md`\n2. **a.md**", ["b.md", "a.md"]),
+        ("The helpful ones:\n- notes/a.md: it says so", ["notes/a.md"]),
+        ("b.md, a.md,z.md", ["b.md", "a.md"]),
+        ('["a.md", "b.md"]', ["a.md", "b.md"]),
+        ("c,d", ["c,d"]),
+        ("1. e", ["1. e"]),
+        ("b.md: x", ["b.md: x"]),
+        ("b.md: x: y", ["b.md: x"]),
+        ("b.md: y", ["b.md"]),
+        ("2. a.md — it says so", ["a.md"]),
+        ("a.md (the best)", ["a.md"]),
+        ("a.mdx", None),
+        ("a.md\nz.md\na.md", ["a.md"]),
+        ("a   b", ["a b"]),
+        ("None", []),
+        ("none.", []),
+        ("- none", []),
+        ("**None** of the candidates helps.", []),
+        ("None\n\nThey only share words.", []),
+        ("[]", []),
+        ("```json\n[]\n```", []),
+        ("None, but a.md\na.md", ["a.md"]),
+        ("none.md", None),
+        ("nonesuch", None),
+        ("I would take the first.", None),
+        ("z.md", None),
+        ("", None),
+        ("```\n```", None),
+    ],
+)
+def test_a_models_text_is_read_as_labels_as_none_or_as_neither(answer, labels):
+    assert labels_in(answer, KNOWN) == labels
+
+
+def test_a_candidate_that_is_called_none_can_be_chosen():
+    assert labels_in("none", ["none", "a"]) == ["none"]
+
+
+@given(st.lists(st.sampled_from(KNOWN), unique=True), st.sampled_from(["{}", "- {}", "`{}`", "{}: why"]))
+def test_each_label_is_read_back_however_it_is_decorated(labels, decoration):
+    assert labels_in("\n".join(map(decoration.format, labels)), KNOWN) == (labels or None)
+
+
+@given(st.text(), st.lists(st.text(min_size=1), max_size=3))
+def test_no_answer_names_a_label_that_is_not_known(answer, known):
+    assert {*(labels_in(answer, known) or [])} <= {*known}

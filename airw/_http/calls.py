@@ -90,7 +90,12 @@ class Server:
         """
         if self.api_key_env:
             return self.api_key_env
-        return OPENAI_KEY if _OPENAI.fullmatch(self.url) and os.environ.get(OPENAI_KEY) else self.key
+        return OPENAI_KEY if self.is_openai and os.environ.get(OPENAI_KEY) else self.key
+
+    @property
+    def is_openai(self) -> bool:
+        """Say whether it is OpenAI's own server."""
+        return _OPENAI.fullmatch(self.url) is not None
 
 
 @cache

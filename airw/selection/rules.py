@@ -1,4 +1,4 @@
-"""Selection: commit to the few hits worth acting on, or to none.
+"""Rules that commit to the few hits worth acting on, or to none.
 
 More candidates are not better ones: what reads them is led astray by those that nearly fit. Scores are compared with
 the best one, by ratio, so that one rule serves cosines, BM25 and fused masses alike.
@@ -6,21 +6,16 @@ the best one, by ratio, so that one rule serves cosines, BM25 and fused masses a
 
 import inspect
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise, takewhile
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
-from airw._concurrency import called
 from airw.errors import ArgumentError, ArgumentKindError, shown
-from airw.limits import check_choice, check_count, check_number, check_query
-from airw.protocols import MaybeAwaitable, Selector
+from airw.limits import check_choice, check_count, check_number
 from airw.values import SearchHit, json_clean
 
-__all__ = ["STRATEGIES", "Chooser", "LlmSelector", "Selection", "Strategy", "make_llm_selector", "select"]
+__all__ = ["STRATEGIES", "Selection", "Strategy", "select"]
 
 Strategy: TypeAlias = Literal["conservative", "top_k", "abs_threshold", "rel_threshold", "score_gap"]
 
@@ -256,107 +251,3 @@ def _check_floor(value: object, strategy: object) -> float | None:
             raise ArgumentError("strategy='abs_threshold' needs min_score=..., the least score to keep")
         return None
     return check_number("min_score", value)
-
-
-class Chooser(Protocol):
-    """Reads the candidates, `label: text` one a line, and gives the labels of those that help with the query."""
-
-    def __call__(self, *, query: str, candidates: str) -> MaybeAwaitable[Iterable[str]]:
-        """Give labels, best first; none when no candidate helps."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlmSelector:
-    """Asks a language model, or anybody else who reads, which hits help; `make_llm_selector` makes one."""
-
-    query: str
-    chooser: Chooser
-    max_candidates: int = 10
-    fallback: Selector | None = None
-
-    def __post_init__(self) -> None:
-        """Check every parameter at birth."""
-        check_query(self.query)
-        check_count("max_candidates", self.max_candidates, least=1)
-        for name, value in (("chooser", self.chooser), ("fallback", self.fallback)):
-            if not callable(value) and (value is not None or name == "chooser"):
-                raise ArgumentKindError(f"{name} must be a function, not {shown(value)}")
-
-    async def __call__(self, hits: Sequence[SearchHit]) -> list[SearchHit]:
-        """Give the hits chosen, best first; none where the chooser gave no label."""
-        labelled = _labelled(hits, self.max_candidates)
-        if not labelled:
-            return []
-        candidates = "\n".join(f"{label}: {_one_line(hit.text)}" for label, hit in labelled.items())
-        try:
-            labels = _labels(
-                await called(partial(self.chooser, query=self.query, candidates=candidates)), list(labelled)
-            )
-        except Exception:  # noqa: BLE001 - whatever a model's client raises: the choice must not depend on it alone
-            labels = None
-        if labels is not None:
-            return [labelled[label] for label in labels]
-        return select(hits).selected if self.fallback is None else list(await called(self.fallback, hits))
-
-
-def make_llm_selector(
-    query: str, *, chooser: Chooser, max_candidates: int = 10, fallback: Selector | None = None
-) -> LlmSelector:
-    """Make an async selector that lets a language model choose among the hits.
-
-    The chooser sees one candidate an artifact, by its first hit. A candidate's label is its artifact id, or
-    `source/artifact_id` where several candidates have that id. No label given means to abstain. Labels that are not
-    known are dropped, repeated ones count once. Where none is known, the answer is no list of labels (text is none), or
-    the chooser fails, the fallback chooses, as a model must not be the only thing to rely on.
-
-    Args:
-        query: What the hits were found for.
-        chooser: Called with the keywords `query` and `candidates` (`label: text`, one a line), gives labels, best
-            first; async, or called in a worker thread.
-        max_candidates: Show the chooser at most this many.
-        fallback: A selector for when the chooser fails; the conservative rule of `select` unless given.
-
-    Raises:
-        ArgumentError: A parameter cannot be used.
-
-    Example:
-        >>> import anyio
-        >>> selector = make_llm_selector("bread", chooser=lambda query, candidates: ["loaf.md"])
-        >>> hits = [SearchHit(name, "document", 1.0, "") for name in ("keys.md", "loaf.md")]
-        >>> chosen = anyio.run(selector, hits)
-        >>> select(hits, strategy=lambda _: chosen).selected_ids
-        ['loaf.md']
-    """
-    return LlmSelector(query=query, chooser=chooser, max_candidates=max_candidates, fallback=fallback)
-
-
-def _labelled(hits: Sequence[SearchHit], limit: int) -> dict[str, SearchHit]:
-    """Give the first hit of each artifact under a label of its own, on one line."""
-    firsts: dict[tuple[str | None, str], SearchHit] = {}
-    for hit in hits:
-        firsts.setdefault(hit.key, hit)
-    shortlist = list(firsts.values())[:limit]
-    ids = Counter(hit.artifact_id for hit in shortlist)
-    labelled: dict[str, SearchHit] = {}
-    for hit in shortlist:
-        alone = ids[hit.artifact_id] == 1 or hit.source is None
-        label = _one_line(hit.artifact_id if alone else f"{hit.source}/{hit.artifact_id}")
-        while label in labelled:  # an id may look like another one's label
-            label += "*"
-        labelled[label] = hit
-    return labelled
-
-
-def _labels(answer: object, known: list[str]) -> list[str] | None:
-    """Give the known labels of an answer, each once; `None` where it says something and nothing of that is known."""
-    if isinstance(answer, str) or not isinstance(answer, Iterable):
-        return None
-    said = [_one_line(label) if isinstance(label, str) else "" for label in answer]
-    order = known if isinstance(answer, AbstractSet) else dict.fromkeys(said)  # a set has no order of its own
-    chosen = [label for label in order if label in said and label in known]
-    return chosen if chosen or not said else None
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

@@ -1,0 +1,80 @@
+"""Prompts with places to fill in."""
+
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from airw._concurrency import called
+from airw.chat.model import ChatModel
+from airw.chat.specs import ChatLike, resolve_chat
+from airw.errors import ArgumentError, ArgumentKindError, shown
+
+__all__ = ["Question", "question_or"]
+
+F = TypeVar("F")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A prompt for a chat model, filled in at each call.
+
+    Args:
+        chat: The model to ask.
+        prompt: The text to send; `{name}` is where the value of that name goes, any other brace is itself.
+    """
+
+    chat: ChatModel
+    prompt: str
+
+    @property
+    def id(self) -> str:
+        """Name the model and, by its hash, the prompt."""
+        return f"{self.chat.id} prompt={hashlib.sha256(self.prompt.encode()).hexdigest()[:12]}"
+
+    async def __call__(self, **values: object) -> str:
+        """Ask the model, and give its answer.
+
+        Raises:
+            ChatError: The model answered with what is no text.
+            Exception: Whatever the model raises.
+        """
+        complete: Callable[[str], str | Awaitable[str]] = self.chat.complete
+        answer: object = await called(complete, filled(self.prompt, values))
+        if not isinstance(answer, str):
+            raise ArgumentKindError(f"a chat model must answer with a string, not {shown(answer)}")
+        return answer
+
+
+def filled(prompt: str, values: Mapping[str, object]) -> str:
+    """Put values into the places of a prompt, all at once, so that braces in a value stay as they are.
+
+    Example:
+        >>> filled('{"query": "{query}"}', {"query": "{n} {query}"})
+        '{"query": "{n} {query}"}'
+    """
+    places = "|".join(map(re.escape, values))
+    return re.sub(rf"\{{({places})\}}", lambda place: str(values[place[1]]), prompt)
+
+
+def question_or(
+    function: F | None, name: str, *, model: ChatLike | None, prompt: str | None, default: str, needs: Sequence[str]
+) -> F | Question:
+    """Give a function back, the parameter `name`, or where there is none the question to ask a model instead.
+
+    Raises:
+        ArgumentError: The prompt has not the places that it `needs`, or there is a model or a prompt beside a function.
+        ChatUnavailable: There is neither a function nor a model.
+    """
+    if function is not None:
+        if not callable(function):
+            raise ArgumentKindError(f"{name} must be a function, not {shown(function)}")
+        if model is not None or prompt is not None:
+            raise ArgumentError(f"pass either {name}, which is called, or a model and its prompt, which is asked")
+        return function
+    text = default if prompt is None else prompt
+    missing = [place for place in needs if not isinstance(text, str) or f"{{{place}}}" not in text]
+    if missing:
+        raise ArgumentError(f"prompt must be a text with {{{missing[0]}}} in it, where the {missing[0]} goes")
+    return Question(resolve_chat(model), text)
