@@ -3,15 +3,20 @@
 import gzip
 import json
 import os
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import aclosing
 from datetime import date
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+sys.path.append(str(Path(__file__).parent))
+from reading import read, read_reasons, write
 
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import Chunked, Notes, WholeText
@@ -19,26 +24,6 @@ from airw.links import MarkdownLinks
 from airw.protocols import Source
 from airw.sources import CorpusSource, content_hash, from_files, from_jsonl, from_mapping, from_notes
 from airw.values import Artifact, ItemProblem
-
-
-async def read(source):
-    return [item async for item in source.items()]
-
-
-async def read_both(source):
-    items = await read(source)
-    problems = {item.item: item.reason for item in items if isinstance(item, ItemProblem)}
-    assert not any("\n" in reason for reason in problems.values())
-    return {item.id: item for item in items if isinstance(item, Artifact)}, problems
-
-
-def write(root, files):
-    for name, content in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return root
-
 
 # Names and the change signal
 
@@ -145,7 +130,7 @@ async def test_an_id_that_is_no_text_is_a_problem_and_the_rest_is_read(key):
     "entry", [{"a\ud800": "x"}, {"a": "x\ud800"}, {"a": {"text": "x", "tags": ["\udfff"]}}, {"a": {"\ud800": "x"}}]
 )
 async def test_a_lone_surrogate_is_a_problem_that_can_be_printed(entry):
-    artifacts, problems = await read_both(from_mapping({**entry, "ok": "é🎉"}, name="m"))
+    artifacts, problems = await read_reasons(from_mapping({**entry, "ok": "é🎉"}, name="m"))
     assert list(artifacts) == ["ok"]
     assert len(problems) == 1
     for item, reason in problems.items():
@@ -159,7 +144,7 @@ async def test_a_lone_surrogate_in_metadata_is_a_problem():
 
 
 async def test_fields_that_contain_themselves_are_a_problem():
-    _, problems = await read_both(from_mapping({"a": {"x": CYCLE}}, name="m"))
+    _, problems = await read_reasons(from_mapping({"a": {"x": CYCLE}}, name="m"))
     assert list(problems) == ["a"]
 
 
@@ -167,7 +152,7 @@ async def test_a_metadata_function_that_fails_is_that_items_problem():
     def metadata_of(id, raw):
         return {"size": 1 / len(raw)}
 
-    artifacts, problems = await read_both(from_mapping({"a": "", "b": "xx"}, name="m", metadata_of=metadata_of))
+    artifacts, problems = await read_reasons(from_mapping({"a": "", "b": "xx"}, name="m", metadata_of=metadata_of))
     assert artifacts["b"].metadata == {"size": 0.5}
     assert "ZeroDivisionError" in problems["a"]
 
@@ -193,7 +178,7 @@ async def test_a_lazy_mapping_is_read_one_item_at_a_time_and_survives_an_unreada
     async with aclosing(from_mapping(lazy, name="m").items()) as items:
         assert (await anext(items)).raw == "A"
         assert lazy.reads == ["a"]
-    artifacts, problems = await read_both(from_mapping(lazy, name="m"))
+    artifacts, problems = await read_reasons(from_mapping(lazy, name="m"))
     assert list(artifacts) == ["a", "c"]
     assert problems == {"bad": "cannot be read: OSError: disk on fire"}
 
@@ -255,7 +240,7 @@ async def test_a_file_that_cannot_be_read_is_a_problem_that_names_it_and_the_res
     (root / "loop").symlink_to(root)
     (root / "way-out").symlink_to(tmp_path / "other")
     os.mkfifo(root / "pipe.md")
-    artifacts, problems = await read_both(from_files(root, max_bytes=1000))
+    artifacts, problems = await read_reasons(from_files(root, max_bytes=1000))
     assert list(artifacts) == ["empty.md", "inside.md", "just.md", "linked.md"]
     expected = {
         "binary.md": "NUL",
@@ -288,7 +273,7 @@ async def test_names_of_any_length_and_script_are_ids_and_those_that_are_no_text
     names = ["🎉 party.md", "日本語/ノート.md", "a" * 200 + ".md", "new\nline.md", "e\u0301.md"]
     write(tmp_path, dict.fromkeys(names, "x"))
     (tmp_path / os.fsdecode(b"caf\xe9.md")).write_text("x")
-    artifacts, problems = await read_both(from_files(tmp_path))
+    artifacts, problems = await read_reasons(from_files(tmp_path))
     assert artifacts.keys() == set(names)
     assert list(problems) == ["caf\\xe9.md"]
 
@@ -373,7 +358,7 @@ async def test_a_broken_line_is_a_problem_with_its_number_and_the_rest_is_read(t
         {"id": "0"},
         {"id": 1.5},
     )
-    artifacts, problems = await read_both(from_jsonl(path))
+    artifacts, problems = await read_reasons(from_jsonl(path))
     assert list(artifacts) == ["first", "0", "1.5"]
     numbers = [int(item.split(":")[1]) for item in problems if item.startswith("x.jsonl:")]
     assert numbers == [4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 18]

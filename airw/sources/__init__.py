@@ -3,6 +3,25 @@
 from airw.sources.files import from_files
 from airw.sources.jsonl import from_jsonl
 from airw.sources.notes import from_notes
+from airw.sources.packages import from_packages
+from airw.sources.records import from_records
+from airw.sources.reports import from_md_reports
+from airw.sources.skills import SKILL_FOLDERS, from_skills
 from airw.sources.source import CorpusSource, content_hash, from_mapping, is_valid_name
+from airw.sources.tools import from_mcp_tools
 
-__all__ = ["CorpusSource", "content_hash", "from_files", "from_jsonl", "from_mapping", "from_notes", "is_valid_name"]
+__all__ = [
+    "SKILL_FOLDERS",
+    "CorpusSource",
+    "content_hash",
+    "from_files",
+    "from_jsonl",
+    "from_mapping",
+    "from_mcp_tools",
+    "from_md_reports",
+    "from_notes",
+    "from_packages",
+    "from_records",
+    "from_skills",
+    "is_valid_name",
+]

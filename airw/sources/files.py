@@ -3,7 +3,7 @@
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,48 +45,69 @@ class Folder:
         Raises:
             SourceError: The root is missing or no folder, or no file matches.
         """
-        if not self.root.is_dir():
-            found = "is not a folder" if self.root.exists() else "does not exist"
-            raise SourceError(f"the folder to read {found}: {str(self.root)!r}")
-        names, problems, seen = self._listed()
+        listed, problems = self.listed()
+        names = [name for name in listed if self._reason(name) is None]
         if not names and not problems:
             wanted = f"pattern {self.pattern!r}" + (" and exclude" if self.exclude else "")
-            raise SourceError(f"no file below {str(self.root)!r} matches {wanted}; {seen} seen")
+            raise SourceError(f"no file below {str(self.root)!r} matches {wanted}; {len(listed)} seen")
         if problems:
             yield problems
         for first in range(0, len(names), PAGE):
-            yield [self._read(name) for name in names[first : first + PAGE]]
+            yield [self.read(name) for name in names[first : first + PAGE]]
 
-    def _listed(self) -> tuple[list[str], list[Item], int]:
+    def excluded(self) -> dict[str, list[str]]:
+        """Give the files that are left out on purpose, by reason, in order of path; none is read.
+
+        Raises:
+            SourceError: The root is missing or no folder.
+        """
+        return grouped((self._reason(name), name) for name in self.listed()[0])
+
+    def listed(self, enters: Callable[[str], bool] | None = None) -> tuple[list[str], list[Item]]:
+        """Give the paths of all files below the root, sorted, and the folders that cannot be listed.
+
+        Args:
+            enters: Called with the relative path of a folder; false leaves out what is below it.
+
+        Raises:
+            SourceError: The root is missing, no folder, or cannot be listed.
+        """
+        if not self.root.is_dir():
+            found = "is not a folder" if self.root.exists() else "does not exist"
+            raise SourceError(f"the folder to read {found}: {str(self.root)!r}")
         names: list[str] = []
         problems: list[Item] = []
-        seen = 0
 
         def unreadable(error: OSError) -> None:
             name = os.path.relpath(os.fsdecode(error.filename), self.root)
             if name == ".":
                 raise SourceError(f"cannot list the folder {str(self.root)!r}: {error.strerror}") from error
-            problems.append(ItemProblem(_shown(name), f"the folder cannot be listed: {error.strerror}"))
+            problems.append(ItemProblem(printable(name), f"the folder cannot be listed: {error.strerror}"))
 
-        for folder, _, files in os.walk(self.root, onerror=unreadable):
+        for folder, folders, files in os.walk(self.root, onerror=unreadable):
             below = Path(os.path.relpath(folder, self.root)).as_posix()
-            seen += len(files)
-            paths = (file if below == "." else f"{below}/{file}" for file in files)
-            names += filter(self._wants, paths)
-        return sorted(names), problems, seen
+            prefix = "" if below == "." else f"{below}/"
+            if enters is not None:
+                folders[:] = [each for each in folders if enters(prefix + each)]
+            names += [prefix + file for file in files]
+        return sorted(names), problems
 
-    def _wants(self, name: str) -> bool:
-        return re.search(self.pattern, name) is not None and not (self.exclude and self.exclude(name))
+    def _reason(self, name: str) -> str | None:
+        """Say why a file is left out; `None` when it is not."""
+        if re.search(self.pattern, name) is None:
+            return "not of the pattern"
+        return "excluded" if self.exclude and self.exclude(name) else None
 
-    def _read(self, name: str) -> Item:
+    def read(self, name: str) -> Item:
+        """Read one file, given by its relative path; what cannot be read is a problem."""
         try:
             name.encode()
             data = self._bytes(self.root / name)
             text = data.decode("utf-8-sig")
         except OSError as error:
-            return ItemProblem(_shown(name), f"cannot be read: {error.strerror or error}")
+            return ItemProblem(printable(name), f"cannot be read: {error.strerror or error}")
         except UnicodeEncodeError:
-            return ItemProblem(_shown(name), "the file's name is not UTF-8: rename it")
+            return ItemProblem(printable(name), "the file's name is not UTF-8: rename it")
         except UnicodeDecodeError as error:
             return ItemProblem(name, f"is not UTF-8 at byte {error.start}: convert it")
         if "\0" in text:
@@ -109,7 +130,22 @@ class Folder:
         return data
 
 
-def _shown(name: str) -> str:
+def grouped(reasons: Iterable[tuple[str | None, str]]) -> dict[str, list[str]]:
+    """Give the paths of each reason; those without one are none of it.
+
+    Example:
+        >>> grouped([("blank", "b.md"), (None, "c.md"), ("blank", "a.md")])
+        {'blank': ['b.md', 'a.md']}
+    """
+    paths: dict[str, list[str]] = {}
+    for reason, path in reasons:
+        if reason is not None:
+            paths.setdefault(reason, []).append(printable(path))
+    return paths
+
+
+def printable(name: str) -> str:
+    """Give a file's name with the bytes of it that are not UTF-8 as escapes."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
@@ -158,6 +194,7 @@ def from_files(
         embedder=embedder,
         metadata_of=metadata_of,
         edge_extractor=edge_extractor,
+        excluded=folder.excluded,
     )
 
 

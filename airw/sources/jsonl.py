@@ -1,7 +1,6 @@
 """JSON Lines: one object a line."""
 
 import json
-import math
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import IO, Any, cast
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import WholeText
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
-from airw.sources.source import PAGE, CorpusSource, Item, Pages, name_from
+from airw.sources.source import PAGE, CorpusSource, Item, Pages, id_from, name_from
 from airw.values import Artifact, ItemProblem
 
 
@@ -68,7 +67,7 @@ class _Lines:
             return ItemProblem(where, f"line {number} is not JSON: {error}")
         if not isinstance(fields, dict):
             return ItemProblem(where, f"line {number} must be a JSON object, not {type(fields).__name__}")
-        artifact_id = _id(fields.pop(self.id_key, None))
+        artifact_id = id_from(fields.pop(self.id_key, None))
         if artifact_id is None:
             return ItemProblem(where, f"line {number} needs a non-empty string or a number as {self.id_key!r}")
         return Artifact(artifact_id, fields, self._metadata(fields))
@@ -76,13 +75,6 @@ class _Lines:
     def _metadata(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         keys = fields if self.metadata_keys is None else self.metadata_keys
         return {key: fields[key] for key in keys if key in fields and key != self.text_key}
-
-
-def _id(value: Any) -> str | None:
-    """Give a string itself and a number as its decimal text."""
-    if isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
-        return None
-    return str(value) if isinstance(value, (str, int, float)) and value != "" else None
 
 
 def from_jsonl(

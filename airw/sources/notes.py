@@ -46,8 +46,8 @@ def from_notes(
 
     Example:
         >>> source = from_notes("vault")
-        >>> source.indexing_strategy, source.edge_extractor.inline_type
-        (Notes(chunk_size=1200, overlap=200), 'related')
+        >>> source.name, source.indexing_strategy.chunk_size, source.edge_extractor.inline_type
+        ('vault', 1200, 'related')
     """
     folder = Folder(Path(root), pattern, exclude, max_bytes)
 
@@ -61,6 +61,7 @@ def from_notes(
         strategy or Notes(),
         embedder=embedder,
         edge_extractor=edge_extractor or MarkdownLinks(),
+        excluded=folder.excluded,
     )
 
 

@@ -1,8 +1,9 @@
 """The one kind of source: a name, a scope to read, and how its artifacts are to be indexed."""
 
 import json
+import math
 import re
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import chain
@@ -18,6 +19,7 @@ from airw.values import Artifact, ItemProblem, json_clean
 
 Item: TypeAlias = Artifact | ItemProblem
 Pages: TypeAlias = Generator[Sequence[Item], None, None]
+AsyncPages: TypeAlias = AsyncGenerator[Sequence[Item], None]
 MetadataOf: TypeAlias = Callable[[str, Any], Mapping[str, Any]]
 
 PAGE = 64
@@ -68,6 +70,18 @@ def is_valid_name(name: object) -> bool:
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
+def id_from(value: object) -> str | None:
+    """Give a string itself and a number as its decimal text; `None` for what can be no id.
+
+    Example:
+        >>> id_from("a"), id_from(0), id_from(""), id_from(True)
+        ('a', '0', None, None)
+    """
+    if isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    return str(value) if isinstance(value, (str, int, float)) and value != "" else None
+
+
 def name_from(text: str, default: str) -> str:
     """Make a valid name of a file's or folder's name.
 
@@ -85,12 +99,13 @@ class CorpusSource:
     Args:
         name: Letters, digits and `._-`, at most 100, beginning with a letter or digit.
         scope: A mapping of id to raw value, read lazily in its own order; or a function that makes a generator of
-            pages of artifacts and problems, which is run in a worker thread.
+            pages of artifacts and problems, which is run in a worker thread unless it is an async one.
         indexing_strategy: Decomposes the artifacts.
         change_signal: Gives a text that changes whenever what would be indexed of an artifact changes.
         embedder: An embedder, or the specification of one.
         metadata_of: Called with id and raw value; what it gives is laid over the artifact's metadata.
         edge_extractor: Finds the artifacts' links; `None` for no links.
+        excluded: Gives what lies where the artifacts do and is left out on purpose, by reason, for `airw.coverage`.
 
     Raises:
         ArgumentError: The name is not valid, or the scope is neither a mapping nor a function.
@@ -106,12 +121,13 @@ class CorpusSource:
     """
 
     name: str
-    scope: Mapping[str, Any] | Callable[[], Pages]
+    scope: Mapping[str, Any] | Callable[[], Pages | AsyncPages]
     indexing_strategy: IndexingStrategy = field(default_factory=WholeText)
     change_signal: Callable[[Artifact], str] = content_hash
     embedder: str | Embedder = "default"
     metadata_of: MetadataOf | None = None
     edge_extractor: EdgeExtractor | None = None
+    excluded: Callable[[], Mapping[str, Sequence[str]]] | None = None
 
     def __post_init__(self) -> None:
         """Check name and scope at birth."""
@@ -128,7 +144,10 @@ class CorpusSource:
         Raises:
             SourceError: The source itself is missing or cannot be read.
         """
-        return self._mapped(self.scope) if isinstance(self.scope, Mapping) else self._paged(self.scope())
+        if isinstance(self.scope, Mapping):
+            return self._mapped(self.scope)
+        pages = self.scope()
+        return self._paged(pages if isinstance(pages, AsyncGenerator) else _in_threads(pages))
 
     async def _mapped(self, scope: Mapping[str, Any]) -> AsyncIterator[Item]:
         for number, key in enumerate(scope):
@@ -136,19 +155,19 @@ class CorpusSource:
                 await anyio.lowlevel.checkpoint()
             yield self._looked_up(scope, key)
 
-    async def _paged(self, pages: Pages) -> AsyncIterator[Item]:
+    async def _paged(self, pages: AsyncPages) -> AsyncIterator[Item]:
         try:
-            while (page := await in_thread(next, pages, None)) is not None:
+            async for page in pages:
                 for item in page:
                     yield self._checked(item.id, item.raw, item.metadata) if isinstance(item, Artifact) else item
         finally:
-            pages.close()
+            await pages.aclose()
 
     def _looked_up(self, scope: Mapping[str, Any], key: Any) -> Item:
         try:
             raw = scope[key]
         except Exception as error:  # noqa: BLE001 - a lazy mapping's failure to read one item is that item's problem
-            return ItemProblem(_shown(key), f"cannot be read: {_told(error)}")
+            return ItemProblem(_shown(key), f"cannot be read: {told(error)}")
         return self._checked(key, raw, {})
 
     def _checked(self, name: Any, raw: Any, metadata: Mapping[str, Any]) -> Item:
@@ -159,7 +178,7 @@ class CorpusSource:
             try:
                 metadata = {**metadata, **self.metadata_of(name, raw)}
             except Exception as error:  # noqa: BLE001 - the caller's function failed on this item
-                return ItemProblem(_shown(name), f"metadata_of failed: {_told(error)}")
+                return ItemProblem(_shown(name), f"metadata_of failed: {told(error)}")
         try:
             if _holds_surrogates(name) or _holds_surrogates(raw) or _holds_surrogates(metadata):
                 reason = "holds half of a surrogate pair, which is no text in UTF-8: clean the text first"
@@ -167,6 +186,14 @@ class CorpusSource:
         except RecursionError:
             return ItemProblem(_shown(name), "its fields contain themselves or nest too deeply")
         return Artifact(name, raw, metadata)
+
+
+async def _in_threads(pages: Pages) -> AsyncPages:
+    try:
+        while (page := await in_thread(next, pages, None)) is not None:
+            yield page
+    finally:
+        pages.close()
 
 
 def _holds_surrogates(value: Any) -> bool:
@@ -190,7 +217,8 @@ def _shown(key: Any) -> str:
     return str(key).encode("utf-8", "backslashreplace").decode()
 
 
-def _told(error: Exception) -> str:
+def told(error: Exception) -> str:
+    """Tell somebody else's error on one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
 
 
