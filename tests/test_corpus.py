@@ -12,7 +12,7 @@ import pytest
 
 from airw import corpus as naming
 from airw.building import build
-from airw.building.builder import _spec
+from airw.building._job import _spec
 from airw.corpus import (
     Corpus,
     Opening,

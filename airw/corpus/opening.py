@@ -1,7 +1,7 @@
 """Open corpora, and what is on its way to being open."""
 
 import os
-from collections.abc import Coroutine, Generator, Mapping
+from collections.abc import Coroutine, Generator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,15 +10,17 @@ from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, Unpack
 import anyio
 
 from airw._concurrency import in_thread
+from airw.corpus.changing import Changes, Given
 from airw.corpus.naming import existing_path, is_name
 from airw.embedders import check_embedder, resolve_embedder
 from airw.errors import CorpusNotFound, EmbedderMismatch, EmbedderUnavailable
-from airw.protocols import Embedder, EmbedderLike, OpenCorpus, Store
+from airw.ingestion import BuildReport, OnError
+from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, IndexingStrategy, OpenCorpus, Store
 from airw.retrieval import SearchOptions, check_corpus, retrieve
 from airw.stores import SqliteStore
-from airw.values import ItemProblem, SearchHit
+from airw.values import SearchHit
 
-__all__ = ["CUSTOM", "BuildReport", "Corpus", "CorpusLike", "Opening", "borrowed", "open_corpus"]
+__all__ = ["CUSTOM", "Corpus", "CorpusLike", "Opening", "borrowed", "open_corpus"]
 
 CorpusLike: TypeAlias = OpenCorpus | str | os.PathLike[str]
 """An open corpus, or the name or path of one."""
@@ -66,27 +68,6 @@ class Opening(Generic[Opened]):
         await self._opened.aclose()
 
 
-@dataclass(frozen=True, slots=True)
-class BuildReport:
-    """What a build did.
-
-    Args:
-        added: Artifacts that were not in the corpus before.
-        updated: Artifacts written again, because they or the way to index them changed.
-        unchanged: Artifacts that needed nothing.
-        removed: Artifacts taken out, because their source no longer has them.
-        problems: What could not be indexed, or not whole, in the order of the pages read.
-        seconds: How long it took, waiting for another builder included.
-    """
-
-    added: int = 0
-    updated: int = 0
-    unchanged: int = 0
-    removed: int = 0
-    problems: tuple[ItemProblem, ...] = ()
-    seconds: float = 0.0
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Corpus:
     """An open corpus, made by `build` or `open_corpus`: a name, a store, and the embedder its vectors came from.
@@ -97,6 +78,8 @@ class Corpus:
         embedder: What embeds queries.
         report: What the build did that opened it; `None` when it was opened otherwise.
         owns_store: Whether closing the corpus closes the store.
+        strategy: What decomposes artifacts that are put in; left out, the one that the corpus's settings name.
+        edge_extractor: What finds their links; left out, the one that the corpus's settings name.
 
     Example:
         >>> import anyio
@@ -116,6 +99,8 @@ class Corpus:
     embedder: Embedder
     report: BuildReport | None = None
     owns_store: bool = False
+    strategy: IndexingStrategy | None = None
+    edge_extractor: EdgeExtractor | None = None
 
     @property
     def embedder_id(self) -> str:
@@ -125,6 +110,53 @@ class Corpus:
     async def search(self, query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
         """Rank what this corpus holds against a query; the options are those of `airw.retrieval.retrieve`."""
         return await retrieve(self, query, **options)
+
+    async def upsert(self, items: Given, *, on_error: OnError = "raise") -> BuildReport:
+        """Put artifacts in, or in the place of those with their ids; whoever searches next, finds them.
+
+        They are indexed as a build would: what did not change is not embedded again, an artifact is never seen half,
+        and up to 256 are written in one transaction. One that came from a source stays that source's, whose next full
+        build has the last word on it; one that is new belongs to none, and no build prunes it.
+
+        Args:
+            items: A mapping of id to raw value, or artifacts as the corpus's source gives them.
+            on_error: `"raise"`: the first item that cannot be indexed ends it. `"skip"`: it is left out and reported.
+
+        Raises:
+            ArgumentError: The items are no such thing, or the corpus's strategy has to be named: see `open_corpus`.
+            SourceError: An item cannot be indexed.
+            EmbedderError: The embedder failed, or is no longer the one that the corpus was built with.
+            CorpusNotFound: The corpus was never built.
+            StoreError: The store failed, or a build held it for longer than 30 seconds (`StoreBusy`).
+
+        Example:
+            >>> from airw.building import build
+            >>> from airw.sources import from_mapping
+            >>> from airw.stores import MemoryStore
+            >>> async def main():
+            ...     source = from_mapping({}, name="memory")
+            ...     async with build(source, store=MemoryStore(), embedder="light") as corpus:
+            ...         await corpus.upsert({"a": "rotate the signing keys", "b": "bake a loaf of bread"})
+            ...         removed = await corpus.delete(["a", "c"])
+            ...         return removed, [hit.artifact_id for hit in await corpus.search("keys")]
+            >>> anyio.run(main)
+            (1, ['b'])
+        """
+        return await self._changes().upsert(items, on_error)
+
+    async def delete(self, artifact_ids: Iterable[str]) -> int:
+        """Take artifacts out, in one transaction, and count them; an id that is not there is no error.
+
+        What its source still has, the next build puts in again.
+
+        Raises:
+            ArgumentError: They are not a list of ids.
+            StoreError: The store failed, or a build held it for longer than 30 seconds (`StoreBusy`).
+        """
+        return await self._changes().delete(artifact_ids)
+
+    def _changes(self) -> Changes:
+        return Changes(self.name, self.store, self.embedder, self.strategy, self.edge_extractor)
 
     async def aclose(self) -> None:
         """Close the store if the corpus opened it; closing twice is harmless."""
@@ -139,7 +171,13 @@ class Corpus:
         await self.aclose()
 
 
-def open_corpus(name_or_path: str | os.PathLike[str], *, embedder: EmbedderLike | None = None) -> Opening[Corpus]:
+def open_corpus(
+    name_or_path: str | os.PathLike[str],
+    *,
+    embedder: EmbedderLike | None = None,
+    strategy: IndexingStrategy | None = None,
+    edge_extractor: EdgeExtractor | None = None,
+) -> Opening[Corpus]:
     """Open a corpus that was built before; awaitable, and an async context manager that closes it again.
 
     No model is loaded before the first query that needs one, and nothing is written: a folder that cannot be written
@@ -149,6 +187,8 @@ def open_corpus(name_or_path: str | os.PathLike[str], *, embedder: EmbedderLike 
         name_or_path: Its name, or the path of its file.
         embedder: The embedder it was built with; left out, the one that its settings name. One given as an object at
             the build must be given again.
+        strategy: The strategy it was built with; needed only to `upsert`, where it is one of your own.
+        edge_extractor: The extractor of links it was built with; needed as `strategy` is.
 
     Raises:
         CorpusNotFound: There is none, or its first build was cut short before it wrote anything.
@@ -168,16 +208,22 @@ def open_corpus(name_or_path: str | os.PathLike[str], *, embedder: EmbedderLike 
         ...     anyio.run(main, Path(folder, "notes.airw"))
         ['a']
     """
-    return Opening(_open(name_or_path, embedder))
+    return Opening(_open(name_or_path, embedder, strategy, edge_extractor))
 
 
-async def _open(name_or_path: str | os.PathLike[str], embedder: EmbedderLike | None) -> Corpus:
+async def _open(
+    name_or_path: str | os.PathLike[str],
+    embedder: EmbedderLike | None,
+    strategy: IndexingStrategy | None,
+    edge_extractor: EdgeExtractor | None,
+) -> Corpus:
     path = existing_path(name_or_path)
     store = await SqliteStore.open(path)
     try:
         config = await store.config()
         name = path.stem if is_name(name_or_path) else config.get("name", path.stem)
-        return Corpus(name, store, await in_thread(_embedder, name, config, embedder), owns_store=True)
+        resolved = await in_thread(_embedder, name, config, embedder)
+        return Corpus(name, store, resolved, owns_store=True, strategy=strategy, edge_extractor=edge_extractor)
     except BaseException:
         with anyio.CancelScope(shield=True):
             await store.aclose()
