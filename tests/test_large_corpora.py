@@ -12,7 +12,7 @@ import pytest
 
 from airw.errors import EmbedderError, EmbedderMismatch
 from airw.filters import parse_filter
-from airw.stores import MemoryStore, SqliteStore, _mirror, _segments, _sql_write, sqlite
+from airw.stores import MemoryStore, SqliteStore, _mirror, _segments, _sql_write, _upkeep, sqlite
 from airw.stores._nearby import Nearby
 from airw.values import ArtifactChange, LedgerEntry, Record
 
@@ -246,7 +246,7 @@ async def test_vectors_without_any_structure_are_found_as_well(path):
 
 async def test_without_the_extra_search_is_exact_and_the_writer_is_told_what_would_make_it_fast(path, monkeypatch):
     monkeypatch.setattr(_segments, "is_installed", lambda: False)
-    monkeypatch.setattr(sqlite, "is_installed", lambda: False)
+    monkeypatch.setattr(_upkeep, "is_installed", lambda: False)
     async with SqliteStore(path) as store, MemoryStore() as memory:
         with pytest.warns(RuntimeWarning, match=r"pip install 'airw\[ann\]'"):
             await fill(store, 4_000)

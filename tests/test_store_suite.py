@@ -774,9 +774,50 @@ class NeverCloses(MemoryStore):
         """Do nothing."""
 
 
-@breaks("what_was_put_is_there*", "each_write_is_seen*", "settings_are*", "one_builder*")
+@breaks("what_was_put_is_there*", "each_write_is_seen*", "settings_are*", "one_builder*", "of_stores_that*")
 class ForgetsAndIsAlone(MemoryStore):
     """A store in memory that claims to keep and to share what it holds."""
+
+
+@breaks("rows_of_a_run_are_read_by_part*")
+class RowsInOrderOfText(MemoryStore):
+    async def read_run(self, run, parts=None):
+        found = await super().read_run(run, parts)
+        return found and (found[0], dict(sorted(found[1].items(), key=lambda each: str(each[0]))))
+
+
+@breaks("a_part_of_a_run_and_its_artifacts*")
+class RowFirst(MemoryStore):
+    async def apply_part(self, run, part, row, puts):
+        row = await super().apply_part(run, part, row, [])
+        await self.apply(puts)
+        return row
+
+
+@breaks("a_part_that_is_there_is_not_written*")
+class PartTwice(MemoryStore):
+    async def apply_part(self, run, part, row, puts):
+        await self.apply(puts)
+        return await super().apply_part(run, part, row, [])
+
+
+@breaks("a_run_that_was_replaced_or_forgotten*")
+class AnyRun(MemoryStore):
+    async def apply_part(self, run, part, row, puts):
+        return await super().apply_part(run, part, row, puts) or await self.apply(puts)
+
+
+@breaks("a_part_is_refused_while_the_settings*")
+class AnySettings(MemoryStore):
+    async def apply_part(self, run, part, row, puts):
+        return await super().apply_part(replace(run, settings={}), part, row, puts)
+
+
+@breaks("a_run_begins_and_ends_with_removals*")
+class RemovesFirst(MemoryStore):
+    async def begin_run(self, run, row, *, removals=()):
+        await self.apply([], removals=removals)
+        await super().begin_run(run, row)
 
 
 @pytest.mark.asyncio_only  # what is broken is so on every event loop

@@ -22,7 +22,7 @@ from airw.testing import CAPABILITIES, StoreSuite
 from airw.testing._store_tools import put, vector_of
 from airw.values import Link
 
-MEMORY = StoreSuite(lambda folder: MemoryStore())
+MEMORY = StoreSuite(lambda folder: MemoryStore(), capabilities=CAPABILITIES.keys() - {"persistent", "shared"})
 SQLITE = StoreSuite(lambda folder: SqliteStore(folder / "corpus.airw"), capabilities=list(CAPABILITIES))
 
 

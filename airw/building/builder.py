@@ -2,22 +2,16 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack, aclosing, suppress
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
-from typing import Any
-
-import anyio
 
 from airw._concurrency import in_thread
-from airw.building.drafts import OnError, Recipe
-from airw.building.pipeline import Builder, BuildProgress, Pages
-from airw.corpus import CUSTOM, BuildReport, Corpus, Opening, corpus_path, is_name
-from airw.embedders import resolve_embedder
-from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, EmbedderUnavailable, SourceError, StoreError
+from airw.building._job import Job, config_after, file_store, gone_from, job_for, outdated_by
+from airw.corpus import Corpus, Opening
+from airw.ingestion import Builder, BuildProgress, BuildReport, OnError, Pages
 from airw.limits import check_count
-from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, Source, Store
+from airw.protocols import EdgeExtractor, EmbedderLike, Source, Store
 from airw.stores import SqliteStore
 
 __all__ = ["build"]
@@ -80,172 +74,47 @@ def build(
         >>> anyio.run(main)
         (1, 1, 0, 1)
     """
-    if isinstance(source, type) or not all(hasattr(source, part) for part in ("name", "items", "change_signal")):
-        raise ArgumentError(
-            f"build takes a source, such as from_notes(folder) or from_mapping(items, name=...), not {source!r}"
-        )
-    check_count("batch_size", batch_size, least=1)
-    if on_error not in ("raise", "skip"):
-        raise ArgumentError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
-    if store is not None and not isinstance(store, str | os.PathLike) and not hasattr(store, "writing"):
-        raise ArgumentError(f"store must be a Store, or the name or path of a corpus, not {store!r}")
-    place: Store | str | os.PathLike[str] = store if store is not None else _named(source)
-    return Opening(
-        _build(
-            _Job(
-                source=source,
-                where=corpus_path(place) if isinstance(place, str | os.PathLike) else place,
-                name=corpus_path(place).stem if isinstance(place, str) and is_name(place) else None,
-                spec=source.embedder if embedder is None else embedder,
-                extractor=source.edge_extractor if edge_extractor is None else edge_extractor,
-                on_error=on_error,
-                batch_size=batch_size,
-                full=full,
-                force=force,
-                progress=progress,
-            )
-        )
+    job = job_for(
+        source,
+        store=store,
+        embedder=embedder,
+        edge_extractor=edge_extractor,
+        on_error=on_error,
+        full=full,
+        force=force,
+        what="build",
     )
+    check_count("batch_size", batch_size, least=1)
+    return Opening(_build(job, batch_size, progress))
 
 
-def _named(source: Source) -> str:
-    """Give the source's name when a corpus can have it."""
-    if not isinstance(source.name, str) or not is_name(source.name):
-        raise ArgumentError(f"source {source.name!r} cannot name a corpus; say where it goes: store=Path(...)")
-    return source.name
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """What `build` was asked for."""
-
-    source: Source
-    where: Store | Path
-    name: str | None
-    spec: EmbedderLike
-    extractor: EdgeExtractor | None
-    on_error: OnError
-    batch_size: int
-    full: bool
-    force: bool
-    progress: Callable[[BuildProgress], None] | None
-
-
-async def _build(job: _Job) -> Corpus:
+async def _build(job: Job, batch_size: int, progress: Callable[[BuildProgress], None] | None) -> Corpus:
     start = time.perf_counter()
-    embedder, embedder_id = await in_thread(_resolved, job.spec)
-    recipe = Recipe(job.source, embedder_id, job.extractor, job.on_error)
-    async with AsyncExitStack() as opened, aclosing(Pages(job.source, job.batch_size)) as pages:
-        store = await _file(job.where, pages) if isinstance(job.where, Path) else job.where
+    embedder, recipe = await in_thread(job.resolved)
+    async with AsyncExitStack() as opened, aclosing(Pages(job.source, batch_size)) as pages:
+        store = await file_store(job.where, pages.peek) if isinstance(job.where, Path) else job.where
         async with store.writing():
             if isinstance(store, SqliteStore) and store is not job.where:
                 await opened.enter_async_context(store)  # under the lock: two builders never make one file at once
-            config = await _config(job, recipe, store, embedder)
-            outdated = await _outdated(job, recipe, store, config)
-            builder = Builder(recipe, store, embedder, config, outdated, job.progress)
+            config = await config_after(job, recipe, store, embedder)
+            outdated = await outdated_by(job, recipe, store, config)
+            builder = Builder(recipe, store, embedder, config, outdated, progress)
             await builder.run(pages)
-            removed = await _prune(job, builder)
+            gone = await gone_from(job, builder)
+            if gone.stored:
+                await store.apply([], removals=gone.stored)
             await builder.adopt()
         opened.pop_all()
-    report = _report(builder, removed, time.perf_counter() - start)
-    return Corpus(config["name"], store, embedder, report, owns_store=isinstance(job.where, Path))
-
-
-async def _file(path: Path, pages: Pages) -> SqliteStore:
-    """Give the store of a corpus's file, not yet open; its folder is made only once the source has answered."""
-    with suppress(PermissionError):  # else it may exist, and locking it says what is wrong
-        if await anyio.Path(path).exists():
-            return SqliteStore(path)
-        await pages.peek()
-        try:
-            await anyio.Path(path.parent).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f"the folder {str(path.parent)!r} cannot be made: {error.strerror}") from error
-    return SqliteStore(path)
-
-
-def _resolved(spec: EmbedderLike) -> tuple[Embedder, str]:
-    """Give the embedder and its id, which may be read from a model's weights."""
-    embedder = resolve_embedder(spec)
-    return embedder, embedder.id
-
-
-async def _config(job: _Job, recipe: Recipe, store: Store, embedder: Embedder) -> dict[str, Any]:
-    """Give the settings of the corpus after this build."""
-    stored = await store.config()
-    same = stored.get("embedder_id") == recipe.embedder_id
-    keeps_spec = same and not isinstance(job.spec, str | os.PathLike)
-    return {
-        **stored,
-        "name": job.name or stored.get("name", job.source.name),
-        "embedder": stored["embedder"] if keeps_spec else await in_thread(_spec, job.spec, recipe.embedder_id),
-        "embedder_id": recipe.embedder_id,
-        "dim": stored["dim"] if same else await _width(embedder),
-        "strategy_id": recipe.strategy_id,
-        "extractor_id": recipe.extractor_id,
-        "source": job.source.name,
-    }
-
-
-def _spec(given: EmbedderLike, embedder_id: str) -> str:
-    """Give the specification that makes an embedder again, from any working folder, where there is one."""
-    if isinstance(given, str | os.PathLike):
-        folder = Path(given).expanduser()
-        return str(folder.absolute()) if isinstance(given, os.PathLike) or _is_folder(given) else given
-    for spec in ("light", "default"):
-        with suppress(EmbedderUnavailable):
-            if resolve_embedder(spec).id == embedder_id:
-                return spec
-    return CUSTOM
-
-
-def _is_folder(spec: str) -> bool:
-    return bool({os.sep, os.altsep}.intersection(spec)) and Path(spec).expanduser().is_dir()
-
-
-async def _width(embedder: Embedder) -> int:
-    """Give the width of the vectors; some models know it only once they have been asked for vectors."""
-    try:
-        return await in_thread(lambda: embedder.dim)
-    except EmbedderUnavailable:
-        raise
-    except EmbedderError:
-        await embedder.embed_documents([])
-        return embedder.dim
-
-
-async def _outdated(job: _Job, recipe: Recipe, store: Store, config: Mapping[str, Any]) -> frozenset[str]:
-    """Give the artifacts that another embedder made, which must all be this source's to embed again."""
-    old = (await store.config()).get("embedder_id", config["embedder_id"])
-    if old == config["embedder_id"]:
-        return frozenset()
-    entries = [entry for entry in await store.ledger() if entry is not None]
-    others = sorted({entry.source for entry in entries if not recipe.owns(entry)})
-    if others or (entries and not job.full):
-        why = f"holds artifacts of {', '.join(map(repr, others))}" if others else "may hold what full=False leaves out"
-        raise EmbedderMismatch(
-            f"corpus {config['name']!r} cannot change from embedder {old!r} to {recipe.embedder_id!r}, as it {why}: "
-            f"build with the old one{'' if others else ', with full=True'} or into another store"
-        )
-    return frozenset(entry.artifact_id for entry in entries)
-
-
-async def _prune(job: _Job, builder: Builder) -> int:
-    """Remove what the source no longer has, never to nothing without force, and count it."""
-    if not job.full:
-        return 0
-    unseen = builder.unheld(await builder.store.artifact_ids())
-    entries = await builder.store.ledger(unseen)
-    vanished = [entry.artifact_id for entry in entries if entry is not None and builder.recipe.owns(entry)]
-    gone = builder.outdated.difference(builder.held).union(vanished)
-    if gone and not builder.held and not job.force:
-        raise SourceError(
-            f"source {job.source.name!r} gave nothing to index, but {len(gone)} of its artifacts are indexed: "
-            "check the source, or build with force=True to remove them all"
-        )
-    if vanished:
-        await builder.store.apply([], removals=vanished)
-    return len(gone)
+    report = _report(builder, gone.count, time.perf_counter() - start)
+    return Corpus(
+        config["name"],
+        store,
+        embedder,
+        report,
+        owns_store=isinstance(job.where, Path),
+        strategy=recipe.strategy,
+        edge_extractor=recipe.extractor,
+    )
 
 
 def _report(builder: Builder, removed: int, seconds: float) -> BuildReport:

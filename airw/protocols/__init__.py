@@ -4,13 +4,15 @@ Nobody needs to inherit.
 """
 
 from airw.protocols.finding import Formulator, MaybeAwaitable, NeighborhoodPolicy, Reranker, Retriever, Selector
-from airw.protocols.indexing import EdgeExtractor, Embedder, EmbedderLike, IndexingStrategy, Source
+from airw.protocols.indexing import EdgeExtractor, Embedder, EmbedderLike, IndexingStrategy, Source, Synthesizer
 from airw.protocols.stores import (
     ChangeFinder,
     LinkReader,
     OpenCorpus,
     RecordReader,
     RecordWriter,
+    Run,
+    RunKeeper,
     Store,
     TextSearch,
     VectorSearch,
@@ -31,9 +33,12 @@ __all__ = [
     "RecordWriter",
     "Reranker",
     "Retriever",
+    "Run",
+    "RunKeeper",
     "Selector",
     "Source",
     "Store",
+    "Synthesizer",
     "TextSearch",
     "VectorSearch",
 ]

@@ -6,6 +6,7 @@ what is not there. Vectors are `(n, dim) float32` unit rows.
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from airw.filters import Filter
@@ -18,6 +19,8 @@ __all__ = [
     "OpenCorpus",
     "RecordReader",
     "RecordWriter",
+    "Run",
+    "RunKeeper",
     "Store",
     "TextSearch",
     "VectorSearch",
@@ -96,6 +99,62 @@ class RecordWriter(Protocol):
         Raises:
             StoreBusy: Another builder still held it after `timeout` seconds.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Tells one run of writing in parts from all others.
+
+    Args:
+        name: What is written; a store keeps one run of a name, the one that was begun last.
+        mark: Tells it from earlier runs of that name.
+        settings: What the settings of the corpus must say for a part to be written.
+    """
+
+    name: str
+    mark: str
+    settings: Mapping[str, Any]
+
+    def fits(self, config: Mapping[str, Any]) -> bool:
+        """Say whether the settings of a corpus are those that the run needs."""
+        return all(name in config and config[name] == value for name, value in self.settings.items())
+
+
+@runtime_checkable
+class RunKeeper(Protocol):
+    """Writes the parts of a run, each once, whoever tries and however often; ingests in partitions need it.
+
+    A row of JSON says of each part what became of it. It comes in one transaction with what it tells of.
+    """
+
+    async def begin_run(self, run: Run, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
+        """Keep a row for a run, in place of an earlier run of its name and all its parts, and remove artifacts."""
+        ...
+
+    async def read_run(
+        self, run: Run, parts: Sequence[int] | None = None
+    ) -> tuple[dict[str, Any], dict[int, dict[str, Any]]] | None:
+        """Give the row of a run and, ordered by number, those of these parts, or of all, where they are.
+
+        `None` once the run was replaced or forgotten.
+        """
+        ...
+
+    async def apply_part(
+        self, run: Run, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
+    ) -> dict[str, Any] | None:
+        """Put artifacts as `apply` does, and a row for the part; where one is already, put nothing, and give that one.
+
+        `None`, and nothing is put, when the run was replaced or forgotten, or the settings are not what it needs.
+
+        Raises:
+            StoreError: As for `apply`, or the row is not JSON; nothing of the call is stored then.
+        """
+        ...
+
+    async def forget_run(self, run: Run, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()) -> None:
+        """Forget these parts of a run, or all of it, and remove artifacts; nothing, where the run was replaced."""
         ...
 
 

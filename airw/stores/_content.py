@@ -12,6 +12,7 @@ import numpy as np
 
 from airw.errors import StoreError
 from airw.filters import MISSING, Filter, get_field
+from airw.protocols import Run
 from airw.stores._columns import RecordColumns
 from airw.stores._fields import FieldIndex, look_up
 from airw.stores._fts import TEXT_TABLES, insert_records, one_of, prepare_texts
@@ -19,6 +20,7 @@ from airw.stores._linkbook import LinkBook, LinkChoice
 from airw.stores._matrix import DenseIndex
 from airw.stores._postings import Postings
 from airw.stores._recent import recall
+from airw.stores._runbook import RunBook
 from airw.values import (
     ArtifactChange,
     Direction,
@@ -49,6 +51,7 @@ class Content:
         self._links = LinkBook()
         self._settings = "{}"
         self._calibration: dict[str, str] = {}
+        self._runs = RunBook()
         self._fields: dict[str, FieldIndex] = {}
         self._columns = RecordColumns()
         self._texts: sqlite3.Connection | None = None
@@ -175,6 +178,36 @@ class Content:
             self._remove(artifact_id)
         for change in puts:
             self._put(change, numbers)
+
+    def begin_run(self, run: Run, row: Mapping[str, Any], removals: Sequence[str]) -> None:
+        """Keep a row for a run, and remove artifacts."""
+        text = _to_json(row)
+        self.apply([], removals)
+        self._runs.begin(run, text)
+
+    def read_run(
+        self, run: Run, parts: Sequence[int] | None
+    ) -> tuple[dict[str, Any], dict[int, dict[str, Any]]] | None:
+        """Give the row of a run and those of its parts; `None` where it was replaced."""
+        return self._runs.read(run, parts) if self._runs.holds(run) else None
+
+    def apply_part(
+        self, run: Run, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
+    ) -> dict[str, Any] | None:
+        """Put artifacts and a row for the part, unless there is one; `None` where the run can no longer be written."""
+        if not self._runs.holds(run) or not run.fits(self.settings()):
+            return None
+        if not self._runs.read(run, [part])[1]:
+            text = _to_json(row)
+            self.apply(puts, [])
+            self._runs.keep(run, part, text)
+        return self._runs.read(run, [part])[1][part]
+
+    def forget_run(self, run: Run, parts: Sequence[int] | None, removals: Sequence[str]) -> None:
+        """Forget parts of a run, or all of it, and remove artifacts; nothing, where the run was replaced."""
+        if self._runs.holds(run):
+            self.apply([], removals)
+            self._runs.forget(run, parts)
 
     def _index_of(self, field: str) -> FieldIndex:
         index = FieldIndex()

@@ -23,7 +23,7 @@ _TOMBSTONES = 100_000  # a matrix further behind than this is read again as a wh
 
 
 @dataclass(slots=True)
-class _Rows:
+class Rows:
     """Checked content, ready to be stored."""
 
     artifacts: list[tuple[str, ...]] = field(default_factory=list)
@@ -38,25 +38,34 @@ def apply_changes(connection: "sqlite3.Connection", puts: Sequence[ArtifactChang
     Raises:
         StoreError: Something cannot be stored; nothing is then.
     """
+    rows = checked(puts)
+    with transaction(connection, "IMMEDIATE"):
+        write(connection, rows, removals)
+
+
+def write(connection: "sqlite3.Connection", rows: "Rows", removals: Sequence[str]) -> None:
+    """Put and remove whole artifacts in the transaction that has begun.
+
+    Raises:
+        StoreError: They do not fit what is stored.
+    """
     import sqlite3
 
-    rows = _checked(puts)
     removed = [*dict.fromkeys([*removals, *rows.extractions])]
-    with transaction(connection, "IMMEDIATE"):
-        _remove(connection, keys_json(removed))
-        _check_width(connection, rows)
-        connection.executemany("INSERT INTO artifact VALUES (?, ?, ?, ?, ?, ?)", rows.artifacts)
-        try:
-            first = insert_records(connection, rows.records)
-        except sqlite3.IntegrityError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_UNIQUE:
-                raise
-            raise StoreError("two records of different artifacts have one id; make ids with Record.make_id") from error
-        if rows.vectors is not None:
-            stored = ((rowid, *each) for rowid, each in enumerate(packed(rows.vectors), first))
-            connection.executemany("INSERT INTO vector (rowid, data, sum) VALUES (?, ?, ?)", stored)
-        _count_rows(connection, 1, "rowid >= ?", first)
-        replace_links(connection, rows.extractions, removed)
+    _remove(connection, keys_json(removed))
+    _check_width(connection, rows)
+    connection.executemany("INSERT INTO artifact VALUES (?, ?, ?, ?, ?, ?)", rows.artifacts)
+    try:
+        first = insert_records(connection, rows.records)
+    except sqlite3.IntegrityError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_UNIQUE:
+            raise
+        raise StoreError("two records of different artifacts have one id; make ids with Record.make_id") from error
+    if rows.vectors is not None:
+        stored = ((rowid, *each) for rowid, each in enumerate(packed(rows.vectors), first))
+        connection.executemany("INSERT INTO vector (rowid, data, sum) VALUES (?, ?, ?)", stored)
+    _count_rows(connection, 1, "rowid >= ?", first)
+    replace_links(connection, rows.extractions, removed)
 
 
 def _remove(connection: "sqlite3.Connection", artifact_ids: str) -> None:
@@ -77,7 +86,7 @@ def _count_rows(connection: "sqlite3.Connection", sign: int, which: str, paramet
     )
 
 
-def _check_width(connection: "sqlite3.Connection", rows: _Rows) -> None:
+def _check_width(connection: "sqlite3.Connection", rows: Rows) -> None:
     """Refuse vectors of another width than those that stay."""
     stored = connection.execute("SELECT length(data) / 4 FROM vector LIMIT 1").fetchone()
     if stored and rows.vectors is not None and rows.vectors.shape[1] != stored[0]:
@@ -87,8 +96,13 @@ def _check_width(connection: "sqlite3.Connection", rows: _Rows) -> None:
         )
 
 
-def _checked(puts: Sequence[ArtifactChange]) -> _Rows:
-    rows = _Rows(vectors=_checked_vectors(puts))
+def checked(puts: Sequence[ArtifactChange]) -> Rows:
+    """Give what is to be stored of some artifacts.
+
+    Raises:
+        StoreError: Something cannot be stored.
+    """
+    rows = Rows(vectors=_checked_vectors(puts))
     _check_keys(puts)
     for change in puts:
         entry = change.entry

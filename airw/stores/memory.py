@@ -14,6 +14,7 @@ import anyio.lowlevel
 from airw._concurrency import in_thread
 from airw.errors import ArgumentError, StoreBusy, StoreError
 from airw.filters import Filter
+from airw.protocols import Run
 from airw.stores._content import Content
 from airw.stores._linkbook import LinkChoice
 from airw.values import ArtifactChange, Direction, Edge, Floats, LedgerEntry, NodeId, Ranking, Record
@@ -117,6 +118,32 @@ class MemoryStore:
                 nothing of the call is stored then.
         """
         await self._call(self._content.apply, puts, removals)
+
+    async def begin_run(self, run: Run, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
+        """Keep a row for a run, in place of an earlier run of its name and all its parts, and remove artifacts."""
+        await self._call(self._content.begin_run, run, row, removals)
+
+    async def read_run(
+        self, run: Run, parts: Sequence[int] | None = None
+    ) -> tuple[dict[str, Any], dict[int, dict[str, Any]]] | None:
+        """Give the row of a run and those of these parts, or of all, where they are; `None` once it was replaced."""
+        return await self._call(self._content.read_run, run, parts)
+
+    async def apply_part(
+        self, run: Run, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
+    ) -> dict[str, Any] | None:
+        """Put artifacts and a row for the part; where one is already, put nothing and give that one.
+
+        `None`, and nothing is put, when the run was replaced or forgotten, or the settings are not what it needs.
+
+        Raises:
+            StoreError: As for `apply`, or the row is not JSON; nothing of the call is stored then.
+        """
+        return await self._call(self._content.apply_part, run, part, row, puts)
+
+    async def forget_run(self, run: Run, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()) -> None:
+        """Forget these parts of a run, or all of it, and remove artifacts; nothing, where the run was replaced."""
+        await self._call(self._content.forget_run, run, parts, removals)
 
     @asynccontextmanager
     async def writing(self, *, timeout: float = 30.0) -> AsyncIterator[None]:  # noqa: ASYNC109 - the protocol's

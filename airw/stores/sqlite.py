@@ -13,20 +13,22 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 import anyio
 
 from airw._concurrency import in_thread
+from airw._file_lock import hold_file
 from airw.errors import ArgumentError, StoreBusy, StoreError
 from airw.filters import Filter
-from airw.stores import _fields, _sql_links, _sql_records
+from airw.protocols import Run
+from airw.stores import _fields, _sql_links, _sql_records, _sql_runs
 from airw.stores._columns import Columns
 from airw.stores._connection import Connection
-from airw.stores._file_lock import hold_file
 from airw.stores._large import LargeIndex
 from airw.stores._matrix import DenseIndex
 from airw.stores._mirror import EXACT_ROWS, Mirror
-from airw.stores._nearby import Due, due, read_bucket
+from airw.stores._nearby import due
 from airw.stores._postings import Postings
 from airw.stores._schema import check_removable, in_snapshot
-from airw.stores._segments import SegmentMaker, is_installed, segment_folder
-from airw.stores._sql_write import apply_changes, set_setting
+from airw.stores._segments import segment_folder
+from airw.stores._sql_write import apply_changes, checked, set_setting
+from airw.stores._upkeep import index_buckets
 from airw.values import ArtifactChange, Direction, Edge, Floats, LedgerEntry, NodeId, Ranking, Record
 
 if TYPE_CHECKING:
@@ -212,6 +214,34 @@ class SqliteStore:
         """
         await self._write(apply_changes, puts, removals)
 
+    async def begin_run(self, run: Run, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
+        """Keep a row for a run, in place of an earlier run of its name and all its parts, and remove artifacts."""
+        await self._write(_sql_runs.begin_run, run, row, removals)
+
+    async def read_run(
+        self, run: Run, parts: Sequence[int] | None = None
+    ) -> tuple[dict[str, Any], dict[int, dict[str, Any]]] | None:
+        """Give the row of a run and those of these parts, or of all, where they are; `None` once it was replaced."""
+        return await self._read(_sql_runs.read_run, run, parts)
+
+    async def apply_part(
+        self, run: Run, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
+    ) -> dict[str, Any] | None:
+        """Put artifacts and a row for the part; where one is already, put nothing and give that one.
+
+        `None`, and nothing is put, when the run was replaced or forgotten, or the settings are not what it needs.
+
+        Raises:
+            StoreError: As for `apply`, or the row is not JSON; nothing of the call is stored then.
+            StoreBusy: Other writers held the file for ten seconds.
+        """
+        rows = await in_thread(checked, puts)  # once, however often this has to wait for other writers
+        return await self._write(_sql_runs.apply_part, run, part, row, rows)
+
+    async def forget_run(self, run: Run, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()) -> None:
+        """Forget these parts of a run, or all of it, and remove artifacts; nothing, where the run was replaced."""
+        await self._write(_sql_runs.forget_run, run, parts, removals)
+
     def writing(self, *, timeout: float = 30.0) -> AbstractAsyncContextManager[None]:
         """Hold the store for one builder, across tasks and processes; a second one waits.
 
@@ -351,7 +381,7 @@ class SqliteStore:
                 if anyio.current_time() >= deadline:
                     raise
             else:
-                await self._index_buckets()
+                await index_buckets(self._path, await self._read(due, self._segments, EXACT_ROWS), self._read)
                 return answer
             await anyio.sleep(_RETRY_EVERY)
 
@@ -361,38 +391,9 @@ class SqliteStore:
             answer, is_ready = await self._read(self._mirror.answer, ask, filter)
             return answer() if is_ready else await in_thread(answer)
 
-    async def _index_buckets(self) -> None:
-        """Make the indexes that a large corpus needs, unless another writer does; without them, search is slower."""
-        todo = await self._read(due, self._segments, EXACT_ROWS)
-        if todo.buckets and not is_installed():
-            _warn(self._path, "usearch is not installed: pip install 'airw[ann]'")
-        elif todo.buckets or todo.obsolete:
-            try:
-                await anyio.Path(self._segments).mkdir(exist_ok=True)
-                async with hold_file(self._segments / "writer.lock", timeout=0):
-                    await self._make_indexes(todo)
-            except StoreBusy:
-                return  # whoever holds it makes them
-            except (OSError, RuntimeError, StoreError) as error:  # what was written is written
-                _warn(self._path, f"an index cannot be written ({error}); the next write tries again")
-
-    async def _make_indexes(self, todo: Due) -> None:
-        for number in todo.buckets:
-            maker = SegmentMaker(*await self._read(read_bucket, number))
-            for part in maker.slices():
-                await in_thread(maker.add, part)
-            await in_thread(maker.save, self._segments, todo.corpus, number)
-        for path in todo.obsolete:
-            await anyio.Path(path).unlink(missing_ok=True)
-
     def _opened(self) -> Connection:
         if self._reader is None:
             raise StoreError(f"{str(self._path)!r} is not open; use `async with`, or `await SqliteStore.open(path)`")
         if not self._reader.is_open:
             raise StoreError(f"{str(self._path)!r} is closed; open it again")
         return self._reader
-
-
-def _warn(path: Path, why: str) -> None:
-    message = f"{str(path)!r} is searched by comparing all its vectors, from memory, as {why}"
-    warnings.warn(message, RuntimeWarning, stacklevel=6)

@@ -14,6 +14,7 @@ from airw.testing import (
     _store_links,
     _store_records,
     _store_referrers,
+    _store_runs,
     _store_text,
     _store_vectors,
     _store_writes,
@@ -31,12 +32,13 @@ CAPABILITIES: Mapping[str, tuple[str, ...]] = {
     "links": ("neighbors", "resolve", "referrers", "fan_in", "max_fan_in", "matching"),
     "writing": ("writing",),
     "closing": ("aclose",),
+    "runs": ("begin_run", "read_run", "apply_part", "forget_run"),
     "persistent": (),
     "shared": (),
 }
 """What a store may offer besides `apply`, and the methods it takes; the last two are about opening a store again."""
 
-STORE = tuple(name for name, methods in CAPABILITIES.items() if methods)
+STORE = tuple(name for name, methods in CAPABILITIES.items() if methods and name != "runs")
 """The capabilities of the protocol `airw.protocols.Store`."""
 
 _CASES: tuple[StoreCase, ...] = (
@@ -47,6 +49,7 @@ _CASES: tuple[StoreCase, ...] = (
     *_store_links.CASES,
     *_store_referrers.CASES,
     *_store_writes.CASES,
+    *_store_runs.CASES,
     *_store_life.CASES,
 )
 

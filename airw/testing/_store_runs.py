@@ -1,0 +1,132 @@
+"""Cases of `RunKeeper`: a part of a run and its row come together, once, and only while no other run was begun."""
+
+import math
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol, cast
+
+import anyio
+
+from airw.errors import StoreError
+from airw.protocols import Run, RunKeeper, Store
+from airw.testing._exam import expect
+from airw.testing._store_tools import Opener, StoreCase, expect_equal, expect_refusal, fact, fact_of_several, put
+from airw.testing._store_writes import DELAYS
+
+__all__ = ["CASES"]
+
+CASES: list[StoreCase] = []
+RUN, LATER, OTHER = Run("notes", "first", {}), Run("notes", "second", {}), Run("mails", "first", {})
+ROW: Mapping[str, Any] = {"held": {"a": "1"}, "é": [1, None, True]}
+
+
+class _Keeper(Store, RunKeeper, Protocol):
+    """A store that keeps runs."""
+
+
+def _fact(*needs: str) -> Callable[[Callable[[_Keeper], Coroutine[Any, Any, None]]], object]:
+    """Add a check of one open, empty store that keeps runs to the cases."""
+    return lambda check: fact(CASES, "runs", *needs)(cast("Any", check))
+
+
+@_fact()
+async def _rows_of_a_run_are_read_by_part_and_apart_from_those_of_other_runs(store: _Keeper) -> None:
+    expect_equal(await store.read_run(RUN), None, "read_run() before any run")
+    await store.begin_run(RUN, {"of": "notes"})
+    await store.begin_run(OTHER, {"of": "mails"})
+    for part in (10, 9, 2):
+        expect_equal(await store.apply_part(RUN, part, {"at": part}, []), {"at": part}, f"apply_part({part})")
+    rows = {2: {"at": 2}, 9: {"at": 9}, 10: {"at": 10}}
+    expect_equal(await store.read_run(RUN), ({"of": "notes"}, rows), "read_run()")
+    expect_equal(list((await store.read_run(RUN) or ({}, {}))[1]), [2, 9, 10], "the order of the parts")
+    expect_equal(await store.read_run(RUN, [9, 3]), ({"of": "notes"}, {9: {"at": 9}}), "read_run(parts=[9, 3])")
+    expect_equal(await store.read_run(RUN, []), ({"of": "notes"}, {}), "read_run(parts=[])")
+    expect_equal(await store.read_run(OTHER), ({"of": "mails"}, {}), "read_run() of another run")
+
+
+@_fact("records")
+async def _a_part_of_a_run_and_its_artifacts_come_together_or_not_at_all(store: _Keeper) -> None:
+    await store.begin_run(RUN, {})
+    await store.apply_part(RUN, 0, ROW, [put("a", "x")])
+    for row, puts in ((ROW, [put("b", "y"), put("b", "z")]), ({"held": math.nan}, [put("b", "y")])):
+        await expect_refusal(StoreError, store.apply_part(RUN, 1, row, puts), "apply_part with what cannot be stored")
+        expect_equal(await store.artifact_ids(), ["a"], "artifact_ids() after a part was refused")
+        expect_equal(await store.read_run(RUN), ({}, {0: ROW}), "read_run() after a part was refused")
+    for part, delay in enumerate(DELAYS, 1):
+        names = [f"p{part}n{at:02}" for at in range(50)]
+        with anyio.move_on_after(delay):
+            await store.apply_part(RUN, part, ROW, [put(name, "text") for name in names])
+        stored = [each for each in await store.artifact_ids() if each.startswith(f"p{part}")]
+        _, rows = await store.read_run(RUN) or ({}, {})
+        expect(
+            (stored, part in rows) in (([], False), (names, True)),
+            f"a part cancelled at {delay} s has {len(stored)} of 50 artifacts and {'a' if part in rows else 'no'} row",
+        )
+
+
+@_fact("records")
+async def _a_part_that_is_there_is_not_written_again_and_gives_its_row(store: _Keeper) -> None:
+    await store.begin_run(RUN, {})
+    await store.apply_part(RUN, 0, ROW, [put("a", "x", version="1")])
+    found = await store.apply_part(RUN, 0, {"other": 1}, [put("a", "y", version="2"), put("b", "z")])
+    expect_equal(found, ROW, "the row of a part that is there")
+    expect_equal([each and each.version for each in await store.ledger()], ["1"], "versions in ledger()")
+    await store.forget_run(RUN, [0])
+    expect_equal(await store.read_run(RUN), ({}, {}), "read_run() after a part was forgotten")
+    await store.apply_part(RUN, 0, {"other": 1}, [put("a", "y", version="2")])
+    expect_equal([each and each.version for each in await store.ledger()], ["2"], "versions once it was forgotten")
+
+
+@_fact("records")
+async def _a_run_that_was_replaced_or_forgotten_takes_no_part_and_says_so(store: _Keeper) -> None:
+    await store.begin_run(RUN, {})
+    await store.apply_part(RUN, 0, ROW, [put("a", "x")])
+    await store.begin_run(LATER, {"later": True})
+    expect_equal(await store.read_run(RUN), None, "read_run() of a run that was replaced")
+    expect_equal(await store.apply_part(RUN, 1, ROW, [put("b", "y")]), None, "apply_part of a run that was replaced")
+    await store.forget_run(RUN, removals=["a"])
+    expect_equal(await store.read_run(LATER), ({"later": True}, {}), "read_run() of the later run")
+    await store.forget_run(LATER)
+    expect_equal(await store.read_run(LATER), None, "read_run() of a run that was forgotten")
+    expect_equal(await store.apply_part(LATER, 1, ROW, [put("b", "y")]), None, "apply_part of a forgotten run")
+    expect_equal(await store.artifact_ids(), ["a"], "artifact_ids()")
+
+
+@_fact("settings", "records")
+async def _a_part_is_refused_while_the_settings_are_not_what_its_run_needs(store: _Keeper) -> None:
+    run = Run("notes", "first", {"embedder_id": "e", "dim": 2})
+    await store.begin_run(run, {})
+    for config in ({}, {"embedder_id": "e"}, {"embedder_id": "f", "dim": 2}):
+        await store.set_config(config)
+        expect_equal(await store.apply_part(run, 0, ROW, [put("a", "x")]), None, f"apply_part with settings {config}")
+    expect_equal(await store.artifact_ids(), [], "artifact_ids()")
+    await store.set_config({"embedder_id": "e", "dim": 2, "more": 1})
+    expect_equal(await store.apply_part(run, 0, ROW, [put("a", "x")]), ROW, "apply_part with the settings it needs")
+
+
+@_fact("records")
+async def _a_run_begins_and_ends_with_removals_in_the_same_write(store: _Keeper) -> None:
+    await store.apply([put(name, "x") for name in "abc"])
+    await expect_refusal(StoreError, store.begin_run(RUN, {"a": math.nan}, removals=["a"]), "begin_run with NaN")
+    expect_equal(await store.artifact_ids(), ["a", "b", "c"], "artifact_ids() after a run was refused")
+    await store.begin_run(RUN, {}, removals=["a", "never there"])
+    expect_equal(await store.artifact_ids(), ["b", "c"], "artifact_ids() after a run was begun")
+    await store.forget_run(RUN, removals=["b"])
+    expect_equal(await store.artifact_ids(), ["c"], "artifact_ids() after a run was forgotten")
+
+
+@fact_of_several(CASES, "runs", "records", "shared")
+async def _of_stores_that_write_one_part_at_once_one_does(open_store: Opener) -> None:
+    found = []
+
+    async def write(store: Any, at: int) -> None:
+        found.append(await store.apply_part(RUN, 0, {"by": at}, [put("a", f"text {at}", version=str(at))]))
+
+    async with open_store() as one, open_store() as other:
+        begun: Any = one
+        await begun.begin_run(RUN, {})
+        async with anyio.create_task_group() as group:
+            for at, store in enumerate((one, other, one, other)):
+                group.start_soon(write, store, at)
+        expect(all(row == found[0] for row in found), f"expected one row for all, got {found}")
+        versions = [each and each.version for each in await other.ledger()]
+        expect_equal(versions, [str(found[0]["by"])], "the version that was written")
