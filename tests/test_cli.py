@@ -225,7 +225,9 @@ class TestCorpora:
         assert (about["artifacts"], about["dangling"], about["embedder"]) == (4, 1, "light")
         assert main(["rm", corpus]) == 0
         assert "removed notes" in capsys.readouterr().out
-        assert [file for file in home.rglob("*") if file.is_file()] == []
+        assert list((home / "corpora").iterdir()) == []
+        assert main(["ls"]) == 0
+        assert "no corpora yet" in capsys.readouterr().out
 
     def test_removing_what_is_not_there_is_one_line(self, capsys):
         assert "nothing-here" in error(capsys, "rm", "nothing-here")

@@ -3,23 +3,43 @@
 import argparse
 import json
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from airw.corpus import corpus_names
 from airw.errors import ArgumentError, CorpusNotFound
+from airw.registry import corpora
 
-__all__ = ["chosen", "corpus_and_word", "json_filter"]
+__all__ = ["chosen", "corpus_and_word", "json_filter", "known_names", "named"]
 
 
-def chosen(given: str | None) -> str:
-    """Give the corpus that is meant: named, or `$AIRW_CORPUS`, or the only one.
+def named(arguments: argparse.Namespace) -> str | None:
+    """Give the corpus that a command names, as a word or as an option.
+
+    Raises:
+        ArgumentError: It is named both ways.
+    """
+    word, option = arguments.name, arguments.corpus
+    if word and option:
+        raise ArgumentError(f"give one corpus, not {word!r} and -c {option!r}")
+    return str(word or option) if word or option else None
+
+
+def known_names() -> list[str]:
+    """Give the names of all corpora that are built or registered, sorted, one that is both as it was built."""
+    names = {name.casefold(): name for name in (*corpora(), *corpus_names())}
+    return [names[folded] for folded in sorted(names)]
+
+
+def chosen(given: str | None, known: Iterable[str] | None = None) -> str:
+    """Give the corpus that is meant: named, or `$AIRW_CORPUS`, or the only one of those known, or else built.
 
     Raises:
         CorpusNotFound: None is named, and there is not exactly one.
     """
     if name := given or os.environ.get("AIRW_CORPUS"):
         return name
-    names = corpus_names()
+    names = corpus_names() if known is None else list(known)
     if len(names) == 1:
         return names[0]
     known = f"say which of {', '.join(names)}, with -c" if names else "`airw build FOLDER` makes one"

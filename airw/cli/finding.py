@@ -8,6 +8,7 @@ from typing import Any
 from airw._concurrency import in_thread
 from airw.cli import output
 from airw.cli.choosing import chosen, corpus_and_word, json_filter
+from airw.cli.corpora import ready
 from airw.corpus import records_for_artifact
 from airw.errors import ArgumentError, SeedNotFound
 from airw.evaluation import calibrate_min_score, load_cases
@@ -22,9 +23,9 @@ __all__ = ["calibrate", "discover", "expand"]
 async def discover(arguments: argparse.Namespace) -> int:
     """Ask the corpora, printing each answer as it comes, then what was committed to."""
     *corpora, query = arguments.words
-    names = [*corpora, *arguments.corpus] or [chosen(None)]
     if arguments.disclose != "metadata" and not arguments.root:
         raise ArgumentError(f"--disclose {arguments.disclose} reads files: say below which folder, with --root FOLDER")
+    names = [await ready(name) for name in [*corpora, *arguments.corpus] or [chosen(None)]]
     printer = output.DiscoveryPrinter(arguments.format, many=len(names) > 1)
     reports: dict[str, Mapping[str, Any]] = {}
     async with discover_stream(names if len(names) > 1 else names[0], query, **_options(arguments)) as updates:

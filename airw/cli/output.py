@@ -6,16 +6,16 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from airw.building import BuildProgress
-from airw.corpus import BuildReport
 from airw.disclosure import Disclosure
 from airw.embedders import ExportReport
 from airw.evaluation import MinScoreCalibration
 from airw.federation import DiscoveryResult, SourceAnswered
-from airw.values import ItemProblem, Passage, SearchHit, json_clean
+from airw.ingestion import BuildProgress, BuildReport
+from airw.values import ItemProblem, Passage, SearchHit
 from airw.walk import WalkSummary
 
 __all__ = [
@@ -23,13 +23,16 @@ __all__ = [
     "WalkPrinter",
     "built",
     "calibration",
+    "changes",
     "corpus_line",
     "exported",
     "hits",
-    "info",
+    "line",
     "passage",
     "problems",
     "progress",
+    "progress_of_many",
+    "shortened",
 ]
 
 _WIDTH = 72
@@ -38,6 +41,13 @@ _WIDTH = 72
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[BuildProgress], None] | None]:
     """Show how far a build is while it runs, on a terminal only."""
+    with progress_of_many(title) as show:
+        yield None if show is None else partial(show, title)
+
+
+@contextmanager
+def progress_of_many(title: str) -> Iterator[Callable[[str, BuildProgress], None] | None]:
+    """Show which of several builds is running, and how far it is, on a terminal only."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -47,7 +57,7 @@ def progress(title: str) -> Iterator[Callable[[BuildProgress], None] | None]:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title)
-        yield lambda now: bar.update(task, description=f"{title}: {_progress_text(now)}")
+        yield lambda which, now: bar.update(task, description=f"{which}: {_progress_text(now)}")
 
 
 def _progress_text(now: BuildProgress) -> str:
@@ -58,11 +68,16 @@ def built(name: str, path: Path, report: BuildReport | None, counts: Mapping[str
     """Say what a build did."""
     if report is None:
         return
-    print(
-        f"{name}: {report.added} added, {report.updated} updated, {report.unchanged} unchanged, "
+    print(f"{name}: {changes(report)}")
+    print(f"{path} holds {_counts_text(counts)}")
+
+
+def changes(report: BuildReport) -> str:
+    """Give what a build did in a few words."""
+    return (
+        f"{report.added} added, {report.updated} updated, {report.unchanged} unchanged, "
         f"{report.removed} removed in {report.seconds:.1f} s"
     )
-    print(f"{path} holds {_counts_text(counts)}")
 
 
 def _counts_text(counts: Mapping[str, int]) -> str:
@@ -86,7 +101,7 @@ def hits(found: Sequence[SearchHit], form: str) -> None:
     """Print ranked hits."""
     for rank, hit in enumerate(found, start=1):
         if form == "json":
-            _line({"type": "hit", "rank": rank, **hit.to_dict()})
+            line({"type": "hit", "rank": rank, **hit.to_dict()})
         else:
             print(f"{rank:3}  {hit.score:8.4f}  {hit.artifact_id}  {_title(hit)}")
     if not found and form == "text":
@@ -107,7 +122,7 @@ class WalkPrinter:
         """Print one hit: milliseconds since the start, depth, score, path."""
         elapsed = (time.perf_counter() - self._start) * 1000
         if self._json:
-            _line({"type": "hit", "elapsed_ms": round(elapsed, 1), **hit.to_dict()})
+            line({"type": "hit", "elapsed_ms": round(elapsed, 1), **hit.to_dict()})
             return
         path = " > ".join(str(id) for id in hit.metadata.get("walk_path", ["…", hit.artifact_id]))
         print(f"{elapsed:7.1f}  {hit.metadata['walk_depth']:5}  {hit.score:7.4f}  {path}  {_title(hit)}", flush=True)
@@ -115,7 +130,7 @@ class WalkPrinter:
     def summary(self, summary: WalkSummary) -> None:
         """Print why the walk ended and what each limit left out."""
         if self._json:
-            _line({"type": "summary", **summary.to_dict()})
+            line({"type": "summary", **summary.to_dict()})
             return
         print(
             f"stopped: {summary.stop} after {summary.emitted} hits of {summary.committed} documents visited, "
@@ -143,16 +158,6 @@ def corpus_line(name: str, counts: Mapping[str, int], config: Mapping[str, Any])
     print(f"{name:20}  {_counts_text(counts)}  {config.get('embedder_id', 'never completed')}")
 
 
-def info(name: str, path: Path, counts: Mapping[str, int], config: Mapping[str, Any], form: str) -> None:
-    """Print all that is known of one corpus."""
-    about = {"name": name, "path": str(path), "bytes": path.stat().st_size, **counts, **config}
-    if form == "json":
-        _line({"type": "info", **json_clean(about)})
-        return
-    for key, value in about.items():
-        print(f"{key:14} {value}")
-
-
 class DiscoveryPrinter:
     """Prints a discovery while it runs, flushing each line."""
 
@@ -165,7 +170,7 @@ class DiscoveryPrinter:
         """Print that one corpus has answered: its name, how it went, its hits, milliseconds."""
         report = answered.report
         if self._json:
-            _line({"type": "progress", **answered.to_dict()})
+            line({"type": "progress", **answered.to_dict()})
         elif self._many:
             about = f"{report['n_retrieved']:4} hits" if report["status"] == "ok" else " " * 9
             note = f"  {report['reason']}" if report["status"] == "ok" and report["reason"] else ""
@@ -176,17 +181,17 @@ class DiscoveryPrinter:
         """Print what was committed to, or why nothing was."""
         for rank, found in enumerate(result.results, start=1):
             if self._json:
-                _line({"type": "hit", "rank": rank, **found.to_dict()})
+                line({"type": "hit", "rank": rank, **found.to_dict()})
             else:
                 self._disclosed(rank, found)
         if self._json:
-            _line({"type": "summary", **{name: value for name, value in result.to_dict().items() if name != "results"}})
+            line({"type": "summary", **{name: value for name, value in result.to_dict().items() if name != "results"}})
         elif result.abstained:
             print(f"nothing answers it: {result.reason}")
 
     def _disclosed(self, rank: int, found: Disclosure) -> None:
         where = f"{found.source}  " if self._many else ""
-        title = _shortened(str(found.metadata.get("title") or found.summary))
+        title = shortened(str(found.metadata.get("title") or found.summary))
         print(f"{rank:3}  {found.score:8.4f}  {where}{found.artifact_id}  {title}")
         parts = {"passage": found.passage, "body": found.body, "files": "\n".join(found.bundle)}
         parts["note"] = ", ".join(
@@ -202,7 +207,7 @@ def passage(found: Passage, form: str) -> None:
     if form == "json":
         told = found.to_dict()
         del told["score"]  # nothing was searched
-        _line({"type": "passage", **told})
+        line({"type": "passage", **told})
     else:
         print(found.text)
 
@@ -210,7 +215,7 @@ def passage(found: Passage, form: str) -> None:
 def calibration(found: MinScoreCalibration, form: str, *, saved: bool) -> None:
     """Print what a calibration found."""
     if form == "json":
-        _line({"type": "calibration", "saved": saved, **found.to_dict()})
+        line({"type": "calibration", "saved": saved, **found.to_dict()})
         return
     print(found)
     if saved:
@@ -218,13 +223,15 @@ def calibration(found: MinScoreCalibration, form: str, *, saved: bool) -> None:
 
 
 def _title(hit: SearchHit) -> str:
-    return _shortened(str(hit.metadata.get("title") or hit.text))
+    return shortened(str(hit.metadata.get("title") or hit.text))
 
 
-def _shortened(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
+def shortened(text: str) -> str:
+    """Give a text on one line that a terminal has room for."""
+    told = " ".join(text.split())
+    return told if len(told) <= _WIDTH else told[: _WIDTH - 1] + "…"
 
 
-def _line(value: Mapping[str, Any]) -> None:
+def line(value: Mapping[str, Any]) -> None:
+    """Print one JSON object at once."""
     print(json.dumps(value, ensure_ascii=False, allow_nan=False), flush=True)

@@ -15,7 +15,8 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code.
 
-    0: done. 1: done, but something was left out and said so. 2: an error, one line on stderr. 130: interrupted.
+    0: done. 1: done, but something was left out, is missing or failed, which is said. 2: an error, one line on
+    stderr. 130: interrupted.
 
     Example:
         >>> main(["ls"])
