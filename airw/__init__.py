@@ -1,13 +1,17 @@
 """Async retrieval: walk a corpus or a graph, and stream each hit the moment it is committed."""
 
 from airw.building import BuildProgress, build
-from airw.corpus import BuildReport, Corpus, CorpusRetriever, as_retriever, open_corpus, records_for_artifact, search
+from airw.chat import ChatClient, resolve_chat
+from airw.corpus import Corpus, CorpusRetriever, as_retriever, open_corpus, records_for_artifact, search
 from airw.disclosure import Disclosure, disclose
 from airw.embedders import HashingEmbedder, SentenceTransformerEmbedder, embedder_from
 from airw.errors import (
     AirwError,
     ArgumentError,
     ArgumentKindError,
+    ChatBudgetSpent,
+    ChatError,
+    ChatUnavailable,
     CorpusNotFound,
     DiscoveryError,
     EmbedderError,
@@ -15,6 +19,7 @@ from airw.errors import (
     EmbedderUnavailable,
     FilterError,
     NoLedgerEntry,
+    PartitionsMissing,
     PolicyError,
     RerankerError,
     RerankerUnavailable,
@@ -33,19 +38,38 @@ from airw.evaluation import (
     save_cases,
 )
 from airw.expansion import expand, parent_policy, sentence_window_policy
-from airw.federation import (
-    DiscoveryResult,
-    DiscoveryStream,
-    FederatedCorpus,
-    SourceAnswered,
-    discover,
-    discover_stream,
-)
+from airw.federation import DiscoveryResult, DiscoveryStream, FederatedCorpus, SourceAnswered, discover, discover_stream
 from airw.formulation import identity_formulator, make_llm_formulator
 from airw.fusion import fuse_hits, tag_source
-from airw.indexing import Chunked, Notes, WholeText
+from airw.indexing import (
+    Chunked,
+    Notes,
+    Package,
+    Skill,
+    ThinDescription,
+    WholeText,
+    make_llm_synthesizer,
+    thin_description_predicate,
+    with_synopsis,
+)
+from airw.ingestion import BuildReport
 from airw.limits import Limits
 from airw.policies import collapsed_tree_policy, per_node, reverse_dependency_policy
+from airw.registry import (
+    Coverage,
+    Definition,
+    Maintained,
+    Maintenance,
+    MaintenanceReport,
+    build_corpus,
+    corpora,
+    coverage,
+    maintain,
+    register,
+    retriever_for,
+    retrievers,
+    unregister,
+)
 from airw.reranking import (
     CrossEncoderReranker,
     HttpReranker,
@@ -54,7 +78,18 @@ from airw.reranking import (
     resolve_reranker,
 )
 from airw.selection import Selection, make_llm_selector, select
-from airw.sources import CorpusSource, from_files, from_jsonl, from_mapping, from_notes
+from airw.sources import (
+    CorpusSource,
+    from_files,
+    from_jsonl,
+    from_mapping,
+    from_mcp_tools,
+    from_md_reports,
+    from_notes,
+    from_packages,
+    from_records,
+    from_skills,
+)
 from airw.stores import MemoryStore, SqliteStore
 from airw.streams import merge, prefetch, top_k
 from airw.traversal import Walk, traverse
@@ -91,13 +126,19 @@ __all__ = [
     "Artifact",
     "BuildProgress",
     "BuildReport",
+    "ChatBudgetSpent",
+    "ChatClient",
+    "ChatError",
+    "ChatUnavailable",
     "Chunked",
     "Committed",
     "Corpus",
     "CorpusNotFound",
     "CorpusRetriever",
     "CorpusSource",
+    "Coverage",
     "CrossEncoderReranker",
+    "Definition",
     "Disclosure",
     "DiscoveryCase",
     "DiscoveryError",
@@ -119,10 +160,15 @@ __all__ = [
     "ItemProblem",
     "Limits",
     "Link",
+    "Maintained",
+    "Maintenance",
+    "MaintenanceReport",
     "MemoryStore",
     "MinScoreCalibration",
     "NoLedgerEntry",
     "Notes",
+    "Package",
+    "PartitionsMissing",
     "Passage",
     "Policy",
     "PolicyError",
@@ -133,6 +179,7 @@ __all__ = [
     "SeedNotFound",
     "Selection",
     "SentenceTransformerEmbedder",
+    "Skill",
     "SourceAnswered",
     "SourceError",
     "SqliteStore",
@@ -141,6 +188,7 @@ __all__ = [
     "StoreCorrupt",
     "StoreError",
     "Surface",
+    "ThinDescription",
     "Walk",
     "WalkEvent",
     "WalkPolicy",
@@ -149,10 +197,13 @@ __all__ = [
     "WholeText",
     "as_retriever",
     "build",
+    "build_corpus",
     "calibrate_min_score",
     "calibration_key",
     "canonical_node_id",
     "collapsed_tree_policy",
+    "corpora",
+    "coverage",
     "dependency_evidence_boost",
     "disclose",
     "discover",
@@ -162,26 +213,40 @@ __all__ = [
     "from_files",
     "from_jsonl",
     "from_mapping",
+    "from_mcp_tools",
+    "from_md_reports",
     "from_notes",
+    "from_packages",
+    "from_records",
+    "from_skills",
     "fuse_hits",
     "identity_formulator",
     "load_calibration",
     "load_cases",
+    "maintain",
     "make_llm_formulator",
     "make_llm_selector",
+    "make_llm_synthesizer",
     "merge",
     "open_corpus",
     "parent_policy",
     "per_node",
     "prefetch",
     "records_for_artifact",
+    "register",
+    "resolve_chat",
     "resolve_reranker",
+    "retriever_for",
+    "retrievers",
     "reverse_dependency_policy",
     "save_cases",
     "search",
     "select",
     "sentence_window_policy",
     "tag_source",
+    "thin_description_predicate",
     "top_k",
     "traverse",
+    "unregister",
+    "with_synopsis",
 ]

@@ -104,7 +104,7 @@ def _homes(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def home(_homes, monkeypatch) -> Path:
     """A home of its own for each test, not yet made, and nothing of the developer's settings."""
-    for name in ("XDG_DATA_HOME", "AIRW_CORPUS", "AIRW_MODEL_DIR"):
+    for name in ("XDG_DATA_HOME", "AIRW_CHAT", "AIRW_CORPUS", "AIRW_FETCHERS", "AIRW_MODEL_DIR", "AIRW_PROJECTS"):
         monkeypatch.delenv(name, raising=False)
     folder = next(_homes)
     monkeypatch.setenv("AIRW_HOME", str(folder))

@@ -4,6 +4,7 @@ A test's docstring begins with the fault's number there. What concerns only a co
 """
 
 import json
+import socket
 import sqlite3
 import sys
 import threading
@@ -21,12 +22,14 @@ sys.path.append(str(Path(__file__).parent))
 from corpora import assert_same, content, run, source, undisturbed_content
 
 import airw
+from airw._http import calls
 from airw.building import build
 from airw.cli import main
 from airw.corpus import corpus_names, open_corpus, records_for_artifact, search
 from airw.embedders import embedder_from
 from airw.errors import (
     ArgumentError,
+    ChatUnavailable,
     CorpusNotFound,
     EmbedderError,
     EmbedderMismatch,
@@ -35,7 +38,7 @@ from airw.errors import (
     StoreCorrupt,
     StoreError,
 )
-from airw.indexing import Chunked, WholeText
+from airw.indexing import Chunked, WholeText, identity
 from airw.limits import Limits
 from airw.links import extractor_from
 from airw.policies import CollapsedTree
@@ -300,6 +303,29 @@ def test_an_unknown_name_on_the_command_line_is_exit_code_2(home, capsys, comman
     assert not home.exists()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["search", "nope", "x", "--mode", "zzz"],
+        ["discover", "nope", "x", "--min-score", "abc"],
+        ["calibrate", "nope", "missing.jsonl"],
+        ["register", "nope", "nokind"],
+        ["register", "nope", "interval", "--every-hours", "abc"],
+        ["maintain", "nope"],
+        ["coverage", "nope"],
+    ],
+)
+def test_what_cannot_be_used_on_the_command_line_is_one_line_and_exit_code_2(home, capsys, words):
+    """F45: never a traceback."""
+    try:
+        code = main(words)
+    except SystemExit as left:  # argparse's way
+        code = left.code
+    told = capsys.readouterr().err
+    assert (code, told.count("\n"), told.startswith("airw: ")) == (2, 1, True)
+    assert not home.exists()
+
+
 STRANGE = ["../../evil", "a", "a/b", "x" * 300, ".hidden", "con", "a\u241fb", "%00", " "]
 
 
@@ -550,6 +576,93 @@ async def test_a_changed_strategy_is_noticed_by_its_id_and_one_without_is_refuse
 
     with pytest.raises(ArgumentError, match="id"):
         await build(notes(items, strategy=Nameless()), store=MemoryStore())
+
+
+class Slotted:
+    """A strategy with a function and nothing but slots, whose id is made of them."""
+
+    __slots__ = ("change",)
+    id = property(identity)
+
+    def __init__(self, change):
+        self.change = change
+
+    def decompose(self, artifact):
+        return IndexPlan({}, [Surface(artifact.id, "document", self.change(artifact.raw))])
+
+
+async def test_a_strategy_in_which_a_function_changed_indexes_again_also_with_slots():
+    """F35: an id made by `identity` notices both; the same function is the same strategy."""
+    store = MemoryStore()
+    for change, updated in ((str.upper, 0), (str.upper, 0), (str.lower, 1), (lambda text: text.lower(), 1)):
+        corpus = await build(notes({"a": "Text"}, strategy=Slotted(change)), store=store)
+        assert corpus.report.updated == updated
+
+
+@pytest.mark.parametrize(
+    "make", [airw.make_llm_formulator, airw.make_llm_synthesizer, lambda: airw.make_llm_selector("query")]
+)
+def test_without_a_model_a_seam_for_one_cannot_be_made(make):
+    """F29: one error, before anything is asked, that says what to set; it is no import error, and no silence."""
+    with pytest.raises(ChatUnavailable, match="set the environment variable AIRW_CHAT") as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+async def test_where_the_model_does_not_answer_the_fallback_does(unused_url, monkeypatch):
+    """F29: the query as it is, the rule of `select`, and an artifact without its synopsis, which the report says."""
+    monkeypatch.setattr(calls, "FIRST_PAUSE", 0.001)
+    chat = airw.ChatClient(unused_url, "m", retries=1)
+    assert await airw.make_llm_formulator(model=chat)("keys") == "keys"
+    hits = [SearchHit(name, "document", score, name) for name, score in (("a", 1.0), ("b", 0.1))]
+    assert await airw.make_llm_selector("keys", model=chat)(hits) == airw.select(hits).selected
+    synopses = airw.with_synopsis(WholeText(), synthesize=airw.make_llm_synthesizer(model=chat))
+    corpus = await in_memory({"a": "text"}, strategy=synopses)
+    assert [hit.text for hit in await corpus.search("text")] == ["text"]
+    [problem] = corpus.report.problems
+    assert (problem.item, problem.lost) == ("a", False)
+    assert "no synopsis: " in problem.reason
+
+
+@pytest.fixture
+def unused_url():
+    with closing(socket.socket()) as held:
+        held.bind(("127.0.0.1", 0))  # bound and not listening: connecting is refused
+        yield f"http://127.0.0.1:{held.getsockname()[1]}/v1"
+
+
+@pytest.mark.asyncio_only
+async def test_the_presets_work_on_a_machine_that_has_nothing_but_this_library(home, tmp_path, monkeypatch):
+    """F46: skills are read where agents keep them, packages where Python does; reports say which folder to name."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(SourceError, match=r"no SKILL\.md below '~/\.claude/skills'"):
+        await airw.build_corpus("skills", embedder="light")
+    with pytest.raises(ArgumentError, match=r"projects_root, .* \$AIRW_PROJECTS"):
+        await airw.build_corpus("reports", embedder="light")
+    assert not home.exists()
+    folder = tmp_path / ".claude" / "skills" / "pdf"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: pdf\ndescription: Merge PDF files\n---\n")
+    async with airw.build_corpus("skills", embedder="light") as skills:
+        assert await skills.store.artifact_ids() == ["pdf"]
+    async with airw.build_corpus("packages", embedder="light", on_error="skip") as packages:
+        assert {"airw", "numpy", "anyio"} <= set(await packages.store.artifact_ids())
+
+
+@pytest.mark.asyncio_only
+async def test_a_registry_file_alone_makes_nothing_be_imported(home, tmp_path, monkeypatch):
+    """F48: a fetcher is called only if the environment lists its module, whoever wrote the file."""
+    (tmp_path / "intruder.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    home.mkdir()
+    entry = {"kind": "records", "params": {"fetcher": "intruder:records"}, "embedder": "light"}
+    (home / "registry.json").write_text(json.dumps({"version": 1, "corpora": {"mine": entry}}))
+    assert list(airw.corpora()) == ["mine"]
+    with pytest.raises(ArgumentError, match="AIRW_FETCHERS"):
+        await airw.build_corpus("mine")
+    [failed] = (await airw.maintain()).failed
+    assert "AIRW_FETCHERS" in failed.reason
+    assert "intruder" not in sys.modules
 
 
 @dataclass

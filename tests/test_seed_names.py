@@ -145,34 +145,20 @@ NAMES = {
 ELSEWHERE = {
     "CorpusSource.from_files": ("from_files", "CorpusSource.from_files(…)"),
     "CorpusSource.from_mapping": ("from_mapping", "CorpusSource.from_mapping(…)"),
+    "CorpusSource.from_md_reports": ("from_md_reports", "CorpusSource.from_md_reports(…)"),
+    "CorpusSource.from_packages": ("from_packages", "CorpusSource.from_packages(…)"),
+    "CorpusSource.from_skills": ("from_skills", "CorpusSource.from_skills(…)"),
     "DFLT_LEAF_KINDS": ("policies.collapsed_tree.LEAF_KINDS", "traverse.DFLT_LEAF_KINDS"),
     "DFLT_SUMMARY_KINDS": ("policies.collapsed_tree.SUMMARY_KINDS", "traverse.DFLT_SUMMARY_KINDS"),
     "IndexingStrategy": ("protocols.IndexingStrategy", "IndexingStrategy"),
 }
 """What is not where it was: where it is, below `airw`, and its row."""
 
-PENDING = {
-    "CorpusGraph",
-    "CorpusSource.from_md_reports",
-    "CorpusSource.from_packages",
-    "CorpusSource.from_skills",
-    "GraphStore",
-    "Package",
-    "Skill",
-    "build_corpus",
-    "corpora",
-    "default_edge_extractor",
-    "make_llm_synthesizer",
-    "register",
-    "retriever_for",
-    "retrievers",
-    "with_synopsis",
-}
+PENDING = {"CorpusGraph", "GraphStore", "default_edge_extractor"}
 """What is to come."""
 
 TRAVERSE = "traverse(query, store, policy=…, max_depth=2, node_budget=64, k=10)"
 WALK_STATE = "WalkState(query, max_depth, budget, …)"
-FORMULATOR = "make_llm_formulator(rewriter=None, prompt=…)"
 
 DIFFERENCES = {
     "Corpus(embedder_id)": "Corpus(embedder_id=…)",
@@ -209,8 +195,6 @@ DIFFERENCES = {
     "WalkState(node_budget)": WALK_STATE,
     "WalkState(results)": WALK_STATE,
     "WalkState(visited)": WALK_STATE,
-    "make_llm_formulator(prompt)": FORMULATOR,
-    "make_llm_formulator(rewriter)": FORMULATOR,
     "open_corpus(name)": "open_corpus(name=…)",
     "open_corpus(name_or_path)": "open_corpus(name=…)",
     "records_for_artifact(corpus)": "records_for_artifact(store_or_corpus=…)",
@@ -237,12 +221,12 @@ def written(signature):
 
 
 def own(thing):
-    """The parameters of something of ours; those that it passes on to a search are that one's."""
+    """The parameters of something of ours; those that it passes on to a search or a build are that one's."""
     found = dict(inspect.signature(thing).parameters)
     for each in list(found.values()):
         if each.kind is each.VAR_KEYWORD and (passed := typing.get_args(each.annotation)):
-            search = inspect.signature(airw.retrieval.ask).parameters
-            found |= {name: search[name] for name in passed[0].__annotations__}
+            known = inspect.signature(airw.build).parameters | inspect.signature(airw.retrieval.ask).parameters
+            found |= {name: known[name] for name in passed[0].__annotations__}
     return found
 
 
