@@ -95,17 +95,18 @@ def split_of(number):
     cuts = sorted(chance.choices(range(len(graph.items) + 1), k=chance.choice([1, 2])))
     home = {id: NAMES[sum(cut <= at for cut in cuts)] for at, id in enumerate(sorted(graph.items))}
 
-    def said(end, here):
-        is_far = home[end] != here or chance.random() < 0.2  # a pair may also name its own corpus
+    def said(end, id):
+        # A pair may also name its own corpus, but not its own artifact: a store cannot tell that this is a self-link.
+        is_far = home[end] != home[id] or (end != id and chance.random() < 0.2)
         return [home[end], end] if is_far else end
 
     nowhere = [["mid", "none"], ["elsewhere", "n00"], "none"]
     parts = {name: {} for name in NAMES[: len(cuts) + 1]}
     for id, each in graph.items.items():
         here = home[id]
-        links = {kind: [said(end, here) for end in ends] for kind, ends in each["links"].items()}
+        links = {kind: [said(end, id) for end in ends] for kind, ends in each["links"].items()}
         links["y"] = links["y"] + chance.sample(nowhere, chance.choice([0, 0, 1]))
-        parts[here][id] = each | {"links": links, "mentions": [said(end, here) for end in each["mentions"]]}
+        parts[here][id] = each | {"links": links, "mentions": [said(end, id) for end in each["mentions"]]}
     return Split(graph, parts, home)
 
 

@@ -209,7 +209,8 @@ class MemberStore:
     async def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
         """Count the referrers of the node that has most; 0 without links.
 
-        What is no artifact of any store counts in each for itself. Two calls of each store, and two more that look at
+        What is no artifact of any store counts in each for itself, and so does an artifact that links to itself as to
+        one of another corpus. Two calls of each store, and two more that look at
         all artifacts where links lead to other corpora.
         """
         most = await self._ask_all(lambda store: store.max_fan_in(types=types))
