@@ -98,6 +98,7 @@ for number, when in enumerate(sys.argv[4:]):
 MOMENTS = ["0.012", "0.03", "0.045", "0.06", "0.08", "0.11", "0.15", "0.2", "1", "2", "5", "9", "12"]
 
 
+@pytest.mark.slow
 async def test_a_first_build_killed_at_any_moment_leaves_a_corpus_that_answers_and_that_the_next_build_completes(
     tmp_path,
 ):
@@ -123,6 +124,7 @@ async def test_a_first_build_killed_at_any_moment_leaves_a_corpus_that_answers_a
     assert len(set(partial)) >= 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("word", "id"), [("beta", "e"), ("alpha", "other")])
 async def test_a_rebuild_killed_at_any_moment_mixes_no_vectors_and_the_next_build_completes(word, id, tmp_path):
     moments = ["0.06", "0.1", "0.14", "1", "6", "12"]

@@ -365,6 +365,7 @@ def test_what_one_process_embedded_another_need_not(path):
     assert (rows == anyio.run(HashingEmbedder(16).embed_documents, texts)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_a_process_killed_at_any_moment_leaves_a_whole_file(path):
     chooser = random.Random(3)

@@ -109,6 +109,7 @@ class TestBuild:
         monkeypatch.setitem(sys.modules, "sentence_transformers", None)
         assert "light" in error(capsys, "build", str(notes))
 
+    @pytest.mark.slow
     def test_an_unknown_embedder_is_one_line(self, notes, capsys):
         error(capsys, "build", str(notes), "--embedder", "https://nowhere#model")
 

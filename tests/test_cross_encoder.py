@@ -90,6 +90,7 @@ def logits_of(folder, texts):
 # --- scores ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_scores_are_the_sigmoid_of_what_the_model_says_in_the_order_of_the_texts(folder, reranker):
     texts = texts_of(40)
     scores = await reranker(QUERY, texts)

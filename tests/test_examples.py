@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+LONG = {"dask_ingest.py", "many_corpora.py", "own_policy.py", "own_store.py"}
 
 
 @cache
@@ -21,7 +22,9 @@ def ran(name):
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
 
 
-@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
+@pytest.mark.parametrize(
+    "file", [pytest.param(file, id=file.name, marks=[pytest.mark.slow] * (file.name in LONG)) for file in EXAMPLES]
+)
 def test_every_example_runs_and_prints(file):
     done = ran(file.name)
     assert done.returncode == 0, done.stderr
@@ -29,6 +32,7 @@ def test_every_example_runs_and_prints(file):
     assert len(file.read_text(encoding="utf-8").splitlines()) <= 60
 
 
+@pytest.mark.slow
 def test_a_store_of_fifty_lines_takes_the_whole_exam_but_for_sharing():
     done = ran("own_store.py")
     head, *lines = done.stdout.splitlines()
@@ -37,6 +41,7 @@ def test_a_store_of_fifty_lines_takes_the_whole_exam_but_for_sharing():
     assert all("shared" in line for line in lines if line.strip().startswith("needs"))
 
 
+@pytest.mark.slow
 def test_a_policy_of_under_sixty_lines_takes_the_whole_exam():
     assert len((ROOT / "examples" / "own_policy.py").read_text(encoding="utf-8").splitlines()) < 60
     done = ran("own_policy.py")

@@ -116,6 +116,7 @@ async def test_full_buckets_get_an_index_once_the_corpus_is_large_and_search_fin
         assert (await store.counts())["records"] == 5_500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "filter",
     [

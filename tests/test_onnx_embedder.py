@@ -91,6 +91,7 @@ def fresh(code: str) -> str:
 # --- the same model -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_id_width_and_vectors_are_those_of_torch(onnx, torch):
     """Short, long, empty, cut and mixed texts, in several batches, as documents and as queries."""
     ours, theirs = await onnx.embed_documents(MANY), await torch.embed_documents(MANY)
@@ -194,6 +195,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert fresh(code) == "0"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 3])
 async def test_the_number_of_threads_changes_no_vector(threads, bare, onnx):
     rows = await OnnxEmbedder(bare, threads=threads, batch_size=7).embed_documents(MANY)

@@ -836,6 +836,7 @@ async def test_it_passes_the_exam_of_policies(policy):
     assert report.passed, str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("policy", [SUITES["links"], SUITES["scope-and-fields"]], ids=["links", "scope-and-fields"])
 async def test_it_passes_the_exam_of_policies_over_a_file(policy, tmp_path):

@@ -73,6 +73,7 @@ async def test_it_passes_the_exam(name):
     assert report.passed, str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("name", named((name for name in EXAMINED if not name.endswith("scope")), "links"))
 async def test_it_passes_the_exam_over_a_file(name, tmp_path):

@@ -137,6 +137,7 @@ async def test_ours_pass(suite, case):
     await suite.check(case)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize(
     ("policy", "options"),

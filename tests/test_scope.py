@@ -392,6 +392,7 @@ def test_breadth_first_walks_are_those_of_a_simple_reference(backend, data):
     anyio.run(main, backend=backend)
 
 
+@pytest.mark.slow
 @every_backend
 @pytest.mark.parametrize("make", [Eager, Scored, Mmr])
 @given(data=st.data())

@@ -41,6 +41,7 @@ def seconds_of(store, *methods):
 
 
 class TestScriptedStore:
+    @pytest.mark.slow
     @pytest.mark.asyncio_only
     async def test_without_a_script_it_passes_the_whole_exam_of_stores(self, tmp_path):
         """Every method is passed on with everything it was given."""

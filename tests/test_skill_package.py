@@ -62,8 +62,8 @@ def test_a_skill_is_decomposed_as_ir_does(record, metadata):
 
 @given(RECORDS, METADATA)
 def test_a_package_is_decomposed_as_ir_does(record, metadata):
-    """Texts of one chunk, and names that are not blank and without a colon at an end, which `ir` takes off."""
-    assume(not record.get("name", "").isspace())
+    """Texts of one chunk that are not blank, and names without a colon at an end, which `ir` takes off."""
+    assume(not any((record.get(field) or "").isspace() for field in ("name", "description")))
     ours = Package(embed_deps=True, deps_template="Depends on: {deps}").decompose(Artifact("p1", record, metadata))
     assert shape(ours) == shape(IrPackage(embed_deps=True).decompose("p1", record, metadata))
     bare = Package().decompose(Artifact("p1", record, metadata))

@@ -670,6 +670,7 @@ async def test_artifacts_that_change_together_are_never_seen_apart(store):
     assert len(seen) > 5
 
 
+@pytest.mark.slow
 async def test_a_process_killed_at_any_moment_leaves_whole_artifacts(path):
     code = """
         async def main():

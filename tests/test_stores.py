@@ -203,6 +203,7 @@ async def with_both(use):
     return results
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.lists(STEPS, min_size=1, max_size=6))
 def test_any_sequence_of_writes_ends_where_one_fresh_write_of_the_final_content_does(steps):

@@ -133,6 +133,7 @@ def mixed(body, base=Strategy):
     return make_dataclass(body.__name__, [], bases=(body, base), kw_only=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", BODIES)
 @given(number=numbers())
 @settings(max_examples=50)
