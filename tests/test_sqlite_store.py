@@ -932,3 +932,13 @@ def test_a_corpus_s_file_says_whose_it_is(path):
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+async def test_an_aiosqlite_that_does_not_fit_is_an_error_that_names_the_interpreter_and_the_command(path, monkeypatch):
+    import aiosqlite
+
+    monkeypatch.delattr(aiosqlite.Connection, "_execute")
+    with pytest.raises(StoreError, match="too new for this airw") as caught:
+        await SqliteStore.open(path, create=True)
+    assert f"{sys.executable} -m pip install 'aiosqlite<" in str(caught.value)
+    assert not path.exists()

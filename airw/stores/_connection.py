@@ -1,5 +1,6 @@
 """A database connection that asyncio tasks share: one call at a time, and a cancelled call is stopped."""
 
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from threading import Thread
@@ -52,6 +53,11 @@ class Connection:
             ) from None
         import aiosqlite
 
+        if not hasattr(aiosqlite.Connection, "_execute"):  # see `_submit`
+            raise StoreError(
+                f"aiosqlite {aiosqlite.__version__} is too new for this airw: "
+                f"{sys.executable} -m pip install 'aiosqlite<0.23'"
+            )
         with anyio.CancelScope(shield=True):  # opening is short, and half of it would leak
             raw = await in_thread(lambda: connect(path, create=create, writable=writable))
             thread = aiosqlite.Connection(lambda: raw, iter_chunk_size=64)
