@@ -456,6 +456,11 @@ class TestListAndRemove:
         assert printed("rm", "Later") == "removed later: its registration\n"
         assert list(corpora()) == ["notes"]
 
+    def test_a_damaged_corpus_is_told_of_and_the_others_are_listed(self, built, home, printed):
+        (home / "corpora" / "broken.airw").write_text("no corpus " * 100)
+        (line,) = printed("ls", code=1, err=r"airw: broken: [^\n]*\n").splitlines()
+        assert line.startswith("notes ")
+
     def test_file_and_registration_go_together(self, built, home, printed, error):
         file = home / "corpora" / "notes.airw"
         assert printed("rm", built) == f"removed notes: {file} and its registration\n"

@@ -20,7 +20,7 @@ from airw.cli.registering import (
     registered_or_preset,
 )
 from airw.corpus import Corpus, Opening, corpus_names, corpus_path, existing_path, is_name, open_corpus
-from airw.errors import ArgumentError, CorpusNotFound
+from airw.errors import ArgumentError, CorpusNotFound, StoreError
 from airw.protocols import EmbedderLike
 from airw.registry import Definition
 from airw.registry.file import put
@@ -116,16 +116,20 @@ async def ready(name: str) -> str:
 
 async def ls(_: argparse.Namespace) -> int:
     """List the corpora of the home folder, and those that are registered and not built yet."""
-    built, names = set(corpus_names()), known_names()
+    built, names, code = set(corpus_names()), known_names(), 0
     for name in names:
-        if name in built:
+        if name not in built:
+            inventory.unbuilt(registry.corpora()[name])
+            continue
+        try:
             async with await SqliteStore.open(corpus_path(name)) as store:
                 output.corpus_line(name, await store.counts(), await store.config())
-        else:
-            inventory.unbuilt(registry.corpora()[name])
+        except StoreError as error:  # the others are listed all the same
+            inventory.unreadable(name, error)
+            code = 1
     if not names:
         print("no corpora yet; `airw build FOLDER` makes one")
-    return 0
+    return code
 
 
 async def info(arguments: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from airw.cli import output
 from airw.registry import Coverage, Definition, Maintained, Maintenance, MaintenanceReport
 from airw.values import json_clean
 
-__all__ = ["About", "covered", "info", "maintained", "registered", "replaced", "shadowed", "unbuilt"]
+__all__ = ["About", "covered", "info", "maintained", "registered", "replaced", "shadowed", "unbuilt", "unreadable"]
 
 _STATES = ("resolved", "dangling", "ambiguous", "foreign")
 _COUNTS = ("artifacts", "records", *_STATES)
@@ -73,6 +73,11 @@ def shadowed(preset: str) -> None:
 def unbuilt(definition: Definition) -> None:
     """Print one corpus of a list that is only registered."""
     print(f"{definition.name:20}  not built yet: {_definition_text(definition)}")
+
+
+def unreadable(name: str, error: Exception) -> None:
+    """Say, on stderr, what keeps a corpus from being listed."""
+    print(f"airw: {name}: {error}", file=sys.stderr)
 
 
 def _definition_text(definition: Definition) -> str:
