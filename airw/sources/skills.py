@@ -13,7 +13,7 @@ from airw.indexing import Skill
 from airw.indexing.notes import first_paragraph
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
 from airw.sources._fetching import Fetched, Fetcher, check_fetcher
-from airw.sources.files import Folder
+from airw.sources.files import Folder, printable
 from airw.sources.source import PAGE, AsyncPages, CorpusSource, Item, Pages
 from airw.values import Artifact, ItemProblem, json_clean
 
@@ -148,9 +148,10 @@ class _Folders:
 def _links_in(root: Path) -> Iterator[ItemProblem]:
     """Tell of skills that are only linked to: a user who links them in would miss them."""
     for folder in sorted(root.iterdir()):
-        if folder.is_symlink() and any((folder / name).is_file() for name in ("SKILL.md", "skill.md")):
+        files = (os.path.isfile(folder / name) for name in ("SKILL.md", "skill.md"))  # noqa: PTH113 - a Path's may raise
+        if folder.is_symlink() and any(files):
             reason = f"a link to {os.path.realpath(folder)!r}, and links are not followed: name that folder in roots"
-            yield ItemProblem(folder.name, reason, lost=False)
+            yield ItemProblem(printable(folder.name), reason, lost=False)
 
 
 def _unlisted(folder: ItemProblem) -> ItemProblem:
