@@ -21,6 +21,7 @@ from airw.errors import (
     ArgumentError,
     ArgumentKindError,
     CorpusNotFound,
+    EmbedderError,
     EmbedderMismatch,
     SourceError,
     StoreBusy,
@@ -341,6 +342,40 @@ async def test_a_change_waits_for_a_build_and_says_when_that_takes_too_long():
             with pytest.raises(StoreBusy):
                 await busy.delete(["a"])
         assert await store.artifact_ids() == ["a"]
+
+
+class Moody:
+    """An embedder that hangs or fails when it is told to."""
+
+    id, dim = "moody", 8
+    mood = ""
+
+    async def embed_documents(self, texts):
+        if self.mood == "hangs":
+            await anyio.sleep_forever()
+        if self.mood == "fails":
+            raise EmbedderError("the model is out of memory")
+        return np.asarray(hashed(texts), np.float32)
+
+    async def embed_query(self, text):
+        return (await self.embed_documents([text]))[0]
+
+
+async def test_an_upsert_that_fails_or_is_cancelled_changes_nothing_and_holds_up_nobody():
+    embedder = Moody()
+    async with build(notes({"a": "one"}, embedder=embedder), store=MemoryStore()) as corpus:
+        before = await content(corpus.store)
+        embedder.mood = "fails"
+        with pytest.raises(EmbedderError, match="out of memory"):
+            await corpus.upsert({"a": "two", "b": "three"})
+        embedder.mood = "hangs"
+        with anyio.move_on_after(0.02) as hanging:
+            await corpus.upsert({"a": "two", "b": "three"})
+        assert hanging.cancelled_caught
+        assert await content(corpus.store) == before
+        embedder.mood = ""
+        with anyio.fail_after(5):
+            assert (await corpus.upsert({"a": "two", "b": "three"})).added == 1
 
 
 class Hurried:
