@@ -13,7 +13,6 @@ import ir
 import pytest
 
 from airw import MemoryStore, SqliteStore, build, from_mapping, maintain, open_corpus, register, traverse
-from airw._http import calls
 from airw.chat import ChatClient
 from airw.errors import ArgumentError, ChatError, SourceError
 from airw.indexing import (
@@ -29,18 +28,13 @@ from airw.indexing import (
 from airw.indexing.synthesis import MAX_CHARS
 from airw.policies import CollapsedTree
 from airw.values import Artifact, IndexPlan
-from tests.chat_server import ChatServer
+from tests.chat_server import ChatServer, alone
 from tests.embedding_server import later, status
 
 
 @pytest.fixture(autouse=True)
 def settings(monkeypatch):
-    """No model, no key, no proxy, short pauses, and httpx loaded before anything is timed."""
-    calls.tls()
-    for name in ("AIRW_CHAT", "AIRW_CHAT_KEY", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(calls, "FIRST_PAUSE", 0.002)
+    alone(monkeypatch)
 
 
 def about(prompt: str) -> str:
@@ -457,6 +451,11 @@ async def test_a_registered_corpus_gets_its_synopses_from_the_model_of_the_envir
     async with open_corpus("memo") as corpus:
         await corpus.upsert({"c.md": "c-word and more text"})
         assert await synopses(corpus.store) == {f"{name}.md": f"About {name}-word" for name in "abc"}
+    monkeypatch.setenv("AIRW_CHAT", f"{server.spec}-2")
+    async with open_corpus("memo") as corpus:
+        with pytest.raises(ArgumentError, match="settings do not make here"):
+            await corpus.upsert({"d.md": "d-word and more text"})
+    assert len(server.requests) == 3
     monkeypatch.delenv("AIRW_CHAT")
     [failed] = (await maintain()).failed
     assert failed.reason.startswith("no language model is named")

@@ -42,9 +42,11 @@ def strategy_of(source: str, config: Mapping[str, Any], own: IndexingStrategy | 
     settings = _recipe(source, config)
     if own is not None and own.id == settings.get("strategy_id"):
         return own
-    if settings.get("strategy") is None:
+    made = None if settings.get("strategy") is None else strategy_from_spec(settings["strategy"])
+    # What a specification means may depend on the environment, and on the version of this library.
+    if made is None or made.id != settings["strategy_id"]:
         raise ArgumentError(_unknown(config, "strategy", settings.get("strategy_id")))
-    return strategy_from_spec(settings["strategy"])
+    return made
 
 
 def edge_extractor_of(source: str, config: Mapping[str, Any], own: EdgeExtractor | None) -> EdgeExtractor | None:
@@ -58,9 +60,10 @@ def edge_extractor_of(source: str, config: Mapping[str, Any], own: EdgeExtractor
         return None
     if own is not None and own.id == settings["extractor_id"]:
         return own
-    if settings.get("extractor") is None:
+    made = None if settings.get("extractor") is None else extractor_from_spec(settings["extractor"])
+    if made is None or made.id != settings["extractor_id"]:
         raise ArgumentError(_unknown(config, "edge_extractor", settings["extractor_id"]))
-    return extractor_from_spec(settings["extractor"])
+    return made
 
 
 def _recipe(source: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -71,6 +74,6 @@ def _recipe(source: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _unknown(config: Mapping[str, Any], what: str, found: object) -> str:
     return (
-        f"corpus {config['name']!r} was built with {what}={found}, which its settings cannot make again: "
-        f"open it with open_corpus({config['name']!r}, {what}=...)"
+        f"corpus {config['name']!r} was built with {what}={found}, which its settings do not make here: "
+        f"open it with open_corpus({config['name']!r}, {what}=...), or build it again"
     )
