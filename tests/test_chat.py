@@ -18,12 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airw._http import calls
 from airw.chat import ChatClient, ChatModel, resolve_chat
 from airw.chat.lists import bare, lines_of
 from airw.chat.questions import Question, filled
 from airw.errors import ArgumentError, ArgumentKindError, ChatBudgetSpent, ChatError, ChatUnavailable
-from tests.chat_server import ChatServer, choice, message, usage
+from tests.chat_server import ChatServer, alone, choice, message, usage
 from tests.embedding_server import changed, cut, dripping, half, later, status
 
 URL = "http://localhost:8080/v1"
@@ -32,12 +31,7 @@ SECRET = "sk-S3cret/4711"
 
 @pytest.fixture(autouse=True)
 def settings(monkeypatch):
-    """No model, no key, no proxy, short pauses, and httpx loaded before anything is timed."""
-    calls.tls()
-    for name in ("AIRW_CHAT", "AIRW_CHAT_KEY", "AIRW_EMBEDDER_KEY", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(calls, "FIRST_PAUSE", 0.002)
+    alone(monkeypatch)
 
 
 @pytest.fixture

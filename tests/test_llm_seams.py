@@ -6,7 +6,6 @@ import anyio
 import pytest
 
 from airw import Artifact, MemoryStore, build, from_mapping, search
-from airw._http import calls
 from airw.chat import ChatClient
 from airw.errors import ArgumentError, ChatUnavailable
 from airw.formulation import make_llm_formulator
@@ -14,7 +13,7 @@ from airw.indexing import make_llm_synthesizer, with_synopsis
 from airw.indexing.whole import WholeText
 from airw.selection import make_llm_selector, select
 from airw.values import SearchHit
-from tests.chat_server import ChatServer, choice, message
+from tests.chat_server import ChatServer, alone, choice, message
 from tests.embedding_server import cut, half, later, status
 
 BRACES = "rotate {query} {n} {candidates} {0} {{keys}} %s"
@@ -22,12 +21,7 @@ BRACES = "rotate {query} {n} {candidates} {0} {{keys}} %s"
 
 @pytest.fixture(autouse=True)
 def settings(monkeypatch):
-    """No model, no key, no proxy, short pauses, and httpx loaded before anything is timed."""
-    calls.tls()
-    for name in ("AIRW_CHAT", "AIRW_CHAT_KEY", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(calls, "FIRST_PAUSE", 0.002)
+    alone(monkeypatch)
 
 
 @pytest.fixture

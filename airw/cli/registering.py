@@ -10,7 +10,7 @@ from typing import Any
 from airw.corpus import corpus_names
 from airw.errors import ArgumentError, CorpusNotFound
 from airw.registry import PRESETS, Definition, Maintenance, corpora
-from airw.registry.file import find
+from airw.registry.file import find, spelled
 from airw.sources import from_jsonl, from_notes
 
 __all__ = [
@@ -58,7 +58,8 @@ def _absolute(path: str) -> str:
 
 def registered_as(name: str) -> Definition | None:
     """Give the definition of a corpus, whatever the case of its letters; `None` where it is not registered."""
-    return next((each for each in corpora().values() if each.name.casefold() == name.casefold()), None)
+    known = corpora()
+    return known.get(spelled(known, name) or "")
 
 
 def registered_or_preset(name: str) -> Definition:
