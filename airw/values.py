@@ -27,6 +27,8 @@ __all__ = [
     "ItemProblem",
     "LedgerEntry",
     "Link",
+    "LinkCount",
+    "LinkState",
     "NDArray",
     "NodeId",
     "Passage",
@@ -34,6 +36,7 @@ __all__ = [
     "Record",
     "SearchHit",
     "Surface",
+    "UnresolvedLink",
     "canonical_node_id",
     "json_clean",
 ]
@@ -44,6 +47,7 @@ NDArray: TypeAlias = np.ndarray[Any, np.dtype[Scalar]]
 Floats: TypeAlias = NDArray[np.float32]
 NodeId: TypeAlias = str | tuple[str, str]
 Direction: TypeAlias = Literal["out", "in", "both"]
+LinkState: TypeAlias = Literal["resolved", "dangling", "ambiguous", "foreign"]
 
 DIRECTIONS: tuple[Direction, ...] = ("out", "in", "both")
 """Along an edge, against it, or either."""
@@ -175,6 +179,9 @@ class Link:
         target_source: The corpus of the target where it is another one; the reference is then its id there.
         file: The file it was found in.
         line: The 1-based line it was found on.
+        or_ref: A second name of the target, as in `[[one|other]]`, where only one side may be a name. Each is resolved
+            alone. Of two that mean one artifact each, the one in the stronger tier counts, of equals the first; where
+            neither does, the link dangles if both dangle, and else is ambiguous.
     """
 
     target_ref: str
@@ -183,6 +190,37 @@ class Link:
     target_source: str | None = None
     file: str | None = None
     line: int | None = None
+    or_ref: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnresolvedLink:
+    """A stored link that is no edge, as no artifact or more than one carries the name it gives.
+
+    Args:
+        source: The artifact that holds it.
+        link: The link as it was extracted.
+        candidates: The ids, sorted, of the artifacts it may mean; none where it dangles.
+    """
+
+    source: NodeId
+    link: Link
+    candidates: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> LinkState:
+        """Say whether it dangles or is ambiguous."""
+        return "ambiguous" if self.candidates else "dangling"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LinkCount:
+    """How many links of one type, origin and state a corpus holds."""
+
+    type: str
+    origin: str
+    state: LinkState
+    count: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from airw.protocols.finding import Formulator, MaybeAwaitable, NeighborhoodPolic
 from airw.protocols.indexing import EdgeExtractor, Embedder, EmbedderLike, IndexingStrategy, Source, Synthesizer
 from airw.protocols.stores import (
     ChangeFinder,
+    GraphStore,
     LinkReader,
     OpenCorpus,
     RecordReader,
@@ -24,6 +25,7 @@ __all__ = [
     "Embedder",
     "EmbedderLike",
     "Formulator",
+    "GraphStore",
     "IndexingStrategy",
     "LinkReader",
     "MaybeAwaitable",

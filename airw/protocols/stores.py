@@ -11,10 +11,22 @@ from typing import Any, Protocol, runtime_checkable
 
 from airw.filters import Filter
 from airw.protocols.indexing import Embedder
-from airw.values import ArtifactChange, Direction, Edge, Floats, LedgerEntry, NodeId, Ranking, Record
+from airw.values import (
+    ArtifactChange,
+    Direction,
+    Edge,
+    Floats,
+    LedgerEntry,
+    LinkCount,
+    NodeId,
+    Ranking,
+    Record,
+    UnresolvedLink,
+)
 
 __all__ = [
     "ChangeFinder",
+    "GraphStore",
     "LinkReader",
     "OpenCorpus",
     "RecordReader",
@@ -277,6 +289,46 @@ class LinkReader(Protocol):
         Fields are found as filters find them: a literal key before a dotted path. Values are compared as JSON, numbers
         as in Python. `limit` cuts each list.
         """
+        ...
+
+    async def unresolved(
+        self, artifact_ids: Sequence[str] | None = None, *, limit: int | None = None
+    ) -> list[UnresolvedLink]:
+        """Give the links of these artifacts, or of all, that dangle or are ambiguous.
+
+        Ordered by artifact id, then as they were extracted; `limit` cuts the list.
+        """
+        ...
+
+    async def link_counts(self) -> list[LinkCount]:
+        """Count all stored links by type, origin and state, in that order; what counts zero is left out."""
+        ...
+
+
+@runtime_checkable
+class GraphStore(Protocol):
+    """What a graph must answer to be walked: what its nodes hold, and where they lead; batch-first.
+
+    Every store is one, and so is a `CorpusGraph`.
+    """
+
+    async def records_of(
+        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None
+    ) -> list[list[Record] | None]:
+        """Give the records of each node in plan order; `None` for unknown nodes."""
+        ...
+
+    async def neighbors(
+        self,
+        ids: Sequence[str],
+        *,
+        direction: Direction = "out",
+        types: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
+        origins: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> list[list[Edge]]:
+        """Give the edges of each node, ordered by type, then by the id at the other end."""
         ...
 
 

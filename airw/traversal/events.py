@@ -93,7 +93,7 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
             for (parent, node), id, was in zip(found, ids, known, strict=True):
                 with stage("edge_of", steps.policy):
                     edge = steps.policy.edge_of(node)
-                yield EdgeFound(steps.record.id_at(parent), id, None if edge is None else edge.type, was)
+                yield EdgeFound(steps.record.id_at(parent), id, None if edge is None else edge.type, was, edge)
         yield counts
 
     def _end(self) -> WalkEvent | None:

@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from airw.values import SearchHit, json_clean
+from airw.values import Edge, SearchHit, json_clean
 from airw.walk.summary import WalkSummary
 
 __all__ = ["Committed", "EdgeFound", "Ended", "StepDone", "WalkEvent"]
@@ -44,17 +44,20 @@ class EdgeFound:
         target: The neighbour, in the direction of the walk.
         type: The type of the edge, where the policy names one.
         known: Whether the neighbour was committed or waiting already.
+        edge: The edge as it is stored, where the policy names one; walked against where it does not begin at `source`.
     """
 
     source: Hashable
     target: Hashable
     type: str | None
     known: bool
+    edge: Edge | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Give it as JSON-clean values, of type `edge`."""
         ends = {"source": json_clean(self.source), "target": json_clean(self.target)}
-        return {"type": "edge", **ends, "edge_type": self.type, "known": self.known}
+        origin = None if self.edge is None else self.edge.origin
+        return {"type": "edge", **ends, "edge_type": self.type, "origin": origin, "known": self.known}
 
 
 @dataclass(frozen=True, slots=True)
