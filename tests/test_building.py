@@ -670,3 +670,90 @@ async def test_a_cancelled_build_leaves_no_plan_being_asked_for():
     with anyio.move_on_after(0.05):
         await build(notes(TEXTS, strategy=strategy), store=MemoryStore())
     assert (len(strategy.asked), strategy.at_once) == (5, 0)
+
+
+# The same texts
+
+
+def refs_to(*names, id):
+    return extractor_from(lambda own, _: {"REF": [name for name in names if name != own]}, id=id)
+
+
+@pytest.mark.parametrize("strategy", [WholeText(), Chunked(chunk_size=4, overlap=0), Asking(halves=frozenset("b"))])
+async def test_another_extractor_finds_links_again_without_embedding_anything(strategy):
+    counting, store, fresh = Counting(), MemoryStore(), MemoryStore()
+    source = notes(TEXTS, strategy=strategy, embedder=counting.embedder)
+    await build(source, store=store, edge_extractor=refs_to("a", id="to-a"))
+    await build(source, store=fresh, edge_extractor=refs_to("b", "x", id="to-b"))
+    counting.texts.clear()
+    extractor = refs_to("b", "x", id="to-b")
+    assert await outcome(source, store, edge_extractor=extractor, batch_size=2) == (0, 5, 0, 0)
+    assert counting.texts == []
+    assert await content(store) == await content(fresh)
+
+
+async def test_of_artifacts_that_changed_beside_the_extractor_only_those_are_embedded():
+    counting, store = Counting(), MemoryStore()
+    await build(notes(TEXTS, embedder=counting.embedder), store=store)
+    counting.texts.clear()
+    changed = notes({**TEXTS, "b": "beta, again", "f": "zeta"}, embedder=counting.embedder)
+    assert await outcome(changed, store, edge_extractor=refs_to("a", id="to-a")) == (1, 5, 0, 0)
+    assert sorted(counting.texts) == ["beta, again", "zeta"]
+    fresh = MemoryStore()
+    await build(changed, store=fresh, edge_extractor=refs_to("a", id="to-a"))
+    assert await content(store) == await content(fresh)
+
+
+async def test_a_change_of_metadata_or_strategy_that_leaves_the_texts_as_they_are_embeds_nothing():
+    counting, store = Counting(), MemoryStore()
+    for options in ({}, {"metadata_of": lambda *_: {"owner": "ada"}}, {"strategy": Asking()}):
+        await build(notes(TEXTS, embedder=counting.embedder, **options), store=store)
+        fresh = MemoryStore()
+        await build(notes(TEXTS, **options), store=fresh)
+        assert await content(store) == await content(fresh)
+    assert len(counting.texts) == len(TEXTS)
+
+
+async def test_a_text_that_changed_unknown_to_its_source_is_embedded_with_the_new_links():
+    store, fresh = MemoryStore(), MemoryStore()
+    for text, where in (("old", [store]), ("new", [store, fresh])):
+        source = CorpusSource("notes", {"a": text, "b": "same"}, change_signal=lambda _: "1")
+        for each in where:
+            await build(source, store=each, embedder=Counting().embedder, edge_extractor=refs_to("a", id=text))
+    assert await content(store) == await content(fresh)
+
+
+async def test_an_end_half_way_through_finding_links_again_is_healed_without_embedding():
+    counting, store, fresh = Counting(), MemoryStore(), MemoryStore()
+    artifacts = [Artifact(name, text) for name, text in TEXTS.items()]
+    await build(Scripted(artifacts), store=store, embedder=counting.embedder, edge_extractor=refs_to("a", id="to-a"))
+    extractor = refs_to("b", id="to-b")
+    counting.texts.clear()
+    for at in (2, 4):
+        broken = Scripted([*artifacts[:at], OSError("disk is gone")])
+        with pytest.raises(SourceError, match="is gone"):
+            await build(broken, store=store, embedder=counting.embedder, edge_extractor=extractor, batch_size=1)
+    await build(Scripted(artifacts), store=store, embedder=counting.embedder, edge_extractor=extractor)
+    assert counting.texts == []
+    await build(Scripted(artifacts), store=fresh, embedder=counting.embedder, edge_extractor=extractor)
+    assert await content(store) == await content(fresh)
+
+
+async def test_finding_links_again_costs_one_call_of_each_kind_a_page():
+    calls = []
+
+    class Watched(MemoryStore):
+        async def get_records(self, ids):
+            calls.append("texts")
+            return await super().get_records(ids)
+
+        async def vectors(self, ids):
+            calls.append("vectors")
+            return await super().vectors(ids)
+
+    store = Watched()
+    source = notes({str(number): f"text {number}" for number in range(30)})
+    await build(source, store=store)
+    assert calls == []
+    await build(source, store=store, edge_extractor=refs_to("1", id="to-1"), batch_size=10)
+    assert sorted(calls) == ["texts"] * 3 + ["vectors"] * 3

@@ -10,7 +10,7 @@ from airw.corpus import corpus_names
 from airw.embedders import HashingEmbedder, embedder_from
 from airw.errors import ArgumentError, CorpusNotFound, SourceError
 from airw.indexing import Chunked, WholeText
-from airw.links import MarkdownLinks
+from airw.links import MarkdownLinks, TitleMentions
 from airw.registry import Coverage, build_corpus, coverage, register
 from airw.sources import CorpusSource, from_mapping
 from airw.stores import MemoryStore
@@ -204,3 +204,11 @@ async def test_a_source_that_is_missing_is_an_error(tmp_path):
 async def test_something_else_than_a_name_or_a_source_is_refused(given):
     with pytest.raises(ArgumentError, match="a registered corpus or a source"):
         await coverage(given)
+
+
+async def test_a_corpus_whose_links_need_all_titles_is_covered_right_after_its_build():
+    texts = {"a": "# Signing keys\n\ntext", "b": "# Runbook\n\nRotate the signing keys."}
+    source = from_mapping(texts, name="notes", embedder="light", edge_extractor=TitleMentions())
+    async with build(source, store=MemoryStore()) as corpus:
+        found = await coverage(source, corpus=corpus)
+    assert (found.outdated, found.ratio) == ((), 1.0)

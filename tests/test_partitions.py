@@ -146,6 +146,17 @@ async def test_only_what_changed_is_embedded_again():
         assert len(embedder.texts) == expected
 
 
+async def test_another_extractor_finds_links_again_without_embedding_anything():
+    store, embedder = MemoryStore(), work.Counting()
+    for target, expected in (("n1", 10), ("n2", 0)):
+        embedder.texts.clear()
+        links = extractor_from(lambda name, _, to=target: {"REF": [to]}, id=target)
+        plan = await prepare_ingest(notes(embedder=embedder), store=store, edge_extractor=links)
+        await ingested(plan, cut(TEXTS, 4))
+        assert len(embedder.texts) == expected
+        assert await store.fan_in([target]) == [9]
+
+
 async def test_a_partition_that_is_written_gives_its_report_again_without_work():
     def unreadable():
         raise OSError

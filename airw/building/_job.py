@@ -110,7 +110,7 @@ async def config_after(job: Job, recipe: Recipe, store: Store, embedder: Embedde
         "strategy_id": recipe.strategy_id,
         "extractor_id": recipe.extractor_id,
         "source": job.source.name,
-        "recipes": recipes_with(recipe, stored),
+        "recipes": await in_thread(recipes_with, recipe, stored),
     }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from airw._concurrency import in_thread
 from airw.building._job import Job, config_after, file_store, gone_from, job_for, outdated_by
 from airw.corpus import Corpus, Opening
-from airw.ingestion import Builder, BuildProgress, BuildReport, OnError, Pages
+from airw.ingestion import Builder, BuildProgress, BuildReport, OnError, Pages, surveyed
 from airw.limits import check_count
 from airw.protocols import EdgeExtractor, EmbedderLike, Source, Store
 from airw.stores import SqliteStore
@@ -31,10 +31,12 @@ def build(
 ) -> Opening[Corpus]:
     """Bring a corpus up to date with its source and open it; awaitable, and an async context manager that closes it.
 
-    Incremental: an artifact is embedded again only when the source's change signal for it, the embedder, the strategy
-    or the extractor is another. Each page is written in one transaction, so that a build that is killed, is cancelled
-    or fails leaves a valid corpus, which the next build completes. Reading, decomposing, embedding and writing overlap.
-    A second builder of the same corpus waits.
+    Incremental: an artifact is decomposed and its links are found again only when the source's change signal for it,
+    the embedder, the strategy or the extractor is another; it is embedded again only when the text of a surface or the
+    embedder is. An extractor that has to know all artifacts, as `TitleMentions` does, is shown them first: the source
+    is read twice then. Each page is written in one transaction, so that a build that is killed, is cancelled or fails
+    leaves a valid corpus, which the next build completes. Reading, decomposing, embedding and writing overlap. A second
+    builder of the same corpus waits.
 
     With another embedder everything is embedded again. What the old one made leaves just before the first new vectors
     arrive, since the two cannot be compared. Files need asyncio; a `MemoryStore` works on trio, too.
@@ -96,6 +98,7 @@ async def _build(job: Job, batch_size: int, progress: Callable[[BuildProgress], 
         async with store.writing():
             if isinstance(store, SqliteStore) and store is not job.where:
                 await opened.enter_async_context(store)  # under the lock: two builders never make one file at once
+            recipe = await surveyed(recipe, job.source, batch_size)
             config = await config_after(job, recipe, store, embedder)
             outdated = await outdated_by(job, recipe, store, config)
             builder = Builder(recipe, store, embedder, config, outdated, progress)

@@ -26,7 +26,7 @@ from airw.corpus import Corpus, Opening
 from airw.errors import ArgumentError, ArgumentKindError, PartitionsMissing, shown
 from airw.ingestion import Builder, BuildReport, OnError, Pages, Recipe
 from airw.limits import check_count
-from airw.protocols import ChangeFinder, EdgeExtractor, Embedder, EmbedderLike, Run, Source, Store
+from airw.protocols import ChangeFinder, CorpusWideExtractor, EdgeExtractor, Embedder, EmbedderLike, Run, Source, Store
 from airw.sources import CorpusSource
 from airw.stores import SqliteStore
 from airw.values import Artifact, ArtifactChange, ItemProblem
@@ -62,7 +62,8 @@ async def prepare_ingest(
             store serves workers that are tasks of this process.
         embedder: A specification, from which each process makes the embedder once; or an embedder, which is pickled
             with the plan. The source's when left out.
-        edge_extractor: What finds links; the source's when left out.
+        edge_extractor: What finds links; the source's when left out. One that has to know all artifacts is given as
+            what it becomes then: `TitleMentions().over(artifacts)`.
         on_error: `"raise"`: an item that cannot be indexed ends its partition, and an id that two partitions give the
             ingest. `"skip"`: it is reported; of such an id, the partition with the lower number has it.
 
@@ -93,6 +94,11 @@ async def prepare_ingest(
         force=False,
         what="prepare_ingest",
     )
+    if isinstance(job.extractor, CorpusWideExtractor):
+        named = type(job.extractor).__name__
+        raise ArgumentError(
+            f"{named} has to see all artifacts first, which no partition does: pass what {named}.over(artifacts) gives"
+        )
     began = time.time()
     made, recipe = await in_thread(job.resolved)
     async with AsyncExitStack() as opened:

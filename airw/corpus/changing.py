@@ -54,7 +54,7 @@ class Changes:
             entries = await self.store.ledger([artifact.id for artifact in artifacts])
             # What came from a source stays that source's, whose next full build goes on looking after it.
             owners = [entry.source if entry is not None else "" for entry in entries]
-            builders = {owner: self._builder(owner, config, on_error) for owner in dict.fromkeys(owners)}
+            builders = await in_thread(self._builders, dict.fromkeys(owners), config, on_error)
             for first in range(0, len(artifacts), _PAGE):
                 page = slice(first, first + _PAGE)
                 await self._put(builders, list(zip(owners[page], artifacts[page], strict=True)))
@@ -76,6 +76,9 @@ class Changes:
                 "from_mapping({}, name=...) will do"
             )
         check_embedder(self.embedder, config["embedder_id"], config["dim"], self.name)
+
+    def _builders(self, owners: Iterable[str], config: Mapping[str, Any], on_error: OnError) -> dict[str, Builder]:
+        return {owner: self._builder(owner, config, on_error) for owner in owners}
 
     def _builder(self, owner: str, config: Mapping[str, Any], on_error: OnError) -> Builder:
         origin = _ByHand(owner, strategy_of(owner, config, self.strategy))

@@ -8,7 +8,17 @@ from typing import Literal, Protocol, TypeAlias, TypeGuard, TypeVar, TypeVarTupl
 
 from airw.errors import ArgumentError, SourceError
 from airw.protocols import EdgeExtractor, IndexingStrategy
-from airw.values import Artifact, Extraction, IndexPlan, ItemProblem, LedgerEntry, Record, json_clean
+from airw.values import (
+    Artifact,
+    ArtifactChange,
+    Extraction,
+    Floats,
+    IndexPlan,
+    ItemProblem,
+    LedgerEntry,
+    Record,
+    json_clean,
+)
 
 __all__ = ["Draft", "OnError", "Origin", "Plan", "Recipe", "brief", "check_id", "is_text"]
 
@@ -32,6 +42,15 @@ class Draft:
     records: list[Record]
     extraction: Extraction
     problems: list[str]
+
+    @property
+    def name(self) -> str:
+        """Give the id of the artifact."""
+        return self.entry.artifact_id
+
+    def change(self, vectors: Floats) -> ArtifactChange:
+        """Give all that is stored of it."""
+        return ArtifactChange(self.entry, self.records, vectors, self.extraction)
 
 
 class Origin(Protocol):

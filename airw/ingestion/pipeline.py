@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -98,6 +99,7 @@ class Page:
     """What became of one page of items: what is to be stored, and what is only counted."""
 
     drafts: list[Draft] = field(default_factory=list)
+    again: list[Draft] = field(default_factory=list)  # those of the drafts whose texts the embedder may have had before
     known: set[str] = field(default_factory=set)
     unchanged: dict[str, str] = field(default_factory=dict)  # with their versions
     problems: list[ItemProblem] = field(default_factory=list)
@@ -174,6 +176,8 @@ class Builder:
         if changed := self._owned(self._changed(versions, stored, page), stored, page):
             plans = await self._awaited(changed) if self.recipe.is_async else {}
             await in_thread(self._drafted, changed, plans, page)
+            mine = {name for name, entry in stored.items() if entry.embedder_id == self.recipe.embedder_id}
+            page.again = [draft for draft in page.drafts if draft.name in mine]
         page.known = stored.keys() | (self.outdated & set(asked))
         self._keep(page, stored)
         return page
@@ -286,16 +290,23 @@ class Builder:
         return [item for item, folders in above.items() if not folders]
 
     async def _embed(self, page: Page) -> tuple[Page, list[ArtifactChange]]:
-        texts = [record.text for draft in page.drafts for record in draft.records]
         if not page.drafts:
             return page, []
-        rows = await self._rows(texts)
-        changes, start = [], 0
-        for draft in page.drafts:
-            vectors = rows[start : start + len(draft.records)]
-            start += len(draft.records)
-            changes.append(ArtifactChange(draft.entry, draft.records, vectors, draft.extraction))
-        return page, changes
+        vectors = await self._kept(page.again)
+        new = [draft for draft in page.drafts if draft.name not in vectors]
+        rows = await self._rows([record.text for draft in new for record in draft.records])
+        vectors |= _shares(new, rows)
+        return page, [each.change(vectors[each.name]) for each in page.drafts]
+
+    async def _kept(self, drafts: Sequence[Draft]) -> dict[str, Floats]:
+        """Give the stored vectors of those drafts whose texts are what is stored."""
+        ids = [record.id for draft in drafts for record in draft.records]
+        if not ids:
+            return {}
+        texts = {record.id: record.text for record in await self.store.get_records(ids) if record is not None}
+        shares = _shares(drafts, await self.store.vectors(ids))
+        same = [each for each in drafts if all(texts.get(record.id) == record.text for record in each.records)]
+        return {draft.name: shares[draft.name] for draft in same}
 
     async def _rows(self, texts: list[str]) -> Floats:
         answer: Any = await self.embedder.embed_documents(texts) if texts else []
@@ -320,6 +331,12 @@ class Builder:
             unchanged=self.counts.unchanged + len(page.unchanged),
             problems=len(self.problems),
         )
+
+
+def _shares(drafts: Sequence[Draft], rows: Floats) -> dict[str, Floats]:
+    """Give the rows of each draft, by the name of its artifact."""
+    ends = accumulate(len(draft.records) for draft in drafts)
+    return {draft.name: rows[end - len(draft.records) : end] for draft, end in zip(drafts, ends, strict=True)}
 
 
 async def _read(pages: Pages, target: "MemoryObjectSendStream[list[Item]]") -> None:

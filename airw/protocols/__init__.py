@@ -4,7 +4,16 @@ Nobody needs to inherit.
 """
 
 from airw.protocols.finding import Formulator, MaybeAwaitable, NeighborhoodPolicy, Reranker, Retriever, Selector
-from airw.protocols.indexing import EdgeExtractor, Embedder, EmbedderLike, IndexingStrategy, Source, Synthesizer
+from airw.protocols.indexing import (
+    CorpusWideExtractor,
+    EdgeExtractor,
+    Embedder,
+    EmbedderLike,
+    IndexingStrategy,
+    Source,
+    Survey,
+    Synthesizer,
+)
 from airw.protocols.stores import (
     ChangeFinder,
     GraphStore,
@@ -21,6 +30,7 @@ from airw.protocols.stores import (
 
 __all__ = [
     "ChangeFinder",
+    "CorpusWideExtractor",
     "EdgeExtractor",
     "Embedder",
     "EmbedderLike",
@@ -40,6 +50,7 @@ __all__ = [
     "Selector",
     "Source",
     "Store",
+    "Survey",
     "Synthesizer",
     "TextSearch",
     "VectorSearch",

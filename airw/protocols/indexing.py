@@ -7,7 +7,16 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from airw.protocols.finding import MaybeAwaitable
 from airw.values import Artifact, Extraction, Floats, IndexPlan, ItemProblem
 
-__all__ = ["EdgeExtractor", "Embedder", "EmbedderLike", "IndexingStrategy", "Source", "Synthesizer"]
+__all__ = [
+    "CorpusWideExtractor",
+    "EdgeExtractor",
+    "Embedder",
+    "EmbedderLike",
+    "IndexingStrategy",
+    "Source",
+    "Survey",
+    "Synthesizer",
+]
 
 
 @runtime_checkable
@@ -65,6 +74,27 @@ class EdgeExtractor(Protocol):
 
     def extract(self, artifact: Artifact, fields: Mapping[str, Any]) -> Extraction:
         """Give links and names of one artifact from its raw value and its filter fields; pure."""
+        ...
+
+
+class Survey(Protocol):
+    """What an edge extractor learns from all artifacts of a source."""
+
+    def add(self, artifacts: Sequence[Artifact]) -> None:
+        """Look at some more artifacts; called in a worker thread, and the same id may come again."""
+        ...
+
+    def extractor(self) -> EdgeExtractor:
+        """Give the extractor that knows what it learnt; its id names that, so that another lesson is another id."""
+        ...
+
+
+@runtime_checkable
+class CorpusWideExtractor(EdgeExtractor, Protocol):
+    """An edge extractor that has to have seen all artifacts before it can find the links of one."""
+
+    def survey(self) -> Survey:
+        """Begin to look at artifacts; a build shows all that its source gives, then uses what it gets for this one."""
         ...
 
 

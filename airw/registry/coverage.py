@@ -9,7 +9,7 @@ from typing import Any
 from airw._concurrency import in_thread
 from airw.corpus import CorpusLike, reading
 from airw.errors import ArgumentError, CorpusNotFound, SourceError, shown
-from airw.ingestion import Pages, Recipe
+from airw.ingestion import Pages, Recipe, surveyed
 from airw.ingestion.drafts import check_id
 from airw.protocols import Source
 from airw.registry.file import find
@@ -102,6 +102,7 @@ async def coverage(name_or_source: str | Source, *, corpus: CorpusLike | None = 
     source = await in_thread(_source, name_or_source)
     config, entries = await _held(corpus, source.name)
     recipe = Recipe(source, config.get("embedder_id", ""), source.edge_extractor, "skip")
+    recipe = await surveyed(recipe, source, _PAGE)
     versions, problems = await _given(source, recipe)
     excluded = getattr(source, "excluded", None)
     left_out = {} if excluded is None else await in_thread(excluded)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import Package
 from airw.limits import check_count, check_strings
+from airw.links import DependencyLinks
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
 from airw.sources._installed import installed
 from airw.sources._projects import PARSERS, read_project
@@ -215,7 +216,7 @@ def from_packages(
         exclude: Names, or patterns as of `fnmatch`, of packages to leave out; of projects also paths.
         strategy: Decomposes the packages; `Package()` unless given.
         embedder: An embedder, or the specification of one.
-        edge_extractor: Finds the packages' links.
+        edge_extractor: Finds the packages' links; `DependencyLinks()` unless given.
 
     Raises:
         ArgumentError: Both `manifest` and `root` are given, or `name`, `readme_chars` or `exclude` cannot be used.
@@ -238,7 +239,7 @@ def from_packages(
         pages,
         strategy or Package(),
         embedder=embedder,
-        edge_extractor=edge_extractor,
+        edge_extractor=edge_extractor or DependencyLinks(),
         excluded=scope.excluded,
     )
 

@@ -11,6 +11,7 @@ from airw.errors import ArgumentError, ArgumentKindError, SourceError, shown
 from airw.filters import Filter, matches, parse_filter
 from airw.indexing import Skill
 from airw.indexing.notes import first_paragraph
+from airw.links import DependencyLinks
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
 from airw.sources._fetching import Fetched, Fetcher, check_fetcher
 from airw.sources.files import Folder, printable
@@ -173,7 +174,8 @@ def _is_new(path: Path, files: set[str]) -> bool:
 
 def _said(text: str) -> _Said:
     """Read what a SKILL.md says; its first paragraph, else its first heading, stands in for a description."""
-    fields, _, problem = read_frontmatter(text)
+    front = read_frontmatter(text)
+    fields, problem = front.fields, front.problem
     body = text[split_frontmatter(text)[1] :]
     warnings = [problem] if problem else []
     name = " ".join(_text(fields, "name", warnings).split())
@@ -295,7 +297,7 @@ def from_skills(
             names you trust.
         strategy: Decomposes the skills; `Skill()` unless given.
         embedder: An embedder, or the specification of one.
-        edge_extractor: Finds the skills' links.
+        edge_extractor: Finds the skills' links; `DependencyLinks()`, by `parent`, unless given.
 
     Raises:
         ArgumentError: `name`, `roots` or `fetcher` cannot be used, or both are given.
@@ -311,7 +313,7 @@ def from_skills(
         raise ArgumentError("roots and fetcher cannot both give the skills: pass one of them")
     wanted = parse_filter(filter)
     # A body that nothing reads is left out, so that a change of it alone indexes nothing again.
-    bodies = edge_extractor is not None or not isinstance(strategy, Skill | None)
+    bodies = not (isinstance(strategy, Skill | None) and isinstance(edge_extractor, DependencyLinks | None))
     scope: _Folders | _Records
     if fetcher is None:
         scope = folders = _Folders(None if roots is None else _roots(roots), wanted, bodies)
@@ -324,6 +326,6 @@ def from_skills(
         scope.pages,
         strategy or Skill(),
         embedder=embedder,
-        edge_extractor=edge_extractor,
+        edge_extractor=edge_extractor or DependencyLinks(),
         excluded=excluded,
     )
