@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 
 from airw import MemoryStore, build, embedder_from, from_mapping, open_corpus, top_k, traverse
 from airw.errors import ArgumentError, NoLedgerEntry
+from airw.federation import FederatedCorpus
 from airw.limits import Limits
+from airw.links.inverses import INVERSES, Inverses
 from airw.policies import link_walk
 from airw.policies.link_walk import LinkWalk
 from airw.policies.scope import Scope
 from airw.testing import PolicySuite
-from airw.values import Extraction, IndexPlan, Link, Surface
+from airw.values import Edge, Extraction, IndexPlan, Link, Surface
+from airw.walk import EdgeFound
 
 FLAT = embedder_from(lambda texts: [[float("near" in text), 1.0] for text in texts], id="flat", dim=2)
 
@@ -387,6 +390,121 @@ class TestByCost:
             assert [hit.score for hit in hits] == scores
 
 
+SUPPORT = {"a": note(("supports", "b", "typed")), "b": note(("answers", "c")), "c": note()}
+Y_FIRST = LinkWalk(roots=["b"], inverses=Inverses({"x": "z"}))
+
+
+class TestInverses:
+    """What a link is called where it is walked against its direction."""
+
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("direction", ["in", "both"])
+    @pytest.mark.parametrize(
+        ("options", "by_inverse", "as_stored"),
+        [
+            ({"types": ["supported-by"]}, "ba", "b"),
+            ({"types": ["supports"]}, "b", "ba"),
+            ({"types": ["supports", "supported-by"]}, "ba", "ba"),
+            ({"types": ["supported-by"], "exclude": ["supported-by"]}, "b", "b"),
+            ({"types": ["supported-by"], "exclude": ["supports"]}, "ba", "b"),
+            ({"exclude": ["supported-by", "answers"]}, "b", "ba"),
+            ({"exclude": ["supports", "answers"]}, "ba", "b"),
+            ({"types": []}, "b", "b"),
+        ],
+    )
+    async def test_types_and_exclude_go_by_the_inverse_on_the_way_back(
+        self, options, by_inverse, as_stored, direction, weighted
+    ):
+        options = {"roots": ["b"], "direction": direction, "weighted": weighted, **options}
+        assert await found(SUPPORT, LinkWalk(inverses=INVERSES, **options)) == list(by_inverse)
+        assert await found(SUPPORT, LinkWalk(**options)) == list(as_stored)
+
+    @pytest.mark.parametrize("types", [["supports"], ["supported-by"]])
+    async def test_along_its_direction_a_link_is_called_as_it_is_stored(self, types):
+        policy = LinkWalk(roots=["a"], direction="out", types=types, inverses=INVERSES)
+        assert await found(SUPPORT, policy) == ["a", "b"][: 1 + (types == ["supports"])]
+
+    async def test_a_custom_inverse_is_compared_too(self):
+        inverses = Inverses({"supports": "held-by"})
+        policy = LinkWalk(roots=["b"], types=["held-by"], inverses=inverses)
+        assert await found(SUPPORT, policy) == ["b", "a"]
+
+    @pytest.mark.parametrize("origin", ["typed", "inline"])
+    async def test_the_origin_is_that_of_the_stored_link(self, origin):
+        policy = LinkWalk(roots=["b"], direction="in", origins=[origin], inverses=INVERSES)
+        assert await found(SUPPORT, policy) == ["b", "a"][: 1 + (origin == "typed")]
+
+    async def test_the_edge_told_is_the_stored_one_in_hits_and_in_events(self):
+        policy = LinkWalk(roots=["b"], inverses=INVERSES)
+        async with corpus_of(SUPPORT) as corpus:
+            hits, _ = await walked(corpus, policy)
+            events = [event async for event in traverse("", corpus, policy=policy, max_depth=1).events()]
+        assert [(hit.artifact_id, hit.metadata.get("walk_edge")) for hit in hits] == [
+            ("b", None), ("c", "answers"), ("a", "supports"),
+        ]  # fmt: skip
+        along, against = Edge("b", "c", "answers"), Edge("a", "b", "supports", "typed")
+        assert [event for event in events if isinstance(event, EdgeFound)] == [
+            EdgeFound("b", "c", "answers", known=False, edge=along),
+            EdgeFound("b", "a", "supports", known=False, edge=against),
+        ]
+
+    async def test_neighbours_come_by_name_then_by_id_out_before_in(self):
+        """As stored, `answers` would come first, and the links of one type would come together."""
+        items = {
+            "m": note(("supported-by", "c"), ("related", "b"), ("supported-by", "a")),
+            "a": note(("supports", "m")),
+            "b": note(("supports", "m"), ("related", "m")),
+            "c": note(("answers", "m")),
+            "d": note(("answered-by", "m")),
+        }
+        async with corpus_of(items) as corpus:
+            walk = traverse("", corpus, policy=LinkWalk(roots=["m"], inverses=INVERSES), max_depth=1)
+            edges = [event.edge async for event in walk.events() if isinstance(event, EdgeFound)]
+        assert [(INVERSES.named(edge, "m"), edge.source, edge.target) for edge in edges] == [
+            ("answered-by", "c", "m"), ("answers", "d", "m"), ("related", "m", "b"), ("related", "b", "m"),
+            ("supported-by", "m", "a"), ("supported-by", "a", "m"), ("supported-by", "b", "m"),
+            ("supported-by", "m", "c"),
+        ]  # fmt: skip
+
+    async def test_a_fan_out_cap_lets_in_the_first_by_name(self):
+        policy = LinkWalk(roots=["b"], inverses=INVERSES)
+        async with corpus_of({"a": note(("x", "b")), "b": note(("y", "c")), "c": note()}) as corpus:
+            for given, first in ((policy, "a"), (replace(policy, inverses=None), "a"), (Y_FIRST, "c")):
+                hits, walk = await walked(corpus, given, limits=Limits(max_fanout=1), max_depth=1)
+                assert [hit.artifact_id for hit in hits] == ["b", first]
+                assert walk.summary.left_out == {"max_fanout": 1}
+
+    @pytest.mark.parametrize(
+        ("types", "left_out"), [(["supported-by"], {"max_depth": 1}), (["supports"], {}), (["x"], {})]
+    )
+    async def test_what_lies_behind_the_depth_cap_is_told_by_the_same_names(self, types, left_out):
+        async with corpus_of(SUPPORT) as corpus:
+            _, walk = await walked(corpus, LinkWalk(roots=["b"], inverses=INVERSES, types=types), max_depth=0)
+        assert walk.summary.left_out == left_out
+
+    async def test_a_link_back_to_where_the_walk_came_from_is_nothing_left_out(self):
+        async with corpus_of({"a": note(("supports", "b")), "b": note()}) as corpus:
+            _, walk = await walked(corpus, LinkWalk(roots=["a"], inverses=INVERSES), max_depth=1)
+        assert not walk.summary.truncated
+
+    async def test_costs_are_those_of_the_stored_links(self):
+        items = {"a": note(("part-of", "b")), "b": note()}
+        policy = LinkWalk(roots=["b"], weighted=True, inverses=Inverses({"part-of": "holds"}))
+        async with corpus_of(items) as corpus:
+            hits, _ = await walked(corpus, policy)
+        assert [hit.score for hit in hits] == [0, -0.75]
+
+    async def test_of_several_corpora_ends_come_in_their_order(self):
+        parts = {
+            "zoo": {"m": note(("x", ("art", "b")), ("x", "c")), "c": note()},
+            "art": {"b": note(), "d": note(("inverse-x", ("zoo", "m"))), "a": note(("y", ("zoo", "m")))},
+        }
+        async with corpus_of(parts["zoo"]) as zoo, corpus_of(parts["art"]) as art:
+            both = FederatedCorpus({"zoo": replace(zoo, name="zoo"), "art": replace(art, name="art")})
+            hits, _ = await walked(both, LinkWalk(roots=[("zoo", "m")], inverses=INVERSES))
+        assert [hit.key for hit in hits[1:]] == [("art", "a"), ("zoo", "c"), ("art", "b"), ("art", "d")]
+
+
 # --- against references ----------------------------------------------------------------------------------------------
 
 CLOSE = {"part-of", "has-part", "follows", "precedes", "same-as", "alias-of", "has-alias"}
@@ -432,6 +550,7 @@ def graph_of(number):
 
 graphs = st.integers(0, 2**32).map(graph_of)
 directions = st.sampled_from(["out", "in", "both"])
+some_types = st.lists(st.sampled_from([*TYPES, "precedes", "has-part", "supported-by"]), max_size=4)
 backends = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
 
@@ -540,6 +659,37 @@ def test_without_a_cap_costs_are_the_shortest_distances_of_networkx(graph, direc
     anyio.run(main)
 
 
+def with_inverses(graph, direction, inverses):
+    """The notes with those links alone that are walked along, where each that is walked against was written back."""
+    links = {id: list(item["links"]) if direction != "in" else [] for id, item in graph.items.items()}
+    for id, item in graph.items.items():
+        for kind, end in item["links"] if direction != "out" else []:
+            links[end].append((inverses.of(kind), id))
+    return {id: {**item, "links": links[id]} for id, item in graph.items.items()}
+
+
+@backends
+@given(
+    graphs,
+    directions,
+    st.sampled_from([INVERSES, Inverses({"related": "follows", "supports": "follows"})]),
+    st.fixed_dictionaries({"types": st.none() | some_types, "exclude": some_types}),
+)
+@settings(max_examples=75)
+def test_with_inverses_it_goes_as_along_links_written_back(backend, graph, direction, inverses, chosen):
+    options = {"roots": graph.roots, "weighted": inverses == INVERSES, **chosen}
+
+    async def main():
+        async with corpus_of(with_inverses(graph, direction, inverses)) as corpus:
+            expected, along = await told(corpus, LinkWalk(direction="out", **options))
+        async with corpus_of(graph.items) as corpus:
+            hits, walk = await told(corpus, LinkWalk(direction=direction, inverses=inverses, **options))
+        assert list(hits.items()) == list(expected.items())
+        assert walk.summary.left_out == along.summary.left_out
+
+    anyio.run(main, backend=backend)
+
+
 # --- what a walk costs -----------------------------------------------------------------------------------------------
 
 
@@ -568,6 +718,7 @@ def layered(width):
     [
         ({}, ["ledger", "get_records"], ["neighbors", "ledger", "get_records"]),
         ({"weighted": True}, ["ledger", "get_records"], ["neighbors", "ledger", "get_records"]),
+        ({"inverses": INVERSES, "types": ["x"]}, ["ledger", "get_records"], ["neighbors", "ledger", "get_records"]),
         (
             {"scope": Scope(keep={"kind": {"$ne": "x"}})},
             ["ledger", "get_records"],
@@ -639,6 +790,22 @@ async def test_many_ways_are_looked_at_in_a_thread_with_the_same_outcome(weighte
     assert set(calls) == {"_scores", "_next", "_ways"}
 
 
+@pytest.mark.parametrize(("many", "made"), [(link_walk._MANY, []), (0, ["a", "b", "c", "d"])])
+async def test_what_is_only_counted_is_not_made_but_where_it_is_so_much_that_a_thread_made_it(many, made, monkeypatch):
+    ends = []
+
+    def noted(there, *rest):
+        ends.extend(there)
+        return _made(there, *rest)
+
+    _made = link_walk._made
+    monkeypatch.setattr(link_walk, "_made", noted)
+    monkeypatch.setattr(link_walk, "_MANY", many)
+    async with corpus_of(TREE) as corpus:
+        _, walk = await walked(corpus, LinkWalk(roots=["root"], direction="out"), max_depth=0)
+    assert (sorted(ends), walk.summary.left_out) == (made, {"max_depth": 4})
+
+
 async def test_a_small_frontier_keeps_the_ways_known_first():
     async with corpus_of(TREE) as corpus:
         hits, walk = await walked(corpus, LinkWalk(roots=["root"], direction="out"), limits=Limits(max_frontier=2))
@@ -654,8 +821,8 @@ async def test_a_small_frontier_keeps_the_ways_known_first():
     [
         {"roots": "a"}, {"roots": None}, {"roots": [1]}, {"types": "x"}, {"types": [None]}, {"exclude": None},
         {"exclude": "x"}, {"origins": "typed"}, {"origins": ["guessed"]}, {"direction": "sideways"},
-        {"seeding": "psychic"}, {"start_k": -1}, {"start_k": 1.5}, {"max_depth": 1.5}, {"weighted": 1},
-        {"scope": {"kind": "note"}},
+        {"inverses": {"x": "y"}}, {"seeding": "psychic"}, {"start_k": -1}, {"start_k": 1.5}, {"max_depth": 1.5},
+        {"weighted": 1}, {"scope": {"kind": "note"}},
     ],
 )  # fmt: skip
 def test_bad_parameters_are_refused_at_birth(options):
@@ -671,9 +838,11 @@ def test_only_by_cost_are_ways_kept_and_compared():
 
 def test_it_is_a_value_that_a_list_given_to_it_cannot_change():
     roots = ["a"]
-    policy = LinkWalk(roots=roots, types=["x"], origins=["typed"])
+    names = {"x": "y"}
+    policy = LinkWalk(roots=roots, types=["x"], origins=["typed"], inverses=Inverses(names))
     roots.append("b")
-    assert policy == LinkWalk(roots=("a",), types=("x",), origins=("typed",))
+    names.clear()
+    assert policy == LinkWalk(roots=("a",), types=("x",), origins=("typed",), inverses=Inverses({"x": "y"}))
     assert hash(policy) == hash(replace(policy))
     assert policy.max_depth == 2
 
@@ -703,6 +872,7 @@ EXAMINED = {
     "hops": lambda: LinkWalk(roots=["00", "09"], direction="out"),
     "search": lambda: LinkWalk(roots=["05"], start_k=2, seeding="hybrid", exclude=["related"]),
     "cost": lambda: LinkWalk(roots=["00"], weighted=True, max_depth=None),
+    "inverses": lambda: LinkWalk(roots=["00"], inverses=INVERSES, exclude=["supported-by"]),
     "scope": lambda: LinkWalk(
         roots=["03", "09"], weighted=True, scope=Scope(cross={"value": {"$lt": 90}}, keep={"tags": {"$ne": []}})
     ),

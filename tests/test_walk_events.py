@@ -72,6 +72,14 @@ async def test_each_step_tells_its_nodes_then_its_edges_then_that_it_is_done_and
     assert await story(Net(TREE)) == steps
 
 
+@pytest.mark.parametrize("scores_paths", [False, True])
+async def test_what_still_waits_from_an_earlier_step_is_known(scores_paths):
+    kinds = {"keeps_frontier": True, "scores_paths": scores_paths}
+    policy = Net({"a": "bc", "b": "cdd"}, select=lambda state, frontier: frontier.live[:1], **kinds)
+    steps = ["a", "a-b", "a-c", 1, "b", "b=c", "b-d", "b=d", 2, "c", 3, "d", 4, "exhausted"]
+    assert await story(policy) == steps
+
+
 async def test_routers_are_committed_without_a_hit():
     assert await story(Net(TREE, routers="ac"), max_depth=1) == ["(a)", "a-b", "a-c", 1, "b", "(c)", 2, "exhausted"]
 
@@ -82,7 +90,7 @@ async def test_the_events_carry_what_the_walk_knows():
     [hit] = walk.ranking
     assert events == [
         Committed("a", 0, -97.0, None, None),
-        EdgeFound("a", "b", "REF", known=False),
+        EdgeFound("a", "b", "REF", known=False, edge=Edge("a", "b", "REF")),
         StepDone(step=1, committed=1, edges=1, waiting=1),
         Committed("b", 1, -98.0, "a", hit),
         StepDone(step=2, committed=2, edges=1, waiting=0),
@@ -98,7 +106,9 @@ async def test_every_event_is_one_line_of_clean_json():
     parsed = [json.loads(line) for line in lines]
     assert [line["type"] for line in parsed] == ["router", "edge", "progress", "hit", "progress", "summary"]
     assert parsed[0] == {"type": "router", "id": "a", "depth": 0, "parent": None, "score": None}
-    assert parsed[1] == {"type": "edge", "source": "a", "target": "b", "edge_type": "REF", "known": False}
+    assert parsed[1] == {
+        "type": "edge", "source": "a", "target": "b", "edge_type": "REF", "origin": "inline", "known": False
+    }  # fmt: skip
     assert parsed[2] == {"type": "progress", "step": 1, "committed": 1, "edges": 1, "waiting": 1}
     assert parsed[3]["artifact_id"] == parsed[3]["id"] == "b"
     assert parsed[5]["stop"] == "exhausted"
@@ -108,9 +118,21 @@ async def infinite(state, nodes, store):
     return [-np.inf for _ in nodes]
 
 
-async def test_an_edge_without_a_type_has_none():
+async def test_where_the_policy_names_no_edge_the_event_has_none_and_no_type():
     walk = walk_of(Net({"a": "b"}, edge_of=lambda node: None))
-    assert [event.type async for event in walk.events() if isinstance(event, EdgeFound)] == [None]
+    [event] = [event async for event in walk.events() if isinstance(event, EdgeFound)]
+    assert event == EdgeFound("a", "b", None, known=False, edge=None)
+    assert event.to_dict() == {
+        "type": "edge", "source": "a", "target": "b", "edge_type": None, "origin": None, "known": False
+    }  # fmt: skip
+
+
+async def test_walked_against_the_event_carries_the_edge_as_it_is_stored():
+    stored = Edge("b", "a", "REF", "typed")
+    walk = walk_of(Net({"a": "b"}, edge_of=lambda node: stored))
+    [event] = [event async for event in walk.events() if isinstance(event, EdgeFound)]
+    assert (event.source, event.target, event.edge) == ("a", "b", stored)
+    assert event.to_dict()["origin"] == "typed"
 
 
 @pytest.mark.parametrize(
@@ -194,6 +216,16 @@ async def test_a_walk_is_read_as_hits_or_as_events_and_a_refusal_leaves_it_as_it
     with pytest.raises(RuntimeError, match="being read already"):
         taken.events()
     assert [hit.artifact_id async for hit in taken] == ["b", "c", "d"]
+
+
+async def test_a_hit_that_is_ready_cannot_be_taken_past_the_events():
+    walk = walk_of(Net(TREE))
+    seen = []
+    async for event in walk.events():
+        seen.append(told(event))
+        with pytest.raises(RuntimeError, match="read as events"):
+            await anext(walk)
+    assert seen == await story(Net(TREE))
 
 
 @pytest.mark.parametrize("how", ["events", "walk", "athrow"])

@@ -1,10 +1,11 @@
 """What a typed edge is called when it is walked against its direction."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from airw.errors import ArgumentError, shown
+from airw.values import Direction, Edge, NodeId
 
 __all__ = ["INVERSES", "Inverses"]
 
@@ -48,7 +49,7 @@ class Inverses:
         ('cites', 'inverse-cited-by')
     """
 
-    names: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict, hash=False)  # such a mapping has no hash of its own
 
     def __post_init__(self) -> None:
         """Check the names at birth."""
@@ -65,8 +66,29 @@ class Inverses:
 
     def to(self, type: str) -> tuple[str, ...]:
         """Give the types, sorted, whose inverse is this one."""
-        derived = type.removeprefix(_MARK) if type.startswith(_MARK) else _MARK + type
-        return tuple(sorted(each for each in {*self.names, *_STANDARD, derived} if self.of(each) == type))
+        candidates = {*self.names, *_STANDARD, _MARK + type, type.removeprefix(_MARK)}
+        return tuple(sorted(each for each in candidates if self.of(each) == type))
+
+    def named(self, edge: Edge, here: NodeId) -> str:
+        """Give what an edge is called from one of its ends: its type, or the inverse where it begins at the other.
+
+        Example:
+            >>> edge = Edge("a", "b", "supports")
+            >>> INVERSES.named(edge, "a"), INVERSES.named(edge, "b")
+            ('supports', 'supported-by')
+        """
+        return edge.type if edge.source == here else self.of(edge.type)
+
+    def stored(self, types: Sequence[str], direction: Direction) -> tuple[str, ...]:
+        """Give the types, sorted, of stored edges that are called one of these when walked in a direction.
+
+        Example:
+            >>> INVERSES.stored(["supported-by"], "in")
+            ('inverse-supported-by', 'supports')
+        """
+        along = types if direction != "in" else ()
+        against = (each for type in types for each in self.to(type)) if direction != "out" else ()
+        return tuple(sorted({*along, *against}))
 
 
 INVERSES = Inverses()

@@ -1,15 +1,18 @@
 """A deterministic walk along links: a tree from given artifacts, without a model in sight."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar, TypeVarTuple
+from itertools import repeat
+from typing import Any, NamedTuple, TypeAlias, TypeVar, TypeVarTuple
 
 import numpy as np
 
 from airw._concurrency import in_thread
 from airw.errors import ArgumentError, NoLedgerEntry, shown
 from airw.limits import check_choice, check_count, check_strings
+from airw.links.costs import JUST_BELOW_LEAST, PARTS, link_parts, value_of
+from airw.links.inverses import Inverses
 from airw.policies._artifacts import (
     OPEN,
     are_shut,
@@ -21,13 +24,13 @@ from airw.policies._artifacts import (
     open_positions,
     verdict,
 )
-from airw.policies._edges import other_ends
-from airw.policies._seeding import SEEDINGS, Seeding, check_nodes, root_ids, seed_artifacts
+from airw.policies._link_ends import NamedEnds, stored_ends
+from airw.policies._seeding import SEEDINGS, Seeding, check_nodes, member_names, root_ids, seed_artifacts
 from airw.policies.scope import Scope, check_scope
 from airw.protocols import OpenCorpus
 from airw.retrieval import check_corpus
 from airw.values import DIRECTIONS, Direction, Edge, LedgerEntry, NDArray, NodeId, SearchHit
-from airw.walk import Entry, Frontier, Policy, WalkState
+from airw.walk import Behind, Entry, Frontier, Policy, WalkState
 
 __all__ = ["LinkWalk"]
 
@@ -35,13 +38,7 @@ R = TypeVar("R")
 Args = TypeVarTuple("Args")
 
 ORIGINS = ("typed", "inline", "derived")
-CLOSE_TYPES = frozenset({"part-of", "has-part", "follows", "precedes", "same-as", "alias-of", "has-alias"})
-"""Structure and identity: an edge of these types costs half."""
-
 _START_K = 4
-_PARTS = 200  # of a cost of 1: whole values cost whole parts, which add up without rounding
-_UNSET = 50  # the value of what says none
-_LEAST = 0.5 - 1e-9  # no edge costs less; a little below, so that rounding of the costs does not matter
 _MANY = 2_000  # ways, looked at in about a millisecond
 
 
@@ -53,6 +50,10 @@ class Way(NamedTuple):
     cost: float = 0
 
 
+_way = partial(tuple.__new__, Way)  # half the time of `Way(...)`, which matters once a neighbour
+_Ways: TypeAlias = Behind | list[Way]
+
+
 @dataclass(frozen=True, kw_only=True)
 class LinkWalk(Policy):
     """Walk breadth-first along links from the given roots, then from what a search finds.
@@ -62,6 +63,10 @@ class LinkWalk(Policy):
     first surface, its score minus the cost of the way there: hops, 0 at the start. An artifact without surfaces only
     routes; links to another corpus are followed where it is walked too, see `FederatedCorpus`. From roots alone nothing
     is embedded and no vector is read.
+
+    With `inverses`, a link that is walked against is called by its inverse, where it is compared with `types` and
+    `exclude` and where neighbours are ordered by type: what supports a note is found as `supported-by`. Its origin and
+    its cost, and the edge that hits and events tell, stay those of the link as it is stored.
 
     With `weighted`, an edge costs `t * (1 + (100 - v) / 100)`: `t` is 0.5 for structure and identity (`part-of`,
     `has-part`, `follows`, `precedes`, `same-as`, `alias-of`, `has-alias`) and 1 for other types; `v`, from 0 to 100, is
@@ -78,6 +83,7 @@ class LinkWalk(Policy):
         types: Follow links of these types only; `None` for all.
         exclude: Follow no links of these types.
         origins: Follow links of these origins only: `"typed"`, `"inline"`, `"derived"`; `None` for all.
+        inverses: What links are called against their direction; `None` for what they are called along it.
         weighted: Go by cost instead of hops.
         start_k: Artifacts to start from, after the roots, found by search; left out, 4 without roots and 0 with them.
         seeding: What finds them: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
@@ -110,6 +116,7 @@ class LinkWalk(Policy):
     types: Sequence[str] | None = None
     exclude: Sequence[str] = ()
     origins: Sequence[str] | None = None
+    inverses: Inverses | None = None
     weighted: bool = False
     start_k: int | None = None
     seeding: Seeding = "dense"
@@ -131,6 +138,8 @@ class LinkWalk(Policy):
                 object.__setattr__(self, name, check_strings(name, given))
         for origin in self.origins or ():
             check_choice("origins", origin, ORIGINS)
+        if not (self.inverses is None or isinstance(self.inverses, Inverses)):
+            raise ArgumentError(f"inverses must be None or Inverses such as INVERSES, not {shown(self.inverses)}")
         if not isinstance(self.weighted, bool):
             raise ArgumentError(f"weighted must be True or False, not {shown(self.weighted)}")
         check_scope(self.scope)
@@ -179,7 +188,7 @@ class LinkWalk(Policy):
 
     def _scores(self, state: WalkState, nodes: Sequence[Way]) -> NDArray[np.float64]:
         costs = np.array([self._cost(state, node) for node in nodes], np.float64)
-        scores: NDArray[np.float64] = 0.0 - costs / _PARTS  # 0, not -0, at the start
+        scores: NDArray[np.float64] = 0.0 - costs / PARTS  # 0, not -0, at the start
         return scores
 
     def _cost(self, state: WalkState, way: Way) -> float:
@@ -187,9 +196,8 @@ class LinkWalk(Policy):
         if way.edge is None:
             return way.cost
         if not self.weighted:
-            return way.cost + _PARTS
-        halves = 1 if way.edge.type in CLOSE_TYPES else 2
-        return way.cost + halves * (200 - _value(state, way.id))
+            return way.cost + PARTS
+        return way.cost + link_parts(way.edge.type, value_of(state.cache["records"].get(best_of(state)[way.id][0])))
 
     async def select(self, state: WalkState, frontier: Frontier) -> NDArray[np.intp]:
         """Commit all in order of discovery, or those to which no cheaper way can be found any more, cheapest first."""
@@ -200,18 +208,33 @@ class LinkWalk(Policy):
         live = open_positions(frontier, partial(are_shut, state)) if is_bounded else frontier.live
         return _cheapest(frontier, live) if self.weighted and len(live) else live
 
-    async def expand(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[list[Way]]:
+    async def expand(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[_Ways]:
         """Give the ways that lead on from each one; one store call."""
         crossed = [entry for entry in committed if verdict(state, entry.id).cross]
-        ids = [entry.node.id for entry in crossed]
-        choice: dict[str, Any] = {"direction": self.direction, "exclude": self.exclude, "origins": self.origins}
-        edges = await store.store.neighbors(ids, types=self.types, **choice) if ids else []
-        ways = await _in_time(sum(map(len, edges)), self._ways, state, [entry.node for entry in crossed], edges)
+        ids, named = [entry.node.id for entry in crossed], self._named
+        asked = {"types": self.types, "exclude": self.exclude} if named is None else named.asked()
+        choice: dict[str, Any] = {"direction": self.direction, "origins": self.origins, **asked}
+        edges = await store.store.neighbors(ids, **choice) if ids else []
+        places = {name: place for place, name in enumerate(member_names(store))}
+        starts = [entry.node for entry in crossed]
+        ways = await _in_time(sum(map(len, edges)), self._ways, state, starts, edges, places)
         found = dict(zip((entry.id for entry in crossed), ways, strict=True))
         return [found.get(entry.id, []) for entry in committed]
 
-    def _ways(self, state: WalkState, starts: Sequence[Way], edges: Sequence[Sequence[Edge]]) -> list[list[Way]]:
-        return [_behind(way.id, self._cost(state, way), each) for way, each in zip(starts, edges, strict=True)]
+    @property
+    def _named(self) -> NamedEnds | None:
+        """Give what to go by where links have other names against their direction, which need not be asked along it."""
+        if self.inverses is None or self.direction == "out":
+            return None
+        return NamedEnds(self.inverses, self.direction, self.types, self.exclude)
+
+    def _ways(
+        self, state: WalkState, starts: Sequence[Way], edges: Sequence[Sequence[Edge]], places: Mapping[str, int]
+    ) -> list[_Ways]:
+        ids, named = [way.id for way in starts], self._named
+        ends = map(stored_ends, ids, edges) if named is None else named.followed(ids, edges, places)
+        costs = [self._cost(state, way) for way in starts]
+        return [_behind(*each, cost) for each, cost in zip(ends, costs, strict=True)]
 
     def node_id(self, node: Way) -> NodeId:
         """Identify a node by its artifact."""
@@ -239,25 +262,23 @@ async def _look_up(state: WalkState, ids: Sequence[Any], corpus: OpenCorpus) -> 
     return entries
 
 
-def _value(state: WalkState, id: Any) -> float:
-    """Give the value of an artifact whose record was read."""
-    record = state.cache["records"].get(best_of(state)[id][0])
-    value: Any = None if record is None else record.metadata.get("value")
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number and 0 <= value <= 100 else _UNSET
-
-
 def _cheapest(frontier: Frontier, live: NDArray[np.intp]) -> NDArray[np.intp]:
     """Give the ways, in order, that cost less than any further one can: that one goes on from one that waits."""
     costs = -frontier.scores[live]
-    is_final = costs < costs.min() + _LEAST
+    is_final = costs < costs.min() + JUST_BELOW_LEAST / PARTS
     live, costs = live[is_final], costs[is_final]
     depths = [frontier.depths[position] for position in live.tolist()]
     return live[np.lexsort((depths, costs))]
 
 
-def _behind(id: Any, cost: float, edges: Sequence[Edge]) -> list[Way]:
-    return [Way(end, edge, cost) for end, edge in other_ends(id, edges)]
+def _behind(ends: Sequence[Any], edges: Sequence[Edge], cost: float) -> _Ways:
+    """Give ways to make when they are read; where they are many, those that are made already."""
+    make = partial(_made, ends, edges, cost)
+    return make(slice(None)) if len(ends) > _MANY else Behind(ends, make)
+
+
+def _made(ends: Sequence[Any], edges: Sequence[Edge], cost: float, part: slice) -> list[Way]:
+    return list(map(_way, zip(ends[part], edges[part], repeat(cost))))
 
 
 async def _in_time(count: int, function: Callable[[*Args], R], *args: *Args) -> R:

@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio.lowlevel
 
-from airw.traversal.reading import stage
+from airw.traversal.reading import explain
 from airw.traversal.run import Run, thrown
 from airw.walk import Committed, EdgeFound, Ended, StepDone, WalkEvent
 
@@ -37,7 +37,8 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
             StopAsyncIteration: The walk has ended.
             RuntimeError: Another task waits for an event.
         """
-        return await self._run.take(self._next)
+        event = self._at_once()
+        return await self._run.take(self._next) if event is None else event
 
     def asend(self, value: None, /) -> Coroutine[Any, Any, WalkEvent]:
         """Give the next event, as `anext` does."""
@@ -52,25 +53,46 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
         """Stop the walk, as closing the walk itself does."""
         await self._run.close()
 
+    def _at_once(self) -> WalkEvent | None:
+        """Give the next event where that takes no waiting, as `Steps.hit_at_once` does for hits."""
+        steps = self._steps
+        if not steps.at_rest or self._given % _EVENTS_PER_CHECKPOINT == 0:
+            return None
+        try:
+            event = next(self._pending, None)
+            if event is None and steps.at_hand and steps.ask() is False:
+                event = self._committed()
+        except BaseException:
+            self._run.end("failed")
+            raise
+        self._given += event is not None
+        return event
+
     async def _next(self) -> WalkEvent | None:
         self._given += 1
-        if self._given % _EVENTS_PER_CHECKPOINT == 0 and not await self._run.rest():
+        if self._given % _EVENTS_PER_CHECKPOINT == 1 and not await self._run.rest():
             return None
         event = next(self._pending, None)
         if event is None and not await self._run.enough():
             event = await self._from_steps()
         return self._end() if event is None else event
 
+    def _committed(self) -> Committed | None:
+        ready = self._steps.next_entry()
+        if ready is None:
+            return None
+        entry, hit = ready
+        score = entry.score if hit is None else hit.score  # which a policy may know better by now
+        return Committed(entry.id, entry.depth, score, entry.parent, hit)
+
     async def _from_steps(self) -> WalkEvent | None:
         """Give the next event that needs work; `None` when the walk has ended."""
         run, steps = self._run, self._steps
         more = True
         while more and run.summary is None:
-            ready = steps.next_entry()
-            if ready is not None:
-                entry, hit = ready
-                score = entry.score if hit is None else hit.score  # which a policy may know better by now
-                return Committed(entry.id, entry.depth, score, entry.parent, hit)
+            event = self._committed()
+            if event is not None:
+                return event
             more = await run.in_time(self._work()) or False
             if steps.done > self._told:
                 self._told = steps.done
@@ -88,12 +110,18 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
         steps, noted = self._steps, self._steps.noted or []
         steps.noted = []
         counts = StepDone(steps.done, steps.tally.committed, steps.tally.edges, steps.record.waiting_count)
+        edge_of, id_at = steps.policy.edge_of, steps.record.id_at
         for groups, ids, known in noted:
-            found = ((parent, node) for parent, nodes in groups for node in nodes)
-            for (parent, node), id, was in zip(found, ids, known, strict=True):
-                with stage("edge_of", steps.policy):
-                    edge = steps.policy.edge_of(node)
-                yield EdgeFound(steps.record.id_at(parent), id, None if edge is None else edge.type, was, edge)
+            told = zip(ids, known, strict=True)
+            for parent, nodes in groups:
+                source = id_at(parent)
+                for node, (id, was) in zip(nodes, told, strict=False):  # those of the other groups follow
+                    try:
+                        edge = edge_of(node)
+                    except Exception as error:
+                        explain(error, "edge_of", steps.policy)
+                        raise
+                    yield EdgeFound(source, id, None if edge is None else edge.type, was, edge)
         yield counts
 
     def _end(self) -> WalkEvent | None:

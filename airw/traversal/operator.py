@@ -55,16 +55,14 @@ class Walk(AsyncGenerator[SearchHit, None]):
             StopAsyncIteration: The walk has ended.
             RuntimeError: Another task waits for a hit, or the walk is read as events.
         """
+        if self._as_events:
+            raise RuntimeError("this walk is read as events; take those, or make another walk")
         try:
             hit = self._steps.hit_at_once()
         except BaseException:
             self._run.end("failed")
             raise
-        if hit is None:
-            if self._as_events:
-                raise RuntimeError("this walk is read as events; take those, or make another walk")
-            hit = await self._run.take(self._next_hit)
-        return hit
+        return await self._run.take(self._next_hit) if hit is None else hit
 
     def asend(self, value: None, /) -> Coroutine[Any, Any, SearchHit]:
         """Give the next hit, as `anext` does."""

@@ -1,10 +1,11 @@
 """Reading what a policy offers, lazily and under the caps, and closing it within the step."""
 
 import sys
-from collections.abc import AsyncIterable, Hashable, Iterable, Sequence, Sized
+from collections.abc import AsyncIterable, Hashable, Iterable, Iterator, Sequence, Sized
 from itertools import islice
+from operator import itemgetter
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import anyio
 import numpy as np
@@ -12,12 +13,14 @@ import numpy as np
 from airw._concurrency import Pacer, map_bounded
 from airw.errors import PolicyError, shown
 from airw.limits import Limits
-from airw.walk import Entry, Neighbors, Tally, WalkRecord
+from airw.walk import Behind, Entry, Neighbors, Tally, WalkRecord
 
 T = TypeVar("T")
 SLICE = 512
 _CLOSE_SECONDS = 1.0
-_LISTS = frozenset({list, tuple})
+_NODES_PER_PORTION = 4_096
+_all_of = itemgetter(slice(None))
+_LISTS = frozenset({list, tuple, Behind})
 
 
 class _Read(NamedTuple):
@@ -147,21 +150,18 @@ class NeighborReader:
         self._tally = tally
         self._left = limits.max_edges
 
-    async def read(self, answer: Iterable[Neighbors], entries: Sequence[Entry]) -> list[list[Any]]:
+    async def read(self, offers: Sequence[Neighbors], entries: Sequence[Entry]) -> list[list[Any]]:
         """Take the neighbours of each entry, in request order; async iterables are read concurrently.
 
         Raises:
-            PolicyError: The answer does not hold exactly one iterable an entry.
+            PolicyError: One is no iterable of nodes.
         """
-        offers = exactly(answer, len(entries), "expand")
         are_lists = _LISTS.issuperset(map(type, offers))
         taken: list[list[Any]] = []
-        pacer, width = Pacer(), SLICE if are_lists else self._limits.max_concurrency
-        for start in range(0, len(offers), width):
-            group = offers[start : start + width]
-            taken += (
-                self._take_lists(group) if are_lists else await self._read_group(group, entries[start : start + width])
-            )
+        pacer, width = Pacer(), self._limits.max_concurrency
+        for part in _portions(offers) if are_lists else _slices(len(offers), width):
+            group, owners = offers[part], entries[part]
+            taken += self._take_lists(group, owners) if are_lists else await self._read_group(group, owners)
             await pacer.pace()
         return taken
 
@@ -192,20 +192,40 @@ class NeighborReader:
         self._tally.edges += len(items)
         return items
 
-    def _take_lists(self, sources: Sequence[Any]) -> list[list[Any]]:
-        """Do the same for what are lists already: copies of them, as their owner may change them."""
-        fanout, left = self._limits.max_fanout, self._left
-        sizes = list(map(len, sources))
-        if max(sizes, default=0) <= fanout and sum(sizes) <= left:
+    def _take_lists(self, sources: Sequence[Any], entries: Sequence[Entry]) -> list[list[Any]]:
+        """Do the same for what are lists, or made as such: copies of them, as their owner may change them."""
+        sizes, taken = list(map(len, sources)), cast("list[list[Any]]", [])
+        fits = max(sizes, default=0) <= self._limits.max_fanout and sum(sizes) <= self._left
+        try:
+            taken += map(_all_of, sources) if fits else map(self._take_part, sources, sizes)
+        except Exception as error:
+            error.add_note(f"for node {shown(entries[len(taken)].node)}")
+            raise
+        if len(taken) < len(sources):
+            raise StopIteration  # which `map` took for the end
+        if fits:
             self._left -= sum(sizes)
             self._tally.edges += sum(sizes)
-            return [source[:] for source in sources]
-        return [
-            self._take(_Read(list(source[: min(fanout, self._left)]), size))
-            for source, size in zip(sources, sizes, strict=True)
-        ]
+        return taken
+
+    def _take_part(self, source: Any, size: int) -> list[Any]:
+        return self._take(_Read(list(source[: min(self._limits.max_fanout, self._left)]), size))
 
     def _refuse(self, size: int, taken: int) -> None:
         within = min(size, self._limits.max_fanout)
         self._tally.refuse("max_fanout", size - within)
         self._tally.refuse("max_edges", within - taken)
+
+
+def _portions(lists: Sequence[Any]) -> Iterator[slice]:
+    """Part lists so that what is in each portion is made in about a millisecond, but for a long list."""
+    start, room = 0, _NODES_PER_PORTION
+    for end, each in enumerate(lists, 1):
+        room -= len(each) + 1
+        if room <= 0 or end == len(lists):
+            yield slice(start, end)
+            start, room = end, _NODES_PER_PORTION
+
+
+def _slices(count: int, width: int) -> Iterator[slice]:
+    return (slice(start, start + width) for start in range(0, count, width))

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable, Hashable, Iterator, Sequence
+from itertools import chain, compress, islice
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -13,7 +14,7 @@ from airw.limits import Limits, StopReason
 from airw.traversal.provenance import Provenance
 from airw.traversal.reading import SLICE, NeighborReader, exactly, explain, read_seeds, read_selection, stage
 from airw.values import SearchHit
-from airw.walk import Entry, Tally, WalkPolicy, WalkRecord, WalkState, WalkSummary
+from airw.walk import Behind, Entry, Neighbors, Tally, WalkPolicy, WalkRecord, WalkState, WalkSummary
 
 __all__ = ["Steps"]
 
@@ -80,13 +81,16 @@ class Steps:
             at += 1
             if hit is not None:
                 self._at = at
-                self._asked = None
-                self.tally.emitted += 1
-                self.hits.append(hit)
-                self._results.append(hit)
+                self._hand_out(hit)
                 return hit
         self._at = at
         return None
+
+    def _hand_out(self, hit: SearchHit) -> None:
+        self._asked = None
+        self.tally.emitted += 1
+        self.hits.append(hit)
+        self._results.append(hit)
 
     def hit_at_once(self) -> SearchHit | None:
         """Hand out the next hit where that takes no waiting: it is made, the policy goes on, and no rest is due."""
@@ -99,10 +103,11 @@ class Steps:
         at = self._at
         if at == self._bound:
             return None
-        if self._made[at] is not None:
-            self.next_hit()
+        hit = self._made[at]
+        if hit is not None:
+            self._hand_out(hit)
         self._at = at + 1
-        return self._entries[at], self._made[at]
+        return self._entries[at], hit
 
     def settle(self) -> None:
         """Count the entries that were handed out."""
@@ -181,7 +186,8 @@ class Steps:
         entries, at_cap = self._split()
         self._at_cap += at_cap
         if entries:
-            found = await self._neighbors(entries, self._reader)
+            with stage("expand", self.policy):
+                found = await self._reader.read(await self._offers(entries), entries)
             await self._admit(list(zip(self.record.positions_of(entries), found, strict=True)))
 
     def _split(self) -> tuple[list[Entry], list[Entry]]:
@@ -192,10 +198,9 @@ class Steps:
         below = [entry for entry in self._committed if entry.depth < cap]
         return below, [entry for entry in self._committed if entry.depth >= cap]
 
-    async def _neighbors(self, entries: Sequence[Entry], reader: NeighborReader) -> list[list[Any]]:
-        with stage("expand", self.policy):
-            answer = await self.policy.expand(self.state, tuple(entries), self._store)
-            return await reader.read(answer, entries)
+    async def _offers(self, entries: Sequence[Entry]) -> list[Neighbors]:
+        answer = await self.policy.expand(self.state, tuple(entries), self._store)
+        return exactly(answer, len(entries), "expand")
 
     async def _admit(self, found: Found) -> None:
         with stage("node_id", self.policy):
@@ -293,21 +298,28 @@ class Steps:
         if not self._limits.look_over:
             self.tally.unknown.update(edges)
             return
-        counted = Tally()
-        reader = NeighborReader(self._limits, counted)
-        found = await self._neighbors([entry for entries in edges.values() for entry in entries], reader)
+        counted, everyone = Tally(), [entry for entries in edges.values() for entry in entries]
+        with stage("expand", self.policy):
+            offers = await self._offers(everyone)
+            are_ids = [isinstance(each, Behind) for each in offers]
+            seen = [each.ids if isinstance(each, Behind) else each for each in offers]
+            found = await NeighborReader(self._limits, counted).read(seen, everyone)
+        start = 0
         for limit, entries in edges.items():
-            mine, found = found[: len(entries)], found[len(entries) :]
-            self.tally.refuse(limit, len(await self._unknown(mine)))
+            mine = slice(start, start := start + len(entries))
+            self.tally.refuse(limit, len(await self._unknown(found[mine], are_ids[mine])))
             if counted.left_out:
                 self.tally.at_least.add(limit)
 
-    async def _unknown(self, found: Sequence[Sequence[Any]]) -> set[Hashable]:
+    async def _unknown(self, found: Sequence[Sequence[Any]], are_ids: Sequence[bool]) -> set[Hashable]:
+        """Give the ids, among nodes or ids, of what is neither committed nor waiting."""
         unknown: set[Hashable] = set()
-        for nodes in found:
-            with stage("node_id", self.policy):
-                unknown |= self.record.unknown(nodes)
-            await self._pacer.pace()
+        for kind in (False, True):
+            nodes = chain.from_iterable(compress(found, (each is kind for each in are_ids)))
+            while part := list(islice(nodes, _NODES_PER_PACE)):
+                with stage("node_id", self.policy):
+                    unknown |= self.record.unknown(part, are_ids=kind)
+                await self._pacer.pace()
         return unknown
 
 

@@ -5,7 +5,7 @@ owns the loop and every bound. A policy is configuration only, a frozen dataclas
 walk goes into `state.cache`.
 """
 
-from collections.abc import AsyncIterable, Awaitable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 
@@ -13,10 +13,11 @@ import numpy as np
 
 from airw._concurrency import in_thread
 from airw._vectors import best_first
+from airw.errors import PolicyError
 from airw.limits import Limits
 from airw.values import Edge, NDArray, SearchHit
 
-__all__ = ["Column", "Entry", "Frontier", "Neighbors", "Policy", "WalkPolicy", "WalkState"]
+__all__ = ["Behind", "Column", "Entry", "Frontier", "Neighbors", "Policy", "WalkPolicy", "WalkState"]
 
 T = TypeVar("T")
 _FEW = 500  # sorting all of them takes less than finding the best
@@ -32,6 +33,42 @@ class Entry(NamedTuple):
     depth: int
     score: float
     parent: Hashable | None
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """Neighbours of one node that are made when they are read; the look over the edge reads their ids alone.
+
+    Args:
+        ids: The id of each, as `node_id` gives it.
+        make: Gives the nodes of a slice of them.
+
+    Example:
+        >>> list(Behind([7, 8, 9], lambda part: [f"node {id}" for id in [7, 8, 9][part]]))
+        ['node 7', 'node 8', 'node 9']
+    """
+
+    ids: Sequence[Hashable]
+    make: Callable[[slice], list[Any]]
+
+    def __len__(self) -> int:
+        """Count them, without making any."""
+        return len(self.ids)
+
+    def __getitem__(self, part: slice) -> list[Any]:
+        """Make those of a slice.
+
+        Raises:
+            PolicyError: There is not one for each id.
+        """
+        nodes, count = self.make(part), len(self.ids[part])
+        if len(nodes) != count:
+            raise PolicyError(f"make must give {count} nodes, one an id, not {len(nodes)}")
+        return nodes
+
+    def __iter__(self) -> Iterator[Any]:
+        """Make all."""
+        return iter(self[:])
 
 
 class Column(Sequence[T]):
@@ -174,7 +211,10 @@ class WalkPolicy(Protocol):
         ...
 
     async def expand(self, state: WalkState, committed: Sequence[Entry], store: Any) -> Sequence[Neighbors]:
-        """Give one iterable, or async iterable, of neighbouring nodes for each entry; read lazily under the limits."""
+        """Give one iterable, or async iterable, of neighbouring nodes for each entry; read lazily under the limits.
+
+        As `Behind`, nodes are not made where they are only counted.
+        """
         ...
 
     def node_id(self, node: Any) -> Hashable:

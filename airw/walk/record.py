@@ -288,21 +288,25 @@ class WalkRecord:
 
     def known_before(self, ids: Sequence[Hashable], position: int) -> list[bool]:
         """Say of ids just admitted from `position` on, in order, whether each was known when it was found."""
-        known, seen = [], set()
+        visited, waiting, known = self._visited, self._waiting, []
+        new = set(self._ids[position:])  # without those that were refused, which stay unknown
+        if self._every_path:
+            new = {id for id in new if self._twins[id][0] >= position}
         for id in ids:
-            waits = id in self._waiting  # unlike one that was refused, which stays unknown
-            known.append(id in self._visited or id in seen or (waits and self._place(id) < position))
-            if waits:
-                seen.add(id)
+            if id in new:
+                new.remove(id)
+                known.append(False)
+            else:
+                known.append(id in visited or id in waiting)
         return known
 
     def id_at(self, position: int) -> Hashable:
         """Give the id of a discovery."""
         return self._ids[position]
 
-    def unknown(self, nodes: Sequence[Any]) -> set[Hashable]:
-        """Give the ids among the nodes that are neither committed nor waiting."""
-        ids = self._identified([nodes])
+    def unknown(self, nodes: Sequence[Any], *, are_ids: bool) -> set[Hashable]:
+        """Give the ids among the nodes, or among ids, that are neither committed nor waiting."""
+        ids = nodes if are_ids else self._identified([nodes])
         try:
             return {id for id in ids if id not in self._visited and id not in self._waiting}
         except Exception:

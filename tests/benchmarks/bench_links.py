@@ -1,0 +1,141 @@
+"""Walks and paths along links in a SQLite corpus, and how fast links are read from markdown.
+
+Notes of ten random links each. `AIRW_BENCH_NOTES` names other sizes, as in `10000,100000,1000000`: a million takes
+several minutes and 3 GB of disk. `AIRW_DATA` adds the markdown collections there to the made-up ones.
+"""
+
+import os
+import random
+import statistics
+import tarfile
+import time
+from pathlib import Path
+
+import anyio
+import numpy as np
+import pytest
+
+from airw import Artifact, Corpus, Limits, traverse
+from airw.embedders import HashingEmbedder
+from airw.links import MarkdownLinks
+from airw.links.graph import CorpusGraph
+from airw.links.inverses import INVERSES
+from airw.policies import LinkWalk
+from airw.stores import SqliteStore
+from airw.values import ArtifactChange, Extraction, LedgerEntry, Link, Record
+from airw.walk import EdgeFound
+
+SIZES = [int(size) for size in os.environ.get("AIRW_BENCH_NOTES", "10000,100000").split(",")]
+LINKS, PAGE, ROOTS, RUNS, PATHS, WORDS = 10, 5_000, 3, 3, 10, 300
+WALKS = {
+    "out": {"direction": "out"},
+    "out, no look over": {"direction": "out", "look_over": False},
+    "both": {"direction": "both"},
+    "both, by inverse": {"direction": "both", "inverses": INVERSES},
+    "both, no look over": {"direction": "both", "look_over": False},
+}
+
+
+def name(number: int) -> str:
+    return f"notes/n{number:07}.md"
+
+
+def note(number: int, count: int, draw: random.Random) -> ArtifactChange:
+    id, record_id = name(number), Record.make_id(name(number), "chunk", 0)
+    fields = {"title": f"Note {number}", "path": f"/{id}", "tags": ["a", "b"]}
+    links = [Link(name(draw.randrange(count)), file=id, line=line) for line in range(1, LINKS + 1)]
+    return ArtifactChange(
+        LedgerEntry(id, "1", "e", "s", record_ids=(record_id,)),
+        [Record(record_id, id, "chunk", 0, f"text of note {number}", fields)],
+        np.zeros((1, 16), np.float32),
+        Extraction(links, [[id], [f"n{number:07}"], [f"Note {number}"]]),
+    )
+
+
+async def fill(store: SqliteStore, count: int) -> None:
+    draw = random.Random(7)
+    for start in range(0, count, PAGE):
+        await store.apply([note(number, count, draw) for number in range(start, min(count, start + PAGE))])
+
+
+async def tree(corpus: Corpus, root: int, *, look_over: bool = True, **options):
+    """Read a tree of three hops as events: milliseconds, nodes and edges."""
+    policy = LinkWalk(roots=[name(root)], max_depth=3, **options)
+    start = time.perf_counter()
+    walk = traverse("", corpus, policy=policy, node_budget=1_000_000, limits=Limits(look_over=look_over))
+    edges = sum([isinstance(event, EdgeFound) async for event in walk.events()])
+    return (time.perf_counter() - start) * 1e3, walk.summary.committed, edges
+
+
+async def trees(corpus: Corpus, options: dict) -> tuple[float, float, float]:
+    """Give the medians, over the roots, of the fastest of some runs."""
+    told = [min([await tree(corpus, root, **options) for _ in range(RUNS)]) for root in range(0, 7 * ROOTS, 7)]
+    return tuple(statistics.median(column) for column in zip(*told, strict=True))
+
+
+async def paths(corpus: Corpus, count: int) -> tuple[float, float]:
+    """Give the median milliseconds and hops of paths between random notes."""
+    draw, graph, told = random.Random(1), CorpusGraph(corpus), []
+    for _ in range(PATHS):
+        ends = [name(draw.randrange(count)) for _ in range(2)]
+        start = time.perf_counter()
+        path = await graph.path(*ends)
+        told.append(((time.perf_counter() - start) * 1e3, len(path.edges)))
+    return tuple(statistics.median(column) for column in zip(*told, strict=True))
+
+
+@pytest.mark.parametrize("count", SIZES)
+def test_trees_and_paths(count, tmp_path):
+    file = tmp_path / "notes.airw"
+
+    async def main():
+        async with SqliteStore(file) as store:
+            await fill(store, count)
+        size = (await anyio.Path(file).stat()).st_size
+        async with await SqliteStore.open(file) as store:
+            corpus = Corpus("notes", store, HashingEmbedder())
+            print(f"\n{count:,} notes of {LINKS} links, {size / 1e6:,.0f} MB")
+            print("  tree of three hops         ms     nodes     edges   ms per 1,000 nodes")
+            for way, options in WALKS.items():
+                ms, nodes, edges = await trees(corpus, options)
+                print(f"  {way:20}{ms:9.1f}{nodes:10,.0f}{edges:10,.0f}{ms / nodes * 1000:15.1f}")
+                assert nodes > 1_000
+            ms, hops = await paths(corpus, count)
+            print(f"  path between two    {ms:9.1f}{hops:10,.0f} hops")
+
+    anyio.run(main)
+
+
+def made_up_notes(made_up) -> dict[str, str]:
+    """A thousand notes of headings, lists, code, wiki links and markdown links."""
+    texts = made_up(1_000, words=WORDS)
+    return {f"{at % 20}/n{at}.md": markdown(at, text.split()) for at, text in enumerate(texts)}
+
+
+def markdown(at: int, words: list[str]) -> str:
+    links = [f"[[n{(at * 7 + step) % 1_000}|{words[step]}]]" for step in range(5)]
+    links += [f"[{words[step]}](../{(at + step) % 20}/n{at + step}.md#part)" for step in range(5)]
+    parts = [" ".join([*words[step : step + 30], link]) for step, link in zip(range(0, WORDS, 30), links, strict=True)]
+    return f"---\ntitle: Note {at}\ntags: [a, b]\n---\n# {words[0]}\n\n" + "\n\n## More\n\n- ".join(parts) + "\n"
+
+
+def collections(made_up) -> dict[str, dict[str, str]]:
+    found = {"made up": made_up_notes(made_up)}
+    for path in sorted(Path(os.environ.get("AIRW_DATA", "/nowhere")).glob("md-*/*.tar.gz")):
+        with tarfile.open(path) as archive:
+            files = [each for each in archive if each.isfile() and each.name.endswith(".md")]
+            found[path.parent.name] = {each.name: archive.extractfile(each).read().decode() for each in files}
+    return found
+
+
+def test_links_of_markdown(made_up):
+    print("\nlinks of markdown, one core     files      MB     links     MB/s   files/s")
+    for collection, notes in collections(made_up).items():
+        seconds, size = [], sum(len(text.encode()) for text in notes.values()) / 1e6
+        for _ in range(RUNS):
+            start = time.perf_counter()
+            links = sum(len(MarkdownLinks().extract(Artifact(id, text), {}).links) for id, text in notes.items())
+            seconds.append(time.perf_counter() - start)
+        speed = f"{size / min(seconds):9.1f}{len(notes) / min(seconds):10,.0f}"
+        print(f"  {collection:26}{len(notes):9,}{size:8.1f}{links:10,}{speed}")
+        assert links > 0
