@@ -63,7 +63,10 @@ class TestBuild:
         assert main(["build", str(notes), "--embedder", "light"]) == 0
         printed = capsys.readouterr()
         assert re.match(r"notes: 4 added, 0 updated, 0 unchanged, 0 removed in \d+\.\d s\n", printed.out)
-        assert printed.out.endswith("corpora/notes.airw holds 4 documents, 8 surfaces, 3 links (1 dangling)\n")
+        assert printed.out.endswith(
+            "corpora/notes.airw holds 4 documents, 8 surfaces, 3 links "
+            "(1 dangling; `airw link check -c notes -v` lists them)\n"
+        )
         assert printed.err == ""
 
     def test_a_second_build_needs_no_flag_and_indexes_only_what_changed(self, notes, corpus, capsys):

@@ -92,7 +92,8 @@ async def _built(name: str, opening: Callable[..., Opening[Corpus]], arguments: 
         )
         async with building as corpus:
             report, counts, config = corpus.report, await corpus.store.counts(), await corpus.store.config()
-    output.built(name, corpus_path(name), report, counts)
+            unresolved = await corpus.store.unresolved() if arguments.verbose else None
+    output.built(name, corpus_path(name), report, counts, unresolved)
     problems = report.problems if report else ()
     output.problems(problems, verbose=arguments.verbose)
     return int(any(problem.lost for problem in problems)), str(config["embedder"])
@@ -142,7 +143,8 @@ async def info(arguments: argparse.Namespace) -> int:
         path = existing_path(name)
         async with await SqliteStore.open(path) as store:
             counts, config, floors = await store.counts(), await store.config(), await store.calibration()
-        about = inventory.About(path.stem, path, path.stat().st_size, counts, config, floors, definition)
+            links = await store.link_counts()
+        about = inventory.About(path.stem, path, path.stat().st_size, counts, config, floors, definition, links)
     inventory.info(about, arguments.format)
     return 0
 

@@ -3,19 +3,20 @@
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from airw.cli import output
 from airw.registry import Coverage, Definition, Maintained, Maintenance, MaintenanceReport
-from airw.values import json_clean
+from airw.values import LinkCount, json_clean
 
 __all__ = ["About", "covered", "info", "maintained", "registered", "replaced", "shadowed", "unbuilt", "unreadable"]
 
 _STATES = ("resolved", "dangling", "ambiguous", "foreign")
 _COUNTS = ("artifacts", "records", *_STATES)
 _SETTINGS = ("embedder", "embedder_id", "dim", "strategy_id", "extractor_id", "source")
+_RECIPES = "recipes"  # for upserts; may hold all titles
 _OF_FLOORS = ("min_score", "mode", "k", "embedder_id")
 
 
@@ -30,6 +31,7 @@ class About:
     config: Mapping[str, Any] = field(default_factory=dict)
     calibrations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     definition: Definition | None = None
+    links: Sequence[LinkCount] = ()
 
     def floors(self) -> dict[str, dict[str, Any]]:
         """Give the floors by key, and whether each was found with the embedder that the corpus has now."""
@@ -46,12 +48,14 @@ class About:
             "path": str(self.path),
             "bytes": self.bytes,
             **{name: self.counts.get(name) for name in _COUNTS},
+            "links": [asdict(each) for each in self.links],
             **{name: json_clean(self.config.get(name)) for name in _SETTINGS},
             "maintained": self.config.get("maintained"),
             "floors": json_clean(self.floors()),
             "definition": None if self.definition is None else self.definition.to_dict(),
         }
-        return {**told, "settings": {name: json_clean(self.config[name]) for name in self.config if name not in told}}
+        rest = self.config.keys() - told.keys() - {_RECIPES}
+        return {**told, "settings": {name: json_clean(self.config[name]) for name in sorted(rest)}}
 
 
 def registered(definition: Definition) -> None:
@@ -122,11 +126,19 @@ def _sections(about: About) -> Iterable[tuple[str, dict[str, Any]]]:
         yield "file", {"path": about.path, "size": f"{about.bytes / 1e6:.1f} MB"}
     config = about.config
     yield "holds", {name: about.counts[name] for name in ("artifacts", "records") if about.counts}
-    yield "links", {name: about.counts[name] for name in _STATES if about.counts}
+    yield "links", {**{name: about.counts[name] for name in _STATES if about.counts}, **_link_rows(about.links)}
     yield "built with", {name: output.shortened(str(config[name])) for name in _SETTINGS if config.get(name)}
     yield "floors", {key: _floor_text(floor) for key, floor in about.floors().items()}
     yield "registered as", {} if about.definition is None else _definition_rows(about.definition)
     yield "maintained", {} if about.definition is None else _upkeep_rows(about.definition, config.get("maintained"))
+
+
+def _link_rows(links: Sequence[LinkCount]) -> dict[str, str]:
+    """Give a row for each type and origin of links; no name of a state holds a comma."""
+    rows: dict[str, list[str]] = {}
+    for each in links:
+        rows.setdefault(f"{each.type}, {each.origin}", []).append(f"{each.count} {each.state}")
+    return {name: ", ".join(counts) for name, counts in rows.items()}
 
 
 def _floor_text(floor: Mapping[str, Any]) -> str:

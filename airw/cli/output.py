@@ -10,12 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from airw.cli.link_list import unresolved_line
 from airw.disclosure import Disclosure
 from airw.embedders import ExportReport
 from airw.evaluation import MinScoreCalibration
 from airw.federation import DiscoveryResult, SourceAnswered
 from airw.ingestion import BuildProgress, BuildReport
-from airw.values import ItemProblem, Passage, SearchHit
+from airw.values import ItemProblem, Passage, SearchHit, UnresolvedLink
 from airw.walk import WalkSummary
 
 __all__ = [
@@ -64,12 +65,21 @@ def _progress_text(now: BuildProgress) -> str:
     return f"{now.done} documents, {now.added + now.updated} of them written"
 
 
-def built(name: str, path: Path, report: BuildReport | None, counts: Mapping[str, int]) -> None:
-    """Say what a build did."""
+def built(
+    name: str,
+    path: Path,
+    report: BuildReport | None,
+    counts: Mapping[str, int],
+    unresolved: Sequence[UnresolvedLink] | None = None,
+) -> None:
+    """Say what a build did; name on stderr the links that lead to no one document where they are given, else how to."""
     if report is None:
         return
     print(f"{name}: {changes(report)}")
-    print(f"{path} holds {_counts_text(counts)}")
+    hint = f"; `airw link check -c {name} -v` lists them" if unresolved is None else ""
+    print(f"{path} holds {_counts_text(counts, hint)}")
+    for link in unresolved or ():
+        print(f"airw: {unresolved_line(link)}", file=sys.stderr)
 
 
 def changes(report: BuildReport) -> str:
@@ -80,10 +90,10 @@ def changes(report: BuildReport) -> str:
     )
 
 
-def _counts_text(counts: Mapping[str, int]) -> str:
+def _counts_text(counts: Mapping[str, int], hint: str = "") -> str:
     states = ("resolved", "foreign", "dangling", "ambiguous")
     unresolved = ", ".join(f"{counts[state]} {state}" for state in states[2:] if counts[state])
-    links = f"{sum(counts[state] for state in states)} links" + (f" ({unresolved})" if unresolved else "")
+    links = f"{sum(counts[state] for state in states)} links" + (f" ({unresolved}{hint})" if unresolved else "")
     return f"{counts['artifacts']} documents, {counts['records']} surfaces, {links}"
 
 

@@ -47,7 +47,10 @@ What cannot be read is left out and named; the exit code is then 1."""
     )
     build.add_argument("--no-prune", action="store_true", help="keep documents that are gone from the source")
     build.add_argument(
-        "-v", "--verbose", action="store_true", help="also name what cost no document, such as odd links"
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="also name what cost no document: odd links, and those that lead nowhere",
     )
     build.add_argument("--force", action="store_true", help="let an empty source empty the corpus")
 

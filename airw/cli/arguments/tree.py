@@ -6,6 +6,7 @@ from importlib.metadata import version
 from airw.cli.arguments.bricks import Parser
 from airw.cli.arguments.corpora import add_corpora
 from airw.cli.arguments.finding import add_finding
+from airw.cli.arguments.links import add_links
 from airw.cli.arguments.models import add_models
 
 __all__ = ["parser"]
@@ -21,7 +22,10 @@ _EXAMPLES = """examples:
   airw search notes "signing keys"             rank its documents
   airw discover notes "signing keys"           commit to the few that answer, or to none
   airw traverse notes "signing keys"           search, then follow links, printing each hit as it is found
-  airw traverse notes "signing keys" --format json | head -n 1"""
+  airw traverse notes "signing keys" --format json | head -n 1
+  airw link tree index.md                      show what a document is linked with
+  airw context --walk index.md --max-chars 9000
+                                               print it and what it is linked with, whole, as far as there is room"""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,5 +38,6 @@ def parser() -> argparse.ArgumentParser:
     sub = top.add_subparsers(title="commands", metavar="COMMAND", dest="command")
     add_corpora(sub)
     add_finding(sub)
+    add_links(sub)
     add_models(sub)
     return top

@@ -1,0 +1,204 @@
+"""The commands that follow links: link tree, path, list and check."""
+
+import argparse
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, cast
+
+import anyio
+
+from airw._concurrency import in_thread
+from airw.cli import linking_output as output
+from airw.cli.artifacts import artifact_ids
+from airw.cli.choosing import chosen
+from airw.cli.corpora import ready
+from airw.cli.link_list import ListedLink, listed
+from airw.corpus import Corpus, reading
+from airw.errors import ArgumentError
+from airw.limits import check_number
+from airw.links.graph import CorpusGraph
+from airw.links.inverses import INVERSES, Inverses
+from airw.links.paths import LinkPath
+from airw.protocols import Store
+from airw.traversal import Walk
+from airw.views import (
+    EdgeChoice,
+    NodeView,
+    TreeLines,
+    WalkTree,
+    describe,
+    path_dict,
+    path_dot,
+    path_records,
+    path_schema,
+    path_text,
+    read_tree,
+    tree_dot,
+    tree_records,
+    tree_schema,
+    walk_links,
+)
+from airw.views.page import path_page, tree_page
+
+__all__ = ["check", "link_choice", "link_limits", "listing", "path", "tree", "unembedded"]
+
+
+@asynccontextmanager
+async def unembedded(name: str) -> AsyncIterator[Corpus]:
+    """Open a corpus without its embedder, which links do not need, and close it again."""
+    async with reading(await ready(name)) as (known, reader):
+        store = cast("Store", reader)
+        yield Corpus(known, store, CorpusGraph(store).embedder)
+
+
+def link_choice(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Give which links a command follows, and what it calls them.
+
+    Raises:
+        ArgumentError: Nothing can be followed so.
+    """
+    if arguments.typed_only and arguments.inline_only:
+        raise ArgumentError("--typed-only and --inline-only match no link together; give one of them, or neither")
+    if arguments.no_inverses and arguments.inverse:
+        raise ArgumentError("--inverse names what --no-inverses leaves out; give one of them")
+    origin = "typed" if arguments.typed_only else "inline" if arguments.inline_only else None
+    return {
+        "direction": arguments.direction,
+        "types": _names("--type", arguments.type) or None,
+        "exclude": _names("--exclude-type", arguments.exclude_type),
+        "origins": None if origin is None else [origin],
+        "inverses": None if arguments.no_inverses else _inverses(arguments.inverse),
+    }
+
+
+def link_limits(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Give how far a command follows links."""
+    names = ("max_hops", "max_nodes", "max_edges", "max_fanout")
+    given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    return {**given, "weighted": arguments.weighted}
+
+
+def _names(option: str, given: Sequence[str]) -> list[str]:
+    names = [name.strip() for each in given for name in each.split(",")]
+    if not all(names):
+        raise ArgumentError(
+            f"{option} takes types divided by commas, such as supports,refines, not {','.join(given)!r}"
+        )
+    return list(dict.fromkeys(names))
+
+
+def _inverses(given: Sequence[str]) -> Inverses:
+    pairs = [text.partition("=") for text in given]
+    for text, (type_, _, name) in zip(given, pairs, strict=True):
+        if not type_.strip() or not name.strip():
+            raise ArgumentError(f"--inverse takes TYPE=NAME, such as cites=cited-by, not {text!r}")
+    return Inverses({type_.strip(): name.strip() for type_, _, name in pairs}) if pairs else INVERSES
+
+
+async def tree(arguments: argparse.Namespace) -> int:
+    """Walk along links, and print them as a tree, as text line by line while the walk runs."""
+    if arguments.schema:
+        output.say(output.json_document(tree_schema()))
+        return 0
+    if not arguments.ids:
+        raise ArgumentError("link tree takes the document to start from, or several: airw link tree ID ...")
+    choice, form = link_choice(arguments), _form(arguments)
+    sink = output.Sink(arguments.output)
+    async with unembedded(chosen(arguments.corpus)) as corpus:
+        roots = await artifact_ids(corpus, arguments.ids)
+        walk = walk_links(corpus, roots, **choice, **link_limits(arguments), timeout=arguments.timeout)
+        if form == "text":
+            await _stream(walk, choice["inverses"], sink)
+        else:
+            found = await read_tree(walk, inverses=choice["inverses"])
+            sink.put(await in_thread(_TREES[form], found, arguments))
+    sink.close()
+    return 0
+
+
+def _form(arguments: argparse.Namespace) -> str:
+    form: str = arguments.format
+    if arguments.max_chars is not None and form != "records":
+        raise ArgumentError(f"--max-chars goes with --format records, which can be cut line by line, not with {form}")
+    return form
+
+
+async def _stream(walk: Walk, inverses: Inverses | None, sink: output.Sink) -> None:
+    lines = TreeLines(inverses=inverses)
+    async with aclosing(walk.events()) as events:
+        async for event in events:
+            for line in lines.add(event):
+                sink.put(f"{line}\n")
+
+
+_TREES: Mapping[str, Callable[[WalkTree, argparse.Namespace], str]] = {
+    "json": lambda tree, _: output.json_document(tree.to_dict()),
+    "records": lambda tree, arguments: tree_records(tree, max_chars=arguments.max_chars),
+    "dot": lambda tree, _: tree_dot(tree),
+    "html": lambda tree, _: tree_page(tree),
+}
+
+
+async def path(arguments: argparse.Namespace) -> int:
+    """Find a path and print it; 1 where there is none."""
+    if arguments.schema:
+        output.say(output.json_document(path_schema()))
+        return 0
+    if len(arguments.ids) != 2:
+        raise ArgumentError("link path takes two documents: airw link path FROM TO")
+    if arguments.timeout is not None:
+        check_number("--timeout", arguments.timeout, least=0)
+    choice, form = link_choice(arguments), _form(arguments)
+    sink = output.Sink(arguments.output)
+    async with unembedded(chosen(arguments.corpus)) as corpus:
+        start, end = await artifact_ids(corpus, arguments.ids)
+        found = LinkPath(start, end, choice["direction"], arguments.max_hops, at_least=("timeout",))
+        with anyio.move_on_after(arguments.timeout):
+            found = await CorpusGraph(corpus).path(start, end, **choice, **link_limits(arguments))
+        nodes = await describe(corpus, found.nodes)
+    sink.put(_PATHS[form](found, nodes, choice["inverses"], arguments))
+    sink.close()
+    return int(not found.found)
+
+
+_PATHS: Mapping[str, Callable[[LinkPath, Sequence[NodeView], Inverses | None, argparse.Namespace], str]] = {
+    "text": lambda path, nodes, inverses, _: f"{path_text(path, nodes, inverses=inverses)}\n",
+    "json": lambda path, nodes, *_: output.json_document(path_dict(path, nodes)),
+    "records": lambda path, nodes, _, arguments: path_records(path, nodes, max_chars=arguments.max_chars),
+    "dot": lambda path, nodes, *_: path_dot(path, nodes),
+    "html": lambda path, nodes, inverses, _: path_page(path, nodes, inverses=inverses),
+}
+
+
+async def listing(arguments: argparse.Namespace) -> int:
+    """List the links of one document, those that lead nowhere included."""
+    choice = EdgeChoice(**link_choice(arguments))
+    async with unembedded(chosen(arguments.corpus)) as corpus:
+        [id] = await artifact_ids(corpus, [arguments.id])
+        links = await _links_of(corpus, id, choice)
+    output.link_list(id, choice.direction, links, arguments.format)
+    return 0
+
+
+async def _links_of(corpus: Corpus, id: str, choice: EdgeChoice) -> list[ListedLink]:
+    [edges] = await corpus.store.neighbors([id], direction=choice.direction, origins=choice.origins)
+    named = [(edge, choice.named(edge, id)) for edge in edges]
+    kept = [(edge, name) for edge, name in named if choice.takes(name)]
+    found = [] if choice.direction == "in" else await corpus.store.unresolved([id])
+    unresolved = [
+        each
+        for each in found
+        if choice.takes(each.link.type) and (choice.origins is None or each.link.origin in choice.origins)
+    ]
+    ends: list[Any] = [end for edge, _ in kept for end in (edge.source, edge.target) if isinstance(end, str)]
+    nodes = await describe(corpus, list(dict.fromkeys(ends)))
+    return listed(id, kept, unresolved, {node.id: node for node in nodes})
+
+
+async def check(arguments: argparse.Namespace) -> int:
+    """Measure the graph of a corpus, and tell of the links that lead nowhere."""
+    async with unembedded(chosen(arguments.corpus)) as corpus:
+        found = await CorpusGraph(corpus).diagnose()
+        unresolved = await corpus.store.unresolved() if arguments.verbose else None
+    output.checked(corpus.name, found, unresolved, arguments.format)
+    return int(arguments.strict and found.dangling > 0)

@@ -1,0 +1,283 @@
+"""Whole documents within a budget, as a user meets them: airw context."""
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from airw.cli import main
+
+NOTES = {
+    "index.md": "---\ntitle: Index\n---\nSee [[keys]] and [bread](bread.md).\n",
+    "keys.md": "---\ntitle: Signing keys\nlinks:\n  - {id: vault.md, type: supports}\n---\nRotate the signing keys.\n",
+    "vault.md": "# Vault\n\nWhere secrets rest.\n",
+    "bread.md": "# Bread\n\nFlour, water, salt: süß.\n",
+    "long.md": "# Long\n\n" + "A long story about keys. " * 200,
+}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A corpus that no test changes, and its notes."""
+    base = tmp_path_factory.mktemp("built")
+    for name, text in NOTES.items():
+        (base / "vault").mkdir(exist_ok=True)
+        (base / "vault" / name).write_text(text, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRW_HOME", str(base))
+        assert main(["build", str(base / "vault"), "--embedder", "light"]) == 0
+    return base / "vault", base / "corpora" / "vault.airw"
+
+
+@pytest.fixture(autouse=True)
+def shared(built, monkeypatch):
+    """The same, as the corpus that is meant."""
+    monkeypatch.setenv("AIRW_CORPUS", str(built[1]))
+    return built[0]
+
+
+@pytest.fixture
+def printed(capsys):
+    """Run it, which must go well, and give what it printed."""
+
+    def run(*argv):
+        assert main(["context", *map(str, argv)]) == 0
+        told = capsys.readouterr()
+        assert told.err == ""
+        return told.out
+
+    return run
+
+
+@pytest.fixture
+def told(printed):
+    """The same in JSON, read."""
+    return lambda *argv: json.loads(printed(*argv, "--format", "json"))
+
+
+@pytest.fixture
+def error(capsys):
+    """Run it, which must fail, and give its one line."""
+
+    def run(*argv):
+        try:
+            code = main(["context", *map(str, argv)])
+        except SystemExit as leaving:  # what the parser itself refuses
+            code = leaving.code
+        told = capsys.readouterr()
+        assert (code, told.out, told.err.count("\n")) == (2, "", 1)
+        assert told.err.startswith("airw: ")
+        return told.err
+
+    return run
+
+
+@pytest.fixture
+def stdin(monkeypatch):
+    return lambda text: monkeypatch.setattr("sys.stdin", io.StringIO(text))
+
+
+def ids(told):
+    return [note["id"] for note in told["notes"]]
+
+
+class TestSelectors:
+    def test_a_walk_is_printed_in_its_order_with_links_and_whole_texts(self, printed, shared):
+        assert printed("--walk", "keys.md", "--max-hops", "1", "--typed-only") == (
+            "Notes of vault\n\n"
+            f"# keys.md: Signing keys\nhop 0; via walk; {shared}/keys.md\n\nRotate the signing keys.\n\n"
+            f"# vault.md: Vault\nhop 1; via walk:keys.md; {shared}/vault.md\n← supported-by  keys.md\n\n"
+            "# Vault\n\nWhere secrets rest.\n\n"
+        )
+
+    def test_named_walked_and_found_documents_come_in_that_order_each_once(self, told):
+        found = told("--query", "bread", "-m", "lexical", "--walk", "keys", "--note", "vault.md", "--note", "long.md")
+        assert ids(found) == ["vault.md", "long.md", "keys.md", "index.md", "bread.md"]
+        assert (found["store"], found["truncated"], found["left_out"], found["notes_count"]) == ("vault", False, {}, 5)
+        assert {"from": "keys.md", "to": "vault.md", "type": "supports", "source": "typed"} in found["edges"]
+
+    def test_several_walks_are_one_from_several_roots(self, told):
+        assert ids(told("--walk", "vault.md", "--walk", "bread.md", "--max-hops", "0")) == ["vault.md", "bread.md"]
+
+    @pytest.mark.parametrize(
+        ("options", "found"),
+        [
+            (["--max-hops", "2"], ["index.md", "bread.md", "keys.md", "vault.md"]),
+            (["--max-hops", "1"], ["index.md", "bread.md", "keys.md"]),
+            (["--max-nodes", "2"], ["index.md", "bread.md"]),
+            (["--exclude-type", "supports"], ["index.md", "bread.md", "keys.md"]),
+            (["--direction", "in"], ["index.md"]),
+        ],
+    )
+    def test_a_walk_is_bounded_as_in_a_tree(self, told, options, found):
+        assert ids(told("--walk", "index.md", *options)) == found
+
+    def test_what_the_walk_left_out_is_told(self, told, printed):
+        found = told("--walk", "index.md", "--max-hops", "1")
+        assert (found["truncated"], found["left_out"]) == (True, {"max_hops": 1})
+        assert printed("--walk", "index.md", "--max-hops", "1").endswith("\n\nleft out: max_hops 1\n")
+
+    def test_a_query_without_a_match_is_no_error(self, printed, told):
+        assert printed("--query", "zebra", "-m", "lexical") == "Notes of vault\n\nno notes\n"
+        assert told("--query", "zebra", "-m", "lexical")["notes"] == []
+
+    @pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
+    def test_a_query_ranks(self, told, mode):
+        found = told("--query", "where secrets rest", "-k", "1", "-m", mode)
+        assert ids(found) == ["vault.md"]
+        assert re.fullmatch(r"query:\d+\.\d{4}", found["notes"][0]["via"])
+
+    def test_documents_have_several_names(self, told, shared):
+        assert ids(told("--note", "Signing Keys", "--note", shared / "bread.md", "--note", "vault")) == [
+            "keys.md",
+            "bread.md",
+            "vault.md",
+        ]
+
+    def test_ids_are_read_from_standard_input(self, told, stdin):
+        stdin("bread.md\n\n  vault.md  \r\nbread.md\n")
+        assert ids(told("--note", "keys.md", "--note", "-", "--note", "long.md")) == [
+            "keys.md",
+            "bread.md",
+            "vault.md",
+            "long.md",
+        ]
+
+    def test_an_empty_standard_input_gives_no_document(self, printed, stdin):
+        stdin("")
+        assert printed("--note", "-") == "Notes of vault\n\nno notes\n"
+
+    def test_a_tree_can_be_piped_into_it(self, told, stdin, capsys):
+        assert main(["link", "tree", "index.md", "--format", "json"]) == 0
+        tree = json.loads(capsys.readouterr().out)
+        stdin("\n".join(node["id"] for node in tree["nodes"]))
+        assert ids(told("--note", "-")) == [node["id"] for node in tree["nodes"]]
+
+
+class TestBudget:
+    @pytest.mark.parametrize("form", ["text", "json", "records"])
+    def test_what_is_printed_is_never_longer_and_every_document_in_it_is_whole(self, printed, form):
+        whole = printed("--walk", "index.md", "--note", "long.md", "--format", form)
+        texts = [text.split("---\n")[-1].strip() for text in NOTES.values()]
+        seen = set()
+        for most in range(900, len(whole) + 1_000, 499):
+            text = printed("--walk", "index.md", "--note", "long.md", "--format", form, "--max-chars", most)
+            assert len(text) <= most
+            content = "\n".join(note["content"] for note in json.loads(text)["notes"]) if form == "json" else text
+            shown = [each for each in texts if each in content]
+            assert len(shown) == len(re.findall(r'^N |^# \w+\.md|"via":', text, re.MULTILINE))
+            seen.add(len(shown))
+        assert seen >= {4, 5}
+
+    @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(
+        most=st.integers(300, 2_000),
+        notes=st.lists(st.sampled_from(sorted(NOTES)), max_size=5),
+        form=st.sampled_from(["text", "records"]),
+    )
+    def test_every_budget_holds_or_is_refused(self, capsys, most, notes, form):
+        chosen = [word for note in notes for word in ("--note", note)] or ["--query", "keys", "-m", "lexical"]
+        code = main(["context", *chosen, "--max-chars", str(most), "--format", form])
+        told = capsys.readouterr()
+        assert (code, told.err) == (0, "")
+        assert len(told.out) <= most
+
+    def test_a_document_that_does_not_fit_is_counted_and_smaller_ones_follow(self, told):
+        found = told("--note", "keys.md", "--note", "long.md", "--note", "bread.md", "--max-chars", "1500")
+        assert ids(found) == ["keys.md", "bread.md"]
+        assert (found["truncated"], found["left_out"]) == (True, {"max_chars": 1})
+
+    def test_estimated_tokens_are_said_to_be_estimated(self, printed, told):
+        text = printed("--note", "keys.md", "--note", "long.md", "--max-tokens", "150")
+        assert text.startswith("Notes of vault; tokens are estimated, one for 4 bytes of UTF-8\n")
+        assert text.endswith("\nleft out: max_tokens 1\n")
+        assert len(text.encode()) <= 600
+        assert "estimated" in told("--note", "keys.md", "--max-tokens", "400")["tokens"]
+
+    def test_a_tokenizer_counts_exactly(self, printed, tmp_path):
+        tokenizers = pytest.importorskip("tokenizers")
+        words = tokenizers.models.WordLevel({"[UNK]": 0}, unk_token="[UNK]")
+        tokenizer = tokenizers.Tokenizer(words)
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+        tokenizer.save(str(tmp_path / "tokenizer.json"))
+        chosen = ["--note", "keys.md", "--note", "vault.md", "--note", "long.md", "--note", "bread.md"]
+        text = printed(*chosen, "--max-tokens", "150", "--tokenizer", tmp_path / "tokenizer.json")
+        assert "estimated" not in text
+        assert len(tokenizer.encode(text).ids) <= 150
+        assert text.endswith("\nleft out: max_tokens 1\n")
+
+
+class TestForms:
+    def test_records_have_a_header_a_line_each_and_texts_between_marks(self, printed, shared):
+        assert printed("--note", "vault.md", "--note", "keys.md", "--format", "records") == (
+            "H airw=1 records=1 store=vault mode=context notes=2 truncated=false\n"
+            f'N vault.md - "Vault" tags=- path={shared}/vault.md hop=- via=note\n'
+            "B vault.md lines=3\n# Vault\n\nWhere secrets rest.\nB-END vault.md\n"
+            f'N keys.md - "Signing keys" tags=- path={shared}/keys.md hop=- via=note\n'
+            "E keys.md vault.md supports typed\n"
+            "B keys.md lines=1\nRotate the signing keys.\nB-END keys.md\n"
+        )
+
+    @pytest.mark.parametrize("form", ["text", "json", "records"])
+    def test_a_file_gets_what_would_be_printed(self, printed, tmp_path, form):
+        argv = ["--walk", "index.md", "--format", form]
+        shown = printed(*argv)
+        assert printed(*argv, "--output", tmp_path / "context") == ""
+        assert (tmp_path / "context").read_text(encoding="utf-8") == shown
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("argv", "said"),
+        [
+            ([], "--note ID, --walk ID or --query TEXT"),
+            (["keys.md"], "keys.md"),
+            (["--note", "keyz"], "'keys.md'"),
+            (["--walk", "keyz"], "'keys.md'"),
+            (["--note", "-", "--note", "-"], "once"),
+            (["--note", "keys.md", "--max-chars", "10"], "max_chars must be at least"),
+            (["--note", "keys.md", "--max-chars", "0"], "max_chars must be"),
+            (["--note", "keys.md", "--max-tokens", "-1"], "max_tokens must be"),
+            (["--note", "keys.md", "--max-tokens", "many"], "--max-tokens"),
+            (["--note", "keys.md", "--tokenizer", "x.json"], "--max-tokens N"),
+            (["--note", "keys.md", "--max-tokens", "9", "--tokenizer", "/no/such.json"], "/no/such.json"),
+            (["--query", "x", "-k", "-1"], "k must be"),
+            (["--query", "x", "-m", "sparse"], "sparse"),
+            (["--walk", "keys.md", "--max-hops", "-1"], "max_hops must be"),
+            (["--walk", "keys.md", "--typed-only", "--inline-only"], "match no link together"),
+            (["--walk", "keys.md", "--timeout", "-1"], "timeout must be"),
+            (["--walk", "keys.md", "--direction", "up"], "up"),
+            (["--note", "keys.md", "--format", "html"], "html"),
+            (["--note", "keys.md", "-c", "nowhere"], "nowhere"),
+            (["--note", "keys.md", "--output", "/no/such/folder/file"], "/no/such/folder/file"),
+        ],
+    )
+    def test_they_are_one_line_and_exit_with_2(self, error, argv, said):
+        assert said in error(*argv)
+
+    def test_a_tokenizer_needs_its_package(self, error, monkeypatch):
+        monkeypatch.setitem(sys.modules, "tokenizers", None)
+        assert "pip install tokenizers" in error(
+            "--note", "keys.md", "--max-tokens", "100", "--tokenizer", "tokenizer.json"
+        )
+
+
+class TestPipes:
+    def test_documents_go_through_pipes_and_a_reader_that_leaves_early_is_no_error(self):
+        airw = f"'{sys.executable}' -u -m airw"
+        script = f"printf 'keys.md\\nlong.md\\nvault.md\\n' | {airw} context --note - | head -n 1"
+        done = subprocess.run(
+            ["bash", "-c", f"set -o pipefail; {script}"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env=dict(os.environ),
+        )
+        assert (done.stdout, done.stderr) == ("Notes of vault\n", "")
