@@ -1,12 +1,13 @@
 """What a markdown note says about itself: its YAML frontmatter, its title, and markup taken off a line of text."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from airw.values import json_clean
 
 _FENCE = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+NOTE_SUFFIX = re.compile(r"\.mdx?\Z", re.IGNORECASE)
 _HEADING = re.compile(
     r"^ {0,3}(?:(`{3,}|~{3,})[^\n]*(?:\n.*?^ {0,3}\1[`~]*[ \t\r]*$|.*\Z)"  # a fenced block: stepped over
     r"|#{1,6}[ \t]+([^\n]+)|([^\n]*\S)[ \t\r]*\n {0,3}=+[ \t\r]*$)",
@@ -28,7 +29,13 @@ _MAX_TITLE = 500
 
 
 class Frontmatter(NamedTuple):
-    """The frontmatter of a note: JSON-clean fields, the offset where the body starts, and what was wrong with it."""
+    """The frontmatter of a note: what it says, where the body starts, and what was wrong with it.
+
+    Args:
+        fields: JSON-clean.
+        body: The offset where the body starts.
+        problem: Why it could not be read.
+    """
 
     fields: Mapping[str, Any]
     body: int
@@ -58,53 +65,89 @@ def read_frontmatter(text: str) -> Frontmatter:
         >>> read_frontmatter("---\n- 1\n---\n").problem
         'the frontmatter is not a mapping of names to values'
     """
+    return read_with_lines(text)[0]
+
+
+def read_with_lines(text: str) -> tuple[Frontmatter, Mapping[str, Sequence[int]]]:
+    r"""Parse a note's frontmatter; give too the line of each field in the file, then the lines its entries begin on.
+
+    Example:
+        >>> read_with_lines("---\ntitle: A\nlinks:\n- x\n- y\n---\n# Body")[1]
+        {'title': [2], 'links': [3, 4, 5]}
+    """
     written, body = split_frontmatter(text)
     if not body:
-        return Frontmatter({}, 0)
-    fields, problem = _load(written)
-    return Frontmatter(fields, 0, problem) if problem else Frontmatter(fields, body)
+        return Frontmatter({}, 0), {}
+    fields, lines, problem = _load(written)
+    return Frontmatter({}, 0, problem) if problem else Frontmatter(fields, body), lines
 
 
-def _load(written: str) -> tuple[dict[str, Any], str | None]:
+def _load(written: str) -> tuple[dict[str, Any], dict[str, list[int]], str | None]:
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        if (refused := _refusal(yaml.parse(written, Loader=loader))) is not None:
-            return {}, refused
+        lines, refused = _looked_at(yaml.parse(written, Loader=loader))
+        if refused:
+            return {}, {}, refused
         value = yaml.load(written, Loader=loader)  # noqa: S506 - one of the two safe loaders
     except yaml.MarkedYAMLError as error:
         where = f" (line {error.problem_mark.line + 2})" if error.problem_mark else ""
-        return {}, f"the frontmatter is not valid YAML: {error.problem}{where}"
+        return {}, {}, f"the frontmatter is not valid YAML: {error.problem}{where}"
     except (yaml.YAMLError, *_ESCAPED) as error:
-        return {}, f"the frontmatter is not valid YAML: {' '.join(str(error).split())[:200]}"
+        return {}, {}, f"the frontmatter is not valid YAML: {' '.join(str(error).split())[:200]}"
     if not isinstance(value, Mapping | None):
-        return {}, "the frontmatter is not a mapping of names to values"
-    return json_clean(value or {}), None
+        return {}, {}, "the frontmatter is not a mapping of names to values"
+    return json_clean(value or {}), lines, None
 
 
-def _refusal(events: Any) -> str | None:
-    """Look at the flat stream of events, before anything recursive does."""
-    depth = 0
+def _looked_at(events: Iterable[Any]) -> tuple[dict[str, list[int]], str | None]:
+    """Look at the flat stream of events, before anything recursive does: where fields are, and why not to read them."""
+    lines: dict[str, list[int]] = {}
+    at: list[int] = []
+    depth, is_key = 0, True
     for event in events:
-        name = type(event).__name__
-        if name == "AliasEvent":
-            return f"the frontmatter uses the YAML alias *{event.anchor}: write the value out instead"
-        depth += name in ("MappingStartEvent", "SequenceStartEvent")
-        depth -= name in ("MappingEndEvent", "SequenceEndEvent")
+        kind = type(event).__name__.removesuffix("Event")
+        if kind == "Alias":
+            return {}, f"the frontmatter uses the YAML alias *{event.anchor}: write the value out instead{_on(event)}"
+        if kind.startswith(("Scalar", "Mapping", "Sequence")):
+            line = event.start_mark.line + 2  # the fence is line 1
+            if depth == 1 and is_key and kind == "Scalar":
+                at = lines[event.value] = [line]
+            elif depth == 2 and not kind.endswith("End"):
+                at.append(line)
+            depth += kind.endswith("Start")
+            depth -= kind.endswith("End")
+            if depth == 1 and not kind.endswith("Start"):  # a field's name or its value is complete
+                is_key = not is_key
         if depth > _MAX_DEPTH:
-            return f"the frontmatter nests deeper than {_MAX_DEPTH} levels"
-    return None
+            return {}, f"the frontmatter nests deeper than {_MAX_DEPTH} levels{_on(event)}"
+    return lines, None
+
+
+def _on(event: Any) -> str:
+    return f" (line {event.start_mark.line + 2})"
+
+
+def without_suffix(name: str) -> str:
+    """Give a path or name without `.md` or `.mdx` at its end.
+
+    Example:
+        >>> without_suffix("notes/v1.2.md"), without_suffix(".md")
+        ('notes/v1.2', '.md')
+    """
+    bare = NOTE_SUFFIX.sub("", name)
+    return name if bare == "" or bare.endswith("/") else bare
 
 
 def note_stem(artifact_id: str) -> str:
-    """Give the last part of a path without `.md`.
+    """Give the last part of a path without the suffix of a note.
 
     Example:
         >>> note_stem("notes/v1.2.md")
         'v1.2'
     """
-    return artifact_id.rsplit("/", 1)[-1].removesuffix(".md") or artifact_id
+    return without_suffix(artifact_id.rsplit("/", 1)[-1])
 
 
 def note_title(artifact_id: str, fields: Mapping[str, Any], text: str, body: int = 0) -> str:

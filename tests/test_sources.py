@@ -252,9 +252,20 @@ async def test_a_file_that_cannot_be_read_is_a_problem_that_names_it_and_the_res
         "broken.md": "cannot be read",
         "self.md": "cannot be read",
         "pipe.md": "not a regular file",
+        "loop": "a link to a folder, which is not followed",
+        "way-out": "a link to a folder, which is not followed",
     }
     assert problems.keys() == expected.keys()
     assert [name for name, words in expected.items() if words not in problems[name]] == []
+
+
+async def test_a_link_to_a_folder_that_is_excluded_is_not_told(tmp_path):
+    write(tmp_path, {"a.md": "A", "vendor/b.md": "B"})
+    (tmp_path / "vendor/linked").symlink_to(tmp_path)
+    (told, artifact) = await read(from_files(tmp_path, exclude=lambda path: path == "vendor/b.md"))
+    assert (told.item, told.lost, artifact.id) == ("vendor/linked", False, "a.md")
+    (artifact,) = await read(from_files(tmp_path, exclude=lambda path: path.startswith("vendor/")))
+    assert artifact.id == "a.md"
 
 
 async def test_a_file_that_vanishes_while_reading_is_a_problem(tmp_path):
@@ -417,6 +428,22 @@ async def test_a_yaml_bomb_costs_no_time(tmp_path):
     problem, _ = await read(from_notes(tmp_path))
     assert "alias" in problem.reason
     assert time.perf_counter() - began < 2
+
+
+async def test_an_id_or_alias_that_another_note_bears_is_reported_once_and_a_title_is_not(tmp_path):
+    heads = {
+        "a.md": "id: x\ntitle: One\naliases: [Uno, Eins]",
+        "b.md": "title: One\nid: x",
+        "c.md": "title: UNO\naliases: eins\nid: y",
+        "d.md": "aliases: [D, D, d]\ntitle: D",
+    }
+    write(tmp_path, {name: f"---\n{head}\n---\n" for name, head in heads.items()})
+    problems = [item for item in await read(from_notes(tmp_path)) if isinstance(item, ItemProblem)]
+    assert [(problem.item, problem.reason, problem.lost) for problem in problems] == [
+        ("b.md", "id: 'a.md' bears the name 'x' too: links by it are ambiguous (line 3)", False),
+        ("c.md", "title: 'a.md' bears the name 'UNO' too: links by it are ambiguous (line 2)", False),
+        ("c.md", "aliases: 'a.md' bears the name 'eins' too: links by it are ambiguous (line 3)", False),
+    ]
 
 
 async def test_notes_keep_the_problems_of_files(tmp_path):

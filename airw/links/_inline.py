@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from airw._frontmatter import NOTE_SUFFIX
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
     from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
@@ -17,7 +21,25 @@ _NEWLINE = re.compile(r"\r\n?")
 _LOCAL = re.compile(r"\[\[|\](?:\(|:)\s*+<?+(?!https?://|mailto:|#)")
 _BRACKET = re.compile(r"\[")
 _WIKI = re.compile(r"\[\[([^\[\]\n]+)\]\]")
-_MAX_BRACKETS = 1_000  # reading takes the square of them
+_MARKER = re.compile(r"[>*+-]|\d+[.)]")
+_FOOTNOTE = re.compile(r"\[\^")
+# What is embedded but no note: images, sound, film, documents of other programs.
+_MEDIA = re.compile(
+    r"\.(?:avif|bmp|gif|heic|ico|jpe?g|png|svg|tiff?|webp|3gp|aac|flac|m4a|mp3|oga|ogg|opus|wav|avi|mkv|mov|mp4|mpe?g|ogv"
+    r"|webm|pdf|epub|docx?|odt|pptx?|xlsx?|zip|canvas)\s*(?:[#|\\]|\Z)",
+    re.IGNORECASE,
+)
+_MAX_NESTING, _MAX_BLOCKS = 100, 50  # levels; a list takes two
+_DEEP = "airw: the first line that nests too deeply"
+# Brackets open at once: what is read takes the product of them and of all brackets.
+_MAX_OPEN, _MANY, _MAX_OPEN_OF_MANY = 90, 1_000, 20
+
+
+# The blocks that hold blocks, and what each may end: the library's own settings.
+_CONTAINERS = {
+    "blockquote": ["paragraph", "reference", "blockquote", "list"],
+    "list": ["paragraph", "reference", "blockquote"],
+}
 
 
 class Target(NamedTuple):
@@ -28,11 +50,11 @@ class Target(NamedTuple):
     wiki: bool = False
 
 
-def inline_links(text: str) -> tuple[list[Target], list[str]]:
-    """Give the links of a markdown text in order of line, and what could not be read.
+def inline_links(text: str) -> tuple[list[Target], list[tuple[str, int]]]:
+    """Give the links of a markdown text in order of line, and what could not be read with its line, 0-based too.
 
-    Links in code, comments and HTML are not links, nor are images. A reference definition is one, on its own line,
-    unless an image uses it.
+    Links in code, comments and HTML are not links, nor are images, but embeds of notes are. A reference definition is
+    one, on its own line, unless an image uses it; a footnote is text.
     """
     if not _LOCAL.search(text):
         return [], []
@@ -41,7 +63,9 @@ def inline_links(text: str) -> tuple[list[Target], list[str]]:
     defined = env.get("references", {})
     targets: list[Target] = []
     images: set[str] = set()
-    problems: list[str] = []
+    problems = (
+        [("lists and quotes nest so deeply that what is deeper was read as text", env[_DEEP])] if _DEEP in env else []
+    )
     for token in tokens:
         if token.type == "inline" and token.map and (_BRACKET if defined else _LOCAL).search(token.content):
             for line, piece in _pieces(token.content, token.map[0], problems):
@@ -50,20 +74,26 @@ def inline_links(text: str) -> tuple[list[Target], list[str]]:
     return sorted(targets, key=lambda target: target.line), problems
 
 
-def _pieces(content: str, line: int, problems: list[str]) -> Iterator[tuple[int, str]]:
-    """Give a paragraph whole, or line by line where it holds so many brackets that reading it would take minutes."""
-    if _brackets(content) <= _MAX_BRACKETS:
+def _pieces(content: str, line: int, problems: list[tuple[str, int]]) -> Iterator[tuple[int, str]]:
+    """Give a paragraph whole, or line by line where it opens so many brackets that reading it would take minutes."""
+    if _is_readable(content):
         yield line, content
         return
     for number, piece in enumerate(content.split("\n"), line):
-        if _brackets(piece) <= _MAX_BRACKETS:
+        if _is_readable(piece):
             yield number, piece
         else:
-            problems.append(f"more than {_MAX_BRACKETS} brackets on one line: not read for links (line {number + 1})")
+            problems.append(("too many brackets are opened and not closed: not read for links", number))
 
 
-def _brackets(content: str) -> int:
-    return content.count("[") + content.count("<")
+def _is_readable(content: str) -> bool:
+    count = content.count("[")
+    return count <= _MAX_OPEN or _most_open(content) <= (_MAX_OPEN if count <= _MANY else _MAX_OPEN_OF_MANY)
+
+
+def _most_open(content: str) -> int:
+    steps = (1 if bracket == "[" else -1 for bracket in re.findall(r"[\[\]]", content))
+    return max(accumulate(steps, lambda depth, step: max(0, depth + step)), default=0)
 
 
 def _collect(piece: str, line: int, env: dict[str, Any], targets: list[Target], images: set[str]) -> None:
@@ -71,13 +101,16 @@ def _collect(piece: str, line: int, env: dict[str, Any], targets: list[Target], 
     _parser().inline.parse(piece, _parser(), env, tokens)
     read = 0
     for token in tokens:
-        if token.type == "image":
-            images.add(str(token.attrs["src"]))
-        elif (at := token.meta.get("at")) is not None:
+        at = token.meta.get("at")
+        written = (
+            token.content if token.type == "wiki_link" else str(token.attrs.get("href") or token.attrs.get("src", ""))
+        )
+        if token.type == "image" and not NOTE_SUFFIX.search(written.partition("#")[0]):
+            images.add(written)
+        elif at is not None:
             line += piece.count("\n", read, at)
             read = at
-            wiki = token.type == "wiki_link"
-            targets.append(Target(token.content if wiki else str(token.attrs["href"]), line, wiki))
+            targets.append(Target(written, line, token.type == "wiki_link"))
 
 
 @cache
@@ -89,34 +122,66 @@ def _parser() -> MarkdownIt:
         def normalizeLink(self, url: str) -> str:  # noqa: N802 - the name is the library's
             return url  # as written: what is resolved is a path, not a URL
 
-    parser = Parser("commonmark", {"maxNesting": 100})
+    parser = Parser("commonmark", {"maxNesting": _MAX_NESTING})
     parser.disable(["emphasis", "entity", "newline"])
+    for name, others in _CONTAINERS.items():
+        parser.block.ruler.at(name, partial(_container, name), {"alt": others})
+    parser.block.ruler.at("reference", _reference)
     parser.inline.ruler.at("link", _link)
+    parser.inline.ruler.at("image", _image)
     parser.inline.ruler.after("link", "wiki_link", _wiki_link)
     return parser
+
+
+def _container(name: str, state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 - the library's
+    """Read a list or a quote as CommonMark does, but none so deep that the parser would leave out all that follows."""
+    from markdown_it.rules_block import blockquote, list_block
+
+    if state.level < _MAX_BLOCKS:
+        return (list_block if name == "list" else blockquote)(state, start, end, silent)
+    if _MARKER.match(state.src, state.bMarks[start] + state.tShift[start]):
+        state.env.setdefault(_DEEP, start)
+    return False
+
+
+def _reference(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 - the library's
+    """Read a reference definition; that of a footnote is a paragraph, with links in it."""
+    from markdown_it.rules_block import reference
+
+    is_footnote = _FOOTNOTE.match(state.src, state.bMarks[start] + state.tShift[start])
+    return not is_footnote and reference(state, start, end, silent)
 
 
 def _link(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the signature is the library's
     """Read a link as CommonMark does and note where it starts."""
     from markdown_it.rules_inline import link
 
+    return _placed(link, state, silent)
+
+
+def _image(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the signature is the library's
+    """Read an image as CommonMark does and note where it starts: it may embed a note."""
+    from markdown_it.rules_inline import image
+
+    return _placed(image, state, silent)
+
+
+def _placed(rule: Callable[[StateInline, bool], bool], state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - so are the rules
     at, before = state.pos, len(state.tokens)
-    matched = link(state, silent)
+    matched = rule(state, silent)
     if matched and not silent:
-        _first_link(state.tokens[before:]).meta["at"] = at
+        made = next(token for token in state.tokens[before:] if token.type in ("link_open", "image"))
+        made.meta["at"] = at
     return matched
 
 
-def _first_link(tokens: Sequence[Token]) -> Token:
-    return next(token for token in tokens if token.type == "link_open")
-
-
 def _wiki_link(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the signature is the library's
-    """Read `[[target]]` where CommonMark sees no link; an embed, `![[target]]`, is none."""
+    """Read `[[target]]` where CommonMark sees no link, and `![[target]]` where that is no file of another kind."""
     found = _WIKI.match(state.src, state.pos)
-    if not found or state.src[state.pos - 1 : state.pos] == "!":
+    if not found:
         return False
-    if not silent:
+    is_embed = state.src[state.pos - 1 : state.pos] == "!" and not state.src[: state.pos - 1].endswith("\\")
+    if not silent and not (is_embed and _MEDIA.search(found[1])):
         token = state.push("wiki_link", "", 0)
         token.content, token.meta["at"] = found[1], state.pos
     state.pos = found.end()

@@ -72,7 +72,8 @@ def extractor_from(function: EdgeFunction, *, id: str) -> CallableLinks:
 
     Example:
         >>> extractor = extractor_from(lambda id, fields: {"REF": fields["deps"]}, id="deps-1")
-        >>> extractor.extract(Artifact("app", ""), {"deps": ["numpy", ["pypi", "anyio"]]}).links[1]
-        Link(target_ref='anyio', type='REF', origin='derived', target_source='pypi', file=None, line=None)
+        >>> [(link.target_source, link.target_ref, link.type, link.origin) for link in
+        ...  extractor.extract(Artifact("app", ""), {"deps": ["numpy", ["pypi", "anyio"]]}).links]
+        [(None, 'numpy', 'REF', 'derived'), ('pypi', 'anyio', 'REF', 'derived')]
     """
     return CallableLinks(function, id)

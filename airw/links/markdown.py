@@ -1,24 +1,18 @@
 """Links between markdown notes: in the text, and declared in the frontmatter."""
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from airw._frontmatter import note_stem, note_title, read_frontmatter, split_frontmatter
+from airw._frontmatter import note_title, read_with_lines
 from airw.errors import ArgumentError, SourceError
-from airw.links._inline import Target, inline_links
+from airw.links._inline import inline_links
+from airw.links._note_names import Ref, Unusable, note_names, path_ref, scalar, typed_ref, wiki_ref
 from airw.values import Artifact, Extraction, Link
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
-_FOLDER = re.compile(r"(?:^|/)\.{0,2}$")  # nothing, or a path that names no file
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|mailto:")
-_WIKI = re.compile(r"\[\[([^\[\]]+)\]\]")
-
-
-class _Unusable(ValueError):
-    """Why one reference is no link."""
+_MAX_LINES = 5
+_RULES = 2  # counts what is found in the same text by the same settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,16 +20,22 @@ class MarkdownLinks:
     r"""Find the links of a markdown note whose id is its POSIX path below the root.
 
     - **Inline**: `[text](../a/b.md#heading)` and reference definitions, as CommonMark reads them, resolved against the
-      note's own folder (`/a.md`: against the root); and `[[target]]`, `[[target|label]]`, `[[target#heading]]`, which
-      name a note in whatever folder and case. Not links: URLs, pure anchors, images, embeds, code, comments, HTML.
+      note's own folder (`/a.md`: against the root); and `[[target]]`, `[[target|label]]`, `[[label|target]]`,
+      `[[target#heading]]`, `[[target^block]]`, `![[target]]`, which name a note in whatever folder and case. Not links:
+      URLs, places in the same note, images, embedded media, footnote definitions, code, comments, HTML, templates.
     - **Typed**: the frontmatter fields in `fields`: a mapping with `id` and `type`, or a plain name, or a list of
       either, or names divided by commas. A plain name under `links` is of type `"related"`, under another field of the
       field's own name. Fields that are not in the frontmatter are looked for in the filter fields.
 
-    References are ids, paths with `.md` left out, or names; the note's own names are its id; its path without `.md`;
-    its file's stem, its frontmatter `id`, and `165` where the stem is `eip-165` and the frontmatter says `eip: 165`;
-    and last its title and `aliases`. From the path without `.md` on, each also without regard to case, which is how
-    wiki links name them; paths count exactly.
+    References are ids, paths, or names. A note's own names are its id; its path, with and without its suffix (`.md`
+    or `.mdx`); the ends of that path, its frontmatter `id`, and `165` where its stem is `eip-165` and the
+    frontmatter says `eip: 165`; and last its title and `aliases`. Without the suffix each also without regard to case,
+    which is how wiki links name them. What a markdown link, or a wiki link with `/`, `./` or `../` before it, leads to
+    is a place, which counts exactly: `a.md`, what lies there; `a` and `a/`, the note `a.md`, or the `index.md`,
+    `_index.md` or, after those, `README.md` in that folder, where `a` prefers the note and `a/` the folder.
+
+    Problems, with their lines: frontmatter that cannot be read, links out of the root, to the note itself, or where
+    brackets or blocks nest too deeply to be read.
 
     Args:
         fields: The frontmatter fields that declare links.
@@ -45,9 +45,13 @@ class MarkdownLinks:
         ArgumentError: A name is blank or not a string.
 
     Example:
-        >>> note = Artifact("a/b.md", "---\nrequires: 2\n---\nSee [c](../c.md#top) and [[Some Note]].")
-        >>> [(link.target_ref, link.type, link.line) for link in MarkdownLinks().extract(note, {}).links]
-        [('2', 'requires', 2), ('c.md', 'related', 4), ('some note', 'related', 4)]
+        >>> note = Artifact("a/b.md", "---\nrequires: 2\n---\n[c](../c.md#top) [d](d/)\n[[Some Note|x]]")
+        >>> for link in MarkdownLinks().extract(note, {}).links:
+        ...     print(link.line, link.type, link.target_ref, link.or_ref)
+        2 requires 2 None
+        4 related c.md None
+        4 related /a/d/ None
+        5 related some note x
     """
 
     fields: Sequence[str] = ("links", "requires")
@@ -63,8 +67,8 @@ class MarkdownLinks:
 
     @property
     def id(self) -> str:
-        """Name the extractor and its settings."""
-        return repr(self)
+        """Name the extractor, its settings, and the version of its rules."""
+        return f"{self!r} {_RULES}"
 
     def extract(self, artifact: Artifact, fields: Mapping[str, Any]) -> Extraction:
         """Give the links and names of one note, links in order of line, each reference, type and origin once.
@@ -73,44 +77,80 @@ class MarkdownLinks:
             SourceError: The raw value is neither a string nor a mapping with a string `text`.
         """
         text = _text(artifact)
-        front = read_frontmatter(text)
+        front, lines = read_with_lines(text)
         declared = {**fields, **front.fields}
-        problems = [f"{front.problem}; links it declares are left out"] if front.problem else []
-        links = [*self._typed(artifact.id, text, declared, problems)]
-        links += self._inline(artifact.id, text, front.body, problems)
-        title = note_title(artifact.id, declared, text, front.body)
-        own = {artifact.id, artifact.id.removesuffix(".md")}
-        once = {(link.target_ref, link.type, link.origin): link for link in reversed(links)}
-        kept = [link for link in reversed(once.values()) if link.target_ref not in own]
-        return Extraction(sorted(kept, key=lambda link: link.line or 0), _names(artifact.id, declared, title), problems)
+        names = note_names(artifact.id, declared, note_title(artifact.id, declared, text, front.body))
+        found = _Found(artifact.id, names)
+        if front.problem:
+            found.complain(f"{front.problem}; links it declares are left out")
+        self._typed(declared, lines, found)
+        self._inline(text, front.body, found)
+        return Extraction(sorted(found.links.values(), key=_line), names, found.told())
 
-    def _inline(self, artifact_id: str, text: str, body: int, problems: list[str]) -> Iterator[Link]:
-        above = len(text[:body].splitlines()) + 1
-        targets, unread = inline_links(text[body:])
-        problems += unread
-        for target in targets:
-            line = target.line + above
-            try:
-                ref = _target_ref(target, artifact_id)
-            except _Unusable as reason:
-                problems.append(f"{reason} (line {line})")
-            else:
-                if ref:
-                    yield Link(ref, self.inline_type, "inline", file=artifact_id, line=line)
-
-    def _typed(self, artifact_id: str, text: str, declared: Mapping[str, Any], problems: list[str]) -> Iterator[Link]:
-        written, _ = split_frontmatter(text)
+    def _typed(self, declared: Mapping[str, Any], lines: Mapping[str, Sequence[int]], found: "_Found") -> None:
         for name in self.fields:
             plain = self.inline_type if name == "links" else name
-            for entry in _entries(declared.get(name)):
+            for entry, line in _entries(declared.get(name), lines.get(name, ())):
                 try:
-                    ref, type_ = _typed_ref(entry, plain, artifact_id)
-                except _Unusable as reason:
-                    problems.append(f"{name}: {reason}")
-                else:
-                    if ref:
-                        line = _line_of(written, name, entry)
-                        yield Link(ref, type_, "typed", file=artifact_id, line=line)
+                    ref, written, type_ = _typed_ref(entry, plain, found.artifact_id)
+                    found.add(ref, written, type_, "typed", line)
+                except Unusable as reason:
+                    found.complain(f"{name}: {reason}", line)
+
+    def _inline(self, text: str, body: int, found: "_Found") -> None:
+        above = text.count("\n", 0, body) + 1
+        targets, unread = inline_links(text[body:])
+        for reason, line in unread:
+            found.complain(reason, line + above)
+        for target in targets:
+            read = wiki_ref if target.wiki else path_ref
+            try:
+                ref = read(target.written, found.artifact_id)
+                found.add(ref, target.written, self.inline_type, "inline", target.line + above)
+            except Unusable as reason:
+                found.complain(str(reason), target.line + above)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What one note says: its links, of equal ones the first, and what is wrong with it, with the lines."""
+
+    artifact_id: str
+    names: Sequence[Sequence[str]]
+    links: dict[tuple[str, str | None, str, str], Link] = field(default_factory=dict)
+    problems: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, ref: Ref | None, written: str, type_: str, origin: str, line: int | None) -> None:
+        """Keep a link, unless it leads to the place of the note itself; by a name, only the store can tell."""
+        if ref is None:
+            return
+        own = any(ref.name in names for names in self.names[: 3 if ref.other else 4])
+        if own and not ref.anchored:
+            self.complain(f"the link {written!r:.80} names the note that it is in", line)
+        if not own or not (ref.name == self.artifact_id or ref.name.startswith("/")):
+            link = Link(ref.name, type_, origin, file=self.artifact_id, line=line, or_ref=ref.other)
+            self.links.setdefault((ref.name, ref.other, type_, origin), link)
+
+    def complain(self, reason: str, line: int | None = None) -> None:
+        """Keep a problem."""
+        self.problems.setdefault(reason, []).extend([line] if line else [])
+
+    def told(self) -> list[str]:
+        """Give the problems with their lines."""
+        return [reason + _at(lines) for reason, lines in self.problems.items()]
+
+
+def _at(lines: Sequence[int]) -> str:
+    """Say where something is, of many lines the first ones."""
+    lines = list(dict.fromkeys(lines))
+    if not lines:
+        return ""
+    more = f" and {len(lines) - _MAX_LINES} more" if len(lines) > _MAX_LINES else ""
+    return f" (line{'s' * (len(lines) > 1)} {', '.join(map(str, lines[:_MAX_LINES]))}{more})"
+
+
+def _line(link: Link) -> int:
+    return link.line or 0
 
 
 def _text(artifact: Artifact) -> str:
@@ -121,86 +161,21 @@ def _text(artifact: Artifact) -> str:
     raise SourceError(f"MarkdownLinks reads a string or a mapping with a string `text`; {artifact.id!r} is a {given}")
 
 
-def _target_ref(target: Target, artifact_id: str) -> str | None:
-    return _wiki_ref(target.written) if target.wiki else _path_ref(target.written, artifact_id)
+def _entries(value: Any, lines: Sequence[int]) -> Iterator[tuple[Any, int | None]]:
+    """Give the entries of a field, of a list its items, of a string what commas divide, with their lines."""
+    line = lines[0] if lines else None
+    if isinstance(value, str) and not re.fullmatch(r"\s*\[\[[^\[\]]+\]\]\s*", value):
+        yield from ((entry, line) for entry in value.split(","))
+    elif isinstance(value, list):
+        yield from zip(value, lines[1:] if len(lines) > len(value) else [line] * len(value), strict=False)
+    elif value is not None:
+        yield value, lines[1] if isinstance(value, Mapping) and len(lines) > 1 else line
 
 
-def _wiki_ref(written: str) -> str | None:
-    name = written.partition("|")[0].rstrip("\\").partition("#")[0].strip()
-    return None if _URL.match(name) else _fold(name.removesuffix(".md"))
-
-
-def _path_ref(written: str, artifact_id: str) -> str | None:
-    path = re.split(r"[?#]", written, maxsplit=1)[0]
-    if _SCHEME.match(path) or _FOLDER.search(path):
-        return None
-    from urllib.parse import unquote
-
-    path = unquote(path)
-    parts = [] if path.startswith("/") else artifact_id.split("/")[:-1]
-    for part in path.split("/"):
-        if part == "..":
-            if not parts:
-                raise _Unusable(f"the link {written!r} leads out of the root")
-            parts.pop()
-        elif part not in ("", "."):
-            parts.append(part)
-    return "/".join(parts)
-
-
-def _entries(value: Any) -> Sequence[Any]:
-    """Give the entries of a field: of a list its items, of a string what commas divide."""
-    if isinstance(value, str) and not _WIKI.fullmatch(value.strip()):
-        return value.split(",")
-    return value if isinstance(value, list) else [] if value is None else [value]
-
-
-def _typed_ref(entry: Any, type_: str, artifact_id: str) -> tuple[str | None, str]:
+def _typed_ref(entry: Any, type_: str, artifact_id: str) -> tuple[Ref | None, str, str]:
     if isinstance(entry, Mapping):
         type_, entry = entry.get("type", type_), entry.get("id")
-    ref = _scalar(entry)
-    if ref is None or not isinstance(type_, str) or not type_:
-        raise _Unusable(f"an entry must be a name, or a mapping with id and type, not {entry!r:.80}")
-    if wiki := _WIKI.fullmatch(ref):
-        return _wiki_ref(wiki[1]), type_
-    if ref.startswith(("./", "../", "/")):
-        return _path_ref(ref, artifact_id), type_
-    return None if _URL.match(ref) else ref, type_
-
-
-def _scalar(value: Any) -> str | None:
-    """Give a name or number as text; `None` for anything else."""
-    return str(value).strip() if isinstance(value, (str, int, float)) and not isinstance(value, bool) else None
-
-
-def _line_of(written: str, name: str, entry: Any) -> int | None:
-    """Give the line of an entry in the file, else of its field, else `None`: it was not in the frontmatter."""
-    field = re.search(rf"^[\"']?{re.escape(name)}[\"']?\s*:", written, re.MULTILINE)
-    if not field:
-        return None
-    value = entry.get("id") if isinstance(entry, Mapping) else entry
-    found = re.compile(rf"(?<!\w){re.escape(str(value).strip())}(?!\w)").search(written, field.end())
-    return written.count("\n", 0, found.start() if found else field.start()) + 2  # the fence is line 1
-
-
-def _names(artifact_id: str, declared: Mapping[str, Any], title: str) -> list[list[str]]:
-    stem = note_stem(artifact_id)
-    numbers = [_scalar(value) for key, value in declared.items() if f"{key}-{_scalar(value)}" == stem]
-    aliases = declared.get("aliases")
-    aliases = aliases if isinstance(aliases, list) else [aliases]
-    return [
-        [artifact_id],
-        _both_cases([artifact_id.removesuffix(".md")]),
-        _both_cases([stem, _scalar(declared.get("id")), *numbers]),
-        _both_cases([title, *map(_scalar, aliases)]),
-    ]
-
-
-def _both_cases(names: Sequence[str | None]) -> list[str]:
-    """Give each name that says something as it is and folded, once."""
-    return list(dict.fromkeys(form for name in names if name for form in (name, _fold(name))))
-
-
-def _fold(name: str) -> str:
-    """Fold case and composition, so that `CAFÉ` with a combining accent is `café`."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+    written = scalar(entry)
+    if written is None or not isinstance(type_, str) or not type_:
+        raise Unusable(f"an entry must be a name, or a mapping with id and type, not {entry!r:.80}")
+    return (typed_ref(written, artifact_id) if written else None), written, type_

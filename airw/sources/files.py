@@ -45,13 +45,13 @@ class Folder:
         Raises:
             SourceError: The root is missing or no folder, or no file matches.
         """
-        listed, problems = self.listed()
+        listed, problems, linked = self._walked()
         names = [name for name in listed if self._reason(name) is None]
         if not names and not problems:
             wanted = f"pattern {self.pattern!r}" + (" and exclude" if self.exclude else "")
             raise SourceError(f"no file below {str(self.root)!r} matches {wanted}; {len(listed)} seen")
-        if problems:
-            yield problems
+        if problems or linked:
+            yield [*problems, *linked]
         for first in range(0, len(names), PAGE):
             yield [self.read(name) for name in names[first : first + PAGE]]
 
@@ -72,11 +72,17 @@ class Folder:
         Raises:
             SourceError: The root is missing, no folder, or cannot be listed.
         """
+        names, problems, _ = self._walked(enters)
+        return names, problems
+
+    def _walked(self, enters: Callable[[str], bool] | None = None) -> tuple[list[str], list[Item], list[Item]]:
+        """Give the files, the folders that cannot be listed, and the links to folders, which are not followed."""
         if not self.root.is_dir():
             found = "is not a folder" if self.root.exists() else "does not exist"
             raise SourceError(f"the folder to read {found}: {str(self.root)!r}")
         names: list[str] = []
         problems: list[Item] = []
+        linked: list[str] = []
 
         def unreadable(error: OSError) -> None:
             name = os.path.relpath(os.fsdecode(error.filename), self.root)
@@ -90,7 +96,10 @@ class Folder:
             if enters is not None:
                 folders[:] = [each for each in folders if enters(prefix + each)]
             names += [prefix + file for file in files]
-        return sorted(names), problems
+            linked += [prefix + each for each in folders if Path(folder, each).is_symlink()]
+        reason = "a link to a folder, which is not followed: what lies there is not indexed under this path"
+        told = [each for each in sorted(linked) if not (self.exclude and self.exclude(each))]
+        return sorted(names), problems, [ItemProblem(printable(each), reason, lost=False) for each in told]
 
     def _reason(self, name: str) -> str | None:
         """Say why a file is left out; `None` when it is not."""
@@ -163,9 +172,10 @@ def from_files(
 ) -> CorpusSource:
     r"""Make a source of the UTF-8 files below a folder; their ids are POSIX paths relative to it, sorted.
 
-    Metadata are `path` (absolute) and `filename`. A byte order mark is dropped; line ends stay as they are. Links to
-    folders are not followed; a file that is too large, binary, not UTF-8, gone meanwhile, unreadable, or a link that
-    leads out of the folder is an `ItemProblem` that names it. The folder is looked at when the items are, not here.
+    Metadata are `path` (absolute) and `filename`. A byte order mark is dropped; line ends stay as they are. A file that
+    is too large, binary, not UTF-8, gone meanwhile, unreadable, or a link that leads out of the folder is an
+    `ItemProblem` that names it; so is a link to a folder, which is not followed, with `lost=False`. The folder is
+    looked at when the items are, not here.
 
     Args:
         root: The folder.
