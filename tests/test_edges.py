@@ -21,6 +21,7 @@ from airw.errors import ArgumentError, PolicyError
 from airw.limits import Limits
 from airw.policies import Eager, Mmr, Scope, Scored
 from airw.testing import ScriptedStore
+from airw.values import Edge
 from airw.walk import EdgeFound
 
 
@@ -293,7 +294,7 @@ class TestTold:
         async with corpus_of(at_equal_distance(a={"tag": "x"}, b={"tag": "x"})) as corpus:
             walk = traverse("0", corpus, policy=from_root([("tag", "tag")]))
             edges = [event async for event in walk.events() if isinstance(event, EdgeFound)]
-        assert edges == [EdgeFound("a", "b", "tag", known=False)]
+        assert edges == [EdgeFound("a", "b", "tag", known=False, edge=Edge("a", "b", "tag", "derived"))]
 
 
 class TestSharing:

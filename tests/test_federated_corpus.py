@@ -33,7 +33,8 @@ from airw.policies import (
     Strategy,
 )
 from airw.testing import PolicySuite
-from airw.values import Edge
+from airw.testing._store_tools import put
+from airw.values import Edge, Link, LinkCount, UnresolvedLink
 
 NAMES = ["zoo", "art", "mid"]  # in no alphabetical order
 TOLD = ("ppr_lower", "ppr_upper", "rank_final", "mmr_score", "redundancy", "fan_in")
@@ -464,6 +465,31 @@ async def test_an_id_as_seed_means_all_that_have_it():
         assert await corpus.members["a"].store.max_fan_in() == 1
 
 
+async def test_links_that_are_no_edge_are_told_corpus_by_corpus_by_pairs():
+    parts = {"b": notes(y=["no", ["a", "x"]]), "a": notes(z=["no"], x=["none", ["b", "gone"]])}
+    lost = [
+        UnresolvedLink(pair, Link(ref, "REF", "derived"))
+        for pair, ref in ((("b", "y"), "no"), (("a", "x"), "none"), (("a", "z"), "no"))
+    ]
+    async with Federation(parts) as corpus:
+        assert await corpus.store.unresolved() == lost
+        assert await corpus.store.unresolved(limit=2) == lost[:2]
+        assert await corpus.store.unresolved([("a", "z"), "x", ("none", "x"), ("b", "y")]) == [lost[0], lost[2]]
+        assert await corpus.store.unresolved([]) == []
+        assert await corpus.store.link_counts() == [
+            LinkCount("REF", "derived", "dangling", 3),
+            LinkCount("REF", "derived", "foreign", 2),
+        ]
+
+
+async def test_the_candidates_of_an_ambiguous_link_are_pairs_too():
+    async with Federation({"b": {}, "a": notes(x=[])}) as corpus:
+        store = corpus.members["a"].store
+        await store.apply([put("x", links=[Link("T")]), *(put(name, names=[[], ["T"]]) for name in "yz")])
+        [found] = await corpus.store.unresolved()
+    assert found == UnresolvedLink(("a", "x"), Link("T"), (("a", "y"), ("a", "z")))
+
+
 async def test_seeds_of_several_corpora_come_in_the_order_of_the_corpora():
     async with Federation({"b": notes(lib=[]), "a": notes(lib=[], other=[])}) as corpus:
         seeds = [("a", "other"), ("a", "lib"), ("b", "lib")]
@@ -531,7 +557,7 @@ class Broken:
         raise StoreError("the disk is gone")
 
 
-@pytest.mark.parametrize("method", ["neighbors", "ledger", "get_records", "referrers"])
+@pytest.mark.parametrize("method", ["neighbors", "records_of", "referrers"])
 async def test_a_corpus_that_fails_ends_the_walk_with_its_error_and_a_note(method):
     parts = {"a": notes(x=[["b", "y"]]), "b": notes(y=[["a", "x"]])}
     async with Federation(parts) as corpus:

@@ -23,12 +23,12 @@ from hypothesis import strategies as st
 
 from airw.errors import CorpusNotFound, StoreBusy, StoreCorrupt, StoreError
 from airw.filters import matches, parse_filter
-from airw.stores import MemoryStore, SqliteStore, _mirror, _schema, _sql_links, _sql_write, sqlite
+from airw.stores import MemoryStore, SqliteStore, _connection, _mirror, _schema, _sql_links, _sql_write, sqlite
 from airw.stores._fts import prepare_texts
 from airw.stores._linkbook import LinkBook, LinkChoice
 from airw.stores._matrix import DenseIndex
 from airw.stores._schema import APPLICATION_ID, VERSION, _create_tables, check_sqlite, connect
-from airw.stores._sql_links import neighbors
+from airw.stores._sql_edges import neighbors
 from airw.stores._sql_records import counts
 from airw.stores._sql_write import apply_changes
 from airw.values import ArtifactChange, Edge, Extraction, LedgerEntry, Link, Record
@@ -86,6 +86,8 @@ async def everything(store):
         await store.neighbors(ids, direction="both"),
         await store.referrers(ids),
         await store.max_fan_in(),
+        await store.unresolved(),
+        await store.link_counts(),
         await store.matching([("n", 1), ("version", "1")]),
         await store.counts(),
         await store.config(),
@@ -188,6 +190,16 @@ async def test_a_file_that_is_no_good_corpus_is_refused_with_one_line_and_left_a
             await everything(store)
     assert "\n" not in str(caught.value)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("metadata", ["{}, {}", "{", ""])
+async def test_metadata_that_is_no_json_is_damage_beside_other_records_too(path, metadata):
+    await fill(path, change("a"), change("b"))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE record SET metadata = ? WHERE artifact_id = 'a'", [metadata])
+    async with await SqliteStore.open(path) as store:
+        with pytest.raises(StoreCorrupt, match="damaged"):
+            await store.records_of(["a", "b"])
 
 
 @pytest.mark.parametrize("empty", [False, True])
@@ -790,13 +802,13 @@ async def test_cancelling_one_task_does_not_stop_another_s_statement(store):
 
 
 async def test_a_write_waits_for_another_writer_and_then_gives_up(store, monkeypatch):
-    monkeypatch.setattr(sqlite, "_PATIENCE", 0.2)
+    monkeypatch.setattr(_connection, "_PATIENCE", 0.2)
     await store.apply([change("a")])
     with closing(sqlite3.connect(store._path, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreBusy, match="try again"):
             await store.apply([change("b")])
-        monkeypatch.setattr(sqlite, "_PATIENCE", 20)
+        monkeypatch.setattr(_connection, "_PATIENCE", 20)
         async with anyio.create_task_group() as group:
             group.start_soon(store.apply, [change("c")])
             await anyio.sleep(0.1)
@@ -859,6 +871,7 @@ EXTRACTIONS = st.builds(
             st.sampled_from(["related", "requires"]),
             st.sampled_from(["typed", "inline"]),
             st.sampled_from([None, None, None, "other"]),
+            or_ref=st.none() | REFS,
         ),
         max_size=4,
     ),
@@ -886,11 +899,16 @@ def test_links_after_any_writes_are_those_of_the_final_content(steps):
             kept = (kept - set(removals)) | set(puts)
         for direction in ("out", "in", "both"):
             for limit, keys in ((None, {}), (1, {}), (None, {"types": ["related"]}), (2, {"exclude": ["related"]})):
-                choice = {"types": None, "exclude": (), "origins": None} | keys
-                found = neighbors(connection, sorted(kept), direction=direction, limit=limit, **choice)
-                assert found == [book.neighbors(name, direction, LinkChoice(**choice))[:limit] for name in sorted(kept)]
+                choice = LinkChoice(**keys)
+                found = neighbors(connection, sorted(kept), direction, choice, limit)
+                assert found == [book.neighbors(name, direction, choice)[:limit] for name in sorted(kept)]
         found = counts(connection)
         assert {key: found[key] for key in book.counts()} == book.counts()
+        assert _sql_links.link_counts(connection) == book.link_counts()
+        for ids in (None, ["b", "a\0", "\ud800", "a", "b", "absent"], []):
+            for limit in (None, 1):
+                unresolved = list(book.unresolved(ids))[:limit]
+                assert _sql_links.unresolved(connection, ids, limit) == unresolved
         refs = ["a", "b", "c", "d", "T", "U", "absent", "a\0", "\ud800"]
         assert _sql_links.resolve(connection, refs) == [book.resolve(ref) for ref in refs]
         nodes = [*refs, *(("other", ref) for ref in refs), ("oth\0er", "a"), ("none", "a"), "a"]
@@ -901,7 +919,7 @@ def test_links_after_any_writes_are_those_of_the_final_content(steps):
             most = max(map(len, found))
             assert _sql_links.max_fan_in(connection, {}, types) == most
             assert book.max_fan_in(LinkChoice(types)) == most
-            edges = neighbors(connection, "abcd", direction="in", types=types, exclude=(), origins=None, limit=None)
+            edges = neighbors(connection, "abcd", "in", LinkChoice(types), None)
             assert found[:4] == [
                 sorted({edge.source for edge in each}) if name in kept else referrers
                 for name, each, referrers in zip("abcd", edges, found, strict=False)

@@ -97,7 +97,7 @@ async def test_a_file_of_no_length_holds_no_corpus_and_the_next_build_fills_it(p
 async def test_bytes_flipped_anywhere_are_never_more_than_a_typed_error_of_one_line(path):
     await built(path)
     whole, chance, said = path.read_bytes(), random.Random(5), []
-    for _ in range(60):
+    for _ in range(100):
         flipped = bytearray(whole)
         first = chance.randrange(len(whole))
         for at in range(first, min(first + chance.choice([1, 8, 64, 600]), len(whole))):

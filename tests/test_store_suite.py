@@ -374,8 +374,8 @@ class LeavesOutWhatIsNotThere(MemoryStore):
 
 @breaks("records_of_artifacts*")
 class OrdersKindsItsOwnWay(MemoryStore):
-    async def records_of(self, artifact_ids, *, kinds=None):
-        found = await super().records_of(artifact_ids, kinds=kinds)
+    async def records_of(self, artifact_ids, **options):
+        found = await super().records_of(artifact_ids, **options)
         return [each and sorted(each, key=lambda record: record.surface_kind) for each in found]
 
 
@@ -567,6 +567,73 @@ class ChoosesAfterTheLimit(OtherEdges):
 class KnowsNoOtherCorpora(OtherEdges):
     async def tell(self, neighbors, ids, options):
         return [[edge for edge in edges if isinstance(edge.target, str)] for edges in await neighbors(ids, **options)]
+
+
+class OtherLinks(MemoryStore):
+    """A store that keeps other links: `keep(link)`."""
+
+    async def apply(self, puts, *, removals=()):
+        puts = [
+            replace(each, extraction=replace(each.extraction, links=[*map(self.keep, each.extraction.links)]))
+            for each in puts
+        ]
+        await super().apply(puts, removals=removals)
+
+
+@breaks("a_second_name*", "a_link_of_two_names_follows*", "of_two_names*")
+class ForgetsTheSecondName(OtherLinks):
+    def keep(self, link):
+        return replace(link, or_ref=None)
+
+
+@breaks("a_link_of_two_names*", "of_two_names*")
+class TakesTheSecondNameForTheFirst(OtherLinks):
+    def keep(self, link):
+        return replace(link, target_ref=link.or_ref or link.target_ref, or_ref=link.or_ref and link.target_ref)
+
+
+class OtherUnresolved(MemoryStore):
+    """A store that tells other unresolved links: `tell(unresolved, artifact_ids, limit)`."""
+
+    async def unresolved(self, artifact_ids=None, *, limit=None):
+        return await self.tell(super().unresolved, artifact_ids, limit)
+
+
+@breaks("links_that_are_no_edge*")
+class CutsBeforeTheChoice(OtherUnresolved):
+    async def tell(self, unresolved, artifact_ids, limit):
+        found = await unresolved(limit=limit)
+        return [each for each in found if artifact_ids is None or each.source in artifact_ids]
+
+
+@breaks("links_that_are_no_edge*")
+class TellsUnresolvedLinksOnce(OtherUnresolved):
+    async def tell(self, unresolved, artifact_ids, limit):
+        return list(dict.fromkeys(await unresolved(artifact_ids)))[:limit]
+
+
+@breaks("links_that_are_no_edge*", "any_history*links*")
+class KnowsNoCandidates(OtherUnresolved):
+    async def tell(self, unresolved, artifact_ids, limit):
+        return [replace(each, candidates=()) for each in await unresolved(artifact_ids, limit=limit)]
+
+
+@breaks("links_that_are_no_edge*")
+class TakesNoArtifactsForAll(OtherUnresolved):
+    async def tell(self, unresolved, artifact_ids, limit):
+        return await unresolved(artifact_ids or None, limit=limit)
+
+
+@breaks("links_are_counted*")
+class CountsOfOneState(MemoryStore):
+    async def link_counts(self):
+        return [each for each in await super().link_counts() if each.state != "foreign"]
+
+
+@breaks("links_are_counted*", "any_history*links*")
+class CountsInOrderOfNumber(MemoryStore):
+    async def link_counts(self):
+        return sorted(await super().link_counts(), key=lambda each: -each.count)
 
 
 @breaks("in_a_new_store*", "a_reference_means*")

@@ -66,6 +66,8 @@ async def content(store, queries=("one two", "three")):
         "referrers": [await store.referrers(nodes, types=types) for types in (None, ["r"])],
         "fan_in": [[await store.fan_in(nodes), await store.max_fan_in(types=types)] for types in (None, ["r"])],
         "counts": await store.counts(),
+        "unresolved": [await store.unresolved(), await store.unresolved(REFS, limit=2)],
+        "link_counts": await store.link_counts(),
         "matching": await store.matching([("tag", "x"), ("n", 1), ("tag", "y"), ("deep.n", 1), ("deep", {"n": 1})]),
         "rankings": [(list(each.record_ids), list(each.artifact_ids)) for each in rankings],
         "scores": [each.scores.tolist() for each in rankings],
@@ -83,6 +85,8 @@ async def content(store, queries=("one two", "three")):
         (put("bad", "x", metadata={"k": "\ud800"}), "surrogate"),
         (put("\ud800", "x"), "surrogate"),
         (put("bad", "x", links=[Link("\ud800")]), "surrogate"),
+        (put("bad", "x", links=[Link("a", or_ref="\ud800")]), "surrogate"),
+        (put("bad", "x", links=[Link("a", or_ref="\0")]), "NUL"),
         (put("bad", "x", names=[["\ud800"]]), "surrogate"),
         (put("b\0d", "x"), "NUL"),
         (put("good", "put twice"), "'good' is put"),
@@ -163,6 +167,7 @@ LINKS = st.builds(
     st.sampled_from(["r", "q"]),
     st.sampled_from(["typed", "inline"]),
     st.sampled_from([None, None, None, "else"]),
+    or_ref=st.none() | st.sampled_from(REFS),
 )
 TIERS = st.lists(st.lists(st.sampled_from(["T", "U", "a", "b"]), max_size=2), max_size=3)
 PUTS = st.builds(

@@ -1,5 +1,6 @@
 """What the stores of several corpora answer, turned into what one store of them all would; pure."""
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -10,7 +11,20 @@ import numpy as np
 from airw._vectors import best_first
 from airw.errors import EmbedderMismatch
 from airw.fusion import fuse_ranks
-from airw.values import Edge, Floats, LedgerEntry, NDArray, NodeId, Ranking, Record, SearchHit, canonical_node_id
+from airw.values import (
+    Edge,
+    Floats,
+    LedgerEntry,
+    LinkCount,
+    LinkState,
+    NDArray,
+    NodeId,
+    Ranking,
+    Record,
+    SearchHit,
+    UnresolvedLink,
+    canonical_node_id,
+)
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -72,6 +86,21 @@ def edge_of_member(source: str, edge: Edge) -> Edge:
     """Give an edge with both ends as pairs: an end that names no corpus is of this one."""
     start, end = (cast("Pair", canonical_node_id(each, source=source)) for each in (edge.source, edge.target))
     return Edge(start, end, edge.type, edge.origin)
+
+
+def link_of_member(source: str, found: UnresolvedLink) -> UnresolvedLink:
+    """Give an unresolved link as one of several corpora: its source and its candidates become pairs."""
+    candidates: tuple[Any, ...] = tuple((source, id) for id in found.candidates)
+    return UnresolvedLink((source, cast("str", found.source)), found.link, candidates)
+
+
+def summed(answers: Mapping[str, Iterable[LinkCount]]) -> list[LinkCount]:
+    """Give the counts of all corpora together."""
+    counts: Counter[tuple[str, str, LinkState]] = Counter()
+    for answer in answers.values():
+        for each in answer:
+            counts[each.type, each.origin, each.state] += each.count
+    return [LinkCount(*key, count) for key, count in sorted(counts.items())]
 
 
 def shared_out(ids: Sequence[NodeId], sources: Container[str]) -> tuple[dict[str, list[int]], dict[str, list[str]]]:

@@ -18,6 +18,7 @@ from airw.federation._member_answers import (
     edges_to,
     entry_of_member,
     in_order,
+    link_of_member,
     of_member,
     own_edges,
     ranked_by_rank,
@@ -25,11 +26,12 @@ from airw.federation._member_answers import (
     rows_in_order,
     shared_out,
     split_ids,
+    summed,
     width_of,
 )
 from airw.filters import Filter
 from airw.protocols import Store
-from airw.values import Direction, Edge, Floats, LedgerEntry, NodeId, Ranking, Record
+from airw.values import Direction, Edge, Floats, LedgerEntry, LinkCount, NodeId, Ranking, Record, UnresolvedLink
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -65,15 +67,15 @@ class MemberStore:
         return await self._aligned(pairs, lambda store, own: store.get_records(own), made, missing=None)
 
     async def records_of(
-        self, artifact_ids: Sequence[NodeId], *, kinds: Sequence[str] | None = None
+        self, artifact_ids: Sequence[NodeId], *, kinds: Sequence[str] | None = None, limit: int | None = None
     ) -> list[list[Record] | None]:
-        """Give the records of each artifact in plan order, of these surface kinds; `None` for unknown artifacts."""
+        """Give the records of each artifact, at most `limit`, in plan order; `None` for unknown artifacts."""
 
         def made(source: str, records: list[Record] | None) -> list[Record] | None:
             return None if records is None else [of_member(source, record) for record in records]
 
         return await self._aligned(
-            artifact_ids, lambda store, own: store.records_of(own, kinds=kinds), made, missing=None
+            artifact_ids, lambda store, own: store.records_of(own, kinds=kinds, limit=limit), made, missing=None
         )
 
     async def ledger(self, ids: Sequence[NodeId] | None = None) -> list[LedgerEntry | None]:
@@ -258,6 +260,27 @@ class MemberStore:
         entries = await self.ledger(named) if named else []
         unknown = {end for end, entry in zip(named, entries, strict=True) if entry is None}
         return await _in_time(len(found), edges_in_order, ids, found, unknown, self._places, limit)
+
+    async def unresolved(
+        self, artifact_ids: Sequence[NodeId] | None = None, *, limit: int | None = None
+    ) -> list[UnresolvedLink]:
+        """Give the links of these artifacts, or of all, that dangle or are ambiguous, store by store as each has them.
+
+        Sources and candidates are pairs. What is unresolved in its own corpus is so here, whatever others hold.
+        """
+        shares = None if artifact_ids is None else shared_out(artifact_ids, self._stores)[1]
+        if shares is None:
+            answers = await self._ask_all(lambda store: store.unresolved(limit=limit))
+        else:
+            answers = await self._ask(shares, lambda store, own: store.unresolved(own, limit=limit))
+        return [link_of_member(source, each) for source, found in answers.items() for each in found][:limit]
+
+    async def link_counts(self) -> list[LinkCount]:
+        """Count the links of all stores by type, origin and state, in that order.
+
+        Each store counts as it does alone: a link to another corpus is `foreign` where that corpus is here too.
+        """
+        return summed(await self._ask_all(lambda store: store.link_counts()))
 
     async def _known_to_own(self, ids: Sequence[NodeId], direction: Direction, kept: Mapping[str, Any]) -> list[Found]:
         """Give the edges that the store of each artifact knows."""

@@ -47,9 +47,12 @@ class RecordReader(Protocol):
         ...
 
     async def records_of(
-        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None
+        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
     ) -> list[list[Record] | None]:
-        """Give the records of each artifact in plan order, of these surface kinds; `None` for unknown artifacts."""
+        """Give the records of each artifact in plan order, of these surface kinds; `None` for unknown artifacts.
+
+        `limit` cuts each list.
+        """
         ...
 
     async def ledger(self, ids: Sequence[str] | None = None) -> list[LedgerEntry | None]:
@@ -313,9 +316,9 @@ class GraphStore(Protocol):
     """
 
     async def records_of(
-        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None
+        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
     ) -> list[list[Record] | None]:
-        """Give the records of each node in plan order; `None` for unknown nodes."""
+        """Give the records of each node in plan order, at most `limit`; `None` for unknown nodes."""
         ...
 
     async def neighbors(

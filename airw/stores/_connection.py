@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar, cast
 import anyio
 
 from airw._concurrency import in_thread
-from airw.errors import StoreError
+from airw.errors import StoreBusy, StoreError
 from airw.stores._schema import connect, lies_still, sqlite_errors
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_PATIENCE = 10.0  # seconds that one write waits for another
+_RETRY_EVERY = 0.02  # seconds
 _STOP_EVERY = 0.005  # seconds between interrupts of a cancelled call
 _STOP_WITHIN = 5.0  # seconds; the thread works in order, so what comes later waits for it anyway
 
@@ -86,6 +88,23 @@ class Connection:
                 raise
             self.check_same()
             return answer
+
+    async def run_in_turn(
+        self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Run `work`, which writes in one transaction; wait, where it can be cancelled, for other writers.
+
+        Raises:
+            StoreBusy: They held the file for ten seconds.
+        """
+        deadline = anyio.current_time() + _PATIENCE
+        while True:
+            try:
+                return await self.run(work, *args, **kwargs)
+            except StoreBusy:
+                if anyio.current_time() >= deadline:
+                    raise
+            await anyio.sleep(_RETRY_EVERY)
 
     def check_same(self) -> None:
         """Refuse a file that is no longer the one at its path, or that changed while it was read without locks.

@@ -5,13 +5,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from airw.errors import StoreError
 from airw.filters import MISSING, Filter, get_field
+from airw.limits import check_count
 from airw.protocols import Run
 from airw.stores._columns import RecordColumns
 from airw.stores._fields import FieldIndex, look_up
@@ -27,10 +28,12 @@ from airw.values import (
     Edge,
     Floats,
     LedgerEntry,
+    LinkCount,
     NDArray,
     NodeId,
     Ranking,
     Record,
+    UnresolvedLink,
     json_clean,
 )
 
@@ -66,18 +69,16 @@ class Content:
         """Give the record of each id."""
         return [_copied(self._records[each]) if each in self._records else None for each in ids]
 
-    def records_of(self, artifact_ids: Sequence[str], kinds: Sequence[str] | None) -> list[list[Record] | None]:
-        """Give the records of each artifact in plan order; `None` for unknown artifacts."""
-        return [
-            [
-                _copied(record)
-                for record in map(self._records.__getitem__, self._ledger[each].record_ids)
-                if kinds is None or record.surface_kind in kinds
-            ]
-            if each in self._ledger
-            else None
-            for each in artifact_ids
-        ]
+    def records_of(
+        self, artifact_ids: Sequence[str], kinds: Sequence[str] | None, limit: int | None
+    ) -> list[list[Record] | None]:
+        """Give the records of each artifact, at most `limit`, in plan order; `None` for unknown artifacts."""
+        return [self._of(each, kinds, limit) if each in self._ledger else None for each in artifact_ids]
+
+    def _of(self, artifact_id: str, kinds: Sequence[str] | None, limit: int | None) -> list[Record]:
+        records = map(self._records.__getitem__, self._ledger[artifact_id].record_ids)
+        chosen = (record for record in records if kinds is None or record.surface_kind in kinds)
+        return list(map(_copied, islice(chosen, limit)))
 
     def entries(self, ids: Sequence[str] | None) -> list[LedgerEntry | None]:
         """Give the ledger entry of each artifact; of all, ordered by id, when no ids are given."""
@@ -154,6 +155,15 @@ class Content:
     def max_fan_in(self, types: Sequence[str] | None) -> int:
         """Count the referrers of the node that has most."""
         return self._links.max_fan_in(LinkChoice(None if types is None else tuple(types)))
+
+    def unresolved(self, artifact_ids: Sequence[str] | None, limit: int | None) -> list[UnresolvedLink]:
+        """Give the links of these artifacts, or of all, that dangle or are ambiguous."""
+        most = None if limit is None else check_count("limit", limit)
+        return list(islice(self._links.unresolved(artifact_ids), most))
+
+    def link_counts(self) -> list[LinkCount]:
+        """Count the links by type, origin and state."""
+        return self._links.link_counts()
 
     def few_links(self, ids: Sequence[str], direction: Direction, most: int) -> bool:
         """Say, without looking at them, whether the artifacts have at most so many links."""
@@ -330,7 +340,7 @@ def _check_texts(change: ArtifactChange) -> None:
         keys += [record.id, record.surface_kind]
         texts += [record.text, json.dumps(record.metadata, ensure_ascii=False)]
     for link in change.extraction.links:
-        keys += [link.target_ref, link.type, link.origin, link.target_source or "", link.file or ""]
+        keys += [link.target_ref, link.type, link.origin, link.target_source or "", link.file or "", link.or_ref or ""]
     for names in change.extraction.names:
         keys += names
     try:

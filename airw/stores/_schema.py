@@ -20,7 +20,9 @@ R = TypeVar("R")
 APPLICATION_ID = 0x61697277  # "airw"
 _PATIENCE = 5.0  # seconds for whoever makes, closes or recovers the file at the same time
 _RETRY_EVERY = 0.01  # seconds
-VERSION = 2
+_CACHE = 32_768  # KiB of pages that a connection keeps; a walk from one artifact reads about that much here and there
+_MAPPED = 2**30  # bytes of the file that are read without a system call for each page
+VERSION = 3
 
 _TABLES = (
     *TEXT_TABLES,
@@ -47,12 +49,16 @@ _TABLES = (
         target_source TEXT,
         file TEXT,
         line INTEGER,
+        or_ref TEXT,
         target TEXT,
         state TEXT NOT NULL,
-        PRIMARY KEY (artifact_id, position)
+        PRIMARY KEY (artifact_id, type, origin, position)
     ) WITHOUT ROWID""",
     "CREATE INDEX link_by_ref ON link (ref)",
-    "CREATE INDEX link_by_target ON link (target, type) WHERE state = 'resolved'",
+    "CREATE INDEX link_by_or_ref ON link (or_ref) WHERE or_ref IS NOT NULL",
+    # All that an edge needs: the rows themselves are all over the file.
+    "CREATE INDEX link_by_target ON link (target, type, origin, artifact_id) WHERE target IS NOT NULL",
+    "CREATE INDEX link_unresolved ON link (artifact_id, position) WHERE state IN ('dangling', 'ambiguous')",
     "CREATE TABLE name (key TEXT, tier INTEGER, artifact_id TEXT, PRIMARY KEY (key, tier, artifact_id)) WITHOUT ROWID",
     "CREATE INDEX name_of_artifact ON name (artifact_id)",
     "CREATE TABLE setting (kind TEXT, key TEXT, value TEXT NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID",
@@ -205,6 +211,8 @@ def _connected(path: Path, *, create: bool, writable: bool) -> "sqlite3.Connecti
         connection.execute(f"PRAGMA query_only = {not writable:d}")
         if writable:
             connection.execute("PRAGMA busy_timeout = 0")  # writers wait where they can be cancelled
+        else:
+            connection.execute(f"PRAGMA mmap_size = {_MAPPED}")
     except BaseException:
         connection.close()
         raise
@@ -224,6 +232,7 @@ def _prepare(connection: "sqlite3.Connection", path: Path, *, create: bool) -> N
                 _create_tables(connection)
     _check_ours(connection, path)
     connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(f"PRAGMA cache_size = -{_CACHE}")
     register_functions(connection)
     prepare_texts(connection)
 

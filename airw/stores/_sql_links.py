@@ -4,8 +4,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from airw.limits import check_count
 from airw.stores._recent import recall
-from airw.values import Direction, Edge, Extraction, NodeId
+from airw.values import Extraction, Link, LinkCount, NodeId, UnresolvedLink
 
 if TYPE_CHECKING:
     import sqlite3
@@ -23,22 +24,34 @@ _RESOLVE = """
             WHERE key = link.ref AND tier = (SELECT min(tier) FROM name WHERE key = link.ref) LIMIT 2
         )
     )
-    WHERE target_source IS NULL AND {which}"""
-
-_OUT = """
-    SELECT DISTINCT asked.key AS position, 0 AS inward, link.type AS kind, target_source AS corpus, target AS other,
-        origin
-    FROM json_each(:ids) AS asked JOIN link ON link.artifact_id = asked.value
-    WHERE state IN ('resolved', 'foreign') AND (target_source IS NOT NULL OR target <> asked.value)"""
-_IN = """
-    SELECT DISTINCT asked.key AS position, 1 AS inward, link.type AS kind, NULL AS corpus, artifact_id AS other, origin
-    FROM json_each(:ids) AS asked JOIN link ON link.target = asked.value
-    WHERE state = 'resolved' AND artifact_id <> asked.value"""
+    WHERE target_source IS NULL AND or_ref IS NULL AND {column} IN (SELECT value FROM json_each(:changed))"""
+_SIDE = """
+    SELECT * FROM (
+        SELECT count(*) > 1 AS is_many, tier, {place} AS place, min(artifact_id) AS artifact_id
+        FROM (
+            SELECT tier, artifact_id FROM name
+            WHERE key = link.{ref} AND tier = (SELECT min(tier) FROM name WHERE key = link.{ref}) LIMIT 2
+        )
+        GROUP BY tier
+    )"""
+# Of two names that mean one artifact each, that in the stronger tier counts, of equals the first.
+_RESOLVE_EITHER = f"""
+    UPDATE link SET (target, state) = (
+        SELECT CASE is_many WHEN 0 THEN artifact_id END,
+            CASE is_many WHEN 0 THEN 'resolved' WHEN 1 THEN 'ambiguous' ELSE 'dangling' END
+        FROM (
+            {_SIDE.format(place=0, ref="ref")}
+            UNION ALL {_SIDE.format(place=1, ref="or_ref")}
+            UNION ALL SELECT 2, 0, 0, NULL
+        )
+        ORDER BY is_many, tier, place LIMIT 1
+    )
+    WHERE target_source IS NULL AND +or_ref IS NOT NULL AND {{column}} IN (SELECT value FROM json_each(:changed))"""
 # The links to each node asked for, of all three kinds; an artifact's id is no dangling or ambiguous reference.
 _REFERRERS = """
     WITH asked (place, corpus, node) AS MATERIALIZED (SELECT key, value ->> 0, value ->> 1 FROM json_each(:nodes))
     SELECT place, artifact_id FROM asked JOIN link ON target = node
-    WHERE corpus IS NULL AND state = 'resolved' AND artifact_id <> node {of_types}
+    WHERE corpus IS NULL AND artifact_id <> node {of_types}
     UNION
     SELECT place, artifact_id FROM asked JOIN link ON ref = node
     WHERE corpus IS NULL AND state IN ('dangling', 'ambiguous') AND node NOT IN (SELECT id FROM artifact) {of_types}
@@ -51,7 +64,6 @@ _MAX_FAN_IN = """
             AND NOT (state = 'ambiguous' AND ref IN (SELECT id FROM artifact)) {of_types}
         GROUP BY target_source, coalesce(target, ref)
     )"""
-_ORDER = "kind, corpus, other, inward, origin"
 
 
 def keys_json(ids: Iterable[str]) -> str:
@@ -82,12 +94,20 @@ def replace_links(
         connection.execute(f"DELETE FROM {table} WHERE artifact_id IN (SELECT value FROM json_each(:ids))", gone)
     connection.executemany("INSERT INTO name (key, tier, artifact_id) VALUES (?, ?, ?)", after)
     connection.executemany(
-        "INSERT INTO link VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO link VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (row for artifact_id, extraction in extractions.items() for row in _links(artifact_id, extraction)),
     )
-    for column, changed in (("artifact_id", extractions), ("ref", {key for key, _, _ in before ^ after})):
-        which = f"{column} IN (SELECT value FROM json_each(?))"
-        connection.execute(_RESOLVE.format(which=which), [set_json(changed)])
+    _resolve_again(connection, set_json(extractions), set_json({key for key, _, _ in before ^ after}))
+
+
+def _resolve_again(connection: "sqlite3.Connection", artifact_ids: str, names: str) -> None:
+    """Resolve the links of these artifacts, and those that give any of these names."""
+    changed = [("artifact_id", artifact_ids), ("ref", names)]
+    for column, values in changed:
+        connection.execute(_RESOLVE.format(column=column), {"changed": values})
+    (has_either,) = connection.execute("SELECT EXISTS (SELECT 1 FROM link WHERE or_ref IS NOT NULL)").fetchone()
+    for column, values in [*changed, ("or_ref", names)] if has_either else ():
+        connection.execute(_RESOLVE_EITHER.format(column=column), {"changed": values})
 
 
 def _names(artifact_id: str, extraction: Extraction) -> set[tuple[str, int, str]]:
@@ -107,39 +127,10 @@ def _links(artifact_id: str, extraction: Extraction) -> Iterable[tuple[Any, ...]
             link.target_source,
             link.file,
             link.line,
-            link.target_ref if foreign else None,
-            "foreign" if foreign else "dangling",
+            link.or_ref,
+            None,
+            "foreign" if foreign else "",  # to be resolved
         )
-
-
-def neighbors(
-    connection: "sqlite3.Connection",
-    ids: Sequence[str],
-    *,
-    direction: Direction,
-    types: Sequence[str] | None,
-    exclude: Sequence[str],
-    origins: Sequence[str] | None,
-    limit: int | None,
-) -> list[list[Edge]]:
-    """Give the edges of each artifact, in one statement."""
-    bound: dict[str, Any] = {"ids": keys_json(ids), "exclude": set_json(exclude), "limit": limit}
-    also = " AND link.type NOT IN (SELECT value FROM json_each(:exclude))"
-    for name, column, values in (("types", "link.type", types), ("origins", "origin", origins)):
-        if values is not None:
-            bound[name] = set_json(values)
-            also += f" AND {column} IN (SELECT value FROM json_each(:{name}))"
-    halves = {"out": (_OUT,), "in": (_IN,), "both": (_OUT, _IN)}[direction]
-    found = " UNION ALL ".join(half + also for half in halves)
-    if limit is not None:
-        place = f"row_number() OVER (PARTITION BY position ORDER BY {_ORDER}) AS place"
-        found = f"SELECT * FROM (SELECT *, {place} FROM ({found})) WHERE place <= :limit"
-    edges: list[list[Edge]] = [[] for _ in ids]
-    rows = connection.execute(f"SELECT * FROM ({found}) ORDER BY position, {_ORDER}", bound)
-    for position, inward, kind, corpus, other, origin, *_ in rows:
-        here, there = ids[position], other if corpus is None else (corpus, other)
-        edges[position].append(Edge(there, here, kind, origin) if inward else Edge(here, there, kind, origin))
-    return edges
 
 
 def resolve(connection: "sqlite3.Connection", refs: Sequence[str]) -> list[list[str]]:
@@ -178,6 +169,35 @@ def max_fan_in(connection: "sqlite3.Connection", known: dict[MaxOf, int], types:
     (version,) = connection.execute("PRAGMA data_version").fetchone()
     key = version, None if types is None else tuple(types)
     return recall(known, key, lambda _: int(_ask(connection, _MAX_FAN_IN, types).fetchone()[0]))
+
+
+def unresolved(
+    connection: "sqlite3.Connection", artifact_ids: Sequence[str] | None, limit: int | None
+) -> list[UnresolvedLink]:
+    """Give the links of these artifacts, or of all, that dangle or are ambiguous, in two statements."""
+    of_ids = "" if artifact_ids is None else "AND artifact_id IN (SELECT value FROM json_each(:ids))"
+    rows = connection.execute(
+        f"""SELECT artifact_id, ref, type, origin, target_source, file, line, or_ref FROM link
+        WHERE state IN ('dangling', 'ambiguous') {of_ids} ORDER BY artifact_id, position LIMIT :limit""",
+        {"ids": set_json(artifact_ids or ()), "limit": -1 if limit is None else check_count("limit", limit)},
+    )
+    found = [(artifact_id, Link(*link)) for artifact_id, *link in rows]
+    refs = list(dict.fromkeys(ref for _, link in found for ref in _names_in(link)))
+    meant = dict(zip(refs, resolve(connection, refs), strict=True))
+    return [
+        UnresolvedLink(artifact_id, link, tuple(sorted({id for ref in _names_in(link) for id in meant[ref]})))
+        for artifact_id, link in found
+    ]
+
+
+def _names_in(link: Link) -> tuple[str, ...]:
+    return (link.target_ref,) if link.or_ref is None else (link.target_ref, link.or_ref)
+
+
+def link_counts(connection: "sqlite3.Connection") -> list[LinkCount]:
+    """Count all links by type, origin and state."""
+    rows = connection.execute("SELECT type, origin, state, count(*) FROM link GROUP BY 1, 2, 3 ORDER BY 1, 2, 3")
+    return [LinkCount(*row) for row in rows]
 
 
 def _ask(

@@ -15,42 +15,66 @@ from airw.values import LedgerEntry, Ranking, Record
 if TYPE_CHECKING:
     import sqlite3
 
-_RECORD = "record.id, record.artifact_id, record.kind, record.idx, record.text, record.metadata"
+_RECORD = "record.rowid, record.id, record.artifact_id, record.kind, record.idx, record.text, record.metadata"
+_PLACE = itemgetter(0, 1)
 _ENTRY = "artifact.id, version, embedder_id, strategy_id, extractor_id, source, record.id"
 
 
 def get_records(connection: "sqlite3.Connection", ids: Sequence[str]) -> list[Record | None]:
     """Give the record of each id."""
     found: list[Record | None] = [None] * len(ids)
-    for position, *row in connection.execute(
-        f"SELECT asked.key, {_RECORD} FROM json_each(?) AS asked JOIN record ON record.id = asked.value",
+    rows = connection.execute(
+        f"SELECT asked.key, {_RECORD} FROM json_each(?) AS asked CROSS JOIN record ON record.id = asked.value",
         [keys_json(ids)],
-    ):
-        found[position] = _record(row)
+    ).fetchall()
+    for (position, *_), record in zip(rows, _records(rows), strict=True):
+        found[position] = record
     return found
 
 
 def records_of(
-    connection: "sqlite3.Connection", artifact_ids: Sequence[str], kinds: Sequence[str] | None
+    connection: "sqlite3.Connection", artifact_ids: Sequence[str], kinds: Sequence[str] | None, limit: int | None
 ) -> list[list[Record] | None]:
-    """Give the records of each artifact in plan order; `None` for unknown artifacts."""
-    of_kinds, wanted = (
-        ("", []) if kinds is None else ("AND kind IN (SELECT value FROM json_each(?))", [set_json(kinds)])
-    )
+    """Give the records of each artifact, at most `limit`, in plan order; `None` for unknown artifacts."""
+    bound: dict[str, Any] = {"ids": keys_json(artifact_ids), "limit": limit}
+    which = "record.artifact_id = asked.value"
+    if kinds is not None:
+        bound["kinds"] = set_json(kinds)
+        which += " AND kind IN (SELECT value FROM json_each(:kinds))"
+    if limit is not None:
+        which = f"record.rowid IN (SELECT rowid FROM record WHERE {which} ORDER BY rowid LIMIT :limit)"
     found: list[list[Record] | None] = [None] * len(artifact_ids)
     rows = connection.execute(
-        f"""SELECT asked.key, {_RECORD} FROM json_each(?) AS asked JOIN artifact ON artifact.id = asked.value
-        LEFT JOIN record ON record.artifact_id = artifact.id {of_kinds} ORDER BY asked.key, record.rowid""",
-        [keys_json(artifact_ids), *wanted],
-    )
-    for position, group in groupby(rows, itemgetter(0)):
-        found[position] = [_record(row) for _, *row in group if row[0] is not None]
+        f"SELECT asked.key, {_RECORD} FROM json_each(:ids) AS asked CROSS JOIN record ON {which}", bound
+    ).fetchall()
+    rows.sort(key=_PLACE)  # where they are in order already, that costs less than to have SQLite do it
+    for position, group in groupby(zip(rows, _records(rows), strict=True), lambda each: each[0][0]):
+        found[position] = [record for _, record in group]
+    for position in _known(connection, artifact_ids, [at for at, records in enumerate(found) if records is None]):
+        found[position] = []
     return found
 
 
-def _record(row: Sequence[Any]) -> Record:
-    record_id, artifact_id, kind, index, text, metadata = row
-    return Record(record_id, artifact_id, kind, index, text, json.loads(metadata))
+def _known(connection: "sqlite3.Connection", artifact_ids: Sequence[str], places: Sequence[int]) -> list[int]:
+    """Give those of some places at which there is the id of an artifact."""
+    if not places:
+        return []
+    rows = connection.execute(
+        "SELECT asked.key FROM json_each(?) AS asked CROSS JOIN artifact ON artifact.id = asked.value",
+        [keys_json(artifact_ids[at] for at in places)],
+    )
+    return [places[at] for (at,) in rows]
+
+
+def _records(rows: Sequence[tuple[Any, ...]]) -> list[Record]:
+    """Give the records in rows that begin with a place and a rowid; metadata read at once takes a third of the time."""
+    metadata = json.loads(f"[{','.join([row[-1] for row in rows])}]")
+    if len(metadata) != len(rows):  # one is damaged, and says so when it is read alone
+        metadata = [json.loads(row[-1]) for row in rows]
+    return [
+        Record(record_id, artifact_id, kind, index, text, fields)
+        for (_, _, record_id, artifact_id, kind, index, text, _), fields in zip(rows, metadata, strict=True)
+    ]
 
 
 def ledger(connection: "sqlite3.Connection", ids: Sequence[str] | None) -> list[LedgerEntry | None]:

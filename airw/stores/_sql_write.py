@@ -129,7 +129,8 @@ def _keys_of(change: ArtifactChange) -> Iterator[str]:
     for record in change.records:
         yield from (record.id, record.artifact_id, record.surface_kind)
     for link in change.extraction.links:
-        yield from (link.target_ref, link.type, link.origin, link.target_source or "", link.file or "")
+        yield from (link.target_ref, link.or_ref or "", link.type, link.origin)
+        yield from (link.target_source or "", link.file or "")
     for names in change.extraction.names:
         yield from names
 

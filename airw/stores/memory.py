@@ -12,12 +12,25 @@ import anyio
 import anyio.lowlevel
 
 from airw._concurrency import in_thread
-from airw.errors import ArgumentError, StoreBusy, StoreError
+from airw.errors import StoreBusy, StoreError
 from airw.filters import Filter
+from airw.limits import check_choice
 from airw.protocols import Run
 from airw.stores._content import Content
 from airw.stores._linkbook import LinkChoice
-from airw.values import ArtifactChange, Direction, Edge, Floats, LedgerEntry, NodeId, Ranking, Record
+from airw.values import (
+    DIRECTIONS,
+    ArtifactChange,
+    Direction,
+    Edge,
+    Floats,
+    LedgerEntry,
+    LinkCount,
+    NodeId,
+    Ranking,
+    Record,
+    UnresolvedLink,
+)
 
 __all__ = ["MemoryStore"]
 
@@ -69,10 +82,10 @@ class MemoryStore:
         return await self._call(self._content.get_records, ids, few=len(ids) <= _FEW)
 
     async def records_of(
-        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None
+        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
     ) -> list[list[Record] | None]:
-        """Give the records of each artifact in plan order, of these surface kinds; `None` for unknown artifacts."""
-        return await self._call(self._content.records_of, artifact_ids, kinds)
+        """Give the records of each artifact, at most `limit`, in plan order; `None` for unknown artifacts."""
+        return await self._call(self._content.records_of, artifact_ids, kinds, limit)
 
     async def ledger(self, ids: Sequence[str] | None = None) -> list[LedgerEntry | None]:
         """Give the ledger entry of each artifact; of all, ordered by id, when no ids are given."""
@@ -236,8 +249,7 @@ class MemoryStore:
         limit: int | None = None,
     ) -> list[list[Edge]]:
         """Give the edges of each artifact as stored, ordered by type, then by the id at the other end."""
-        if direction not in ("out", "in", "both"):
-            raise ArgumentError(f"direction must be 'out', 'in' or 'both', not {direction!r}")
+        check_choice("direction", direction, DIRECTIONS)
         few, choice = self._content.few_links(ids, direction, _FEW), LinkChoice(types, exclude, origins)
         return await self._call(self._content.neighbors, ids, direction, choice, limit, few=few)
 
@@ -261,6 +273,20 @@ class MemoryStore:
         """Give for each `(field, value)` the sorted ids of the artifacts whose filter field equals it or lists it."""
         few = self._content.few_holders(wanted, _FEW)
         return await self._call(self._content.matching, wanted, limit, few=few)
+
+    async def unresolved(
+        self, artifact_ids: Sequence[str] | None = None, *, limit: int | None = None
+    ) -> list[UnresolvedLink]:
+        """Give the links of these artifacts, or of all, that dangle or are ambiguous; by artifact id, then as written.
+
+        Raises:
+            ArgumentError: The limit is no whole number of at least 0.
+        """
+        return await self._call(self._content.unresolved, artifact_ids, limit)
+
+    async def link_counts(self) -> list[LinkCount]:
+        """Count all stored links by type, origin and state, in that order; what counts zero is left out."""
+        return await self._call(self._content.link_counts)
 
     async def _call(self, function: Callable[[Unpack[Args]], R], *args: *Args, few: bool = False) -> R:
         """Call in a worker thread; or here, where it takes less time than asking one, and need not wait."""

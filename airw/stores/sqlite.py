@@ -1,35 +1,48 @@
 """A store in one SQLite file."""
 
 import os
-import shutil
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import anyio
 
 from airw._concurrency import in_thread
 from airw._file_lock import hold_file
-from airw.errors import ArgumentError, StoreBusy, StoreError
+from airw.errors import StoreError
 from airw.filters import Filter
+from airw.limits import check_choice
 from airw.protocols import Run
 from airw.stores import _fields, _sql_links, _sql_records, _sql_runs
 from airw.stores._columns import Columns
 from airw.stores._connection import Connection
 from airw.stores._large import LargeIndex
+from airw.stores._linkbook import LinkChoice
 from airw.stores._matrix import DenseIndex
 from airw.stores._mirror import EXACT_ROWS, Mirror
 from airw.stores._nearby import due
 from airw.stores._postings import Postings
+from airw.stores._removing import remove_files
 from airw.stores._schema import check_removable, in_snapshot
 from airw.stores._segments import segment_folder
+from airw.stores._sql_edges import neighbors
 from airw.stores._sql_write import apply_changes, checked, set_setting
 from airw.stores._upkeep import index_buckets
-from airw.values import ArtifactChange, Direction, Edge, Floats, LedgerEntry, NodeId, Ranking, Record
+from airw.values import (
+    DIRECTIONS,
+    ArtifactChange,
+    Direction,
+    Edge,
+    Floats,
+    LedgerEntry,
+    LinkCount,
+    NodeId,
+    Ranking,
+    Record,
+    UnresolvedLink,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -39,9 +52,6 @@ __all__ = ["SqliteStore"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_PATIENCE = 10.0  # seconds that one write waits for another
-_RETRY_EVERY = 0.02  # seconds
-
 
 class SqliteStore:
     """A `Store` in one SQLite file, safe to share between tasks and processes; runs on asyncio only, as aiosqlite does.
@@ -49,7 +59,8 @@ class SqliteStore:
     Readers see whole writes, those of other processes included, at their next call, and never wait for a writer. A
     cancelled call is stopped at once, and what it wrote is undone. Calls through one store take turns; a text or id
     with NUL or a lone surrogate where it would be looked up is refused. The 32 fields that `matching` was asked about
-    last are indexed in memory, each at its first question; those that filters named last, at the second filter.
+    last are indexed in memory, each at its first question; those that filters named last, at the second filter. Each
+    of its two connections keeps up to 32 MiB of the file in memory.
 
     Up to 200,000 records, vectors are searched exactly, in a matrix in memory that follows the file. Above that, the
     write that fills another 65,536 rows makes an HNSW index of them in the folder `<path>-ann`, which needs the extra
@@ -116,22 +127,14 @@ class SqliteStore:
         store = cls(path)
         await in_thread(check_removable, store._path)
         async with store.writing():
-            await in_thread(partial(shutil.rmtree, store._segments, ignore_errors=True))
-            for suffix in ("-wal", "-shm", "", "-lock"):  # in this order: without its log, a database is only older
-                file = store._path.with_name(store._path.name + suffix)
-                try:
-                    await anyio.Path(file).unlink(missing_ok=True)
-                except OSError as error:
-                    raise StoreError(f"{str(file)!r} cannot be removed ({error.strerror})") from error
+            await remove_files(store._path, store._segments)
 
     async def __aenter__(self) -> Self:
         if self._reader is None:
             self._reader = await Connection.open(self._path, create=True)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -158,10 +161,10 @@ class SqliteStore:
         return await self._read(_sql_records.get_records, ids)
 
     async def records_of(
-        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None
+        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
     ) -> list[list[Record] | None]:
-        """Give the records of each artifact in plan order, of these surface kinds; `None` for unknown artifacts."""
-        return await self._read(_sql_records.records_of, artifact_ids, kinds)
+        """Give the records of each artifact, at most `limit`, in plan order; `None` for unknown artifacts."""
+        return await self._read(_sql_records.records_of, artifact_ids, kinds, limit)
 
     async def ledger(self, ids: Sequence[str] | None = None) -> list[LedgerEntry | None]:
         """Give the ledger entry of each artifact; of all, ordered by id, when no ids are given."""
@@ -326,17 +329,9 @@ class SqliteStore:
         limit: int | None = None,
     ) -> list[list[Edge]]:
         """Give the edges of each artifact as stored, ordered by type, then by the id at the other end."""
-        if direction not in ("out", "in", "both"):
-            raise ArgumentError(f"direction must be 'out', 'in' or 'both', not {direction!r}")
-        return await self._read(
-            _sql_links.neighbors,
-            ids,
-            direction=direction,
-            types=types,
-            exclude=exclude,
-            origins=origins,
-            limit=limit,
-        )
+        check_choice("direction", direction, DIRECTIONS)
+        choice = LinkChoice(types, exclude, origins)
+        return await self._read(neighbors, ids, direction, choice, limit)
 
     async def resolve(self, refs: Sequence[str]) -> list[list[str]]:
         """Give for each reference the sorted ids of the artifacts that it may mean: none, one or several."""
@@ -358,6 +353,20 @@ class SqliteStore:
         """Give for each `(field, value)` the sorted ids of the artifacts whose filter field equals it or lists it."""
         return await self._read(_fields.matching, self._fields, wanted, limit)
 
+    async def unresolved(
+        self, artifact_ids: Sequence[str] | None = None, *, limit: int | None = None
+    ) -> list[UnresolvedLink]:
+        """Give the links of these artifacts, or of all, that dangle or are ambiguous; by artifact id, then as written.
+
+        Raises:
+            ArgumentError: The limit is no whole number of at least 0.
+        """
+        return await self._read(_sql_links.unresolved, artifact_ids, limit)
+
+    async def link_counts(self) -> list[LinkCount]:
+        """Count all stored links by type, origin and state, in that order; what counts zero is left out."""
+        return await self._read(_sql_links.link_counts)
+
     async def _read(
         self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
     ) -> R:
@@ -373,17 +382,9 @@ class SqliteStore:
             if self._writer is None:
                 reader.check_same()
                 self._writer = await Connection.open(self._path, writable=True)
-        deadline = anyio.current_time() + _PATIENCE
-        while True:
-            try:
-                answer = await self._writer.run(work, *args, **kwargs)
-            except StoreBusy:
-                if anyio.current_time() >= deadline:
-                    raise
-            else:
-                await index_buckets(self._path, await self._read(due, self._segments, EXACT_ROWS), self._read)
-                return answer
-            await anyio.sleep(_RETRY_EVERY)
+        answer = await self._writer.run_in_turn(work, *args, **kwargs)
+        await index_buckets(self._path, await self._read(due, self._segments, EXACT_ROWS), self._read)
+        return answer
 
     async def _ask_mirror(self, ask: Callable[[DenseIndex | LargeIndex, Any], R], filter: Filter | None = None) -> R:
         """Bring what follows the vectors up to date and ask it, both of one state of the file."""

@@ -1,4 +1,4 @@
-"""Cases of `LinkReader`: what a reference means, which edges are told in which order, and shared field values."""
+"""Cases of `LinkReader`: which edges are told in which order, which links are none, and shared field values."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ from airw.errors import ArgumentError, StoreError
 from airw.protocols import Store
 from airw.testing._store_records import ODD_IDS
 from airw.testing._store_tools import StoreCase, expect_equal, expect_refusal, fact, put
-from airw.values import ArtifactChange, Edge, Link
+from airw.values import ArtifactChange, Edge, Link, LinkCount, NodeId, UnresolvedLink
 
 __all__ = ["CASES"]
 
@@ -180,7 +180,11 @@ async def _a_direction_that_does_not_exist_is_refused(store: Store) -> None:
 @fact(CASES, "links")
 async def _a_link_or_name_that_cannot_be_stored_is_refused_in_one_line(store: Store) -> None:
     await store.apply([put("a", links=[Link("b")])])
-    for bad in (put("b", links=[Link("\ud800")]), put("b", names=[["\ud800"]]), put("b", names=[["x\0"]])):
+    half = Link("b", or_ref="\ud800")
+    for bad in (
+        *(put("b", links=[each]) for each in (Link("\ud800"), half, Link("b", or_ref="x\0"))),
+        *(put("b", names=[[each]]) for each in ("\ud800", "x\0")),
+    ):
         await expect_refusal(StoreError, store.apply([bad]), f"putting {bad.extraction}", "'b'")
         await _expect_edges(store, ["a"], [[]])
 
@@ -193,6 +197,113 @@ async def _edges_are_asked_for_by_the_ten_thousand_in_one_call(store: Store) -> 
     found = await store.neighbors([*absent, *names])
     expected = [*[[]] * len(absent), *([Edge(name, names[at - 1], "related")] for at, name in enumerate(names))]
     expect_equal(found, expected, "neighbors of 41,000 ids")
+
+
+@fact(CASES, "links")
+async def _a_second_name_counts_where_the_first_means_nothing_or_several(store: Store) -> None:
+    await store.apply([put("a", names=[[], ["A"], ["T"]]), put("b", names=[[], ["B"], ["T"]])])
+    refs = {("gone", "B"): "b", ("A", "gone"): "a", ("T", "B"): "b", ("A", "T"): "a", ("A", "A"): "a", ("T", "T"): ""}
+    links = [Link(ref, f"t{at}", or_ref=other) for at, (ref, other) in enumerate(refs)]
+    await store.apply([put("x", links=links)])
+    edges = [Edge("x", meant, f"t{at}") for at, meant in enumerate(refs.values()) if meant]
+    await _expect_edges(store, ["x"], [edges])
+    await _expect_edges(store, ["a", "b"], [edges[1:2] + edges[3:], [edges[0], edges[2]]], direction="in")
+
+
+@fact(CASES, "links")
+async def _of_two_names_that_mean_one_artifact_each_the_stronger_tier_counts_of_equals_the_first(store: Store) -> None:
+    await store.apply([put("a", names=[[], ["strong"], ["weak a"]]), put("b", names=[[], [], ["weak b"]])])
+    refs = {("strong", "weak b"): "a", ("weak b", "strong"): "a", ("weak b", "weak a"): "b", ("weak a", "weak b"): "a"}
+    refs[("strong", "b")] = "b"
+    links = [Link(ref, f"t{at}", or_ref=other) for at, (ref, other) in enumerate(refs)]
+    await store.apply([put("x", links=links)])
+    await _expect_edges(store, ["x"], [[Edge("x", meant, f"t{at}") for at, meant in enumerate(refs.values())]])
+
+
+@fact(CASES, "links")
+async def _a_link_of_two_names_follows_both_as_they_come_and_go_and_become_ambiguous(store: Store) -> None:
+    await store.apply([put("x", links=[Link("One", or_ref="Two")])])
+    for puts, removals, meant in (
+        ([put("a", names=[[], [], ["Two"]])], [], "a"),
+        ([put("b", names=[[], ["One"]])], [], "b"),
+        ([put("c", names=[[], ["One"]])], [], "a"),
+        ([put("d", names=[[], ["Two"]])], [], "d"),
+        ([], ["c"], "b"),
+        ([put("a"), put("b")], ["d"], ""),
+        ([put("e", names=[["Two"]])], [], "e"),
+        ([], ["e"], ""),
+    ):
+        await store.apply(puts, removals=removals)
+        edges = [Edge("x", meant, "related")] if meant else []
+        await _expect_edges(store, ["x"], [edges])
+        await _expect_edges(store, list("abcde"), [edges if name == meant else [] for name in "abcde"], direction="in")
+
+
+@fact(CASES, "links")
+async def _a_link_of_two_names_that_mean_nothing_is_known_by_the_first(store: Store) -> None:
+    await store.apply([put("x", links=[Link("One", or_ref="Two")]), put("y", links=[Link("Two", or_ref="One")])])
+    nodes: list[NodeId] = ["One", "Two", "a", ("else", "One")]
+    expect_equal(await store.referrers(nodes), [["x"], ["y"], [], []], f"referrers({nodes}) while both dangle")
+    await store.apply([put(name, names=[[], ["Two"]]) for name in "ab"])
+    expect_equal(await store.fan_in(nodes), [1, 1, 0, 0], f"fan_in({nodes}) while one dangles, one is ambiguous")
+    await store.apply([], removals=["b"])
+    expect_equal(await store.referrers(nodes), [[], [], ["x", "y"], []], f"referrers({nodes}) once one is resolved")
+    expect_equal(await store.max_fan_in(), 2, "max_fan_in")
+
+
+@fact(CASES, "links")
+async def _links_that_are_no_edge_are_told_in_order_as_written_with_what_they_may_mean(store: Store) -> None:
+    expect_equal(await store.unresolved(), [], "unresolved in an empty store")
+    many = Link("T", "z", "typed", file="f.md", line=3)
+    lost, either = Link("gone", "a"), Link("gone", "b", or_ref="T")
+    wider = Link("U", "c", or_ref="T")
+    await store.apply(
+        [
+            put("b", names=[[], ["T"]], links=[many, Link("a"), lost, lost]),
+            put("a", names=[[], ["T"], ["U"]], links=[either, Link("b"), Link("T", target_source="else"), wider]),
+            put("c", names=[[], [], ["U"]], links=[Link("gone", or_ref="gone too"), Link("T", or_ref="c")]),
+        ]
+    )
+    expected = [
+        UnresolvedLink("a", either, ("a", "b")),
+        UnresolvedLink("a", wider, ("a", "b", "c")),
+        UnresolvedLink("b", many, ("a", "b")),
+        *[UnresolvedLink("b", lost)] * 2,
+        UnresolvedLink("c", Link("gone", or_ref="gone too")),
+    ]
+    expect_equal(await store.unresolved(), expected, "unresolved()")
+    for limit in (0, 1, 4, 9):
+        expect_equal(await store.unresolved(limit=limit), expected[:limit], f"unresolved(limit={limit})")
+    asked = ["c", "absent", "b", "\ud800", "c"]
+    expect_equal(await store.unresolved(asked), expected[2:], f"unresolved({asked})")
+    expect_equal(await store.unresolved(asked, limit=2), expected[2:4], f"unresolved({asked}, limit=2)")
+    expect_equal(await store.unresolved([]), [], "unresolved([])")
+    await store.apply([put("gone"), put("a")])
+    expect_equal(await store.unresolved(), [], "unresolved once each means one artifact")
+
+
+@fact(CASES, "links")
+async def _links_are_counted_by_type_origin_and_state(store: Store) -> None:
+    expect_equal(await store.link_counts(), [], "link_counts in an empty store")
+    await store.apply([*_linked(), put("T1", names=[["T"]]), put("T2", names=[["T"]], links=[Link("T", "q", "typed")])])
+    expected = [
+        LinkCount("q", "typed", "ambiguous", 1),
+        LinkCount("q", "typed", "resolved", 1),
+        LinkCount("r", "inline", "dangling", 1),
+        LinkCount("r", "inline", "foreign", 1),
+        LinkCount("r", "inline", "resolved", 6),
+        LinkCount("r", "typed", "resolved", 1),
+        LinkCount("z", "derived", "foreign", 1),
+    ]
+    expect_equal(await store.link_counts(), expected, "link_counts()")
+    await store.apply([], removals=["a", "T2"])
+    expected = [
+        LinkCount("r", "inline", "dangling", 3),
+        LinkCount("r", "inline", "foreign", 1),
+        LinkCount("r", "typed", "dangling", 1),
+        LinkCount("z", "derived", "foreign", 1),
+    ]
+    expect_equal(await store.link_counts(), expected, "link_counts() after removals")
 
 
 async def _expect_matching(

@@ -63,6 +63,12 @@ async def _records_of_artifacts_come_in_plan_order_and_by_kind(store: Store) -> 
     for kinds, positions in ((["chunk"], [1]), (["chunk", "title"], [0, 1, 2]), (["unknown"], []), ([], [])):
         found = await store.records_of(["b", "absent"], kinds=kinds)
         expect_equal(found, [[one.records[at] for at in positions], None], f"records_of(kinds={kinds})")
+        first = await store.records_of(["b", "absent"], kinds=kinds, limit=1)
+        expect_equal(first, [[one.records[at] for at in positions[:1]], None], f"records_of(kinds={kinds}, limit=1)")
+    for limit in (0, 1, 2, 9):
+        found = await store.records_of(["a", "b", "absent", "empty"], limit=limit)
+        expected = [list(two.records)[:limit], list(one.records)[:limit], None, []]
+        expect_equal(found, expected, f"records_of(limit={limit})")
 
 
 @fact(CASES, "records")

@@ -240,6 +240,8 @@ async def _view_of_links(store: Store, asked: Asked) -> Any:
         "fan_in": [await store.fan_in(nodes, types=["r"]), await store.max_fan_in()],
         "neighbors": [await store.neighbors(asked.names, direction=direction) for direction in ("out", "in", "both")],
         "matching": await store.matching([("tag", "x"), ("tag", "y"), ("tag", None)]),
+        "unresolved": await store.unresolved(),
+        "link_counts": await store.link_counts(),
     }
 
 

@@ -185,7 +185,12 @@ def _drawn(random: np.random.Generator, name: str) -> ArtifactChange:
 
     texts = [" ".join(some(["one", "two", "three", "four"], 4)) for _ in range(random.integers(0, 4))]
     links = [
-        Link(ref, str(random.choice(["r", "q"])), target_source=("else" if random.integers(0, 6) == 0 else None))
+        Link(
+            ref,
+            str(random.choice(["r", "q"])),
+            target_source=("else" if random.integers(0, 6) == 0 else None),
+            or_ref=next(iter(some(["b", "d", "T", "U"], 1)), None),
+        )
         for ref in some(["a", "b", "c", "T", "U"], 3)
     ]
     metadata = {"tag": some(["x", "y", ["x", "z"], None, 1], 1) or "x"}

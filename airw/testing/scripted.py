@@ -12,7 +12,18 @@ import anyio.lowlevel
 from airw.errors import ArgumentError
 from airw.filters import Filter
 from airw.protocols import Store
-from airw.values import ArtifactChange, Direction, Edge, Floats, LedgerEntry, NodeId, Ranking, Record
+from airw.values import (
+    ArtifactChange,
+    Direction,
+    Edge,
+    Floats,
+    LedgerEntry,
+    LinkCount,
+    NodeId,
+    Ranking,
+    Record,
+    UnresolvedLink,
+)
 
 __all__ = ["Call", "Delays", "Failures", "ScriptedStore"]
 
@@ -27,7 +38,7 @@ _METHODS = (
     *("get_records", "records_of", "ledger", "artifact_ids", "config", "calibration", "counts"),
     *("apply", "set_config", "set_calibration", "writing"),
     *("search_vectors", "similarities", "best_of", "vectors", "vectors_of", "search_text"),
-    *("neighbors", "resolve", "referrers", "fan_in", "max_fan_in", "matching"),
+    *("neighbors", "resolve", "referrers", "fan_in", "max_fan_in", "matching", "unresolved", "link_counts"),
     "aclose",
 )
 
@@ -143,11 +154,11 @@ class ScriptedStore:
             return await self._store.get_records(ids)
 
     async def records_of(
-        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None
+        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
     ) -> list[list[Record] | None]:
         """Give the records of each artifact."""
-        async with self._call("records_of", artifact_ids, kinds=kinds):
-            return await self._store.records_of(artifact_ids, kinds=kinds)
+        async with self._call("records_of", artifact_ids, kinds=kinds, limit=limit):
+            return await self._store.records_of(artifact_ids, kinds=kinds, limit=limit)
 
     async def ledger(self, ids: Sequence[str] | None = None) -> list[LedgerEntry | None]:
         """Give the ledger entry of each artifact."""
@@ -286,6 +297,18 @@ class ScriptedStore:
         """Give the artifacts that hold each value in its field."""
         async with self._call("matching", wanted, limit=limit):
             return await self._store.matching(wanted, limit=limit)
+
+    async def unresolved(
+        self, artifact_ids: Sequence[str] | None = None, *, limit: int | None = None
+    ) -> list[UnresolvedLink]:
+        """Give the links that dangle or are ambiguous."""
+        async with self._call("unresolved", artifact_ids, limit=limit):
+            return await self._store.unresolved(artifact_ids, limit=limit)
+
+    async def link_counts(self) -> list[LinkCount]:
+        """Count the links by type, origin and state."""
+        async with self._call("link_counts"):
+            return await self._store.link_counts()
 
     async def aclose(self) -> None:
         """Close the store that answers."""

@@ -29,7 +29,10 @@ CAPABILITIES: Mapping[str, tuple[str, ...]] = {
     "settings": ("config", "set_config", "calibration", "set_calibration"),
     "vectors": ("search_vectors", "similarities", "best_of", "vectors", "vectors_of"),
     "text": ("search_text",),
-    "links": ("neighbors", "resolve", "referrers", "fan_in", "max_fan_in", "matching"),
+    "links": (
+        *("neighbors", "resolve", "referrers", "fan_in", "max_fan_in", "matching"),
+        *("unresolved", "link_counts"),
+    ),
     "writing": ("writing",),
     "closing": ("aclose",),
     "runs": ("begin_run", "read_run", "apply_part", "forget_run"),
