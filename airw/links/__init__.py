@@ -1,7 +1,32 @@
-"""Edge extractors: what artifacts say about each other."""
+"""Links: what artifacts say about each other, and the graph that this makes."""
 
 from airw.links.adapters import CallableLinks, extractor_from
+from airw.links.dependencies import CHILD, NEXT, PARENT, PREV, REF, DependencyLinks, default_edge_extractor
+from airw.links.diagnosis import Finding, GraphDiagnosis
+from airw.links.graph import CorpusGraph
 from airw.links.markdown import MarkdownLinks
+from airw.links.mentions import MentionFinder, TitleMentions
+from airw.links.paths import LinkCycle, LinkPath
 from airw.links.specs import extractor_from_spec, extractor_spec
 
-__all__ = ["CallableLinks", "MarkdownLinks", "extractor_from", "extractor_from_spec", "extractor_spec"]
+__all__ = [
+    "CHILD",
+    "NEXT",
+    "PARENT",
+    "PREV",
+    "REF",
+    "CallableLinks",
+    "CorpusGraph",
+    "DependencyLinks",
+    "Finding",
+    "GraphDiagnosis",
+    "LinkCycle",
+    "LinkPath",
+    "MarkdownLinks",
+    "MentionFinder",
+    "TitleMentions",
+    "default_edge_extractor",
+    "extractor_from",
+    "extractor_from_spec",
+    "extractor_spec",
+]

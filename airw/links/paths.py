@@ -1,11 +1,11 @@
-"""A way between two artifacts along links."""
+"""Ways along links: from one artifact to another, or back to the same one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from airw.values import Direction, Edge, NodeId
 
-__all__ = ["LinkPath"]
+__all__ = ["LinkCycle", "LinkPath"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +41,18 @@ class LinkPath:
     def found(self) -> bool:
         """Say whether there is a path."""
         return bool(self.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkCycle:
+    """Artifacts that all lead to one another, and one shortest cycle among them.
+
+    Args:
+        members: The artifacts of the group, sorted; two or more.
+        nodes: Those on the cycle, in its order, the first one once.
+        edges: The edges from each of these to the next, and from the last to the first.
+    """
+
+    members: tuple[NodeId, ...]
+    nodes: tuple[NodeId, ...]
+    edges: tuple[Edge, ...]

@@ -1,0 +1,215 @@
+"""The shortest path by hops: breadth-first search from both ends, the smaller side first."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import chain
+from typing import Any
+
+from airw.limits import check_count
+from airw.links._steps import PAGE, Step, StepReader, in_time
+from airw.links.paths import LinkPath
+
+__all__ = ["LIMITS", "HopSearch", "PathLimits"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathLimits:
+    """How far a search for a path may go; `None` for no limit.
+
+    Raises:
+        ArgumentError: A limit is no whole number, or too small to mean anything.
+    """
+
+    max_hops: int | None = 10
+    max_nodes: int | None = None
+    max_edges: int | None = None
+    max_fanout: int | None = None
+
+    @property
+    def are_loose(self) -> bool:
+        """Whether nothing but the number of hops is limited."""
+        return self.max_nodes is None and self.max_edges is None and self.max_fanout is None
+
+    def __post_init__(self) -> None:
+        """Check every limit at birth; both ends count as artifacts reached."""
+        for each in fields(self):
+            if (value := getattr(self, each.name)) is not None:
+                check_count(each.name, value, least=2 if each.name == "max_nodes" else 0)
+
+
+@dataclass(slots=True, eq=False)
+class _Side:
+    """What was reached from one end: the distances, and all steps from one distance to the next."""
+
+    root: Any
+    back: bool
+    depths: dict[Any, int] = field(default_factory=dict)
+    levels: list[list[Step]] = field(default_factory=list)
+    frontier: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.depths[self.root] = 0
+        self.frontier.append(self.root)
+
+    @property
+    def hops(self) -> int:
+        return len(self.levels)
+
+    def pages(self) -> Iterable[Sequence[Any]]:
+        return (self.frontier[at : at + PAGE] for at in range(0, len(self.frontier), PAGE))
+
+    def far_end(self, step: Step) -> Any:
+        """Give the end of a step that lies farther from the root."""
+        return step.start if self.back else step.end
+
+
+@dataclass(slots=True, eq=False)
+class _Level:
+    """What was seen from a frontier: the next one, where it met the other side, and what limits kept out."""
+
+    steps: list[Step] = field(default_factory=list)
+    frontier: list[Any] = field(default_factory=list)
+    met: dict[Any, None] = field(default_factory=dict)
+    refused: set[Any] = field(default_factory=set)
+    unread: list[Any] = field(default_factory=list)
+    beyond: list[Any] = field(default_factory=list)
+
+
+class HopSearch:
+    """One search for a path, between two artifacts of the graph that are not the same.
+
+    Where both sides know all that is within their distances, what the next level of one has in common with the last of
+    the other are the artifacts in the middle of all shortest paths. What a limit kept out of the level that meets
+    cannot have made the path shorter, and is not told.
+    """
+
+    def __init__(self, reader: StepReader, start: Any, end: Any, limits: PathLimits) -> None:
+        self._reader, self._limits = reader, limits
+        self._near, self._far = _Side(start, back=False), _Side(end, back=True)
+        self._edges = 0
+        self._refused: set[Any] = set()
+        self._left_out: dict[str, int] = {}
+        self._at_least: dict[str, None] = {}
+
+    async def run(self) -> LinkPath:
+        """Search; one store call a level, or one for each 1,000 artifacts of it."""
+        while self._near.frontier and self._far.frontier and "max_edges" not in self._left_out:
+            side, other = self._near, self._far
+            if len(other.frontier) < len(side.frontier):
+                side, other = other, side
+            if side.hops + other.hops == self._limits.max_hops:
+                await self._look_over(side, other)
+                break
+            if met := await self._advance(side, other):
+                steps = await in_time(sum(map(len, chain(side.levels, other.levels))), self._path, met)
+                return self._result(steps)
+        return self._result(None)
+
+    async def _advance(self, side: _Side, other: _Side) -> Sequence[Any]:
+        """Go one hop on from one side; give where it met the other one."""
+        level = _Level()
+        for page in side.pages():
+            if level.unread and any(end not in side.depths for end in level.unread):
+                self._at_least["max_edges"] = None
+                break
+            steps = await self._reader.read(page, back=side.back)
+            await in_time(sum(map(len, steps)), self._admit, side, other, level, steps)
+        side.levels.append(level.steps)
+        side.frontier = level.frontier
+        if not level.met:
+            await in_time(len(level.unread) + len(level.beyond), self._tell, side, level)
+            return ()
+        total = {node: side.depths[node] + other.depths[node] for node in level.met}
+        return [node for node in total if total[node] == min(total.values())]
+
+    def _admit(self, side: _Side, other: _Side, level: _Level, found: Sequence[Sequence[Step]]) -> None:
+        limits, depth = self._limits, side.hops + 1
+        for steps in found:
+            level.beyond += map(side.far_end, [] if limits.max_fanout is None else steps[limits.max_fanout :])
+            kept = steps[: limits.max_fanout]
+            room = len(kept) if limits.max_edges is None else min(len(kept), limits.max_edges - self._edges)
+            level.unread += map(side.far_end, kept[room:])
+            self._edges += room
+            for step in kept[:room]:
+                end = side.far_end(step)
+                if end not in side.depths:
+                    self._meet_or_reach(side, other, level, end)
+                if side.depths.get(end) == depth:
+                    level.steps.append(step)
+
+    def _meet_or_reach(self, side: _Side, other: _Side, level: _Level, end: Any) -> None:
+        if end in other.depths:
+            level.met[end] = None
+        elif self._limits.max_nodes is None or self._reached < self._limits.max_nodes:
+            level.frontier.append(end)
+        else:
+            level.refused.add(end)
+            return
+        side.depths[end] = side.hops + 1
+
+    @property
+    def _reached(self) -> int:
+        return len(self._near.depths) + len(self._far.depths)  # each once, as long as they have not met
+
+    def _tell(self, side: _Side, level: _Level) -> None:
+        """Count what limits kept out of a level; what was reached all the same was not kept out."""
+        self._refused |= level.refused
+        for limit, ends in (("max_edges", level.unread), ("max_fanout", level.beyond)):
+            if count := sum(end not in side.depths for end in ends):
+                self._left_out[limit] = self._left_out.get(limit, 0) + count
+
+    async def _look_over(self, *sides: _Side) -> None:
+        """Count what lies behind the cap on hops; nothing, where either side has reached all it can."""
+        first = [await self._behind(side) for side in sides]
+        if all(first):
+            self._left_out["max_hops"] = first[0]
+
+    async def _behind(self, side: _Side) -> int:
+        """Count the artifacts, unknown so far, that the first page of a frontier with any leads to."""
+        for at, page in enumerate(side.pages(), 1):
+            found = await self._reader.read(page, back=side.back)
+            if count := await in_time(sum(map(len, found)), _count_unknown, side, found):
+                if at * PAGE < len(side.frontier):
+                    self._at_least["max_hops"] = None
+                return count
+        return 0
+
+    def _path(self, met: Sequence[Any]) -> list[Step]:
+        """Give the first of the shortest paths through these artifacts."""
+        onward: dict[Any, list[Step]] = {}
+        for side in (self._near, self._far):
+            known = set(met)
+            for level in reversed(side.levels):
+                for step in level:
+                    if side.far_end(step) in known:
+                        known.add(step.end if side.back else step.start)
+                        onward.setdefault(step.start, []).append(step)
+        steps: list[Step] = []
+        at = self._near.root
+        while at != self._far.root:
+            steps.append(min(onward[at], key=self._reader.key))
+            at = steps[-1].end
+        return steps
+
+    def _result(self, steps: Sequence[Step] | None) -> LinkPath:
+        if self._refused:
+            self._left_out["max_nodes"] = len(self._refused)
+        return LinkPath(
+            self._near.root,
+            self._far.root,
+            self._reader.direction,
+            self._limits.max_hops,
+            () if steps is None else (self._near.root, *(step.end for step in steps)),
+            tuple(step.edge for step in steps or ()),
+            None if steps is None else float(len(steps)),
+            len(self._near.depths.keys() | self._far.depths.keys()),
+            {name: self._left_out[name] for name in LIMITS if name in self._left_out},
+            tuple(name for name in LIMITS if name in self._at_least and name in self._left_out),
+        )
+
+
+def _count_unknown(side: _Side, found: Iterable[Iterable[Step]]) -> int:
+    return len({end for steps in found for end in map(side.far_end, steps)} - side.depths.keys())
+
+
+LIMITS = tuple(each.name for each in fields(PathLimits))
