@@ -716,24 +716,24 @@ def layered(width):
 @pytest.mark.parametrize(
     ("options", "start", "step"),
     [
-        ({}, ["ledger", "get_records"], ["neighbors", "ledger", "get_records"]),
-        ({"weighted": True}, ["ledger", "get_records"], ["neighbors", "ledger", "get_records"]),
-        ({"inverses": INVERSES, "types": ["x"]}, ["ledger", "get_records"], ["neighbors", "ledger", "get_records"]),
+        ({}, ["records_of"], ["neighbors", "records_of"]),
+        ({"weighted": True}, ["records_of"], ["neighbors", "records_of"]),
+        ({"inverses": INVERSES, "types": ["x"]}, ["records_of"], ["neighbors", "records_of"]),
         (
             {"scope": Scope(keep={"kind": {"$ne": "x"}})},
-            ["ledger", "get_records"],
-            ["neighbors", "ledger", "get_records"],
+            ["records_of"],
+            ["neighbors", "records_of"],
         ),
         (
             {"scope": Scope.only({"kind": {"$ne": "x"}}), "weighted": True},
-            ["ledger", "get_records"],
-            ["neighbors", "ledger", "get_records"],
+            ["records_of"],
+            ["neighbors", "records_of"],
         ),
-        ({"roots": [], "start_k": 1}, ["search_vectors", "ledger", "get_records"], None),
-        ({"roots": [], "start_k": 1, "seeding": "lexical"}, ["search_text", "ledger", "get_records"], None),
+        ({"roots": [], "start_k": 1}, ["search_vectors", "records_of"], None),
+        ({"roots": [], "start_k": 1, "seeding": "lexical"}, ["search_text", "records_of"], None),
     ],
 )
-async def test_a_step_costs_three_store_calls_whatever_its_width(width, options, start, step):
+async def test_a_step_costs_two_store_calls_whatever_its_width(width, options, start, step):
     items = layered(width)
     items["a"]["text"] = "near the very start"
     async with corpus_of(items) as corpus:
@@ -741,7 +741,7 @@ async def test_a_step_costs_three_store_calls_whatever_its_width(width, options,
         policy = LinkWalk(**{"roots": ["a"], "direction": "out", **options})
         hits, walk = await walked(replace(corpus, store=store), policy, "near start", node_budget=500)
     assert len(hits) == 1 + 2 * width
-    step = step or ["neighbors", "ledger", "get_records"]
+    step = step or ["neighbors", "records_of"]
     assert store.calls == [*start, *step * 2, "neighbors"]  # the last one looks over the edge
     assert walk.summary.left_out == {"max_depth": 1}
 
@@ -750,9 +750,9 @@ async def test_by_cost_each_note_is_looked_up_once_however_many_ways_lead_to_it(
     asked = []
 
     class Asked(Counting):
-        async def ledger(self, ids):
+        async def records_of(self, ids, **options):
             asked.append(len(ids))
-            return await self._store.ledger(ids)
+            return await self._store.records_of(ids, **options)
 
     async with corpus_of(layered(5)) as corpus:
         await walked(replace(corpus, store=Asked(corpus.store)), LinkWalk(roots=["a"], weighted=True, direction="out"))
@@ -767,7 +767,7 @@ async def test_a_slice_of_hits_is_read_when_it_is_due():
         store = Counting(corpus.store)
         async with traverse("", replace(corpus, store=store), policy=LinkWalk(roots=["hub"]), node_budget=601) as walk:
             ids = [(await anext(walk)).artifact_id for _ in range(513)]
-            assert store.calls == ["ledger", "get_records", "neighbors", "ledger", "get_records"]
+            assert store.calls == ["records_of", "neighbors", "records_of"]
             ids += [hit.artifact_id async for hit in walk]
     assert ids == ["hub", *sorted(items)[:-1]]
 

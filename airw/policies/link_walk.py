@@ -18,7 +18,6 @@ from airw.policies._artifacts import (
     are_shut,
     artifact_hits,
     best_of,
-    best_records,
     judge,
     keep_records,
     open_positions,
@@ -29,7 +28,7 @@ from airw.policies._seeding import SEEDINGS, Seeding, check_nodes, member_names,
 from airw.policies.scope import Scope, check_scope
 from airw.protocols import OpenCorpus
 from airw.retrieval import check_corpus
-from airw.values import DIRECTIONS, Direction, Edge, LedgerEntry, NDArray, NodeId, SearchHit
+from airw.values import DIRECTIONS, Direction, Edge, NDArray, NodeId, SearchHit
 from airw.walk import Behind, Entry, Frontier, Policy, WalkState
 
 __all__ = ["LinkWalk"]
@@ -160,8 +159,6 @@ class LinkWalk(Policy):
 
     async def seed(self, state: WalkState, store: OpenCorpus) -> list[Way]:
         """Look up the roots and search for more; one store call, and those of the search and of `scope.start`."""
-        if self._reads_fields:
-            keep_records(state)
         k = self.start_k if self.start_k is not None else 0 if self.roots else _START_K
         found = await seed_artifacts(
             state, check_corpus(store), k=k, seeding=self.seeding, roots=(), filter=self.scope.of_starts
@@ -169,20 +166,19 @@ class LinkWalk(Policy):
         best_of(state).clear()  # a hit is the first surface, whichever the search has found
         roots = root_ids(self.roots, store)
         ids = list(dict.fromkeys([*roots, *(node.id for node in found)]))
-        entries = await _look_up(state, ids, store)
+        absent = await _read_first(state, ids, store)
         for id in roots:
-            if entries[id] is None:
+            if id in absent:
                 raise NoLedgerEntry(f"corpus {store.name!r} holds no artifact {shown(id)}; a root is an artifact's id")
         if self.scope.start is not None:  # what is barred may still be reached, so it must not wait as a start
             await judge(state, ids, store, self.scope)
         return [Way(id) for id in ids if verdict(state, id).start]
 
     async def score(self, state: WalkState, nodes: Sequence[Way], store: OpenCorpus) -> NDArray[np.float64]:
-        """Score by minus the cost; two store calls where fields decide, else none."""
+        """Score by minus the cost; one store call where fields decide, else none."""
         if self._reads_fields:
             ids = list(dict.fromkeys(node.id for node in nodes))
-            await _look_up(state, ids, store)
-            await best_records(state, ids, store)
+            await _read_first(state, ids, store)
             await judge(state, ids, store, self.scope)
         return await _in_time(len(nodes), self._scores, state, nodes)
 
@@ -246,20 +242,29 @@ class LinkWalk(Policy):
         return node.edge
 
     async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[SearchHit | None]:
-        """Give each artifact's first surface; two store calls, none where fields decided."""
-        await _look_up(state, [entry.node.id for entry in committed], store)
-        return await artifact_hits(state, committed, store)
+        """Give each artifact's first surface; one store call, none where fields decided."""
+        ids = [entry.node.id for entry in committed]
+        await _read_first(state, ids, store)
+        hits = await artifact_hits(state, committed, store)
+        if not self._reads_fields:  # nobody asks again for what was given
+            for id in ids:
+                state.cache["records"].pop(best_of(state)[id][0], None)
+        return hits
 
 
-async def _look_up(state: WalkState, ids: Sequence[Any], corpus: OpenCorpus) -> dict[Any, LedgerEntry | None]:
-    """Remember the first surface of artifacts as the one that stands for them; one store call, for what is new."""
-    known = best_of(state)
+async def _read_first(state: WalkState, ids: Sequence[Any], corpus: OpenCorpus) -> list[Any]:
+    """Read the first surface of artifacts, which stands for them; give those that the corpus does not hold.
+
+    One store call, for what is new.
+    """
+    keep_records(state)
+    known, kept = best_of(state), state.cache["records"]
     new = [id for id in ids if id not in known]
-    entries = dict(zip(new, await corpus.store.ledger(new), strict=True)) if new else {}
-    known.update(
-        {id: (entry.record_ids[0] if entry and entry.record_ids else None, 0.0) for id, entry in entries.items()}
-    )
-    return entries
+    found = await corpus.store.records_of(new, limit=1) if new else []
+    for id, records in zip(new, found, strict=True):
+        known[id] = (records[0].id if records else None, 0.0)
+        kept.update({record.id: record for record in records or ()})
+    return [id for id, records in zip(new, found, strict=True) if records is None]
 
 
 def _cheapest(frontier: Frontier, live: NDArray[np.intp]) -> NDArray[np.intp]:

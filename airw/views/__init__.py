@@ -1,5 +1,48 @@
 """Walks along links, for people and programs: as a tree, JSON, records, text, dot and a page."""
 
+from airw.views._between import EdgeChoice
+from airw.views._budgets import estimated_tokens
+from airw.views.bundled import Bundle, BundledNote, NoteLink, bundle_document
+from airw.views.bundling import Bundling, bundle
+from airw.views.describing import describe
+from airw.views.dot import path_dot, tree_dot
+from airw.views.links import walk_links
 from airw.views.model import NodeView, TreeLink, WalkTree, edge_dict, node_view
+from airw.views.page import path_page, tree_page
+from airw.views.path import path_dict, path_text
+from airw.views.reading import TreeReader, read_tree
+from airw.views.records import path_records, tree_records
+from airw.views.schema import path_schema, tree_schema
+from airw.views.text import TreeLines, tree_text
 
-__all__ = ["NodeView", "TreeLink", "WalkTree", "edge_dict", "node_view"]
+__all__ = [
+    "Bundle",
+    "BundledNote",
+    "Bundling",
+    "EdgeChoice",
+    "NodeView",
+    "NoteLink",
+    "TreeLines",
+    "TreeLink",
+    "TreeReader",
+    "WalkTree",
+    "bundle",
+    "bundle_document",
+    "describe",
+    "edge_dict",
+    "estimated_tokens",
+    "node_view",
+    "path_dict",
+    "path_dot",
+    "path_page",
+    "path_records",
+    "path_schema",
+    "path_text",
+    "read_tree",
+    "tree_dot",
+    "tree_page",
+    "tree_records",
+    "tree_schema",
+    "tree_text",
+    "walk_links",
+]

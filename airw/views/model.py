@@ -110,6 +110,7 @@ class WalkTree:
         edges: Every edge met between two of them, as stored, each once, in the order of the walk.
         spanning_tree: For each artifact but the roots how it was reached, in the order of the walk.
         references: The other edges, as the walk met them: to artifacts that it knew already.
+        unlisted: How many were found at an artifact and left out before they were reached, where any were.
         left_out: How many were seen and left out, by limit: `max_hops`, `max_nodes`, `max_edges`, `max_fanout`, ….
         at_least: Limits whose count in `left_out` is a lower bound.
         unknown: Limits behind which nobody looked.
@@ -123,6 +124,7 @@ class WalkTree:
     edges: Sequence[Edge]
     spanning_tree: Sequence[TreeLink]
     references: Sequence[TreeLink] = ()
+    unlisted: Mapping[NodeId, int] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
     at_least: Sequence[str] = ()
     unknown: Sequence[str] = ()

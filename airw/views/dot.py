@@ -1,0 +1,84 @@
+"""A walk along links, or a path, as a graph for Graphviz."""
+
+from collections.abc import Iterable, Sequence
+
+from airw.links.paths import LinkPath
+from airw.values import Edge, NodeId
+from airw.views._words import counted, id_text, one_line
+from airw.views.model import NodeView, WalkTree
+from airw.views.records import id_token
+from airw.views.text import left_out_text
+
+__all__ = ["path_dot", "tree_dot"]
+
+
+def tree_dot(tree: WalkTree) -> str:
+    r"""Write a tree of links in the language of Graphviz: the tree solid, other edges dashed, roots in double lines.
+
+    Edges point as they are stored. Nodes are named by their ids, percent-encoded as in `tree_records`.
+
+    Args:
+        tree: What `read_tree` gives.
+
+    Returns:
+        Lines, each with its newline.
+
+    Example:
+        >>> from airw.values import Edge
+        >>> print(tree_dot(WalkTree(["a"], "out", 1, [NodeView("a", 'An "A"')], [Edge("a", "a", "x")], [])), end="")
+        digraph {
+          node [shape=box];
+          "a" [label="a\nAn \"A\"", peripheries=2];
+          "a" -> "a" [label="x", style=dashed];
+        }
+    """
+    ways = {link.edge for link in tree.spanning_tree}
+    solid = [edge in ways for edge in tree.edges]
+    rest = left_out_text(counted(tree.left_out, tree.at_least, tree.unknown))
+    return _graph(tree.nodes, set(tree.roots), zip(tree.edges, solid, strict=True), rest)
+
+
+def path_dot(path: LinkPath, nodes: Sequence[NodeView]) -> str:
+    """Write a path in the language of Graphviz, its ends in double lines; without nodes where none was found.
+
+    Args:
+        path: What the search for it gave.
+        nodes: What is told of its artifacts: `await describe(corpus, path.nodes)`.
+
+    Returns:
+        Lines, each with its newline; edges point as they are stored.
+
+    Example:
+        >>> path = LinkPath("a", "b", "both", 10, ("a", "b"), (Edge("b", "a", "related"),), 1.0)
+        >>> print(path_dot(path, [NodeView("a"), NodeView("b")]), end="")
+        digraph {
+          node [shape=box];
+          "a" [label="a", peripheries=2];
+          "b" [label="b", peripheries=2];
+          "b" -> "a" [label="related"];
+        }
+    """
+    rest = left_out_text(counted(path.left_out, path.at_least, ()))
+    return _graph(nodes, {path.start, path.end}, ((edge, True) for edge in path.edges), rest)
+
+
+def _graph(nodes: Iterable[NodeView], ends: set[NodeId], edges: Iterable[tuple[Edge, bool]], label: str) -> str:
+    lines = ["digraph {", "  node [shape=box];"]
+    if label:
+        lines.append(f"  label={_quoted(label)};")
+    for node in nodes:
+        said = [id_text(node.id)] if node.title is None else [id_text(node.id), one_line(node.title)]
+        lines.append(f"  {_name(node.id)} [label={_quoted(*said)}{', peripheries=2' * (node.id in ends)}];")
+    for edge, is_solid in edges:
+        style = "" if is_solid else ", style=dashed"
+        lines.append(f"  {_name(edge.source)} -> {_name(edge.target)} [label={_quoted(one_line(edge.type))}{style}];")
+    return "".join(f"{line}\n" for line in [*lines, "}"])
+
+
+def _name(id: NodeId) -> str:
+    return f'"{id_token(id)}"'
+
+
+def _quoted(*lines: str) -> str:
+    r"""Quote lines as one label, in which `\` and `"` stand for themselves."""
+    return '"' + r"\n".join(line.replace("\\", r"\\").replace('"', r"\"") for line in lines) + '"'
