@@ -308,9 +308,9 @@ class TestStream:
         calls = []
 
         class Noting(MemoryStore):
-            async def records_of(self, artifact_ids, *, kinds=None):
+            async def records_of(self, artifact_ids, **options):
                 calls.append(len(artifact_ids))
-                return await super().records_of(artifact_ids, kinds=kinds)
+                return await super().records_of(artifact_ids, **options)
 
         texts = {f"n{at:04}.md": "text" for at in range(300)}
         async with opened(texts, Noting()) as corpus:

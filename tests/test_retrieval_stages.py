@@ -410,9 +410,9 @@ class Opened:
 class Forgetful(MemoryStore):
     """Another writer removes artifact "a" when its records are read for the reranker."""
 
-    async def records_of(self, artifact_ids, *, kinds=None):
+    async def records_of(self, artifact_ids, **options):
         await self.apply([], removals=["a"])
-        return await super().records_of(artifact_ids, kinds=kinds)
+        return await super().records_of(artifact_ids, **options)
 
 
 async def test_an_artifact_that_is_gone_is_read_by_the_surface_that_matched():
