@@ -54,7 +54,9 @@ from airw.indexing import (
 )
 from airw.ingestion import BuildReport
 from airw.limits import Limits
+from airw.links import CorpusGraph, default_edge_extractor
 from airw.policies import collapsed_tree_policy, per_node, reverse_dependency_policy
+from airw.protocols import GraphStore
 from airw.registry import (
     Coverage,
     Definition,
@@ -133,6 +135,7 @@ __all__ = [
     "Chunked",
     "Committed",
     "Corpus",
+    "CorpusGraph",
     "CorpusNotFound",
     "CorpusRetriever",
     "CorpusSource",
@@ -154,6 +157,7 @@ __all__ = [
     "FederatedCorpus",
     "FilterError",
     "Frontier",
+    "GraphStore",
     "HashingEmbedder",
     "HttpReranker",
     "IndexPlan",
@@ -204,6 +208,7 @@ __all__ = [
     "collapsed_tree_policy",
     "corpora",
     "coverage",
+    "default_edge_extractor",
     "dependency_evidence_boost",
     "disclose",
     "discover",

@@ -1,8 +1,8 @@
 """Every public name of `ir`'s reference, its parameters and defaults: here under the same names, or told as different.
 
 `NAMES` holds what its pages list. What differs is in `DIFFERENCES`, with the text in backticks that its row in
-docs/migrating.md begins with; what is under another name, in `ELSEWHERE`, with a row too; what is still to come, in
-`PENDING`. All three are exact: what no longer differs, or has arrived, must leave them.
+docs/migrating.md begins with; what is under another name, in `ELSEWHERE`, with a row too. Both are exact: what no longer
+differs must leave them.
 """
 
 import dataclasses
@@ -154,9 +154,6 @@ ELSEWHERE = {
 }
 """What is not where it was: where it is, below `airw`, and its row."""
 
-PENDING = {"CorpusGraph", "GraphStore", "default_edge_extractor"}
-"""What is to come."""
-
 TRAVERSE = "traverse(query, store, policy=…, max_depth=2, node_budget=64, k=10)"
 WALK_STATE = "WalkState(query, max_depth, budget, …)"
 
@@ -183,6 +180,11 @@ DIFFERENCES = {
     "CorpusStore.set_config": "store.set_config(settings)",
     "CorpusStore.set_ledger_entry": "store.set_ledger_entry(key, entry)",
     "CorpusStore.set_links": "store.set_links(id, edges)",
+    "CorpusGraph.edge_types(ids)": "graph.edge_types(id)",
+    "CorpusGraph.edge_types(node_id)": "graph.edge_types(id)",
+    "CorpusGraph.neighbors(edge_type)": "graph.neighbors(id, edge_type=…)",
+    "CorpusGraph.neighbors(ids)": "graph.neighbors(id, edge_type=…)",
+    "CorpusGraph.neighbors(node_id)": "graph.neighbors(id, edge_type=…)",
     "DFLT_MAX_DEPTH": "traverse.DFLT_MAX_DEPTH",
     "DFLT_SEED_K": "traverse.DFLT_SEED_K",
     "Record(metadata)": "Record(vector=…)",
@@ -282,15 +284,9 @@ def rows():
     return {text for cell in left for text in re.findall(r"`([^`]+)`", cell)}
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if PENDING.isdisjoint({name, name.partition(".")[0]})])
+@pytest.mark.parametrize("name", NAMES)
 def test_is_here_as_it_is_there_or_told_as_different(name):
     assert differences(name) == {difference for difference in DIFFERENCES if owner(difference) == name}
-
-
-@pytest.mark.parametrize("name", sorted(PENDING))
-def test_is_still_to_come(name):
-    assert name in NAMES
-    assert here(name) is None, f"{name} has arrived: take it out of PENDING"
 
 
 @pytest.mark.parametrize("row", sorted({*DIFFERENCES.values(), *(row for _, row in ELSEWHERE.values())}))

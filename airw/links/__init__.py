@@ -4,6 +4,7 @@ from airw.links.adapters import CallableLinks, extractor_from
 from airw.links.dependencies import CHILD, NEXT, PARENT, PREV, REF, DependencyLinks, default_edge_extractor
 from airw.links.diagnosis import Finding, GraphDiagnosis
 from airw.links.graph import CorpusGraph
+from airw.links.inverses import INVERSES, Inverses
 from airw.links.markdown import MarkdownLinks
 from airw.links.mentions import MentionFinder, TitleMentions
 from airw.links.paths import LinkCycle, LinkPath
@@ -11,6 +12,7 @@ from airw.links.specs import extractor_from_spec, extractor_spec
 
 __all__ = [
     "CHILD",
+    "INVERSES",
     "NEXT",
     "PARENT",
     "PREV",
@@ -20,6 +22,7 @@ __all__ = [
     "DependencyLinks",
     "Finding",
     "GraphDiagnosis",
+    "Inverses",
     "LinkCycle",
     "LinkPath",
     "MarkdownLinks",

@@ -56,15 +56,20 @@ class CorpusGraph:
         store = getattr(given, "store", given)
         if isinstance(given, str) or not isinstance(store, GraphStore):
             raise ArgumentError(f"a graph needs an open corpus, as `open_corpus` gives, or a store, not {shown(given)}")
-        self.source: str | None = (getattr(given, "name", None) or None) if store is not given else None
+        self._source: str | None = (getattr(given, "name", None) or None) if store is not given else None
         self.store: Store = cast("Store", store)
         self.embedder: Embedder = getattr(given, "embedder", _NO_EMBEDDER)
         self.members: Mapping[str, OpenCorpus] = getattr(given, "members", {})
 
     @property
+    def source(self) -> str | None:
+        """Give the name of the corpus, as pairs of a source and an id have it; `None` for a bare store."""
+        return self._source
+
+    @property
     def name(self) -> str:
         """Give the name of the corpus; empty for a bare store."""
-        return self.source or ""
+        return self._source or ""
 
     async def records_of(
         self, artifact_ids: Sequence[NodeId], *, kinds: Sequence[str] | None = None, limit: int | None = None
