@@ -111,6 +111,25 @@ def home(_homes, monkeypatch) -> Path:
     return folder
 
 
+@pytest.fixture
+def error(capsys):
+    """Run a command of `airw` that must fail, and give its one line."""
+
+    from airw.cli import main
+
+    def run(*argv):
+        try:
+            code = main(list(map(str, argv)))
+        except SystemExit as leaving:  # what the parser itself refuses
+            code = leaving.code
+        told = capsys.readouterr()
+        assert (code, told.out, told.err.count("\n")) == (2, "", 1)
+        assert told.err.startswith("airw: ")
+        return told.err
+
+    return run
+
+
 def _forbid_skip(report):
     if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("AIRW_REQUIRE_ALL") == "1":
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr

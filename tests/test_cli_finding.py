@@ -81,23 +81,6 @@ def objects(printed):
     return lambda *argv, **options: [json.loads(line) for line in printed(*argv, "--format", "json", **options)]
 
 
-@pytest.fixture
-def error(capsys):
-    """Run a command that must fail, and give its one line."""
-
-    def run(*argv):
-        try:
-            code = main(argv)
-        except SystemExit as leaving:  # what the parser itself refuses
-            code = leaving.code
-        told = capsys.readouterr()
-        assert (code, told.out, told.err.count("\n")) == (2, "", 1)
-        assert told.err.startswith("airw: ")
-        return told.err
-
-    return run
-
-
 class TestDiscover:
     def test_commits_to_the_few_that_answer(self, notes, printed):
         (line,) = printed("discover", notes, "signing keys")

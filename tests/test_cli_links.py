@@ -70,23 +70,6 @@ def printed(capsys):
     return run
 
 
-@pytest.fixture
-def error(capsys):
-    """Run a command that must fail, and give its one line."""
-
-    def run(*argv):
-        try:
-            code = main(list(map(str, argv)))
-        except SystemExit as leaving:  # what the parser itself refuses
-            code = leaving.code
-        told = capsys.readouterr()
-        assert (code, told.out, told.err.count("\n")) == (2, "", 1)
-        assert told.err.startswith("airw: ")
-        return told.err
-
-    return run
-
-
 def process(*argv, env=None, **options):
     command = [sys.executable, "-m", "airw", *map(str, argv)]
     return subprocess.run(

@@ -62,23 +62,6 @@ def objects(printed):
 
 
 @pytest.fixture
-def error(capsys):
-    """Run a command that must fail, and give its one line."""
-
-    def run(*argv):
-        try:
-            code = main(list(map(str, argv)))
-        except SystemExit as leaving:  # what the parser itself refuses
-            code = leaving.code
-        told = capsys.readouterr()
-        assert (code, told.out, told.err.count("\n")) == (2, "", 1)
-        assert told.err.startswith("airw: ")
-        return told.err
-
-    return run
-
-
-@pytest.fixture
 def built(notes, printed):
     printed("build", notes, "--embedder", "light")
     return "notes"

@@ -148,6 +148,13 @@ class TestVerdicts:
         assert "100% of the edges lead to the top 1 % (n000)" in str(found)
         few = await diagnosed([Edge("n001", "n002", "x")], ids=IDS)
         assert names(few) == {"isolated": False, "reach": False}
+
+    @pytest.mark.parametrize(("leaves", "told"), [(64, False), (65, True)])
+    async def test_all_within_two_hops_is_a_flood_only_where_it_is_more_than_a_walk_visits(self, leaves, told):
+        ids = IDS[: leaves + 1]
+        found = await diagnosed([Edge(each, ids[0], "x") for each in ids[1:]], ids=ids)
+        assert found.reach == 1
+        assert ("reach" in names(found)) == told
         dangling = [Edge("n001", f"gone{number}", "x") for number in range(9)]
         found = await diagnosed([*dangling, Edge("n001", "n002", "x")], ids=IDS, missing=[e.target for e in dangling])
         assert "90% of the links dangle" in str(found)

@@ -1,8 +1,8 @@
 """Every public name of `ir`'s reference, its parameters and defaults: here under the same names, or told as different.
 
 `NAMES` holds what its pages list. What differs is in `DIFFERENCES`, with the text in backticks that its row in
-docs/migrating.md begins with; what is under another name, in `ELSEWHERE`, with a row too. Both are exact: what no longer
-differs must leave them.
+docs/migrating.md begins with; what is under another name, in `ELSEWHERE`, with a row too. Both are exact: what no
+longer differs must leave them.
 """
 
 import dataclasses

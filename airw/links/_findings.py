@@ -32,6 +32,9 @@ useless before the weak ones are pruned, 0.2."""
 WIDE_REACH = 0.25
 """When two hops lead to a quarter of everything, having been reached says little: ranking must do all the work."""
 
+WITHIN_BUDGET = 64
+"""So many artifacts are no flood, whatever their share: a walk visits them with the default node budget."""
+
 LEAST_NEAR = 1
 """When two hops lead to fewer artifacts than this, there is next to nothing to walk to."""
 
@@ -124,7 +127,7 @@ def _reach(found: GraphDiagnosis) -> Iterator[Finding]:
     if near < LEAST_NEAR:
         text = f"two hops lead to {near:.1f} others on average: there is next to nothing to walk to; extract more links"
         yield Finding("reach", found.reach, is_good=False, text=text)
-    elif found.reach > WIDE_REACH:
+    elif found.reach > WIDE_REACH and near > WITHIN_BUDGET:
         text = (
             f"two hops lead to {found.reach:.0%} of everything: walk one hop, with a small max_fanout, or with a "
             "policy that ranks by the query"
