@@ -23,6 +23,7 @@ _BRACKET = re.compile(r"\[")
 _WIKI = re.compile(r"\[\[([^\[\]\n]+)\]\]")
 _MARKER = re.compile(r"[>*+-]|\d+[.)]")
 _FOOTNOTE = re.compile(r"\[\^")
+_OPAQUE = re.compile(r"\s*<(?:[!?]|(?:pre|script|style|textarea)\b)", re.IGNORECASE)
 # What is embedded but no note: images, sound, film, documents of other programs.
 _MEDIA = re.compile(
     r"\.(?:avif|bmp|gif|heic|ico|jpe?g|png|svg|tiff?|webp|3gp|aac|flac|m4a|mp3|oga|ogg|opus|wav|avi|mkv|mov|mp4|mpe?g|ogv"
@@ -53,7 +54,7 @@ class Target(NamedTuple):
 def inline_links(text: str) -> tuple[list[Target], list[tuple[str, int]]]:
     """Give the links of a markdown text in order of line, and what could not be read with its line, 0-based too.
 
-    Links in code, comments and HTML are not links, nor are images, but embeds of notes are. A reference definition is
+    Links in code, comments and tags are not links, nor are images, but embeds of notes are. A reference definition is
     one, on its own line, unless an image uses it; a footnote is text.
     """
     if not _LOCAL.search(text):
@@ -67,11 +68,16 @@ def inline_links(text: str) -> tuple[list[Target], list[tuple[str, int]]]:
         [("lists and quotes nest so deeply that what is deeper was read as text", env[_DEEP])] if _DEEP in env else []
     )
     for token in tokens:
-        if token.type == "inline" and token.map and (_BRACKET if defined else _LOCAL).search(token.content):
+        if token.map and _is_prose(token) and (_BRACKET if defined else _LOCAL).search(token.content):
             for line, piece in _pieces(token.content, token.map[0], problems):
                 _collect(piece, line, env, targets, images)
     targets += [Target(item["href"], item["map"][0]) for item in defined.values() if item["href"] not in images]
     return sorted(targets, key=lambda target: target.line), problems
+
+
+def _is_prose(token: Token) -> bool:
+    """Say whether a block may hold links: text, and what stands among tags, which many renderers read as text."""
+    return token.type == "inline" or (token.type == "html_block" and not _OPAQUE.match(token.content))
 
 
 def _pieces(content: str, line: int, problems: list[tuple[str, int]]) -> Iterator[tuple[int, str]]:

@@ -22,7 +22,7 @@ class MarkdownLinks:
     - **Inline**: `[text](../a/b.md#heading)` and reference definitions, as CommonMark reads them, resolved against the
       note's own folder (`/a.md`: against the root); and `[[target]]`, `[[target|label]]`, `[[label|target]]`,
       `[[target#heading]]`, `[[target^block]]`, `![[target]]`, which name a note in whatever folder and case. Not links:
-      URLs, places in the same note, images, embedded media, footnote definitions, code, comments, HTML, templates.
+      URLs, places in the same note, images, embedded media, footnote definitions, code, comments, tags, templates.
     - **Typed**: the frontmatter fields in `fields`: a mapping with `id` and `type`, or a plain name, or a list of
       either, or names divided by commas. A plain name under `links` is of type `"related"`, under another field of the
       field's own name. Fields that are not in the frontmatter are looked for in the filter fields.
