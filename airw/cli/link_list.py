@@ -1,6 +1,6 @@
 """The links of one document, and the links that lead nowhere, as the command line tells them; pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +56,7 @@ class ListedLink:
         stored = self.stored
         if isinstance(stored, Edge):
             return f"E {id_token(stored.source)} {id_token(stored.target)} {token(stored.type)} {token(stored.origin)}"
-        link, candidates = stored.link, ",".join(map(token, stored.candidates)) or "-"
+        link, candidates = stored.link, ",".join(map(id_token, stored.candidates)) or "-"
         told = f"U {id_token(stored.source)} {token(_written(link))} {token(link.type)} {token(link.origin)}"
         return f"{told} candidates={candidates} file={token(link.file)} line={link.line or '-'}"
 
@@ -102,7 +102,7 @@ def unresolved_dict(found: UnresolvedLink) -> dict[str, Any]:
 
 def _about(found: UnresolvedLink) -> dict[str, Any]:
     link = found.link
-    about = {"state": found.state, "ref": _written(link), "candidates": list(found.candidates)}
+    about = {"state": found.state, "ref": _written(link), "candidates": json_clean(list(found.candidates))}
     return {**about, "file": link.file, "line": link.line}
 
 
@@ -120,6 +120,5 @@ def _place(found: UnresolvedLink) -> str:
 
 
 def _what(found: UnresolvedLink) -> str:
-    candidates: Sequence[str] = found.candidates
-    meant = f"may be {', '.join(map(one_line, candidates))}" if candidates else "leads nowhere"
+    meant = f"may be {', '.join(map(id_text, found.candidates))}" if found.candidates else "leads nowhere"
     return f"{_reference(found.link)} {meant}"

@@ -90,7 +90,7 @@ def edge_of_member(source: str, edge: Edge) -> Edge:
 
 def link_of_member(source: str, found: UnresolvedLink) -> UnresolvedLink:
     """Give an unresolved link as one of several corpora: its source and its candidates become pairs."""
-    candidates: tuple[Any, ...] = tuple((source, id) for id in found.candidates)
+    candidates = tuple((source, cast("str", id)) for id in found.candidates)
     return UnresolvedLink((source, cast("str", found.source)), found.link, candidates)
 
 

@@ -40,7 +40,7 @@ class Link:
         line: The 1-based line it was found on.
         or_ref: A second name of the target, as in `[[one|other]]`, where only one side may be a name. Each is resolved
             alone. Of two that mean one artifact each, the one in the stronger tier counts, of equals the first; where
-            neither does, the link dangles if both dangle, and else is ambiguous.
+            neither does, the link dangles if both dangle, and else is ambiguous. Not asked for in another corpus.
     """
 
     target_ref: str
@@ -64,7 +64,7 @@ class UnresolvedLink:
 
     source: NodeId
     link: Link
-    candidates: tuple[str, ...] = ()
+    candidates: tuple[NodeId, ...] = ()
 
     @property
     def state(self) -> LinkState:
