@@ -106,7 +106,7 @@ async def test_only_a_change_of_name_description_or_schema_indexes_a_tool_again(
         corpus = await build(from_mcp_tools([tool], embedder=counting), store=store)
         outcomes.append(corpus.report.added + corpus.report.updated)
     assert outcomes == [1, 0, 0, 1, 1]
-    assert embedded == ["list_files\n\nList a folder."] * 2 + ["list_files\n\nList a directory."]
+    assert embedded == ["list_files\n\nList a folder.", "list_files\n\nList a directory."]
 
 
 class Hostile:
