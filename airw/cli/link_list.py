@@ -7,7 +7,7 @@ from typing import Any
 from airw.values import Direction, Edge, Link, NodeId, UnresolvedLink, json_clean
 from airw.views import NodeView
 from airw.views._words import id_text, one_line
-from airw.views.records import id_token, token
+from airw.views.records import edge_line, id_token, token
 
 __all__ = ["ListedLink", "listed", "unresolved_dict", "unresolved_line"]
 
@@ -55,7 +55,7 @@ class ListedLink:
         """Give it as one line for programs, an edge as `tree_records` writes it, `U` for what leads to no document."""
         stored = self.stored
         if isinstance(stored, Edge):
-            return f"E {id_token(stored.source)} {id_token(stored.target)} {token(stored.type)} {token(stored.origin)}"
+            return edge_line(stored)
         link, candidates = stored.link, ",".join(map(id_token, stored.candidates)) or "-"
         told = f"U {id_token(stored.source)} {token(_written(link))} {token(link.type)} {token(link.origin)}"
         return f"{told} candidates={candidates} file={token(link.file)} line={link.line or '-'}"

@@ -9,7 +9,7 @@ from airw.limits import check_choice
 from airw.values import Edge, NodeId
 from airw.views._words import counted, id_text, one_line
 from airw.views.model import NodeView, edge_dict
-from airw.views.records import id_token, token
+from airw.views.records import edge_line, id_token, node_line, token
 from airw.views.text import left_out_text
 
 __all__ = ["DOCUMENTS", "FORMS", "Bundle", "BundledNote", "Form", "FormName", "NoteLink", "bundle_document"]
@@ -207,18 +207,10 @@ def _records_head(bundle: Bundle) -> str:
 
 
 def _records_note(note: BundledNote) -> str:
-    node, id = note.node, id_token(note.node.id)
-    tags = ",".join(map(token, node.tags)) or "-"
-    hop = "-" if note.hop is None else note.hop
-    about = f"N {id} {token(node.type)} {_json(one_line(node.title or ''))} tags={tags} path={token(node.path)}"
-    edges = [
-        f"E {id_token(edge.source)} {id_token(edge.target)} {token(edge.type)} {token(edge.origin)}"
-        for edge in note.edges
-    ]
+    id, hop = id_token(note.node.id), "-" if note.hop is None else note.hop
     lines = note.content.split("\n") if note.content else []
-    return "\n".join(
-        [f"{about} hop={hop} via={token(note.via)}", *edges, f"B {id} lines={len(lines)}", *lines, f"B-END {id}", ""]
-    )
+    about = [f"{node_line(note.node)} hop={hop} via={token(note.via)}", *map(edge_line, note.edges)]
+    return "\n".join([*about, f"B {id} lines={len(lines)}", *lines, f"B-END {id}", ""])
 
 
 DOCUMENTS: Mapping[FormName, Form] = {

@@ -12,7 +12,7 @@ from airw.values import Edge, NodeId
 from airw.views._words import counted
 from airw.views.model import NodeView, WalkTree
 
-__all__ = ["id_token", "path_records", "token", "tree_records"]
+__all__ = ["edge_line", "id_token", "node_line", "path_records", "token", "tree_records"]
 
 _SPECIAL = re.compile('[\\s%",|\\\\\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]')
 _HIDDEN = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -131,17 +131,19 @@ def _lines(nodes: Iterable[NodeView], edges: Sequence[Edge]) -> Iterator[str]:
     listed: set[NodeId] = set()
     for node in nodes:
         listed.add(node.id)
-        yield _node_line(node)
-        yield from (_edge_line(edge) for edge in waiting.get(node.id, ()) if {edge.source, edge.target} <= listed)
+        yield node_line(node)
+        yield from (edge_line(edge) for edge in waiting.get(node.id, ()) if {edge.source, edge.target} <= listed)
 
 
-def _node_line(node: NodeView) -> str:
+def node_line(node: NodeView) -> str:
+    """Write what is told of an artifact as one line."""
     title = _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(node.title or "", ensure_ascii=False))
     tags = ",".join(map(token, node.tags)) or _NONE
     return f"N {id_token(node.id)} {token(node.type)} {title} tags={tags} path={token(node.path)}"
 
 
-def _edge_line(edge: Edge) -> str:
+def edge_line(edge: Edge) -> str:
+    """Write an edge, as it is stored, as one line."""
     return f"E {id_token(edge.source)} {id_token(edge.target)} {token(edge.type)} {token(edge.origin)}"
 
 
