@@ -10,7 +10,8 @@ import numpy as np
 
 from airw._concurrency import in_thread
 from airw.errors import ArgumentError, NoLedgerEntry, shown
-from airw.limits import check_choice, check_count, check_strings
+from airw.limits import check_choice, check_count
+from airw.links._steps import LinkFilter
 from airw.links.costs import JUST_BELOW_LEAST, PARTS, link_parts, value_of
 from airw.links.inverses import Inverses
 from airw.policies._artifacts import (
@@ -36,7 +37,6 @@ __all__ = ["LinkWalk"]
 R = TypeVar("R")
 Args = TypeVarTuple("Args")
 
-ORIGINS = ("typed", "inline", "derived")
 _START_K = 4
 _MANY = 2_000  # ways, looked at in about a millisecond
 
@@ -131,12 +131,9 @@ class LinkWalk(Policy):
         if self.max_depth is not None:
             check_count("max_depth", self.max_depth)
         object.__setattr__(self, "roots", check_nodes("roots", self.roots))
-        for name in ("types", "exclude", "origins"):
-            given = getattr(self, name)
-            if given is not None or name == "exclude":
-                object.__setattr__(self, name, check_strings(name, given))
-        for origin in self.origins or ():
-            check_choice("origins", origin, ORIGINS)
+        chosen = LinkFilter(types=self.types, exclude=self.exclude, origins=self.origins)
+        for name, value in chosen.asked().items():
+            object.__setattr__(self, name, value)
         if not (self.inverses is None or isinstance(self.inverses, Inverses)):
             raise ArgumentError(f"inverses must be None or Inverses such as INVERSES, not {shown(self.inverses)}")
         if not isinstance(self.weighted, bool):

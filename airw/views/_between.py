@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airw.errors import ArgumentError, shown
-from airw.limits import check_choice, check_strings
+from airw.limits import check_choice
+from airw.links._steps import LinkFilter
 from airw.links.inverses import INVERSES, Inverses
 from airw.values import DIRECTIONS, Direction, Edge, NodeId
 from airw.views.bundled import NoteLink
@@ -43,10 +44,9 @@ class EdgeChoice:
     def __post_init__(self) -> None:
         """Check every field at birth."""
         check_choice("direction", self.direction, DIRECTIONS)
-        for name in ("types", "exclude", "origins"):
-            given = getattr(self, name)
-            if given is not None:
-                object.__setattr__(self, name, check_strings(name, given))
+        chosen = LinkFilter(types=self.types, exclude=self.exclude, origins=self.origins)
+        for name, value in chosen.asked().items():
+            object.__setattr__(self, name, value)
         if not (self.inverses is None or isinstance(self.inverses, Inverses)):
             raise ArgumentError(f"inverses must be None or Inverses such as INVERSES, not {shown(self.inverses)}")
 
