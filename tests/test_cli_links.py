@@ -234,8 +234,8 @@ class TestList:
             "→ supports  typed  vault.md  Vault\n"
             "← has-part  typed  index.md  Index\n"
             "← related  inline  index.md  Index\n"
-            "→ related  inline  keys.md:8: [[nowhere]] leads nowhere\n"
-            "→ related  inline  keys.md:9: [[log]] may be a/log.md, b/log.md\n"
+            "→ related  inline  keys.md:8: 'nowhere' leads nowhere\n"
+            "→ related  inline  keys.md:9: 'log' may be a/log.md, b/log.md\n"
         )
 
     def test_links_are_chosen_as_in_a_tree(self, printed):
@@ -288,8 +288,8 @@ class TestCheck:
         short, long = printed("link", "check"), printed("link", "check", "-v")
         assert "links of type related, inline, dangling: 1\n" in short
         assert long == short + (
-            "keys.md:8: [[nowhere]] leads nowhere (related, inline)\n"
-            "keys.md:9: [[log]] may be a/log.md, b/log.md (related, inline)\n"
+            "keys.md:8: 'nowhere' leads nowhere (related, inline)\n"
+            "keys.md:9: 'log' may be a/log.md, b/log.md (related, inline)\n"
         )
 
     def test_strict_fails_where_a_link_leads_nowhere(self, printed, vault):

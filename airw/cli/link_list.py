@@ -86,8 +86,8 @@ def _listed(here: str, edge: Edge, name: str, nodes: Mapping[NodeId, NodeView]) 
 
 
 def _reference(link: Link) -> str:
-    """Give a link as one would write it, with its second name where it has one."""
-    return f"[[{one_line(_written(link))}]]"
+    """Give the name that a link looks for, or both."""
+    return " or ".join(f"'{one_line(ref)}'" for ref in (link.target_ref, link.or_ref) if ref is not None)
 
 
 def _written(link: Link) -> str:
