@@ -309,7 +309,7 @@ class TestCheck:
 
     def test_a_build_tells_them_too(self, printed, vault):
         assert "(1 dangling, 1 ambiguous; `airw link check -c vault -v` lists them)\n" in printed("build", vault)
-        lines = r"airw: keys\.md:8: \[\[nowhere\]\] leads nowhere .*\nairw: keys\.md:9: \[\[log\]\] may be .*\n"
+        lines = r"airw: keys\.md:8: 'nowhere' leads nowhere .*\nairw: keys\.md:9: 'log' may be .*\n"
         assert "(1 dangling, 1 ambiguous)\n" in printed("build", vault, "-v", err=lines)
 
     def test_info_counts_links_by_type_origin_and_state(self, vault, printed):
