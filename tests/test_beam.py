@@ -238,6 +238,7 @@ async def told(corpus, policy, **options):
     return [(hit.metadata["walk_path"], hit.score) for hit in hits], ranked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(
     st.integers(0, 2**32).map(graph_of),

@@ -106,6 +106,7 @@ async def built(state, store, *, strategy, embedder, batch_size, links):
     return await build(source, store=store, batch_size=batch_size, force=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.lists(st.tuples(STATES, SETTINGS), min_size=1, max_size=4))
 def test_any_sequence_of_builds_leaves_what_one_fresh_build_of_the_last_state_leaves(steps):

@@ -539,6 +539,7 @@ DELAYS = st.lists(st.integers(0, 5), min_size=4, max_size=4)
 TEXTS = st.lists(st.sampled_from(["keys", "signing keys", "bread", "keys and bread", "oil"]), max_size=4)
 
 
+@pytest.mark.slow
 @given(
     st.lists(TEXTS, min_size=4, max_size=4),
     DELAYS,

@@ -432,6 +432,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(**CASES)
 @settings(max_examples=150)

@@ -301,6 +301,7 @@ async def compare(graph, policy, strategy, *, store=None, is_async=False):
         assert_alike(ours, theirs, may_be_nearer=bool(oracle.nearer))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @given(number=numbers())
 @settings(max_examples=120)
@@ -308,6 +309,7 @@ def test_random_graphs_are_walked_alike(kind, number):
     anyio.run(compare, *drawn(number, kind))
 
 
+@pytest.mark.slow
 @given(numbers())
 @settings(max_examples=60)
 def test_random_graphs_are_walked_alike_on_trio_too(number):

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 
 import anyio
 import ir
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ir.store import CorpusStore
@@ -93,6 +94,7 @@ def corpora_of(numbers):
     return {f"n{at}": {f"d{number}": number for number in each} for at, each in enumerate(numbers)}
 
 
+@pytest.mark.slow
 @given(NUMBERS, SELECTION, FLOORS, st.sampled_from(["conservative", "top_k", "rel_threshold", "score_gap"]))
 @settings(max_examples=120)
 def test_one_corpus_is_committed_to_alike(numbers, options, floor, strategy):
@@ -115,6 +117,7 @@ FEDERATION = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(NUMBERS, min_size=1, max_size=4), SELECTION, FEDERATION)
 @settings(max_examples=120)
 def test_several_corpora_are_fused_and_committed_to_alike(lists, options, federation):

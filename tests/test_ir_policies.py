@@ -195,6 +195,7 @@ def dependency_walk(chance, items, *, weigh_fan_in=True):
     return queries(chance), mine, other, limits(chance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(st.integers(0, 2**32))
 @settings(max_examples=80)
@@ -204,6 +205,7 @@ def test_dependents_are_found_in_the_same_order_with_the_same_scores(backend, nu
     compare(items, [dependency_walk(chance, items) for _ in range(6)], backend)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32))
 @settings(max_examples=60)
 def test_libraries_outside_may_be_written_with_any_separator_where_the_largest_fan_in_does_not_count(number):
@@ -261,6 +263,7 @@ def tree_walk(chance):
     return queries(chance), CollapsedTree(**options), ir.collapsed_tree_policy(**options), limits(chance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(st.integers(0, 2**32))
 @settings(max_examples=80)

@@ -268,6 +268,7 @@ class TestByCost:
 
 
 class TestLimits:
+    @pytest.mark.slow
     @given(
         edges=edge_lists(18), chosen=FILTERS, values=VALUES, weighted=st.booleans(),
         limits=st.fixed_dictionaries({

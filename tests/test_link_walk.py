@@ -590,6 +590,7 @@ async def told(corpus, policy, **options):
     }, walk
 
 
+@pytest.mark.slow
 @backends
 @given(graphs, directions, st.none() | st.integers(0, 4))
 @settings(max_examples=100)
@@ -612,6 +613,7 @@ def test_by_hops_it_is_breadth_first_search(backend, graph, direction, max_depth
     anyio.run(main, backend=backend)
 
 
+@pytest.mark.slow
 @backends
 @given(graphs, directions, st.none() | st.integers(0, 4), st.integers(0, 10))
 @settings(max_examples=150)
@@ -668,6 +670,7 @@ def with_inverses(graph, direction, inverses):
     return {id: {**item, "links": links[id]} for id, item in graph.items.items()}
 
 
+@pytest.mark.slow
 @backends
 @given(
     graphs,

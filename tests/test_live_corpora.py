@@ -144,6 +144,7 @@ async def follows_the_model(steps, store):
     assert owners == {name: owner for name, (_, owner) in model.held.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(steps=STEPS)
 @settings(max_examples=60)

@@ -284,6 +284,7 @@ async def builds_stay_true(edits, store):
         assert await content(store) == await content(fresh)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(edits=STEPS)
 @settings(max_examples=40)

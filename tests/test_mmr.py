@@ -286,6 +286,7 @@ leasts = st.none() | st.sampled_from([-0.5, -0.125, 0, 0.25])
 depths = st.none() | st.integers(0, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(data=st.data())
 @settings(max_examples=150)

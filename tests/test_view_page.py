@@ -26,6 +26,8 @@ from airw.views.model import NodeView, TreeLink, WalkTree
 from airw.views.page import path_page, tree_page
 from tests.browser import chromium, complaints, requests, visit
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = [
     "<img src=x onerror=hacked=1>",
     "</script><script>hacked=1</script>",
@@ -459,7 +461,6 @@ def test_a_thousand_artifacts_are_drawn_with_labels_that_thin_out(look):
     assert len(boxes(page)) == 1_000
 
 
-@pytest.mark.slow
 def test_of_ten_thousand_artifacts_the_page_says_how_many_are_drawn(look):
     page = look(tree_page(large_tree(10_000)))
     assert len(texts(page, ".node")) == 2_000
@@ -521,7 +522,6 @@ def test_a_script_that_fails_leaves_the_list(browser, look):
     assert "SyntaxError" in complaints(browser)[0]
 
 
-@pytest.mark.slow
 def test_without_scripts_there_is_the_list(tmp_path):
     path = tmp_path / "page.html"
     path.write_text(tree_page(small_tree()), encoding="utf-8")
