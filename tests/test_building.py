@@ -758,3 +758,16 @@ async def test_finding_links_again_costs_one_call_of_each_kind_a_page():
     assert calls == []
     await build(source, store=store, edge_extractor=refs_to("1", id="to-1"), batch_size=10)
     assert sorted(calls) == ["texts"] * 3 + ["vectors"] * 3
+
+
+async def test_what_has_another_text_reads_no_stored_vector():
+    """A store may have to read all vectors to give one."""
+
+    class Vectorless(MemoryStore):
+        async def vectors(self, ids):
+            raise AssertionError(ids)
+
+    store = Vectorless()
+    for texts in ({"a": "one", "b": "two"}, {"a": "other", "b": "two"}):
+        corpus = await build(from_mapping(texts, name="notes", embedder="light"), store=store)
+    assert (corpus.report.updated, corpus.report.unchanged) == (1, 1)

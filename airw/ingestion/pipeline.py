@@ -304,9 +304,10 @@ class Builder:
         if not ids:
             return {}
         texts = {record.id: record.text for record in await self.store.get_records(ids) if record is not None}
-        shares = _shares(drafts, await self.store.vectors(ids))
         same = [each for each in drafts if all(texts.get(record.id) == record.text for record in each.records)]
-        return {draft.name: shares[draft.name] for draft in same}
+        # Only where there are any: a store may have to read more than what is asked for.
+        kept = [record.id for draft in same for record in draft.records]
+        return _shares(same, await self.store.vectors(kept)) if kept else {}
 
     async def _rows(self, texts: list[str]) -> Floats:
         answer: Any = await self.embedder.embed_documents(texts) if texts else []

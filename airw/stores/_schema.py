@@ -20,8 +20,7 @@ R = TypeVar("R")
 APPLICATION_ID = 0x61697277  # "airw"
 _PATIENCE = 5.0  # seconds for whoever makes, closes or recovers the file at the same time
 _RETRY_EVERY = 0.01  # seconds
-_CACHE = 32_768  # KiB of pages that a connection keeps; a walk from one artifact reads about that much here and there
-_MAPPED = 2**30  # bytes of the file that are read without a system call for each page
+_CACHE = 8_192  # KiB of pages that a connection keeps: those above the leaves, that every step of a walk reads again
 VERSION = 3
 
 _TABLES = (
@@ -211,8 +210,6 @@ def _connected(path: Path, *, create: bool, writable: bool) -> "sqlite3.Connecti
         connection.execute(f"PRAGMA query_only = {not writable:d}")
         if writable:
             connection.execute("PRAGMA busy_timeout = 0")  # writers wait where they can be cancelled
-        else:
-            connection.execute(f"PRAGMA mmap_size = {_MAPPED}")
     except BaseException:
         connection.close()
         raise
