@@ -1,220 +1,154 @@
 """Async retrieval: walk a corpus or a graph, and stream each hit the moment it is committed."""
 
-from airw.building import BuildProgress, build
-from airw.chat import ChatClient, resolve_chat
-from airw.corpus import Corpus, CorpusRetriever, as_retriever, open_corpus, records_for_artifact, search
-from airw.disclosure import Disclosure, disclose
-from airw.embedders import HashingEmbedder, SentenceTransformerEmbedder, embedder_from
-from airw.errors import (
-    AirwError,
-    ArgumentError,
-    ArgumentKindError,
-    ChatBudgetSpent,
-    ChatError,
-    ChatUnavailable,
-    CorpusNotFound,
-    DiscoveryError,
-    EmbedderError,
-    EmbedderMismatch,
-    EmbedderUnavailable,
-    FilterError,
-    NoLedgerEntry,
-    PartitionsMissing,
-    PolicyError,
-    RerankerError,
-    RerankerUnavailable,
-    SeedNotFound,
-    SourceError,
-    StoreBusy,
-    StoreCorrupt,
-    StoreError,
-)
-from airw.evaluation import (
-    DiscoveryCase,
-    MinScoreCalibration,
-    calibrate_min_score,
-    load_calibration,
-    load_cases,
-    save_cases,
-)
-from airw.expansion import expand, parent_policy, sentence_window_policy
-from airw.federation import DiscoveryResult, DiscoveryStream, FederatedCorpus, SourceAnswered, discover, discover_stream
-from airw.formulation import identity_formulator, make_llm_formulator
-from airw.fusion import fuse_hits, tag_source
-from airw.indexing import (
-    Chunked,
-    Notes,
-    Package,
-    Skill,
-    ThinDescription,
-    WholeText,
-    make_llm_synthesizer,
-    thin_description_predicate,
-    with_synopsis,
-)
-from airw.ingestion import BuildReport
-from airw.limits import Limits
-from airw.links import CorpusGraph, default_edge_extractor
-from airw.policies import collapsed_tree_policy, per_node, reverse_dependency_policy
-from airw.protocols import GraphStore
-from airw.registry import (
-    Coverage,
-    Definition,
-    Maintained,
-    Maintenance,
-    MaintenanceReport,
-    build_corpus,
-    corpora,
-    coverage,
-    maintain,
-    register,
-    retriever_for,
-    retrievers,
-    unregister,
-)
-from airw.reranking import (
-    CrossEncoderReranker,
-    HttpReranker,
-    calibration_key,
-    dependency_evidence_boost,
-    resolve_reranker,
-)
-from airw.selection import Selection, make_llm_selector, select
-from airw.sources import (
-    CorpusSource,
-    from_files,
-    from_jsonl,
-    from_mapping,
-    from_mcp_tools,
-    from_md_reports,
-    from_notes,
-    from_packages,
-    from_records,
-    from_skills,
-)
-from airw.stores import MemoryStore, SqliteStore
-from airw.streams import merge, prefetch, top_k
-from airw.traversal import Walk, traverse
-from airw.values import (
-    Artifact,
-    Edge,
-    IndexPlan,
-    ItemProblem,
-    Link,
-    Passage,
-    Record,
-    SearchHit,
-    Surface,
-    canonical_node_id,
-)
-from airw.walk import (
-    Committed,
-    EdgeFound,
-    Ended,
-    Entry,
-    Frontier,
-    Policy,
-    StepDone,
-    WalkEvent,
-    WalkPolicy,
-    WalkState,
-    WalkSummary,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AirwError",
-    "ArgumentError",
-    "ArgumentKindError",
-    "Artifact",
-    "BuildProgress",
-    "BuildReport",
-    "ChatBudgetSpent",
-    "ChatClient",
-    "ChatError",
-    "ChatUnavailable",
-    "Chunked",
-    "Committed",
-    "Corpus",
-    "CorpusGraph",
-    "CorpusNotFound",
-    "CorpusRetriever",
-    "CorpusSource",
-    "Coverage",
-    "CrossEncoderReranker",
-    "Definition",
-    "Disclosure",
-    "DiscoveryCase",
-    "DiscoveryError",
-    "DiscoveryResult",
-    "DiscoveryStream",
-    "Edge",
-    "EdgeFound",
-    "EmbedderError",
-    "EmbedderMismatch",
-    "EmbedderUnavailable",
-    "Ended",
-    "Entry",
-    "FederatedCorpus",
-    "FilterError",
-    "Frontier",
-    "GraphStore",
-    "HashingEmbedder",
-    "HttpReranker",
-    "IndexPlan",
-    "ItemProblem",
-    "Limits",
-    "Link",
-    "Maintained",
-    "Maintenance",
-    "MaintenanceReport",
-    "MemoryStore",
-    "MinScoreCalibration",
-    "NoLedgerEntry",
-    "Notes",
-    "Package",
-    "PartitionsMissing",
-    "Passage",
-    "Policy",
-    "PolicyError",
-    "Record",
-    "RerankerError",
-    "RerankerUnavailable",
-    "SearchHit",
-    "SeedNotFound",
-    "Selection",
-    "SentenceTransformerEmbedder",
-    "Skill",
-    "SourceAnswered",
-    "SourceError",
-    "SqliteStore",
-    "StepDone",
-    "StoreBusy",
-    "StoreCorrupt",
-    "StoreError",
-    "Surface",
-    "ThinDescription",
-    "Walk",
-    "WalkEvent",
-    "WalkPolicy",
-    "WalkState",
-    "WalkSummary",
-    "WholeText",
-    "as_retriever",
+from airw._base.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from airw import chat as chat
+    from airw import corpora as corpora
+    from airw import discovery as discovery
+    from airw import embedders as embedders
+    from airw import errors as errors
+    from airw import evaluation as evaluation
+    from airw import indexing as indexing
+    from airw import links as links
+    from airw import policies as policies
+    from airw import protocols as protocols
+    from airw import reranking as reranking
+    from airw import retrieval as retrieval
+    from airw import sources as sources
+    from airw import stores as stores
+    from airw import testing as testing
+    from airw import values as values
+    from airw import views as views
+    from airw import walking as walking
+    from airw.corpora import (
+        BuildReport,
+        Corpus,
+        as_retriever,
+        build,
+        build_corpus,
+        maintain,
+        open_corpus,
+        register,
+        search,
+    )
+    from airw.discovery import (
+        Disclosure,
+        DiscoveryResult,
+        FederatedCorpus,
+        Selection,
+        disclose,
+        discover,
+        discover_stream,
+        expand,
+        select,
+    )
+    from airw.embedders import embedder_from
+    from airw.errors import AirwError
+    from airw.links import CorpusGraph
+    from airw.protocols import Embedder, IndexingStrategy, Source, Store
+    from airw.retrieval import fuse_hits
+    from airw.sources import (
+        from_files,
+        from_jsonl,
+        from_mapping,
+        from_mcp_tools,
+        from_md_reports,
+        from_notes,
+        from_packages,
+        from_records,
+        from_skills,
+    )
+    from airw.values import Artifact, Edge, IndexPlan, Limits, Link, Passage, Record, SearchHit, Surface
+    from airw.walking import Entry, Frontier, Policy, Walk, WalkState, WalkSummary, merge, prefetch, top_k, traverse
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "chat": [],
+            "corpora": [
+                "BuildReport",
+                "Corpus",
+                "as_retriever",
+                "build",
+                "build_corpus",
+                "maintain",
+                "open_corpus",
+                "register",
+                "search",
+            ],
+            "discovery": [
+                "Disclosure",
+                "DiscoveryResult",
+                "FederatedCorpus",
+                "Selection",
+                "disclose",
+                "discover",
+                "discover_stream",
+                "expand",
+                "select",
+            ],
+            "embedders": ["embedder_from"],
+            "errors": ["AirwError"],
+            "evaluation": [],
+            "indexing": [],
+            "links": ["CorpusGraph"],
+            "policies": [],
+            "protocols": ["Embedder", "IndexingStrategy", "Source", "Store"],
+            "reranking": [],
+            "retrieval": ["fuse_hits"],
+            "sources": [
+                "from_files",
+                "from_jsonl",
+                "from_mapping",
+                "from_mcp_tools",
+                "from_md_reports",
+                "from_notes",
+                "from_packages",
+                "from_records",
+                "from_skills",
+            ],
+            "stores": [],
+            "testing": [],
+            "values": ["Artifact", "Edge", "IndexPlan", "Limits", "Link", "Passage", "Record", "SearchHit", "Surface"],
+            "views": [],
+            "walking": [
+                "Entry",
+                "Frontier",
+                "Policy",
+                "Walk",
+                "WalkState",
+                "WalkSummary",
+                "merge",
+                "prefetch",
+                "top_k",
+                "traverse",
+            ],
+        },
+    )
+
+__all__ = [  # noqa: RUF022 - in sections, for the reader
+    # Verbs
     "build",
-    "build_corpus",
-    "calibrate_min_score",
-    "calibration_key",
-    "canonical_node_id",
-    "collapsed_tree_policy",
-    "corpora",
-    "coverage",
-    "default_edge_extractor",
-    "dependency_evidence_boost",
-    "disclose",
+    "open_corpus",
+    "search",
+    "as_retriever",
+    "traverse",
+    "top_k",
+    "prefetch",
+    "merge",
     "discover",
     "discover_stream",
-    "embedder_from",
+    "select",
+    "disclose",
     "expand",
+    "fuse_hits",
+    "register",
+    "build_corpus",
+    "maintain",
+    "embedder_from",
     "from_files",
     "from_jsonl",
     "from_mapping",
@@ -224,34 +158,34 @@ __all__ = [
     "from_packages",
     "from_records",
     "from_skills",
-    "fuse_hits",
-    "identity_formulator",
-    "load_calibration",
-    "load_cases",
-    "maintain",
-    "make_llm_formulator",
-    "make_llm_selector",
-    "make_llm_synthesizer",
-    "merge",
-    "open_corpus",
-    "parent_policy",
-    "per_node",
-    "prefetch",
-    "records_for_artifact",
-    "register",
-    "resolve_chat",
-    "resolve_reranker",
-    "retriever_for",
-    "retrievers",
-    "reverse_dependency_policy",
-    "save_cases",
-    "search",
-    "select",
-    "sentence_window_policy",
-    "tag_source",
-    "thin_description_predicate",
-    "top_k",
-    "traverse",
-    "unregister",
-    "with_synopsis",
+    # The values they give and take
+    "Artifact",
+    "BuildReport",
+    "Corpus",
+    "CorpusGraph",
+    "Disclosure",
+    "DiscoveryResult",
+    "Edge",
+    "FederatedCorpus",
+    "IndexPlan",
+    "Limits",
+    "Link",
+    "Passage",
+    "Record",
+    "SearchHit",
+    "Selection",
+    "Surface",
+    "Walk",
+    "WalkSummary",
+    # What one implements
+    "Embedder",
+    "Entry",
+    "Frontier",
+    "IndexingStrategy",
+    "Policy",
+    "Source",
+    "Store",
+    "WalkState",
+    # The root of all errors; the others are in airw.errors
+    "AirwError",
 ]

@@ -49,7 +49,7 @@ async def answer(question: str, corpus: airw.Corpus, *, patience: float, budget:
 
 async def main(question: str) -> None:
     """Ask in peace, then with room for three notes, then with a model that is too slow for the deadline."""
-    async with airw.build(airw.from_notes(NOTES, embedder="light"), store=airw.MemoryStore()) as corpus:
+    async with airw.build(airw.from_notes(NOTES, embedder="light"), store=airw.stores.MemoryStore()) as corpus:
         await answer(question, corpus, patience=10, budget=64, thinking=0)
         await answer(question, corpus, patience=10, budget=3, thinking=0)
         await answer(question, corpus, patience=1, budget=64, thinking=0.6)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 
-from airw.building import IngestPlan, PartitionReport, finish_ingest, ingest_partition, prepare_ingest
+from airw.corpora import IngestPlan, PartitionReport, finish_ingest, ingest_partition, prepare_ingest
 from airw.sources import from_mapping
 from airw.values import Artifact
 

@@ -15,7 +15,7 @@ NOTES = Path(__file__).parent / "data" / "eips"
 async def main(start: str, end: str) -> None:
     """Print the links around a note while they are walked, then the way to another note, and write a page."""
     source = airw.from_notes(NOTES, embedder="light")
-    async with airw.build(source, store=airw.MemoryStore()) as corpus:
+    async with airw.build(source, store=airw.stores.MemoryStore()) as corpus:
         lines, reader = TreeLines(), TreeReader(direction="out", max_hops=2)
         async with walk_links(corpus, [start], direction="out", max_hops=2) as walk:
             async for event in walk.events():

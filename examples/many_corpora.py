@@ -11,7 +11,7 @@ import anyio
 import airw
 
 NOTES = Path(__file__).parent / "data" / "eips"
-LIGHT = airw.HashingEmbedder()
+LIGHT = airw.embedders.HashingEmbedder()
 TICKETS = {"t-1": "the wallet shows typed data as hex", "t-2": "signing fails on a hardware wallet"}
 CHATS = {"c-1": "who knows how wallets sign typed structured data", "c-2": "lunch at noon"}
 
@@ -19,7 +19,7 @@ CHATS = {"c-1": "who knows how wallets sign typed structured data", "c-2": "lunc
 class Remote:
     """Stands for a model behind a network: it takes its time, or fails."""
 
-    def __init__(self, name: str, seconds: float, error: airw.EmbedderError | None = None) -> None:
+    def __init__(self, name: str, seconds: float, error: airw.errors.EmbedderError | None = None) -> None:
         self.id, self.dim, self.seconds, self.error = name, LIGHT.dim, seconds, error
 
     async def embed_documents(self, texts: Sequence[str]) -> Any:
@@ -36,18 +36,18 @@ class Remote:
 
 async def main(question: str) -> None:
     """Print each source's answer as it comes, which hits are final by then, and in the end what was committed to."""
-    broken = Remote("broken", 0.1, airw.EmbedderError("the model's server refuses connections"))
+    broken = Remote("broken", 0.1, airw.errors.EmbedderError("the model's server refuses connections"))
     sources = [
         airw.from_notes(NOTES, name="eips", embedder="light"),
         airw.from_mapping(TICKETS, name="tickets", embedder=Remote("slow", 0.4)),
         airw.from_mapping(CHATS, name="chats", embedder=broken),
     ]
     async with AsyncExitStack() as stack:
-        opening = [airw.build(source, store=airw.MemoryStore()) for source in sources]
+        opening = [airw.build(source, store=airw.stores.MemoryStore()) for source in sources]
         corpora = [await stack.enter_async_context(each) for each in opening]
         async with airw.discover_stream(corpora, question, source_timeout=2) as updates:
             async for update in updates:
-                if isinstance(update, airw.SourceAnswered):
+                if isinstance(update, airw.discovery.SourceAnswered):
                     final = [hit.artifact_id for hit in update.final]
                     print(f"{update.source}: {update.report['error'] or len(update.hits)}; final so far: {final}")
                 else:

@@ -47,7 +47,7 @@ class Greedy(airw.Policy):
 
 async def main(question: str, notes: Path) -> int:
     """Print the best of a walk, and the report of the exam."""
-    async with airw.build(airw.from_notes(notes, embedder="light"), store=airw.MemoryStore()) as corpus:
+    async with airw.build(airw.from_notes(notes, embedder="light"), store=airw.stores.MemoryStore()) as corpus:
         for hit in await airw.top_k(airw.traverse(question, corpus, policy=Greedy()), k=5):
             print(f"{hit.score:.3f}  {' > '.join(hit.metadata['walk_path'])}")
         print(report := await PolicySuite(Greedy, lambda: nullcontext(corpus), question).run())

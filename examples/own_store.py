@@ -9,9 +9,10 @@ from typing import Any, Self
 import anyio
 import numpy as np
 
+from airw._base.json import json_clean
 from airw.stores import MemoryStore
 from airw.testing import CAPABILITIES, StoreSuite
-from airw.values import ArtifactChange, Extraction, LedgerEntry, Link, Record, json_clean
+from airw.values import ArtifactChange, Extraction, LedgerEntry, Link, Record
 
 
 class JournalStore(MemoryStore):

@@ -4,12 +4,15 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from airw._concurrency import in_thread
-from airw._http import Api, Exchange, Server, base_url, decoded
+from airw._base.checks import check_count, check_number
+from airw._base.concurrency import in_thread
+from airw._base.http.api import Api, Exchange
+from airw._base.http.calls import Server
+from airw._base.http.replies import decoded
+from airw._base.http.urls import base_url
 from airw.chat.budget import Budget, Charge, estimated
 from airw.chat.replies import text_told, tokens_told
 from airw.errors import ArgumentError, ArgumentKindError, ChatError, ChatUnavailable, shown
-from airw.limits import check_count, check_number
 
 if TYPE_CHECKING:
     import httpx

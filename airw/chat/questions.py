@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from airw._concurrency import called
+from airw._base.concurrency import called
 from airw.chat.model import ChatModel
 from airw.chat.specs import ChatLike, resolve_chat
 from airw.errors import ArgumentError, ArgumentKindError, shown

@@ -3,7 +3,7 @@
 import os
 from typing import TypeAlias
 
-from airw._http import base_url
+from airw._base.http.urls import base_url
 from airw.chat.client import PATH, ChatClient
 from airw.chat.model import ChatModel
 from airw.errors import ArgumentError, ArgumentKindError, ChatUnavailable, shown

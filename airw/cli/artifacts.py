@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NoReturn
 
-from airw._concurrency import in_thread
+from airw._base.concurrency import in_thread
 from airw.errors import ArgumentError, NoLedgerEntry
 from airw.protocols import OpenCorpus
 

@@ -6,9 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from airw.corpus import corpus_names
+from airw.corpora import corpus_names, list_corpora
 from airw.errors import ArgumentError, CorpusNotFound
-from airw.registry import corpora
 
 __all__ = ["chosen", "corpus_and_word", "json_filter", "known_names", "named"]
 
@@ -27,7 +26,7 @@ def named(arguments: argparse.Namespace) -> str | None:
 
 def known_names() -> list[str]:
     """Give the names of all corpora that are built or registered, sorted, one that is both as it was built."""
-    names = {name.casefold(): name for name in (*corpora(), *corpus_names())}
+    names = {name.casefold(): name for name in (*list_corpora(), *corpus_names())}
     return [names[folded] for folded in sorted(names)]
 
 

@@ -5,11 +5,11 @@ import argparse
 from airw.cli import output
 from airw.cli.choosing import corpus_and_word, json_filter
 from airw.cli.corpora import ready
-from airw.corpus import open_corpus
+from airw.corpora import open_corpus
 from airw.embedders import export_model
 from airw.policies import CollapsedTree, Eager
-from airw.traversal import traverse as walk_corpus
-from airw.walk import WalkPolicy
+from airw.walking import WalkPolicy
+from airw.walking import traverse as walk_corpus
 
 __all__ = ["export", "search", "traverse"]
 

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from airw._concurrency import in_thread
+from airw._base.concurrency import in_thread
 from airw.cli import linking_output as output
 from airw.cli.artifacts import artifact_ids
 from airw.cli.choosing import chosen
 from airw.cli.corpora import ready
 from airw.cli.links import link_choice, link_limits, unembedded
-from airw.corpus import Corpus, open_corpus
+from airw.corpora import Corpus, open_corpus
 from airw.errors import ArgumentError
 from airw.views import Bundling, EdgeChoice, bundle, bundle_document, walk_links
 from airw.views.bundled import DOCUMENTS, FormName

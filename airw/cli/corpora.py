@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from airw import registry
-from airw.building import build
+from airw import corpora as registry
 from airw.cli import inventory, output
 from airw.cli.choosing import chosen, known_names, named
 from airw.cli.registering import (
@@ -19,11 +18,20 @@ from airw.cli.registering import (
     registered_as,
     registered_or_preset,
 )
-from airw.corpus import Corpus, Opening, corpus_names, corpus_path, existing_path, is_name, open_corpus
+from airw.corpora import (
+    Corpus,
+    Definition,
+    Opening,
+    build,
+    corpus_names,
+    corpus_path,
+    existing_path,
+    is_name,
+    open_corpus,
+)
+from airw.corpora.registry.file import put
 from airw.errors import ArgumentError, CorpusNotFound, StoreError
 from airw.protocols import EmbedderLike
-from airw.registry import Definition
-from airw.registry.file import put
 from airw.stores import SqliteStore
 
 __all__ = ["build_corpus", "info", "ls", "ready", "register", "rm"]
@@ -101,7 +109,7 @@ async def _built(name: str, opening: Callable[..., Opening[Corpus]], arguments: 
 
 async def _remember(definition: Definition) -> None:
     """Register what was built, unless that is what is registered."""
-    if registry.corpora().get(definition.name) != definition:
+    if registry.list_corpora().get(definition.name) != definition:
         await put(definition)
 
 
@@ -120,7 +128,7 @@ async def ls(_: argparse.Namespace) -> int:
     built, names, code = set(corpus_names()), known_names(), 0
     for name in names:
         if name not in built:
-            inventory.unbuilt(registry.corpora()[name])
+            inventory.unbuilt(registry.list_corpora()[name])
             continue
         try:
             async with await SqliteStore.open(corpus_path(name)) as store:

@@ -5,16 +5,15 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from airw._concurrency import in_thread
+from airw._base.concurrency import in_thread
 from airw.cli import output
 from airw.cli.choosing import chosen, corpus_and_word, json_filter
 from airw.cli.corpora import ready
-from airw.corpus import records_for_artifact
+from airw.corpora import records_for_artifact
+from airw.discovery import DiscoveryResult, discover_stream, parent_policy, sentence_window_policy
+from airw.discovery import expand as expanded
 from airw.errors import ArgumentError, SeedNotFound
 from airw.evaluation import calibrate_min_score, load_cases
-from airw.expansion import expand as expanded
-from airw.expansion import parent_policy, sentence_window_policy
-from airw.federation import DiscoveryResult, discover_stream
 from airw.values import SearchHit
 
 __all__ = ["calibrate", "discover", "expand"]

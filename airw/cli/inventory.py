@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from airw._base.json import json_clean
 from airw.cli import output
-from airw.registry import Coverage, Definition, Maintained, Maintenance, MaintenanceReport
-from airw.values import LinkCount, json_clean
+from airw.corpora import Coverage, Definition, Maintained, Maintenance, MaintenanceReport
+from airw.values import LinkCount
 
 __all__ = ["About", "covered", "info", "maintained", "registered", "replaced", "shadowed", "unbuilt", "unreadable"]
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airw.values import Direction, Edge, Link, NodeId, UnresolvedLink, json_clean
+from airw._base.json import json_clean
+from airw.values import Direction, Edge, Link, NodeId, UnresolvedLink
 from airw.views import NodeView
 from airw.views._words import id_text, one_line
 from airw.views.records import edge_line, id_token, token

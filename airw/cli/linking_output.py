@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from airw.cli.link_list import ListedLink, unresolved_dict, unresolved_line
-from airw.links.diagnosis import GraphDiagnosis
+from airw.links import GraphDiagnosis
 from airw.values import UnresolvedLink
 from airw.views.records import token
 

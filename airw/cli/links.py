@@ -7,20 +7,17 @@ from typing import Any, cast
 
 import anyio
 
-from airw._concurrency import in_thread
+from airw._base.checks import check_number
+from airw._base.concurrency import in_thread
 from airw.cli import linking_output as output
 from airw.cli.artifacts import artifact_ids
 from airw.cli.choosing import chosen
 from airw.cli.corpora import ready
 from airw.cli.link_list import ListedLink, listed
-from airw.corpus import Corpus, reading
+from airw.corpora import Corpus, reading
 from airw.errors import ArgumentError
-from airw.limits import check_number
-from airw.links.graph import CorpusGraph
-from airw.links.inverses import INVERSES, Inverses
-from airw.links.paths import LinkPath
+from airw.links import INVERSES, CorpusGraph, Inverses, LinkPath
 from airw.protocols import Store
-from airw.traversal import Walk
 from airw.views import (
     EdgeChoice,
     NodeView,
@@ -29,16 +26,18 @@ from airw.views import (
     describe,
     path_dict,
     path_dot,
+    path_page,
     path_records,
     path_schema,
     path_text,
     read_tree,
     tree_dot,
+    tree_page,
     tree_records,
     tree_schema,
     walk_links,
 )
-from airw.views.page import path_page, tree_page
+from airw.walking import Walk
 
 __all__ = ["check", "link_choice", "link_limits", "listing", "path", "tree", "unembedded"]
 

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from airw.cli.link_list import unresolved_line
-from airw.disclosure import Disclosure
+from airw.corpora import BuildProgress, BuildReport
+from airw.discovery import Disclosure, DiscoveryResult, SourceAnswered
 from airw.embedders import ExportReport
 from airw.evaluation import MinScoreCalibration
-from airw.federation import DiscoveryResult, SourceAnswered
-from airw.ingestion import BuildProgress, BuildReport
 from airw.values import ItemProblem, Passage, SearchHit, UnresolvedLink
-from airw.walk import WalkSummary
+from airw.walking import WalkSummary
 
 __all__ = [
     "DiscoveryPrinter",

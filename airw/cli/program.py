@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import anyio
 
-from airw.cli.arguments import parser
+from airw.cli.arguments.tree import parser
 from airw.errors import AirwError
 
 __all__ = ["main"]

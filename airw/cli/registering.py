@@ -7,10 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from airw.corpus import corpus_names
+from airw.corpora import PRESETS, Definition, Maintenance, corpus_names, list_corpora
+from airw.corpora.registry.file import find, spelled
 from airw.errors import ArgumentError, CorpusNotFound
-from airw.registry import PRESETS, Definition, Maintenance, corpora
-from airw.registry.file import find, spelled
 from airw.sources import from_jsonl, from_notes
 
 __all__ = [
@@ -58,7 +57,7 @@ def _absolute(path: str) -> str:
 
 def registered_as(name: str) -> Definition | None:
     """Give the definition of a corpus, whatever the case of its letters; `None` where it is not registered."""
-    known = corpora()
+    known = list_corpora()
     return known.get(spelled(known, name) or "")
 
 
@@ -68,7 +67,7 @@ def registered_or_preset(name: str) -> Definition:
     Raises:
         CorpusNotFound: It is neither; the message lists those like it.
     """
-    known = {each.casefold(): each for each in (*PRESETS, *corpora())}
+    known = {each.casefold(): each for each in (*PRESETS, *list_corpora())}
     if name.casefold() in known:
         return find(name)
     if name.casefold() in map(str.casefold, corpus_names()):

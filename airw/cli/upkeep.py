@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from airw import registry
+from airw import corpora as registry
 from airw.cli import inventory, output
 from airw.cli.choosing import chosen, named
 
@@ -22,7 +22,7 @@ async def maintain(arguments: argparse.Namespace) -> int:
 
 async def coverage(arguments: argparse.Namespace) -> int:
     """Compare a corpus with its source."""
-    name = chosen(named(arguments), registry.corpora())
+    name = chosen(named(arguments), registry.list_corpora())
     found = await registry.coverage(name)
     inventory.covered(found, arguments.format, verbose=arguments.verbose)
     return int(bool(found.missing) or any(problem.lost for problem in found.problems))

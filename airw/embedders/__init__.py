@@ -1,13 +1,32 @@
 """Embedders: what turns texts into unit vectors."""
 
-from airw.embedders.adapters import embedder_from
-from airw.embedders.cached import CachedEmbedder
-from airw.embedders.export import ExportReport, export_model
-from airw.embedders.hashing import HashingEmbedder
-from airw.embedders.http import HttpEmbedder
-from airw.embedders.onnx import OnnxEmbedder
-from airw.embedders.sentence import SentenceTransformerEmbedder
-from airw.embedders.specs import check_embedder, resolve_embedder
+from typing import TYPE_CHECKING
+
+from airw._base.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from airw.embedders.adapters import embedder_from
+    from airw.embedders.cached import CachedEmbedder
+    from airw.embedders.export import ExportReport, export_model
+    from airw.embedders.hashing import HashingEmbedder
+    from airw.embedders.http import HttpEmbedder
+    from airw.embedders.onnx import OnnxEmbedder
+    from airw.embedders.sentence import SentenceTransformerEmbedder
+    from airw.embedders.specs import check_embedder, resolve_embedder
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "adapters": ["embedder_from"],
+            "cached": ["CachedEmbedder"],
+            "export": ["ExportReport", "export_model"],
+            "hashing": ["HashingEmbedder"],
+            "http": ["HttpEmbedder"],
+            "onnx": ["OnnxEmbedder"],
+            "sentence": ["SentenceTransformerEmbedder"],
+            "specs": ["check_embedder", "resolve_embedder"],
+        },
+    )
 
 __all__ = [
     "CachedEmbedder",

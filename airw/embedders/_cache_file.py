@@ -10,8 +10,8 @@ from zlib import crc32
 
 import numpy as np
 
+from airw._base.arrays import Floats
 from airw.errors import StoreBusy, StoreCorrupt, StoreError
-from airw.values import Floats
 
 if TYPE_CHECKING:
     import sqlite3

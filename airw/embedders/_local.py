@@ -11,10 +11,10 @@ import anyio
 import numpy as np
 from anyio.lowlevel import RunVar
 
-from airw._concurrency import in_thread
+from airw._base.arrays import Floats
+from airw._base.concurrency import in_thread
 from airw.embedders._texts import checked_texts
 from airw.errors import ArgumentError, EmbedderError, EmbedderUnavailable
-from airw.values import Floats
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 FIX = "set AIRW_MODEL_DIR to the folder of all-MiniLM-L6-v2, pass a model folder, or use the embedder 'light'"

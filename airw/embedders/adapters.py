@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from airw._concurrency import called, in_thread
-from airw._vectors import unit_rows
+from airw._base.arrays import Floats
+from airw._base.checks import check_count
+from airw._base.concurrency import called, in_thread
+from airw._base.vectors import unit_rows
 from airw.embedders._texts import checked_texts, one_line
 from airw.errors import AirwError, ArgumentError, EmbedderError
-from airw.limits import check_count
 from airw.protocols import Embedder
-from airw.values import Floats
 
 __all__ = ["embedder_from"]
 

@@ -11,15 +11,15 @@ from typing import Any, Self, TypeVar, TypeVarTuple, cast
 import anyio
 import numpy as np
 
-from airw._concurrency import in_thread
-from airw._vectors import unit_rows
+from airw._base.arrays import Floats
+from airw._base.checks import check_count
+from airw._base.concurrency import in_thread
+from airw._base.vectors import unit_rows
 from airw.embedders._cache_file import CacheFile, Found
 from airw.embedders._texts import checked_texts
 from airw.embedders.specs import resolve_embedder
 from airw.errors import ArgumentError, EmbedderError, StoreBusy
-from airw.limits import check_count
 from airw.protocols import EmbedderLike
-from airw.values import Floats
 
 __all__ = ["CachedEmbedder"]
 
@@ -66,7 +66,7 @@ class CachedEmbedder:
         ...     async with CachedEmbedder(embedder_from(embed, id="lengths-v1", dim=2)) as embedder:
         ...         await embedder.embed_documents(["keys", "bread"])
         ...         return (await embedder.embed_documents(["bread", "salt", "keys"])).shape
-        >>> from airw.embedders import embedder_from
+        >>> from airw.embedders.adapters import embedder_from
         >>> anyio.run(main)
         embedding ['keys', 'bread']
         embedding ['salt']

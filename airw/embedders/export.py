@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import anyio
 import numpy as np
 
-from airw._concurrency import in_thread
+from airw._base.concurrency import in_thread
 from airw.embedders._exports import GRAPH, MANIFEST, PLACE, TOKENIZER, read_export
 from airw.embedders._local import need_folder
 from airw.embedders._models import folder_id, weights_of

@@ -20,10 +20,10 @@ from functools import cache
 import numpy as np
 from anyio.lowlevel import checkpoint
 
-from airw._concurrency import in_thread
+from airw._base.arrays import Floats, NDArray
+from airw._base.checks import check_count
+from airw._base.concurrency import in_thread
 from airw.embedders._texts import checked_texts
-from airw.limits import check_count
-from airw.values import Floats, NDArray
 
 __all__ = ["HashingEmbedder"]
 

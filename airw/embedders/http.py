@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Self
 import anyio
 import numpy as np
 
-from airw._concurrency import in_thread
-from airw._http import Api, Exchange, Server, base_url, decoded, in_their_order, told
-from airw._http.loops import PerLoop
-from airw._vectors import unit_rows
+from airw._base.arrays import Floats
+from airw._base.checks import check_count
+from airw._base.concurrency import in_thread
+from airw._base.http.api import Api, Exchange
+from airw._base.http.calls import Server
+from airw._base.http.loops import PerLoop
+from airw._base.http.replies import decoded, in_their_order, told
+from airw._base.http.urls import base_url
+from airw._base.vectors import unit_rows
 from airw.embedders._texts import checked_texts
 from airw.errors import ArgumentError, EmbedderError, EmbedderUnavailable
-from airw.limits import check_count
-from airw.values import Floats
 
 if TYPE_CHECKING:
     import httpx

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from airw._vectors import unit_rows
+from airw._base.arrays import Floats, NDArray
+from airw._base.checks import check_count
+from airw._base.vectors import unit_rows
 from airw.embedders._exports import GRAPH, PLACE, TOKENIZER, Manifest, can_run, check_files, read_export
 from airw.embedders._local import Turns, embed_batches, encodable, need_folder, spare_cores
 from airw.embedders._texts import one_line
 from airw.errors import ArgumentError, EmbedderError, EmbedderUnavailable
-from airw.limits import check_count
-from airw.values import Floats, NDArray
 
 __all__ = ["OnnxEmbedder"]
 

@@ -6,13 +6,13 @@ from functools import partial
 from importlib import import_module
 from typing import Any, cast
 
-from airw._vectors import unit_rows
+from airw._base.arrays import Floats
+from airw._base.checks import check_count
+from airw._base.vectors import unit_rows
 from airw.embedders._local import DEFAULT_MODEL, FIX, Turns, embed_batches, encodable, located, need_folder, spare_cores
 from airw.embedders._models import folder_id, folder_width
 from airw.embedders._texts import one_line
 from airw.errors import EmbedderError, EmbedderUnavailable
-from airw.limits import check_count
-from airw.values import Floats
 
 __all__ = ["SentenceTransformerEmbedder"]
 

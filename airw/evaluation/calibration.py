@@ -5,18 +5,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-from airw._concurrency import in_thread, map_bounded
-from airw.corpus import CorpusLike, borrowed
+from airw._base.checks import check_number
+from airw._base.concurrency import in_thread, map_bounded
+from airw.corpora import CorpusLike, borrowed
 from airw.errors import ArgumentKindError, shown
 from airw.evaluation.cases import DiscoveryCase
-from airw.evaluation.floors import (
-    NOTHING,
-    MinScoreCalibration,
-    check_floors,
-    check_keepable,
-    separating_floor,
-)
-from airw.limits import check_number
+from airw.evaluation.floors import NOTHING, MinScoreCalibration, check_floors, check_keepable, separating_floor
 from airw.protocols import OpenCorpus
 from airw.reranking import is_anonymous
 from airw.retrieval import Mode, Question, answer, ask
@@ -65,7 +59,7 @@ async def calibrate_min_score(
 
     Example:
         >>> import anyio
-        >>> from airw.building import build
+        >>> from airw.corpora import build
         >>> from airw.sources import from_mapping
         >>> from airw.stores import MemoryStore
         >>> async def main():
@@ -114,7 +108,7 @@ async def load_calibration(
 
     Example:
         >>> import anyio
-        >>> from airw.building import build
+        >>> from airw.corpora import build
         >>> from airw.sources import from_mapping
         >>> from airw.stores import MemoryStore
         >>> async def main():

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
+from airw._base.checks import check_query, check_strings
+from airw._base.json import json_clean
 from airw.errors import ArgumentError, ArgumentKindError, SourceError, shown
-from airw.limits import check_query, check_strings
-from airw.values import json_clean
 
 __all__ = ["DiscoveryCase", "load_cases", "save_cases"]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any, Self
 
-from airw.corpus import CorpusLike, borrowed
+from airw._base.checks import check_number
+from airw._base.json import json_clean
+from airw.corpora import CorpusLike, borrowed
 from airw.errors import ArgumentError, shown
-from airw.limits import check_number
 from airw.reranking import is_anonymous
-from airw.values import json_clean
 
 __all__ = [
     "NOTHING",

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from airw._base.json import json_clean
 from airw.errors import ArgumentError, SourceError
-from airw.values import Artifact, json_clean
+from airw.values import Artifact
 
 
 def check_kind(kind: object, text_key: object = None) -> None:

@@ -7,7 +7,7 @@ from operator import index
 from typing import Any, TypeAlias
 
 from airw.errors import ArgumentError, shown
-from airw.indexing.identity import identity
+from airw.indexing._identity import identity
 
 Offsets: TypeAlias = Sequence[tuple[int, int]]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from airw._base.checks import check_count
 from airw.errors import ArgumentError, shown
 from airw.indexing._tokens import TokenOffsets, token_offsets
-from airw.limits import check_count
 from airw.values import Surface
 
 _INK = re.compile(r"\S")

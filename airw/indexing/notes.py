@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airw._frontmatter import Frontmatter, note_title, plain_text, read_frontmatter, without_comments
+from airw._base.frontmatter import Frontmatter, note_title, plain_text, read_frontmatter, without_comments
 from airw.indexing._text import clean_fields, text_of
 from airw.indexing._windows import Window, chunk_surfaces, spans
 from airw.values import Artifact, IndexPlan, Surface

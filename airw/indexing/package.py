@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
-from airw._requirements import bare_name
+from airw._base.json import json_clean
+from airw._base.requirements import bare_name
 from airw.errors import ArgumentError, shown
 from airw.indexing._fields import field_surface, record_of, text_field, text_list
 from airw.indexing._text import clean_fields
 from airw.indexing._windows import Window, chunk_surfaces
-from airw.values import Artifact, IndexPlan, Surface, json_clean
+from airw.values import Artifact, IndexPlan, Surface
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

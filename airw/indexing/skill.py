@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from airw._base.json import json_clean
 from airw.indexing._fields import field_surface, record_of, text_field
 from airw.indexing._text import clean_fields
-from airw.values import Artifact, IndexPlan, json_clean
+from airw.values import Artifact, IndexPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

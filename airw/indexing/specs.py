@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from airw._specs import from_spec, spec_of
+from airw._base.specs import from_spec, spec_of
 from airw.errors import ChatUnavailable
 from airw.indexing.chunked import Chunked
 from airw.indexing.notes import Notes

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from airw._concurrency import called
+from airw._base.concurrency import called
 from airw.errors import AirwError, ArgumentError, ArgumentKindError, shown
+from airw.indexing._identity import identity
 from airw.indexing._text import check_kind
-from airw.indexing.identity import identity
 from airw.indexing.synthesis import LlmSynthesizer, check_name, make_llm_synthesizer
 from airw.protocols import IndexingStrategy, MaybeAwaitable, Synthesizer
 from airw.values import Artifact, IndexPlan, Surface

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from airw._concurrency import called
+from airw._base.checks import check_strings
+from airw._base.concurrency import called
 from airw.chat import ChatLike
 from airw.chat.questions import Question, question_or
 from airw.errors import ArgumentError, shown
 from airw.indexing._fields import text_field
+from airw.indexing._identity import identity
 from airw.indexing._text import check_kind, text_of
-from airw.indexing.identity import identity
 from airw.indexing.package import Package
 from airw.indexing.skill import Skill
-from airw.limits import check_strings
 from airw.protocols import MaybeAwaitable
 from airw.values import Artifact
 

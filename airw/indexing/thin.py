@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from airw._base.checks import check_count
 from airw.indexing._fields import text_field
 from airw.indexing._text import text_of
 from airw.indexing.synthesis import check_name
-from airw.limits import check_count
 from airw.values import Artifact
 
 __all__ = ["ThinDescription", "thin_description_predicate"]

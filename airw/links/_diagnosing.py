@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from airw._concurrency import in_thread
+from airw._base.concurrency import in_thread
 from airw.errors import NoLedgerEntry, shown
 from airw.links._findings import judged
 from airw.links._measures import Surroundings, cosines_of, gini, gold_linkage, quantiles, reach, surroundings

@@ -8,7 +8,7 @@ from functools import cache, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from airw._frontmatter import NOTE_SUFFIX
+from airw._base.frontmatter import NOTE_SUFFIX
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

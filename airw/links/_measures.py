@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from airw._concurrency import in_thread
+from airw._base.arrays import Floats, NDArray
+from airw._base.concurrency import in_thread
 from airw.errors import EmbedderMismatch
 from airw.links._structure import EdgeTable, Ints, Slices
 from airw.protocols import Store
-from airw.values import Floats, NDArray
 
 __all__ = ["Cosines", "Surroundings", "cosines_of", "gini", "gold_linkage", "quantiles", "reach", "surroundings"]
 

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from airw._frontmatter import NOTE_SUFFIX, without_suffix
+from airw._base.frontmatter import NOTE_SUFFIX, without_suffix
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|mailto:")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from airw._frontmatter import split_frontmatter
+from airw._base.frontmatter import split_frontmatter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from itertools import chain
 from typing import Any
 
-from airw.limits import check_count
+from airw._base.checks import check_count
 from airw.links._steps import PAGE, Step, StepReader, in_time
 from airw.links.paths import LinkPath
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, TypeVarTuple
 
-from airw._concurrency import in_thread
+from airw._base.checks import check_choice, check_strings
+from airw._base.concurrency import in_thread
 from airw.errors import ArgumentError, shown
-from airw.limits import check_choice, check_strings
 from airw.links.inverses import Inverses
 from airw.protocols import GraphStore
 from airw.values import DIRECTIONS, Direction, Edge

@@ -9,12 +9,13 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from airw._concurrency import in_thread
+from airw._base.arrays import NDArray
+from airw._base.concurrency import in_thread
 from airw.errors import ArgumentError
 from airw.links._steps import PAGE, LinkFilter
 from airw.links.paths import LinkCycle
 from airw.protocols import LinkReader, Store
-from airw.values import Edge, NDArray
+from airw.values import Edge
 
 __all__ = ["EdgeTable", "components_of", "cycles_of", "labelled", "read_edges", "sliced"]
 

@@ -7,10 +7,11 @@ from zlib import crc32
 
 import numpy as np
 
-from airw._frontmatter import note_title, read_frontmatter
+from airw._base.arrays import NDArray
+from airw._base.frontmatter import note_title, read_frontmatter
 from airw.errors import SourceError
 from airw.links._note_names import fold, listed, scalar
-from airw.values import Artifact, NDArray
+from airw.values import Artifact
 
 _WORD = re.compile(r"\w+")
 _EDGE = re.compile(r"\b")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from airw._requirements import distribution_name
+from airw._base.requirements import distribution_name
 from airw.errors import ArgumentError, SourceError
 from airw.values import Artifact, Extraction, Link
 

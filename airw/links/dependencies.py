@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airw._requirements import bare_name
+from airw._base.requirements import bare_name
 from airw.links.adapters import CallableLinks
 from airw.values import Artifact, Extraction
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
-from airw.values import LinkCount, NodeId, json_clean
+from airw._base.json import json_clean
+from airw.values import LinkCount, NodeId
 
 __all__ = ["Finding", "GraphDiagnosis", "Outlook"]
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
+from airw._base.arrays import Floats
+from airw._base.checks import check_count
 from airw.errors import ArgumentError, ArgumentKindError, EmbedderUnavailable, NoLedgerEntry, shown
-from airw.limits import check_count
 from airw.links._cheapest import CostSearch
 from airw.links._search import HopSearch, PathLimits
 from airw.links._steps import LinkFilter, StepReader
@@ -16,7 +17,7 @@ from airw.links.diagnosis import GraphDiagnosis
 from airw.links.inverses import Inverses
 from airw.links.paths import LinkCycle, LinkPath
 from airw.protocols import Embedder, GraphStore, OpenCorpus, Store
-from airw.values import Direction, Edge, Floats, LinkCount, NodeId, Record, UnresolvedLink
+from airw.values import Direction, Edge, LinkCount, NodeId, Record, UnresolvedLink
 
 __all__ = ["CorpusGraph"]
 
@@ -36,13 +37,13 @@ class CorpusGraph:
 
     Example:
         >>> import airw, anyio
-        >>> from airw.links import MarkdownLinks
+        >>> from airw.links.markdown import MarkdownLinks
         >>> notes = {"a.md": "See [[b]].", "b.md": "See [[c]].", "c.md": "The end."}
         >>> async def main():
         ...     source = airw.from_mapping(
         ...         notes, name="notes", embedder="light", edge_extractor=MarkdownLinks()
         ...     )
-        ...     async with airw.build(source, store=airw.MemoryStore()) as corpus:
+        ...     async with airw.build(source, store=airw.stores.MemoryStore()) as corpus:
         ...         graph = CorpusGraph(corpus)
         ...         print(await graph.neighbors(["a.md"]), await graph.fan_in(["b.md", "a.md"]))
         ...         print((await graph.path("a.md", "c.md")).nodes)
@@ -176,7 +177,7 @@ class CorpusGraph:
 
         Example:
             >>> import anyio
-            >>> from airw import MemoryStore
+            >>> from airw.stores import MemoryStore
             >>> anyio.run(CorpusGraph(MemoryStore()).surface_order, ["unknown.md"])
             [[]]
         """

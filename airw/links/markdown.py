@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airw._frontmatter import note_title, read_with_lines
+from airw._base.frontmatter import note_title, read_with_lines
 from airw.errors import ArgumentError, SourceError
 from airw.links._inline import inline_links
 from airw.links._note_names import Ref, Unusable, note_names, path_ref, scalar, typed_ref, wiki_ref

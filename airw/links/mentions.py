@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
+from airw._base.checks import check_count, check_number
 from airw.errors import ArgumentError, SourceError, shown
-from airw.limits import check_count, check_number
 from airw.links._prose import paragraphs
 from airw.links._titles import WordCounts, edged, folded, text_of, titles_of
 from airw.links.markdown import MarkdownLinks

@@ -6,7 +6,7 @@ from base64 import b85decode, b85encode
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from airw._specs import from_spec, spec_of
+from airw._base.specs import from_spec, spec_of
 from airw.errors import ArgumentError
 from airw.links.dependencies import DependencyLinks
 from airw.links.markdown import MarkdownLinks

@@ -1,17 +1,40 @@
 """Walk policies: one file each."""
 
-from airw.policies._nodes import Node
-from airw.policies.beam import Beam
-from airw.policies.collapsed_tree import CollapsedTree, collapsed_tree_policy
-from airw.policies.eager import Eager
-from airw.policies.link_walk import LinkWalk
-from airw.policies.mmr import Mmr
-from airw.policies.pagerank import PersonalizedPageRank
-from airw.policies.per_node import PerNode, per_node
-from airw.policies.reverse_dependency import ReverseDependency, reverse_dependency_policy
-from airw.policies.scope import Scope
-from airw.policies.scored import Scored
-from airw.policies.strategy import NodeTracker, Strategy
+from typing import TYPE_CHECKING
+
+from airw._base.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from airw.policies._nodes import Node
+    from airw.policies._per_node import PerNode, per_node
+    from airw.policies.beam import Beam
+    from airw.policies.collapsed_tree import CollapsedTree, collapsed_tree_policy
+    from airw.policies.eager import Eager
+    from airw.policies.link_walk import LinkWalk
+    from airw.policies.mmr import Mmr
+    from airw.policies.pagerank import PersonalizedPageRank
+    from airw.policies.reverse_dependency import ReverseDependency, reverse_dependency_policy
+    from airw.policies.scope import Scope
+    from airw.policies.scored import Scored
+    from airw.policies.strategy import NodeTracker, Strategy
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "_nodes": ["Node"],
+            "beam": ["Beam"],
+            "collapsed_tree": ["CollapsedTree", "collapsed_tree_policy"],
+            "eager": ["Eager"],
+            "link_walk": ["LinkWalk"],
+            "mmr": ["Mmr"],
+            "pagerank": ["PersonalizedPageRank"],
+            "_per_node": ["PerNode", "per_node"],
+            "reverse_dependency": ["ReverseDependency", "reverse_dependency_policy"],
+            "scope": ["Scope"],
+            "scored": ["Scored"],
+            "strategy": ["NodeTracker", "Strategy"],
+        },
+    )
 
 __all__ = [
     "Beam",

@@ -6,14 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from airw._concurrency import in_thread
-from airw._vectors import exact_scores
-from airw.filters import matches
+from airw._base.arrays import Floats, NDArray
+from airw._base.concurrency import in_thread
+from airw._base.vectors import exact_scores
 from airw.policies.scope import Scope
 from airw.protocols import OpenCorpus
 from airw.retrieval import check_corpus, embedded
-from airw.values import Edge, Floats, NDArray, Record, SearchHit
-from airw.walk import Entry, Frontier, WalkState
+from airw.values import Edge, Record, SearchHit
+from airw.values.filters import matches
+from airw.walking import Entry, Frontier, WalkState
 
 OPEN = Scope()
 _MANY = 1 << 20  # numbers, compared with a query in about a millisecond

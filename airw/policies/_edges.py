@@ -3,12 +3,13 @@
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from airw._base.json import json_clean
 from airw.errors import ArgumentError, PolicyError, shown
-from airw.filters import MISSING, as_key, get_field
 from airw.policies._artifacts import ArtifactNode
 from airw.protocols import OpenCorpus
-from airw.values import Edge, Record, json_clean
-from airw.walk import Entry, WalkState
+from airw.values import Edge, Record
+from airw.values.filters import MISSING, as_key, get_field
+from airw.walking import Entry, WalkState
 
 EdgeFunction: TypeAlias = Callable[[Record], Iterable[tuple[str, Any]]]
 Edges: TypeAlias = Sequence[tuple[str, str]] | EdgeFunction

@@ -6,7 +6,7 @@ from functools import cache
 from itertools import compress
 from typing import Any, TypeAlias
 
-from airw.links.inverses import Inverses
+from airw.links import Inverses
 from airw.values import Direction, Edge
 
 __all__ = ["Ends", "NamedEnds", "stored_ends"]

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from airw._base.arrays import Floats, NDArray
 from airw.policies._artifacts import best_of
-from airw.values import Floats, NDArray, Record
-from airw.walk import WalkState
+from airw.values import Record
+from airw.walking import WalkState
 
 __all__ = ["Node", "Rows", "node_of"]
 

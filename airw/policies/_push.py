@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from airw.values import NDArray
+from airw._base.arrays import NDArray
 
 __all__ = ["ROUNDING", "Bounds", "Push", "are_final", "are_first"]
 

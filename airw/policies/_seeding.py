@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any, Literal, TypeAlias, cast
 
 from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry, shown
-from airw.filters import Filter, matches, parse_filter
-from airw.fusion import fuse_ranks
 from airw.policies._artifacts import ArtifactNode, best_of, query_vector
 from airw.protocols import OpenCorpus
 from airw.retrieval import MODES, Mode, channel_rankings, channels_of, check_corpus, hybrid_depth
+from airw.retrieval.fusion import fuse_ranks
 from airw.values import NodeId
-from airw.walk import WalkState
+from airw.values.filters import Filter, matches, parse_filter
+from airw.walking import WalkState
 
 AnyFilter: TypeAlias = Mapping[str, Any] | Filter | None
 Seeding: TypeAlias = Literal["dense", "lexical", "hybrid", "titles"]

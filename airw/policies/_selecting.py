@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from airw.limits import check_count
+from airw._base.arrays import NDArray
+from airw._base.checks import check_count
 from airw.policies._artifacts import ArtifactNode, best_of, cosines, verdict
 from airw.policies._walker import ArtifactWalker
 from airw.protocols import OpenCorpus
-from airw.values import NDArray
-from airw.walk import Entry, Frontier, WalkState
+from airw.walking import Entry, Frontier, WalkState
 
 
 @dataclass(frozen=True, kw_only=True)

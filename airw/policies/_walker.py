@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from airw._base.arrays import NDArray
+from airw._base.checks import check_choice, check_count, check_strings
 from airw.errors import ArgumentError
-from airw.limits import check_choice, check_count, check_strings
 from airw.policies._artifacts import (
     OPEN,
     ArtifactNode,
@@ -26,8 +27,8 @@ from airw.policies._edges import Edges, check_edges, linked_neighbors, shared_ne
 from airw.policies._seeding import SEEDINGS, Seeding, check_nodes, seed_artifacts
 from airw.policies.scope import Scope, check_scope
 from airw.protocols import OpenCorpus
-from airw.values import DIRECTIONS, Direction, Edge, NDArray, NodeId, Record, SearchHit
-from airw.walk import Entry, Frontier, Policy, WalkState
+from airw.values import DIRECTIONS, Direction, Edge, NodeId, Record, SearchHit
+from airw.walking import Entry, Frontier, Policy, WalkState
 
 
 @dataclass(frozen=True, kw_only=True)

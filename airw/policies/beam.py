@@ -6,14 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from airw._concurrency import in_thread
-from airw.limits import check_count
+from airw._base.arrays import NDArray
+from airw._base.checks import check_count
+from airw._base.concurrency import in_thread
 from airw.policies._artifacts import ArtifactNode, best_of, cosines
 from airw.policies._edges import all_neighbors
 from airw.policies._walker import ArtifactWalker
 from airw.protocols import OpenCorpus
-from airw.values import Edge, NDArray
-from airw.walk import Entry, Frontier, WalkState
+from airw.values import Edge
+from airw.walking import Entry, Frontier, WalkState
 
 __all__ = ["Beam"]
 
@@ -63,7 +64,9 @@ class Beam(ArtifactWalker):
 
     Example:
         >>> import anyio
-        >>> from airw import HashingEmbedder, MemoryStore, build, from_mapping, traverse
+        >>> from airw import build, from_mapping, traverse
+        >>> from airw.embedders import HashingEmbedder
+        >>> from airw.stores import MemoryStore
         >>> from airw.links import extractor_from
         >>> texts = {"a": "rotate keys", "b": "signing keys", "c": "bread", "d": "rotate signing keys"}
         >>> links = extractor_from(lambda id, _: {"next": {"a": ["b", "c"], "b": ["d"]}.get(id, [])}, id="links")

@@ -6,13 +6,14 @@ from typing import cast
 
 import numpy as np
 
-from airw.filters import Filter, matches
-from airw.limits import check_count, check_strings
+from airw._base.arrays import NDArray
+from airw._base.checks import check_count, check_strings
 from airw.policies._artifacts import OPEN, query_vector
 from airw.policies.scope import Scope, check_scope
 from airw.protocols import OpenCorpus
-from airw.values import NDArray, Record, SearchHit
-from airw.walk import Entry, Policy, WalkState
+from airw.values import Record, SearchHit
+from airw.values.filters import Filter, matches
+from airw.walking import Entry, Policy, WalkState
 
 __all__ = ["CollapsedTree", "collapsed_tree_policy"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from airw.policies._selecting import Selecting
 from airw.values import SearchHit
-from airw.walk import Frontier, WalkState
+from airw.walking import Frontier, WalkState
 
 __all__ = ["Eager"]
 

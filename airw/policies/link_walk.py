@@ -8,12 +8,13 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, TypeVarTuple
 
 import numpy as np
 
-from airw._concurrency import in_thread
+from airw._base.arrays import NDArray
+from airw._base.checks import check_choice, check_count
+from airw._base.concurrency import in_thread
 from airw.errors import ArgumentError, NoLedgerEntry, shown
-from airw.limits import check_choice, check_count
+from airw.links import Inverses
 from airw.links._steps import LinkFilter
 from airw.links.costs import JUST_BELOW_LEAST, PARTS, link_parts, value_of
-from airw.links.inverses import Inverses
 from airw.policies._artifacts import (
     OPEN,
     are_shut,
@@ -29,8 +30,8 @@ from airw.policies._seeding import SEEDINGS, Seeding, check_nodes, member_names,
 from airw.policies.scope import Scope, check_scope
 from airw.protocols import OpenCorpus
 from airw.retrieval import check_corpus
-from airw.values import DIRECTIONS, Direction, Edge, NDArray, NodeId, SearchHit
-from airw.walk import Behind, Entry, Frontier, Policy, WalkState
+from airw.values import DIRECTIONS, Direction, Edge, NodeId, SearchHit
+from airw.walking import Behind, Entry, Frontier, Policy, WalkState
 
 __all__ = ["LinkWalk"]
 
@@ -95,7 +96,9 @@ class LinkWalk(Policy):
 
     Example:
         >>> import anyio
-        >>> from airw import HashingEmbedder, MemoryStore, build, from_mapping, traverse
+        >>> from airw import build, from_mapping, traverse
+        >>> from airw.embedders import HashingEmbedder
+        >>> from airw.stores import MemoryStore
         >>> from airw.links import MarkdownLinks
         >>> notes = {"a.md": "[[c]] and [[b]]", "b.md": "See [d](d.md).", "c.md": "A leaf.", "d.md": "The end."}
         >>> async def main():

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from airw._concurrency import in_thread
-from airw._vectors import exact_scores
+from airw._base.arrays import Floats, NDArray
+from airw._base.concurrency import in_thread
+from airw._base.vectors import exact_scores
 from airw.errors import ArgumentError, shown
 from airw.policies._artifacts import ArtifactNode, best_vectors
 from airw.policies._nodes import Rows
 from airw.policies._selecting import Selecting
 from airw.protocols import OpenCorpus
-from airw.values import Floats, NDArray, SearchHit
-from airw.walk import Entry, Frontier, WalkState
+from airw.values import SearchHit
+from airw.walking import Entry, Frontier, WalkState
 
 __all__ = ["Mmr"]
 

@@ -8,10 +8,11 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from airw._concurrency import in_thread
-from airw._vectors import best_first
+from airw._base.arrays import NDArray
+from airw._base.checks import check_choice, check_count, check_weight
+from airw._base.concurrency import in_thread
+from airw._base.vectors import best_first
 from airw.errors import ArgumentError, shown
-from airw.limits import check_choice, check_count, check_weight
 from airw.policies._artifacts import (
     OPEN,
     ArtifactNode,
@@ -27,8 +28,8 @@ from airw.policies._push import ROUNDING, Bounds, Push, are_final, are_first
 from airw.policies._seeding import named_artifacts, root_ids, seed_artifacts
 from airw.policies._walker import ArtifactWalker
 from airw.protocols import OpenCorpus
-from airw.values import Direction, NDArray, SearchHit
-from airw.walk import Entry, Frontier, WalkState
+from airw.values import Direction, SearchHit
+from airw.walking import Entry, Frontier, WalkState
 
 __all__ = ["PersonalizedPageRank"]
 

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from airw._requirements import bare_name, required_name
+from airw._base.arrays import NDArray
+from airw._base.checks import check_count, check_weight
+from airw._base.requirements import bare_name, required_name
 from airw.errors import ArgumentError, shown
-from airw.limits import check_count, check_weight
 from airw.policies._artifacts import (
     OPEN,
     are_shut,
@@ -26,8 +27,8 @@ from airw.policies._seeding import check_nodes, member_names
 from airw.policies.scope import Scope, check_scope
 from airw.protocols import OpenCorpus
 from airw.retrieval import check_corpus
-from airw.values import Edge, NDArray, NodeId, SearchHit
-from airw.walk import Entry, Frontier, Policy, WalkState
+from airw.values import Edge, NodeId, SearchHit
+from airw.walking import Entry, Frontier, Policy, WalkState
 
 __all__ = ["ReverseDependency", "reverse_dependency_policy"]
 
@@ -94,7 +95,7 @@ class ReverseDependency(Policy):
         ...         dict.fromkeys(packages, "text"), name="packages", embedder="light", edge_extractor=needs,
         ...         metadata_of=lambda id, _: {"needs": packages[id]},
         ...     )
-        ...     async with airw.build(source, store=airw.MemoryStore()) as corpus:
+        ...     async with airw.build(source, store=airw.stores.MemoryStore()) as corpus:
         ...         walk = airw.traverse("parse", corpus, policy=ReverseDependency(seeds=["PyYAML>=6"]))
         ...         return [(hit.artifact_id, hit.metadata["seed"]) async for hit in walk]
         >>> anyio.run(main)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, cast
 
 from airw.errors import ArgumentError, shown
-from airw.filters import And, Filter, Or, parse_filter
+from airw.values.filters import And, Filter, Or, parse_filter
 
 __all__ = ["Scope", "check_scope"]
 
@@ -25,7 +25,7 @@ class Scope:
         keep: What it may return.
 
     Raises:
-        FilterError: A filter is malformed; see `airw.filters` for what can be said.
+        FilterError: A filter is malformed; see `airw.values.filters` for what can be said.
 
     Example:
         >>> Scope(keep={"status": "Final"}).keep

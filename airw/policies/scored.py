@@ -9,15 +9,16 @@ from typing import Any, cast
 
 import numpy as np
 
-from airw._concurrency import Pacer, in_thread, map_bounded
+from airw._base.arrays import NDArray
+from airw._base.checks import check_count
+from airw._base.concurrency import Pacer, in_thread, map_bounded
 from airw.errors import ArgumentError, PolicyError, shown
-from airw.limits import check_count
 from airw.policies._artifacts import ArtifactNode, best_records, best_vectors, keep_records
 from airw.policies._nodes import Node, Rows, node_of
 from airw.policies._selecting import Selecting
 from airw.protocols import OpenCorpus
-from airw.values import NDArray, SearchHit
-from airw.walk import Entry, Frontier, WalkState
+from airw.values import SearchHit
+from airw.walking import Entry, Frontier, WalkState
 
 __all__ = ["Scored"]
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
+from airw._base.arrays import Floats, NDArray
 from airw.errors import ArgumentError, PolicyError, shown
 from airw.policies._artifacts import OPEN, ArtifactNode, best_records, best_vectors, keep_records, node_of_hit, verdict
 from airw.policies._edges import Edges
@@ -14,8 +15,8 @@ from airw.policies._seeding import Seeding
 from airw.policies._selecting import Selecting
 from airw.policies.scope import Scope
 from airw.protocols import OpenCorpus
-from airw.values import Direction, Edge, Floats, NDArray, NodeId, SearchHit
-from airw.walk import Entry, Frontier, Policy, WalkState
+from airw.values import Direction, Edge, NodeId, SearchHit
+from airw.walking import Entry, Frontier, Policy, WalkState
 
 __all__ = ["NodeTracker", "Strategy"]
 
@@ -144,7 +145,7 @@ class Strategy(Policy, ABC):
             TypeError: There is no such parameter.
 
         Example:
-            >>> from airw.policies import Eager
+            >>> from airw.policies.eager import Eager
             >>> Strategy.build(Eager(select_k=10), select_k=5).select_k
             5
         """

@@ -3,30 +3,65 @@
 Nobody needs to inherit.
 """
 
-from airw.protocols.finding import Formulator, MaybeAwaitable, NeighborhoodPolicy, Reranker, Retriever, Selector
-from airw.protocols.indexing import (
-    CorpusWideExtractor,
-    EdgeExtractor,
-    Embedder,
-    EmbedderLike,
-    IndexingStrategy,
-    Source,
-    Survey,
-    Synthesizer,
-)
-from airw.protocols.stores import (
-    ChangeFinder,
-    GraphStore,
-    LinkReader,
-    OpenCorpus,
-    RecordReader,
-    RecordWriter,
-    Run,
-    RunKeeper,
-    Store,
-    TextSearch,
-    VectorSearch,
-)
+from typing import TYPE_CHECKING
+
+from airw._base.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from airw.protocols.finding import Formulator, MaybeAwaitable, NeighborhoodPolicy, Reranker, Retriever, Selector
+    from airw.protocols.indexing import (
+        CorpusWideExtractor,
+        EdgeExtractor,
+        Embedder,
+        EmbedderLike,
+        IndexingStrategy,
+        Source,
+        Survey,
+        Synthesizer,
+    )
+    from airw.protocols.stores import (
+        ChangeFinder,
+        GraphStore,
+        LinkReader,
+        OpenCorpus,
+        RecordReader,
+        RecordWriter,
+        Run,
+        RunKeeper,
+        Store,
+        TextSearch,
+        VectorSearch,
+    )
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "finding": ["Formulator", "MaybeAwaitable", "NeighborhoodPolicy", "Reranker", "Retriever", "Selector"],
+            "indexing": [
+                "CorpusWideExtractor",
+                "EdgeExtractor",
+                "Embedder",
+                "EmbedderLike",
+                "IndexingStrategy",
+                "Source",
+                "Survey",
+                "Synthesizer",
+            ],
+            "stores": [
+                "ChangeFinder",
+                "GraphStore",
+                "LinkReader",
+                "OpenCorpus",
+                "RecordReader",
+                "RecordWriter",
+                "Run",
+                "RunKeeper",
+                "Store",
+                "TextSearch",
+                "VectorSearch",
+            ],
+        },
+    )
 
 __all__ = [
     "ChangeFinder",

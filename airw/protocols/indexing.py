@@ -4,8 +4,9 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from airw._base.arrays import Floats
 from airw.protocols.finding import MaybeAwaitable
-from airw.values import Artifact, Extraction, Floats, IndexPlan, ItemProblem
+from airw.values import Artifact, Extraction, IndexPlan, ItemProblem
 
 __all__ = [
     "CorpusWideExtractor",

@@ -9,20 +9,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from airw.filters import Filter
+from airw._base.arrays import Floats
 from airw.protocols.indexing import Embedder
-from airw.values import (
-    ArtifactChange,
-    Direction,
-    Edge,
-    Floats,
-    LedgerEntry,
-    LinkCount,
-    NodeId,
-    Ranking,
-    Record,
-    UnresolvedLink,
-)
+from airw.values import ArtifactChange, Direction, Edge, LedgerEntry, LinkCount, NodeId, Ranking, Record, UnresolvedLink
+from airw.values.filters import Filter
 
 __all__ = [
     "ChangeFinder",

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-from airw._requirements import required_name
+from airw._base.checks import check_count, check_strings
+from airw._base.requirements import required_name
 from airw.errors import ArgumentError, shown
-from airw.limits import check_count, check_strings
 from airw.values import SearchHit
 
 __all__ = ["dependency_evidence_boost"]

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from airw._base.arrays import Floats
+from airw._base.checks import check_count
 from airw.embedders._local import Turns, embed_batches, located, spare_cores
 from airw.embedders._models import folder_id
 from airw.embedders._texts import one_line
 from airw.errors import EmbedderUnavailable, RerankerError, RerankerUnavailable
-from airw.limits import check_count
 from airw.reranking._texts import checked_texts
-from airw.values import Floats
 
 __all__ = ["CrossEncoderReranker"]
 

@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from airw._concurrency import in_thread
-from airw._http import Api, Exchange, Server, base_url, decoded, in_their_order, told
+from airw._base.checks import check_count
+from airw._base.concurrency import in_thread
+from airw._base.http.api import Api, Exchange
+from airw._base.http.calls import Server
+from airw._base.http.replies import decoded, in_their_order, told
+from airw._base.http.urls import base_url
 from airw.errors import ArgumentError, RerankerError, RerankerUnavailable
-from airw.limits import check_count
 from airw.reranking._texts import checked_texts
 from airw.reranking.scores import numbers_of
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
+from airw._base.checks import check_choice, check_count
 from airw.errors import ArgumentError, shown
-from airw.limits import check_choice, check_count
 from airw.protocols import Reranker
 
 __all__ = ["RERANK_TEXTS", "calibration_key", "is_anonymous", "named", "rerank_tag"]

@@ -6,7 +6,7 @@ from functools import partial
 from numbers import Real
 from typing import Any
 
-from airw._concurrency import called
+from airw._base.concurrency import called
 from airw.embedders._texts import one_line
 from airw.errors import AirwError, RerankerError, shown
 from airw.protocols import Reranker

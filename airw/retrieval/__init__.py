@@ -1,21 +1,52 @@
-"""Searching in one open corpus: dense, lexical or hybrid, each on one scale; names are `airw.corpus`'s business."""
+"""Searching in one open corpus: dense, lexical or hybrid, each on one scale; names are `airw.corpora`'s business."""
 
-from airw.retrieval.answering import answer, formulated, retrieve
-from airw.retrieval.channels import channel_rankings, check_corpus, embedded
-from airw.retrieval.question import (
-    FUSIONS,
-    MODES,
-    Boost,
-    Fusion,
-    Mode,
-    PassageReader,
-    Question,
-    SearchOptions,
-    SearchTuning,
-    ask,
-    channels_of,
-    hybrid_depth,
-)
+from typing import TYPE_CHECKING
+
+from airw._base.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from airw.retrieval.answering import answer, formulated, retrieve
+    from airw.retrieval.channels import channel_rankings, check_corpus, embedded
+    from airw.retrieval.formulation import identity_formulator, make_llm_formulator
+    from airw.retrieval.fusion import fuse_hits, tag_source
+    from airw.retrieval.question import (
+        FUSIONS,
+        MODES,
+        Boost,
+        Fusion,
+        Mode,
+        PassageReader,
+        Question,
+        SearchOptions,
+        SearchTuning,
+        ask,
+        channels_of,
+        hybrid_depth,
+    )
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "answering": ["answer", "formulated", "retrieve"],
+            "channels": ["channel_rankings", "check_corpus", "embedded"],
+            "formulation": ["identity_formulator", "make_llm_formulator"],
+            "fusion": ["fuse_hits", "tag_source"],
+            "question": [
+                "Boost",
+                "FUSIONS",
+                "Fusion",
+                "MODES",
+                "Mode",
+                "PassageReader",
+                "Question",
+                "SearchOptions",
+                "SearchTuning",
+                "ask",
+                "channels_of",
+                "hybrid_depth",
+            ],
+        },
+    )
 
 __all__ = [
     "FUSIONS",
@@ -34,6 +65,10 @@ __all__ = [
     "check_corpus",
     "embedded",
     "formulated",
+    "fuse_hits",
     "hybrid_depth",
+    "identity_formulator",
+    "make_llm_formulator",
     "retrieve",
+    "tag_source",
 ]

@@ -3,14 +3,15 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar, TypeVarTuple, Unpack, cast
 
-from airw._concurrency import called, in_thread
-from airw.formulation import queries_of
+from airw._base.arrays import Floats
+from airw._base.concurrency import called, in_thread
 from airw.protocols import OpenCorpus
 from airw.retrieval.channels import Vectors, check_corpus, embedded_queries, query_rankings
+from airw.retrieval.formulation import queries_of
 from airw.retrieval.merging import Candidate, Found, holds_too_few, lengthened, merged, weighed
 from airw.retrieval.question import Question, SearchOptions, ask
 from airw.retrieval.rescoring import boosted, reranked
-from airw.values import Floats, Ranking, SearchHit
+from airw.values import Ranking, SearchHit
 
 __all__ = ["answer", "formulated", "retrieve"]
 
@@ -41,7 +42,7 @@ async def retrieve(corpus: OpenCorpus, query: str, **options: Unpack[SearchOptio
         query: What to look for.
         k: Give at most this many hits; 10 when left out.
         mode: `"dense"` (when left out), `"lexical"` or `"hybrid"`.
-        filter: Rank only records whose metadata satisfy it; see `airw.filters`.
+        filter: Rank only records whose metadata satisfy it; see `airw.values.filters`.
         surfaces: Rank only surfaces of these kinds.
         per_artifact: Rank artifacts, each by its best surface, instead of surfaces; on when left out.
         fusion: What a hybrid search does: `"rrf"` (when left out) or `"blend"`, as above; a side that did not find a
@@ -58,9 +59,9 @@ async def retrieve(corpus: OpenCorpus, query: str, **options: Unpack[SearchOptio
             texts of its artifact in plan order; or what a function `(corpus, record) -> str`, sync or async, gives.
             Functions may be called for several candidates at once. Equal texts are scored once.
         rerank_max_chars: Where the text of an artifact is cut; 2000 when left out.
-        formulate: Gives the query or queries to search with; see `airw.formulation`. Several are ranked each in each
-            channel and fused by rank: the score is then the mean, over the queries, of what each gives as a mass, in
-            every mode.
+        formulate: Gives the query or queries to search with; see `airw.retrieval.formulation`. Several are ranked each
+            in each channel and fused by rank: the score is then the mean, over the queries, of what each gives as a
+            mass, in every mode.
         surface_weights: Factors for the scores of surfaces by kind, 0 or more, 1 where not named. Meant for scores
             above 0: a negative cosine moves down when multiplied by more than 1.
         boost: Gives for a hit what to add to its score, a finite number; called in a worker thread.
@@ -80,7 +81,7 @@ async def retrieve(corpus: OpenCorpus, query: str, **options: Unpack[SearchOptio
 
     Example:
         >>> import anyio
-        >>> from airw.building import build
+        >>> from airw.corpora import build
         >>> from airw.sources import from_mapping
         >>> from airw.stores import MemoryStore
         >>> async def main():

@@ -6,12 +6,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from airw._concurrency import map_bounded
-from airw._vectors import unit_rows
+from airw._base.arrays import Floats
+from airw._base.concurrency import map_bounded
+from airw._base.vectors import unit_rows
 from airw.errors import ArgumentError
 from airw.protocols import OpenCorpus
 from airw.retrieval.question import Mode
-from airw.values import Floats, Ranking
+from airw.values import Ranking
 
 __all__ = ["Vectors", "channel_rankings", "check_corpus", "embedded", "embedded_queries", "query_rankings"]
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from airw.fusion import fuse_ranks
+from airw.retrieval.fusion import fuse_ranks
 from airw.retrieval.question import Question
 from airw.values import Ranking, Record
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypedDict
 
+from airw._base.checks import check_choice, check_count, check_number, check_query, check_strings, check_weight
 from airw.errors import ArgumentError, ArgumentKindError, shown
-from airw.filters import Filter, parse_filter
-from airw.limits import check_choice, check_count, check_number, check_query, check_strings, check_weight
 from airw.protocols import Formulator, OpenCorpus, Reranker
 from airw.reranking import RERANK_TEXTS, calibration_key, rerank_tag, resolve_reranker
 from airw.values import Record, SearchHit
+from airw.values.filters import Filter, parse_filter
 
 __all__ = [
     "FUSIONS",

@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from airw._concurrency import called, in_thread, map_bounded
-from airw._stitching import stitched
+from airw._base.checks import check_number
+from airw._base.concurrency import called, in_thread, map_bounded
 from airw.errors import ArgumentKindError, shown
-from airw.limits import check_number
 from airw.protocols import OpenCorpus, Reranker
 from airw.reranking import score_texts
 from airw.retrieval.merging import Found
 from airw.retrieval.question import Boost, PassageReader, Question
+from airw.retrieval.stitching import stitched
 from airw.values import Record, SearchHit
 
 __all__ = ["boosted", "reranked"]

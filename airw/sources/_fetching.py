@@ -8,7 +8,7 @@ from importlib import import_module
 from itertools import islice
 from typing import Any, TypeAlias
 
-from airw._concurrency import called, in_thread
+from airw._base.concurrency import called, in_thread
 from airw.errors import ArgumentError, ArgumentKindError, SourceError, shown
 from airw.sources.source import PAGE, AsyncPages, Item, told
 

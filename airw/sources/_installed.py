@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airw._requirements import distribution_name
+from airw._base.requirements import distribution_name
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution, PackageMetadata

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from airw._base.checks import check_count
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import WholeText
-from airw.limits import check_count
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
 from airw.sources.source import PAGE, CorpusSource, Item, MetadataOf, Pages, name_from
 from airw.values import Artifact, ItemProblem

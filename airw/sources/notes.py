@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from airw._frontmatter import note_title, read_with_lines
+from airw._base.frontmatter import note_title, read_with_lines
 from airw.indexing import Notes
 from airw.links import MarkdownLinks
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy

@@ -8,9 +8,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
+from airw._base.checks import check_count, check_strings
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import Package
-from airw.limits import check_count, check_strings
 from airw.links import DependencyLinks
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
 from airw.sources._installed import installed

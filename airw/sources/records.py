@@ -4,9 +4,9 @@ from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from airw._base.checks import check_strings
 from airw.errors import ArgumentError, ArgumentKindError, shown
 from airw.indexing import Chunked
-from airw.limits import check_strings
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
 from airw.sources._fetching import Fetched, Fetcher, check_records
 from airw.sources.source import CorpusSource, Item, id_from

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from airw._frontmatter import note_title, read_frontmatter
+from airw._base.frontmatter import note_title, read_frontmatter
 from airw.errors import ArgumentError, SourceError, shown
 from airw.indexing import Chunked
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy

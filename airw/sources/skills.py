@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from airw._frontmatter import note_title, read_frontmatter, split_frontmatter
+from airw._base.frontmatter import note_title, read_frontmatter, split_frontmatter
+from airw._base.json import json_clean
 from airw.errors import ArgumentError, ArgumentKindError, SourceError, shown
-from airw.filters import Filter, matches, parse_filter
 from airw.indexing import Skill
 from airw.indexing.notes import first_paragraph
 from airw.links import DependencyLinks
@@ -16,7 +16,8 @@ from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
 from airw.sources._fetching import Fetched, Fetcher, check_fetcher
 from airw.sources.files import Folder, printable
 from airw.sources.source import PAGE, AsyncPages, CorpusSource, Item, Pages
-from airw.values import Artifact, ItemProblem, json_clean
+from airw.values import Artifact, ItemProblem
+from airw.values.filters import Filter, matches, parse_filter
 
 SKILL_FOLDERS = (
     "~/.claude/skills",

@@ -11,11 +11,12 @@ from typing import Any, TypeAlias
 
 import anyio.lowlevel
 
-from airw._concurrency import in_thread
+from airw._base.concurrency import in_thread
+from airw._base.json import json_clean
 from airw.errors import ArgumentError
 from airw.indexing import WholeText
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
-from airw.values import Artifact, ItemProblem, json_clean
+from airw.values import Artifact, ItemProblem
 
 Item: TypeAlias = Artifact | ItemProblem
 Pages: TypeAlias = Generator[Sequence[Item], None, None]
@@ -105,7 +106,8 @@ class CorpusSource:
         embedder: An embedder, or the specification of one.
         metadata_of: Called with id and raw value; what it gives is laid over the artifact's metadata.
         edge_extractor: Finds the artifacts' links; `None` for no links.
-        excluded: Gives what lies where the artifacts do and is left out on purpose, by reason, for `airw.coverage`.
+        excluded: Gives what lies where the artifacts do and is left out on purpose, by reason, for
+            `airw.corpora.coverage`.
 
     Raises:
         ArgumentError: The name is not valid, or the scope is neither a mapping nor a function.

@@ -1,6 +1,22 @@
 """Where a corpus is kept: in memory, or in one SQLite file."""
 
-from airw.stores.memory import MemoryStore
-from airw.stores.sqlite import SqliteStore
+from typing import TYPE_CHECKING
 
-__all__ = ["MemoryStore", "SqliteStore"]
+from airw._base.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from airw.stores.memory import MemoryStore
+    from airw.stores.sqlite import SqliteStore
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "memory": ["MemoryStore"],
+            "sqlite": ["SqliteStore"],
+        },
+    )
+
+__all__ = [
+    "MemoryStore",
+    "SqliteStore",
+]

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from airw.filters import MISSING, And, Compare, Filter, Not, Or, as_key, get_field, matches
+from airw._base.arrays import NDArray
 from airw.stores._recent import recall
 from airw.stores._sql_filter import compile_filter, field_text
-from airw.values import NDArray, Record
+from airw.values import Record
+from airw.values.filters import MISSING, And, Compare, Filter, Not, Or, as_key, get_field, matches
 
 if TYPE_CHECKING:
     import sqlite3

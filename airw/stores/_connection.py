@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar, cast
 
 import anyio
 
-from airw._concurrency import in_thread
+from airw._base.concurrency import in_thread
 from airw.errors import StoreBusy, StoreError
 from airw.stores._schema import connect, lies_still, sqlite_errors
 

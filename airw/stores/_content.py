@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from airw._base.arrays import Floats, NDArray
+from airw._base.checks import check_count
+from airw._base.json import json_clean
 from airw.errors import StoreError
-from airw.filters import MISSING, Filter, get_field
-from airw.limits import check_count
 from airw.protocols import Run
 from airw.stores._columns import RecordColumns
 from airw.stores._fields import FieldIndex, look_up
@@ -22,20 +23,8 @@ from airw.stores._matrix import DenseIndex
 from airw.stores._postings import Postings
 from airw.stores._recent import recall
 from airw.stores._runbook import RunBook
-from airw.values import (
-    ArtifactChange,
-    Direction,
-    Edge,
-    Floats,
-    LedgerEntry,
-    LinkCount,
-    NDArray,
-    NodeId,
-    Ranking,
-    Record,
-    UnresolvedLink,
-    json_clean,
-)
+from airw.values import ArtifactChange, Direction, Edge, LedgerEntry, LinkCount, NodeId, Ranking, Record, UnresolvedLink
+from airw.values.filters import MISSING, Filter, get_field
 
 if TYPE_CHECKING:
     import sqlite3

@@ -6,10 +6,10 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from airw.filters import as_key, held_keys
+from airw._base.json import json_clean
 from airw.stores._recent import recall
 from airw.stores._sql_filter import field_text
-from airw.values import json_clean
+from airw.values.filters import as_key, held_keys
 
 if TYPE_CHECKING:
     import sqlite3

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from airw._vectors import exact_scores
+from airw._base.arrays import Floats
+from airw._base.vectors import exact_scores
 from airw.stores._matrix import checked_queries
 from airw.stores._nearby import Nearby
 from airw.stores._packing import unpacked
 from airw.stores._segments import SHORTLIST
 from airw.stores._sql_filter import Sql
 from airw.stores._sql_links import keys_json, set_json
-from airw.values import Floats, Ranking
+from airw.values import Ranking
 
 if TYPE_CHECKING:
     import sqlite3

@@ -11,9 +11,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from airw._vectors import best_first, exact_scores
+from airw._base.arrays import Floats, NDArray
+from airw._base.vectors import best_first, exact_scores
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, StoreError
-from airw.values import Floats, NDArray, Ranking
+from airw.values import Ranking
 
 __all__ = ["DenseIndex", "checked_queries"]
 

@@ -5,13 +5,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airw.filters import Filter
 from airw.stores._columns import Columns
 from airw.stores._large import LargeIndex
 from airw.stores._matrix import DenseIndex
 from airw.stores._nearby import Nearby, live_rows
 from airw.stores._packing import unpacked
 from airw.stores._sql_filter import compile_filter
+from airw.values.filters import Filter
 
 if TYPE_CHECKING:
     import sqlite3

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from airw._vectors import best_first
+from airw._base.arrays import Floats
+from airw._base.vectors import best_first
 from airw.stores import _segments
 from airw.stores._packing import unpacked
 from airw.stores._segments import Numbers, Segment
-from airw.values import Floats
 
 if TYPE_CHECKING:
     import sqlite3

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from airw._base.arrays import Floats, NDArray
 from airw.errors import StoreCorrupt
-from airw.values import Floats, NDArray
 
 
 def packed(vectors: Floats) -> Iterator[tuple[bytes, int]]:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from airw._base.arrays import NDArray
 from airw.stores._fts import query_words, words_of
-from airw.values import NDArray, Ranking
+from airw.values import Ranking
 
 if TYPE_CHECKING:
     import sqlite3

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 
-from airw._concurrency import in_thread
+from airw._base.concurrency import in_thread
 from airw.errors import StoreError
 
 __all__ = ["remove_files"]

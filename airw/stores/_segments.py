@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from airw.values import Floats, NDArray
+from airw._base.arrays import Floats, NDArray
 
 Numbers = NDArray[np.int64]
 

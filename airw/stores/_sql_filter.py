@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from airw.filters import MISSING, And, Compare, Filter, Not, Or, get_field, matches, parse_filter
-from airw.values import json_clean
+from airw._base.json import json_clean
+from airw.values.filters import MISSING, And, Compare, Filter, Not, Or, get_field, matches, parse_filter
 
 if TYPE_CHECKING:
     import sqlite3
@@ -48,7 +48,7 @@ def compile_filter(filter: Filter, column: str) -> tuple[str, list[Any]]:
 
     Example:
         >>> import sqlite3
-        >>> from airw.filters import parse_filter
+        >>> from airw.values.filters import parse_filter
         >>> sql, parameters = compile_filter(parse_filter({"status": "Final"}), "metadata")
         >>> connection = sqlite3.connect(":memory:")
         >>> rows = "SELECT column1 AS metadata FROM (VALUES (?), (?))"

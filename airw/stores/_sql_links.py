@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from airw.limits import check_count
+from airw._base.checks import check_count
 from airw.stores._recent import recall
 from airw.values import Extraction, Link, LinkCount, NodeId, UnresolvedLink
 

@@ -6,11 +6,11 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from airw.filters import Filter
 from airw.stores._columns import Columns
 from airw.stores._postings import Postings
 from airw.stores._sql_links import keys_json, set_json
 from airw.values import LedgerEntry, Ranking, Record
+from airw.values.filters import Filter
 
 if TYPE_CHECKING:
     import sqlite3

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from airw._base.arrays import Floats
 from airw.errors import StoreError
 from airw.stores._fts import insert_records
 from airw.stores._packing import packed
@@ -14,7 +15,7 @@ from airw.stores._schema import transaction
 from airw.stores._segments import BUCKET_BITS
 from airw.stores._sql_filter import metadata_json
 from airw.stores._sql_links import keys_json, replace_links
-from airw.values import ArtifactChange, Extraction, Floats, Record
+from airw.values import ArtifactChange, Extraction, Record
 
 if TYPE_CHECKING:
     import sqlite3

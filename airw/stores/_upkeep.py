@@ -7,8 +7,8 @@ from typing import Any
 
 import anyio
 
-from airw._concurrency import in_thread
-from airw._file_lock import hold_file
+from airw._base.concurrency import in_thread
+from airw._base.file_lock import hold_file
 from airw.errors import StoreBusy, StoreError
 from airw.stores._nearby import Due, read_bucket
 from airw.stores._segments import SegmentMaker, is_installed, segment_folder

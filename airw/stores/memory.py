@@ -11,10 +11,10 @@ from typing import Any, Self, TypeVar, TypeVarTuple, Unpack
 import anyio
 import anyio.lowlevel
 
-from airw._concurrency import in_thread
+from airw._base.arrays import Floats
+from airw._base.checks import check_choice
+from airw._base.concurrency import in_thread
 from airw.errors import StoreBusy, StoreError
-from airw.filters import Filter
-from airw.limits import check_choice
 from airw.protocols import Run
 from airw.stores._content import Content
 from airw.stores._linkbook import LinkChoice
@@ -23,7 +23,6 @@ from airw.values import (
     ArtifactChange,
     Direction,
     Edge,
-    Floats,
     LedgerEntry,
     LinkCount,
     NodeId,
@@ -31,6 +30,7 @@ from airw.values import (
     Record,
     UnresolvedLink,
 )
+from airw.values.filters import Filter
 
 __all__ = ["MemoryStore"]
 

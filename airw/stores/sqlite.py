@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import anyio
 
-from airw._concurrency import in_thread
-from airw._file_lock import hold_file
+from airw._base.arrays import Floats
+from airw._base.checks import check_choice
+from airw._base.concurrency import in_thread
+from airw._base.file_lock import hold_file
 from airw.errors import StoreError
-from airw.filters import Filter
-from airw.limits import check_choice
 from airw.protocols import Run
 from airw.stores import _fields, _sql_links, _sql_records, _sql_runs
 from airw.stores._columns import Columns
@@ -35,7 +35,6 @@ from airw.values import (
     ArtifactChange,
     Direction,
     Edge,
-    Floats,
     LedgerEntry,
     LinkCount,
     NodeId,
@@ -43,6 +42,7 @@ from airw.values import (
     Record,
     UnresolvedLink,
 )
+from airw.values.filters import Filter
 
 if TYPE_CHECKING:
     import sqlite3

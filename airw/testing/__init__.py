@@ -1,11 +1,28 @@
 """Exams for what can be replaced: any implementation of a protocol can take them, with and without a test framework."""
 
-from airw.testing._exam import Case, Outcome, Report
-from airw.testing.clock import run_on_virtual_clock
-from airw.testing.embedders import EmbedderSuite
-from airw.testing.policies import PolicySuite
-from airw.testing.scripted import ScriptedStore
-from airw.testing.stores import CAPABILITIES, StoreSuite
+from typing import TYPE_CHECKING
+
+from airw._base.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from airw.testing._exam import Case, Outcome, Report
+    from airw.testing.clock import run_on_virtual_clock
+    from airw.testing.embedders import EmbedderSuite
+    from airw.testing.policies import PolicySuite
+    from airw.testing.scripted import ScriptedStore
+    from airw.testing.stores import CAPABILITIES, StoreSuite
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "_exam": ["Case", "Outcome", "Report"],
+            "clock": ["run_on_virtual_clock"],
+            "embedders": ["EmbedderSuite"],
+            "policies": ["PolicySuite"],
+            "scripted": ["ScriptedStore"],
+            "stores": ["CAPABILITIES", "StoreSuite"],
+        },
+    )
 
 __all__ = [
     "CAPABILITIES",

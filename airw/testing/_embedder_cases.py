@@ -9,11 +9,11 @@ from typing import Any, TypeAlias, TypeVar, cast
 import anyio
 import numpy as np
 
-from airw._concurrency import first_error
+from airw._base.arrays import Floats
+from airw._base.concurrency import first_error
 from airw.errors import EmbedderError
 from airw.protocols import Embedder
 from airw.testing._exam import Case, expect, expect_error
-from airw.values import Floats
 
 __all__ = ["CASES", "EmbedderCase", "Examinee"]
 

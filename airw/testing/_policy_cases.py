@@ -15,7 +15,7 @@ from airw.testing._exam import brief, expect
 from airw.testing._policy_tools import Asked, Examinee, PolicyCase, fact, identity
 from airw.testing._store_tools import expect_equal
 from airw.values import Edge, SearchHit
-from airw.walk import WalkPolicy
+from airw.walking import WalkPolicy
 
 __all__ = ["CASES"]
 

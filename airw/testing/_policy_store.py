@@ -8,13 +8,13 @@ from random import Random
 
 import anyio
 
-from airw._concurrency import first_error
+from airw._base.concurrency import first_error
 from airw.errors import StoreError
-from airw.limits import Limits
 from airw.testing._exam import brief, expect
 from airw.testing._policy_tools import Asked, Examinee, PolicyCase, fact
 from airw.testing._store_tools import expect_equal
-from airw.traversal import Walk
+from airw.values import Limits
+from airw.walking import Walk
 
 __all__ = ["CASES"]
 

@@ -18,13 +18,11 @@ from inspect import isawaitable
 from itertools import islice
 from typing import Any, TypeAlias, cast
 
-from airw.limits import Limits
 from airw.protocols import Store
 from airw.testing._exam import Case
 from airw.testing.scripted import Delays, Failures, ScriptedStore
-from airw.traversal import Walk, traverse
-from airw.values import SearchHit
-from airw.walk import Entry, Frontier, Neighbors, WalkPolicy, WalkState, WalkSummary
+from airw.values import Limits, SearchHit
+from airw.walking import Entry, Frontier, Neighbors, Walk, WalkPolicy, WalkState, WalkSummary, traverse
 
 __all__ = [
     "BUDGET",

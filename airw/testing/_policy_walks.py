@@ -4,21 +4,12 @@ from typing import Any
 
 import anyio
 
-from airw._concurrency import first_error
-from airw.limits import Limits
+from airw._base.concurrency import first_error
 from airw.testing._exam import brief, expect
-from airw.testing._policy_tools import (
-    Examinee,
-    PolicyCase,
-    Walked,
-    containers,
-    fact,
-    generators,
-    identity,
-    take,
-)
+from airw.testing._policy_tools import Examinee, PolicyCase, Walked, containers, fact, generators, identity, take
 from airw.testing._store_tools import expect_equal
-from airw.traversal import Walk
+from airw.values import Limits
+from airw.walking import Walk
 
 __all__ = ["CASES"]
 

@@ -1,14 +1,15 @@
-"""Cases of filters: a search keeps what `airw.filters.matches` keeps, in every family of conditions, before the cut."""
+"""Cases of filters: a search keeps what `airw.values.filters` keeps, in every family of conditions, before the cut."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from airw.filters import matches, parse_filter
+from airw._base.json import json_clean
 from airw.protocols import Store
 from airw.testing._store_tools import EAST, StoreCase, axes, expect_equal, on_one_store, put, store_case
-from airw.values import Ranking, json_clean
+from airw.values import Ranking
+from airw.values.filters import matches, parse_filter
 
 __all__ = ["CASES"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 
-from airw._concurrency import first_error
+from airw._base.concurrency import first_error
 from airw.errors import StoreBusy, StoreError
 from airw.protocols import Store
 from airw.testing._exam import expect

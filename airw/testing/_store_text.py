@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from airw.filters import parse_filter
 from airw.protocols import Store
 from airw.testing._exam import expect
 from airw.testing._store_tools import StoreCase, columns, expect_equal, fact, put, record_id
 from airw.values import ArtifactChange
+from airw.values.filters import parse_filter
 
 __all__ = ["CASES"]
 

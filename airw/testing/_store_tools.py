@@ -8,9 +8,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from airw._base.arrays import Floats, NDArray
 from airw.protocols import Store
 from airw.testing._exam import Case, brief, expect
-from airw.values import ArtifactChange, Extraction, Floats, LedgerEntry, Link, NDArray, NodeId, Ranking, Record
+from airw.values import ArtifactChange, Extraction, LedgerEntry, Link, NodeId, Ranking, Record
 
 __all__ = [
     "EAST",

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from airw._base.arrays import Floats
 from airw.errors import EmbedderError, EmbedderMismatch, StoreError
 from airw.protocols import Store
 from airw.testing._exam import expect
@@ -20,7 +21,7 @@ from airw.testing._store_tools import (
     record_id,
     vector_of,
 )
-from airw.values import ArtifactChange, Floats
+from airw.values import ArtifactChange
 
 __all__ = ["CASES"]
 

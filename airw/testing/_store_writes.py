@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 import numpy as np
 
-from airw._concurrency import first_error
+from airw._base.concurrency import first_error
 from airw.errors import StoreError
 from airw.protocols import Store
 from airw.stores import MemoryStore

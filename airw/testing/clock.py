@@ -10,8 +10,8 @@ from typing import TypeVar, TypeVarTuple
 import anyio
 import anyio.to_thread
 
+from airw._base.checks import check_choice
 from airw.errors import ArgumentError
-from airw.limits import check_choice
 
 __all__ = ["run_on_virtual_clock"]
 

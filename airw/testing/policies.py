@@ -5,12 +5,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import is_dataclass
 from typing import Any, cast
 
+from airw._base.checks import check_count
 from airw.errors import ArgumentError
-from airw.limits import check_count
 from airw.testing import _policy_cases, _policy_store, _policy_walks
 from airw.testing._exam import Exam
 from airw.testing._policy_tools import Examinee, PolicyCase
-from airw.walk import WalkPolicy
+from airw.walking import WalkPolicy
 
 __all__ = ["PolicySuite"]
 

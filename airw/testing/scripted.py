@@ -9,21 +9,11 @@ from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar
 import anyio
 import anyio.lowlevel
 
+from airw._base.arrays import Floats
 from airw.errors import ArgumentError
-from airw.filters import Filter
 from airw.protocols import Store
-from airw.values import (
-    ArtifactChange,
-    Direction,
-    Edge,
-    Floats,
-    LedgerEntry,
-    LinkCount,
-    NodeId,
-    Ranking,
-    Record,
-    UnresolvedLink,
-)
+from airw.values import ArtifactChange, Direction, Edge, LedgerEntry, LinkCount, NodeId, Ranking, Record, UnresolvedLink
+from airw.values.filters import Filter
 
 __all__ = ["Call", "Delays", "Failures", "ScriptedStore"]
 

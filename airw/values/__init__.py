@@ -5,25 +5,53 @@ stored as a `Record`. A `Link` is what an artifact says about another one; resol
 result. Vectors never sit inside these values: they travel as one `(n, dim)` array beside a list of ids.
 """
 
-from airw._json import json_clean
-from airw.values.arrays import Floats, NDArray
-from airw.values.artifacts import Artifact, ArtifactChange, IndexPlan, ItemProblem, LedgerEntry, Record, Surface
-from airw.values.hits import Passage, Ranking, SearchHit
-from airw.values.links import (
-    DIRECTIONS,
-    Direction,
-    Edge,
-    Extraction,
-    Link,
-    LinkCount,
-    LinkState,
-    NodeId,
-    UnresolvedLink,
-    canonical_node_id,
-)
+from typing import TYPE_CHECKING
+
+from airw._base.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from airw._base.arrays import Floats, NDArray
+    from airw.values.artifacts import Artifact, ArtifactChange, IndexPlan, ItemProblem, LedgerEntry, Record, Surface
+    from airw.values.hits import Passage, Ranking, SearchHit
+    from airw.values.limits import STOP_REASONS, Limits, StopReason
+    from airw.values.links import (
+        DIRECTIONS,
+        Direction,
+        Edge,
+        Extraction,
+        Link,
+        LinkCount,
+        LinkState,
+        NodeId,
+        UnresolvedLink,
+        canonical_node_id,
+    )
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "airw._base.arrays": ["Floats", "NDArray"],
+            "artifacts": ["Artifact", "ArtifactChange", "IndexPlan", "ItemProblem", "LedgerEntry", "Record", "Surface"],
+            "hits": ["Passage", "Ranking", "SearchHit"],
+            "limits": ["Limits", "STOP_REASONS", "StopReason"],
+            "links": [
+                "DIRECTIONS",
+                "Direction",
+                "Edge",
+                "Extraction",
+                "Link",
+                "LinkCount",
+                "LinkState",
+                "NodeId",
+                "UnresolvedLink",
+                "canonical_node_id",
+            ],
+        },
+    )
 
 __all__ = [
     "DIRECTIONS",
+    "STOP_REASONS",
     "Artifact",
     "ArtifactChange",
     "Direction",
@@ -33,6 +61,7 @@ __all__ = [
     "IndexPlan",
     "ItemProblem",
     "LedgerEntry",
+    "Limits",
     "Link",
     "LinkCount",
     "LinkState",
@@ -42,8 +71,8 @@ __all__ = [
     "Ranking",
     "Record",
     "SearchHit",
+    "StopReason",
     "Surface",
     "UnresolvedLink",
     "canonical_node_id",
-    "json_clean",
 ]

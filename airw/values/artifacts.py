@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airw._json import copied
-from airw.values.arrays import Floats
+from airw._base.arrays import Floats
+from airw._base.json import copied
 from airw.values.hits import SearchHit
 from airw.values.links import Extraction
 

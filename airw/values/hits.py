@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from airw._json import json_clean
-from airw.values.arrays import NDArray
+from airw._base.arrays import NDArray
+from airw._base.json import json_clean
 
 __all__ = ["Passage", "Ranking", "SearchHit"]
 

@@ -1,19 +1,44 @@
 """Walks along links, for people and programs: as a tree, JSON, records, text, dot and a page."""
 
-from airw.views._between import EdgeChoice
-from airw.views._budgets import estimated_tokens
-from airw.views.bundled import Bundle, BundledNote, NoteLink, bundle_document
-from airw.views.bundling import Bundling, bundle
-from airw.views.describing import describe
-from airw.views.dot import path_dot, tree_dot
-from airw.views.links import walk_links
-from airw.views.model import NodeView, TreeLink, WalkTree, edge_dict, node_view
-from airw.views.page import path_page, tree_page
-from airw.views.path import path_dict, path_text
-from airw.views.reading import TreeReader, read_tree
-from airw.views.records import path_records, tree_records
-from airw.views.schema import path_schema, tree_schema
-from airw.views.text import TreeLines, tree_text
+from typing import TYPE_CHECKING
+
+from airw._base.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from airw.views._between import EdgeChoice
+    from airw.views._budgets import estimated_tokens
+    from airw.views.bundled import Bundle, BundledNote, NoteLink, bundle_document
+    from airw.views.bundling import Bundling, bundle
+    from airw.views.describing import describe
+    from airw.views.dot import path_dot, tree_dot
+    from airw.views.links import walk_links
+    from airw.views.model import NodeView, TreeLink, WalkTree, edge_dict, node_view
+    from airw.views.page import path_page, tree_page
+    from airw.views.path import path_dict, path_text
+    from airw.views.reading import TreeReader, read_tree
+    from airw.views.records import path_records, tree_records
+    from airw.views.schema import path_schema, tree_schema
+    from airw.views.text import TreeLines, tree_text
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "_between": ["EdgeChoice"],
+            "_budgets": ["estimated_tokens"],
+            "bundled": ["Bundle", "BundledNote", "NoteLink", "bundle_document"],
+            "bundling": ["Bundling", "bundle"],
+            "describing": ["describe"],
+            "dot": ["path_dot", "tree_dot"],
+            "links": ["walk_links"],
+            "model": ["NodeView", "TreeLink", "WalkTree", "edge_dict", "node_view"],
+            "page": ["path_page", "tree_page"],
+            "path": ["path_dict", "path_text"],
+            "reading": ["TreeReader", "read_tree"],
+            "records": ["path_records", "tree_records"],
+            "schema": ["path_schema", "tree_schema"],
+            "text": ["TreeLines", "tree_text"],
+        },
+    )
 
 __all__ = [
     "Bundle",

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from airw._base.checks import check_choice
 from airw.errors import ArgumentError, shown
-from airw.limits import check_choice
+from airw.links import INVERSES, Inverses
 from airw.links._steps import LinkFilter
-from airw.links.inverses import INVERSES, Inverses
 from airw.values import DIRECTIONS, Direction, Edge, NodeId
 from airw.views.bundled import NoteLink
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from airw._base.checks import check_count
 from airw.errors import ArgumentError, shown
-from airw.limits import check_count
 from airw.views.bundled import Bundle, BundledNote, Form
 
 __all__ = ["ESTIMATE", "Budget", "Counts", "estimated_tokens"]

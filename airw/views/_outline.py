@@ -3,10 +3,10 @@
 from typing import Any, NamedTuple
 
 from airw.errors import ArgumentError, shown
-from airw.links.inverses import Inverses
+from airw.links import Inverses
 from airw.values import Edge, NodeId
 from airw.views.model import NodeView, WalkTree, node_view
-from airw.walk import Committed, EdgeFound, Ended, StepDone, WalkEvent, WalkSummary
+from airw.walking import Committed, EdgeFound, Ended, StepDone, WalkEvent, WalkSummary
 
 __all__ = ["Met", "Outline"]
 

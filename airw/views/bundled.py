@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from airw.limits import check_choice
+from airw._base.checks import check_choice
 from airw.values import Edge, NodeId
 from airw.views._words import counted, id_text, one_line
 from airw.views.model import NodeView, edge_dict

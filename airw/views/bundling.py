@@ -5,14 +5,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
-from airw._concurrency import in_thread
-from airw._stitching import stitched
+from airw._base.checks import check_choice, check_count, check_query
+from airw._base.concurrency import in_thread
 from airw.errors import ArgumentKindError, NoLedgerEntry, shown
-from airw.limits import check_choice, check_count, check_query
 from airw.policies.collapsed_tree import LEAF_KINDS
 from airw.protocols import OpenCorpus
 from airw.retrieval import Mode, check_corpus, retrieve
-from airw.traversal import Walk
+from airw.retrieval.stitching import stitched
 from airw.values import Edge, NodeId, Record, SearchHit
 from airw.views._between import Between, EdgeChoice
 from airw.views._budgets import ESTIMATE, Budget, Counts
@@ -20,6 +19,7 @@ from airw.views._words import id_text
 from airw.views.bundled import DOCUMENTS, FORMS, Bundle, BundledNote, FormName, NoteLink
 from airw.views.model import node_view
 from airw.views.reading import limit_names
+from airw.walking import Walk
 
 __all__ = ["Bundling", "bundle"]
 
@@ -74,7 +74,8 @@ def bundle(
 
     Example:
         >>> import anyio
-        >>> from airw import MemoryStore, build, from_mapping
+        >>> from airw import build, from_mapping
+        >>> from airw.stores import MemoryStore
         >>> from airw.views.bundled import bundle_document
         >>> async def main():
         ...     texts = {"a": "signing keys", "b": "a long story " * 50, "c": "bread"}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from airw._concurrency import in_thread
+from airw._base.concurrency import in_thread
 from airw.protocols import OpenCorpus
 from airw.retrieval import check_corpus
 from airw.values import NodeId, Record
@@ -28,7 +28,9 @@ async def describe(corpus: OpenCorpus, ids: Sequence[NodeId]) -> list[NodeView]:
 
     Example:
         >>> import anyio
-        >>> from airw import HashingEmbedder, MemoryStore, build, from_records
+        >>> from airw import build, from_records
+        >>> from airw.embedders import HashingEmbedder
+        >>> from airw.stores import MemoryStore
         >>> records = [{"id": "a", "text": "Rotate them.", "title": "Keys"}]
         >>> async def main():
         ...     source = from_records(records, name="docs", text_key="text", embedder=HashingEmbedder())

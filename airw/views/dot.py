@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from airw.links.paths import LinkPath
+from airw.links import LinkPath
 from airw.values import Edge, NodeId
 from airw.views._words import counted, id_text, one_line
 from airw.views.model import NodeView, WalkTree

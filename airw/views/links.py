@@ -4,16 +4,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airw._concurrency import in_thread
+from airw._base.checks import check_count
+from airw._base.concurrency import in_thread
 from airw.errors import ArgumentError
-from airw.limits import Limits, check_count
-from airw.links.inverses import INVERSES, Inverses
+from airw.links import INVERSES, Inverses
 from airw.policies import LinkWalk
 from airw.policies.link_walk import Way
 from airw.protocols import OpenCorpus
-from airw.traversal import Walk, traverse
-from airw.values import Direction, NodeId
-from airw.walk import Behind, Entry, WalkState
+from airw.values import Direction, Limits, NodeId
+from airw.walking import Behind, Entry, Walk, WalkState, traverse
 
 __all__ = ["walk_links"]
 
@@ -89,7 +88,9 @@ def walk_links(
 
     Example:
         >>> import anyio
-        >>> from airw import HashingEmbedder, MemoryStore, build, from_mapping
+        >>> from airw import build, from_mapping
+        >>> from airw.embedders import HashingEmbedder
+        >>> from airw.stores import MemoryStore
         >>> from airw.links import MarkdownLinks
         >>> notes = {"a.md": "See [[b]].", "b.md": "A leaf.", "c.md": "See [[a]]."}
         >>> async def main():

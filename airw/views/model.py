@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airw.values import Direction, Edge, NodeId, Record, SearchHit, json_clean
+from airw._base.json import json_clean
+from airw.values import Direction, Edge, NodeId, Record, SearchHit
 
 __all__ = ["NodeView", "TreeLink", "WalkTree", "edge_dict", "node_view"]
 

@@ -9,8 +9,7 @@ from html import escape
 from itertools import pairwise
 from string import Template
 
-from airw.links.inverses import INVERSES, Inverses
-from airw.links.paths import LinkPath
+from airw.links import INVERSES, Inverses, LinkPath
 from airw.values import Direction, NodeId
 from airw.views._outline import Met, Outline
 from airw.views._words import counted, id_text, one_line

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from airw.links.inverses import INVERSES, Inverses
-from airw.links.paths import LinkPath
-from airw.values import json_clean
+from airw._base.json import json_clean
+from airw.links import INVERSES, Inverses, LinkPath
 from airw.views._words import counted, id_text
 from airw.views.model import NodeView, edge_dict
 from airw.views.text import left_out_text, node_text, step_text

@@ -3,15 +3,14 @@
 from contextlib import aclosing
 from types import EllipsisType
 
-from airw._concurrency import in_thread
+from airw._base.checks import check_choice, check_count
+from airw._base.concurrency import in_thread
 from airw.errors import ArgumentError, shown
-from airw.limits import check_choice, check_count
-from airw.links.inverses import INVERSES, Inverses
-from airw.traversal import Walk
+from airw.links import INVERSES, Inverses
 from airw.values import DIRECTIONS, Direction
 from airw.views._outline import Met, Outline
 from airw.views.model import TreeLink, WalkTree
-from airw.walk import WalkEvent, WalkSummary
+from airw.walking import Walk, WalkEvent, WalkSummary
 
 __all__ = ["TreeReader", "limit_names", "read_tree"]
 
@@ -45,7 +44,7 @@ class TreeReader:
 
     Example:
         >>> from airw.values import Edge
-        >>> from airw.walk import Committed, EdgeFound
+        >>> from airw.walking import Committed, EdgeFound
         >>> reader = TreeReader()
         >>> reader.add(Committed("a", 0, 0.0, None, None))
         >>> reader.add(EdgeFound("a", "b", "supports", False, Edge("b", "a", "supports")))
@@ -117,7 +116,9 @@ async def read_tree(
 
     Example:
         >>> import anyio
-        >>> from airw import HashingEmbedder, MemoryStore, build, from_mapping
+        >>> from airw import build, from_mapping
+        >>> from airw.embedders import HashingEmbedder
+        >>> from airw.stores import MemoryStore
         >>> from airw.links import MarkdownLinks
         >>> from airw.views.links import walk_links
         >>> notes = {"a.md": "See [[b]] and [[c]].", "b.md": "See [[c]].", "c.md": "A leaf."}

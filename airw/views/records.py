@@ -5,9 +5,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 
+from airw._base.checks import check_count
 from airw.errors import ArgumentError
-from airw.limits import check_count
-from airw.links.paths import LinkPath
+from airw.links import LinkPath
 from airw.values import Edge, NodeId
 from airw.views._words import counted
 from airw.views.model import NodeView, WalkTree

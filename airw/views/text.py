@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from airw.links.inverses import INVERSES, Inverses
+from airw.links import INVERSES, Inverses
 from airw.values import NodeId
 from airw.views._outline import Met, Outline
 from airw.views._words import counted, id_text, one_line
 from airw.views.model import NodeView, WalkTree
 from airw.views.reading import limit_names
-from airw.walk import Ended, WalkEvent
+from airw.walking import Ended, WalkEvent
 
 __all__ = ["TreeLines", "left_out_text", "node_text", "step_text", "tree_text"]
 
@@ -61,7 +61,9 @@ class TreeLines:
 
     Example:
         >>> import anyio
-        >>> from airw import HashingEmbedder, MemoryStore, build, from_mapping
+        >>> from airw import build, from_mapping
+        >>> from airw.embedders import HashingEmbedder
+        >>> from airw.stores import MemoryStore
         >>> from airw.links import MarkdownLinks
         >>> from airw.views.links import walk_links
         >>> notes = {"a.md": "See [[b]].", "b.md": "See [[c]] and [[a]].", "c.md": "A leaf."}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 
-from airw.building import build
+from airw.corpora import build
 from airw.sources import from_mapping
 
 SIZES = (20_000, 50_000, 100_000)

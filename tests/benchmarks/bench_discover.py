@@ -17,8 +17,9 @@ import ir
 import pytest
 from ir.store import CorpusStore
 
-from airw import MemoryStore, build, from_mapping
-from airw.federation import discover
+from airw import build, from_mapping
+from airw.discovery import discover
+from airw.stores import MemoryStore
 from airw.testing import ScriptedStore
 
 SOURCES, DELAY, RUNS = 8, 0.05, 9

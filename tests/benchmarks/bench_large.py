@@ -12,9 +12,9 @@ from pathlib import Path
 import anyio
 import numpy as np
 
-from airw.filters import parse_filter
 from airw.stores import SqliteStore
 from airw.values import ArtifactChange, LedgerEntry, Record
+from airw.values.filters import parse_filter
 
 ROWS = int(os.environ.get("AIRW_BENCH_ROWS", "1000000"))
 DIM, PAGE, QUERIES, K = 384, 2_000, 50, 10

@@ -19,13 +19,12 @@ import pytest
 
 from airw import Artifact, Corpus, Limits, traverse
 from airw.embedders import HashingEmbedder
-from airw.links import MarkdownLinks
-from airw.links.graph import CorpusGraph
+from airw.links import CorpusGraph, MarkdownLinks
 from airw.policies import LinkWalk
 from airw.stores import SqliteStore
 from airw.values import ArtifactChange, Extraction, LedgerEntry, Link, Record
 from airw.views import read_tree, walk_links
-from airw.walk import EdgeFound
+from airw.walking import EdgeFound
 
 SIZES = [int(size) for size in os.environ.get("AIRW_BENCH_NOTES", "10000,100000").split(",")]
 LINKS, PAGE, ROOTS, RUNS, PATHS, WORDS = 10, 5_000, 3, 3, 10, 300

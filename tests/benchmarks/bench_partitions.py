@@ -15,7 +15,7 @@ import anyio
 import cloudpickle
 from distributed import Client, LocalCluster
 
-from airw.building import build, finish_ingest, ingest_partition, prepare_ingest
+from airw.corpora import build, finish_ingest, ingest_partition, prepare_ingest
 from airw.sources import CorpusSource, from_mapping
 from airw.values import Artifact
 

@@ -15,13 +15,13 @@ import pytest
 from graph_retriever import strategies as theirs
 from graph_retriever.adapters.in_memory import InMemory
 
-from airw.building import build
+from airw.corpora import build
 from airw.embedders import embedder_from
 from airw.policies import Eager, Mmr
 from airw.sources import from_mapping
 from airw.stores import MemoryStore
-from airw.traversal import traverse
 from airw.values import IndexPlan, Surface
+from airw.walking import traverse
 
 COUNT, DIM, DEGREE, TAGS, RUNS = 10_000, 64, 10, 5_000, 5
 QUERY = "query"

@@ -17,7 +17,7 @@ import numpy as np
 import psutil
 from ir.store import CorpusStore
 
-from airw.building import build
+from airw.corpora import build
 from airw.sources import from_mapping
 from airw.values import ArtifactChange, LedgerEntry, Record
 

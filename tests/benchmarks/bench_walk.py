@@ -13,10 +13,8 @@ import ir
 import numpy as np
 import pytest
 
-from airw.limits import Limits
-from airw.traversal import traverse
-from airw.values import SearchHit
-from airw.walk import Entry, Policy
+from airw.values import Limits, SearchHit
+from airw.walking import Entry, Policy, traverse
 
 DEGREE, DIM, SEEDS, RUNS = 10, 64, 10, 5
 

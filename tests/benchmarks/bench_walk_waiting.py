@@ -14,16 +14,14 @@ import anyio.to_thread
 import numpy as np
 import pytest
 
-from airw.building import build
+from airw.corpora import build
 from airw.embedders import HashingEmbedder
-from airw.limits import Limits
 from airw.links import extractor_from
 from airw.policies import Eager
 from airw.sources import from_mapping
 from airw.stores import MemoryStore
-from airw.traversal import traverse
-from airw.values import SearchHit
-from airw.walk import Policy
+from airw.values import Limits, SearchHit
+from airw.walking import Policy, traverse
 
 BACKENDS = ["asyncio", "trio"]
 RUNS = 5

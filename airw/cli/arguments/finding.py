@@ -5,8 +5,7 @@ import math
 
 from airw.cli import commands, finding
 from airw.cli.arguments.bricks import Commands, add_command, add_formats, add_mode, add_query, add_rerank
-from airw.disclosure import LEVELS
-from airw.selection import STRATEGIES
+from airw.discovery import LEVELS, STRATEGIES
 
 __all__ = ["add_finding"]
 

@@ -1,0 +1,1 @@
+"""What every package stands on, and nobody outside `airw` imports."""

@@ -1,0 +1,113 @@
+"""Checks of arguments: each returns the value it was given, or raises an error that names the argument."""
+
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from numbers import Real
+from typing import TypeVar
+
+from airw.errors import ArgumentError, ArgumentKindError, shown
+
+__all__ = ["check_choice", "check_count", "check_number", "check_query", "check_strings", "check_weight"]
+
+Choice = TypeVar("Choice", bound=str)
+
+
+def check_count(name: str, value: object, *, least: int = 0) -> int:
+    """Give `value` back when it is a whole number of at least `least`.
+
+    Raises:
+        ArgumentError: It is not.
+
+    Example:
+        >>> check_count("k", 10, least=1)
+        10
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ArgumentError(f"{name} must be a whole number of at least {least}, not {shown(value)}")
+    return value
+
+
+def check_choice(name: str, value: object, choices: Sequence[Choice]) -> Choice:
+    """Give `value` back when it is one of `choices`.
+
+    Raises:
+        ArgumentError: It is not.
+
+    Example:
+        >>> check_choice("mode", "dense", ("dense", "lexical"))
+        'dense'
+    """
+    for choice in choices:
+        if value == choice:
+            return choice
+    raise ArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}, not {shown(value)}")
+
+
+def check_number(name: str, value: object, *, least: float = -math.inf, most: float = math.inf) -> float:
+    """Give `value` back as a float when it is a finite number in a range, whose ends count.
+
+    Raises:
+        ArgumentError: It is not.
+
+    Example:
+        >>> check_number("alpha", 1, least=0, most=1)
+        1.0
+    """
+    if isinstance(value, Real) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            number = float(value)
+            if math.isfinite(number) and least <= number <= most:
+                return number
+    span = f" from {least:g} to {most:g}" if math.isfinite(most) else f" of at least {least:g}"
+    raise ArgumentError(f"{name} must be a finite number{span if math.isfinite(least) else ''}, not {shown(value)}")
+
+
+def check_weight(name: str, value: object) -> float:
+    """Give `value` back as a float when it is a finite number of at least 0.
+
+    Raises:
+        ArgumentError: It is not.
+
+    Example:
+        >>> check_weight("title_weight", 0.05)
+        0.05
+    """
+    return check_number(name, value, least=0)
+
+
+def check_strings(name: str, value: object) -> tuple[str, ...]:
+    """Give the items of `value` when it is a list, or any other collection, of strings.
+
+    Raises:
+        ArgumentKindError: It is not; a lone string is none.
+
+    Example:
+        >>> check_strings("roots", ["a.md"])
+        ('a.md',)
+    """
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        items = tuple(value)
+        if all(isinstance(item, str) for item in items):
+            return items
+    hint = f"; one is [{shown(value)}]" if isinstance(value, str) else ""
+    raise ArgumentKindError(f"{name} must be a list of strings, not {shown(value)}{hint}")
+
+
+def check_query(query: object) -> str:
+    """Give a query back when it is text that can be encoded.
+
+    Raises:
+        ArgumentError: It is no string, or holds half a character.
+
+    Example:
+        >>> check_query("rotate the signing keys")
+        'rotate the signing keys'
+    """
+    if not isinstance(query, str):
+        raise ArgumentError(f"query must be a string, not {shown(query)}")
+    try:
+        query.encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentError(f"query holds half a character (a lone surrogate) at position {error.start}") from error
+    return query

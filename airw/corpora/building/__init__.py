@@ -1,0 +1,1 @@
+"""Building: from a source to an open corpus, incrementally, in one go or in partitions."""

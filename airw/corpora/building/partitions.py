@@ -1,0 +1,321 @@
+"""Ingesting in partitions: a plan that travels, parts that any process may write, and an end that checks them all.
+
+```text
+prepare_ingest ──plan──> ingest_partition(plan, 0, items)  ─┐
+                   ├───> ingest_partition(plan, 1, items)  ─┼──> finish_ingest(plan, partitions=n)
+                   └───> …  in any process, any order      ─┘
+```
+"""
+
+import os
+import sys
+import time
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import anyio.lowlevel
+
+from airw._base.checks import check_count
+from airw._base.concurrency import in_thread
+from airw.corpora.building._job import Gone, Job, config_after, file_store, gone_from, job_for, outdated_by
+from airw.corpora.building._plan import IngestPlan, RunStore, begun, open_store, other_embedder, resolved, run_store
+from airw.corpora.building._tally import PartitionReport, Tally, report_of, row_of
+from airw.corpora.ingestion.drafts import OnError, Recipe
+from airw.corpora.ingestion.pipeline import Builder, Pages
+from airw.corpora.ingestion.report import BuildReport
+from airw.corpora.opening import Corpus, Opening
+from airw.errors import ArgumentError, ArgumentKindError, PartitionsMissing, shown
+from airw.protocols import ChangeFinder, CorpusWideExtractor, EdgeExtractor, Embedder, EmbedderLike, Run, Source, Store
+from airw.sources import CorpusSource
+from airw.stores import SqliteStore
+from airw.values import Artifact, ArtifactChange, ItemProblem
+
+__all__ = ["IngestPlan", "PartitionReport", "finish_ingest", "ingest_partition", "prepare_ingest"]
+
+Items: TypeAlias = Mapping[str, Any] | Iterable[Artifact | ItemProblem]
+
+_PATIENCE = 300.0  # seconds that a partition, embedded already, waits for builders and for others to be written
+_NAMED = 10  # partitions or ids named in an error
+
+
+async def prepare_ingest(
+    source: Source,
+    *,
+    store: Store | str | os.PathLike[str] | None = None,
+    embedder: EmbedderLike | None = None,
+    edge_extractor: EdgeExtractor | None = None,
+    on_error: OnError = "raise",
+) -> IngestPlan:
+    """Begin an ingest in partitions: what many workers do then equals one `build` of all their items.
+
+    Any engine can drive it, Dask or a pool of processes: it sends the plan and some items each to `ingest_partition`,
+    repeats what failed, and ends with `finish_ingest`. The source says how to index; what it holds is not read.
+
+    Another ingest of this source that is under way ends here, and its workers are refused from now on. What another
+    embedder made is removed at once, under the rules of `build` with `full=True`.
+
+    Args:
+        source: How the artifacts are indexed, such as `from_mapping({}, name="notes")`. For the plan to be pickled, so
+            must be its strategy, its extractor and its functions: those of a module, for example, and no lambda.
+        store: The name or path of a corpus, which all workers must reach: a file on the machine they run on. An open
+            store serves workers that are tasks of this process.
+        embedder: A specification, from which each process makes the embedder once; or an embedder, which is pickled
+            with the plan. The source's when left out.
+        edge_extractor: What finds links; the source's when left out. One that has to know all artifacts is given as
+            what it becomes then: `TitleMentions().over(artifacts)`.
+        on_error: `"raise"`: an item that cannot be indexed ends its partition, and an id that two partitions give the
+            ingest. `"skip"`: it is reported; of such an id, the partition with the lower number has it.
+
+    Raises:
+        ArgumentError: A parameter's value cannot be used, or the source's name cannot name a corpus.
+        EmbedderError: The embedder failed, or the corpus also holds what another embedder made (`EmbedderMismatch`).
+        StoreError: The store failed, or a builder held it for too long (`StoreBusy`).
+
+    Example:
+        >>> from airw.sources import from_mapping
+        >>> from airw.stores import MemoryStore
+        >>> async def main():
+        ...     plan = await prepare_ingest(from_mapping({}, name="notes"), store=MemoryStore(), embedder="light")
+        ...     for number, items in enumerate([{"a": "one", "b": "two"}, {"c": "three"}]):
+        ...         await ingest_partition(plan, number, items)
+        ...     async with finish_ingest(plan, partitions=2) as corpus:
+        ...         return corpus.report.added, await corpus.store.artifact_ids()
+        >>> anyio.run(main)
+        (3, ['a', 'b', 'c'])
+    """
+    job = job_for(
+        source,
+        store=store,
+        embedder=embedder,
+        edge_extractor=edge_extractor,
+        on_error=on_error,
+        full=True,
+        force=False,
+        what="prepare_ingest",
+    )
+    if isinstance(job.extractor, CorpusWideExtractor):
+        named = type(job.extractor).__name__
+        raise ArgumentError(
+            f"{named} has to see all artifacts first, which no partition does: pass what {named}.over(artifacts) gives"
+        )
+    began = time.time()
+    made, recipe = await in_thread(job.resolved)
+    async with AsyncExitStack() as opened:
+        given = await file_store(job.where, anyio.lowlevel.checkpoint) if isinstance(job.where, Path) else job.where
+        async with given.writing():
+            if isinstance(given, SqliteStore) and given is not job.where:
+                await opened.enter_async_context(given)
+            run, config = await _begin(job, recipe, run_store(given), made)
+    spec = config["embedder"] if isinstance(job.spec, str | os.PathLike) else job.spec
+    where = job.where.absolute() if isinstance(job.where, Path) else job.where  # workers may run in other folders
+    return IngestPlan(run, where, _emptied(source, job.extractor), spec, on_error, began)
+
+
+async def _begin(job: Job, recipe: Recipe, store: RunStore, embedder: Embedder) -> tuple[Run, dict[str, Any]]:
+    """Open the run, then write the settings: at every moment they fit the vectors."""
+    config = await config_after(job, recipe, store, embedder)
+    outdated = sorted(await outdated_by(job, recipe, store, config))
+    needed = {name: config[name] for name in ("embedder_id", "dim")}
+    run = Run(job.source.name.casefold(), os.urandom(16).hex(), needed)
+    await store.begin_run(run, {"outdated": outdated}, removals=outdated)
+    if await store.config() != config:
+        await store.set_config(config)
+    return run, config
+
+
+def _emptied(source: Source, extractor: EdgeExtractor | None) -> CorpusSource:
+    """Give a source that says how to index as this one does, and holds nothing."""
+    if isinstance(source, CorpusSource):
+        return replace(source, scope={}, edge_extractor=extractor, excluded=None)
+    return CorpusSource(
+        source.name,
+        {},
+        indexing_strategy=source.indexing_strategy,
+        change_signal=source.change_signal,
+        embedder=source.embedder,
+        edge_extractor=extractor,
+    )
+
+
+async def ingest_partition(plan: IngestPlan, number: int, items: Items) -> PartitionReport:
+    """Index the items of one partition and write them in one transaction, once, however often this is called.
+
+    Partitions may come in any order and at once, from any process; one that was killed leaves nothing behind, and one
+    that is written already gives its report again. What did not change since the last ingest is not embedded again.
+    Workers decompose and embed side by side; only the write waits for others, a `build` included. The items of a
+    partition and their vectors are in memory together: 500 to 5,000 documents are a good size, as writing them then
+    keeps others waiting for a second at most.
+
+    Args:
+        plan: What `prepare_ingest` gave.
+        number: Which partition it is, from 0; the same one always has the same items.
+        items: A mapping of id to raw value, or artifacts and problems as a source gives them.
+
+    Raises:
+        ArgumentError: The number or the items cannot be used.
+        SourceError: An item cannot be indexed, or the ingest has ended: it was finished, or another one was prepared.
+        EmbedderError: The embedder failed, or is not the one of the plan, or the corpus has another one by now
+            (`EmbedderMismatch`).
+        StoreError: The store failed, or builders held it for five minutes (`StoreBusy`).
+
+    Example:
+        >>> from airw.sources import from_mapping
+        >>> from airw.stores import MemoryStore
+        >>> async def main():
+        ...     plan = await prepare_ingest(from_mapping({}, name="notes"), store=MemoryStore(), embedder="light")
+        ...     first = await ingest_partition(plan, 0, {"a": "one", "b": "two"})
+        ...     return first, first == await ingest_partition(plan, 0, {"a": "one", "b": "two"})
+        >>> anyio.run(main)
+        (PartitionReport(number=0, added=2, updated=0, unchanged=0, problems=()), True)
+    """
+    check_count("number", number, least=0)
+    source = _filled(plan.source, items)
+    async with AsyncExitStack() as opened:
+        store = await open_store(plan, opened)
+        outdated, rows = await begun(plan, store, [number])
+        if number in rows:
+            return report_of(number, rows[number])
+        embedder, recipe = await in_thread(resolved, plan)
+        builder = Builder(recipe, store, embedder, plan.run.settings, outdated, None)
+        async with aclosing(Pages(source, sys.maxsize)) as pages:
+            page, changes = await builder.prepare(await pages.next())
+        row = await _applied(plan, store, number, row_of(page, changes, builder.held), changes)
+    return report_of(number, row)
+
+
+def _filled(source: CorpusSource, items: object) -> CorpusSource:
+    """Give a source of these items."""
+    if isinstance(items, Mapping):
+        return replace(source, scope=items)
+    if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+        raise ArgumentKindError(f"a partition is {{id: raw value}} or artifacts, not {shown(items)}")
+    given = items
+
+    def pages() -> Generator[Sequence[Artifact | ItemProblem], None, None]:
+        yield list(given)
+
+    return replace(source, scope=pages)
+
+
+async def _applied(
+    plan: IngestPlan, store: RunStore, number: int, row: Mapping[str, Any], changes: Sequence[ArtifactChange]
+) -> Mapping[str, Any]:
+    """Write a partition, unless another worker has; give the row that is stored."""
+    async with store.writing(timeout=_PATIENCE):  # no build may change the embedder between check and write
+        stored = await store.apply_part(plan.run, number, row, changes)
+    if stored is None:
+        await begun(plan, store, [])
+        raise other_embedder(plan)
+    return stored
+
+
+def finish_ingest(plan: IngestPlan, *, partitions: int, full: bool = True, force: bool = False) -> Opening[Corpus]:
+    """End an ingest once all its partitions are written, and open the corpus; to be awaited or entered as `build` is.
+
+    What the source no longer has is removed, by the rules of `build`. It is checked that the corpus still holds what
+    the partitions wrote: where two gave the same id, or a builder wrote meanwhile, a partition may have to be ingested
+    again, and is then missing.
+
+    Args:
+        plan: What `prepare_ingest` gave.
+        partitions: How many there are: those from 0 to one less.
+        full: Remove the artifacts that came from this source and are in none of the partitions.
+        force: Let partitions without any artifact empty the corpus.
+
+    Returns:
+        The open corpus; `corpus.report` says what was done, as if by one build, in seconds since it was prepared.
+
+    Raises:
+        ArgumentError: More partitions than that were ingested.
+        SourceError: Partitions are missing (`PartitionsMissing`, whose `partitions` are their numbers); two give the
+            same id, and problems are errors; nothing of the source would be left; or the ingest has ended already.
+        EmbedderMismatch: The corpus has another embedder by now.
+        StoreError: The store failed, or a builder held it for too long (`StoreBusy`).
+
+    Example:
+        >>> from airw.errors import PartitionsMissing
+        >>> from airw.sources import from_mapping
+        >>> from airw.stores import MemoryStore
+        >>> async def main():
+        ...     plan = await prepare_ingest(from_mapping({}, name="notes"), store=MemoryStore(), embedder="light")
+        ...     await ingest_partition(plan, 1, {"a": "one"})
+        ...     try:
+        ...         await finish_ingest(plan, partitions=3)
+        ...     except PartitionsMissing as error:
+        ...         return error.partitions
+        >>> anyio.run(main)
+        (0, 2)
+    """
+    check_count("partitions", partitions, least=0)
+    return Opening(_finish(plan, partitions, full=full, force=force))
+
+
+async def _finish(plan: IngestPlan, partitions: int, *, full: bool, force: bool) -> Corpus:
+    embedder, recipe = await in_thread(resolved, plan)
+    job = Job(plan.source, plan.store, None, embedder, plan.source.edge_extractor, plan.on_error, full, force)
+    async with AsyncExitStack() as opened:
+        store = await open_store(plan, opened)
+        async with store.writing():
+            outdated, rows = await begun(plan, store)
+            _check_numbers(plan, partitions, rows)
+            tally = await in_thread(Tally.of, rows)
+            for problem in tally.doubles:
+                recipe.complain(problem)
+            await _check_written(plan, store, recipe, tally)
+            config = await store.config()
+            builder = Builder(recipe, store, embedder, config, outdated, None, held=tally.held, problems=tally.problems)
+            gone = await gone_from(job, builder)
+            await store.forget_run(plan.run, removals=gone.stored)
+        opened.pop_all()
+    return Corpus(
+        config["name"],
+        store,
+        embedder,
+        _report(builder, tally, gone, time.time() - plan.began),
+        owns_store=isinstance(plan.store, Path),
+        strategy=recipe.strategy,
+        edge_extractor=recipe.extractor,
+    )
+
+
+def _report(builder: Builder, tally: Tally, gone: Gone, seconds: float) -> BuildReport:
+    return BuildReport(**tally.counts, removed=gone.count, problems=tuple(builder.problems), seconds=max(0.0, seconds))
+
+
+def _check_numbers(plan: IngestPlan, partitions: int, rows: Mapping[int, object]) -> None:
+    if beyond := [number for number in rows if number >= partitions]:
+        raise ArgumentError(f"partitions={partitions}, but there also is partition {max(beyond)}; count them from 0")
+    if missing := [number for number in range(partitions) if number not in rows]:
+        raise PartitionsMissing(
+            f"source {plan.source.name!r}: {_listed(missing)} of {partitions} partitions "
+            f"{'is' if len(missing) == 1 else 'are'} missing; ingest them, then finish",
+            missing,
+        )
+
+
+async def _check_written(plan: IngestPlan, store: RunStore, recipe: Recipe, tally: Tally) -> None:
+    """Make sure that all that was written is there; forget the partitions that have to be written again."""
+    versions = tally.version_of
+    unsure = await store.changed(versions, recipe.stamp()) if isinstance(store, ChangeFinder) else list(versions)
+    entries = await store.ledger(unsure)
+    lost = [
+        name
+        for name, entry in zip(unsure, entries, strict=True)
+        if entry is None or not recipe.is_current(entry, versions[name])
+    ]
+    if lost:
+        again = sorted({tally.number_of[name] for name in lost})
+        await store.forget_run(plan.run, again)
+        raise PartitionsMissing(
+            f"source {plan.source.name!r}: {min(lost)!r} was written by others meanwhile; "
+            f"ingest {_listed(again)} again, then finish",
+            again,
+        )
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    more = len(numbers) - _NAMED
+    return ", ".join(map(str, numbers[:_NAMED])) + (f" and {more} more" if more > 0 else "")

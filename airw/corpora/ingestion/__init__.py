@@ -1,0 +1,1 @@
+"""Ingestion: from the items of a source to what a store holds of them."""

@@ -1,0 +1,269 @@
+"""What becomes of one artifact, and what can be wrong with it: pure, no I/O."""
+
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol, TypeAlias, TypeGuard, TypeVar, TypeVarTuple, cast
+
+from airw._base.arrays import Floats
+from airw._base.json import json_clean
+from airw.errors import ArgumentError, SourceError
+from airw.protocols import EdgeExtractor, IndexingStrategy
+from airw.values import Artifact, ArtifactChange, Extraction, IndexPlan, ItemProblem, LedgerEntry, Record
+
+__all__ = ["Draft", "OnError", "Origin", "Plan", "Recipe", "brief", "check_id", "is_text"]
+
+OnError: TypeAlias = Literal["raise", "skip"]
+Plan: TypeAlias = IndexPlan | ItemProblem
+Item = TypeVar("Item")
+Rest = TypeVarTuple("Rest")
+Made = TypeVar("Made")
+
+UNFINISHED = "…"
+"""Marks the version of an artifact whose plan had problems, so that the next build takes it for another one."""
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Everything that will be stored of one artifact, without its vectors."""
+
+    entry: LedgerEntry
+    records: list[Record]
+    extraction: Extraction
+    problems: list[str]
+
+    @property
+    def name(self) -> str:
+        """Give the id of the artifact."""
+        return self.entry.artifact_id
+
+    def change(self, vectors: Floats) -> ArtifactChange:
+        """Give all that is stored of it."""
+        return ArtifactChange(self.entry, self.records, vectors, self.extraction)
+
+
+class Origin(Protocol):
+    """The part of a `Source` that says whose artifacts are, and how they are made."""
+
+    @property
+    def name(self) -> str:
+        """Name the source; `""` stands for none."""
+        ...
+
+    @property
+    def indexing_strategy(self) -> IndexingStrategy:
+        """Give the strategy that decomposes its artifacts."""
+        ...
+
+    def change_signal(self, artifact: Artifact) -> str:
+        """Give a text that changes whenever what would be indexed of the artifact changes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Everything that decides what is stored of an artifact, and what happens when it cannot be.
+
+    Args:
+        source: Where the artifacts come from.
+        embedder_id: The model and weights of the vectors.
+        extractor: What finds links; `None` for no links.
+        on_error: `"raise"` makes each problem an error, `"skip"` a line of the report.
+    """
+
+    source: Origin
+    embedder_id: str
+    extractor: EdgeExtractor | None
+    on_error: OnError
+    strategy: IndexingStrategy = field(init=False)
+    strategy_id: str = field(init=False)
+    extractor_id: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Ask for the ids once: they may be computed from many settings."""
+        object.__setattr__(self, "strategy", self.source.indexing_strategy)
+        object.__setattr__(self, "strategy_id", _id_of(self.strategy, "an indexing strategy"))
+        object.__setattr__(self, "extractor_id", _id_of(self.extractor, "an edge extractor") if self.extractor else "")
+
+    def owns(self, entry: LedgerEntry) -> bool:
+        """Say whether the artifact came from this source; names are compared without case."""
+        return entry.source.casefold() == self.source.name.casefold()
+
+    def stamp(self, artifact_id: str = "", version: str = "") -> LedgerEntry:
+        """Give the ledger entry of an artifact as of now, without its records."""
+        return LedgerEntry(
+            artifact_id, version, self.embedder_id, self.strategy_id, self.extractor_id, self.source.name
+        )
+
+    def is_current(self, stored: LedgerEntry, version: str) -> bool:
+        """Say whether what is stored of an artifact is what would be stored of this version of it now."""
+        return (
+            stored.version == version
+            and stored.embedder_id == self.embedder_id
+            and stored.strategy_id == self.strategy_id
+            and stored.extractor_id == self.extractor_id
+            and self.owns(stored)
+        )
+
+    @property
+    def is_async(self) -> bool:
+        """Say whether the strategy's plans have to be awaited before drafting."""
+        return inspect.iscoroutinefunction(self.strategy.decompose)
+
+    async def planned(self, artifact: Artifact) -> Plan:
+        """Await the plan for one artifact.
+
+        Raises:
+            SourceError: It failed, and problems are errors.
+        """
+        try:
+            return await cast("Awaitable[IndexPlan]", self.strategy.decompose(artifact))
+        except Exception as error:  # noqa: BLE001 - whatever a strategy raises is a problem of its item
+            return self._failed(artifact, error)
+
+    def draft(self, artifact: Artifact, version: str, awaited: Plan | None) -> Draft | ItemProblem:
+        """Decompose an artifact, unless its plan has been awaited, and find its links.
+
+        Raises:
+            SourceError: A text in it cannot be stored.
+            Exception: Whatever the strategy or the extractor raises.
+        """
+        plan = awaited or cast("IndexPlan", self.strategy.decompose(artifact))
+        if isinstance(plan, ItemProblem):
+            return plan
+        version += UNFINISHED if plan.problems else ""
+        fields = json_clean(plan.filter_fields)
+        records = [
+            Record(
+                id=Record.make_id(artifact.id, surface.kind, index),
+                artifact_id=artifact.id,
+                surface_kind=surface.kind,
+                surface_index=index,
+                text=surface.text,
+                metadata={**fields, **json_clean(surface.metadata)},
+            )
+            for index, surface in enumerate(plan.surfaces)
+        ]
+        extraction = self.extractor.extract(artifact, plan.filter_fields) if self.extractor else Extraction()
+        entry = replace(self.stamp(artifact.id, version), record_ids=tuple(record.id for record in records))
+        draft = Draft(entry, records, extraction, [*plan.problems, *extraction.problems])
+        for text in _texts(draft):
+            _check_text(text)
+        for key in _keys(draft):
+            _check_key(key)
+        return draft
+
+    def attempt(self, make: Callable[[Item, *Rest], Made], item: Item, *rest: *Rest) -> Made | ItemProblem:
+        """Make something of an item; what goes wrong is an error or a problem, as the recipe says.
+
+        Raises:
+            SourceError: It went wrong, and problems are errors; the original is its cause.
+        """
+        try:
+            return make(item, *rest)
+        except Exception as error:  # noqa: BLE001 - a problem of this item, whatever it is
+            return self._failed(item, error)
+
+    def _failed(self, item: object, error: Exception) -> ItemProblem:
+        reason = str(error) if isinstance(error, SourceError) else f"{type(error).__name__}: {error}"
+        problem = ItemProblem(_called(item), " ".join(reason.split()))
+        if self.on_error == "raise":
+            raise self.error(problem) from error
+        return problem
+
+    def complain(self, problem: ItemProblem) -> ItemProblem:
+        """Give the problem back when it may be skipped.
+
+        Raises:
+            SourceError: The item is lost, and problems are errors.
+        """
+        if problem.lost and self.on_error == "raise":
+            raise self.error(problem)
+        return problem
+
+    def error(self, problem: ItemProblem) -> SourceError:
+        """Make the error that names the source, the item and the reason."""
+        named = problem.reason if brief(problem.item) in problem.reason else f"{brief(problem.item)} {problem.reason}"
+        given = f"source {self.source.name!r}" if self.source.name else "upsert"
+        return SourceError(f"{given}: {named} (on_error='skip' leaves it out)")
+
+
+def _id_of(part: object, kind: str) -> str:
+    """Give the id of what decides on the content of a corpus; without one, a change of it would go unnoticed."""
+    found = getattr(part, "id", None)
+    if not isinstance(found, str) or not found:
+        raise ArgumentError(f"{kind} needs an `id` that names it and its settings; {part!r} has {found!r}")
+    return found
+
+
+def check_id(item: object) -> str:
+    """Give the id of what a source gave, when it is an artifact with an id that can be stored.
+
+    Raises:
+        SourceError: It is no artifact, or its id is empty, no string, or cannot be looked up again.
+    """
+    if not isinstance(item, Artifact):
+        raise SourceError(f"a source gives Artifact or ItemProblem, not {brief(item)}")
+    if not isinstance(item.id, str) or not item.id:
+        raise SourceError(f"an artifact's id must be a string that is not empty, not {item.id!r}")
+    _check_key(item.id)
+    return item.id
+
+
+def _called(item: object) -> str:
+    """Give what to call an item in a problem: its id where that can be printed and looked up."""
+    known = getattr(item, "id", item)
+    return known if is_text(known) and known else brief(known)
+
+
+def brief(item: object) -> str:
+    """Give the repr of an item's name, cut in the middle when it is long.
+
+    Example:
+        >>> brief("a.md")
+        "'a.md'"
+    """
+    text = repr(item)
+    return text if len(text) <= 120 else f"{text[:80]}...{text[-30:]}"
+
+
+def _texts(draft: Draft) -> Iterator[object]:
+    for record in draft.records:
+        yield record.text
+        yield _ENCODER.encode(record.metadata)
+
+
+def _keys(draft: Draft) -> Iterator[object]:
+    yield draft.entry.version
+    for record in draft.records:
+        yield record.surface_kind
+    for link in draft.extraction.links:
+        yield from (link.target_ref, link.type, link.origin, link.target_source or "", link.file or "")
+    for tier in draft.extraction.names:
+        yield from tier
+
+
+def is_text(text: object) -> TypeGuard[str]:
+    """Say whether something is a string that can be stored: one without half characters (lone surrogates)."""
+    try:
+        return isinstance(text, str) and (text.isascii() or text.encode() is not None)
+    except UnicodeEncodeError:
+        return False
+
+
+def _check_text(text: object) -> None:
+    if not isinstance(text, str):
+        raise SourceError(f"expected text, not {brief(text)}")
+    if not is_text(text):
+        at = next(at for at, char in enumerate(text) if not is_text(char))
+        raise SourceError(f"{brief(text[max(0, at - 20) : at + 20])} holds half a character (a lone surrogate)")
+
+
+def _check_key(text: object) -> None:
+    """Refuse what a store could not look up again."""
+    _check_text(text)
+    if "\0" in str(text):
+        raise SourceError(f"{brief(text)} holds a NUL character; take it out")

@@ -1,0 +1,355 @@
+"""Read, plan, embed, write: four stages that overlap, connected by short queues, one page at a time.
+
+```text
+source ──page──> plan ──drafts──> embed ──changes──> write
+                  │ versions, decomposing and links in a worker thread; one ledger call a page
+```
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import accumulate
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import anyio
+
+from airw._base.arrays import Floats
+from airw._base.concurrency import first_error, in_thread, map_bounded
+from airw._base.vectors import unit_rows
+from airw.corpora.ingestion.drafts import Draft, Plan, Recipe, check_id, is_text
+from airw.errors import AirwError, SourceError
+from airw.protocols import ChangeFinder, Embedder, Source, Store
+from airw.values import Artifact, ArtifactChange, ItemProblem, LedgerEntry
+
+if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+__all__ = ["BuildProgress", "Builder", "Pages"]
+
+Item: TypeAlias = Artifact | ItemProblem
+Version: TypeAlias = tuple[Artifact, str]
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+PLANS_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class BuildProgress:
+    """How far a build has come; how much lies ahead is unknown, as the source streams.
+
+    Args:
+        added: Artifacts stored for the first time.
+        updated: Artifacts stored again.
+        unchanged: Artifacts that needed nothing.
+        problems: Items that could not be indexed, or not whole.
+    """
+
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    problems: int = 0
+
+    @property
+    def done(self) -> int:
+        """Count the artifacts that are up to date."""
+        return self.added + self.updated + self.unchanged
+
+
+class Pages:
+    """The items of a source in pages of `size`; what a source raises arrives as a `SourceError`."""
+
+    def __init__(self, source: Source, size: int) -> None:
+        self._name = source.name
+        self._items: AsyncIterator[Item] = source.items()
+        self._size = size
+        self._ahead: list[Item] | None = None
+
+    async def peek(self) -> None:
+        """Read the first page ahead, so that a source that is missing fails before anything is made for it."""
+        self._ahead = await self.next()
+
+    async def next(self) -> list[Item]:
+        """Give the next page; an empty one at the end."""
+        page, self._ahead = self._ahead or [], None
+        if page:
+            return page
+        try:
+            async for item in self._items:  # which goes on where it was left
+                page.append(item)
+                if len(page) == self._size:
+                    break
+        except AirwError:
+            raise
+        except Exception as error:
+            raise SourceError(f"source {self._name!r} failed: {type(error).__name__}: {error}") from error
+        return page
+
+    async def aclose(self) -> None:
+        """Close the source's iterator, where it can be closed."""
+        close = getattr(self._items, "aclose", None)
+        if close is not None:
+            await close()
+
+
+@dataclass(slots=True)
+class Page:
+    """What became of one page of items: what is to be stored, and what is only counted."""
+
+    drafts: list[Draft] = field(default_factory=list)
+    again: list[Draft] = field(default_factory=list)  # those of the drafts whose texts the embedder may have had before
+    known: set[str] = field(default_factory=set)
+    unchanged: dict[str, str] = field(default_factory=dict)  # with their versions
+    problems: list[ItemProblem] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Builder:
+    """One build in progress.
+
+    Args:
+        recipe: What to make of an artifact.
+        store: Where to; held for writing by the caller.
+        embedder: What embeds the surfaces.
+        config: The settings of the corpus from now on; written before the first artifact.
+        outdated: Artifacts whose vectors another embedder made; they go before the first new vector comes, as vectors
+            of two embedders cannot be compared.
+        progress: Called after each page.
+    """
+
+    recipe: Recipe
+    store: Store
+    embedder: Embedder
+    config: Mapping[str, Any]
+    outdated: frozenset[str]
+    progress: Callable[[BuildProgress], None] | None
+    given: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
+    problems: list[ItemProblem] = field(default_factory=list)
+    counts: BuildProgress = field(default_factory=BuildProgress)
+    _adopted: bool = False
+
+    async def run(self, pages: Pages) -> None:
+        """Take every page through the four stages; the first failure cancels the rest and arrives as itself."""
+        if not self.outdated:
+            await self.adopt()
+        with first_error(), ExitStack() as streams:
+            await self._overlap(pages, streams)
+
+    async def _overlap(self, pages: Pages, streams: ExitStack) -> None:
+        read_in, read_out = anyio.create_memory_object_stream[list[Item]](1)
+        plan_in, plan_out = anyio.create_memory_object_stream[Page](1)
+        embed_in, embed_out = anyio.create_memory_object_stream[tuple[Page, list[ArtifactChange]]](1)
+        for end in (read_in, read_out, plan_in, plan_out, embed_in, embed_out):
+            streams.enter_context(end)
+        async with anyio.create_task_group() as group:
+            group.start_soon(_read, pages, read_in)
+            group.start_soon(_stage, self._plan, read_out, plan_in)
+            group.start_soon(_stage, self._embed, plan_out, embed_in)
+            async for page, changes in embed_out:
+                await self._write(page, changes)
+
+    async def prepare(self, items: list[Item]) -> tuple[Page, list[ArtifactChange]]:
+        """Take one page through all but the last stage, for those who write it themselves and `record` it then."""
+        return await self._embed(await self._plan(items))
+
+    async def adopt(self) -> None:
+        """Take out what another embedder made, then write the settings: at every moment they fit the vectors."""
+        if self._adopted:
+            return
+        self._adopted = True
+        if self.outdated:
+            await self.store.apply([], removals=sorted(self.outdated))
+        if await self.store.config() != self.config:
+            await self.store.set_config(self.config)
+
+    async def _plan(self, items: list[Item]) -> Page:
+        page = Page()
+        fresh = self._sorted_out(items, page)
+        versions = await self._of_interest(await in_thread(self._signalled, fresh, page), page)
+        lost = [problem.item for problem in page.problems if is_text(problem.item) and "\0" not in problem.item]
+        asked = [artifact.id for artifact, _ in versions] + lost
+        entries = await self.store.ledger(asked) if asked else []
+        stored = {entry.artifact_id: entry for entry in entries if entry is not None}
+        if changed := self._owned(self._changed(versions, stored, page), stored, page):
+            plans = await self._awaited(changed) if self.recipe.is_async else {}
+            await in_thread(self._drafted, changed, plans, page)
+            mine = {name for name, entry in stored.items() if entry.embedder_id == self.recipe.embedder_id}
+            page.again = [draft for draft in page.drafts if draft.name in mine]
+        page.known = stored.keys() | (self.outdated & set(asked))
+        self._keep(page, stored)
+        return page
+
+    def _sorted_out(self, items: Sequence[Item], page: Page) -> list[Artifact]:
+        """Give the artifacts of a page that have an id of their own."""
+        artifacts = []
+        for item in items:
+            if isinstance(item, ItemProblem):
+                page.problems.append(self.recipe.complain(item))
+                continue
+            known = self.recipe.attempt(check_id, item)
+            if isinstance(known, ItemProblem):
+                page.problems.append(known)
+            elif known in self.given:
+                problem = ItemProblem(known, "the source gives this id twice; ids must differ")
+                page.problems.append(self.recipe.complain(problem))
+            else:
+                self.given.add(known)
+                artifacts.append(item)
+        return artifacts
+
+    def _signalled(self, artifacts: Sequence[Artifact], page: Page) -> list[Version]:
+        signalled = []
+        for artifact in artifacts:
+            version = self.recipe.attempt(self.recipe.source.change_signal, artifact)
+            if isinstance(version, ItemProblem):
+                page.problems.append(version)
+            else:
+                signalled.append((artifact, version))
+        return signalled
+
+    async def _of_interest(self, versions: list[Version], page: Page) -> list[Version]:
+        """Leave out, and count, what the store can tell to be as it was without saying what it holds of it."""
+        if not isinstance(self.store, ChangeFinder):
+            return versions
+        asked = {artifact.id: version for artifact, version in versions if isinstance(version, str)}
+        changed = set(await self.store.changed(asked, self.recipe.stamp()))
+        self.held.update(asked.keys() - changed)
+        page.unchanged.update((name, version) for name, version in asked.items() if name not in changed)
+        return [each for each in versions if each[0].id in changed or each[0].id not in asked]
+
+    def _changed(self, versions: Sequence[Version], stored: Mapping[str, LedgerEntry], page: Page) -> list[Version]:
+        """Give what is to be stored anew, and count the rest."""
+        changed = []
+        for artifact, version in versions:
+            entry = stored.get(artifact.id)
+            if entry is not None and self.recipe.is_current(entry, version):
+                self.held.add(artifact.id)
+                page.unchanged[artifact.id] = version
+            else:
+                changed.append((artifact, version))
+        return changed
+
+    def _owned(self, changed: Sequence[Version], stored: Mapping[str, LedgerEntry], page: Page) -> list[Version]:
+        """Give those that are this source's to store; the artifacts of other sources are theirs."""
+        owned = []
+        for artifact, version in changed:
+            entry = stored.get(artifact.id)
+            if entry is not None and entry.source and not self.recipe.owns(entry):
+                reason = f"the corpus holds this id from source {entry.source!r}; ids must differ"
+                page.problems.append(self.recipe.complain(ItemProblem(artifact.id, reason)))
+            else:
+                owned.append((artifact, version))
+        return owned
+
+    async def _awaited(self, changed: Sequence[Version]) -> dict[str, Plan]:
+        """Await the plans of a strategy that is async, several at once."""
+        artifacts = [artifact for artifact, _ in changed]
+        plans = await map_bounded(self.recipe.planned, artifacts, limit=PLANS_AT_ONCE)
+        return {artifact.id: plan for artifact, plan in zip(artifacts, plans, strict=True)}
+
+    def _drafted(self, changed: Sequence[Version], plans: Mapping[str, Plan], page: Page) -> None:
+        """Draft what changed."""
+        for artifact, version in changed:
+            draft = self.recipe.attempt(self.recipe.draft, artifact, version, plans.get(artifact.id))
+            if isinstance(draft, ItemProblem):
+                page.problems.append(draft)
+                continue
+            page.drafts.append(draft)
+            self.held.add(artifact.id)
+            page.problems.extend(ItemProblem(artifact.id, reason, lost=False) for reason in draft.problems)
+
+    def _keep(self, page: Page, stored: Mapping[str, LedgerEntry]) -> None:
+        """Hold what was indexed before of each lost item, and say so; or say that it cannot be held."""
+        for at, problem in enumerate(page.problems):
+            if not problem.lost or problem.item in self.held:
+                continue
+            if problem.item in self.outdated:
+                note = "what was indexed of it before goes, as another embedder made its vectors"
+            elif problem.item in stored and self.recipe.owns(stored[problem.item]):
+                note = "what was indexed of it before is kept"
+                self.held.add(problem.item)
+            else:
+                continue
+            page.problems[at] = replace(problem, reason=f"{problem.reason}; {note}")
+
+    def unheld(self, stored: Iterable[str]) -> list[str]:
+        """Give the stored ids that the source no longer has; what lies below a folder it could not read stays."""
+        lost = {problem.item for problem in self.problems if problem.lost}
+        unseen = [item for item in stored if item not in self.held]
+        above = {item: lost.intersection(map(str, PurePosixPath(item).parents)) for item in unseen}
+        kept = set[str]().union(*above.values())
+        self.problems = [
+            replace(problem, reason=f"{problem.reason}; what was indexed below it before is kept")
+            if problem.lost and problem.item in kept
+            else problem
+            for problem in self.problems
+        ]
+        return [item for item, folders in above.items() if not folders]
+
+    async def _embed(self, page: Page) -> tuple[Page, list[ArtifactChange]]:
+        if not page.drafts:
+            return page, []
+        vectors = await self._kept(page.again)
+        new = [draft for draft in page.drafts if draft.name not in vectors]
+        rows = await self._rows([record.text for draft in new for record in draft.records])
+        vectors |= _shares(new, rows)
+        return page, [each.change(vectors[each.name]) for each in page.drafts]
+
+    async def _kept(self, drafts: Sequence[Draft]) -> dict[str, Floats]:
+        """Give the stored vectors of those drafts whose texts are what is stored."""
+        ids = [record.id for draft in drafts for record in draft.records]
+        if not ids:
+            return {}
+        texts = {record.id: record.text for record in await self.store.get_records(ids) if record is not None}
+        same = [each for each in drafts if all(texts.get(record.id) == record.text for record in each.records)]
+        # Only where there are any: a store may have to read more than what is asked for.
+        kept = [record.id for draft in same for record in draft.records]
+        return _shares(same, await self.store.vectors(kept)) if kept else {}
+
+    async def _rows(self, texts: list[str]) -> Floats:
+        answer: Any = await self.embedder.embed_documents(texts) if texts else []
+        of = f"the embedder {self.recipe.embedder_id!r}"
+        return await in_thread(partial(unit_rows, answer, count=len(texts), dim=self.config["dim"], of=of))
+
+    async def _write(self, page: Page, changes: list[ArtifactChange]) -> None:
+        if changes:
+            await self.adopt()
+            await self.store.apply(changes)
+        self.record(page, changes)
+        if self.progress is not None:
+            self.progress(self.counts)
+
+    def record(self, page: Page, changes: Sequence[ArtifactChange]) -> None:
+        """Count a page that is written."""
+        updated = sum(change.entry.artifact_id in page.known for change in changes)
+        self.problems.extend(page.problems)
+        self.counts = BuildProgress(
+            added=self.counts.added + len(changes) - updated,
+            updated=self.counts.updated + updated,
+            unchanged=self.counts.unchanged + len(page.unchanged),
+            problems=len(self.problems),
+        )
+
+
+def _shares(drafts: Sequence[Draft], rows: Floats) -> dict[str, Floats]:
+    """Give the rows of each draft, by the name of its artifact."""
+    ends = accumulate(len(draft.records) for draft in drafts)
+    return {draft.name: rows[end - len(draft.records) : end] for draft, end in zip(drafts, ends, strict=True)}
+
+
+async def _read(pages: Pages, target: "MemoryObjectSendStream[list[Item]]") -> None:
+    while page := await pages.next():
+        await target.send(page)
+    target.close()
+
+
+async def _stage(
+    work: Callable[[In], Awaitable[Out]], source: "MemoryObjectReceiveStream[In]", target: "MemoryObjectSendStream[Out]"
+) -> None:
+    async for page in source:
+        await target.send(await work(page))
+    target.close()

@@ -1,0 +1,1 @@
+"""Named corpora: how each is made, kept in one file, built again when due."""

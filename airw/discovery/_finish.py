@@ -1,0 +1,142 @@
+"""From the answers of all sources to one result: merge, select, disclose."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from airw._base.concurrency import called
+from airw.discovery._final import final_places
+from airw.discovery._plan import Plan
+from airw.discovery.disclosure.disclosing import disclose
+from airw.discovery.results import Answer, DiscoveryResult
+from airw.discovery.selection.rules import Selection, select
+from airw.errors import ArgumentError, DiscoveryError, shown
+from airw.retrieval import fuse_hits
+from airw.retrieval.fusion import fused
+from airw.values import SearchHit
+
+__all__ = ["finish", "ranked_so_far"]
+
+
+async def finish(plan: Plan, answers: Mapping[str, Answer]) -> DiscoveryResult:
+    """Make the result of a discovery; what the order of the answers was does not matter.
+
+    Raises:
+        DiscoveryError: No source answered.
+        ArgumentError: The sources that answered cannot be merged by score, or a function gave what is no hit.
+    """
+    ordered = [answers[member.name] for member in plan.members]
+    _check_answered(plan, ordered)
+    hits = await _merged(plan, ordered)
+    selection = await _selected(plan, hits, ordered)
+    results = await disclose(
+        selection,
+        level=plan.disclose_level,
+        loader=plan.loader,
+        store=plan.store,
+        expand=plan.expand,
+        corpus=None if plan.expand is None else dict(part for member in plan.members for part in member.parts.items()),
+        roots=plan.roots,
+    )
+    return DiscoveryResult(
+        query=plan.question.text,
+        mode=plan.mode,
+        strategy="custom" if callable(plan.strategy) else plan.strategy,
+        disclose_level=plan.disclose_level,
+        results=results,
+        abstained=selection.abstained,
+        reason=_reason(plan, selection, ordered),
+        n_retrieved=sum(len(answer.hits) for answer in ordered),
+        signals=_signals(plan, selection, ordered),
+    )
+
+
+def _check_answered(plan: Plan, answers: Sequence[Answer]) -> None:
+    causes = {answer.source: answer.error for answer in answers if answer.error is not None}
+    if len(causes) < len(answers):
+        return
+    if not plan.many and answers[0].report["status"] == "failed":
+        raise causes[answers[0].source]
+    told = "; ".join(f"{answer.source}: {answer.report['error']}" for answer in answers)
+    raise DiscoveryError(f"no source answered: {told}", causes) from ExceptionGroup("sources", list(causes.values()))
+
+
+async def _merged(plan: Plan, answers: Sequence[Answer]) -> list[SearchHit]:
+    surviving = {answer.source: answer.survivors for answer in answers if answer.survivors}
+    if callable(plan.merge):
+        hits = list(await called(plan.merge, surviving))
+        strange = [hit for hit in hits if not isinstance(hit, SearchHit)]
+        if strange:
+            raise ArgumentError(f"merge must give hits, not {shown(strange[0])}")
+        return hits
+    if plan.merge == "score":
+        return _by_score(plan, answers)
+    return fuse_hits(surviving, rrf_k=plan.rrf_k, weights=plan.merge_weights, identity=plan.identity, k=plan.question.k)
+
+
+def _by_score(plan: Plan, answers: Sequence[Answer]) -> list[SearchHit]:
+    ids = {answer.source: answer.embedder_id for answer in answers if answer.survivors}
+    if len(set(ids.values())) > 1:
+        told = ", ".join(f"{source}: {id}" for source, id in ids.items())
+        raise ArgumentError(f"merge='score' needs one embedder for all corpora, not {told}; use 'rrf'")
+    hits = [hit for answer in answers for hit in answer.survivors]
+    return sorted(hits, key=lambda hit: -hit.score)[: plan.question.k]
+
+
+async def _selected(plan: Plan, hits: Sequence[SearchHit], answers: Sequence[Answer]) -> Selection:
+    """Commit to a few of the hits; where a lone corpus has nothing above its floor, the selection says so itself."""
+    strategy, floor = plan.strategy, None if plan.many else answers[0].report["floor"]
+    if not plan.many and answers[0].report["reason"] == "below_floor":
+        return select(answers[0].hits, max_k=plan.max_k, min_score=floor)
+    if callable(strategy):
+        chosen = list(await called(strategy, hits))
+        return select(hits, strategy=lambda _: chosen, max_k=plan.max_k)
+    return select(hits, strategy=strategy, max_k=plan.max_k, rel=plan.rel, gap_ratio=plan.gap_ratio, min_score=floor)
+
+
+def _reason(plan: Plan, selection: Selection, answers: Sequence[Answer]) -> str:
+    """Tell why nothing was left to select from, where that is so; otherwise what the selection says."""
+    if any(answer.survivors for answer in answers):
+        return selection.reason
+    reports = [answer.report for answer in answers if answer.error is None]
+    reasons = [report["reason"] for report in reports]
+    if not plan.many:
+        return "abstain:no_evidence" if reasons[0] == "no_evidence" else selection.reason
+    if "below_floor" in reasons:
+        all_floored = all(report["floor"] is not None for report in reports)
+        return "abstain:all_sources_below_floor" if all_floored else "abstain:no_surviving_sources"
+    return "abstain:no_evidence" if "no_evidence" in reasons else selection.reason
+
+
+def _signals(plan: Plan, selection: Selection, answers: Sequence[Answer]) -> dict[str, Any]:
+    signals = dict(selection.signals)
+    if not plan.many:
+        report = answers[0].report
+        told = {name: report[name] for name in ("floor_note", "walk") if name in report}
+        return signals | {"n_candidates": len(answers[0].hits)} | told
+    signals["merge"] = "custom" if callable(plan.merge) else plan.merge
+    signals["sources"] = [answer.source for answer in answers]
+    signals["per_source"] = {answer.source: dict(answer.report) for answer in answers}
+    if plan.merge == "rrf":
+        signals["merge_rrf_k"] = plan.rrf_k
+    return signals
+
+
+def ranked_so_far(plan: Plan, answers: Mapping[str, Answer]) -> list[SearchHit]:
+    """Give what the sources that have answered give together, with `rank_final` in each hit's metadata.
+
+    Only a merge by rank has bounds: with any other, nothing is final, or told, before all have answered.
+    """
+    pending = {at: member.name for at, member in enumerate(plan.members) if member.name not in answers}
+    if plan.merge != "rrf":
+        return []
+    hits = {member.name: answers[member.name].survivors if member.name in answers else () for member in plan.members}
+    options: dict[str, Any] = {"rrf_k": plan.rrf_k, "weights": plan.merge_weights, "identity": plan.identity}
+    entries = fused(hits, **options)
+    weights = {at: (plan.merge_weights or {}).get(name, 1.0) for at, name in pending.items()}
+    final = final_places(entries, weights, rrf_k=plan.rrf_k, may_merge=plan.identity is not None)
+    ranking = fuse_hits(hits, **options, k=plan.question.k)
+    return [
+        replace(hit, metadata={**hit.metadata, "rank_final": is_final})
+        for hit, is_final in zip(ranking, final, strict=False)
+    ]

@@ -1,0 +1,51 @@
+"""One walk as values and pure decisions: what a policy sees, what the operator records, how it ended."""
+
+from typing import TYPE_CHECKING
+
+from airw._base.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from airw.walking.events import Committed, EdgeFound, Ended, StepDone, WalkEvent
+    from airw.walking.operator import Walk
+    from airw.walking.policy import Behind, Column, Entry, Frontier, Neighbors, Policy, WalkPolicy, WalkState
+    from airw.walking.record import WalkRecord
+    from airw.walking.start import traverse
+    from airw.walking.streams import merge, prefetch, top_k
+    from airw.walking.summary import Tally, WalkSummary
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "events": ["Committed", "EdgeFound", "Ended", "StepDone", "WalkEvent"],
+            "operator": ["Walk"],
+            "policy": ["Behind", "Column", "Entry", "Frontier", "Neighbors", "Policy", "WalkPolicy", "WalkState"],
+            "record": ["WalkRecord"],
+            "start": ["traverse"],
+            "streams": ["merge", "prefetch", "top_k"],
+            "summary": ["Tally", "WalkSummary"],
+        },
+    )
+
+__all__ = [
+    "Behind",
+    "Column",
+    "Committed",
+    "EdgeFound",
+    "Ended",
+    "Entry",
+    "Frontier",
+    "Neighbors",
+    "Policy",
+    "StepDone",
+    "Tally",
+    "Walk",
+    "WalkEvent",
+    "WalkPolicy",
+    "WalkRecord",
+    "WalkState",
+    "WalkSummary",
+    "merge",
+    "prefetch",
+    "top_k",
+    "traverse",
+]

@@ -1,0 +1,109 @@
+"""Fan-out, worker threads and the first error of several tasks."""
+
+import asyncio
+import threading
+import time
+
+import anyio
+import pytest
+
+from airw._base.concurrency import Pacer, first_error, in_thread, map_bounded
+
+
+class TestMapBounded:
+    async def test_results_keep_the_order_of_the_items(self):
+        async def late(item):
+            await anyio.sleep(0.01 * (3 - item))
+            return item * 10
+
+        assert await map_bounded(late, [0, 1, 2], limit=3) == [0, 10, 20]
+
+    async def test_no_more_than_the_limit_run_at_once(self):
+        running = most = 0
+
+        async def work(_):
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await anyio.sleep(0.001)
+            running -= 1
+
+        await map_bounded(work, range(20), limit=4)
+        assert most == 4
+
+    async def test_the_first_error_arrives_as_itself_and_cancels_the_rest(self):
+        finished = []
+
+        async def work(item):
+            if item == 1:
+                raise KeyError(item)
+            await anyio.sleep(5)
+            finished.append(item)
+
+        with anyio.fail_after(2), pytest.raises(KeyError):
+            await map_bounded(work, range(5), limit=5)
+        assert finished == []
+
+    async def test_nothing_to_do_gives_nothing(self):
+        assert await map_bounded(anyio.sleep, [], limit=1) == []
+
+
+async def test_of_several_errors_the_first_arrives_as_itself():
+    async def fail(item):
+        raise KeyError(item)
+
+    with pytest.raises(KeyError):
+        await map_bounded(fail, range(5), limit=5)
+
+
+def test_an_error_out_of_a_group_keeps_its_cause():
+    cause = OSError()
+    error = ValueError()
+    error.__cause__ = cause
+    with pytest.raises(ValueError) as caught, first_error():  # noqa: PT011 (any, it is the one we made)
+        raise ExceptionGroup("tasks", [error, KeyError()])
+    assert caught.value is error
+    assert caught.value.__cause__ is cause
+
+
+class TestInThread:
+    async def test_it_gives_the_result_or_the_error(self):
+        assert await in_thread(sum, [1, 2]) == 3
+        with pytest.raises(ZeroDivisionError):
+            await in_thread(divmod, 1, 0)
+
+    async def test_a_cancelled_call_waits_for_its_thread(self):
+        done = threading.Event()
+        with anyio.move_on_after(0.01):
+            await in_thread(lambda: (time.sleep(0.1), done.set()))
+        assert done.is_set()
+
+    @pytest.mark.asyncio_only
+    async def test_so_does_one_that_asyncio_itself_cancels_even_twice(self):
+        done = threading.Event()
+        call = asyncio.ensure_future(in_thread(lambda: (time.sleep(0.15), done.set())))
+        await asyncio.sleep(0.03)
+        call.cancel()
+        await asyncio.sleep(0.03)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert done.is_set()
+
+
+async def test_a_paced_loop_lets_other_tasks_run():
+    seen = []
+
+    async def ticker():
+        while True:
+            seen.append(time.perf_counter())
+            await anyio.lowlevel.checkpoint()
+
+    pacer = Pacer(seconds=0.002)
+    async with anyio.create_task_group() as group:
+        group.start_soon(ticker)
+        end = time.perf_counter() + 0.05
+        while time.perf_counter() < end:
+            await pacer.pace()
+        group.cancel_scope.cancel()
+    assert len(seen) > 5

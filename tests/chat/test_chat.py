@@ -1,0 +1,508 @@
+"""The chat client against a real server on the loopback interface, its token budget, and how models' lists are read.
+
+What it shares with the HTTP embedder is tested there to the last fault; here, that it is what is shared.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+from functools import partial
+
+import anyio
+import anyio.to_thread
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airw.chat import ChatClient, ChatModel, resolve_chat
+from airw.chat.lists import bare, lines_of
+from airw.chat.questions import Question, filled
+from airw.errors import ArgumentError, ArgumentKindError, ChatBudgetSpent, ChatError, ChatUnavailable
+from tests.support.chat_server import ChatServer, alone, choice, message, usage
+from tests.support.embedding_server import changed, cut, dripping, half, later, status
+
+URL = "http://localhost:8080/v1"
+SECRET = "sk-S3cret/4711"
+
+
+@pytest.fixture(autouse=True)
+def settings(monkeypatch):
+    alone(monkeypatch)
+
+
+@pytest.fixture
+def server():
+    with ChatServer() as running:
+        yield running
+
+
+@pytest.fixture
+def chat(server) -> ChatClient:
+    return ChatClient(server.url, "m", timeout=5)
+
+
+async def failure(awaitable, kind=ChatError) -> str:
+    """The message of the error, which is one line."""
+    with pytest.raises(kind) as caught:
+        await awaitable
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+    return str(caught.value)
+
+
+async def arrival(server, requests=1):
+    """Wait until the server has got so many more requests."""
+    for _ in range(requests):
+        assert await anyio.to_thread.run_sync(partial(server.arrived.acquire, timeout=5))
+
+
+async def all_of(chat, prompts):
+    """What each prompt came to, asked all at once: the answer, or the kind of error."""
+    outcomes = {}
+
+    async def ask(prompt):
+        try:
+            outcomes[prompt] = await chat.complete(prompt)
+        except ChatError as error:
+            outcomes[prompt] = type(error)
+
+    async with anyio.create_task_group() as group:
+        for prompt in prompts:
+            group.start_soon(ask, prompt)
+    return outcomes
+
+
+# --- answers --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_prompt_is_a_conversation_of_its_own_with_all_that_changes_the_answer(server, chat):
+    assert await chat.complete("Straße 東京 {x}") == "STRASSE 東京 {X}"
+    (asked,) = server.requests
+    assert asked.path == "/v1/chat/completions"
+    assert asked.payload == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "Straße 東京 {x}"}],
+        "max_tokens": 512,
+        "temperature": 0.0,
+        "stream": False,
+    }
+    assert "Authorization" not in asked.headers
+
+
+async def test_a_server_may_choose_the_temperature(server):
+    await ChatClient(server.url, "m", temperature=None, max_tokens=7).complete("a")
+    assert "temperature" not in server.requests[0].payload
+    assert server.requests[0].payload["max_tokens"] == 7
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (" a\nb \n", "a\nb"),
+        ("", ""),
+        ("<think>perhaps\n\nor not</think>\n\nyes", "yes"),
+        ("a <think>b</think>", "a <think>b</think>"),
+        ("<think>without end", "<think>without end"),
+    ],
+)
+async def test_an_answer_comes_without_white_space_around_it_and_thoughts_before_it(server, chat, content, text):
+    server.plan(message(content=content))
+    assert await chat.complete("a") == text
+
+
+UNUSABLE = {
+    "cut off": (choice(finish_reason="length"), "was cut off in the middle of its answer: raise max_tokens"),
+    "filtered": (choice(finish_reason="content_filter"), "content filter"),
+    "refused": (message(content=None, refusal="I can't help\nwith that"), "refused to answer: .*can't help"),
+    "a tool": (message(content=None, tool_calls=[{"id": "1"}]), "no text, but with calls of tools"),
+    "null": (message(content=None), "no text, but with None for content"),
+    "parts": (message(content=[{"type": "text", "text": "a"}]), "no text, but with .* for content"),
+    "half a character": (message(content="a\ud800"), "half a character"),
+    "no message": (choice(message=None), "holds no message"),
+    "choice no object": (changed(lambda a: {"choices": ["a"]}), "holds no message"),
+    "no choices": (changed(lambda a: {"choices": []}), "holds no message"),
+    "choices no list": (changed(lambda a: {"choices": {"0": 1}}), "holds no message"),
+    "an error": (changed(lambda a: {"error": {"message": "model not\nloaded"}}), "holds no message: model not loaded"),
+    "a list": (changed(lambda a: [1]), "holds no message"),
+    "half of it": (changed(lambda a: '{"choices": ['), "half an answer, not JSON"),
+    "HTML": (status(200, "<!doctype html>\n<p>Welcome"), "an HTML page, not JSON"),
+    "missing": (status(404, {"error": "no such model"}), "answered 404: no such model; check the URL and the model"),
+    "too long": (status(400, {"error": "maximum context length is 2048"}), "by itself .*maximum context length"),
+}
+
+
+@pytest.mark.parametrize(("fault", "why"), UNUSABLE.values(), ids=UNUSABLE)
+async def test_an_answer_that_is_no_whole_text_is_an_error_that_says_why_and_is_not_asked_for_again(
+    server, chat, fault, why
+):
+    server.plan(fault)
+    with pytest.raises(ChatError, match=why) as caught:
+        await chat.complete("a")
+    assert f"the model 'm' at {server.url}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("fault", [status(500), status(429, Retry_After="0"), cut, half])
+async def test_a_fault_that_may_pass_is_tried_again(server, chat, fault):
+    server.plan(fault, fault)
+    assert await chat.complete("a") == "A"
+    assert len(server.requests) == 3
+
+
+async def test_tries_are_bounded_and_the_last_reason_is_told(server, chat):
+    server.always = status(503, {"error": "Model is\nloading"})
+    said = await failure(chat.complete("a"))
+    assert said == f"the model 'm' at {server.url} answered 503: Model is loading (3 attempts)"
+
+
+async def test_an_answer_that_only_drips_is_bounded(server):
+    server.always = dripping(0.02)
+    said = await failure(ChatClient(server.url, "m", timeout=0.2, retries=0).complete("a"))
+    assert "timeout=0.2 s (the whole attempt)" in said
+
+
+async def test_a_server_that_is_down_is_an_error(server):
+    with ChatServer() as gone:
+        url = gone.url
+    assert "is it running?" in await failure(ChatClient(url, "m", retries=0).complete("a"))
+
+
+@pytest.mark.parametrize("prompt", [None, 3, b"a", ["a"]])
+async def test_what_is_no_text_is_refused_before_anything_is_sent(server, chat, prompt):
+    await failure(chat.complete(prompt), ArgumentKindError)
+    assert server.requests == []
+    assert chat.tokens_used == 0
+
+
+async def test_no_more_requests_are_on_their_way_than_allowed_and_several_are(server):
+    server.always = later(0.02)
+    await all_of(ChatClient(server.url, "m", max_concurrency=3), [f"p{at}" for at in range(9)])
+    assert (len(server.requests), server.most_busy) == (9, 3)
+
+
+async def test_openai_itself_is_told_the_limit_by_its_new_name():
+    """Nobody but OpenAI has that address, so this request ends at a transport of ours."""
+    told = []
+
+    def answer(request):
+        told.append(json.loads(request.content))
+        return httpx.Response(200, json={"choices": [{"message": {"content": "yes"}}]})
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        for url in ("https://api.openai.com/v1", "https://openai.example.com/v1"):
+            await ChatClient(url, "m", max_tokens=7, client=client).complete("a")
+    assert [(each.get("max_completion_tokens"), each.get("max_tokens")) for each in told] == [(7, None), (None, 7)]
+
+
+# --- keys, connections, cancellation --------------------------------------------------------------------------------
+
+
+async def test_the_key_is_its_own_and_read_from_the_environment_at_each_request(server, chat, monkeypatch):
+    monkeypatch.setenv("AIRW_EMBEDDER_KEY", "not for models")
+    monkeypatch.setenv("OPENAI_API_KEY", "nor this")
+    await chat.complete("a")
+    monkeypatch.setenv("AIRW_CHAT_KEY", SECRET)
+    await chat.complete("a")
+    assert [asked.headers.get("Authorization") for asked in server.requests] == [None, f"Bearer {SECRET}"]
+    assert SECRET not in repr(chat) + chat.id
+
+
+async def test_another_variable_may_hold_the_key_and_must_then_be_set(server, monkeypatch):
+    chat = ChatClient(server.url, "m", api_key_env="MY_SERVER_KEY", token_budget=1000)
+    said = await failure(chat.complete("a"), ChatUnavailable)
+    assert "set the environment variable MY_SERVER_KEY" in said
+    assert chat.tokens_used == 0
+    monkeypatch.setenv("MY_SERVER_KEY", SECRET)
+    assert await chat.complete("a") == "A"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        status(401, {"error": {"message": "Incorrect API key: {authorization}"}}),
+        status(200, {"error": "{authorization}"}),
+        status(302, Location="/login?was={authorization}"),
+    ],
+)
+async def test_a_server_that_repeats_the_key_gives_it_to_no_error(server, chat, monkeypatch, fault):
+    monkeypatch.setenv("AIRW_CHAT_KEY", SECRET)
+    server.always = fault
+    with pytest.raises(ChatError) as caught:
+        await chat.complete("a")
+    assert SECRET[:6] not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_connections_are_kept_between_calls_inside_async_with_only(server, chat):
+    async with chat:
+        for _ in range(3):
+            await chat.complete("a")
+        assert server.connections == 1
+    await chat.complete("a")
+    assert server.connections == 2
+    await chat.aclose()
+    await chat.aclose()
+
+
+async def test_the_callers_client_is_used_and_stays_open(server):
+    async with httpx.AsyncClient(headers={"X-Mine": "1"}) as client:
+        async with ChatClient(server.url, "m", client=client) as chat:
+            await chat.complete("a")
+        assert not client.is_closed
+    assert server.requests[0].headers["X-Mine"] == "1"
+
+
+async def test_cancelling_hangs_up_on_the_server(server):
+    server.always = later(30)
+    chat = ChatClient(server.url, "m", token_budget=10_000)
+    async with anyio.create_task_group() as group:
+        group.start_soon(chat.complete, "abcd")
+        await arrival(server)
+        start = time.monotonic()
+        group.cancel_scope.cancel()
+    assert time.monotonic() - start < 1
+    assert await anyio.to_thread.run_sync(server.hung_up.wait, 5)
+    assert chat.tokens_used == 513  # the server may have worked on it
+
+
+# --- the budget -----------------------------------------------------------------------------------------------------
+
+
+async def test_what_the_server_says_it_took_is_charged_and_the_estimate_where_it_says_nothing(server):
+    chat = ChatClient(server.url, "m", max_tokens=100)
+    server.plan(usage({"total_tokens": 31}), usage(None), usage({"total_tokens": "7"}), usage({"total_tokens": -7}))
+    used = []
+    for _ in range(4):
+        await chat.complete("12345")
+        used.append(chat.tokens_used)
+    assert used == [31, 31 + 102, 31 + 204, 31 + 306]
+
+
+async def test_an_answer_that_cannot_be_used_is_charged_too(server):
+    chat = ChatClient(server.url, "m", max_tokens=100, retries=0, timeout=0.3)
+    for fault, used in ((choice(finish_reason="length"), 10), (status(200, "<p>Hello"), 111), (dripping(0.02), 212)):
+        server.plan(fault)
+        await failure(chat.complete("1234"))
+        assert chat.tokens_used == used
+
+
+async def test_a_request_that_was_refused_or_never_arrived_costs_nothing(server):
+    with ChatServer() as gone:
+        url = gone.url
+    chats = [ChatClient(at, "m", retries=0, token_budget=600) for at in (url, server.url)]
+    server.plan(status(500), status(404), status(429))
+    for chat in [chats[0], *[chats[1]] * 3]:
+        await failure(chat.complete("a"))
+        assert chat.tokens_used == 0
+    assert await chats[1].complete("a") == "A"
+
+
+async def test_a_request_that_does_not_fit_is_not_sent(server):
+    chat = ChatClient(server.url, "m", max_tokens=100, token_budget=115)
+    for text in "ab":
+        await chat.complete(text)
+    said = await failure(chat.complete("b" * 100), ChatBudgetSpent)
+    assert "is not asked: of token_budget=115 95 are left, and the request may take 125" in said
+    assert len(server.requests) == 2 == chat.tokens_used / 10
+    assert issubclass(ChatBudgetSpent, ChatError)
+
+
+async def test_requests_at_the_same_time_cannot_overspend(server):
+    server.tokens = 90
+    server.always = later(0.02)
+    chat = ChatClient(server.url, "m", max_tokens=99, token_budget=500)
+    outcomes = await all_of(chat, [f"p{at:02}" for at in range(30)])
+    assert chat.tokens_used == 450
+    assert len(server.requests) == 5
+    assert sum(outcome is ChatBudgetSpent for outcome in outcomes.values()) == 25
+
+
+async def test_a_request_waits_while_those_on_their_way_may_leave_enough_for_it(server):
+    """Estimates are high: what fits in turn must fit at once, or a budget would end with most of it unused."""
+    server.always = later(0.01)
+    chat = ChatClient(server.url, "m", max_tokens=99, token_budget=250)
+    outcomes = await all_of(chat, [f"p{at:02}" for at in range(12)])
+    assert ChatBudgetSpent not in outcomes.values()
+    assert chat.tokens_used == 120
+    assert server.most_busy == 2
+
+
+async def test_one_budget_holds_on_all_event_loops(server):
+    chat = ChatClient(server.url, "m", max_tokens=99, token_budget=125)
+    for backend in ("asyncio", "trio"):
+        await anyio.to_thread.run_sync(lambda on=backend: anyio.run(chat.complete, "abcd", backend=on))
+    assert chat.tokens_used == 20
+    await chat.complete("abcd")
+    await failure(chat.complete("abcd"), ChatBudgetSpent)
+
+
+async def test_without_a_budget_tokens_are_only_counted(server, chat):
+    server.tokens = 10**9
+    for _ in range(2):
+        await chat.complete("a")
+    assert chat.tokens_used == 2 * 10**9
+
+
+# --- what it is, and how it is named --------------------------------------------------------------------------------
+
+
+def test_its_id_names_the_model_and_what_changes_answers_and_never_the_server():
+    assert ChatClient(URL, "org/m").id == ChatClient("https://other.org", "org/m", max_tokens=9).id
+    ids = {ChatClient(URL, "m", temperature=heat).id for heat in (None, 0, 0.0, 1, 0.25)}
+    assert ids == {"api:m", "api:m temperature=0.0", "api:m temperature=1.0", "api:m temperature=0.25"}
+    assert ChatClient(URL, "n").id != ChatClient(URL, "m").id
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model": ""},
+        {"model": 3},
+        {"temperature": -1},
+        {"temperature": "0"},
+        {"temperature": float("nan")},
+        {"max_tokens": 0},
+        {"token_budget": -1},
+        {"token_budget": True},
+        {"max_concurrency": 0},
+        {"timeout": 0},
+        {"retries": -1},
+        {"api_key_env": "sk-not-a-name"},
+        {"client": object()},
+        {"url": "http://me:S3cret@host/v1"},
+        {"url": "http://host/v1/chat/completions"},
+    ],
+)
+def test_unusable_options_are_refused_at_birth(options):
+    with pytest.raises(ArgumentError, match=next(iter(options))) as caught:
+        ChatClient(**{"url": URL, "model": "m", **options})
+    assert "sk-not" not in str(caught.value)
+    assert "S3cret" not in str(caught.value)
+
+
+class Parrot:
+    """A chat model of somebody else."""
+
+    id = "parrot"
+
+    async def complete(self, prompt):
+        return prompt
+
+
+def test_a_chat_model_is_named_by_a_url_and_a_model_or_is_one():
+    chat = resolve_chat(f"{URL}/#m")
+    assert (repr(chat), isinstance(chat, ChatModel)) == (f"ChatClient({URL!r}, 'm')", True)
+    parrot = Parrot()
+    assert resolve_chat(parrot) is parrot
+
+
+def test_without_a_name_it_is_the_one_of_the_environment_or_an_error_that_says_so(monkeypatch):
+    for unset in (None, " "):
+        if unset:
+            monkeypatch.setenv("AIRW_CHAT", unset)
+        with pytest.raises(ChatUnavailable, match=r"pass model=, or set the environment variable AIRW_CHAT.*#model"):
+            resolve_chat(None)
+    monkeypatch.setenv("AIRW_CHAT", f" {URL}#m ")
+    assert repr(resolve_chat(None)) == f"ChatClient({URL!r}, 'm')"
+    monkeypatch.setenv("AIRW_CHAT", "gpt")
+    with pytest.raises(ArgumentError, match="the environment variable AIRW_CHAT must be the URL"):
+        resolve_chat(None)
+
+
+@pytest.mark.parametrize("spec", ["", "gpt", URL, f"{URL}# ", "http://me:S3cret@host/v1#m", 3, Parrot, object()])
+def test_what_names_no_chat_model_is_refused(spec):
+    with pytest.raises(ArgumentError) as caught:
+        resolve_chat(spec)
+    assert "\n" not in str(caught.value)
+    assert "S3cret" not in str(caught.value)
+
+
+def test_making_one_loads_no_http_library():
+    code = (
+        "import sys; from airw.chat import resolve_chat; resolve_chat('http://localhost/v1#m');"
+        "print({'httpx', 'httpcore', 'ssl'} & {*sys.modules})"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+# --- prompts and lists ----------------------------------------------------------------------------------------------
+
+
+@given(st.text(), st.text())
+def test_braces_in_values_stay_as_they_are(query, text):
+    assert filled("{query}{{query}}{other}{text}", {"query": query, "text": text}) == (
+        f"{query}{{{query}}}{{other}}{text}"
+    )
+
+
+async def test_a_question_is_named_by_its_model_and_its_prompt():
+    one = Question(Parrot(), "{a}!")
+    assert await one(a="{a}") == "{a}!"
+    assert one.id == Question(Parrot(), "{a}!").id != Question(Parrot(), "{a}?").id
+    assert one.id.startswith("parrot ")
+
+
+async def test_a_model_that_is_not_async_or_gives_no_text_is_told_apart():
+    class Blocking:
+        id = "blocking"
+
+        def complete(self, prompt):
+            return prompt.upper() if prompt == "a" else None
+
+    assert await Question(Blocking(), "{x}")(x="a") == "A"
+    with pytest.raises(ArgumentError, match="must answer with a string, not None"):
+        await Question(Blocking(), "{x}")(x="b")
+
+
+@pytest.mark.parametrize(
+    ("answer", "lines"),
+    [
+        ("a\n\n b \n", ["a", "b"]),
+        ("```\na\nb\n```", ["a", "b"]),
+        ('```json\n[\n "a", "b c"\n]\n```', ["a", "b c"]),
+        ("Sure, here they are:\na\nb:", ["a", "b:"]),
+        ("a:", ["a:"]),
+        ('["a", 3]', ['["a", 3]']),
+        ("[a] in brackets", ["[a] in brackets"]),
+        ("[" * 5000, ["[" * 5000]),
+        ("", []),
+    ],
+)
+def test_a_list_is_read_whatever_is_around_it(answer, lines):
+    assert lines_of(answer) == lines
+
+
+@pytest.mark.parametrize(
+    ("line", "item"),
+    [
+        ("1. a", "a"),
+        ("12) a b", "a b"),
+        ("(3) a", "a"),
+        ("- a", "a"),
+        ("• “a b”", "a b"),
+        ("* **a**", "a"),
+        ('"a"', "a"),
+        ("`a` and `b`", "`a` and `b`"),
+        ("3.5 mm", "3.5 mm"),
+        ("2024 report", "2024 report"),
+        ("-flag", "-flag"),
+        ("it's", "it's"),
+        ('"', '"'),
+        ("", ""),
+    ],
+)
+def test_an_item_comes_without_number_bullet_and_quotes(line, item):
+    assert bare(line) == item
+
+
+@given(st.text())
+def test_no_text_is_too_odd_for_a_list(answer):
+    for line in lines_of(answer):
+        assert line.strip()
+        assert bare(line) in line

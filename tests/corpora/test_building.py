@@ -1,0 +1,773 @@
+"""What a build promises in memory: the same content as a fresh build, the least work, and nothing lost."""
+
+import zlib
+from dataclasses import dataclass, field, replace
+
+import anyio
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw.corpora import BuildProgress, build
+from airw.embedders import embedder_from
+from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, SourceError, StoreError
+from airw.indexing import Chunked, WholeText
+from airw.links import extractor_from
+from airw.sources import CorpusSource, content_hash, from_files, from_mapping
+from airw.stores import MemoryStore
+from airw.values import Artifact, ArtifactChange, Extraction, IndexPlan, ItemProblem, Link, Record, Surface
+
+TEXTS = {"a": "alpha", "b": "beta", "c": "gamma", "d": "delta", "e": "epsilon"}
+
+
+class Counting:
+    """An embedder that remembers what it was asked for."""
+
+    def __init__(self, id="count-v1", dim=8):
+        self.texts = []
+        self.dim = dim
+        self.embedder = embedder_from(self.embed, id=id, dim=dim)
+
+    def embed(self, texts):
+        self.texts += texts
+        return [np.random.default_rng(zlib.crc32(text.encode())).standard_normal(self.dim) for text in texts]
+
+
+@dataclass
+class Scripted:
+    """A source that gives these items; an exception among them is raised in its place."""
+
+    script: list
+    name: str = "notes"
+    indexing_strategy: object = field(default_factory=WholeText)
+    embedder: object = field(default_factory=lambda: Counting().embedder)
+    edge_extractor: object = None
+    given: int = 0
+    closed: int = 0
+
+    def change_signal(self, artifact):
+        return content_hash(artifact)
+
+    async def items(self):
+        try:
+            for item in self.script:
+                await anyio.lowlevel.checkpoint()
+                if isinstance(item, BaseException):
+                    raise item
+                self.given += 1
+                yield item
+        finally:
+            self.closed += 1
+
+
+def notes(items, **options):
+    return from_mapping(items, **{"name": "notes", "embedder": Counting().embedder, **options})
+
+
+async def content(store):
+    """Everything a store holds, comparable."""
+    ids = await store.artifact_ids()
+    records = await store.records_of(ids)
+    vectors = await store.vectors([record.id for found in records for record in found])
+    edges = await store.neighbors(ids, direction="both")
+    return await store.ledger(), records, vectors.tolist(), edges, await store.counts(), await store.config()
+
+
+async def outcome(source, store, **options):
+    corpus = await build(source, store=store, **options)
+    report = corpus.report
+    return report.added, report.updated, report.unchanged, report.removed
+
+
+STATES = st.dictionaries(
+    st.sampled_from("abcdef"),
+    st.tuples(st.sampled_from(["one", "two words", "", "three\n\nparts\n\nhere"]), st.lists(st.sampled_from("abcxyz"))),
+)
+SETTINGS = st.fixed_dictionaries(
+    {
+        "strategy": st.sampled_from([WholeText(), Chunked(chunk_size=6, overlap=0)]),
+        "embedder": st.sampled_from([("one", 4), ("two", 4), ("three", 6)]),
+        "batch_size": st.integers(1, 4),
+        "links": st.booleans(),
+    }
+)
+
+
+async def built(state, store, *, strategy, embedder, batch_size, links):
+    extractor = extractor_from(lambda _, fields: {"REF": fields["refs"]}, id="refs") if links else None
+    source = notes(
+        {name: text for name, (text, _) in state.items()},
+        strategy=strategy,
+        embedder=Counting(*embedder).embedder,
+        edge_extractor=extractor,
+        metadata_of=lambda name, _: {"refs": state[name][1]},
+    )
+    return await build(source, store=store, batch_size=batch_size, force=True)
+
+
+@pytest.mark.slow
+@settings(max_examples=100)
+@given(st.lists(st.tuples(STATES, SETTINGS), min_size=1, max_size=4))
+def test_any_sequence_of_builds_leaves_what_one_fresh_build_of_the_last_state_leaves(steps):
+    async def main():
+        store, fresh = MemoryStore(), MemoryStore()
+        for state, options in steps:
+            corpus = await built(state, store, **options)
+        await built(steps[-1][0], fresh, **steps[-1][1])
+        report = corpus.report
+        assert report.added + report.updated + report.unchanged == len(steps[-1][0])
+        assert await content(store) == await content(fresh)
+
+    anyio.run(main)
+
+
+async def test_a_build_does_only_what_is_new():
+    counting, store = Counting(), MemoryStore()
+    options = {"embedder": counting.embedder}
+    assert await outcome(notes(TEXTS, **options), store) == (5, 0, 0, 0)
+    assert sorted(counting.texts) == sorted(TEXTS.values())
+    counting.texts.clear()
+    before = await content(store)
+    assert await outcome(notes(TEXTS, **options), store) == (0, 0, 5, 0)
+    assert counting.texts == []
+    assert await content(store) == before
+    changed = {**TEXTS, "b": "beta, again", "f": "zeta"}
+    del changed["a"]
+    assert await outcome(notes(changed, **options), store) == (1, 1, 3, 1)
+    assert sorted(counting.texts) == ["beta, again", "zeta"]
+    assert await store.artifact_ids() == ["b", "c", "d", "e", "f"]
+
+
+async def test_without_full_nothing_is_removed():
+    store = MemoryStore()
+    await build(notes(TEXTS), store=store)
+    assert await outcome(notes({"b": "new"}), store, full=False) == (0, 1, 0, 0)
+    assert await outcome(notes({}), store, full=False) == (0, 0, 0, 0)
+    assert await store.artifact_ids() == sorted(TEXTS)
+
+
+async def test_a_change_of_metadata_alone_reaches_the_hits():
+    store = MemoryStore()
+    for owner in ("ada", "bob"):
+        source = notes({"a": "text"}, metadata_of=lambda *_, owner=owner: {"owner": owner})
+        corpus = await build(source, store=store)
+        (hit,) = await corpus.search("text", filter={"owner": owner})
+        assert hit.metadata == {"owner": owner}
+
+
+async def test_another_strategy_decomposes_again_and_another_extractor_extracts_again():
+    store = MemoryStore()
+    await build(notes({"a": "one\n\ntwo", "b": "three"}), store=store)
+    chunked = {"strategy": Chunked(chunk_size=4, overlap=0)}
+    assert await outcome(notes({"a": "one\n\ntwo", "b": "three"}, **chunked), store) == (0, 2, 0, 0)
+    assert len((await store.records_of(["a"]))[0]) == 2
+    assert (await store.neighbors(["a"])) == [[]]
+    extractor = extractor_from(lambda name, _: {"REF": ["b"]} if name == "a" else {}, id="to-b")
+    source = notes({"a": "one\n\ntwo", "b": "three"}, **chunked)
+    assert await outcome(source, store, edge_extractor=extractor) == (0, 2, 0, 0)
+    assert [edge.target for edge in (await store.neighbors(["a"]))[0]] == ["b"]
+    assert await outcome(source, store) == (0, 2, 0, 0)
+    assert (await store.neighbors(["a"])) == [[]]
+
+
+@pytest.mark.parametrize("dim", [8, 5])
+async def test_another_embedder_embeds_everything_again_whatever_its_width(dim):
+    store, other = MemoryStore(), Counting("other-v1", dim)
+    await build(notes(TEXTS), store=store)
+    assert await outcome(notes(TEXTS), store, embedder=other.embedder, batch_size=2) == (0, 5, 0, 0)
+    assert sorted(other.texts) == sorted(TEXTS.values())
+    config = await store.config()
+    assert (config["embedder_id"], config["dim"], config["embedder"]) == ("other-v1", dim, "custom")
+    fresh = MemoryStore()
+    await build(notes(TEXTS), store=fresh, embedder=other.embedder)
+    assert await content(store) == await content(fresh)
+
+
+async def test_a_change_of_embedder_is_refused_where_it_cannot_reach_everything():
+    store, other = MemoryStore(), Counting("other-v1").embedder
+    await build(notes(TEXTS), store=store)
+    with pytest.raises(EmbedderMismatch, match="full=False"):
+        await build(notes({"a": "alpha"}), store=store, embedder=other, full=False)
+    await build(notes({"x": "xi"}, name="more"), store=store)
+    before = await content(store)
+    with pytest.raises(EmbedderMismatch, match="'more'"):
+        await build(notes(TEXTS), store=store, embedder=other)
+    assert await content(store) == before
+
+
+async def test_what_another_embedder_made_of_an_item_that_is_lost_now_cannot_be_kept_and_the_report_says_so():
+    store = MemoryStore()
+    await build(Scripted([Artifact("a", "alpha"), Artifact("b", "beta")]), store=store)
+    source = Scripted([ItemProblem("a", "cannot be read"), Artifact("b", "beta")])
+    corpus = await build(source, store=store, embedder=Counting("other-v1").embedder, on_error="skip")
+    assert await store.artifact_ids() == ["b"]
+    assert "another embedder" in corpus.report.problems[0].reason
+    assert (corpus.report.updated, corpus.report.removed) == (1, 1)
+
+
+async def test_a_new_embedder_that_fails_on_its_first_page_costs_nothing():
+    store = MemoryStore()
+    await build(notes(TEXTS), store=store)
+    before = await content(store)
+    with pytest.raises(EmbedderError):
+        await build(notes(TEXTS), store=store, embedder=embedder_from(lambda _: 1 / 0, id="broken", dim=3))
+    assert await content(store) == before
+
+
+async def test_a_source_without_items_never_empties_a_corpus_unless_forced():
+    store = MemoryStore()
+    await build(notes(TEXTS), store=store)
+    before = await content(store)
+    for embedder in (Counting().embedder, Counting("other-v1").embedder):
+        with pytest.raises(SourceError, match="force=True"):
+            await build(notes({}), store=store, embedder=embedder)
+        assert await content(store) == before
+    assert await outcome(notes({}), store, force=True) == (0, 0, 0, 5)
+    assert await store.counts() == await MemoryStore().counts()
+
+
+async def test_an_empty_mapping_makes_an_empty_corpus():
+    async with build(notes({}), store=MemoryStore()) as corpus:
+        assert await corpus.search("anything", mode="hybrid") == []
+        assert (await corpus.store.config())["embedder_id"] == "count-v1"
+
+
+async def test_a_build_prunes_only_what_came_from_its_source_and_takes_no_id_of_another():
+    store = MemoryStore()
+    await build(notes(TEXTS), store=store)
+    assert await outcome(notes({"x": "xi", "y": "upsilon"}, name="more"), store) == (2, 0, 0, 0)
+    assert await outcome(notes({"x": "xi"}, name="more"), store) == (0, 0, 1, 1)
+    before = await content(store)
+    with pytest.raises(SourceError, match=r"'a'.*from source 'notes'"):
+        await build(notes({"x": "xi", "a": "mine"}, name="more"), store=store)
+    corpus = await build(notes({"x": "xi", "a": "mine"}, name="more"), store=store, on_error="skip")
+    assert [problem.item for problem in corpus.report.problems] == ["a"]
+    assert await content(store) == before
+    assert corpus.name == "notes"
+
+
+async def test_a_build_takes_over_what_belongs_to_no_source():
+    store = MemoryStore()
+    await build(notes({"a": "alpha", "b": "beta"}), store=store)
+    for artifact_id in ("a", "b"):
+        [entry], [records] = await store.ledger([artifact_id]), await store.records_of([artifact_id])
+        vectors = await store.vectors(entry.record_ids)
+        await store.apply([ArtifactChange(replace(entry, source=""), records, vectors)])
+    assert await outcome(notes({"a": "alpha"}), store) == (0, 1, 0, 0)
+    assert await outcome(notes({"c": "gamma"}), store) == (1, 0, 0, 1)
+    assert await store.artifact_ids() == ["b", "c"]
+
+
+class Choosy:
+    """A strategy whose plan for an artifact is what its raw value says."""
+
+    id = "choosy"
+
+    def decompose(self, artifact):
+        if isinstance(artifact.raw, Exception):
+            raise artifact.raw
+        if isinstance(artifact.raw, IndexPlan):
+            return artifact.raw
+        return IndexPlan({}, [Surface(artifact.id, "document", artifact.raw)])
+
+
+class Signalled(Scripted):
+    def change_signal(self, artifact):
+        return str(artifact.raw)
+
+
+async def test_a_records_metadata_are_the_filter_fields_overlaid_by_those_of_its_surface_and_json_clean():
+    surfaces = [Surface("a", "document", "text", metadata={"part": np.int64(1), "kind": "own"}), Surface("a", "x", "t")]
+    source = Signalled(
+        [Artifact("a", IndexPlan({"kind": "all", "tags": ("x",)}, surfaces))], indexing_strategy=Choosy()
+    )
+    async with build(source, store=MemoryStore()) as corpus:
+        first, second = (await corpus.store.records_of(["a"]))[0]
+    assert first.metadata == {"kind": "own", "tags": ["x"], "part": 1}
+    assert second.metadata == {"kind": "all", "tags": ["x"]}
+    assert [first.id, second.id] == [Record.make_id("a", "document", 0), Record.make_id("a", "x", 1)]
+
+
+BAD = {
+    "problem": (ItemProblem("bad", "cannot be read"), "cannot be read"),
+    "duplicate": (Artifact("a", "again"), "twice"),
+    "empty id": (Artifact("", "text"), "not empty"),
+    "number as id": (Artifact(7, "text"), "must be a string"),
+    "lone surrogate in the id": (Artifact("half\ud800", "text"), "lone surrogate"),
+    "lone surrogate in the text": (Artifact("bad", "half \ud800"), "lone surrogate"),
+    "lone surrogate in a field": (
+        Artifact("bad", IndexPlan({"by": "half \udfff"}, [Surface("bad", "document", "text")])),
+        "lone surrogate",
+    ),
+    "NUL in the id": (Artifact("a\0b", "text"), "NUL"),
+    "NUL in a surface's kind": (Artifact("bad", IndexPlan({}, [Surface("bad", "do\0c", "text")])), "NUL"),
+    "text that is none": (Artifact("bad", 7), "expected text, not 7"),
+    "no plan": (Artifact("bad", IndexPlan(None, None)), "TypeError"),
+    "a strategy that refuses": (Artifact("bad", SourceError("wrong kind")), "wrong kind"),
+    "a strategy that fails": (Artifact("bad", KeyError("title")), "KeyError: 'title'"),
+    "no item": ("just text", "Artifact or ItemProblem"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+async def test_a_bad_item_is_an_error_that_names_it_or_a_line_of_the_report(case):
+    bad, reason = BAD[case]
+    source = Signalled([Artifact("a", "alpha"), bad, Artifact("z", "omega")], indexing_strategy=Choosy())
+    with pytest.raises(SourceError, match=reason) as caught:
+        await build(source, store=MemoryStore())
+    assert "source 'notes'" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert source.closed == 1
+    async with build(source, store=MemoryStore(), on_error="skip") as corpus:
+        assert await corpus.store.artifact_ids() == ["a", "z"]
+        (problem,) = corpus.report.problems
+        assert problem.lost
+        assert reason in problem.reason
+        problem.item.encode()
+
+
+async def test_what_was_indexed_before_is_kept_when_it_cannot_be_read_now():
+    store = MemoryStore()
+    items = [Artifact("a", "alpha"), Artifact("b", "beta"), Artifact("deep/c", "gamma"), Artifact("gone", "old")]
+    await build(Signalled(items, indexing_strategy=Choosy()), store=store)
+    before = await store.records_of(["a", "b", "deep/c"])
+    script = [ItemProblem("a", "cannot be read"), Artifact("b", 1), ItemProblem("deep", "cannot be listed")]
+    corpus = await build(Signalled(script, indexing_strategy=Choosy()), store=store, on_error="skip")
+    assert await store.records_of(["a", "b", "deep/c"]) == before
+    assert await store.artifact_ids() == ["a", "b", "deep/c"]
+    assert corpus.report.removed == 1
+    assert all("is kept" in problem.reason for problem in corpus.report.problems)
+
+
+async def test_a_problem_that_loses_nothing_is_only_reported():
+    class Doubting:
+        id = "doubting"
+
+        def extract(self, artifact, fields):
+            return Extraction([Link("b")], [[artifact.id]], ["line 3: a link without a target"])
+
+    script = [Artifact("a", "alpha"), ItemProblem("a", "its frontmatter is ignored", lost=False)]
+    async with build(Scripted(script), store=MemoryStore(), edge_extractor=Doubting()) as corpus:
+        assert await corpus.store.artifact_ids() == ["a"]
+        assert sorted(problem.reason for problem in corpus.report.problems) == [
+            "its frontmatter is ignored",
+            "line 3: a link without a target",
+        ]
+        assert not any(problem.lost for problem in corpus.report.problems)
+
+
+@pytest.mark.parametrize(
+    "artifact_id", ["../../evil", "a/b", "/etc/passwd", ".hidden", "🦊" * 20, "x" * 10_000, "a\nb", " "]
+)
+async def test_any_string_can_be_an_id(artifact_id):
+    store = MemoryStore()
+    assert await outcome(notes({artifact_id: "fox den", "a": "alpha"}), store) == (2, 0, 0, 0)
+    assert await outcome(notes({artifact_id: "fox den", "a": "alpha"}), store) == (0, 0, 2, 0)
+    corpus = await build(notes({artifact_id: "fox den", "a": "alpha"}), store=store)
+    (hit,) = await corpus.search("fox", mode="lexical")
+    assert hit.artifact_id == artifact_id
+
+
+@pytest.mark.parametrize(
+    "answer", [[[float("nan")] * 2], [[1.0] * 3], [[1.0, 0.0]] * 2, [["x", "y"]], None, [[float("inf"), 1.0]]]
+)
+async def test_unusable_vectors_are_an_embedder_error_and_nothing_of_their_page_is_stored(answer):
+    def embed(texts):
+        return answer if "bad" in texts else [[1.0, 0.0]] * len(texts)
+
+    store, good = MemoryStore(), embedder_from(embed, id="e", dim=2)
+    with pytest.raises(EmbedderError, match="'e'"):
+        await build(notes({"a": "alpha", "b": "bad", "c": "gamma"}), store=store, embedder=good, batch_size=1)
+    assert "b" not in await store.artifact_ids()
+    assert (await store.counts())["records"] == len(await store.artifact_ids())
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(SourceError("folder is gone"), SourceError), (OSError("disk is gone"), SourceError)]
+)
+async def test_a_source_that_fails_half_way_keeps_what_is_indexed_and_is_closed(error, kind):
+    store = MemoryStore()
+    await build(notes(TEXTS), store=store)
+    source = Scripted([Artifact("a", "new alpha"), Artifact("f", "zeta"), error])
+    with pytest.raises(kind, match="is gone"):
+        await build(source, store=store, batch_size=1, on_error="skip")
+    assert source.closed == 1
+    assert set(TEXTS) <= set(await store.artifact_ids())
+    assert await outcome(notes(TEXTS), store) in [(0, 0, 5, 0), (0, 1, 4, 0), (0, 1, 4, 1), (0, 0, 5, 1)]
+
+
+@pytest.mark.parametrize("error", [EmbedderError("model is gone"), StoreError("disk is full")])
+async def test_a_failing_embedder_or_store_always_ends_the_build_with_its_own_error(error):
+    class FailingStore(MemoryStore):
+        async def apply(self, puts, *, removals=()):
+            if isinstance(error, StoreError):
+                raise error
+            await super().apply(puts, removals=removals)
+
+    def embed(texts):
+        raise error
+
+    source = Scripted([Artifact(str(number), f"text {number}") for number in range(50)])
+    embedder = embedder_from(embed, id="e", dim=2) if isinstance(error, EmbedderError) else None
+    with pytest.raises(type(error)) as caught:
+        await build(source, store=FailingStore(), embedder=embedder, batch_size=2, on_error="skip")
+    assert caught.value is error
+    assert source.closed == 1
+
+
+async def test_what_the_progress_callback_raises_arrives_as_itself():
+    def progress(counts):
+        raise LookupError("no terminal")
+
+    with pytest.raises(LookupError, match="no terminal"):
+        await build(notes(TEXTS), store=MemoryStore(), progress=progress)
+
+
+async def test_progress_is_told_after_each_page():
+    seen, store = [], MemoryStore()
+    await build(notes({"a": "alpha", "b": "beta"}), store=store)
+    items = [Artifact("a", "alpha"), Artifact("b", "new"), Artifact("c", "gamma"), ItemProblem("d", "cannot be read")]
+    await build(Scripted(items), store=store, batch_size=2, on_error="skip", progress=seen.append)
+    assert seen == [BuildProgress(0, 1, 1, 0), BuildProgress(1, 1, 1, 1)]
+    assert [counts.done for counts in seen] == [2, 3]
+
+
+@pytest.mark.parametrize("pages", [1, 2, 4])
+async def test_a_cancelled_build_leaves_a_valid_corpus_that_the_next_build_completes(pages):
+    store, fresh, calls = MemoryStore(), MemoryStore(), []
+    items = [Artifact(f"{number:02}", f"text {number}") for number in range(10)]
+
+    def progress(counts):
+        calls.append(counts)
+        if len(calls) == pages:
+            scope.cancel()
+
+    source = Scripted(items)
+    with anyio.CancelScope() as scope:
+        await build(source, store=store, batch_size=2, progress=progress)
+    assert scope.cancelled_caught
+    assert source.closed == 1
+    assert await store.artifact_ids() == [artifact.id for artifact in items[: 2 * pages]]
+    async with build(Scripted(items), store=store) as corpus:
+        assert corpus.report.unchanged == 2 * pages
+    await build(Scripted(items), store=fresh)
+    assert await content(store) == await content(fresh)
+
+
+async def test_reading_goes_on_while_the_first_page_is_embedded_but_only_a_few_pages_ahead():
+    read_on = anyio.Event()
+
+    class Watched(Scripted):
+        async def items(self):
+            for item in self.script:
+                self.given += 1
+                if self.given == 3:
+                    read_on.set()
+                yield item
+
+    source = Watched([Artifact(f"{number:02}", f"text {number}") for number in range(12)])
+    ahead = []
+
+    async def embed(texts):
+        await read_on.wait()
+        if not ahead:
+            await anyio.sleep(0.05)  # time enough to read everything, if nothing held the source back
+        ahead.append(source.given)
+        return [[1.0, 0.0]] * len(texts)
+
+    with anyio.fail_after(10):
+        async with build(source, store=MemoryStore(), embedder=embedder_from(embed, id="e", dim=2), batch_size=1):
+            pass
+    assert 3 <= ahead[0] <= 8
+
+
+async def test_a_page_costs_one_call_of_each_kind():
+    calls = []
+
+    class Watched(MemoryStore):
+        async def ledger(self, ids=None):
+            calls.append("ledger")
+            return await super().ledger(ids)
+
+        async def apply(self, puts, *, removals=()):
+            calls.append("apply")
+            await super().apply(puts, removals=removals)
+
+    def embed(texts):
+        calls.append("embed")
+        return [[1.0, 0.0]] * len(texts)
+
+    source = notes(
+        {str(number): f"text {number}" for number in range(30)}, embedder=embedder_from(embed, id="e", dim=2)
+    )
+    await build(source, store=Watched(), batch_size=10, full=False)
+    assert sorted(calls) == ["apply"] * 3 + ["embed"] * 3 + ["ledger"] * 3
+
+
+async def test_the_second_of_two_builders_waits_for_the_first():
+    store, order = MemoryStore(), []
+
+    async def one(name, text):
+        source = Scripted([Artifact(str(number), f"{text} {number}") for number in range(6)])
+        await build(source, store=store, batch_size=1, progress=lambda _: order.append(name))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(one, "first", "alpha")
+        group.start_soon(one, "second", "beta")
+    assert order in (["first"] * 6 + ["second"] * 6, ["second"] * 6 + ["first"] * 6)
+    texts = [records[0].text for records in await store.records_of(await store.artifact_ids())]
+    assert len({text.split()[0] for text in texts}) == 1
+
+
+async def test_the_callers_store_stays_open_and_the_corpus_carries_the_report():
+    store = MemoryStore()
+    corpus = await build(notes(TEXTS), store=store)
+    await corpus.aclose()
+    await corpus.aclose()
+    assert len(await store.artifact_ids()) == 5
+    assert corpus.report.seconds > 0
+    assert replace(corpus.report, seconds=0).added == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "batch_size must be"),
+        ({"on_error": "ignore"}, "'raise' or 'skip'"),
+        ({"embedder": 7}, "embedder"),
+        ({"store": 7}, "name or path of a corpus"),
+    ],
+)
+async def test_a_bad_argument_is_an_error_that_names_what_would_do(options, message):
+    options = {"store": MemoryStore(), **options}
+    with pytest.raises(ArgumentError, match=message):
+        await build(notes(TEXTS), **options)
+
+
+async def test_a_folder_that_is_missing_or_empty_is_a_source_error_and_nothing_is_lost(tmp_path):
+    store, root = MemoryStore(), tmp_path / "notes"
+    root.mkdir()
+    (root / "a.md").write_text("alpha")
+    options = {"name": "notes", "embedder": Counting().embedder}
+    await build(from_files(root, **options), store=store)
+    before = await content(store)
+    (root / "a.md").unlink()
+    with pytest.raises(SourceError, match="no file"):
+        await build(from_files(root, **options), store=store)
+    root.rmdir()
+    with pytest.raises(SourceError, match="does not exist"):
+        await build(from_files(root, **options), store=store)
+    assert await content(store) == before
+
+
+async def test_files_that_cannot_be_read_are_named_and_keep_what_was_indexed_of_them(tmp_path):
+    store = MemoryStore()
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.md").write_text(f"{name} text")
+    options = {"name": "notes", "embedder": Counting().embedder}
+    await build(from_files(tmp_path, **options), store=store)
+    before = await content(store)
+    (tmp_path / "a.md").write_bytes(b"caf\xe9")
+    (tmp_path / "b.md").write_bytes(b"\x00\x01")
+    (tmp_path / "new.md").write_bytes(b"\xff\xfe")
+    with pytest.raises(SourceError, match=r"'a\.md'.*not UTF-8"):
+        await build(from_files(tmp_path, **options), store=store)
+    corpus = await build(from_files(tmp_path, **options), store=store, on_error="skip")
+    assert await content(store) == before
+    assert {problem.item: "is kept" in problem.reason for problem in corpus.report.problems} == {
+        "a.md": True,
+        "b.md": True,
+        "new.md": False,
+    }
+
+
+async def test_a_file_that_vanishes_while_its_folder_is_read_is_a_problem_of_its_own(tmp_path):
+    for number in range(600):
+        (tmp_path / f"{number:03}.md").write_text(f"text {number}")
+    last = tmp_path / "599.md"
+
+    def progress(_):
+        last.unlink(missing_ok=True)
+
+    source = from_files(tmp_path, name="notes", embedder=Counting().embedder)
+    corpus = await build(source, store=MemoryStore(), batch_size=10, on_error="skip", progress=progress)
+    assert [problem.item for problem in corpus.report.problems] == ["599.md"]
+    assert corpus.report.added == 599
+
+
+@pytest.mark.parametrize("given", [{"a": "text"}, "notes", from_mapping, CorpusSource])
+def test_what_is_no_source_is_refused_at_the_call_with_an_example_of_one(given):
+    with pytest.raises(ArgumentError, match=r"build takes a source, such as from_notes"):
+        build(given)
+
+
+@dataclass
+class Asking:
+    """A strategy that is async, as one that asks a server is: it waits, and may fail or do half."""
+
+    id: str = "asking"
+    waits: int = 1
+    asked: list = field(default_factory=list)
+    at_once: int = 0
+    most: int = 0
+    fails: frozenset = frozenset()
+    halves: frozenset = frozenset()
+
+    async def decompose(self, artifact):
+        self.asked.append(artifact.id)
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        try:
+            for _ in range(self.waits):
+                await anyio.lowlevel.checkpoint()
+            if artifact.id in self.fails:
+                raise ValueError("no answer")
+        finally:
+            self.at_once -= 1
+        surfaces = [Surface(artifact.id, "document", artifact.raw)]
+        return IndexPlan({}, surfaces, ["no synopsis: no answer"] if artifact.id in self.halves else [])
+
+
+async def test_plans_of_an_async_strategy_are_awaited_several_at_once_and_only_for_what_changed():
+    strategy, store = Asking(waits=5), MemoryStore()
+    texts = {f"{number:02}": f"text {number}" for number in range(40)}
+    await build(notes(texts, strategy=strategy), store=store)
+    assert (sorted(strategy.asked), strategy.most) == (sorted(texts), 16)
+    plain = MemoryStore()
+    await build(notes(texts), store=plain)
+    assert (await content(store))[1:4] == (await content(plain))[1:4]
+    strategy.asked.clear()
+    assert await outcome(notes({**texts, "00": "new"}, strategy=strategy), store) == (0, 1, 39, 0)
+    assert strategy.asked == ["00"]
+
+
+async def test_an_async_strategy_that_fails_ends_the_build_or_leaves_the_item_out():
+    failing, store = Asking(fails=frozenset("b"), waits=3), MemoryStore()
+    with pytest.raises(SourceError, match="'b' ValueError: no answer") as caught:
+        await build(notes(TEXTS, strategy=failing), store=store)
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert failing.at_once == 0
+    corpus = await build(notes(TEXTS, strategy=failing), store=store, on_error="skip")
+    assert corpus.report.problems == (ItemProblem("b", "ValueError: no answer"),)
+    assert await store.artifact_ids() == ["a", "c", "d", "e"]
+
+
+async def test_a_plan_with_problems_is_indexed_reported_and_asked_for_again_at_the_next_build():
+    store, problem = MemoryStore(), ItemProblem("b", "no synopsis: no answer", lost=False)
+    for halves, expected in [("b", (5, 0)), ("b", (0, 1)), ("", (0, 1)), ("", (0, 0))]:
+        strategy = Asking(halves=frozenset(halves))
+        corpus = await build(notes(TEXTS, strategy=strategy), store=store)
+        assert (corpus.report.added, corpus.report.updated) == expected
+        assert corpus.report.problems == ((problem,) if halves else ())
+        assert [hit.artifact_id for hit in await corpus.search("beta", mode="lexical")] == ["b"]
+    fresh = MemoryStore()
+    await build(notes(TEXTS, strategy=Asking()), store=fresh)
+    assert await content(store) == await content(fresh)
+
+
+async def test_a_cancelled_build_leaves_no_plan_being_asked_for():
+    strategy = Asking(waits=10**9)
+    with anyio.move_on_after(0.05):
+        await build(notes(TEXTS, strategy=strategy), store=MemoryStore())
+    assert (len(strategy.asked), strategy.at_once) == (5, 0)
+
+
+# The same texts
+
+
+def refs_to(*names, id):
+    return extractor_from(lambda own, _: {"REF": [name for name in names if name != own]}, id=id)
+
+
+@pytest.mark.parametrize("strategy", [WholeText(), Chunked(chunk_size=4, overlap=0), Asking(halves=frozenset("b"))])
+async def test_another_extractor_finds_links_again_without_embedding_anything(strategy):
+    counting, store, fresh = Counting(), MemoryStore(), MemoryStore()
+    source = notes(TEXTS, strategy=strategy, embedder=counting.embedder)
+    await build(source, store=store, edge_extractor=refs_to("a", id="to-a"))
+    await build(source, store=fresh, edge_extractor=refs_to("b", "x", id="to-b"))
+    counting.texts.clear()
+    extractor = refs_to("b", "x", id="to-b")
+    assert await outcome(source, store, edge_extractor=extractor, batch_size=2) == (0, 5, 0, 0)
+    assert counting.texts == []
+    assert await content(store) == await content(fresh)
+
+
+async def test_of_artifacts_that_changed_beside_the_extractor_only_those_are_embedded():
+    counting, store = Counting(), MemoryStore()
+    await build(notes(TEXTS, embedder=counting.embedder), store=store)
+    counting.texts.clear()
+    changed = notes({**TEXTS, "b": "beta, again", "f": "zeta"}, embedder=counting.embedder)
+    assert await outcome(changed, store, edge_extractor=refs_to("a", id="to-a")) == (1, 5, 0, 0)
+    assert sorted(counting.texts) == ["beta, again", "zeta"]
+    fresh = MemoryStore()
+    await build(changed, store=fresh, edge_extractor=refs_to("a", id="to-a"))
+    assert await content(store) == await content(fresh)
+
+
+async def test_a_change_of_metadata_or_strategy_that_leaves_the_texts_as_they_are_embeds_nothing():
+    counting, store = Counting(), MemoryStore()
+    for options in ({}, {"metadata_of": lambda *_: {"owner": "ada"}}, {"strategy": Asking()}):
+        await build(notes(TEXTS, embedder=counting.embedder, **options), store=store)
+        fresh = MemoryStore()
+        await build(notes(TEXTS, **options), store=fresh)
+        assert await content(store) == await content(fresh)
+    assert len(counting.texts) == len(TEXTS)
+
+
+async def test_a_text_that_changed_unknown_to_its_source_is_embedded_with_the_new_links():
+    store, fresh = MemoryStore(), MemoryStore()
+    for text, where in (("old", [store]), ("new", [store, fresh])):
+        source = CorpusSource("notes", {"a": text, "b": "same"}, change_signal=lambda _: "1")
+        for each in where:
+            await build(source, store=each, embedder=Counting().embedder, edge_extractor=refs_to("a", id=text))
+    assert await content(store) == await content(fresh)
+
+
+async def test_an_end_half_way_through_finding_links_again_is_healed_without_embedding():
+    counting, store, fresh = Counting(), MemoryStore(), MemoryStore()
+    artifacts = [Artifact(name, text) for name, text in TEXTS.items()]
+    await build(Scripted(artifacts), store=store, embedder=counting.embedder, edge_extractor=refs_to("a", id="to-a"))
+    extractor = refs_to("b", id="to-b")
+    counting.texts.clear()
+    for at in (2, 4):
+        broken = Scripted([*artifacts[:at], OSError("disk is gone")])
+        with pytest.raises(SourceError, match="is gone"):
+            await build(broken, store=store, embedder=counting.embedder, edge_extractor=extractor, batch_size=1)
+    await build(Scripted(artifacts), store=store, embedder=counting.embedder, edge_extractor=extractor)
+    assert counting.texts == []
+    await build(Scripted(artifacts), store=fresh, embedder=counting.embedder, edge_extractor=extractor)
+    assert await content(store) == await content(fresh)
+
+
+async def test_finding_links_again_costs_one_call_of_each_kind_a_page():
+    calls = []
+
+    class Watched(MemoryStore):
+        async def get_records(self, ids):
+            calls.append("texts")
+            return await super().get_records(ids)
+
+        async def vectors(self, ids):
+            calls.append("vectors")
+            return await super().vectors(ids)
+
+    store = Watched()
+    source = notes({str(number): f"text {number}" for number in range(30)})
+    await build(source, store=store)
+    assert calls == []
+    await build(source, store=store, edge_extractor=refs_to("1", id="to-1"), batch_size=10)
+    assert sorted(calls) == ["texts"] * 3 + ["vectors"] * 3
+
+
+async def test_what_has_another_text_reads_no_stored_vector():
+    """A store may have to read all vectors to give one."""
+
+    class Vectorless(MemoryStore):
+        async def vectors(self, ids):
+            raise AssertionError(ids)
+
+    store = Vectorless()
+    for texts in ({"a": "one", "b": "two"}, {"a": "other", "b": "two"}):
+        corpus = await build(from_mapping(texts, name="notes", embedder="light"), store=store)
+    assert (corpus.report.updated, corpus.report.unchanged) == (1, 1)

@@ -1,0 +1,69 @@
+"""An engine that knows nothing of us drives an ingest: Dask with three worker processes, one of them killed midway."""
+
+import logging
+import os
+import signal
+import time
+from contextlib import contextmanager
+
+import anyio
+import psutil
+import pytest
+
+from airw.corpora import build, finish_ingest, prepare_ingest
+from airw.stores import MemoryStore, SqliteStore
+from tests.support import partitions_work as work
+
+distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def cluster(folder):
+    """Three processes on this machine that take one task at a time."""
+    local = distributed.LocalCluster(
+        n_workers=3,
+        threads_per_worker=1,
+        processes=True,
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        local_directory=str(folder),
+        silence_logs=logging.CRITICAL,
+    )
+    with local, distributed.Client(local) as client:
+        yield client
+
+
+async def written(plan):
+    """The partitions that are in the corpus."""
+    async with await SqliteStore.open(plan.store) as store:
+        return list((await store.read_run(plan.run))[1])
+
+
+async def finished(plan):
+    async with finish_ingest(plan, partitions=work.PARTS) as corpus:
+        one = await build(work.source(whole=True), store=MemoryStore())
+        ours, theirs = corpus.report, one.report
+        assert (ours.added, ours.updated, ours.unchanged) == (theirs.added, theirs.updated, theirs.unchanged)
+        assert ours.problems == theirs.problems
+        assert await work.held(corpus.store) == await work.held(one.store)
+
+
+def test_dask_with_one_of_three_workers_killed_midway_leaves_what_one_build_leaves(tmp_path):
+    source, store = work.source(), tmp_path / "notes.airw"
+    plan = anyio.run(lambda: prepare_ingest(source, store=store))
+    with cluster(tmp_path / "dask") as client:
+        workers = client.run(os.getpid)
+        assert len({*workers.values(), os.getpid()}) == 4
+        parts = client.map(work.ingest_slowly, [plan] * work.PARTS, range(work.PARTS), pure=False)
+        while len(before := anyio.run(written, plan)) < 6:
+            time.sleep(0.01)
+        os.kill(next(iter(workers.values())), signal.SIGKILL)
+        assert len(before) < work.PARTS - 6
+        reports = client.gather(parts)
+        later = client.run(os.getpid)
+        assert len({*workers.values(), *later.values()}) == 4  # Dask started another in its place
+    assert [report.number for report in reports] == list(range(work.PARTS))
+    assert sum(report.added for report in reports) == work.PARTS * work.SIZE
+    anyio.run(finished, plan)
+    assert not any(map(psutil.pid_exists, [*workers.values(), *later.values()]))

@@ -1,0 +1,428 @@
+"""An ingest in partitions is one build: in any order, many times, at once, killed at any moment, beside builds."""
+
+import os
+import pickle
+import random
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw.corpora import build, finish_ingest, ingest_partition, open_corpus, prepare_ingest
+from airw.embedders import HashingEmbedder
+from airw.errors import ArgumentError, EmbedderMismatch, PartitionsMissing, SourceError
+from airw.indexing import Chunked, WholeText
+from airw.links import extractor_from
+from airw.sources import from_mapping
+from airw.stores import MemoryStore, SqliteStore
+from airw.values import Artifact, ItemProblem
+from tests.support import partitions_work as work
+from tests.support.corpora import assert_same, content, source
+from tests.support.partitions_work import held
+
+TEXTS = {f"n{at}": f"text {at}" for at in range(10)}
+
+
+def notes(items=(), **options):
+    return from_mapping(dict(items), **{"name": "notes", "embedder": "light", **options})
+
+
+def cut(items, size):
+    """The items in partitions of some size, in order."""
+    items = list(items.items())
+    return [dict(items[at : at + size]) for at in range(0, len(items), size)]
+
+
+async def ingested(plan, parts, order=None, **options):
+    for number in range(len(parts)) if order is None else order:
+        await ingest_partition(plan, number, parts[number])
+    return await finish_ingest(plan, partitions=len(parts), **options)
+
+
+def counts(report):
+    return report.added, report.updated, report.unchanged, report.removed
+
+
+# The law
+
+STATES = st.dictionaries(
+    st.sampled_from("abcdef"),
+    st.tuples(st.sampled_from(["one", "two words", "three\n\nparts\n\nhere"]), st.lists(st.sampled_from("abcxyz"))),
+    min_size=1,
+)
+STEPS = st.tuples(
+    STATES,
+    st.sampled_from([WholeText(), Chunked(chunk_size=6, overlap=0)]),
+    st.sampled_from([HashingEmbedder(dim=32), HashingEmbedder(dim=64)]),
+    st.integers(1, 3),
+    st.randoms(use_true_random=False),
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(STEPS, min_size=1, max_size=3))
+def test_any_sequence_of_ingests_leaves_and_reports_what_the_same_sequence_of_builds_does(steps):
+    async def main():
+        store, other = MemoryStore(), MemoryStore()
+        for state, strategy, embedder, size, chance in steps:
+            links = extractor_from(lambda name, fields: {"REF": fields["refs"]}, id="refs")
+            whole = notes(
+                {name: text for name, (text, _) in state.items()},
+                strategy=strategy,
+                embedder=embedder,
+                edge_extractor=links,
+                metadata_of=lambda name, _, state=state: {"refs": state[name][1]},
+            )
+            parts = cut(whole.scope, size)
+            order = list(range(len(parts))) * 2
+            chance.shuffle(order)
+            plan = await prepare_ingest(whole, store=store)
+            corpus = await ingested(plan, parts, order)
+            expected = await build(whole, store=other)
+            assert counts(corpus.report) == counts(expected.report)
+        assert await held(store) == await held(other)
+
+    anyio.run(main)
+
+
+@pytest.mark.asyncio_only
+async def test_partitions_of_linked_notes_written_at_once_to_one_file_leave_what_a_build_leaves(tmp_path):
+    whole = source(count=60)
+    plan = await prepare_ingest(whole, store=tmp_path / "parts.airw")
+    parts = cut(whole.scope, 7)
+    async with anyio.create_task_group() as group:
+        for number in random.Random(3).sample(range(len(parts)), len(parts)):
+            group.start_soon(ingest_partition, plan, number, parts[number])
+            group.start_soon(ingest_partition, plan, number, parts[number])
+    async with finish_ingest(plan, partitions=len(parts)) as corpus, build(whole, store=tmp_path / "one.airw") as one:
+        assert_same(await content(corpus.store), await content(one.store))
+        assert counts(corpus.report) == counts(one.report)
+        assert corpus.report.seconds > 0
+
+
+async def test_what_a_build_makes_of_problems_the_partitions_make_of_them(tmp_path):
+    given = {**TEXTS, "n3": 3, "n7": None}
+    store, other = MemoryStore(), MemoryStore()
+    for on_error_items in (TEXTS, given):
+        plan = await prepare_ingest(notes(), store=store, on_error="skip")
+        corpus = await ingested(plan, cut(on_error_items, 4), [2, 0, 1])
+        one = await build(notes(on_error_items), store=other, on_error="skip")
+        assert corpus.report.problems == one.report.problems
+        assert counts(corpus.report) == counts(one.report)
+    assert [problem.item for problem in corpus.report.problems] == ["n3", "n7"]
+    assert await held(store) == await held(other)
+    plan = await prepare_ingest(notes(), store=store)
+    with pytest.raises(SourceError, match=r"'n3'.*on_error='skip'"):
+        await ingest_partition(plan, 0, given)
+
+
+async def test_items_may_be_artifacts_and_problems_as_a_source_gives_them():
+    plan = await prepare_ingest(notes(), store=MemoryStore(), on_error="skip")
+    report = await ingest_partition(plan, 0, [Artifact("a", "one", {"x": 1}), ItemProblem("b", "is locked")])
+    assert (report.added, report.problems) == (1, (ItemProblem("b", "is locked"),))
+    assert report == await ingest_partition(plan, 0, iter([Artifact("never", "read")]))
+    corpus = await finish_ingest(plan, partitions=1)
+    [[record]] = await corpus.store.records_of(["a"])
+    assert record.metadata["x"] == 1
+
+
+# Once each, in order and out of it
+
+
+async def test_only_what_changed_is_embedded_again():
+    store = MemoryStore()
+    for texts, expected in ((TEXTS, 10), ({**TEXTS, "n1": "changed"}, 1)):
+        embedder = work.Counting()
+        plan = await prepare_ingest(notes(embedder=embedder), store=store)
+        await ingested(plan, cut(texts, 4))
+        assert len(embedder.texts) == expected
+
+
+async def test_another_extractor_finds_links_again_without_embedding_anything():
+    store, embedder = MemoryStore(), work.Counting()
+    for target, expected in (("n1", 10), ("n2", 0)):
+        embedder.texts.clear()
+        links = extractor_from(lambda name, _, to=target: {"REF": [to]}, id=target)
+        plan = await prepare_ingest(notes(embedder=embedder), store=store, edge_extractor=links)
+        await ingested(plan, cut(TEXTS, 4))
+        assert len(embedder.texts) == expected
+        assert await store.fan_in([target]) == [9]
+
+
+async def test_a_partition_that_is_written_gives_its_report_again_without_work():
+    def unreadable():
+        raise OSError
+        yield
+
+    plan = await prepare_ingest(notes(), store=MemoryStore())
+    first = await ingest_partition(plan, 0, TEXTS)
+    assert await ingest_partition(plan, 0, unreadable()) == first
+    with pytest.raises(SourceError, match="OSError"):
+        await ingest_partition(plan, 1, unreadable())
+
+
+async def test_of_several_workers_with_the_same_partition_one_writes_and_all_give_its_report():
+    store = MemoryStore()
+    plan = await prepare_ingest(notes(), store=store)
+    reports = []
+
+    async def ingest():
+        reports.append(await ingest_partition(plan, 0, TEXTS))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(5):
+            group.start_soon(ingest)
+    assert [(report.added, report.updated, report.unchanged) for report in reports] == [(10, 0, 0)] * 5
+
+
+async def test_finishing_too_early_names_the_partitions_that_are_missing_and_removes_nothing():
+    store = MemoryStore()
+    await build(notes({"old": "text"}), store=store)
+    plan = await prepare_ingest(notes(), store=store)
+    await ingest_partition(plan, 1, {"a": "one"})
+    with pytest.raises(PartitionsMissing, match=r"'notes': 0, 2, 3 of 4 partitions are missing") as caught:
+        await finish_ingest(plan, partitions=4)
+    assert caught.value.partitions == (0, 2, 3)
+    assert pickle.loads(pickle.dumps(caught.value)).partitions == (0, 2, 3)
+    assert await store.artifact_ids() == ["a", "old"]
+    with pytest.raises(ArgumentError, match="partitions=1, but there also is partition 1"):
+        await finish_ingest(plan, partitions=1)
+
+
+async def test_finishing_prunes_what_no_partition_held_of_its_own_source_only():
+    store = MemoryStore()
+    await build(notes({"old": "text"}), store=store)
+    await build(notes({"other": "text"}, name="others"), store=store)
+    for full, left in ((False, ["a", "old", "other"]), (True, ["a", "other"])):
+        plan = await prepare_ingest(notes(), store=store)
+        corpus = await ingested(plan, [{"a": "one"}], full=full)
+        assert await store.artifact_ids() == left
+    assert counts(corpus.report) == (0, 0, 1, 1)
+
+
+async def test_partitions_without_anything_empty_no_corpus_without_force():
+    store = MemoryStore()
+    await build(notes(TEXTS), store=store)
+    plan = await prepare_ingest(notes(), store=store)
+    with pytest.raises(SourceError, match="gave nothing to index, but 10"):
+        await ingested(plan, [{}, {}])
+    assert len(await store.artifact_ids()) == 10
+    corpus = await finish_ingest(plan, partitions=2, force=True)
+    assert counts(corpus.report) == (0, 0, 0, 10)
+
+
+# The same id twice
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+async def test_an_id_that_two_partitions_give_is_an_error_at_the_end_whichever_came_first(order):
+    plan = await prepare_ingest(notes(), store=MemoryStore())
+    with pytest.raises(SourceError, match="'a' is given by partition 1 as by partition 0; ids must differ"):
+        await ingested(plan, [{"a": "one"}, {"a": "two"}], order)
+
+
+@pytest.mark.parametrize("before", [{}, {"a": "one"}, {"a": "two"}])
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+async def test_of_an_id_that_two_partitions_give_the_lower_number_has_it_whichever_came_first(before, order):
+    store, parts = MemoryStore(), [{"a": "one", "b": "b"}, {"c": "c", "a": "two"}]
+    if before:
+        await build(notes(before), store=store)
+    plan = await prepare_ingest(notes(), store=store, on_error="skip")
+    try:
+        corpus = await ingested(plan, parts, order)
+    except PartitionsMissing as error:
+        again = error.partitions
+        corpus = await ingested(plan, parts, again)
+    assert [problem.item for problem in corpus.report.problems] == ["a"]
+    fresh = await build(notes({"a": "one", "b": "b", "c": "c"}), store=MemoryStore())
+    assert await held(store) == await held(fresh.store)
+
+
+# Beside other builds
+
+
+async def test_another_embedder_replaces_what_the_old_one_made_as_in_a_build():
+    store, other = MemoryStore(), MemoryStore()
+    for dim in (32, 64):
+        whole = notes(TEXTS, embedder=HashingEmbedder(dim=dim))
+        corpus = await ingested(await prepare_ingest(whole, store=store), cut(TEXTS, 4))
+        one = await build(whole, store=other)
+    assert counts(corpus.report) == counts(one.report) == (0, 10, 0, 0)
+    assert await held(store) == await held(other)
+    await build(notes({"x": "x"}, name="others", embedder=HashingEmbedder(dim=64)), store=store)
+    with pytest.raises(EmbedderMismatch, match="holds artifacts of 'others'"):
+        await prepare_ingest(notes(embedder=HashingEmbedder(dim=32)), store=store)
+
+
+async def test_a_partition_is_refused_once_a_build_has_changed_the_embedder():
+    store = MemoryStore()
+    plan = await prepare_ingest(notes(), store=store)
+    await ingest_partition(plan, 0, {"a": "one"})
+    await build(notes({"a": "one"}, embedder=HashingEmbedder(dim=64)), store=store)
+    before = await held(store)
+    for refused in (ingest_partition(plan, 1, {"b": "two"}), finish_ingest(plan, partitions=1)):
+        with pytest.raises(EmbedderMismatch, match=r"no longer one of embedder 'hashing-v1-512'.*prepare_ingest"):
+            await refused
+    assert await held(store) == before
+
+
+async def test_an_embedder_that_changes_while_a_partition_is_embedded_keeps_it_out():
+    store, embedder = MemoryStore(), work.Waiting()
+    plan = await prepare_ingest(notes(embedder=embedder), store=store)
+    async with anyio.create_task_group() as group:
+
+        async def ingest():
+            with pytest.raises(EmbedderMismatch):
+                await ingest_partition(plan, 0, {"a": "one"})
+
+        group.start_soon(ingest)
+        await embedder.asked.wait()
+        await build(notes({"b": "two"}, embedder=HashingEmbedder(dim=32)), store=store)
+        embedder.go.set()
+    assert await store.artifact_ids() == ["b"]
+
+
+async def test_a_partition_is_embedded_beside_a_builder_and_written_after_it():
+    store, embedder = MemoryStore(), work.Waiting()
+    plan = await prepare_ingest(notes(embedder=embedder), store=store)
+    async with anyio.create_task_group() as group, store.writing():
+        group.start_soon(ingest_partition, plan, 0, {"a": "one"})
+        await embedder.asked.wait()
+        embedder.go.set()
+        await anyio.sleep(0.05)
+        assert len(embedder.texts) == 1
+        assert await store.artifact_ids() == []
+    assert await store.artifact_ids() == ["a"]
+
+
+async def test_a_finished_or_replaced_ingest_takes_no_partition_more():
+    store = MemoryStore()
+    for is_finished in (True, False):
+        plan = await prepare_ingest(notes(), store=store)
+        await ingest_partition(plan, 0, {"a": "one"})
+        await (finish_ingest(plan, partitions=1) if is_finished else prepare_ingest(notes(), store=store))
+        for refused in (ingest_partition(plan, 0, {"b": "two"}), finish_ingest(plan, partitions=1)):
+            with pytest.raises(SourceError, match="has ended: it was finished, or another one was prepared"):
+                await refused
+    assert await store.artifact_ids() == ["a"]
+
+
+async def test_what_a_build_took_away_meanwhile_has_to_be_ingested_again():
+    store, parts = MemoryStore(), cut(TEXTS, 4)
+    plan = await prepare_ingest(notes(), store=store)
+    for number, part in enumerate(parts):
+        await ingest_partition(plan, number, part)
+    await build(notes({"n1": "text 1", "n2": "text 2", "n3": "text 3", "n0": "newer"}), store=store)
+    with pytest.raises(PartitionsMissing, match=r"ingest 0, 1, 2 again") as caught:
+        await finish_ingest(plan, partitions=3)
+    corpus = await ingested(plan, parts, caught.value.partitions)
+    fresh = await build(notes(TEXTS), store=MemoryStore())
+    assert await held(corpus.store) == await held(fresh.store)
+
+
+async def test_two_sources_are_ingested_into_one_corpus_at_once():
+    store = MemoryStore()
+    plans = [await prepare_ingest(notes(name=name), store=store) for name in ("one", "two")]
+    for plan in plans:
+        await ingest_partition(plan, 0, {plan.source.name: "text"})
+    for plan in plans:
+        await finish_ingest(plan, partitions=1)
+    assert await store.artifact_ids() == ["one", "two"]
+
+
+async def test_a_source_of_ones_own_says_how_to_index_and_is_not_read():
+    class Own:
+        name, indexing_strategy, embedder, edge_extractor = "own", WholeText(), "light", None
+
+        def change_signal(self, artifact):
+            return f"revision {artifact.raw.split()[-1]}"
+
+        def items(self):
+            raise AssertionError
+
+    store = MemoryStore()
+    for texts, expected in (({"a": "text 1"}, (2, 0, 0, 0)), ({"a": "other 1"}, (0, 0, 2, 0)), ({}, (0, 0, 1, 1))):
+        corpus = await ingested(await prepare_ingest(Own(), store=store), [texts, {"b": "text 2"}])
+        assert counts(corpus.report) == expected
+    assert [entry.version for entry in await store.ledger()] == ["revision 2"]
+
+
+# Other processes
+
+
+@pytest.mark.asyncio_only
+async def test_an_ingest_without_a_store_makes_the_corpus_that_the_source_names(home):
+    plan = await prepare_ingest(notes())
+    assert plan.store == home / "corpora" / "notes.airw"
+    async with await ingested(plan, [{"a": "alpha"}]) as corpus:
+        assert corpus.name == "notes"
+    async with open_corpus("notes") as corpus:
+        assert [hit.artifact_id for hit in await corpus.search("alpha")] == ["a"]
+
+
+@pytest.mark.asyncio_only
+async def test_a_plan_and_its_reports_are_pickled_and_name_the_file_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    whole = work.source()
+    plan = pickle.loads(pickle.dumps(await prepare_ingest(whole, store=Path("notes.airw"))))
+    assert plan.store == tmp_path / "notes.airw"
+    report = await ingest_partition(plan, 0, work.part(0))
+    assert pickle.loads(pickle.dumps(report)) == report
+    async with finish_ingest(plan, partitions=1) as corpus:
+        assert corpus.report.added == len(work.part(0))
+
+
+@pytest.mark.asyncio_only
+async def test_a_worker_with_another_model_is_refused(tmp_path):
+    plan = await prepare_ingest(notes(), store=tmp_path / "notes.airw")
+    with pytest.raises(EmbedderMismatch, match=r"hashing-v1-512.*not 'hashing-v1-64'"):
+        await ingest_partition(replace(plan, embedder=HashingEmbedder(dim=64)), 0, {"a": "one"})
+
+
+async def test_a_store_that_keeps_no_runs_and_items_that_are_none_are_refused_by_name():
+    class Plain:
+        writing = MemoryStore().writing
+
+    with pytest.raises(ArgumentError, match="a store that keeps runs, as SqliteStore does; not <"):
+        await prepare_ingest(notes(), store=Plain())
+    plan = await prepare_ingest(notes(), store=MemoryStore())
+    for items in ("a text", 7, None):
+        with pytest.raises(ArgumentError, match="a partition is"):
+            await ingest_partition(plan, 0, items)
+    with pytest.raises(ArgumentError, match="number"):
+        await ingest_partition(plan, -1, {})
+    with pytest.raises(ArgumentError, match="partitions"):
+        finish_ingest(plan, partitions=1.5)
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio_only
+async def test_workers_killed_at_random_moments_leave_whole_partitions_and_the_ingest_ends_as_one_build(tmp_path):
+    """A row and its artifacts come together or not at all."""
+    chance, kills = random.Random(7), 0
+    plan = await prepare_ingest(work.source(), store=tmp_path / "notes.airw")
+    (tmp_path / "plan").write_bytes(pickle.dumps(plan))
+    for _ in range(8):
+        with work.started(tmp_path / "plan") as workers:
+            for worker in workers:
+                assert worker.stdout.readline()  # it has written, or found, a partition
+            await anyio.sleep(chance.uniform(0, 0.06))
+            for worker in workers:
+                os.kill(worker.pid, signal.SIGKILL)
+                kills += worker.wait() == -signal.SIGKILL
+        async with await SqliteStore.open(plan.store) as store:
+            _, rows = await store.read_run(plan.run)
+            ids = [name for number in sorted(rows) for name in work.part(number)]
+            assert await store.artifact_ids() == sorted(ids)
+        if len(rows) == work.PARTS:
+            break
+    assert kills >= 6
+    for number in range(work.PARTS):
+        await ingest_partition(plan, number, work.part(number))
+    one = await build(work.source(whole=True), store=MemoryStore())
+    async with finish_ingest(plan, partitions=work.PARTS) as corpus:
+        assert await held(corpus.store) == await held(one.store)

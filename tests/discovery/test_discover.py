@@ -1,0 +1,550 @@
+"""What `discover` promises over one corpus and over many."""
+
+import inspect
+import math
+import re
+from functools import partial
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import airw
+from airw.discovery import FederatedCorpus, discover, parent_policy
+from airw.discovery._plan import Plan
+from airw.errors import ArgumentError, CorpusNotFound, DiscoveryError, EmbedderError, FilterError, StoreBusy, StoreError
+from airw.links import extractor_from
+from airw.policies import CollapsedTree, Eager, LinkWalk
+from airw.reranking import calibration_key
+from airw.testing import run_on_virtual_clock
+from tests.support.discoveries import ALL, FOOD, KEYS, Counting, corpora
+
+
+def per_source(result):
+    return result.signals["per_source"]
+
+
+def statuses(result):
+    return {name: report["status"] for name, report in per_source(result).items()}
+
+
+async def test_one_corpus_commits_to_what_answers_and_tells_why():
+    async with corpora({"keys": KEYS}) as (keys,):
+        result = await discover(keys, "rotate the signing keys")
+    assert result.ids[0] == "k1"
+    assert (result.mode, result.strategy, result.disclose_level) == ("hybrid", "conservative", "metadata")
+    assert (result.abstained, result.n_retrieved) == (False, 2)
+    assert "per_source" not in result.signals
+    assert result.to_dict()["n_selected"] == len(result.ids)
+    assert result.results[0].source == "keys"
+
+
+@pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
+async def test_a_query_that_nothing_speaks_for_abstains(mode):
+    """A word nobody has, in an embedding where that is a zero vector."""
+    async with corpora(ALL) as many:
+        one = await discover(many[0], "zebra", mode=mode)
+        all_of_them = await discover(many, "zebra", mode=mode)
+    reason = "abstain:no_candidates" if mode == "lexical" else "abstain:no_evidence"
+    assert (one.ids, one.abstained, one.reason) == ([], True, reason)
+    assert (all_of_them.ids, all_of_them.reason) == ([], reason)
+
+
+async def test_a_corpus_where_nothing_speaks_for_a_hit_takes_no_part_in_the_fusion():
+    async with corpora({"food": {"f1": "bake a loaf"}, "keys": KEYS}) as many:
+        result = await discover(many, "signing")
+    assert [each.source for each in result.results] == ["keys"]
+    assert per_source(result)["food"]["reason"] == "no_evidence"
+
+
+async def test_several_corpora_are_fused_by_rank_in_the_callers_order():
+    async with corpora(ALL) as many:
+        result = await discover(many, "keys", strategy="top_k")
+        turned = await discover(many[::-1], "keys", strategy="top_k")
+    assert [each.source for each in result.results] == ["keys", "food", "cars"]
+    assert [each.source for each in turned.results] == ["cars", "food", "keys"]
+    assert result.signals["merge"] == "rrf"
+    assert result.signals["merge_rrf_k"] == 60
+    assert result.signals["sources"] == ["keys", "food", "cars"]
+    assert result.results[0].metadata["source_rank"] == 1
+
+
+async def test_a_federation_of_one_finds_what_the_corpus_alone_finds():
+    async with corpora({"keys": KEYS}) as (keys,):
+        alone, federated = await discover(keys, "signing keys"), await discover([keys], "signing keys")
+    assert alone.results == federated.results
+    assert alone.reason == federated.reason
+
+
+async def test_a_mapping_names_the_corpora_and_attributes_their_hits():
+    async with corpora({"keys": KEYS}) as (keys,), corpora({"keys": FOOD}) as (other,):
+        result = await discover({"one": keys, "two": other}, "keys", strategy="top_k")
+        for given in ([keys, other], {"Keys": keys, "keys": other}):
+            with pytest.raises(ArgumentError, match="name: corpus"):
+                await discover(given, "keys")
+    assert {each.source for each in result.results} == {"one", "two"}
+
+
+@pytest.mark.asyncio_only
+async def test_names_and_paths_are_opened_and_closed_again(tmp_path):
+    for name, texts in (("keys", KEYS), ("food", FOOD)):
+        async with airw.build(airw.from_mapping(texts, name=name, embedder="light")):
+            pass
+    path = tmp_path / "cars.airw"
+    async with airw.build(airw.from_mapping(ALL["cars"], name="cars", embedder="light"), store=path):
+        pass
+    result = await discover(["keys", "food", path], "keys", strategy="top_k", expand=parent_policy())
+    assert [each.source for each in result.results] == ["keys", "food", "cars"]
+    assert all(each.passage for each in result.results)
+
+
+async def test_an_unknown_name_is_an_error_before_anything_is_asked():
+    async with corpora({"keys": KEYS}) as (keys,):
+        with pytest.raises(CorpusNotFound, match="nowhere"):
+            await discover([keys, "nowhere"], "keys")
+    assert not keys.store.calls
+
+
+def test_all_sources_are_asked_at_once():
+    async def main():
+        async with corpora(ALL, delays=dict.fromkeys(ALL, 1.0)) as many:
+            start = anyio.current_time()
+            await discover(many, "keys", mode="lexical")
+            return anyio.current_time() - start
+
+    assert run_on_virtual_clock(main) == pytest.approx(2)  # a search and its records
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_one_that_hangs_costs_its_own_time_and_the_others_are_fused(backend):
+    async def main():
+        async with corpora(ALL, delays={"food": math.inf}) as many:
+            start = anyio.current_time()
+            result = await discover(many, "keys", strategy="top_k", source_timeout=2)
+            return result, anyio.current_time() - start, [corpus.store.running for corpus in many]
+
+    result, seconds, running = run_on_virtual_clock(main, backend=backend)
+    assert seconds == 2
+    assert running == [0, 0, 0]
+    assert statuses(result) == {"keys": "ok", "food": "timeout", "cars": "ok"}
+    assert per_source(result)["food"]["error"] == "TimeoutError: no answer within 2 s"
+    assert per_source(result)["food"]["seconds"] == 2
+    assert [each.source for each in result.results] == ["keys", "cars", "keys"]
+
+
+def test_the_time_of_all_is_the_least_of_both_limits():
+    async def main():
+        async with corpora(ALL, delays={"food": math.inf}) as many:
+            start = anyio.current_time()
+            await discover(many, "keys", timeout=1, source_timeout=9)
+            return anyio.current_time() - start
+
+    assert run_on_virtual_clock(main) == 1
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_formulating_has_the_time_of_all_and_what_it_raises_is_its_own(backend):
+    async def slow(query):
+        await anyio.sleep(9)
+
+    async def broken(query):
+        raise TimeoutError("the model's server is slow")
+
+    async def main():
+        async with corpora(ALL) as many:
+            with pytest.raises(DiscoveryError, match="formulating the query took all of timeout=2 s"):
+                await discover(many, "keys", formulate=slow, timeout=2)
+            with pytest.raises(TimeoutError, match="server is slow"):
+                await discover(many, "keys", formulate=broken, timeout=2)
+            return anyio.current_time()
+
+    assert run_on_virtual_clock(main, backend=backend) == 2
+
+
+async def test_a_query_is_formulated_once_for_all_corpora():
+    asked = []
+
+    def twice(query):
+        asked.append(query)
+        return [query, "bread"]
+
+    async with corpora(ALL) as many:
+        result = await discover(many, "keys", formulate=twice, mode="lexical", strategy="top_k", max_k=9)
+    assert asked == ["keys"]
+    assert "f1" in result.ids
+
+
+async def test_one_that_fails_is_told_of_and_the_others_are_fused():
+    failures = {"cars": {"search_text": StoreBusy("somebody\nwrites")}}
+    async with corpora(ALL, failures=failures) as many:
+        result = await discover(many, "keys", strategy="top_k")
+    assert statuses(result) == {"keys": "ok", "food": "ok", "cars": "failed"}
+    assert per_source(result)["cars"]["error"] == "StoreBusy: somebody writes"
+    assert per_source(result)["cars"]["abstained"] is True
+    assert [each.source for each in result.results][:2] == ["keys", "food"]
+
+
+async def test_if_all_fail_the_error_holds_each_cause():
+    broken, busy = StoreError("broken"), OSError("gone")
+    failures = {"keys": {"search_text": broken}, "food": {"search_text": busy}}
+    async with corpora({"keys": KEYS, "food": FOOD}, failures=failures) as many:
+        with pytest.raises(DiscoveryError, match="keys: StoreError: broken; food: OSError: gone") as caught:
+            await discover(many, "keys", mode="lexical")
+    assert caught.value.causes == {"keys": broken, "food": busy}
+    assert caught.value.__cause__.exceptions == (broken, busy)
+
+
+async def test_a_lone_corpus_raises_its_own_error_and_one_that_hangs_a_discovery_error():
+    async with corpora({"keys": KEYS}, failures={"keys": {"search_text": StoreError("broken")}}) as (keys,):
+        with pytest.raises(StoreError, match="broken"):
+            await discover(keys, "keys")
+    async with corpora({"keys": KEYS}, delays={"keys": math.inf}) as (keys,):
+        with pytest.raises(DiscoveryError, match=r"no answer within 0\.01 s"):
+            await discover(keys, "keys", source_timeout=0.01)
+
+
+async def test_a_mistake_of_the_caller_is_raised_at_once_however_many_corpora_there_are():
+    async with corpora(ALL) as many:
+        with pytest.raises(FilterError):
+            await discover(many, "keys", filter={"a": {"$regex": "x"}})
+        with pytest.raises(ArgumentError, match="boost"):
+            await discover(many, "keys", boost=lambda hit: math.nan)
+
+
+async def test_leaving_cancels_all_sources():
+    async with corpora(ALL, delays=dict.fromkeys(ALL, math.inf)) as many:
+        with anyio.move_on_after(0.02) as scope:
+            await discover(many, "keys")
+        assert scope.cancelled_caught
+        assert [corpus.store.running for corpus in many] == [0, 0, 0]
+
+
+async def test_a_query_is_embedded_once_for_each_distinct_embedder():
+    same, other = Counting("same"), Counting("other")
+    twin = Counting("same")
+    async with corpora(ALL, embedders={"keys": same, "food": twin, "cars": other}) as many:
+        await discover(many, "keys")
+        assert len(same.queries) + len(twin.queries) == 1
+        assert len(other.queries) == 1
+        await discover(many, "keys", walk=CollapsedTree())
+        assert len(same.queries) + len(twin.queries) == 2
+        await discover(many, "keys", mode="lexical")
+    assert len(same.queries) + len(twin.queries) == 2
+
+
+async def test_an_embedder_that_fails_is_asked_once_and_fails_those_that_share_it():
+    broken = Counting("broken", error=EmbedderError("no model"))
+    async with corpora(ALL, embedders={"keys": broken, "food": broken}) as many:
+        result = await discover(many, "keys")
+    assert broken.queries == ["keys"]
+    assert statuses(result) == {"keys": "failed", "food": "failed", "cars": "ok"}
+
+
+async def test_floors_hold_for_each_corpus_before_the_fusion():
+    async with corpora(ALL) as many:
+        result = await discover(many, "keys", mode="dense", min_score={"keys": 0.9, "cars": 0.0}, strategy="top_k")
+        none = await discover(many, "keys", mode="dense", min_score=dict.fromkeys(ALL, 2.0))
+        some = await discover(many[:2], "zebra keys", mode="dense", min_score={"keys": 2.0, "food": None})
+    assert {each.source for each in result.results} == {"food", "cars"}
+    assert per_source(result)["keys"]["floor"] == 0.9
+    assert per_source(result)["keys"]["reason"] == "below_floor"
+    assert (none.abstained, none.reason) == (True, "abstain:all_sources_below_floor")
+    assert some.ids
+
+
+async def test_where_only_some_have_floors_and_nothing_is_left_the_reason_says_so():
+    async with corpora({"keys": KEYS, "none": {}}) as many:
+        result = await discover(many, "keys", mode="dense", min_score={"keys": 2.0})
+    assert result.reason == "abstain:no_surviving_sources"
+
+
+@pytest.mark.parametrize("strategy", ["conservative", "top_k", "rel_threshold", "score_gap", lambda hits: hits])
+async def test_the_floor_of_one_corpus_holds_whatever_the_strategy(strategy):
+    async with corpora({"keys": KEYS}) as (keys,):
+        result = await discover(keys, "keys", mode="dense", min_score=2.0, strategy=strategy)
+        passes = await discover(keys, "keys", mode="dense", min_score=0.01, strategy=strategy)
+    assert (result.ids, result.reason) == ([], "abstain:below_floor")
+    assert result.signals["min_score"] == 2.0
+    assert result.signals["top_score"] > 0
+    assert passes.ids
+
+
+async def test_as_a_strategy_of_its_own_a_floor_holds_for_each_hit():
+    async with corpora({"keys": KEYS}) as (keys,):
+        options = {"mode": "dense", "strategy": "abs_threshold"}
+        some = await discover(keys, "rotate the signing keys", min_score=0.9, **options)
+        none = await discover(keys, "rotate the signing keys", min_score=2.0, **options)
+    assert (some.ids, some.n_retrieved) == (["k1"], 2)
+    assert none.reason == "abstain:abs_threshold"
+
+
+async def test_a_best_score_that_is_no_number_is_below_every_floor():
+    async with corpora({"keys": KEYS, "cars": ALL["cars"]}) as many:
+        result = await discover(
+            many, "keys", rerank=lambda query, texts: [math.nan] * len(texts), min_score={"keys": -9.0}
+        )
+    assert per_source(result)["keys"]["reason"] == "below_floor"
+    assert per_source(result)["cars"]["reason"] is None
+
+
+async def test_an_async_selector_is_awaited():
+    async def last(hits):
+        await anyio.lowlevel.checkpoint()
+        return hits[-1:]
+
+    async with corpora(ALL) as many:
+        result = await discover(many, "keys", strategy=last)
+        capped = await discover(many, "keys", strategy=list, max_k=2)
+    assert len(result.ids) == 1
+    assert result.strategy == "custom"
+    assert len(capped.ids) == 2
+
+
+async def test_a_merge_may_be_a_function_of_the_surviving_hits_by_name():
+    def merged(hits_by_name):
+        assert list(hits_by_name) == ["keys", "cars"]
+        return [hits[0] for hits in reversed(hits_by_name.values())]
+
+    async with corpora({"keys": KEYS, "none": {}, "cars": ALL["cars"]}) as many:
+        result = await discover(many, "keys", merge=merged, strategy="top_k")
+    assert [each.source for each in result.results] == ["cars", "keys"]
+    assert result.signals["merge"] == "custom"
+    assert "merge_rrf_k" not in result.signals
+
+
+async def test_a_merge_by_score_needs_one_dense_scale():
+    async with corpora(ALL) as many:
+        result = await discover(many, "keys", mode="dense", merge="score", strategy="top_k", max_k=9)
+        scores = [each.score for each in result.results]
+        reranked = {"mode": "dense", "rerank": lambda query, texts: [1] * len(texts)}
+        for options in ({"mode": "lexical"}, {"mode": "hybrid"}, reranked):
+            with pytest.raises(ArgumentError, match="dense"):
+                await discover(many, "keys", merge="score", **options)
+    assert scores == sorted(scores, reverse=True)
+    assert len(scores) == 6
+    async with corpora(ALL, embedders={"cars": Counting("other")}) as many:
+        with pytest.raises(ArgumentError, match="one embedder"):
+            await discover(many, "keys", mode="dense", merge="score")
+
+
+async def test_weights_count_by_source():
+    async with corpora(ALL) as many:
+        result = await discover(many, "keys", merge_weights={"cars": 3.0}, max_k=1)
+    assert result.results[0].source == "cars"
+
+
+async def test_identities_merge_across_corpora():
+    async with corpora({"one": KEYS, "two": KEYS}) as many:
+        result = await discover(many, "signing keys", identity=lambda hit: hit.artifact_id)
+    assert result.results[0].metadata["fused_sources"] == ["one", "two"]
+
+
+async def test_copies_of_a_skill_are_one_and_other_corpora_keep_theirs():
+    copies = {"a": "rotate keys", "b": "rotate keys", "c": "keys"}
+    names = {"a": "rotate", "b": "rotate", "c": "other"}
+    options = {"metadata_of": lambda name, _: {"name": names[name]}}
+    async with corpora({"skills": copies, "notes": copies}, **options) as (skills, notes):
+        assert (await discover(skills, "rotate keys", strategy="top_k")).ids == ["a", "c"]
+        assert (await discover(notes, "rotate keys", strategy="top_k")).ids == ["a", "b", "c"]
+        assert (await discover(skills, "rotate keys", strategy="top_k", dedup_by=None)).ids == ["a", "b", "c"]
+        assert (await discover(notes, "rotate keys", strategy="top_k", dedup_by="name")).ids == ["a", "c"]
+
+
+async def test_hits_without_the_field_are_no_copies_of_each_other():
+    async with corpora({"notes": {"a": "rotate keys", "b": "rotate keys", "c": "keys"}}) as (notes,):
+        result = await discover(notes, "rotate keys", strategy="top_k", dedup_by="name")
+    assert result.ids == ["a", "b", "c"]
+
+
+async def test_a_walk_takes_the_place_of_the_search():
+    async with corpora(ALL) as many:
+        result = await discover(many, "keys", walk=CollapsedTree(), strategy="top_k", node_budget=1)
+        one = await discover(many[0], "signing keys", walk=CollapsedTree())
+        searched = await discover(many[0], "signing keys", mode="dense")
+        assert (await discover(many[0], "signing keys", walk=CollapsedTree(), k=1)).n_retrieved == 1
+    assert result.mode == "walk"
+    assert [each.source for each in result.results] == ["keys", "food", "cars"]
+    assert per_source(result)["keys"]["walk"]["committed"] == 1
+    assert one.ids == searched.ids
+    assert one.results[0].metadata["walk_depth"] == 0
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_walk_that_runs_out_of_time_gives_what_it_has_found(backend):
+    async def main():
+        delays = {"keys": {"neighbors": math.inf}, "food": math.inf}
+        async with corpora({"keys": KEYS, "food": FOOD}, delays=delays) as many:
+            result = await discover(many, "signing keys", walk=Eager(start_k=1), source_timeout=2)
+            return result, anyio.current_time()
+
+    result, seconds = run_on_virtual_clock(main, backend=backend)
+    assert seconds == 2
+    assert statuses(result) == {"keys": "ok", "food": "timeout"}
+    assert per_source(result)["keys"]["walk"]["stop"] == "timeout"
+    assert result.ids == ["k1"]
+
+
+async def test_one_walk_crosses_from_corpus_to_corpus_where_they_are_one_graph():
+    links = extractor_from(lambda _, fields: {"about": fields["about"]}, id="about")
+    about = {"k1": [["cars", "c2"]], "k2": [], "c1": [], "c2": []}
+    source = {"metadata_of": lambda name, _: {"about": about[name]}, "edge_extractor": links}
+    async with corpora({"keys": KEYS, "cars": ALL["cars"]}, **source) as many:
+        graph = FederatedCorpus(many)
+        walk = LinkWalk(roots=[("keys", "k1")], direction="out")
+        result = await discover(graph, "keys", walk=walk, strategy="top_k", expand=parent_policy())
+        assert [(each.source, each.artifact_id, each.passage) for each in result.results] == [
+            ("keys", "k1", KEYS["k1"]),
+            ("cars", "c2", ALL["cars"]["c2"]),
+        ]
+        assert result.results[1].metadata["seed"] == ("keys", "k1")
+        assert result.to_dict()["results"][1]["metadata"]["walk_path"] == [["keys", "k1"], ["cars", "c2"]]
+        with pytest.raises(ArgumentError, match="as a list"):
+            await discover(graph, "keys")
+        with pytest.raises(ArgumentError, match="itself"):
+            await discover([graph, many[0]], "keys")
+
+
+async def test_what_a_walk_has_no_use_for_is_refused():
+    async with corpora({"keys": KEYS}) as (keys,):
+        for options in ({"filter": {}}, {"mode": "dense"}, {"surfaces": ["x"]}, {"rerank": len}, {"min_score": "auto"}):
+            with pytest.raises(ArgumentError, match=r"walk"):
+                await discover(keys, "keys", walk=CollapsedTree(), **options)
+
+
+BAD = [
+    ({"merge": "sum"}, "merge must be one of"),
+    ({"min_score": 0.5}, "scales of their own"),
+    ({"min_score": "calibrated"}, "'auto'"),
+    ({"min_score": {"nobody": 1.0}}, "nobody"),
+    ({"min_score": {"keys": math.nan}}, "finite"),
+    ({"min_score": {"keys": True}}, "finite"),
+    ({"min_score": {"keys": "1"}}, "finite"),
+    ({"merge_weights": {"nobody": 1.0}}, "nobody"),
+    ({"merge_weights": {"keys": -1.0}}, "weight"),
+    ({"merge_rrf_k": -1}, "merge_rrf_k"),
+    ({"strategy": "abs_threshold", "min_score": "auto"}, "abs_threshold"),
+    ({"strategy": "best"}, "strategy"),
+    ({"disclose_level": "all"}, "level"),
+    ({"mode": "fuzzy"}, "mode"),
+    ({"k": -1}, "k must"),
+    ({"max_k": 0}, "max_k"),
+    ({"source_timeout": -1}, "source_timeout"),
+    ({"timeout": math.nan}, "timeout"),
+    ({"node_budget": 0}, "node_budget"),
+    ({"identity": "path"}, "identity"),
+    ({"per_artifact": False}, "per_artifact"),
+    ({"loader": str, "store": {}}, "loader"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD)
+async def test_a_bad_argument_is_refused_before_anything_is_asked(options, message):
+    async with corpora({"keys": KEYS, "food": FOOD}) as many:
+        with pytest.raises(ArgumentError, match=message) as caught:
+            await discover(many, "keys", **options)
+        assert "\n" not in str(caught.value)
+        assert not any(corpus.store.calls for corpus in many)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [[], {}, None, 3, [None], [[]], {"": "keys"}, {3: "keys"}],
+)
+async def test_what_is_no_corpus_is_refused(given):
+    with pytest.raises(ArgumentError):
+        await discover(given, "keys")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"merge": "score"}, {"merge_weights": {"keys": 1}}, {"merge_rrf_k": 1}, {"min_score": {"keys": 1}}],
+)
+async def test_what_is_for_several_corpora_is_refused_for_one(options):
+    async with corpora({"keys": KEYS}) as (keys,):
+        with pytest.raises(ArgumentError, match=rf"{next(iter(options))}\b.* is for several corpora"):
+            await discover(keys, "keys", **options)
+
+
+async def floored(corpus, floor, **record):
+    known = {"mode": "hybrid", "rerank": None, "embedder_id": corpus.embedder_id, "min_score": floor}
+    await corpus.store.set_calibration(calibration_key("hybrid"), known | record)
+
+
+async def test_auto_takes_the_floor_that_was_calibrated_for_each_corpus():
+    async with corpora(ALL) as many:
+        for corpus, floor in zip(many, (0.99, 0.0, -5.0), strict=True):
+            await floored(corpus, floor)
+        result = await discover(many, "keys", min_score="auto")
+        one = await discover(many[0], "keys", min_score="auto")
+    assert {name: report["floor"] for name, report in per_source(result).items()} == {
+        "keys": 0.99,
+        "food": 0.0,
+        "cars": -5.0,
+    }
+    assert per_source(result)["keys"]["abstained"]
+    assert one.reason == "abstain:below_floor"
+
+
+@pytest.mark.parametrize(
+    ("record", "options", "note"),
+    [
+        (None, {}, "nothing is calibrated"),
+        ({"embedder_id": "other"}, {}, "embedder 'other'"),
+        ({"rerank": "rerank-x"}, {}, "another way"),
+        ({"mode": "dense"}, {}, "another way"),
+        ({"min_score": "much"}, {}, "no finite number"),
+        ({"min_score": None, "reason": "no_cases"}, {}, "no_cases"),
+        ({}, {"surface_weights": {"document": 2.0}}, "surface_weights"),
+        ({}, {"boost": lambda hit: 0.1}, "boost"),
+        ({}, {"formulate": lambda query: [query, "signing"]}, "formulate"),
+        ({}, {"rerank": lambda query, texts: [1.0] * len(texts)}, "reranker has no name"),
+        ({}, {"fusion": "blend"}, "nothing is calibrated for 'hybrid+blend'"),
+    ],
+)
+async def test_where_no_floor_fits_there_is_none_and_a_warning(record, options, note):
+    async with corpora({"keys": KEYS}) as (keys,):
+        if record is not None:
+            record = dict(record)
+            await floored(keys, record.pop("min_score", 99.0), **record)
+        with pytest.warns(UserWarning, match=re.escape(note)):
+            result = await discover(keys, "keys", min_score="auto", **options)
+    assert result.ids
+    assert note in result.signals["floor_note"]
+
+
+def test_the_defaults_of_a_plan_are_those_of_discover():
+    """They are written twice: once for readers and signatures, once for streams."""
+    told = {name: each.default for name, each in inspect.signature(discover).parameters.items()}
+    fields = Plan.__dataclass_fields__
+    common = [name for name in told if name in fields]
+    assert len(common) > 15
+    assert {name: told[name] for name in common} == {name: fields[name].default for name in common}
+
+
+DELAYS = st.lists(st.integers(0, 5), min_size=4, max_size=4)
+TEXTS = st.lists(st.sampled_from(["keys", "signing keys", "bread", "keys and bread", "oil"]), max_size=4)
+
+
+@pytest.mark.slow
+@given(
+    st.lists(TEXTS, min_size=4, max_size=4),
+    DELAYS,
+    DELAYS,
+    st.sets(st.integers(0, 3), max_size=2),
+    st.sampled_from(["dense", "lexical", "hybrid"]),
+)
+@settings(max_examples=40)
+def test_the_result_does_not_depend_on_who_answers_first(texts, delays, others, failing, mode):
+    named = {f"n{at}": {f"{word}{place}": word for place, word in enumerate(each)} for at, each in enumerate(texts)}
+    failures = {f"n{at}": {"get_records": StoreError("broken")} for at in failing}
+
+    async def main(seconds):
+        by_name = {f"n{at}": float(each) for at, each in enumerate(seconds)}
+        async with corpora(named, delays=by_name, failures=failures) as many:
+            result = (await discover(many, "signing keys", mode=mode, strategy="top_k", max_k=9)).to_dict()
+        for report in result["signals"]["per_source"].values():
+            del report["seconds"]
+        return result
+
+    assert run_on_virtual_clock(partial(main, delays)) == run_on_virtual_clock(partial(main, others))

@@ -1,0 +1,211 @@
+"""What a discovery tells while it goes on."""
+
+import math
+from contextlib import suppress
+from functools import partial
+from itertools import pairwise
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw.discovery import DiscoveryResult, SourceAnswered, discover, discover_stream
+from airw.errors import ArgumentError, DiscoveryError, StoreError
+from airw.testing import run_on_virtual_clock
+from tests.support.discoveries import ALL, KEYS, corpora
+
+THREE = {name: {f"{name}{at}": "keys " * (4 - at) for at in (1, 2, 3)} for name in "ABC"}
+
+
+def timeless(result):
+    """A result without the times in it."""
+    told = result.to_dict()
+    for report in told["signals"].get("per_source", {}).values():
+        del report["seconds"]
+    return told
+
+
+async def told(many, query="keys", **options):
+    """Every update with the time when it came."""
+    updates = []
+    async with discover_stream(many, query, **options) as stream:
+        async for update in stream:
+            updates.append((anyio.current_time(), update))  # noqa: PERF401 - kept when an error comes
+    assert stream.result is updates[-1][1]
+    return updates
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_each_source_is_told_of_when_it_answers_and_the_result_comes_last(backend):
+    async def main():
+        delays = {"keys": {"search_text": 3.0}, "food": {"search_text": 1.0}, "cars": {"search_text": 2.0}}
+        async with corpora(ALL, delays=delays) as many:
+            updates = await told(many, mode="lexical")
+            plain = await discover(many, "keys", mode="lexical")
+            return updates, plain
+
+    updates, plain = run_on_virtual_clock(main, backend=backend)
+    *answers, (end, result) = updates
+    assert [(at, each.source, each.pending) for at, each in answers] == [
+        (1, "food", ("keys", "cars")),
+        (2, "cars", ("keys",)),
+        (3, "keys", ()),
+    ]
+    assert end == 3
+    assert timeless(result) == timeless(plain)
+    assert all(each.report["status"] == "ok" for _, each in answers)
+    assert [hit.artifact_id for hit in answers[0][1].hits] == ["f2"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_of_three_equal_sources_the_first_of_the_first_two_are_final_while_the_third_is_pending(backend):
+    async def main():
+        async with corpora(THREE, delays={"C": {"search_text": 1.0}}) as many:
+            return [update for _, update in await told(many, mode="lexical")]
+
+    _, second, third, result = run_on_virtual_clock(main, backend=backend)
+    assert second.pending == ("C",)
+    assert [hit.artifact_id for hit in second.final] == ["A1", "B1"]
+    assert [hit.artifact_id for hit in second.ranking] == ["A1", "B1", "A2", "B2", "A3", "B3"]
+    assert third.final == third.ranking
+    assert result.ids == ["A1", "B1", "C1"]
+
+
+def test_a_source_that_fails_or_hangs_is_told_of_and_no_longer_pending():
+    async def main():
+        options = {"delays": {"A": math.inf}, "failures": {"B": {"search_text": StoreError("broken")}}}
+        async with corpora(THREE, **options) as many:
+            return [update for _, update in await told(many, mode="lexical", source_timeout=1)]
+
+    first, second, third, result = run_on_virtual_clock(main)
+    reports = {each.source: each.report["status"] for each in (first, second, third)}
+    assert reports == {"A": "timeout", "B": "failed", "C": "ok"}
+    assert third.source == "A"
+    assert third.hits == ()
+    assert result.ids == ["C1", "C2", "C3"][: len(result.ids)]
+
+
+async def test_leaving_early_stops_the_sources_that_have_not_answered():
+    async with corpora(THREE, delays={"B": math.inf, "C": math.inf}) as many:
+        with anyio.fail_after(5):
+            async with discover_stream(many, "keys", mode="lexical") as updates:
+                async for update in updates:
+                    assert update.source == "A"
+                    break
+        assert [corpus.store.running for corpus in many] == [0, 0, 0]
+
+
+async def test_a_cancelled_stream_leaves_nothing_running():
+    async with corpora(THREE, delays=dict.fromkeys("ABC", math.inf)) as many:
+        with anyio.move_on_after(0.02) as scope:
+            await told(many)
+        assert scope.cancelled_caught
+        assert [corpus.store.running for corpus in many] == [0, 0, 0]
+
+
+async def test_the_error_comes_where_the_result_would_if_no_source_answers():
+    failures = {name: {"search_text": StoreError("broken")} for name in "ABC"}
+    async with corpora(THREE, failures=failures) as many:
+        seen = []
+        stream = discover_stream(many, "keys", mode="lexical")
+        async with stream:
+            for _ in many:
+                seen.append((await anext(stream)).source)  # noqa: PERF401 - not a stream that ends
+            with pytest.raises(DiscoveryError):
+                await anext(stream)
+    assert sorted(seen) == ["A", "B", "C"]
+
+
+async def test_one_corpus_streams_too():
+    async with corpora({"keys": KEYS}) as (keys,):
+        (_, answer), (_, result) = await told(keys, "signing keys")
+        assert (answer.source, answer.pending) == ("keys", ())
+        assert timeless(result) == timeless(await discover(keys, "signing keys"))
+
+
+async def test_updates_are_clean_json():
+    import json
+
+    async with corpora(ALL) as many:
+        for _, update in await told(many):
+            json.dumps(update.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("options", [{"mode": "dense", "merge": "score"}, {"merge": lambda hits: hits["keys"]}])
+async def test_a_merge_without_bounds_tells_nothing_before_all_have_answered(options):
+    async with corpora(ALL) as many:
+        *answers, (_, result) = await told(many, **options)
+    assert all(each.ranking == () for _, each in answers)
+    assert result.ids
+
+
+async def test_a_stream_works_inside_its_block_only_and_once():
+    async with corpora(ALL) as many:
+        stream = discover_stream(many, "keys")
+        with pytest.raises(ArgumentError, match="async with"):
+            await anext(stream)
+        async with stream:
+            with pytest.raises(ArgumentError, match="once"):
+                await stream.__aenter__()
+            assert len([update async for update in stream]) == 4
+            with pytest.raises(StopAsyncIteration):
+                await anext(stream)
+
+
+def test_a_bad_argument_is_refused_by_the_call_itself():
+    with pytest.raises(ArgumentError):
+        discover_stream([], "keys")
+
+
+async def test_what_a_source_is_blamed_for_by_mistake_is_raised_as_it_is():
+    async with corpora(ALL) as many:
+        with pytest.raises(ArgumentError, match="boost"):
+            await told(many, boost=lambda hit: math.nan)
+
+
+WORDS = st.lists(st.sampled_from(["keys", "keys keys bread", "bread", "keys and oil"]), max_size=4)
+
+
+@given(st.lists(WORDS, min_size=2, max_size=4), st.data())
+@settings(max_examples=50)
+def test_no_hit_marked_final_ever_moves(texts, data):
+    """Whatever the delays, failures, weights, floors and identities."""
+    names = [f"n{at}" for at in range(len(texts))]
+    named = {
+        name: {f"{name}-{place}" if word != "bread" else "bread": word for place, word in enumerate(each)}
+        for name, each in zip(names, texts, strict=True)
+    }
+    delays = {name: {"search_text": float(data.draw(st.integers(0, 3)))} for name in names}
+    failing = data.draw(st.sets(st.sampled_from(names), max_size=1))
+    options = {
+        "merge_weights": data.draw(st.dictionaries(st.sampled_from(names), st.sampled_from([0.5, 1.0, 2.0]))),
+        "min_score": data.draw(st.dictionaries(st.sampled_from(names), st.sampled_from([0.0, 0.3, 9.0]))),
+        "identity": data.draw(st.sampled_from([None, lambda hit: hit.artifact_id == "bread" and "bread"])),
+    }
+
+    async def main():
+        failures = {name: {"search_text": StoreError("broken")} for name in failing}
+        async with corpora(named, delays=delays, failures=failures) as many:
+            with suppress(DiscoveryError):
+                return [update for _, update in await told(many, "keys bread", mode="lexical", **options)]
+
+    updates = run_on_virtual_clock(main) or []
+    answers = [update for update in updates if isinstance(update, SourceAnswered)]
+    for earlier, later in pairwise(answers):
+        for place, hit in enumerate(earlier.ranking):
+            if hit.metadata["rank_final"]:
+                assert later.ranking[place].key == hit.key
+                assert later.ranking[place].metadata["rank_final"]
+    assert not updates or isinstance(updates[-1], DiscoveryResult)
+
+
+@given(st.lists(st.integers(0, 4), min_size=3, max_size=3), st.lists(st.integers(0, 4), min_size=3, max_size=3))
+@settings(max_examples=20)
+def test_the_result_does_not_depend_on_the_order_of_the_answers(delays, others):
+    async def main(seconds):
+        by_name = {name: {"search_text": float(each)} for name, each in zip(ALL, seconds, strict=True)}
+        async with corpora(ALL, delays=by_name) as many:
+            return timeless((await told(many))[-1][1])
+
+    assert run_on_virtual_clock(partial(main, delays)) == run_on_virtual_clock(partial(main, others))

@@ -1,0 +1,676 @@
+"""One graph over several corpora: in parts it is walked as in one piece; and what there is only in several."""
+
+import json
+from collections import Counter
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from random import Random
+
+import anyio
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw import Limits, build, embedder_from, from_mapping, open_corpus, search, traverse
+from airw.discovery import FederatedCorpus, _member_store
+from airw.errors import ArgumentError, EmbedderMismatch, NoLedgerEntry, StoreError
+from airw.policies import (
+    Beam,
+    CollapsedTree,
+    Eager,
+    LinkWalk,
+    Mmr,
+    PersonalizedPageRank,
+    ReverseDependency,
+    Scope,
+    Scored,
+    Strategy,
+)
+from airw.stores import MemoryStore
+from airw.testing import PolicySuite
+from airw.testing._store_tools import put
+from airw.values import Edge, Link, LinkCount, UnresolvedLink
+from tests.support.artifact_corpora import EIGHTHS, LINKS, Counting, Graph, Texts, graph_of, item, walked
+
+NAMES = ["zoo", "art", "mid"]  # in no alphabetical order
+TOLD = ("ppr_lower", "ppr_upper", "rank_final", "mmr_score", "redundancy", "fan_in")
+OTHER = embedder_from(lambda texts: [[1.0, 0.0] for _ in texts], id="other", dim=2)
+
+
+def part(items, name="test", store=None, embedder=EIGHTHS):
+    source = from_mapping(items, name=name, strategy=Texts(), embedder=embedder, edge_extractor=LINKS)
+    return build(source, store=MemoryStore() if store is None else store)
+
+
+def notes(text="8 0 0 0 0 0 0 0", **links):
+    """Artifacts of one text each, linked as said: `a=["b", ["books", "x"]]`."""
+    return {name: item(text, to=to) for name, to in links.items()}
+
+
+class Federation:
+    """Corpora in memory, made of items by name, and opened together."""
+
+    def __init__(self, parts, **options):
+        self._parts, self._options, self._stack = parts, options, AsyncExitStack()
+
+    async def __aenter__(self):
+        await self._stack.__aenter__()
+        made = [part(items, name, **self._options) for name, items in self._parts.items()]
+        return FederatedCorpus([await self._stack.enter_async_context(each) for each in made])
+
+    async def __aexit__(self, *exc_info):
+        await self._stack.aclose()
+
+
+def keys(hits):
+    return [hit.key for hit in hits]
+
+
+# --- a graph in parts ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Split:
+    """A graph, and the same in parts: ids that follow each other in the whole do so in the parts too."""
+
+    graph: Graph
+    parts: dict
+    home: dict
+
+    @property
+    def roots(self):
+        return [self.pair(id) for id in self.graph.roots]
+
+    def pair(self, id):
+        return self.home[id], id
+
+
+def split_of(number):
+    chance, graph = Random(number), graph_of(number)
+    for each in graph.items.values():
+        each |= {"mentions": chance.sample(sorted(graph.items), 2), "value": 20 * each["rank"]}
+    cuts = sorted(chance.choices(range(len(graph.items) + 1), k=chance.choice([1, 2])))
+    home = {id: NAMES[sum(cut <= at for cut in cuts)] for at, id in enumerate(sorted(graph.items))}
+
+    def said(end, id):
+        # A pair may also name its own corpus, but not its own artifact: a store cannot tell that this is a self-link.
+        is_far = home[end] != home[id] or (end != id and chance.random() < 0.2)
+        return [home[end], end] if is_far else end
+
+    nowhere = [["mid", "none"], ["elsewhere", "n00"], "none"]
+    parts = {name: {} for name in NAMES[: len(cuts) + 1]}
+    for id, each in graph.items.items():
+        here = home[id]
+        links = {kind: [said(end, id) for end in ends] for kind, ends in each["links"].items()}
+        links["y"] = links["y"] + chance.sample(nowhere, chance.choice([0, 0, 1]))
+        parts[here][id] = each | {"links": links, "mentions": [said(end, id) for end in each["mentions"]]}
+    return Split(graph, parts, home)
+
+
+def story(hits, walk, pair):
+    """What a walk tells, up to the names of ids."""
+    return [
+        (
+            pair(hit),
+            hit.score,
+            hit.text,
+            hit.metadata["walk_depth"],
+            walk.path(hit),
+            hit.metadata["walk_parent"],
+            hit.metadata.get("walk_edge"),
+            [hit.metadata.get(name) for name in TOLD],
+        )
+        for hit in hits
+    ]
+
+
+async def whole_story(split, policy, store=None, **options):
+    """The walk of the whole, in the ids of the parts."""
+    items = split.graph.items
+    async with part(items, store=store) as corpus:
+        hits, walk = await walked(corpus, policy, split.graph.query, **options)
+
+    def renamed(told):
+        return [
+            (*head, depth, [split.pair(id) for id in path], parent and split.pair(parent), *rest)
+            for *head, depth, path, parent, edge, extra in told
+            for rest in [(edge, extra)]
+        ]
+
+    both = [renamed(story(each, walk, lambda hit: split.pair(hit.artifact_id))) for each in (hits, walk.ranking)]
+    return both, walk.summary.to_dict() | {"seconds": 0}
+
+
+async def parts_story(corpus, policy, query, **options):
+    hits, walk = await walked(corpus, policy, query, **options)
+    both = [story(each, walk, lambda hit: hit.key) for each in (hits, walk.ranking)]
+    return both, walk.summary.to_dict() | {"seconds": 0}
+
+
+async def by_rank(node):
+    return node.metadata["rank"]
+
+
+@dataclass
+class Nearest(Strategy):
+    def iteration(self, nodes, tracker):
+        tracker.select_and_traverse(sorted(nodes, key=lambda node: -node.similarity_score)[:2])
+
+
+FIELDS = [("tags", "tags"), ("mentions", "$id"), ("$id", "mentions")]
+POLICIES = {
+    "Eager": lambda roots: Eager(roots=roots, select_k=None, start_k=1, adjacent_k=3, direction="both"),
+    "Eager-out": lambda roots: Eager(roots=roots, select_k=6, start_k=2, types=["x"], max_depth=2),
+    "Eager-fields": lambda roots: Eager(roots=roots, select_k=9, start_k=1, adjacent_k=3, edges=FIELDS),
+    "Eager-scope": lambda roots: Eager(
+        roots=roots, select_k=None, scope=Scope(start={"rank": {"$ne": 0}}, cross={"group": {"$ne": 1}})
+    ),
+    "Scored": lambda roots: Scored(by_rank, roots=roots, select_k=7, start_k=1, direction="both"),
+    "Mmr": lambda roots: Mmr(roots=roots, select_k=7, start_k=2, direction="in"),
+    "Beam": lambda roots: Beam(width=2, seed_k=1, roots=roots, direction="both"),
+    "Beam-fields": lambda roots: Beam(width=3, seed_k=1, roots=roots, edges=FIELDS),
+    "PersonalizedPageRank": lambda roots: PersonalizedPageRank(roots=roots, seed_k=2, width=2),
+    "PersonalizedPageRank-fields": lambda roots: PersonalizedPageRank(roots=roots, seed_k=1, edges=FIELDS, width=3),
+    "LinkWalk": lambda roots: LinkWalk(roots=roots, start_k=1, max_depth=4),
+    "LinkWalk-in": lambda roots: LinkWalk(roots=roots, start_k=1, direction="in", exclude=["x"], origins=["derived"]),
+    "LinkWalk-weighted": lambda roots: LinkWalk(roots=roots, start_k=1, weighted=True, max_depth=4),
+    "ReverseDependency": lambda roots: ReverseDependency(
+        seeds=roots or ["n00"], edge_type="x", fan_in_weight=0.5, proximity_weight=1, max_depth=3
+    ),
+    "Strategy": lambda roots: Nearest(roots=roots, select_k=6, start_k=2, direction="both"),
+}
+
+
+ON_TRIO = ("Eager", "Mmr", "PersonalizedPageRank", "LinkWalk")
+
+
+@pytest.mark.parametrize(
+    ("backend", "name"), [*(("asyncio", name) for name in POLICIES), *(("trio", name) for name in ON_TRIO)]
+)
+@given(number=st.integers(0, 2**32), budget=st.sampled_from([3, 64]))
+@settings(max_examples=10)
+def test_a_graph_in_parts_is_walked_as_in_one_piece(name, backend, number, budget):
+    split = split_of(number)
+
+    async def main():
+        whole = await whole_story(split, POLICIES[name](split.graph.roots), node_budget=budget)
+        async with Federation(split.parts) as corpus:
+            policy = POLICIES[name](split.roots)
+            assert await parts_story(corpus, policy, split.graph.query, node_budget=budget) == whole
+
+    anyio.run(main, backend=backend)
+
+
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize("name", ["Eager", "Eager-fields", "LinkWalk", "PersonalizedPageRank", "ReverseDependency"])
+async def test_a_graph_in_the_parts_of_files_is_walked_as_in_one_piece(name, tmp_path):
+    for number in range(4):
+        split = split_of(number)
+        whole = await whole_story(split, POLICIES[name](split.graph.roots))
+        async with AsyncExitStack() as stack:
+            opened = []
+            for at, (each, items) in enumerate(split.parts.items()):
+                path = tmp_path / f"{number}-{each}.airw"
+                corpus = await stack.enter_async_context(part(items, each, path))
+                if at:
+                    opened.append(corpus)
+                else:  # one of them as it is opened again
+                    opened.append(await stack.enter_async_context(open_corpus(path, embedder=EIGHTHS)))
+            assert await parts_story(FederatedCorpus(opened), POLICIES[name](split.roots), split.graph.query) == whole
+
+
+@pytest.mark.parametrize("many", [1000, 0])
+@given(number=st.integers(0, 2**32))
+@settings(max_examples=10)
+def test_the_store_of_parts_answers_as_that_of_the_whole(many, number):
+    """Also where there is so much to put together that a worker thread does it."""
+    split = split_of(number)
+    ids, query = sorted(split.graph.items), split.graph.query
+    nodes = [*ids, "none"]
+
+    async def main():
+        async with part(split.graph.items) as one, Federation(split.parts) as several:
+            far = several.store
+            pairs = [split.pair(id) if id in split.home else ("zoo", "none") for id in nodes]
+            row = np.array(await EIGHTHS.embed_query(query), np.float32)
+            for direction in ("out", "in", "both"):
+                here = await one.store.neighbors(nodes, direction=direction, limit=3)
+                there = await far.neighbors(pairs, direction=direction, limit=3)
+                named = [
+                    [Edge(split.pair(each.source), split.pair(each.target), each.type, each.origin) for each in edges]
+                    for edges in here
+                ]
+                assert there == named
+            lists = await one.store.referrers(ids, types=["x"])
+            assert await far.referrers(pairs[:-1], types=["x"]) == [[split.pair(id) for id in each] for each in lists]
+            assert await far.fan_in(pairs[:-1]) == await one.store.fan_in(ids)
+            records = await one.store.records_of(nodes)
+            assert [each and [record.text for record in each] for each in await far.records_of(pairs)] == [
+                each and [record.text for record in each] for each in records
+            ]
+            best, cosines = await far.best_of(row, pairs)
+            expected = await one.store.best_of(row, nodes)
+            assert np.array_equal(cosines, expected[1], equal_nan=True)
+            read = await far.get_records([id for id in best if id])
+            assert [record.text for record in read] == [
+                record.text for record in await one.store.get_records([id for id in expected[0] if id])
+            ]
+            owned, rows = await far.vectors_of(pairs)
+            assert np.array_equal(rows, (await one.store.vectors_of(nodes))[1])
+            flat = [id for each in owned for id in each]
+            assert np.array_equal(await far.vectors(flat), rows)
+            assert np.array_equal(await far.similarities(row, flat), rows @ row)
+            assert await far.artifact_ids() == [split.pair(id) for id in ids]
+            assert [entry.record_ids for entry in await far.ledger()] == [
+                entry.record_ids for entry in await far.ledger(pairs[:-1])
+            ]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_member_store, "_MANY", many)
+        anyio.run(main)
+
+
+async def test_the_same_walk_tells_the_same_story_whoever_answers_first():
+    class Slow:
+        def __init__(self, store, seconds):
+            self._store, self._seconds = store, seconds
+
+        def __getattr__(self, name):
+            async def later(*args, **options):
+                await anyio.sleep(self._seconds)
+                return await getattr(self._store, name)(*args, **options)
+
+            return later
+
+    split = split_of(7)
+    async with Federation(split.parts) as corpus:
+        members = list(corpus.members.values())
+        told = []
+        for pauses in ([0.002, 0.001, 0], [0, 0.001, 0.002]):
+            slow = [replace(each, store=Slow(each.store, pause)) for each, pause in zip(members, pauses, strict=False)]
+            for limit in (1, 16):
+                policy = POLICIES["PersonalizedPageRank"](split.roots)
+                options = {"limits": Limits(max_concurrency=limit)}
+                told.append(await parts_story(FederatedCorpus(slow), policy, split.graph.query, **options))
+    assert all(each == told[0] for each in told)
+    assert len(told[0][0][0]) > 3
+
+
+# --- what there is only in several -----------------------------------------------------------------------------------
+
+
+async def test_artifacts_of_one_id_in_two_corpora_are_two():
+    parts = {"a": notes(x=[["b", "x"]], y=[]), "b": notes(x=["y"], y=[])}
+    async with Federation(parts) as corpus:
+        hits, _ = await walked(corpus, LinkWalk(roots=[("a", "x")], direction="out"))
+        assert keys(hits) == [("a", "x"), ("b", "x"), ("b", "y")]
+        hits, _ = await walked(corpus, Eager(start_k=9, select_k=None), "8 0 0 0 0 0 0 0")
+        assert keys(hits) == [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")]
+
+
+async def test_a_cycle_across_corpora_ends():
+    parts = {"a": notes(x=[["b", "x"], ["a", "x"]]), "b": notes(x=[["a", "x"]])}
+    async with Federation(parts) as corpus:
+        hits, walk = await walked(corpus, LinkWalk(roots=[("b", "x")], max_depth=None), node_budget=1000)
+    assert keys(hits) == [("b", "x"), ("a", "x")]
+    assert walk.summary.stop == "exhausted"
+    assert not walk.summary.truncated
+
+
+async def test_links_out_of_all_corpora_lead_nowhere_and_cost_nothing():
+    parts = {"a": notes(x=[["c", "x"], ["b", "none"], ["b", "x"]]), "b": notes(x=[])}
+    async with Federation(parts) as corpus:
+        _, walk = await walked(corpus, LinkWalk(roots=[("a", "x")]))
+        assert (walk.summary.edges, walk.summary.committed, walk.summary.routed) == (2, 2, 0)
+        assert await corpus.store.neighbors([("a", "x")]) == [[Edge(("a", "x"), ("b", "x"), "REF", "derived")]]
+
+
+async def test_a_single_corpus_still_follows_no_link_to_another():
+    items = notes(x=[["b", "x"], ["test", "y"], "z"], y=[], z=[])
+    async with part(items) as corpus:
+        for policy in (LinkWalk(roots=["x"], direction="out"), Eager(start_k=0, roots=["x"], select_k=None)):
+            hits, walk = await walked(corpus, policy, "8 0 0 0 0 0 0 0")
+            assert keys(hits) == [("test", "x"), ("test", "z")]
+            assert (walk.summary.edges, walk.summary.routed) == (1, 0)
+
+
+async def test_hits_and_their_ways_are_clean_json():
+    parts = {"a": notes(x=[["b", "y"]]), "b": notes(y=[])}
+    async with Federation(parts) as corpus:
+        hits, _ = await walked(corpus, LinkWalk(roots=[("a", "x")]))
+        walk = traverse("", corpus, policy=LinkWalk(roots=[("a", "x")]))
+        lines = [event.to_dict() async for event in walk.events()]
+    said = json.loads(json.dumps(hits[1].to_dict()))
+    assert (said["source"], said["artifact_id"]) == ("b", "y")
+    assert said["metadata"]["walk_path"] == [["a", "x"], ["b", "y"]]
+    assert said["metadata"]["walk_parent"] == ["a", "x"]
+    assert ["b", "y"] in [line.get("target") for line in map(json.loads, map(json.dumps, lines))]
+
+
+async def test_corpora_may_be_called_by_other_names_than_their_own():
+    async with part(notes(x=[["two", "y"]]), "same") as one, part(notes(y=[]), "same") as two:
+        hits, _ = await walked(FederatedCorpus({"one": one, "two": two}), LinkWalk(roots=[("one", "x")]))
+        assert keys(hits) == [("one", "x"), ("two", "y")]
+        with pytest.raises(ArgumentError, match="two corpora are named 'same'"):
+            FederatedCorpus([one, two])
+
+
+async def test_several_corpora_are_borrowed():
+    async with part(notes(x=[]), "a") as corpus:
+        hits, _ = await walked(FederatedCorpus([corpus]), LinkWalk(roots=[("a", "x")]))
+        assert keys(hits) == [("a", "x")]
+        assert await corpus.store.artifact_ids() == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("corpora", "message"),
+    [
+        ([], "at least one"),
+        ({}, "at least one"),
+        ("notes", "must be a list of open corpora"),
+        (["notes"], "as `build` and `open_corpus` give"),
+        ({"notes": None}, "as `build` and `open_corpus` give"),
+    ],
+)
+def test_what_is_no_list_of_open_corpora_is_refused(corpora, message):
+    with pytest.raises(ArgumentError, match=message):
+        FederatedCorpus(corpora)
+
+
+async def test_names_that_cannot_be_used_are_refused():
+    async with part(notes(x=[]), "a") as corpus:
+        for name in ("", "a/b", 3, None):
+            with pytest.raises(ArgumentError, match="needs a name without"):
+                FederatedCorpus({name: corpus})
+        with pytest.raises(ArgumentError, match="give those it is made of"):
+            FederatedCorpus([FederatedCorpus([corpus])])
+
+
+# --- roots and seeds -------------------------------------------------------------------------------------------------
+
+ROOTED = [
+    lambda roots: LinkWalk(roots=roots),
+    lambda roots: Eager(roots=roots, start_k=0, select_k=None),
+    lambda roots: PersonalizedPageRank(roots=roots, seed_k=0),
+    lambda roots: Beam(roots=roots, seed_k=0),
+]
+
+
+@pytest.mark.parametrize("policy", ROOTED)
+async def test_a_root_that_does_not_say_its_corpus_is_refused_where_there_are_several(policy):
+    async with Federation({"a": notes(x=[]), "b": notes(x=[])}) as corpus:
+        for root in ("x", ("c", "x")):
+            with pytest.raises(NoLedgerEntry, match=r"a root is a \(source, id\) pair, the source one of 'a', 'b'"):
+                await walked(corpus, policy([root]), "8 0 0 0 0 0 0 0")
+
+
+@pytest.mark.parametrize("policy", ROOTED)
+async def test_in_a_single_corpus_a_pair_of_its_own_means_its_id_and_another_is_refused(policy):
+    async with part(notes(x=[]), "a") as corpus:
+        hits, _ = await walked(corpus, policy([["a", "x"], "x"]), "8 0 0 0 0 0 0 0")
+        assert [(hit.artifact_id, hit.metadata["walk_path"]) for hit in hits] == [("x", ["x"])]
+        with pytest.raises(NoLedgerEntry, match=r"holds no artifact \('b', 'x'\); a root is an id in it"):
+            await walked(corpus, policy([("b", "x")]), "8 0 0 0 0 0 0 0")
+
+
+async def test_a_link_walk_refuses_a_root_that_its_corpus_does_not_hold():
+    async with Federation({"a": notes(x=[]), "b": notes(x=[])}) as corpus:
+        with pytest.raises(NoLedgerEntry, match=r"'a \+ b' holds no artifact \('b', 'none'\)"):
+            await walked(corpus, LinkWalk(roots=[("b", "none")]))
+
+
+@pytest.mark.parametrize(
+    ("roots", "message"), [("x", "one is"), (3, "a list of ids"), ([3], "roots must be"), ([("a", 3)], "roots must be")]
+)
+def test_roots_are_ids_or_pairs(roots, message):
+    for policy in (LinkWalk, Eager, Nearest):
+        with pytest.raises(ArgumentError, match=message):
+            policy(roots=roots)
+
+
+async def test_dependents_of_a_library_are_found_across_corpora():
+    parts = {
+        "apps": notes(site=["flask"], tool=[["libs", "flask"]], bot=["numpy"]),
+        "libs": notes(flask=["numpy", ["apps", "site"]]),
+    }
+    async with Federation(parts) as corpus:
+
+        async def dependents(*seeds):
+            hits, _ = await walked(corpus, ReverseDependency(seeds=seeds), "8 0 0 0 0 0 0 0")
+            return {hit.key: hit.metadata.get("seed") for hit in hits}
+
+        flask, numpy = ("libs", "flask"), "numpy"
+        # "flask", which no artifact of `apps` is, is in `apps` another thing than the one in `libs`.
+        assert await dependents("Flask>=2") == {flask: None, ("apps", "tool"): flask}
+        assert await dependents(("libs", "FLASK")) == {flask: None, ("apps", "tool"): flask}
+        assert await dependents(numpy) == {("apps", "bot"): numpy, flask: numpy, ("apps", "tool"): numpy}
+        assert await dependents(("pypi", "numpy")) == {}
+        assert await dependents(("apps", "site")) == {
+            ("apps", "site"): None,
+            flask: ("apps", "site"),
+            ("apps", "tool"): ("apps", "site"),
+        }
+
+
+async def test_an_id_as_seed_means_all_that_have_it():
+    parts = {"a": notes(lib=[], use=["lib"]), "b": notes(lib=[], use=[["a", "lib"]])}
+    async with Federation(parts) as corpus:
+        hits, _ = await walked(corpus, ReverseDependency(seeds=["lib"], max_depth=0), "8 0 0 0 0 0 0 0")
+        assert [(hit.key, hit.metadata["fan_in"]) for hit in hits] == [(("a", "lib"), 2), (("b", "lib"), 0)]
+        assert await corpus.store.max_fan_in() == 2
+        assert await corpus.members["a"].store.max_fan_in() == 1
+
+
+async def test_links_that_are_no_edge_are_told_corpus_by_corpus_by_pairs():
+    parts = {"b": notes(y=["no", ["a", "x"]]), "a": notes(z=["no"], x=["none", ["b", "gone"]])}
+    lost = [
+        UnresolvedLink(pair, Link(ref, "REF", "derived"))
+        for pair, ref in ((("b", "y"), "no"), (("a", "x"), "none"), (("a", "z"), "no"))
+    ]
+    async with Federation(parts) as corpus:
+        assert await corpus.store.unresolved() == lost
+        assert await corpus.store.unresolved(limit=2) == lost[:2]
+        assert await corpus.store.unresolved([("a", "z"), "x", ("none", "x"), ("b", "y")]) == [lost[0], lost[2]]
+        assert await corpus.store.unresolved([]) == []
+        assert await corpus.store.link_counts() == [
+            LinkCount("REF", "derived", "dangling", 3),
+            LinkCount("REF", "derived", "foreign", 2),
+        ]
+
+
+async def test_the_candidates_of_an_ambiguous_link_are_pairs_too():
+    async with Federation({"b": {}, "a": notes(x=[])}) as corpus:
+        store = corpus.members["a"].store
+        await store.apply([put("x", links=[Link("T")]), *(put(name, names=[[], ["T"]]) for name in "yz")])
+        [found] = await corpus.store.unresolved()
+    assert found == UnresolvedLink(("a", "x"), Link("T"), (("a", "y"), ("a", "z")))
+
+
+async def test_seeds_of_several_corpora_come_in_the_order_of_the_corpora():
+    async with Federation({"b": notes(lib=[]), "a": notes(lib=[], other=[])}) as corpus:
+        seeds = [("a", "other"), ("a", "lib"), ("b", "lib")]
+        hits, _ = await walked(corpus, ReverseDependency(seeds=seeds), "8 0 0 0 0 0 0 0")
+    assert keys(hits) == [("b", "lib"), ("a", "lib"), ("a", "other")]
+
+
+async def test_what_the_query_names_is_found_in_every_corpus():
+    parts = {"a": notes(keys=[], alpha=[]), "b": notes(keys=[], beta=[])}
+    async with Federation(parts, embedder=OTHER) as corpus:
+        hits, _ = await walked(corpus, LinkWalk(seeding="titles"), "the keys of beta")
+        assert keys(hits) == [("a", "keys"), ("b", "keys"), ("b", "beta")]
+
+
+# --- search ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_dense_search_ranks_all_corpora_together_and_a_lexical_one_takes_turns():
+    near, far = "8 0 0 0 0 0 0 0", "0 8 0 0 0 0 0 0"
+    parts = {"b": {"x": item(far), "y": item(near)}, "a": {"z": item(near), "w": item(far)}}
+    async with Federation(parts) as corpus:
+        hits = await search(corpus, near, k=3)
+        assert [(hit.key, hit.score) for hit in hits] == [(("b", "y"), 1), (("a", "z"), 1), (("b", "x"), 0)]
+        lexical = await search(corpus, "8", mode="lexical", k=3)
+        assert keys(lexical) == [("b", "x"), ("a", "w"), ("b", "y")]
+        assert [hit.score for hit in lexical] == [1 / 61, 1 / 61, 1 / 62]
+        assert await corpus.store.search_text(["", "none"], 3) != []
+        assert len(await search(corpus, near, mode="hybrid")) == 4
+
+
+async def test_summaries_of_all_corpora_route_to_their_parts():
+    near, far = "8 0 0 0 0 0 0 0", "0 8 0 0 0 0 0 0"
+    parts = {"a": {"x": item(near, far)}, "b": {"x": item(far, near, near)}}
+    async with Federation(parts) as corpus:
+        tree = CollapsedTree(summary_kinds=["chunk"], leaf_kinds=["none"])
+        hits, _ = await walked(corpus, tree, near)
+        assert [(hit.key, hit.surface_index) for hit in hits] == [(("a", "x"), 0), (("b", "x"), 1)]
+
+
+async def test_from_given_roots_links_are_walked_whatever_the_embedders():
+    async with part(notes(x=[["b", "y"]]), "a") as one, part(notes(y=[]), "b", embedder=OTHER) as two:
+        corpus = FederatedCorpus([one, two])
+        hits, _ = await walked(corpus, LinkWalk(roots=[("a", "x")]))
+        assert keys(hits) == [("a", "x"), ("b", "y")]
+        for policy in (LinkWalk(), Eager(start_k=0, roots=[("a", "x")]), CollapsedTree()):
+            with pytest.raises(EmbedderMismatch, match="different embedders, 'eighths', 'other'"):
+                await walked(corpus, policy)
+        with pytest.raises(EmbedderMismatch, match="2 and 8 wide"):
+            await corpus.store.vectors_of([("a", "x"), ("b", "y")])
+
+
+# --- calls and failures ----------------------------------------------------------------------------------------------
+
+
+class Broken:
+    """A store that fails in one method."""
+
+    def __init__(self, store, name):
+        self._store, self._name = store, name
+
+    def __getattr__(self, name):
+        return self._fail if name == self._name else getattr(self._store, name)
+
+    async def _fail(self, *args, **options):
+        raise StoreError("the disk is gone")
+
+
+@pytest.mark.parametrize("method", ["neighbors", "records_of", "referrers"])
+async def test_a_corpus_that_fails_ends_the_walk_with_its_error_and_a_note(method):
+    parts = {"a": notes(x=[["b", "y"]]), "b": notes(y=[["a", "x"]])}
+    async with Federation(parts) as corpus:
+        one, two = corpus.members.values()
+        broken = FederatedCorpus([one, replace(two, store=Broken(two.store, method))])
+        with pytest.raises(StoreError, match="the disk is gone") as caught:
+            await walked(broken, LinkWalk(roots=[("a", "x")]))
+    assert any("from corpus 'b'" in note for note in caught.value.__notes__)
+
+
+def wide(width):
+    """Two layers of so many artifacts in each of two corpora, linked within and across; a third is linked to both."""
+
+    def layer(name, other):
+        below = [f"c{at}" for at in range(width)]
+        links = {f"b{at}": [*below, *([other, each] for each in below)] for at in range(width)}
+        top = {"a": [*links, *([other, each] for each in links)]}
+        return notes(**top, **links, **{each: [] for each in below})
+
+    return {"one": layer("one", "two"), "two": layer("two", "one"), "three": notes(x=[["one", "b0"], ["two", "c0"]])}
+
+
+@pytest.mark.parametrize("direction", ["out", "both"])
+async def test_the_calls_of_a_step_do_not_grow_with_its_artifacts(direction):
+    """A walk in a single corpus takes three calls a step: links, scores, records."""
+    counted = []
+    for width in (2, 8):
+        async with Federation(wide(width)) as corpus:
+            members = [replace(each, store=Counting(each.store)) for each in corpus.members.values()]
+            policy = Eager(start_k=0, roots=[("one", "a")], select_k=None, adjacent_k=None, direction=direction)
+            _, walk = await walked(FederatedCorpus(members), policy, "8 0 0 0 0 0 0 0", node_budget=1000)
+            counted.append([Counter(each.store.calls) for each in members])
+            steps = walk.summary.steps
+    assert counted[0] == counted[1]
+    for calls in counted[1]:
+        assert calls["best_of"] <= steps
+        assert calls["get_records"] <= steps
+        assert calls["ledger"] <= steps  # does the artifact exist that another corpus links to?
+        assert calls["referrers"] <= (0 if direction == "out" else steps)
+        assert calls["neighbors"] <= steps * (1 if direction == "out" else 2)
+        assert not calls.keys() - {"best_of", "get_records", "ledger", "referrers", "neighbors"}
+
+
+async def test_corpora_are_asked_at_the_same_time():
+    class Meeting:
+        """Answers a search when all have been asked."""
+
+        def __init__(self, store, arrived, all_here):
+            self._store, self._arrived, self._all_here = store, arrived, all_here
+
+        def __getattr__(self, name):
+            return self._search if name == "search_vectors" else getattr(self._store, name)
+
+        async def _search(self, *args, **options):
+            self._arrived.append(self)
+            if len(self._arrived) == 3:
+                self._all_here.set()
+            await self._all_here.wait()
+            return await self._store.search_vectors(*args, **options)
+
+    async with Federation({name: notes(x=[]) for name in "abc"}) as corpus:
+        arrived, all_here = [], anyio.Event()
+        members = [replace(each, store=Meeting(each.store, arrived, all_here)) for each in corpus.members.values()]
+        with anyio.fail_after(5):
+            hits, _ = await walked(FederatedCorpus(members), Eager(), "8 0 0 0 0 0 0 0")
+    assert keys(hits) == [("a", "x"), ("b", "x"), ("c", "x")]
+
+
+@dataclass(frozen=True)
+class View:
+    """Several corpora as the exam needs them: it puts stores of its own in place of theirs."""
+
+    name: str
+    members: object
+    store: object
+    embedder: object
+
+
+@asynccontextmanager
+async def ring():
+    """Artifacts in a ring over two corpora, with shortcuts."""
+
+    def half(name, other, start):
+        items = {}
+        for at in range(start, 14, 2):
+            ends = [(at + step) % 14 for step in (1, 2, 5)]
+            links = [f"{end:02}" if end % 2 == start else [other, f"{end:02}"] for end in ends]
+            items[f"{at:02}"] = item(EIGHTH_TEXTS[at % 4], to=links, rank=at % 5, kind="ab"[at % 2])
+        return items
+
+    async with Federation({"even": half("even", "odd", 0), "odd": half("odd", "even", 1)}) as corpus:
+        yield View(corpus.name, corpus.members, corpus.store, corpus.embedder)
+
+
+EIGHTH_TEXTS = ["8 0 0 0 0 0 0 0", "4 4 4 4 0 0 0 0", "0 8 0 0 0 0 0 0", "-8 0 0 0 0 0 0 0"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Eager(select_k=12, direction="both"),
+        lambda: LinkWalk(roots=[("even", "00")], max_depth=3),
+        lambda: PersonalizedPageRank(seed_k=2),
+    ],
+)
+async def test_policies_pass_their_exam_over_several_corpora(make):
+    report = await PolicySuite(make, ring, EIGHTH_TEXTS[0]).run()
+    assert report.passed, str(report)
+
+
+async def test_a_corpus_that_is_not_concerned_is_not_asked():
+    async with Federation({"a": notes(x=["y"], y=[]), "b": notes(x=[])}) as corpus:
+        one, two = corpus.members.values()
+        counting = replace(two, store=Counting(two.store))
+        policy = LinkWalk(roots=[("a", "x")], direction="out")
+        hits, _ = await walked(FederatedCorpus([one, counting]), policy)
+    assert keys(hits) == [("a", "x"), ("a", "y")]
+    assert counting.store.calls == []

@@ -1,0 +1,230 @@
+"""The hashing embedder: what a user may rely on."""
+
+import hashlib
+import math
+import os
+import subprocess
+import sys
+import time
+import unicodedata
+
+import anyio
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airw.embedders import HashingEmbedder
+from airw.errors import ArgumentError, EmbedderError
+
+WORDS = [f"w{number}" for number in range(300)]
+LONG = " ".join(WORDS * 40)  # about 56,000 characters
+
+
+def embed(texts, dim=512):
+    return anyio.run(HashingEmbedder(dim).embed_documents, texts)
+
+
+def embed_each(texts, dim):
+    async def each():
+        return [await HashingEmbedder(dim).embed_query(text) for text in texts]
+
+    return anyio.run(each)
+
+
+def cosine(one, other, dim=4096):
+    rows = embed([one, other], dim)
+    return float(rows[0] @ rows[1])
+
+
+# --- HashingEmbedder ------------------------------------------------------------------------------------------------
+
+
+async def test_hashing_gives_one_unit_row_a_text_in_their_order():
+    texts = ["rotate the keys", "bake bread", LONG]
+    rows = await HashingEmbedder().embed_documents(texts)
+    assert rows.shape == (3, 512)
+    assert rows.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
+    for row, text in zip(rows, texts, strict=True):
+        assert (row == await HashingEmbedder().embed_query(text)).all()
+
+
+async def test_hashing_takes_no_texts():
+    assert (await HashingEmbedder(8).embed_documents([])).shape == (0, 8)
+
+
+@pytest.mark.parametrize("text", ["", " \n\t", "…!?-", "\ud800", "❤️", "\u0301"])
+def test_a_text_without_words_is_the_zero_vector(text):
+    assert not embed([text]).any()
+
+
+texts = st.text(st.characters(), max_size=40)
+phrases = st.lists(
+    st.sampled_from(["key", "keys", "Straße", "é", "日本語", "हिन्दी", "_x1", "-", "\n"]), max_size=12
+).map(" ".join)
+
+
+@given(st.lists(texts | phrases, max_size=8), st.lists(texts | phrases, max_size=3), st.sampled_from([1, 7, 512]))
+def test_a_vector_depends_on_nothing_but_its_text(some, others, dim):
+    """Bit for bit, whatever stands beside it in the batch."""
+    alone = embed_each(some, dim)
+    together = embed([*others, *some, *others], dim)[len(others) : len(others) + len(some)]
+    assert all((one == same).all() for one, same in zip(alone, together, strict=True))
+
+
+def test_a_vector_does_not_depend_on_the_size_of_the_batch():
+    """Bit for bit, over several slices, inline or in a worker thread."""
+    texts = [" ".join(WORDS[number % 250 : number % 250 + 50]) for number in range(5_000)]
+    texts[17] = LONG * 6  # longer than a slice
+    rows = embed(texts, 64)
+    for position in (0, 16, 17, 18, 2_500, 4_999):
+        assert (rows[position] == embed([texts[position]], 64)[0]).all()
+
+
+def test_vectors_are_the_same_in_another_process_and_release():
+    """Pinned: another value means that every corpus built with `hashing-v1` must be rebuilt, so the id must change."""
+    texts = ["Rotate the signing keys; rotate them often.", "Crème brûlée 東京 \ud800 हिन्दी"]
+    digest = hashlib.sha256(embed(texts).tobytes()).hexdigest()
+    assert digest[:16] == "e9cd503e53d4b1fc"
+    code = (
+        "import sys, anyio, hashlib; from airw.embedders import HashingEmbedder as H;"
+        f"print(hashlib.sha256(anyio.run(H().embed_documents, {texts!r}).tobytes()).hexdigest())"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == digest
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Rotate KEYS", "rotate keys"),
+        ("caf\u00e9", "cafe\u0301"),
+        ("\ufb01le \uff21\uff11", "file a1"),
+        ("keys, rotate!", "keys -- rotate"),
+        ("İstanbul", "I\u0307stanbul"),
+        ("l\u00b4ete", "l \u0301ete"),
+    ],
+)
+def test_case_punctuation_and_spelling_of_characters_do_not_matter(one, other):
+    assert (embed([one]) == embed([other])).all()
+
+
+@given(texts)
+def test_composed_and_decomposed_text_agree(text):
+    composed, decomposed = embed([unicodedata.normalize(form, text) for form in ("NFC", "NFD")])
+    assert (composed == decomposed).all()
+
+
+def test_word_order_counts_through_word_pairs():
+    assert 0.5 < cosine("dog bites man", "man bites dog") < 0.95
+    assert cosine("dog bites man", "dog bites man") == pytest.approx(1)
+
+
+def test_shared_words_rank_above_none():
+    near, far = cosine("how to rotate signing keys", "rotate the keys"), cosine("how to rotate signing keys", "bread")
+    assert near > 0.25
+    assert abs(far) < 0.05
+
+
+def test_a_repeated_word_weighs_one_plus_the_logarithm_of_its_count():
+    """`a b a b a`: a x3, b x2, `a b` x2, `b a` x2; against `b` alone."""
+    weights = [1 + math.log(count) for count in (3, 2, 2, 2)]
+    assert cosine("a b a b a", "b", 1 << 16) == pytest.approx(weights[1] / math.hypot(*weights), abs=1e-4)
+
+
+def test_part_of_a_chinese_or_japanese_text_is_found():
+    assert cosine("東京都の天気予報", "天気") > 0.3
+    assert abs(cosine("東京都の天気予報", "音楽")) < 0.05
+
+
+def test_marks_stay_with_their_letters():
+    """A vowel sign does not cut a Hindi word in two, so words that share a letter only have nothing in common."""
+    assert abs(cosine("हिन्दी", "हानि")) < 0.05
+
+
+def test_words_at_the_border_of_two_texts_are_not_a_pair():
+    apart, pair = embed(["rotate", "keys"]), embed(["rotate keys"])[0]
+    assert abs(float((apart[0] + apart[1]) @ pair)) == pytest.approx(2 / math.sqrt(3), abs=1e-3)
+    assert np.count_nonzero(apart) == 2
+
+
+def test_words_spread_evenly_over_cells_and_signs():
+    """20,000 alike words in 512 cells: chi-square within five deviations, signs too."""
+    rows = embed([f"item{number:05d}" for number in range(20_000)])
+    assert (np.count_nonzero(rows, axis=1) == 1).all()
+    cells = np.bincount(np.nonzero(rows)[1], minlength=512)
+    expected = 20_000 / 512
+    chi = float(((cells - expected) ** 2 / expected).sum())
+    assert abs(chi - 511) < 5 * math.sqrt(2 * 511)
+    assert abs(float(rows.sum())) < 5 * math.sqrt(20_000)
+
+
+def test_cosines_of_unrelated_texts_centre_on_zero():
+    texts = [" ".join(f"{letter}{number}" for number in range(40)) for letter in "abcdefghijklmnopqrstuvwxyz"]
+    rows = embed(texts)
+    off = (rows @ rows.T)[~np.eye(26, dtype=bool)]
+    assert abs(float(off.mean())) < 0.01
+    assert float(off.std()) < 2 / math.sqrt(512)
+
+
+@pytest.mark.parametrize("bad", ["one string", ["fine", b"bytes"], [None], ["fine", 3]])
+async def test_hashing_refuses_what_is_not_a_list_of_strings(bad):
+    with pytest.raises(EmbedderError, match="hashing-v1-512 takes") as caught:
+        await HashingEmbedder().embed_documents(bad)
+    assert "\n" not in str(caught.value)
+
+
+async def test_a_query_that_is_no_string_is_refused():
+    with pytest.raises(EmbedderError, match="takes strings, not list"):
+        await HashingEmbedder().embed_query(["text"])
+
+
+@pytest.mark.parametrize("dim", [0, -1, 2.0, True, "512"])
+def test_hashing_refuses_a_width_that_is_no_count(dim):
+    with pytest.raises(ArgumentError, match="dim"):
+        HashingEmbedder(dim)
+
+
+def test_the_id_of_hashing_names_its_width_and_equals_are_equal():
+    assert HashingEmbedder().id == "hashing-v1-512"
+    assert HashingEmbedder(64).id == "hashing-v1-64"
+    assert HashingEmbedder(64) == HashingEmbedder(dim=64)
+
+
+async def longest_gap(work) -> float:
+    """The longest time in seconds that the event loop was away while `work()` ran."""
+    gaps = []
+
+    async def tick():
+        while True:
+            start = time.perf_counter()
+            await anyio.sleep(0.001)
+            gaps.append(time.perf_counter() - start)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(tick)
+        await anyio.sleep(0.01)
+        await work()
+        group.cancel_scope.cancel()
+    return sorted(gaps)[-2]  # one outlier belongs to a busy machine
+
+
+async def test_the_loop_stays_responsive_while_hashing():
+    texts = [" ".join(WORDS[:60])] * 10_000
+    assert await longest_gap(lambda: HashingEmbedder().embed_documents(texts)) < 0.1
+
+
+async def test_cancelling_takes_effect_between_slices():
+    texts = [LONG] * 400  # about a second of work
+    with anyio.move_on_after(0.05) as scope:
+        await HashingEmbedder().embed_documents(texts)
+    assert scope.cancelled_caught
+
+
+async def test_short_texts_pass_a_checkpoint():
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await HashingEmbedder().embed_query("short")
+    assert scope.cancelled_caught

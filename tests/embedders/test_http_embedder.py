@@ -1,0 +1,892 @@
+"""The HTTP embedder against a real server on the loopback interface, with every fault that servers have."""
+
+import gc
+import logging
+import math
+import os
+import subprocess
+import sys
+import time
+import traceback
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from functools import partial
+
+import anyio
+import anyio.to_thread
+import httpx
+import numpy as np
+import pytest
+
+from airw import build, from_mapping, open_corpus
+from airw._base.http import calls, loops
+from airw._base.http.replies import message_of, retry_after
+from airw.embedders import HttpEmbedder
+from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, EmbedderUnavailable
+from airw.protocols import Embedder
+from airw.testing import EmbedderSuite
+from tests.support.embedding_server import (
+    EmbeddingServer,
+    at_most,
+    changed,
+    cut,
+    dripping,
+    flooding,
+    half,
+    later,
+    raw,
+    status,
+)
+
+SECRET = "sk-S3cret/4711"  # with a slash, which some servers escape
+
+
+@pytest.fixture(autouse=True)
+def settings(monkeypatch):
+    """No key, no proxy, short pauses, and httpx loaded before anything is timed."""
+    calls.tls()
+    for name in ("AIRW_EMBEDDER_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(calls, "FIRST_PAUSE", 0.002)
+
+
+@pytest.fixture
+def server():
+    with EmbeddingServer() as running:
+        yield running
+
+
+@pytest.fixture
+def embedder(server) -> HttpEmbedder:
+    return HttpEmbedder(server.url, "m", timeout=5)
+
+
+def expected(server, texts):
+    rows = np.array([server.row(text) for text in texts])
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+async def failure(awaitable) -> str:
+    """The message of the error, which is one line."""
+    with pytest.raises(EmbedderError) as caught:
+        await awaitable
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+async def arrival(server, requests=1):
+    """Wait until the server has got so many more requests."""
+    for _ in range(requests):
+        assert await anyio.to_thread.run_sync(partial(server.arrived.acquire, timeout=5))
+
+
+def words(count):
+    return [f"text number {at}" for at in range(count)]
+
+
+# --- vectors --------------------------------------------------------------------------------------------------------
+
+
+async def test_documents_become_unit_rows_in_their_order(server, embedder):
+    texts = words(5)
+    rows = await embedder.embed_documents(texts)
+    assert rows.dtype == np.float32
+    np.testing.assert_allclose(rows, expected(server, texts), atol=1e-6)
+    assert isinstance(embedder, Embedder)
+
+
+async def test_a_query_is_the_row_of_its_text(server, embedder):
+    row = await embedder.embed_query("signing keys")
+    assert row.shape == (8,)
+    np.testing.assert_allclose(row, expected(server, ["signing keys"])[0], atol=1e-6)
+
+
+async def test_a_request_is_what_the_api_asks_for_and_no_more(server, embedder):
+    await embedder.embed_documents(["", "Straße 東京"])
+    (asked,) = server.requests
+    assert asked.path == "/v1/embeddings"
+    assert asked.payload == {"model": "m", "input": ["", "Straße 東京"]}
+    assert "Authorization" not in asked.headers
+
+
+async def test_dimensions_are_asked_for_and_then_known(server):
+    embedder = HttpEmbedder(server.url, "m", dimensions=8)
+    assert (embedder.dim, embedder.id) == (8, "api:m@8")
+    assert (await embedder.embed_documents([])).shape == (0, 8)
+    assert server.requests == []
+    await embedder.embed_query("a")
+    assert server.requests[0].payload["dimensions"] == 8
+
+
+async def test_the_width_is_learned_from_the_first_answer_even_without_texts(server, embedder):
+    with pytest.raises(EmbedderError, match="known once its server has answered"):
+        _ = embedder.dim
+    assert (await embedder.embed_documents([])).shape == (0, 8)
+    assert embedder.dim == 8
+    assert (await embedder.embed_documents([])).shape == (0, 8)
+    assert server.sizes == [1]
+
+
+async def test_answers_out_of_order_are_put_in_order(server, embedder):
+    server.plan(changed(lambda answer: {**answer, "data": answer["data"][::-1]}))
+    np.testing.assert_allclose(await embedder.embed_documents(words(9)), expected(server, words(9)), atol=1e-6)
+
+
+# --- batches --------------------------------------------------------------------------------------------------------
+
+
+async def test_batches_keep_to_count_and_characters_and_order(server):
+    texts = ["x" * 30, "y", "z" * 30, "a", "b", "c", "d", "w" * 100, "e"]
+    embedder = HttpEmbedder(server.url, "m", batch_size=3, max_chars=40, max_concurrency=1)
+    rows = await embedder.embed_documents(texts)
+    assert [asked.texts for asked in server.requests] == [
+        texts[0:2],
+        texts[2:5],
+        texts[5:7],
+        texts[7:8],
+        texts[8:9],
+    ]
+    np.testing.assert_allclose(rows, expected(server, texts), atol=1e-6)
+
+
+async def test_no_more_requests_are_on_their_way_than_allowed_queries_included(server):
+    server.always = later(0.02)
+    embedder = HttpEmbedder(server.url, "m", batch_size=1, max_concurrency=3)
+    async with anyio.create_task_group() as group:
+        group.start_soon(embedder.embed_documents, words(9))
+        group.start_soon(embedder.embed_documents, words(3))
+        for at in range(4):
+            group.start_soon(embedder.embed_query, f"query {at}")
+    assert len(server.requests) == 16
+    assert server.most_busy == 3
+
+
+async def test_order_is_kept_whatever_order_the_batches_come_back_in(server):
+    server.plan(later(0.1), later(0.05))
+    embedder = HttpEmbedder(server.url, "m", batch_size=2)
+    np.testing.assert_allclose(await embedder.embed_documents(words(7)), expected(server, words(7)), atol=1e-6)
+
+
+SIZE_REFUSALS = [
+    (413, None),
+    (422, {"error": "batch size 8 > maximum allowed batch size 3", "error_type": "Validation"}),
+    (400, {"error": {"message": "This model's maximum context length is 512 tokens"}}),
+    (400, {"error": {"message": "Too many inputs. The max number of inputs is 3."}}),
+    (429, {"error": {"message": "Request too large for m on tokens per min"}}),
+    (500, {"error": {"message": "input is too large to process. increase the physical batch size"}}),
+]
+
+
+@pytest.mark.parametrize(("code", "body"), SIZE_REFUSALS)
+async def test_a_batch_that_is_too_much_is_halved_until_it_is_taken(server, embedder, code, body):
+    server.always = at_most(3, code, body)
+    np.testing.assert_allclose(await embedder.embed_documents(words(9)), expected(server, words(9)), atol=1e-6)
+    assert server.sizes == [9, 4, 2, 2, 5, 2, 3]
+
+
+async def test_a_single_text_that_is_too_much_is_named(server):
+    def send(handler, texts):
+        (status(413, {"error": "must have less than 512 tokens"}) if "long" in texts else type(handler).send_rows)(
+            handler, texts
+        )
+
+    server.always = send
+    texts = [*words(13), "long", *words(3)]
+    said = await failure(HttpEmbedder(server.url, "m", batch_size=5).embed_documents(texts))
+    assert "text 13 by itself (4 characters): 413: must have less than 512 tokens; shorten it" in said
+
+
+# --- trying again ---------------------------------------------------------------------------------------------------
+
+PASSING = {
+    "500": status(500),
+    "502": status(502, "<html>Bad Gateway</html>"),
+    "503": status(503),
+    "504": status(504),
+    "429": status(429, Retry_After="0"),
+    "no answer": cut,
+    "half an answer": half,
+    "not HTTP": raw(lambda handler: b"*2\r\n"),
+}
+
+
+@pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
+async def test_a_fault_that_may_pass_is_tried_again(server, embedder, fault):
+    server.plan(fault, fault)
+    np.testing.assert_allclose(await embedder.embed_query("a"), expected(server, ["a"])[0], atol=1e-6)
+    assert len(server.requests) == 3
+
+
+async def test_a_slow_answer_is_tried_again_after_the_timeout(server):
+    server.plan(later(30))
+    start = time.monotonic()
+    await HttpEmbedder(server.url, "m", timeout=0.2).embed_query("a")
+    assert time.monotonic() - start < 5
+    assert len(server.requests) == 2
+
+
+async def test_an_answer_that_only_drips_is_bounded_too(server):
+    server.always = dripping(0.02)
+    start = time.monotonic()
+    said = await failure(HttpEmbedder(server.url, "m", timeout=0.15, retries=0).embed_query("a"))
+    assert 0.25 < time.monotonic() - start < 5
+    assert "timeout=0.15 s (the whole attempt)" in said
+
+
+async def test_tries_are_bounded_and_the_last_reason_is_told(server):
+    server.always = status(503, {"error": {"message": "Model is\nloading"}})
+    said = await failure(HttpEmbedder(server.url, "m", retries=2).embed_query("a"))
+    assert said == f"the embedder 'm' at {server.url} answered 503: Model is loading (3 attempts)"
+    assert len(server.requests) == 3
+
+
+async def test_retry_after_is_waited_for(server, embedder):
+    server.plan(status(429, Retry_After="1"))
+    await embedder.embed_query("a")
+    first, second = server.requests
+    assert 1 <= second.at - first.at < 3
+
+
+async def test_retry_after_is_capped(server, embedder, monkeypatch):
+    monkeypatch.setattr(calls, "LONGEST_PAUSE", 0.05)
+    server.plan(status(429, Retry_After="86400"))
+    with anyio.fail_after(5):
+        await embedder.embed_query("a")
+
+
+def test_retry_after_may_be_seconds_or_a_date():
+    now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert retry_after("7", now) == 7
+    assert retry_after(format_datetime(now + timedelta(seconds=9), usegmt=True), now) == 9
+    assert retry_after(format_datetime((now + timedelta(seconds=9)).replace(tzinfo=None)), now) == 9
+    assert retry_after(format_datetime(now - timedelta(days=1), usegmt=True), now) == 0
+    for nonsense in (None, "", "soon", "-3", "nan", "²", "Mon, 99 Foo 2026 00:00:00 GMT"):
+        assert retry_after(nonsense, now) is None
+    assert retry_after("9" * 5000, now) == math.inf
+
+
+def test_pauses_double_at_random_up_to_a_bound(monkeypatch):
+    monkeypatch.setattr(calls, "FIRST_PAUSE", 0.5)
+    for failures, bound in [(1, 0.5), (2, 1), (3, 2), (50, 30)]:
+        pauses = [calls._pause(failures, None) for _ in range(300)]
+        assert 0 <= min(pauses) < bound * 0.2
+        assert bound * 0.8 < max(pauses) <= bound
+    assert calls._pause(1, 86_400) == 60
+
+
+async def test_a_refused_connection_says_so_after_its_tries(server, monkeypatch):
+    with EmbeddingServer() as gone:
+        url = gone.url
+    said = await failure(HttpEmbedder(url, "m", retries=1).embed_query("a"))
+    assert url in said
+    assert "ConnectError" in said
+    assert "is it running? (2 attempts)" in said
+
+
+# --- answers that cannot be used ------------------------------------------------------------------------------------
+
+
+def edited(at, **values):
+    def change(answer):
+        answer["data"][at].update(values)
+        return answer
+
+    return changed(change)
+
+
+def without_first(answer):
+    return {**answer, "data": answer["data"][1:]}
+
+
+UNUSABLE = {
+    "NaN": (edited(1, embedding=[math.nan] * 8), "not finite"),
+    "infinity": (edited(1, embedding=[1e999] * 8), "not finite"),
+    "ragged": (edited(1, embedding=[1.0] * 7), "one width"),
+    "words": (edited(1, embedding=["a"] * 8), "numbers"),
+    "nothing in it": (edited(1, embedding=None), "one width|numbers"),
+    "no width": (changed(lambda a: {"data": [{**item, "embedding": []} for item in a["data"]]}), "empty vectors"),
+    "nested": (changed(lambda a: {"data": [{**item, "embedding": [[1.0]]} for item in a["data"]]}), "shape"),
+    "base64": (changed(lambda a: {"data": [{**item, "embedding": "AACAPw=="} for item in a["data"]]}), "numbers"),
+    "too few": (changed(without_first), "2 vectors for 3 texts"),
+    "too many": (changed(lambda a: {"data": a["data"] + [{"index": 3, "embedding": [1.0]}]}), "4 vectors for 3 texts"),
+    "twice": (edited(2, index=1), "2 vectors of index 1, and none of index 2"),
+    "out of range": (edited(2, index=3), "index 3 for 3 texts"),
+    "index no number": (edited(2, index="2"), "index '2'"),
+    "no index": (edited(2, index=None), "index None"),
+    "no data": (changed(lambda a: {"error": "model not\nloaded"}), "no list of vectors as 'data': model not loaded"),
+    "data no list": (changed(lambda a: {"data": {"0": 1}}), "no list of vectors"),
+    "items no objects": (changed(lambda a: {"data": [1, 2, 3]}), "no list of vectors"),
+    "a list": (changed(lambda a: [a]), "no list of vectors"),
+    "half of it": (changed(lambda a: '{"data": [{"index": 0, "embed'), "half an answer, not JSON"),
+    "empty": (changed(lambda a: ""), "nothing, not JSON"),
+    "deep": (changed(lambda a: "[" * 100_000), "half an answer, not JSON"),
+    "HTML": (status(200, "<!doctype html>\n<p>Welcome"), "an HTML page, not JSON: is that the base of the API"),
+}
+
+
+@pytest.mark.parametrize(("fault", "why"), UNUSABLE.values(), ids=UNUSABLE)
+async def test_an_answer_that_cannot_be_used_is_an_error_that_says_why(server, embedder, fault, why):
+    server.plan(fault)
+    with pytest.raises(EmbedderError, match=why) as caught:
+        await embedder.embed_documents(words(3))
+    assert "'m' at " + server.url in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+    assert len(server.requests) == 1
+
+
+async def test_a_width_that_changes_is_refused(server, embedder):
+    await embedder.embed_query("a")
+    server.width = 6
+    assert "width 6, not 8 as before" in await failure(embedder.embed_documents(words(3)))
+    assert embedder.dim == 8
+
+
+async def test_a_width_that_changes_between_batches_of_one_call_is_refused(server):
+    def narrower(answer):
+        return {"data": [{**item, "embedding": item["embedding"][1:]} for item in answer["data"]]}
+
+    server.plan(changed(lambda answer: answer), changed(narrower))
+    said = await failure(HttpEmbedder(server.url, "m", batch_size=1, max_concurrency=1).embed_documents(words(2)))
+    assert "width 7, not 8 as before" in said
+
+
+async def test_a_server_that_ignores_dimensions_is_refused(server):
+    said = await failure(HttpEmbedder(server.url, "m", dimensions=4).embed_query("a"))
+    assert "width 8, not 4 as asked for" in said
+
+
+async def test_a_body_without_end_is_not_read_to_its_end(server, monkeypatch):
+    monkeypatch.setattr(calls, "LARGEST_ITEM", 1_000)
+    server.plan(flooding)
+    with anyio.fail_after(10):
+        said = await failure(HttpEmbedder(server.url, "m").embed_query("a"))
+    assert "more than 2,000 bytes for 1 texts" in said
+    assert await anyio.to_thread.run_sync(server.hung_up.wait, 5)
+
+
+REFUSALS = [
+    (400, {"error": {"message": "bad\n input", "type": "invalid_request_error"}}, "answered 400: bad input; check"),
+    (404, {"detail": [{"loc": ["model"], "msg": "no such model"}]}, "answered 404: no such model; check"),
+    (404, "<html><h1>Not Found</h1></html>", "answered 404: an HTML page; check the URL and the model"),
+    (302, {}, "answered 302: no reason given; check"),
+    (405, {"object": "error", "message": "wrong method"}, "answered 405: wrong method"),
+    (418, {}, "answered 418: no reason given"),
+    (501, {"error": "x" * 5_000}, "answered 501: xxxxx"),
+]
+
+
+@pytest.mark.parametrize(("code", "body", "why"), REFUSALS)
+async def test_a_refusal_is_not_tried_again_and_gives_the_servers_reason(server, embedder, code, body, why):
+    server.plan(status(code, body))
+    said = await failure(embedder.embed_documents(words(3)))
+    assert why in said
+    assert len(said) < 500
+    assert len(server.requests) == 1
+
+
+def test_a_reason_in_plain_text_is_told_in_one_line():
+    assert message_of(b"upstream\r\n gone \xff") == "upstream gone \N{REPLACEMENT CHARACTER}"
+    assert message_of(b"") == "nothing"
+
+
+async def test_redirects_are_not_followed_and_take_no_key_along(server, embedder, monkeypatch):
+    monkeypatch.setenv("AIRW_EMBEDDER_KEY", SECRET)
+    with EmbeddingServer() as other:
+        server.plan(status(307, Location=other.url + "/embeddings"))
+        assert f"points to '{other.url}/embeddings'" in await failure(embedder.embed_query("a"))
+        async with httpx.AsyncClient(follow_redirects=True) as client:
+            server.plan(status(307, Location=other.url + "/embeddings"))
+            await failure(HttpEmbedder(server.url, "m", client=client).embed_query("a"))
+        assert other.connections == 0
+
+
+@pytest.mark.parametrize("texts", ["one string", ["a", 3], [None]])
+async def test_what_is_not_a_list_of_texts_is_refused_before_anything_is_sent(server, embedder, texts):
+    await failure(embedder.embed_documents(texts))
+    assert server.requests == []
+
+
+async def test_half_characters_are_refused_with_their_position(server):
+    said = await failure(HttpEmbedder(server.url, "m", batch_size=2).embed_documents([*words(3), "a\ud800"]))
+    assert "text 3 holds a lone surrogate" in said
+
+
+# --- keys -----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_key_is_read_from_the_environment_at_each_request(server, embedder, monkeypatch):
+    for key in (" one\n", "two"):
+        monkeypatch.setenv("AIRW_EMBEDDER_KEY", key)
+        await embedder.embed_query("a")
+    assert [asked.headers["Authorization"] for asked in server.requests] == ["Bearer one", "Bearer two"]
+
+
+async def test_another_variable_may_hold_the_key_and_must_then_be_set(server, monkeypatch):
+    embedder = HttpEmbedder(server.url, "m", api_key_env="MY_SERVER_KEY")
+    with pytest.raises(EmbedderUnavailable, match="set the environment variable MY_SERVER_KEY"):
+        await embedder.embed_query("a")
+    monkeypatch.setenv("AIRW_EMBEDDER_KEY", "another")
+    monkeypatch.setenv("MY_SERVER_KEY", SECRET)
+    await embedder.embed_query("a")
+    assert [asked.headers["Authorization"] for asked in server.requests] == [f"Bearer {SECRET}"]
+
+
+async def key_sent_to(url, monkeypatch) -> str | None:
+    seen = []
+
+    def answer(request):
+        seen.append(request.headers.get("Authorization"))
+        return httpx.Response(200, json={"data": [{"index": 0, "embedding": [1.0]}]})
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        await HttpEmbedder(url, "m", client=client).embed_query("a")
+    return seen[0]
+
+
+async def test_openais_key_goes_to_openai_and_nowhere_else(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    for url in ("https://api.openai.com/v1", "https://API.openai.com:443/v1", "https://api.openai.com"):
+        assert await key_sent_to(url, monkeypatch) == f"Bearer {SECRET}"
+    for url in (
+        "http://api.openai.com/v1",
+        "https://api.openai.com:8443/v1",
+        "https://api.openai.com.evil.org/v1",
+        "https://evil.org/api.openai.com/v1",
+        "https://evil.org/https://api.openai.com/v1",
+        "https://xapi.openai.com/v1",
+    ):
+        assert await key_sent_to(url, monkeypatch) is None
+
+
+@pytest.mark.parametrize("code", [401, 403])
+@pytest.mark.parametrize("key", [None, SECRET])
+async def test_a_refused_key_is_an_error_that_names_its_variable(server, embedder, monkeypatch, code, key):
+    if key:
+        monkeypatch.setenv("AIRW_EMBEDDER_KEY", key)
+    server.plan(status(code, {"error": {"message": "Incorrect API key: {authorization}"}}))
+    said = await failure(embedder.embed_query("a"))
+    state = "set" if key else "not set"
+    assert f"answered {code}" in said
+    assert said.endswith(f"the environment variable AIRW_EMBEDDER_KEY, which is {state}")
+    assert SECRET not in said
+    assert len(server.requests) == 1
+
+
+def illegal_header(handler):
+    return f"HTTP/1.1 200 OK\r\n{handler.headers['Authorization']}\r\n\r\n".encode()
+
+
+ECHOES = {
+    "plain text": status(400, "you sent {authorization}, did you not"),
+    "JSON": status(400, {"error": {"message": "{authorization}"}}),
+    "unavailable": status(503, {"detail": "{authorization}"}),
+    "too large": status(413, {"detail": "{authorization}"}),
+    "success without data": status(200, {"error": "{authorization}"}),
+    "cut inside of the key": status(400, {"error": "x" * 290 + "{authorization}"}),
+    "slashes escaped": raw(
+        lambda handler: (
+            b'HTTP/1.1 404 X\r\nConnection: close\r\n\r\n{"error": "%s"}'
+            % handler.headers["Authorization"].replace("/", "\\/").encode()
+        )
+    ),
+    "illegal header": raw(illegal_header),
+    "redirect": status(302, Location="/login?was={authorization}"),
+}
+
+
+@pytest.mark.parametrize("fault", ECHOES.values(), ids=ECHOES)
+async def test_a_server_that_repeats_the_key_gives_it_to_no_error(server, monkeypatch, fault):
+    """Neither to the message nor to the traceback, causes included."""
+    monkeypatch.setenv("AIRW_EMBEDDER_KEY", SECRET)
+    server.always = fault
+    with pytest.raises(EmbedderError) as caught:
+        await HttpEmbedder(server.url, "m", retries=1).embed_query("a")
+    shown = "".join(traceback.format_exception(caught.value))
+    assert all(secret not in shown for secret in (SECRET, SECRET.replace("/", "\\/"), SECRET[:6]))
+
+
+@pytest.mark.parametrize("key", ["two\nlines-S3cret", "nul-S3cret\0", "S3cret-é"])
+async def test_a_key_that_http_cannot_carry_is_refused_and_not_repeated(server, embedder, monkeypatch, key):
+    monkeypatch.setitem(os.environ, "AIRW_EMBEDDER_KEY", key) if "\0" not in key else monkeypatch.setattr(
+        os, "environ", {**os.environ, "AIRW_EMBEDDER_KEY": key}
+    )
+    with pytest.raises(EmbedderUnavailable, match="AIRW_EMBEDDER_KEY holds no key") as caught:
+        await embedder.embed_query("a")
+    assert "S3cret" not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_no_log_repr_or_attribute_holds_the_key(server, embedder, monkeypatch, caplog):
+    monkeypatch.setenv("AIRW_EMBEDDER_KEY", SECRET)
+    server.plan(status(503), cut)
+    with caplog.at_level(logging.DEBUG):
+        async with embedder:
+            await embedder.embed_query("a")
+            held = repr([vars(embedder), vars(embedder._api), embedder._api._here.get().client.headers])
+    assert "send_request_headers" in caplog.text
+    assert SECRET not in caplog.text + repr(embedder) + held
+
+
+async def test_an_authorization_that_the_client_brings_is_left_alone(server, monkeypatch):
+    monkeypatch.setenv("AIRW_EMBEDDER_KEY", SECRET)
+    async with httpx.AsyncClient(headers={"Authorization": "Bearer own-1"}) as client:
+        server.plan(status(400, {"error": "{authorization}"}))
+        said = await failure(HttpEmbedder(server.url, "m", client=client).embed_query("a"))
+    async with httpx.AsyncClient(auth=("me", "own-2")) as client:
+        await HttpEmbedder(server.url, "m", client=client).embed_query("a")
+    own, basic = [asked.headers["Authorization"] for asked in server.requests]
+    assert own == "Bearer own-1"
+    assert "own-1" not in said
+    assert basic.startswith("Basic ")
+
+
+# --- queries that fly together --------------------------------------------------------------------------------------
+
+
+async def gather(*calls):
+    results = [None] * len(calls)
+
+    async def run(at, call):
+        results[at] = await call()
+
+    async with anyio.create_task_group() as group:
+        for at, call in enumerate(calls):
+            group.start_soon(run, at, call)
+    return results
+
+
+async def test_equal_queries_at_the_same_time_share_one_request(server, embedder):
+    server.always = later(0.05)
+    rows = await gather(*[lambda: embedder.embed_query("a")] * 20, lambda: embedder.embed_query("b"))
+    assert sorted(asked.texts[0] for asked in server.requests) == ["a", "b"]
+    rows[0][:] = 0  # a caller's own
+    assert rows[1].any()
+    await embedder.embed_query("a")
+    assert len(server.requests) == 3
+
+
+async def test_when_the_first_asker_is_cancelled_the_others_get_their_answer(server, embedder):
+    server.plan(later(30))
+    answers = []
+
+    async def ask():
+        answers.append(await embedder.embed_query("a"))
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            first = anyio.CancelScope()
+
+            async def ask_first():
+                with first:
+                    await ask()
+
+            group.start_soon(ask_first)
+            await arrival(server)
+            group.start_soon(ask)
+            group.start_soon(ask)
+            await anyio.sleep(0.05)
+            first.cancel()
+    assert len(answers) == 2
+    assert len(server.requests) == 2
+    assert embedder._flights.get() == {}
+
+
+async def test_equal_queries_share_a_failure_and_the_next_one_asks_again(server, embedder):
+    async def said():
+        with pytest.raises(EmbedderError) as caught:
+            await embedder.embed_query("a")
+        return caught.value
+
+    server.plan(status(404, {"error": "no model"}))
+    errors = await gather(*[said] * 5)
+    assert len(server.requests) == 1
+    assert len({str(error) for error in errors}) == 1
+    assert len({id(error) for error in errors}) == 5
+    await embedder.embed_query("a")
+    assert embedder._flights.get() == {}
+
+
+# --- cancellation, clients and event loops --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("held", [True, False])
+async def test_cancelling_hangs_up_on_the_server(server, held):
+    server.always = later(30)
+    embedder = HttpEmbedder(server.url, "m", batch_size=1)
+
+    async def embed():
+        async with embedder if held else nullcontext():
+            await embedder.embed_documents(words(8))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(embed)
+        await arrival(server, 4)
+        start = time.monotonic()
+        group.cancel_scope.cancel()
+    assert time.monotonic() - start < 1
+    assert await anyio.to_thread.run_sync(server.hung_up.wait, 5)
+    assert len(server.requests) == 4
+
+
+async def test_waiting_to_try_again_can_be_cancelled(server, embedder):
+    server.always = status(503, Retry_After="60")
+    with anyio.move_on_after(0.2) as scope:
+        await embedder.embed_query("a")
+    assert scope.cancelled_caught
+    assert embedder._flights.get() == {}
+
+
+async def test_the_first_failure_stops_the_other_batches(server):
+    server.plan(later(30), later(30), status(404))
+    with anyio.fail_after(5):
+        await failure(HttpEmbedder(server.url, "m", batch_size=1, max_concurrency=3).embed_documents(words(50)))
+    assert len(server.requests) == 3
+
+
+async def test_connections_are_kept_between_calls_inside_async_with_only(server, embedder):
+    async with embedder:
+        for at in range(3):
+            await embedder.embed_query(f"query {at}")
+        assert server.connections == 1
+        async with embedder:
+            await embedder.embed_query("inner")
+        await embedder.embed_query("outer")
+    assert server.connections == 1
+    await embedder.embed_query("a")
+    await embedder.embed_query("b")
+    assert server.connections == 3
+
+
+async def test_closing_twice_is_harmless_and_it_can_be_used_again(server, embedder):
+    await embedder.aclose()
+    async with embedder:
+        await embedder.embed_query("a")
+        await embedder.aclose()
+        await embedder.embed_query("a")
+    await embedder.aclose()
+    await embedder.aclose()
+    assert (await embedder.embed_query("a")).shape == (8,)
+
+
+async def test_closing_while_a_request_is_on_its_way_ends_it_with_an_error(server, embedder):
+    server.always = later(30)
+    said = []
+
+    async def ask():
+        said.append(await failure(embedder.embed_query("a")))
+
+    with anyio.fail_after(5):
+        async with embedder, anyio.create_task_group() as group:
+            group.start_soon(ask)
+            await arrival(server)
+            await embedder.aclose()
+    assert "its client is closed" in said[0]
+
+
+async def test_the_callers_client_is_used_and_stays_open(server):
+    async with httpx.AsyncClient(headers={"X-Mine": "1"}, base_url="http://elsewhere.invalid") as client:
+        async with HttpEmbedder(server.url, "m", client=client) as embedder:
+            await embedder.embed_query("a")
+            await embedder.embed_query("b")
+        await embedder.aclose()
+        assert not client.is_closed
+        assert server.connections == 1
+        assert [asked.headers["X-Mine"] for asked in server.requests] == ["1", "1"]
+    assert "its client is closed" in await failure(embedder.embed_query("a"))
+
+
+def test_one_embedder_serves_several_event_loops_and_nothing_is_left_open(server, embedder, recwarn):
+    async def use():
+        await embedder.embed_documents(words(3))
+        async with embedder:
+            return await embedder.embed_query("a")
+
+    for backend in ("asyncio", "trio", "asyncio"):
+        assert anyio.run(use, backend=backend).shape == (8,)
+    gc.collect()
+    assert not recwarn.list
+
+
+async def test_a_forgotten_embedder_leaves_nothing_behind(server):
+    gc.collect()
+    before = len(loops.HELD.get({}))
+    embedders = [HttpEmbedder(server.url, f"m{at}") for at in range(3)]
+    for each in embedders:
+        await each.embed_query("a")
+    assert len(loops.HELD.get()) > before
+    del embedders, each
+    assert len(loops.HELD.get()) == before
+
+
+# --- what it is -----------------------------------------------------------------------------------------------------
+
+URL = "http://localhost:8080/v1"
+
+
+def test_its_id_names_the_model_and_never_the_server():
+    assert HttpEmbedder(URL, "org/m").id == HttpEmbedder("https://other.org", "org/m").id == "api:org/m"
+
+
+def test_embedders_of_the_same_model_at_the_same_place_are_equal():
+    one = HttpEmbedder(URL, "m", dimensions=4)
+    assert one == HttpEmbedder("HTTP://LocalHost:8080/v1/", "m", dimensions=4, retries=0)
+    others = {HttpEmbedder(URL, "m"), HttpEmbedder(URL, "n", dimensions=4), HttpEmbedder(URL + "2", "m", dimensions=4)}
+    assert one not in others
+    assert one != "m"
+    assert repr(one) == "HttpEmbedder('http://localhost:8080/v1', 'm', dimensions=4)"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://h",
+        "https://h/",
+        "http://127.0.0.1:1/v1",
+        "http://[::1]:80/v1",
+        "http://my_host/a/@cf/v1",
+        " http://h/v1 ",
+    ],
+)
+def test_a_base_url_is_understood(url):
+    assert HttpEmbedder(url, "m").id == "api:m"
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("localhost:8080/v1", "base of an API"),
+        ("ftp://host/v1", "base of an API"),
+        ("http://", "base of an API"),
+        ("http://:80/v1", "base of an API"),
+        ("http://host:99999/v1", "base of an API"),
+        ("http://1.2.3.999/v1", "base of an API"),
+        ("http://[::g]/v1", "base of an API"),
+        ("http://ho st/v1", "base of an API"),
+        ("http://host/v1\n/x", "base of an API"),
+        ("http://host\\x/v1", "base of an API"),
+        (b"http://host/v1", "not bytes"),
+        ("http://host/v1#m", "second argument"),
+        ("http://host/v1/embeddings", "write 'http://host/v1'"),
+        ("http://me:S3cret@host/v1", "user or password"),
+        ("http://S3cret@host/v1", "user or password"),
+        ("http://host\\@S3cret/v1", "base of an API"),
+        ("https://host/v1?api-key=S3cret", "without a query"),
+    ],
+)
+def test_another_url_is_refused_without_repeating_its_secrets(url, why):
+    with pytest.raises(ArgumentError, match=why) as caught:
+        HttpEmbedder(url, "m")
+    assert "\n" not in str(caught.value)
+    assert "S3cret" not in str(caught.value) or "\\" in str(url)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model": ""},
+        {"model": None},
+        {"dimensions": 0},
+        {"batch_size": 0},
+        {"max_chars": 0},
+        {"max_concurrency": 0},
+        {"timeout": 0},
+        {"timeout": math.inf},
+        {"timeout": math.nan},
+        {"timeout": None},
+        {"retries": -1},
+        {"api_key_env": "sk-not-a-name"},
+        {"api_key_env": ""},
+        {"client": object()},
+    ],
+)
+def test_unusable_options_are_refused_at_birth(options):
+    with pytest.raises(ArgumentError, match=next(iter(options))) as caught:
+        HttpEmbedder(**{"url": URL, "model": "m", **options})
+    assert "sk-not" not in str(caught.value)
+
+
+def test_a_synchronous_client_is_refused():
+    with httpx.Client() as client, pytest.raises(ArgumentError, match="AsyncClient"):
+        HttpEmbedder(URL, "m", client=client)
+
+
+def test_making_one_loads_no_http_library():
+    code = (
+        "import sys; from airw.embedders import resolve_embedder; resolve_embedder('http://localhost/v1#m');"
+        "print({'httpx', 'httpcore', 'ssl'} & {*sys.modules})"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+# --- the exam -------------------------------------------------------------------------------------------------------
+
+
+async def test_it_passes_the_exam_of_every_embedder(server):
+    server.width = 64
+    report = await EmbedderSuite(lambda: HttpEmbedder(server.url, "m")).run()
+    assert report.failed == ()
+
+
+# --- in a corpus ----------------------------------------------------------------------------------------------------
+
+TEXTS = {"keys": "rotate the signing keys", "bread": "bake a loaf of bread", "stars": "stars and planets"}
+
+
+@pytest.mark.asyncio_only
+async def test_a_corpus_file_built_with_a_url_opens_and_searches_with_it(server, tmp_path):
+    server.width, file = 64, tmp_path / "notes.airw"
+    source = from_mapping(TEXTS, name="notes")
+    async with build(source, store=file, embedder=f"{server.url}#m") as corpus:
+        assert (corpus.embedder_id, corpus.report.added) == ("api:m", 3)
+    async with build(source, store=file, embedder=f"{server.url}#m") as corpus:
+        assert corpus.report.unchanged == 3
+    async with open_corpus(file) as corpus:
+        hits = await corpus.search("signing keys")
+    assert hits[0].artifact_id == "keys"
+
+
+@pytest.mark.asyncio_only
+async def test_a_corpus_opens_with_the_same_model_on_another_server_but_with_no_other_model(server, tmp_path):
+    server.width, file = 64, tmp_path / "notes.airw"
+    await (await build(from_mapping(TEXTS, name="notes"), store=file, embedder=f"{server.url}#m")).aclose()
+    with EmbeddingServer(width=64) as other:
+        async with open_corpus(file, embedder=f"{other.url}#m") as corpus:
+            assert (await corpus.search("a loaf"))[0].artifact_id == "bread"
+        assert len(other.requests) == 1
+        with pytest.raises(EmbedderMismatch, match=r"'api:m', not 'api:n': pass the embedder it was built with"):
+            await open_corpus(file, embedder=f"{other.url}#n")
+        other.width = 32
+        async with open_corpus(file, embedder=f"{other.url}#m") as corpus:
+            with pytest.raises(EmbedderMismatch, match="32"):
+                await corpus.search("a loaf")
+
+
+@pytest.mark.asyncio_only
+async def test_a_build_whose_server_fails_ends_with_its_reason_and_can_be_completed(server, tmp_path):
+    source, file = from_mapping(TEXTS, name="notes"), tmp_path / "notes.airw"
+    server.plan(changed(lambda answer: answer), status(404, {"error": "no such model"}))
+    with pytest.raises(EmbedderError, match="no such model"):
+        await build(source, store=file, embedder=f"{server.url}#m")
+    async with build(source, store=file, embedder=f"{server.url}#m") as corpus:
+        assert len(await corpus.search("stars")) == 3
+
+
+async def test_a_request_that_is_cancelled_while_it_sends_leaves_no_generator_behind():
+    """Trio warns of one, and warnings are errors here."""
+    sending = anyio.Event()
+
+    class Stuck(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request):
+            await anext(aiter(request.stream))
+            sending.set()
+            await anyio.sleep_forever()
+
+    async with httpx.AsyncClient(transport=Stuck()) as client, anyio.create_task_group() as group:
+        group.start_soon(HttpEmbedder("http://localhost:8080/v1", "m", client=client).embed_documents, ["a text"])
+        await sending.wait()
+        group.cancel_scope.cancel()
+    gc.collect()

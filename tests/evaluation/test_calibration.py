@@ -1,0 +1,314 @@
+"""Floors: the best one for two sets of scores, and the one that a corpus keeps."""
+
+import functools
+import json
+import math
+from fractions import Fraction
+
+import anyio
+import ir.eval
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airw import build, from_mapping, search
+from airw.discovery import discover
+from airw.errors import ArgumentError, CorpusNotFound
+from airw.evaluation import DiscoveryCase, MinScoreCalibration, calibrate_min_score, load_calibration, separating_floor
+from airw.stores import MemoryStore
+
+SCORES = st.lists(st.integers(-8, 8).map(lambda n: n / 8) | st.just(-math.inf), max_size=8)
+SOME = st.lists(st.integers(-8, 8).map(lambda n: n / 8), min_size=1, max_size=8)
+WEIGHTS = st.sampled_from([0.0, 0.25, 0.5, 0.8, 1.0])
+ANY_SCORES = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=8)
+
+
+class TestTheFloorBetweenTwoSetsOfScores:
+    @given(positives=SCORES, negatives=SCORES, weight=WEIGHTS, grid=st.none() | SOME)
+    def test_is_that_of_ir(self, positives, negatives, weight, grid):
+        """Where one kind is missing, theirs tells a sensitivity or specificity of 1; ours says it was not measured."""
+        ours = separating_floor(positives, negatives, sensitivity_weight=weight, floor_grid=grid)
+        assert ours.positive_scores == ir.eval._score_summary(positives)
+        assert ours.abstention_scores == ir.eval._score_summary(negatives)
+        if not positives or not negatives:
+            assert ours.min_score is None
+            return
+        floors = ir.eval._candidate_floors(positives + negatives) if grid is None else grid
+        theirs = [ir.eval._score_floor(floor, positives, negatives) for floor in floors]
+        best = ir.eval._pick_floor(theirs, weight)
+        assert list(ours.grid) == theirs
+        assert {name: getattr(ours, name) for name in best} == best
+        assert ours.separable == any(each["youden_j"] >= 1 - 1e-9 for each in theirs)
+
+    @given(positives=ANY_SCORES, negatives=ANY_SCORES, weight=WEIGHTS)
+    def test_is_beaten_by_no_other_number(self, positives, negatives, weight):
+        def worth(floor):
+            kept = Fraction(sum(score >= floor for score in positives), len(positives))
+            stopped = Fraction(sum(score < floor for score in negatives), len(negatives))
+            return Fraction(weight) * kept + (1 - Fraction(weight)) * stopped
+
+        found = separating_floor(positives, negatives, sensitivity_weight=weight)
+        best = max(
+            worth(floor) for score in positives + negatives for floor in (score, math.nextafter(score, math.inf))
+        )
+        assert float(worth(found.min_score)) == pytest.approx(float(best), abs=1e-12)
+        assert found.balanced_accuracy == pytest.approx((found.sensitivity + found.specificity) / 2)
+
+    def test_parts_scores_that_no_number_lies_between(self):
+        low = 1 - 2**-53
+        assert separating_floor([1.0], [low]).youden_j == 1
+        assert separating_floor([math.nextafter(1.0, 2)], [1.0]).youden_j == 1
+        above = 1 + 2**-51
+        assert separating_floor([1 + 2**-52], [above], sensitivity_weight=0).specificity == 1
+
+    def test_is_the_higher_of_equally_good_ones(self):
+        assert separating_floor([0.9], [0.1], floor_grid=[0.2, 0.8, 0.5]).min_score == 0.8
+
+    def test_leans_where_the_weight_does(self):
+        positives, negatives = [0.2, 0.9], [0.1, 0.5]
+        kept = separating_floor(positives, negatives, sensitivity_weight=0.9)
+        stopped = separating_floor(positives, negatives, sensitivity_weight=0.1)
+        assert (kept.sensitivity, stopped.specificity) == (1, 1)
+        assert kept.min_score < 0.2
+        assert stopped.min_score > 0.5
+
+    @pytest.mark.parametrize("nothing", [-math.inf, math.nan])
+    def test_does_not_hear_of_searches_that_found_nothing(self, nothing):
+        """They abstain whatever the floor is: right where there is no answer, wrong where there is one."""
+        found = separating_floor([0.9, nothing], [0.1, nothing])
+        assert (found.min_score, found.sensitivity, found.specificity) == (0.5, 0.5, 1)
+        assert found.abstention_scores == {"min": 0.1, "median": 0.1, "max": 0.1}
+
+    def test_stays_finite_where_a_score_is_not(self):
+        found = separating_floor([math.inf, 0.9], [0.1])
+        assert (found.min_score, found.youden_j) == (0.5, 1)
+        assert all(math.isfinite(at["min_score"]) for at in found.grid)
+
+    @pytest.mark.parametrize(
+        ("positives", "negatives", "reason"),
+        [([], [], "no_cases"), ([0.5], [], "no_abstention_cases"), ([], [0.5], "no_positive_cases")],
+    )
+    def test_needs_both_kinds(self, positives, negatives, reason):
+        found = separating_floor(positives, negatives)
+        assert (found.min_score, found.reason, found.sensitivity, found.specificity) == (None, reason, None, None)
+
+    @pytest.mark.parametrize("grid", [[], [0.1, math.nan], [math.inf], [True], ["0.5"], [None]])
+    def test_is_not_sought_in_a_grid_of_anything_but_finite_numbers(self, grid):
+        with pytest.raises(ArgumentError, match=r"floor_grid (must be|holds no)"):
+            separating_floor([0.9], [0.1], floor_grid=grid)
+
+    @pytest.mark.parametrize("weight", [-0.1, 1.1, math.nan, True, "0.5", None])
+    def test_has_a_weight_from_0_to_1(self, weight):
+        with pytest.raises(ArgumentError, match="sensitivity_weight must be"):
+            separating_floor([0.9], [0.1], sensitivity_weight=weight)
+
+
+class TestWhatACalibrationTells:
+    @given(positives=SCORES, negatives=SCORES)
+    def test_comes_back_from_json_as_it_went(self, positives, negatives):
+        found = separating_floor(positives, negatives)
+        written = json.dumps(found.to_dict(), allow_nan=False)
+        assert MinScoreCalibration.from_dict(json.loads(written)) == found
+
+    def test_can_be_read_from_a_record_with_less_and_with_more(self):
+        read = MinScoreCalibration.from_dict({"min_score": 0.5, "mode": "dense", "vd_degraded": False})
+        assert read == MinScoreCalibration(0.5, mode="dense")
+        assert read.key == "dense"
+        with pytest.raises(ArgumentError, match="min_score"):
+            MinScoreCalibration.from_dict({"mode": "dense"})
+
+    def test_sums_up_in_four_lines(self):
+        assert str(separating_floor([0.75, 0.5], [0.25])).splitlines() == [
+            "floor: 0.3750 (calibrated) for hybrid search of '', k=10",
+            "with an answer: 2 cases, best scores 0.5000 to 0.7500; 0 more were not found",
+            "without one: 1 cases, best scores 0.2500 to 0.2500",
+            "sensitivity 1.0000, specificity 1.0000, Youden's J 1.0000, perfectly separable, weight 0.5",
+        ]
+        assert str(separating_floor([], [])).splitlines()[0] == "floor: none (no cases) for hybrid search of '', k=10"
+
+
+TEXTS = {
+    "keys": "rotate the signing keys of the server every month",
+    "bread": "bake a loaf of bread with flour water and salt",
+    "roses": "prune the roses in the garden before spring",
+    "tyres": "change the tyres of the bicycle",
+}
+CASES = [
+    DiscoveryCase("rotate signing keys", "keys"),
+    DiscoveryCase("bake bread with salt", "bread"),
+    DiscoveryCase("prune roses", ("roses", "tyres")),
+    DiscoveryCase("the month of the comet"),
+    DiscoveryCase("salt"),
+    DiscoveryCase("zebra"),
+    DiscoveryCase("SALT"),
+    DiscoveryCase("tyres", gold="a manual that was thrown away"),
+]
+UNANSWERED = [case for case in CASES if case.gold_is_none]
+
+
+def by_words(query, texts):
+    """A reranker with a name: the share of the query's words that a text holds, spelled as they are."""
+    words = set(query.split())
+    return [len(words.intersection(text.split())) / len(words) for text in texts]
+
+
+@pytest.fixture
+async def notes():
+    source = from_mapping(TEXTS, name="notes", embedder="light")
+    async with build(source, store=MemoryStore()) as corpus:
+        yield corpus
+
+
+WAYS = [
+    {"mode": "dense"},
+    {"mode": "lexical"},
+    {"mode": "hybrid", "fusion": "blend"},
+    {"mode": "hybrid", "rrf_k": 20},
+    {"mode": "lexical", "rerank": by_words},
+]
+
+
+class TestCalibrating:
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_finds_the_floor_between_the_best_scores_of_the_searches(self, notes, way):
+        async def best(case):
+            hits = await search(notes, case.query, **way)
+            nothing = not hits or case.query == "zebra" or hits[0].score == 0
+            return -math.inf if nothing else hits[0].score
+
+        found = await calibrate_min_score(notes, CASES, **way)
+        positives = [await best(case) for case in CASES[:3]]
+        expected = separating_floor(positives, [await best(case) for case in UNANSWERED])
+        assert (found.min_score, found.grid) == (expected.min_score, expected.grid)
+        assert (found.n_positive, found.n_abstention, found.n_retrieval_miss) == (3, 4, 1)
+        assert (found.corpus_name, found.embedder_id, found.k) == ("notes", notes.embedder_id, 10)
+
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_counts_what_a_discovery_with_that_floor_then_does(self, notes, way):
+        found = await calibrate_min_score(notes, CASES, persist=True, **way)
+        answered = [
+            case for case in CASES if not (await discover(notes, case.query, min_score="auto", **way)).abstained
+        ]
+        let_through = sum(case in answered for case in CASES[:3])
+        stopped = sum(case not in answered for case in UNANSWERED)
+        assert (found.sensitivity, found.specificity) == (let_through / 3, stopped / 4)
+
+    async def test_counts_an_answer_outside_the_depth_as_not_found(self, notes):
+        case = DiscoveryCase("rotate signing keys", "bread")
+        found = await calibrate_min_score(notes, [case, *UNANSWERED], mode="dense", k=1)
+        assert (found.min_score, found.reason, found.n_retrieval_miss) == (None, "no_positive_cases", 1)
+
+    async def test_counts_a_search_without_evidence_as_one_that_abstains(self, notes):
+        """A cosine of 0 to everything, and no word in common, is not a low score but none."""
+        for mode in ("dense", "hybrid"):
+            found = await calibrate_min_score(notes, [*CASES[:3], DiscoveryCase("zebra")], mode=mode)
+            assert (found.abstention_scores, found.specificity) == ({}, 1)
+
+    async def test_takes_a_grid_and_a_weight(self, notes):
+        found = await calibrate_min_score(notes, CASES, mode="dense", floor_grid=iter([0.0, 2.0]), sensitivity_weight=1)
+        assert [at["min_score"] for at in found.grid] == [0, 2]
+        assert (found.min_score, found.sensitivity, found.sensitivity_weight) == (0, 1, 1)
+
+    async def test_searches_only_what_it_is_told_to(self, notes):
+        found = await calibrate_min_score(notes, CASES, mode="dense", surfaces=iter(["chunk"]))
+        assert (found.n_positive, found.n_retrieval_miss) == (0, 4)
+
+    async def test_asks_several_cases_at_once_but_not_all(self, notes):
+        class Slow:
+            id, dim, running, most = notes.embedder.id, notes.embedder.dim, 0, 0
+
+            async def embed_query(self, text):
+                self.running += 1
+                self.most = max(self.most, self.running)
+                await anyio.sleep(0.01)
+                self.running -= 1
+                return await notes.embedder.embed_query(text)
+
+        corpus = type("Slowly", (), {"name": "notes", "store": notes.store, "embedder": Slow()})
+        found = await calibrate_min_score(corpus, CASES * 4, mode="dense")
+        assert 2 <= corpus.embedder.most <= 8
+        assert found.n_positive == 12
+
+    @pytest.mark.parametrize(
+        ("wrong", "said"),
+        [
+            ({"mode": "deep"}, "mode must be"),
+            ({"k": -1}, "k must be"),
+            ({"sensitivity_weight": 2}, "sensitivity_weight"),
+            ({"floor_grid": [math.nan]}, "floor_grid"),
+            ({"rerank": "oracle"}, "oracle"),
+            ({"persist": True, "rerank": functools.partial(by_words)}, "give it an `id`"),
+            ({"persist": True, "boost": lambda hit: 1.0}, "boost moves scores"),
+            ({"cases": ["rotate signing keys"]}, "cases must be DiscoveryCases, as load_cases gives"),
+        ],
+    )
+    async def test_refuses_at_once_what_it_cannot_use(self, wrong, said):
+        """Before the corpus is opened: here there is none."""
+        with pytest.raises(ArgumentError, match=said):
+            await calibrate_min_score("nowhere", **{"cases": CASES, **wrong})
+
+    async def test_of_no_corpus_says_so(self):
+        with pytest.raises(CorpusNotFound):
+            await calibrate_min_score("nowhere", CASES)
+
+
+class TestKeeping:
+    async def test_a_floor_is_kept_only_where_it_is_asked_for(self, notes):
+        found = await calibrate_min_score(notes, CASES, mode="dense")
+        assert await load_calibration(notes, "dense") is None
+        assert await found.save(notes) is found
+        assert await load_calibration(notes, "dense") == found
+
+    async def test_each_way_of_searching_has_a_floor_of_its_own(self, notes):
+        found = [await calibrate_min_score(notes, CASES, persist=True, **way) for way in WAYS]
+        assert [await load_calibration(notes, **way) for way in WAYS] == found
+        assert len({each.key for each in found}) == len(WAYS)
+        assert await load_calibration(notes) is None
+
+    async def test_no_floor_does_not_replace_one(self, notes):
+        found = await calibrate_min_score(notes, CASES, mode="dense", persist=True)
+        none = await calibrate_min_score(notes, UNANSWERED, mode="dense", persist=True)
+        assert none.min_score is None
+        assert await load_calibration(notes, "dense") == found
+
+    async def test_a_floor_of_a_reranker_without_a_name_is_found_but_not_kept(self, notes):
+        nameless = {"mode": "lexical", "rerank": functools.partial(by_words)}
+        found = await calibrate_min_score(notes, CASES, **nameless)
+        assert found.min_score is not None
+        with pytest.raises(ArgumentError, match="give it an `id`"):
+            await calibrate_min_score(notes, CASES, persist=True, **nameless)
+        with pytest.raises(ArgumentError, match="give it an `id`"):
+            await found.save(notes)
+        assert await load_calibration(notes, **nameless) is None
+        assert await notes.store.calibration() == {}
+
+    @pytest.mark.parametrize(
+        "moved",
+        [
+            {"surface_weights": {"document": 2}},
+            {"boost": lambda hit: 1.0},
+            {"formulate": lambda query: [query, "more"]},
+        ],
+    )
+    async def test_a_floor_of_moved_scores_is_found_but_not_kept(self, notes, moved):
+        plain = await calibrate_min_score(notes, CASES, mode="dense", persist=True)
+        found = await calibrate_min_score(notes, CASES, mode="dense", **moved)
+        assert found.rescaled == tuple(moved)
+        with pytest.raises(ArgumentError, match=f"{next(iter(moved))} moves scores"):
+            await calibrate_min_score(notes, CASES, mode="dense", persist=True, **moved)
+        with pytest.raises(ArgumentError, match="as min_score instead"):
+            await found.save(notes)
+        assert await load_calibration(notes, "dense", **moved) is None
+        assert await load_calibration(notes, "dense") == plain
+
+    async def test_what_is_kept_under_the_key_of_another_way_is_not_it(self, notes):
+        await notes.store.set_calibration("dense", MinScoreCalibration(0.5, mode="lexical").to_dict())
+        assert await load_calibration(notes, "dense") is None
+
+    @pytest.mark.asyncio_only
+    async def test_a_floor_outlives_the_corpus_that_it_was_found_on(self):
+        async with build(from_mapping(TEXTS, name="notes", embedder="light")):
+            pass
+        found = await calibrate_min_score("notes", CASES, mode="dense", persist=True)
+        assert await load_calibration("notes", "dense") == found
+        assert (await discover("notes", "salt", mode="dense", min_score="auto")).signals["min_score"] == found.min_score

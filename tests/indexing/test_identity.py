@@ -1,0 +1,214 @@
+"""What `identity` tells apart and what it takes for the same: a change that matters is never missed, in no process."""
+
+import copy
+import functools
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import threading
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airw.corpora import build
+from airw.errors import ArgumentError
+from airw.indexing import Chunked, identity
+from airw.sources import from_mapping
+from airw.stores import MemoryStore
+from tests.support.identities import DIFFERENT, Hidden, Named, Pair, Renamed, Slotted, Strategy, adder, rings
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def test_everything_that_matters_is_told_apart():
+    names = [identity(thing) for thing in DIFFERENT]
+    same = [
+        (DIFFERENT[one], DIFFERENT[two]) for one, two in combinations(range(len(names)), 2) if names[one] == names[two]
+    ]
+    assert same == []
+
+
+def test_a_name_is_short_printable_and_says_what_it_names():
+    assert all(identity(thing).isprintable() and len(identity(thing)) < 120 for thing in DIFFERENT)
+    assert re.fullmatch(r"adder\.<locals>\.add-[0-9a-f]{16}", identity(adder(1)))
+    assert re.fullmatch(r"Strategy-[0-9a-f]{16}", identity(Strategy(a=1)))
+
+
+def test_what_has_an_id_is_named_by_it():
+    assert identity(Chunked()) == Chunked().id
+    assert identity(Named("one", junk=threading.Lock())) == "one"
+    assert identity(Pair(Named("one", junk=1))) == identity(Pair(Named("one", junk=2)))
+
+
+@given(JSON)
+def test_values_are_named_by_what_they_are_not_by_which_object(value):
+    again = json.loads(json.dumps(value))
+    assert identity(again) == identity(value)
+    assert identity(Pair(value, value)) == identity(Pair(value, again))
+    assert identity(Strategy(a=value)) == identity(Strategy(a=again))
+    assert identity(adder(value)) == identity(adder(again))
+
+
+@given(st.lists(st.tuples(st.text(max_size=3), JSON), max_size=6, unique_by=lambda pair: pair[0]))
+def test_the_order_of_keys_and_attributes_does_not_matter(pairs):
+    backwards = dict(reversed(pairs))
+    assert identity(dict(pairs)) == identity(backwards)
+    assert identity({key for key, _ in pairs}) == identity(set(backwards))
+    assert identity(Strategy(**dict(pairs))) == identity(Strategy(**backwards))
+
+
+@pytest.mark.parametrize(
+    "thing", [Pair([1, {2}]), Hidden(1, a=Slotted("x")), Strategy(_split=functools.partial(max, 1))]
+)
+def test_a_copy_is_named_the_same(thing):
+    assert identity(copy.deepcopy(thing)) == identity(thing)
+
+
+def test_the_place_of_a_function_in_its_file_does_not_matter():
+    code = "def add(number, *others, times=2):\n    return [number * times for _ in others]\n"
+    one, two, three = {}, {}, {}
+    exec(compile(code, "one.py", "exec"), one)
+    exec(compile(f"# moved\n\n{code}", "two.py", "exec"), two)
+    exec(compile(code.replace("number * times", "times * number"), "one.py", "exec"), three)
+    assert identity(one["add"]) == identity(two["add"]) != identity(three["add"])
+
+
+def test_asking_does_not_change_the_answer():
+    strategy = Strategy(path=pathlib.Path("a/b"), pattern=re.compile("a"), add=adder(1))
+    before = strategy.id
+    (
+        hash(strategy.path),
+        str(strategy.path),
+        strategy.pattern.match("a"),
+        [strategy.add(number) for number in range(1_000)],
+    )
+    assert strategy.id == before == strategy.id
+
+
+def test_what_holds_itself_is_named_too():
+    names = [identity(thing) for thing in rings()]
+    assert names == [identity(thing) for thing in rings()]
+    assert len(set(names)) == len(names)
+
+
+def test_what_is_shared_over_and_over_is_looked_at_once():
+    shared = []
+    for _ in range(200):
+        shared = [shared, shared]
+    assert identity(shared)
+
+    def tangle():
+        def call(name):
+            return [a, b, c, d, e, f, g, h, i, j][name]
+
+        a, b, c, d, e, f, g, h, i, j = (functools.partial(call, number) for number in range(10))
+        return call
+
+    assert identity(tangle()) == identity(tangle())
+
+
+def opened():
+    with Path(os.devnull).open() as file:
+        return file
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        object(),
+        (item for item in ()),
+        opened(),
+        threading.Lock(),
+        threading.local(),
+        memoryview(b""),
+        functools.partial(max, (item for item in ())),
+        adder(threading.Lock()),
+        Pair([{"deep": object()}]),
+        Slotted(opened()),
+        Strategy(_lock=threading.RLock()),
+        {object(): 1},
+    ],
+)
+def test_what_cannot_be_named_is_an_error_that_asks_for_an_id(thing):
+    with pytest.raises(ArgumentError, match="has no stable identity; give it, or what holds it, an `id`") as caught:
+        identity(thing)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_nested_without_end_is_an_error():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(ArgumentError, match="nested too deeply"):
+        identity(deep)
+    while deep:
+        deep = deep.pop()
+
+
+PRINT_NAMES = """
+from airw.indexing import identity
+from tests.support.identities import DIFFERENT, Strategy, rings
+
+strings = {"one", "two", "three", ("a", "b"), frozenset({"c", "d"})}
+for thing in [*DIFFERENT, *rings(), strings, Strategy(a=strings), lambda text: text in {"p", "q", "r"}]:
+    print(ascii(identity(thing)))
+"""
+
+
+def test_names_are_the_same_in_every_process():
+    def printed(seed):
+        variables = {**os.environ, "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", PRINT_NAMES]
+        return subprocess.run(
+            command, cwd=Path(__file__).parents[2], env=variables, check=True, capture_output=True, text=True
+        ).stdout
+
+    one, two = printed("1"), printed("2")
+    assert one.count("\n") > len(DIFFERENT)
+    assert one == two
+    assert one.splitlines()[: len(DIFFERENT)] == [ascii(identity(thing)) for thing in DIFFERENT]
+
+
+async def counted(store, strategy):
+    reports = []
+    source = from_mapping({"a": "one two\nthree", "b": "four"}, name="texts", strategy=strategy)
+    await build(source, store=store, embedder="light", progress=reports.append)
+    return reports[-1].added, reports[-1].updated, reports[-1].unchanged
+
+
+async def test_a_build_decomposes_again_exactly_when_a_setting_of_the_strategy_changed():
+    store = MemoryStore()
+    assert await counted(store, Strategy(_split=lambda text: text.split())) == (2, 0, 0)
+    assert await counted(store, Strategy(_split=lambda text: text.split())) == (0, 0, 2)
+    assert await counted(store, Strategy(_split=lambda text: text.splitlines())) == (0, 2, 0)
+    assert await counted(store, Renamed(_split=lambda text: text.splitlines())) == (0, 2, 0)
+
+
+async def test_so_it_does_for_a_strategy_with_slots():
+    class Tight:
+        __slots__ = ("_split",)
+        id = property(identity)
+        kind = "piece"
+        decompose = Strategy.decompose
+
+        def __init__(self, split):
+            self._split = split
+
+    store = MemoryStore()
+    assert await counted(store, Tight(adder_of_words(1))) == (2, 0, 0)
+    assert await counted(store, Tight(adder_of_words(1))) == (0, 0, 2)
+    assert await counted(store, Tight(adder_of_words(2))) == (0, 2, 0)
+
+
+def adder_of_words(number):
+    return lambda text: text.split() * number

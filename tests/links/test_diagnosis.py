@@ -1,0 +1,263 @@
+"""Whether a graph can help: the numbers against plain counting, and the verdicts on graphs whose use is known."""
+
+import json
+import tarfile
+from random import Random
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airw import build, from_mapping, from_notes
+from airw.discovery import FederatedCorpus
+from airw.errors import ArgumentError, NoLedgerEntry
+from airw.links import CorpusGraph, extractor_from
+from airw.links._measures import gini
+from airw.stores import MemoryStore, SqliteStore
+from airw.values import Edge, LinkCount
+from tests.support.linked_stores import Counting, fill, filled
+
+TOPICS = 20
+IDS = [f"n{number:03}" for number in range(200)]
+
+
+def topic(id):
+    return int(id[1:]) % TOPICS
+
+
+def vector(id, random):
+    """A row near the direction of the topic of an id."""
+    row = np.array([random.gauss(0, 0.15) for _ in range(TOPICS)])
+    row[topic(id)] += 1
+    return (tuple(row / np.linalg.norm(row)),)
+
+
+def drawn(random, count, *, related):
+    groups = [[id for id in IDS if topic(id) == each] for each in range(TOPICS)] if related else [IDS]
+    return [Edge(*random.sample(random.choice(groups), 2), "x") for _ in range(count)]
+
+
+async def diagnosed(edges, *, gold=None, seed=0, **options):
+    async with filled(edges, **options) as store:
+        return await CorpusGraph(store).diagnose(gold=gold, seed=seed)
+
+
+def names(diagnosis):
+    return {finding.name: finding.is_good for finding in diagnosis.findings}
+
+
+class TestNumbers:
+    async def test_they_are_those_of_plain_counting(self):
+        random = Random(2)
+        edges = [Edge(*random.sample(IDS, 2), random.choice("xy")) for _ in range(150)]
+        found = await diagnosed(edges, ids=IDS)
+        graph = nx.DiGraph([(edge.source, edge.target) for edge in edges])
+        graph.add_nodes_from(IDS)
+        plain = graph.to_undirected()
+        degrees = sorted(degree for _, degree in graph.in_degree())
+        assert (found.artifacts, found.edges) == (200, graph.number_of_edges())
+        assert sum(count.count for count in found.links) == 150
+        assert found.isolated == nx.number_of_isolates(graph) / 200
+        assert found.largest_component == max(map(len, nx.weakly_connected_components(graph))) / 200
+        assert (found.in_degrees["min"], found.in_degrees["max"]) == (degrees[0], degrees[-1])
+        assert found.in_degrees["median"] == degrees[99]
+        assert found.out_degrees["max"] == max(degree for _, degree in graph.out_degree())
+        expected = sorted(graph.in_degree(), key=lambda pair: (-pair[1], pair[0]))
+        assert found.hubs == tuple(expected[:5])
+        assert found.hub_share == sum(degree for _, degree in expected[:2]) / found.edges
+        near = [len(nx.single_source_shortest_path_length(plain, id, cutoff=2)) - 1 for id in IDS]
+        assert found.reach == pytest.approx(sum(near) / (200 * 199))
+
+    @given(st.lists(st.integers(0, 9), min_size=1, max_size=12))
+    def test_gini_is_half_the_mean_difference_over_the_mean(self, counts):
+        apart = sum(abs(one - other) for one in counts for other in counts)
+        expected = apart / (2 * len(counts) * sum(counts)) if sum(counts) else 0
+        assert gini(np.array(counts)) == pytest.approx(expected)
+
+    async def test_shares_of_links_that_lead_nowhere(self):
+        edges = [Edge("a", "b", "x"), Edge("a", "gone", "x"), Edge("b", "gone", "y"), Edge("b", ("o", "a"), "x")]
+        found = await diagnosed(edges, ids="ab", missing=["gone"])
+        assert (found.dangling, found.ambiguous, found.edges) == (0.5, 0.0, 1)
+        assert found.links[0] == LinkCount("x", "inline", "dangling", 1)
+
+    async def test_gold_pairs_are_counted_within_one_and_two_hops_whichever_way_links_lead(self):
+        edges = [Edge("b", "a", "x"), Edge("b", "c", "x"), Edge("d", "e", "x")]
+        found = await diagnosed(edges, ids="abcdef", gold=[{"a", "b", "c"}, ["e", "d"], ["a", "f"], ["a"]])
+        assert (found.gold_pairs, found.gold_linked, found.gold_near) == (5, 0.6, 0.8)
+        empty = await diagnosed(edges, ids="abcdef", gold=[["a"]])
+        assert (empty.gold_pairs, empty.gold_linked, empty.gold_near) == (0, None, None)
+        with pytest.raises(NoLedgerEntry, match="holds no artifact 'nowhere'; gold is"):
+            await diagnosed(edges, gold=[["a", "nowhere"]])
+
+    async def test_nothing_is_divided_by_nothing(self):
+        found = await diagnosed([], ids="")
+        assert (found.artifacts, found.isolated, found.largest_component, found.reach) == (0, 0, 0, 0)
+        assert (found.outlook, names(found)) == ("bad", {"edges": False})
+        alone = await diagnosed([], ids="a")
+        assert (alone.isolated, alone.reach, alone.outlook) == (1, 0, "bad")
+
+
+class TestVerdicts:
+    async def test_links_within_topics_look_good_and_links_at_random_do_not(self):
+        random = Random(4)
+        vectors = {id: vector(id, random) for id in IDS}
+        good = await diagnosed(drawn(random, 300, related=True), ids=IDS, vectors=vectors)
+        assert (good.outlook, names(good)) == ("good", {"alike": True})
+        assert good.linked_cosine > good.random_cosine + 0.2
+        bad = await diagnosed(drawn(random, 300, related=False), ids=IDS, vectors=vectors)
+        assert bad.outlook == "doubtful"
+        assert names(bad) == {"alike": False}
+        assert abs(bad.gain) < 0.2
+
+    async def test_the_most_alike_records_count(self):
+        apart, same = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)
+        ids = [f"n{number:02}" for number in range(80)]
+        vectors = {id: (apart if number % 2 else (0.0, 0.0, 1.0), same) for number, id in enumerate(ids)}
+        edges = [Edge(one, other, "x") for one, other in zip(ids[::2], ids[1::2], strict=True)]
+        found = await diagnosed(edges, ids=ids, vectors=vectors)
+        assert (found.linked_cosine, found.random_cosine, found.gain) == (1.0, 1.0, 0.0)
+
+    async def test_without_vectors_likeness_is_not_told(self):
+        random = Random(4)
+        vectors = dict.fromkeys(IDS, ((0.0, 0.0),))
+        found = await diagnosed(drawn(random, 400, related=False), ids=IDS, vectors=vectors)
+        assert (found.pairs, found.linked_cosine, found.random_cosine, found.gain) == (0, None, None, None)
+        assert found.outlook == "doubtful"
+        few = await diagnosed([Edge("a", "b", "x")])
+        assert (few.pairs, few.gain) == (1, None)
+
+    async def test_gold_that_links_bring_together_looks_good_whatever_the_cosines(self):
+        random = Random(6)
+        edges = drawn(random, 100, related=False)
+        gold = [(edge.source, edge.target) for edge in edges[:50]]
+        assert (await diagnosed(edges, ids=IDS, gold=gold)).outlook == "good"
+        apart = [random.sample(IDS, 2) for _ in range(50)]
+        found = await diagnosed(edges, ids=IDS, gold=apart)
+        assert (found.outlook, names(found)["gold"]) == ("bad", False)
+
+    async def test_each_trouble_is_found_with_its_number(self):
+        star = [Edge(id, "n000", "x") for id in IDS[1:]]
+        found = await diagnosed(star, ids=IDS)
+        assert names(found) == {"reach": False, "hubs": False}
+        assert "100% of the edges lead to the top 1 % (n000)" in str(found)
+        few = await diagnosed([Edge("n001", "n002", "x")], ids=IDS)
+        assert names(few) == {"isolated": False, "reach": False}
+
+    @pytest.mark.parametrize(("leaves", "told"), [(64, False), (65, True)])
+    async def test_all_within_two_hops_is_a_flood_only_where_it_is_more_than_a_walk_visits(self, leaves, told):
+        ids = IDS[: leaves + 1]
+        found = await diagnosed([Edge(each, ids[0], "x") for each in ids[1:]], ids=ids)
+        assert found.reach == 1
+        assert ("reach" in names(found)) == told
+        dangling = [Edge("n001", f"gone{number}", "x") for number in range(9)]
+        found = await diagnosed([*dangling, Edge("n001", "n002", "x")], ids=IDS, missing=[e.target for e in dangling])
+        assert "90% of the links dangle" in str(found)
+        nowhere = await diagnosed(dangling, ids=IDS, missing=[e.target for e in dangling])
+        assert (nowhere.outlook, nowhere.findings[0].value) == ("bad", 0)
+        assert "compare what links name (unresolved)" in str(nowhere)
+        assert "give the source an edge_extractor" in str(await diagnosed([], ids="ab"))
+
+
+class TestManners:
+    async def test_it_is_json_and_text(self):
+        random = Random(4)
+        vectors = {id: vector(id, random) for id in IDS}
+        found = await diagnosed(drawn(random, 300, related=True), ids=IDS, vectors=vectors, gold=[IDS[:3]])
+        told = json.loads(json.dumps(found.to_dict()))
+        assert told["outlook"] == found.outlook
+        assert told["hubs"][0] == {"id": found.hubs[0][0], "edges": found.hubs[0][1]}
+        assert [each["name"] for each in told["findings"]] == [each.name for each in found.findings]
+        assert str(found).startswith(f"outlook: {found.outlook}\n")
+        assert f"edges: {found.edges}" in str(found)
+
+    async def test_what_is_sampled_follows_from_the_seed(self):
+        random = Random(4)
+        vectors = {id: vector(id, random) for id in IDS}
+        edges = drawn(random, 1_500, related=True)
+        async with filled(edges, ids=IDS, vectors=vectors) as store:
+            graph = CorpusGraph(store)
+            assert await graph.diagnose() == await graph.diagnose()
+            assert (await graph.diagnose()).linked_cosine != (await graph.diagnose(seed=1)).linked_cosine
+            with pytest.raises(ArgumentError, match="seed must be a whole number"):
+                await graph.diagnose(seed=-1)
+
+    async def test_vectors_are_read_for_some_pairs_at_a_time(self):
+        class Watching(Counting):
+            async def vectors_of(self, ids):
+                self.most = max(getattr(self, "most", 0), len(ids))
+                return await self._store.vectors_of(ids)
+
+        random = Random(4)
+        async with filled(drawn(random, 3_000, related=False), ids=IDS) as store:
+            watching = Watching(store)
+            await CorpusGraph(watching).diagnose()
+        assert 50 < watching.most <= 100
+
+    @pytest.mark.asyncio_only
+    async def test_a_file_is_diagnosed_as_memory_is(self, tmp_path):
+        random = Random(4)
+        vectors = {id: vector(id, random) for id in IDS}
+        edges = drawn(random, 100, related=True)
+        async with SqliteStore(tmp_path / "graph.airw") as store:
+            await fill(store, edges, ids=IDS, vectors=vectors)
+            found = await CorpusGraph(store).diagnose(gold=[IDS[:5]])
+        expected = await diagnosed(edges, ids=IDS, vectors=vectors, gold=[IDS[:5]])
+        assert found.linked_cosine == pytest.approx(expected.linked_cosine)
+        assert [each.text for each in found.findings] == [each.text for each in expected.findings]
+
+    async def test_several_corpora_are_one_graph(self):
+        links = extractor_from(lambda _, fields: {"x": fields["to"]}, id="to")
+
+        def source(name, to, embedder):
+            return from_mapping(
+                dict.fromkeys(to, "text"), name=name, embedder=embedder, edge_extractor=links,
+                metadata_of=lambda name, _: {"to": to[name]},
+            )  # fmt: skip
+
+        one = await build(source("one", {"a": [["two", "b"]]}, "light"), store=MemoryStore())
+        two = await build(source("two", {"b": [], "c": []}, "light"), store=MemoryStore())
+        async with one, two:
+            found = await CorpusGraph(FederatedCorpus([one, two])).diagnose(gold=[[("one", "a"), ("two", "b")]])
+        assert (found.artifacts, found.edges, found.gold_linked) == (3, 1, 1.0)
+        assert found.hubs == ((("two", "b"), 1),)
+
+
+class TestRealCorpora:
+    @pytest.mark.slow
+    @pytest.mark.asyncio_only
+    async def test_a_vault_looks_good(self, data, tmp_path):
+        with tarfile.open(data / "md-notes" / "md-notes.tar.gz") as archive:
+            archive.extractall(tmp_path, filter="data")
+        source = from_notes(tmp_path / "md-notes", embedder="light")
+        async with build(source, store=MemoryStore(), on_error="skip") as corpus:
+            found = await CorpusGraph(corpus).diagnose()
+        assert found.outlook == "good"
+        assert found.hubs[0][0] == "permanent/vector.md"
+        assert found.gain > 0.5
+        assert found.dangling < 0.25
+
+    @pytest.mark.slow
+    @pytest.mark.asyncio_only
+    async def test_title_mentions_bring_multi_hop_gold_together(self, data):
+        def lines(name):
+            text = (data / "hotpotqa-100" / name).read_text("utf-8")
+            return [json.loads(line) for line in text.splitlines()]
+
+        items = {each["id"]: each for each in lines("corpus.jsonl")}
+        titles = {each["title"]: id for id, each in items.items() if len(each["title"]) > 3}
+        mentions = {
+            id: [other for title, other in titles.items() if other != id and title in each["text"]]
+            for id, each in items.items()
+        }
+        links = extractor_from(lambda _, fields: {"mentions": fields["to"]}, id="to")
+        source = from_mapping(
+            {id: each["text"] for id, each in items.items()}, name="hotpot", embedder="light", edge_extractor=links,
+            metadata_of=lambda name, _: {"to": mentions[name]},
+        )  # fmt: skip
+        gold = [each["gold"] for each in lines("queries.jsonl")]
+        async with build(source, store=MemoryStore()) as corpus:
+            found = await CorpusGraph(corpus).diagnose(gold=gold)
+        assert (found.outlook, found.findings[0].name) == ("good", "gold")
+        assert found.gold_near > 50 * found.reach

@@ -1,0 +1,418 @@
+"""Paths along links: the shortest and the cheapest, against one-sided search, networkx, and all paths there are."""
+
+from itertools import pairwise
+from random import Random
+
+import anyio
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw.errors import ArgumentError, NoLedgerEntry
+from airw.links import INVERSES, CorpusGraph, Inverses, LinkPath
+from airw.links.costs import CLOSE_TYPES, link_parts
+from airw.stores import SqliteStore
+from airw.values import Edge
+from tests.support.linked_stores import Counting, fill, filled
+
+IDS = "abcdefgh"
+TYPES = ("part-of", "supports", "supported-by", "x")
+ORIGINS = ("typed", "inline", "derived")
+DIRECTIONS = ("out", "in", "both")
+
+
+async def path_in(edges, start, end, *, values=(), **options):
+    async with filled(edges, values=values) as store:
+        return await CorpusGraph(store).path(start, end, **options)
+
+
+def names(path):
+    return "".join(path.nodes)
+
+
+def walkable(edges, *, direction="both", types=None, exclude=(), origins=None, inverses=None):
+    """Give all steps a path may take, the slow way: `(start, end, edge, key)`."""
+    for edge in set(edges):
+        for start, end in ((edge.source, edge.target), (edge.target, edge.source)):
+            along = start == edge.source
+            name = edge.type if along or inverses is None else inverses.of(edge.type)
+            allowed = direction in ("both", "out" if along else "in")
+            allowed = allowed and (types is None or name in types) and name not in exclude
+            if allowed and (origins is None or edge.origin in origins):
+                yield start, end, edge, (name, end, not along, edge.origin)
+
+
+def all_paths(edges, start, end, longest, **options):
+    """Give every simple path as a list of steps."""
+    steps = sorted(walkable(edges, **options), key=lambda step: step[3])
+
+    def onward(at, seen, so_far):
+        if at == end:
+            yield so_far
+        elif len(so_far) < longest:
+            for step in steps:
+                if step[0] == at and step[1] not in seen:
+                    yield from onward(step[1], {*seen, step[1]}, [*so_far, step])
+
+    yield from onward(start, {start}, [])
+
+
+def price(steps, values):
+    return sum(link_parts(edge.type, values.get(end, 50)) for _, end, edge, _ in steps) / 200
+
+
+def as_network(edges, values=(), **options):
+    graph = nx.DiGraph()
+    graph.add_nodes_from(IDS)
+    for start, end, edge, _ in walkable(edges, **options):
+        cost = link_parts(edge.type, dict(values).get(end, 50))
+        if cost < graph.get_edge_data(start, end, {"cost": 1e9})["cost"]:
+            graph.add_edge(start, end, cost=cost)
+    return graph
+
+
+@st.composite
+def edge_lists(draw, most=14):
+    pairs = st.tuples(st.sampled_from(IDS), st.sampled_from(IDS)).filter(lambda pair: pair[0] != pair[1])
+    triples = st.tuples(pairs, st.sampled_from(TYPES), st.sampled_from(ORIGINS))
+    return [Edge(*pair, type, origin) for pair, type, origin in draw(st.lists(triples, max_size=most))]
+
+
+FILTERS = st.fixed_dictionaries({
+    "direction": st.sampled_from(DIRECTIONS),
+    "types": st.none() | st.lists(st.sampled_from(TYPES), max_size=3),
+    "exclude": st.lists(st.sampled_from(TYPES), max_size=1),
+    "origins": st.none() | st.lists(st.sampled_from(ORIGINS), min_size=1, max_size=2),
+    "inverses": st.sampled_from([None, INVERSES, Inverses({"x": "part-of"})]),
+})  # fmt: skip
+VALUES = st.dictionaries(st.sampled_from(IDS), st.sampled_from([0, 20, 100]))
+
+
+class TestByHops:
+    @given(edges=edge_lists(), chosen=FILTERS, longest=st.integers(0, 8))
+    def test_it_is_the_first_of_all_shortest_paths(self, edges, chosen, longest):
+        path = anyio.run(lambda: path_in(edges, "a", "h", max_hops=longest, **chosen))
+        paths = list(all_paths(edges, "a", "h", longest, **chosen))
+        expected = min(paths, key=lambda steps: (len(steps), [step[3] for step in steps]), default=None)
+        assert path.found == (expected is not None)
+        if expected is not None:
+            assert path.nodes == ("a", *(step[1] for step in expected))
+            assert path.edges == tuple(step[2] for step in expected)
+            assert path.cost == len(expected)
+            assert path.left_out == {}
+        else:
+            exists = nx.has_path(as_network(edges, **chosen), "a", "h")
+            assert not exists or set(path.left_out) == {"max_hops"}
+
+    @settings(max_examples=25)
+    @given(seed=st.integers(0, 10**6), direction=st.sampled_from(DIRECTIONS))
+    def test_it_is_as_long_as_networkx_says_in_larger_graphs(self, seed, direction):
+        random = Random(seed)
+        ids = [f"n{number:03}" for number in range(150)]
+        edges = [Edge(*random.sample(ids, 2), random.choice(TYPES)) for _ in range(random.choice([100, 200, 500]))]
+        graph = nx.DiGraph([(start, end) for start, end, *_ in walkable(edges, direction=direction)])
+        graph.add_nodes_from(ids)
+
+        async def check():
+            async with filled(edges, ids=ids) as store:
+                for _ in range(10):
+                    start, end = random.sample(ids, 2)
+                    path = await CorpusGraph(store).path(start, end, direction=direction, max_hops=None)
+                    assert path.found == nx.has_path(graph, start, end)
+                    assert not path.found or len(path.edges) == nx.shortest_path_length(graph, start, end)
+                    assert path.left_out == {}
+
+        anyio.run(check)
+
+    async def test_the_edges_are_as_stored_whichever_way_they_are_walked(self):
+        edges = [Edge("a", "b", "supports", "typed"), Edge("c", "b", "x")]
+        path = await path_in(edges, "a", "c")
+        assert path == LinkPath("a", "c", "both", 10, ("a", "b", "c"), tuple(edges), 2.0, 3)
+
+    async def test_of_several_shortest_paths_type_then_id_then_direction_then_origin_decide_hop_by_hop(self):
+        edges = [Edge("a", "b", "y"), Edge("a", "c", "x"), Edge("b", "h", "x"), Edge("c", "h", "y")]
+        assert names(await path_in(edges, "a", "h")) == "ach"
+        edges = [Edge("a", "c", "x"), Edge("a", "b", "x"), Edge("b", "h", "x"), Edge("c", "h", "x")]
+        assert names(await path_in(edges, "a", "h")) == "abh"
+        edges = [Edge("h", "a", "x", "derived"), Edge("a", "h", "x", "typed"), Edge("a", "h", "x", "inline")]
+        assert (await path_in(edges, "a", "h")).edges == (Edge("a", "h", "x", "inline"),)
+
+    async def test_from_an_artifact_to_itself_there_is_nothing_to_walk(self):
+        path = await path_in([Edge("a", "b", "x")], "a", "a", max_hops=0)
+        assert (path.found, path.nodes, path.edges, path.cost, path.visited) == (True, ("a",), (), 0.0, 1)
+
+    async def test_an_artifact_that_is_not_there_is_named(self):
+        async with filled([]) as store:
+            with pytest.raises(NoLedgerEntry, match=r"^the graph holds no artifact 'nowhere'; a path goes between"):
+                await CorpusGraph(store).path("a", "nowhere")
+            with pytest.raises(NoLedgerEntry, match="'nobody'"):
+                await CorpusGraph(store).path("nobody", "nobody")
+
+    async def test_links_to_another_corpus_lead_nowhere(self):
+        async with filled([Edge("a", ("other", "h"), "x"), Edge("b", ("other", "h"), "x")]) as store:
+            path = await CorpusGraph(store).path("a", "b", max_hops=1)
+        assert (path.found, path.visited, path.left_out) == (False, 2, {})
+
+    async def test_filters_go_by_the_name_a_link_has_in_the_direction_it_is_walked(self):
+        edges = [Edge("h", "a", "supports")]
+        assert not (await path_in(edges, "a", "h", types=["supports"], inverses=INVERSES)).found
+        assert (await path_in(edges, "a", "h", types=["supported-by"], inverses=INVERSES)).found
+        assert (await path_in(edges, "a", "h", types=["supports"])).found
+        assert not (await path_in(edges, "a", "h", exclude=["supported-by"], inverses=INVERSES)).found
+
+    async def test_a_level_is_one_call_of_the_store(self):
+        edges = [Edge(one, other, "x") for one, other in zip("abcdefg", "bcdefgh", strict=True)]
+        edges += [Edge("a", each, "y") for each in "cd"] + [Edge(each, "h", "y") for each in "ef"]
+        async with filled(edges) as store:
+            counting = Counting(store)
+            path = await CorpusGraph(counting).path("a", "h", direction="out")
+        assert names(path) == "adeh"
+        assert counting.calls == {"records_of": 1, "neighbors": 3}
+
+    async def test_it_goes_on_from_the_end_that_has_seen_less(self):
+        edges = [Edge("hub", f"n{number:04}", "x") for number in range(3_000)] + [
+            Edge("n0007", "b", "x"), Edge("b", "h", "x"), Edge("a", "hub", "x"),
+        ]  # fmt: skip
+        async with filled(edges) as store:
+            counting = Counting(store)
+            path = await CorpusGraph(counting).path("a", "h", direction="out")
+        assert path.nodes == ("a", "hub", "n0007", "b", "h")
+        assert counting.largest == 1
+
+
+class TestByCost:
+    @given(edges=edge_lists(), chosen=FILTERS, longest=st.none() | st.integers(0, 8), values=VALUES)
+    def test_it_is_the_first_of_the_cheapest_paths_of_fewest_hops(self, edges, chosen, longest, values):
+        path = anyio.run(lambda: path_in(edges, "a", "h", values=values, max_hops=longest, weighted=True, **chosen))
+        paths = list(all_paths(edges, "a", "h", 8 if longest is None else longest, **chosen))
+        expected = min(
+            paths, key=lambda steps: (price(steps, values), len(steps), [step[3] for step in steps]), default=None
+        )
+        assert path.found == (expected is not None)
+        cheapest = min((price(steps, values) for steps in all_paths(edges, "a", "h", 8, **chosen)), default=None)
+        if expected is not None:
+            assert path.nodes == ("a", *(step[1] for step in expected))
+            assert path.edges == tuple(step[2] for step in expected)
+            assert path.cost == price(expected, values)
+            assert path.cost == cheapest or set(path.left_out) == {"max_hops"}
+        else:
+            assert cheapest is None or set(path.left_out) == {"max_hops"}
+
+    @settings(max_examples=25)
+    @given(seed=st.integers(0, 10**6), direction=st.sampled_from(DIRECTIONS))
+    def test_it_costs_what_networkx_says_in_larger_graphs(self, seed, direction):
+        random = Random(seed)
+        ids = [f"n{number:03}" for number in range(120)]
+        edges = [Edge(*random.sample(ids, 2), random.choice(TYPES)) for _ in range(random.choice([150, 400]))]
+        values = {id: random.choice([0, 33, 50, 99.5, 100]) for id in ids}
+        graph = as_network(edges, values, direction=direction)
+        graph.add_nodes_from(ids)
+
+        async def check():
+            async with filled(edges, ids=ids, values=values) as store:
+                for _ in range(5):
+                    start, end = random.sample(ids, 2)
+                    path = await CorpusGraph(store).path(start, end, direction=direction, max_hops=None, weighted=True)
+                    assert path.found == nx.has_path(graph, start, end)
+                    if path.found:
+                        expected = nx.dijkstra_path_length(graph, start, end, weight="cost")
+                        assert path.cost * 200 == pytest.approx(expected)
+
+        anyio.run(check)
+
+    @settings(max_examples=40)
+    @given(seed=st.integers(0, 10**6), direction=st.sampled_from(DIRECTIONS), longest=st.none() | st.integers(1, 6))
+    def test_both_ends_find_what_one_end_finds(self, seed, direction, longest):
+        random = Random(seed)
+        ids = [f"n{number:02}" for number in range(40)]
+        edges = [Edge(*random.sample(ids, 2), random.choice(TYPES)) for _ in range(random.choice([50, 90, 200]))]
+        values = {id: random.choice([0, 50, 100]) for id in ids}
+
+        async def check():
+            async with filled(edges, ids=ids, values=values) as store:
+                for _ in range(5):
+                    ends = random.sample(ids, 2)
+                    options = {"direction": direction, "max_hops": longest, "weighted": True}
+                    one = await CorpusGraph(store).path(*ends, **options, max_edges=10**6)
+                    both = await CorpusGraph(store).path(*ends, **options)
+                    assert (both.nodes, both.edges, both.cost) == (one.nodes, one.edges, one.cost)
+                    assert one.left_out or not both.left_out
+
+        anyio.run(check)
+
+    async def test_a_cheap_detour_beats_a_dear_link(self):
+        edges = [Edge("a", "h", "x"), Edge("a", "b", "part-of"), Edge("b", "h", "part-of")]
+        path = await path_in(edges, "a", "h", weighted=True, values={"b": 100, "h": 0})
+        assert (names(path), path.cost) == ("abh", 1.5)
+        path = await path_in(edges, "a", "h", weighted=True, values={"b": 100, "h": 0}, max_hops=1)
+        assert (names(path), path.cost, path.left_out) == ("ah", 2.0, {"max_hops": 1})
+
+    async def test_a_round_asks_for_the_links_and_the_values_of_all_that_is_final(self):
+        edges = [Edge("a", each, "x") for each in "bcd"] + [Edge(each, "h", "x") for each in "bcd"]
+        async with filled(edges) as store:
+            counting = Counting(store)
+            path = await CorpusGraph(counting).path("a", "h", weighted=True)
+        assert names(path) == "abh"
+        assert counting.calls == {"records_of": 3, "neighbors": 2}
+
+    async def test_a_value_that_is_none_counts_as_fifty(self):
+        for value in ("100", True, -1, 101, None):
+            assert (await path_in([Edge("a", "h", "x")], "a", "h", weighted=True, values={"h": value})).cost == 1.5
+
+
+class TestLimits:
+    @pytest.mark.slow
+    @given(
+        edges=edge_lists(18), chosen=FILTERS, values=VALUES, weighted=st.booleans(),
+        limits=st.fixed_dictionaries({
+            "max_hops": st.none() | st.integers(0, 6), "max_nodes": st.none() | st.integers(2, 8),
+            "max_edges": st.none() | st.integers(0, 12), "max_fanout": st.none() | st.integers(0, 3),
+        }),
+    )  # fmt: skip
+    @settings(max_examples=200)
+    def test_what_limits_hide_is_said_and_nothing_else(self, edges, chosen, values, weighted, limits):
+        path = anyio.run(lambda: path_in(edges, "a", "h", values=values, weighted=weighted, **limits, **chosen))
+        paths = list(all_paths(edges, "a", "h", 8, **chosen))
+        costs = [price(steps, values) if weighted else len(steps) for steps in paths]
+        if path.found:
+            taken = [(*ends, edge) for ends, edge in zip(pairwise(path.nodes), path.edges, strict=True)]
+            assert any([step[:3] for step in steps] == taken for steps in paths)
+            assert path.cost >= min(costs)
+            assert limits["max_hops"] is None or len(path.edges) <= limits["max_hops"]
+        if not path.left_out:
+            assert path.cost == min(costs, default=None)
+        assert all(limits[name] is not None and count > 0 for name, count in path.left_out.items())
+        assert set(path.at_least) <= set(path.left_out)
+        assert limits["max_nodes"] is None or path.visited <= limits["max_nodes"]
+
+    @pytest.mark.parametrize("weighted", [False, True])
+    async def test_limits_that_are_just_enough_leave_nothing_out(self, weighted):
+        edges = [Edge("a", "b", "x"), Edge("b", "h", "x")]
+        async with filled(edges, ids="abh") as store:
+            path = await CorpusGraph(store).path(
+                "a", "h", max_hops=2, max_nodes=3, max_edges=4, max_fanout=2, weighted=weighted
+            )
+        assert (names(path), path.left_out, path.at_least) == ("abh", {}, ())
+
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("limit", [{"max_fanout": 1}, {"max_edges": 1}])
+    async def test_a_link_that_was_not_read_but_leads_to_what_is_known_is_not_missed(self, limit, weighted):
+        edges = [
+            Edge("a", "b", "x"),
+            Edge("a", "b", "y"),
+            Edge("c", "h", "x"),
+            Edge("d", "c", "x"),
+            Edge("e", "d", "x"),
+        ]
+        path = await path_in(edges, "a", "h", direction="out", weighted=weighted, **limit)
+        assert (path.found, path.left_out, path.at_least) == (False, {}, ())
+
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("limit", [{"max_fanout": 2}, {"max_edges": 2}, {"max_nodes": 2}])
+    async def test_what_could_not_have_made_the_path_shorter_is_not_missed(self, limit, weighted):
+        edges = [Edge("a", "h", "w"), *(Edge("a", each, "x") for each in "bcde")]
+        path = await path_in(edges, "a", "h", direction="out", weighted=weighted, **limit)
+        assert (names(path), path.left_out) == ("ah", {})
+
+    async def test_a_dear_way_of_few_hops_counts_where_the_cheap_one_is_too_long(self):
+        edges = [Edge("a", "b", "part-of"), Edge("b", "c", "part-of"), Edge("a", "c", "x"), Edge("c", "h", "x")]
+        async with filled(edges, values={"b": 100}) as store:
+            graph = CorpusGraph(store)
+            assert (await graph.path("a", "h", weighted=True)).cost == 2.75
+            for limit in ({}, {"max_edges": 100}):
+                path = await graph.path("a", "h", weighted=True, max_hops=2, **limit)
+                assert (names(path), path.cost, path.left_out) == ("ach", 3.0, {"max_hops": 1})
+
+    @pytest.mark.parametrize("weighted", [False, True])
+    async def test_no_path_within_some_hops_is_told_from_no_path_at_all(self, weighted):
+        edges = [Edge("a", "b", "x"), Edge("b", "c", "x"), Edge("c", "h", "x"), Edge("e", "f", "x")]
+        async with filled(edges) as store:
+            graph = CorpusGraph(store)
+            near = await graph.path("a", "h", max_hops=2, weighted=weighted)
+            none = await graph.path("a", "e", max_hops=3, weighted=weighted)
+            still_none = await graph.path("a", "e", max_hops=1, direction="in", weighted=weighted)
+        assert (near.found, near.left_out) == (False, {"max_hops": 1})
+        assert (none.found, none.left_out) == (False, {})
+        assert (still_none.found, still_none.left_out) == (False, {})
+
+    @pytest.mark.parametrize(
+        ("limit", "left_out"),
+        [({"max_nodes": 4}, {"max_nodes": 2}), ({"max_fanout": 2}, {"max_fanout": 2}), ({"max_edges": 3}, None)],
+    )
+    @pytest.mark.parametrize("weighted", [False, True])
+    async def test_each_limit_counts_what_it_kept_out(self, limit, left_out, weighted):
+        edges = [Edge("a", each, "x") for each in "bcde"] + [Edge("e", "f", "x"), Edge("f", "g", "x")]
+        edges += [Edge("h", each, "x") for each in "ijkl"] + [Edge("l", "m", "x"), Edge("m", "g", "x")]
+        async with filled(edges) as store:
+            path = await CorpusGraph(store).path("a", "h", **limit, weighted=weighted)
+            assert (await CorpusGraph(store).path("a", "h", weighted=weighted)).found
+        assert not path.found
+        assert set(path.left_out) == set(limit)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"direction": "sideways"}, r"^direction must be one of 'out', 'in', 'both', not 'sideways'$"),
+            ({"max_hops": -1}, r"^max_hops must be a whole number of at least 0, not -1$"),
+            ({"max_nodes": 1}, r"^max_nodes must be a whole number of at least 2, not 1$"),
+            ({"max_edges": True}, "max_edges must be a whole number"),
+            ({"max_fanout": 1.5}, "max_fanout must be a whole number"),
+            ({"types": "related"}, r"types must be a list of strings, not 'related'; one is \['related'\]"),
+            ({"exclude": "related"}, "exclude must be a list of strings"),
+            ({"origins": ["virtual"]}, "origins must be one of 'typed', 'inline', 'derived', not 'virtual'"),
+            ({"weighted": 1}, r"^weighted must be True or False, not 1$"),
+            ({"inverses": {"a": "b"}}, "inverses must be an Inverses or None"),
+        ],
+    )
+    async def test_what_cannot_be_meant_is_refused(self, options, message):
+        with pytest.raises(ArgumentError, match=message):
+            await path_in([], "a", "b", **options)
+
+
+class TestManners:
+    @pytest.mark.asyncio_only
+    @pytest.mark.parametrize("weighted", [False, True])
+    async def test_a_file_gives_the_path_that_memory_gives(self, tmp_path, weighted):
+        random = Random(7)
+        edges = [Edge(*random.sample(IDS, 2), random.choice(TYPES), random.choice(ORIGINS)) for _ in range(16)]
+        async with filled(edges) as memory, SqliteStore(tmp_path / "graph.airw") as file:
+            await fill(file, edges)
+            for direction in DIRECTIONS:
+                for inverses in (None, INVERSES):
+                    for end in IDS[1:]:
+                        options = {"direction": direction, "inverses": inverses, "weighted": weighted}
+                        expected = await CorpusGraph(memory).path("a", end, **options)
+                        assert await CorpusGraph(file).path("a", end, **options) == expected
+
+    @pytest.mark.parametrize("weighted", [False, True])
+    async def test_a_search_that_is_cancelled_stops(self, weighted):
+        edges = [Edge("a", "b", "x"), Edge("b", "h", "x")]
+
+        class Hanging(Counting):
+            async def neighbors(self, ids, **options):
+                self.calls["neighbors"] += 1
+                await anyio.sleep_forever()
+
+        async with filled(edges) as store:
+            hanging = Hanging(store)
+            with anyio.move_on_after(0.05) as scope:
+                await CorpusGraph(hanging).path("a", "h", weighted=weighted)
+        assert scope.cancelled_caught
+        assert hanging.calls["neighbors"] == 1
+
+    async def test_large_levels_are_read_in_pages_and_do_not_hold_up_others(self):
+        ids = [f"n{number:04}" for number in range(2_500)]
+        edges = [Edge("a", id, "x") for id in ids] + [Edge(id, f"{id}-on", "x") for id in ids]
+        edges += [Edge(f"z{number:04}", "h", "x") for number in range(3_000)]
+        async with filled(edges) as store:
+            counting = Counting(store)
+            path = await CorpusGraph(counting).path("a", "h", direction="out")
+        assert (path.found, path.left_out) == (False, {})
+        assert counting.largest <= 1_000
+
+    async def test_costs_are_those_of_the_walk(self):
+        from airw.policies import link_walk
+
+        if hasattr(link_walk, "CLOSE_TYPES"):
+            assert link_walk.CLOSE_TYPES == CLOSE_TYPES

@@ -1,0 +1,378 @@
+"""Mentions: which titles are found in which texts, what is guarded against, and that builds stay true to them."""
+
+import os
+import pickle
+import subprocess
+import sys
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw.corpora import build, finish_ingest, ingest_partition, open_corpus, prepare_ingest
+from airw.embedders import HashingEmbedder, embedder_from
+from airw.errors import ArgumentError, SourceError
+from airw.indexing import Notes, WholeText
+from airw.links import (
+    DependencyLinks,
+    MarkdownLinks,
+    MentionFinder,
+    TitleMentions,
+    extractor_from,
+    extractor_from_spec,
+    extractor_spec,
+)
+from airw.protocols import CorpusWideExtractor, EdgeExtractor
+from airw.sources import from_mapping, from_notes
+from airw.stores import MemoryStore, SqliteStore
+from airw.values import Artifact, Link
+
+TITLES = ("Merge sort", "Sort", "Graph walk", "Café Noir", "C++", "walk", "x_y", "Straße")
+
+
+def finder(*titles, **options):
+    notes = [Artifact(f"{number}.md", f"# {title}") for number, title in enumerate(titles)]
+    return TitleMentions(**options).over(notes)
+
+
+def named(text, *titles, own="own.md", **options):
+    """What a text mentions: each title and its line."""
+    found = finder(*titles, **options).extract(Artifact(own, text), {})
+    mentions = [link for link in found.links if link.type == "mentions"]
+    assert all((link.origin, link.file) == ("derived", own) for link in mentions)
+    return [(titles[int(link.target_ref.removesuffix(".md"))], link.line) for link in mentions]
+
+
+# Where a mention is one
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("About merge SORT.", [("Merge sort", 1)]),
+        ("merge\nsort", [("Merge sort", 1)]),
+        ("> one\n> merge\n> sort", [("Merge sort", 2)]),
+        ("a merge  sort\n\tmerge\tsort", [("Merge sort", 1)]),
+        ("sort, then merge sort", [("Sort", 1), ("Merge sort", 1)]),
+        ("merge sorted", []),
+        ("merge sorting sort", [("Sort", 1)]),
+        ("resort sorts sort1 sort_ed", []),
+        ("graph walk walk", [("Graph walk", 1), ("walk", 1)]),
+        ("**Graph walk** and _walk_", [("Graph walk", 1), ("walk", 1)]),
+        ("\n\nCAFE\u0301 NOIR\n\nstrasse", [("Café Noir", 3), ("Straße", 5)]),
+        ("ü C++ (c++)\n\nC++11", [("C++", 1)]),
+        ("# Sort\n\n- walk\n  - x_y", [("Sort", 1), ("walk", 3), ("x_y", 4)]),
+        ("| walk | x |\n|---|---|\n| sort | y |", [("walk", 1), ("Sort", 3)]),
+        ("---\ntitle: walk\n---\nsort", [("Sort", 4)]),
+        ("---\r\na: 1\r\n---\r\n\r\n\r\nsort", [("Sort", 6)]),
+        ("---\n: [\nwalk\n---\nsort", [("Sort", 5)]),
+        ("sort\n\nwalk\n\nsort", [("Sort", 1), ("walk", 3)]),
+    ],
+)
+def test_titles_are_found_as_whole_words_whatever_their_case_with_the_line_where_they_come_first(text, found):
+    assert named(text, *TITLES, min_chars=1) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`sort`",
+        "``\nsort `` and ``a`sort``",
+        "```\nsort\n```",
+        "~~~\nsort",
+        "    sort",
+        "<!-- sort -->",
+        "a <!-- \nsort --> b",
+        "<div>\nsort\n</div>",
+        '<a title="sort">x</a>',
+        "[sort](a.md)",
+        "[a `x` *sort* b](a.md 'sort')",
+        "[sort][r]\n\n[r]: sort.md 'sort'",
+        "[[sort]] [[a|sort]] ![[sort]]",
+        "![sort](a.png) ![a [sort](b.md)](c.png)",
+        "<https://a.b/sort> https://a.b/sort www.sort.org/sort",
+        "---\nabout: sort\n---\n",
+        "merge [sort](a.md)",
+    ],
+)
+def test_code_comments_frontmatter_links_and_addresses_are_no_place_for_a_mention(text):
+    assert named(text, "Sort", "Merge sort") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[x](a.md) sort", [("Sort", 1)]),
+        ("`a` sort [x](\nb.md)\nwalk", [("Sort", 1), ("walk", 3)]),
+        ("[sort] and <b>walk</b>", [("Sort", 1), ("walk", 1)]),
+        ("merge `x` sort", [("Sort", 1)]),
+        ("`sort walk", [("Sort", 1), ("walk", 1)]),
+        ("<!-- x --> sort", []),  # CommonMark: the rest of that line is HTML
+        ("x <!-- x --> sort", [("Sort", 1)]),
+    ],
+)
+def test_what_stands_beside_a_link_or_code_is_prose(text, found):
+    assert named(text, "Merge sort", "Sort", "walk") == found
+
+
+def test_a_note_that_is_linked_is_mentioned_all_the_same_and_comes_after_the_links():
+    notes = [Artifact("a.md", "# Sort"), Artifact("b.md", "---\naliases: [Order]\n---\n# Walk")]
+    mentions = TitleMentions().over(notes)
+    found = mentions.extract(Artifact("c.md", "Sort by [order](b.md), in this order."), {})
+    assert found.links == [
+        Link("b.md", "related", "inline", file="c.md", line=1),
+        *(Link(target, "mentions", "derived", file="c.md", line=1) for target in ("a.md", "b.md")),
+    ]
+    assert found.names == MarkdownLinks().extract(Artifact("c.md", ""), {}).names
+
+
+# Guards
+
+
+def test_titles_that_several_notes_have_are_not_guessed_nor_taken_for_a_part_of_them():
+    assert named("merge sort and sort", "Merge sort", "Merge Sort", "Merge") == []
+    notes = [Artifact("a.md", "---\naliases: [Sort, sort]\n---\n# SORT"), Artifact("b.md", "sort")]
+    assert [link.target_ref for link in TitleMentions().over(notes).extract(notes[1], {}).links] == ["a.md"]
+
+
+def test_a_note_does_not_mention_itself_nor_what_its_own_title_is_made_of():
+    assert named("# Merge sort\n\nMerge sort is fast.", "Merge sort", "Sort", own="0.md") == []
+
+
+def test_short_titles_are_not_looked_for():
+    assert named("a new sort", "new", "sort") == [("sort", 1)]
+    assert named("a new sort", "new", "sort", min_chars=3) == [("new", 1), ("sort", 1)]
+    assert named("-- ++++ __ .", "----", "++++", "____", min_chars=1) == []
+
+
+def test_common_titles_are_not_looked_for():
+    texts = {"sort": "# sort", "rare": "# rare", "both": "# rare sort", **{f"n{n}": f"sort {n}" for n in range(18)}}
+    texts |= {"s": "a rare sort, a rare, a sort"}
+    notes = [Artifact(name, text) for name, text in texts.items()]
+
+    def targets(**options):
+        links = TitleMentions(**options).over(notes).extract(notes[-1], {}).links
+        return [link.target_ref for link in links]
+
+    assert targets() == ["both", "rare"]
+    assert targets(max_share=1) == ["both", "rare", "sort"]
+    assert TitleMentions().over(notes) == TitleMentions().over(notes[::-1])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"inner": None},
+        {"inner": TitleMentions()},
+        {"type": ""},
+        {"min_chars": 0},
+        {"max_share": 2},
+        {"max_share": True},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(options):
+    with pytest.raises(ArgumentError, match=next(iter(options))):
+        TitleMentions(**options)
+
+
+def test_brackets_without_end_are_reported_and_not_read():
+    found = finder("sort").extract(Artifact("a", "sort " + "[" * 3_000 + "\nwalk"), {})
+    assert [link.target_ref for link in found.links] == []
+    assert "too many brackets on one line: not read for mentions (line 1)" in found.problems
+    assert named("[" * 900 + "\n" + "[" * 900 + "\nsort", "sort") == [("sort", 3)]
+
+
+# What it is
+
+
+def test_titles_travel_and_settings_can_say_them():
+    mentions = finder(*TITLES, type="names", inner=MarkdownLinks(inline_type="x"))
+    assert isinstance(mentions, EdgeExtractor)
+    assert not isinstance(mentions, CorpusWideExtractor)
+    for again in (pickle.loads(pickle.dumps(mentions)), extractor_from_spec(extractor_spec(mentions))):
+        assert (again, again.id) == (mentions, mentions.id)
+        assert again.extract(Artifact("n", "sort"), {}) == mentions.extract(Artifact("n", "sort"), {})
+    asked = TitleMentions(min_chars=3, inner=DependencyLinks())
+    assert extractor_from_spec(extractor_spec(asked)) == asked
+    assert extractor_from_spec({"name": "TitleMentions"}) == TitleMentions()
+    assert extractor_spec(TitleMentions(inner=extractor_from(lambda *_: {}, id="x"))) is None
+
+
+@pytest.mark.parametrize("titles", [{"": "a.md"}, {"sort": None}, {3: "a.md"}])
+def test_titles_that_are_none_are_refused(titles):
+    with pytest.raises(ArgumentError, match="titles must map"):
+        MentionFinder(MarkdownLinks(), "mentions", titles)
+
+
+@pytest.mark.parametrize("titles", ["", "c%", 3, None])
+def test_titles_that_cannot_be_read_back_are_an_error_that_names_what_would_do(titles):
+    spec = extractor_spec(finder("sort"))
+    with pytest.raises(ArgumentError, match="build the corpus again"):
+        extractor_from_spec({**spec, "params": {**spec["params"], "titles": titles}})
+
+
+def test_its_id_says_which_titles_it_knows_and_nothing_else():
+    notes = [Artifact("a", "# Sort"), Artifact("b", "# Walk")]
+    before = TitleMentions().over(notes).id
+    assert TitleMentions().over([Artifact("b", "# WALK\n\nmore"), *notes]).id == before
+    others = [notes[:1], [*notes, Artifact("c", "# Runs")], [notes[0], Artifact("c", "# Walk")]]
+    ids = {TitleMentions().over(other).id for other in others} | {TitleMentions(type="x").over(notes).id, before}
+    assert len(ids) == 5
+    assert len(TitleMentions(inner=MarkdownLinks(inline_type="y")).over(notes).id) < 200
+
+
+def test_without_its_library_the_error_names_the_command():
+    code = "import sys; sys.modules['ahocorasick_rs'] = None; import airw.links; airw.links.TitleMentions().survey()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=False)
+    assert "ArgumentError: mentions of titles need ahocorasick-rs: pip install 'airw[mentions]'" in done.stderr
+
+
+# In a build
+
+
+class Counting:
+    """An embedder that counts the texts it was asked for."""
+
+    def __init__(self):
+        self.texts = 0
+        self.embedder = embedder_from(self.embed, id="count", dim=2)
+
+    def embed(self, texts):
+        self.texts += len(texts)
+        return [[1.0, 0.0]] * len(texts)
+
+
+def notes(items, **options):
+    options = {"strategy": Notes(), "embedder": HashingEmbedder(dim=16), "edge_extractor": TitleMentions(), **options}
+    return from_mapping(items, name="notes", **options)
+
+
+async def content(store):
+    """Everything a store holds of artifacts and links, comparable."""
+    ids = await store.artifact_ids()
+    records = await store.records_of(ids)
+    vectors = await store.vectors([record.id for found in records for record in found])
+    edges = await store.neighbors(ids, direction="both")
+    return await store.ledger(), records, vectors.tolist(), edges, await store.unresolved(), await store.config()
+
+
+async def mentions(store, name):
+    [edges] = await store.neighbors([name], types=["mentions"])
+    return [edge.target for edge in edges]
+
+
+WORDS = st.sampled_from(["sort", "merge", "walk", "graph", "[sort](b.md)", "[[walk]]", "`sort`", "\n", "\n\n# "])
+TEXTS = st.lists(WORDS, max_size=6).map(" ".join)
+HEADS = st.sampled_from(
+    ["", "# sort\n", "# Merge Sort\n", "# walk\n", "---\naliases: [walk, graph walk]\n---\n", "# A sort\n"]
+)
+NAMES = ["a.md", "b.md", "c.md", "sort.md"]
+EDIT = st.tuples(st.sampled_from(NAMES), st.none() | st.tuples(HEADS, TEXTS))
+STEPS = st.lists(st.lists(EDIT, max_size=2), min_size=1, max_size=4)
+
+
+async def builds_stay_true(edits, store):
+    state = dict.fromkeys(NAMES[:2], "sort a walk, merge sort")
+    for edit in ((), *edits):
+        state = {name: text for name, text in {**state, **dict(edit)}.items() if text is not None}
+        source = notes({name: "".join(text) for name, text in state.items()})
+        await build(source, store=store, force=True, batch_size=2)
+        fresh = MemoryStore()
+        await build(source, store=fresh)
+        assert await content(store) == await content(fresh)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@given(edits=STEPS)
+@settings(max_examples=40)
+def test_after_any_changes_a_build_holds_the_mentions_that_a_fresh_one_finds(backend, edits):
+    anyio.run(builds_stay_true, edits, MemoryStore(), backend=backend)
+
+
+@given(edits=STEPS)
+@settings(max_examples=12)
+def test_the_same_is_true_of_a_file(tmp_path_factory, edits):
+    async def main():
+        async with SqliteStore(tmp_path_factory.mktemp("law") / "law.airw") as store:
+            await builds_stay_true(edits, store)
+
+    anyio.run(main)
+
+
+async def test_a_new_title_is_found_in_notes_that_did_not_change_without_embedding_them():
+    counting, store = Counting(), MemoryStore()
+    texts, whole = {"a.md": "They sort by hand.", "b.md": "Nothing."}, {"strategy": WholeText()}
+    await build(notes(texts, **whole), store=store, embedder=counting.embedder)
+    assert (counting.texts, await mentions(store, "a.md")) == (2, [])
+    for title, found in (("# Sort", ["c.md"]), ("# Sorts", []), ("# By hand", ["c.md"])):
+        counting.texts = 0
+        corpus = await build(notes({**texts, "c.md": title}, **whole), store=store, embedder=counting.embedder)
+        assert (counting.texts, await mentions(store, "a.md")) == (1, found)
+        assert corpus.report.unchanged == 0
+    for expected in ((1, 2), (0, 3)):  # another text and no other title; nothing
+        counting.texts = 0
+        source = notes({**texts, "c.md": "# By hand\n\nmore"}, **whole)
+        corpus = await build(source, store=store, embedder=counting.embedder)
+        assert (counting.texts, corpus.report.unchanged) == expected
+
+
+async def test_what_is_put_in_is_read_for_the_titles_of_the_last_build():
+    store = MemoryStore()
+    corpus = await build(notes({"a.md": "# Sort", "b.md": "They walk."}), store=store)
+    await corpus.upsert({"c.md": "# Walk\n\nThey sort, they walk."})
+    assert (await mentions(store, "c.md"), await mentions(store, "b.md")) == (["a.md"], [])
+    await build(notes({"a.md": "# Sort", "b.md": "They walk.", "c.md": "# Walk\n\nThey sort, they walk."}), store=store)
+    assert (await mentions(store, "c.md"), await mentions(store, "b.md")) == (["a.md"], ["c.md"])
+
+
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize("given_again", [None, TitleMentions()])
+async def test_a_corpus_opened_by_name_knows_the_titles_of_its_last_build(tmp_path, given_again):
+    async with build(notes({"a.md": "# Sort"}), store=tmp_path / "n.airw", embedder="light"):
+        pass
+    async with open_corpus(tmp_path / "n.airw", edge_extractor=given_again) as corpus:
+        await corpus.upsert({"c.md": "They sort."})
+        assert await mentions(corpus.store, "c.md") == ["a.md"]
+
+
+async def test_problems_of_items_are_those_of_the_build_and_no_title_is_read_of_them():
+    class Lost(dict):
+        def __getitem__(self, key):
+            if key == "lost":
+                raise OSError("gone")
+            return super().__getitem__(key)
+
+    store, texts = MemoryStore(), Lost({"a.md": "They sort.", "lost": "", "no text": {"title": "Sort"}, "": "# Sort"})
+    with pytest.raises(SourceError, match="'lost' cannot be read"):
+        await build(notes(texts), store=store)
+    corpus = await build(notes(texts), store=store, on_error="skip")
+    assert [problem.item for problem in corpus.report.problems] == ["lost", "", "no text"]
+    assert (await mentions(store, "a.md"), await store.artifact_ids()) == ([], ["a.md"])
+
+
+async def test_a_missing_folder_is_told_as_ever_and_makes_no_corpus(tmp_path):
+    with pytest.raises(SourceError, match="missing"):
+        await build(from_notes(tmp_path / "missing", edge_extractor=TitleMentions()), store=MemoryStore())
+
+
+async def test_partitions_need_the_titles_first_and_then_make_what_a_build_makes():
+    texts = {"a.md": "# Sort\n\nWe walk.", "b.md": "# Walk", "c.md": "# Other\n\nThey sort, then walk."}
+    with pytest.raises(ArgumentError, match=r"^TitleMentions has to see all .*: pass what TitleMentions\.over"):
+        await prepare_ingest(notes(texts), store=MemoryStore())
+    known = TitleMentions().over(Artifact(name, text) for name, text in texts.items())
+    store, whole = MemoryStore(), MemoryStore()
+    plan = await prepare_ingest(notes({}, edge_extractor=known), store=store)
+    for number, (name, text) in enumerate(texts.items()):
+        await ingest_partition(plan, number, {name: text})
+    await finish_ingest(plan, partitions=3)
+    await build(notes(texts), store=whole)
+    assert await content(store) == await content(whole)
+
+
+def test_what_does_not_know_the_titles_yet_says_so():
+    with pytest.raises(ArgumentError, match="over"):
+        TitleMentions().extract(Artifact("a", ""), {})
+    assert isinstance(TitleMentions(), CorpusWideExtractor)
+    assert isinstance(TitleMentions().over([]), MentionFinder)

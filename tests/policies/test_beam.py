@@ -1,0 +1,413 @@
+"""The path beam, on real stores and against a reference in plain Python."""
+
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+from random import Random
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw import build, embedder_from, from_mapping, open_corpus, top_k, traverse
+from airw.errors import ArgumentError
+from airw.links import extractor_from
+from airw.policies import Beam, Scope, beam
+from airw.stores import MemoryStore
+from airw.testing import PolicySuite
+from airw.values import IndexPlan, Surface
+
+LINKS = extractor_from(lambda _, fields: fields["links"], id="links")
+
+
+def angle(texts):
+    """Embed a text that is a number x as the unit vector at the angle x * pi, so that cosines can be had by hand."""
+    return [[math.cos(float(text) * math.pi), math.sin(float(text) * math.pi)] for text in texts]
+
+
+ANGLE = embedder_from(angle, id="angle", dim=2)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """One surface a text; the other fields are metadata."""
+
+    id: str = "texts"
+
+    def decompose(self, artifact):
+        fields = {name: value for name, value in artifact.raw.items() if name != "texts"}
+        return IndexPlan(fields, [Surface(artifact.id, "chunk", text) for text in artifact.raw["texts"]])
+
+
+def item(*texts, to=(), links=None, **fields):
+    return {"texts": list(texts), "links": {"REF": list(to)} if links is None else links, **fields}
+
+
+def corpus_of(items, store=None):
+    source = from_mapping(items, name="test", strategy=Texts(), embedder=ANGLE, edge_extractor=LINKS)
+    return build(source, store=store or MemoryStore())
+
+
+def from_root(**options):
+    return Beam(seed_k=0, roots=["a"], **options)
+
+
+async def walked(corpus, policy, query="0", **options):
+    async with traverse(query, corpus, policy=policy, **options) as walk:
+        hits = [hit async for hit in walk]
+    return hits, walk
+
+
+async def paths(items, policy, **options):
+    async with corpus_of(items) as corpus:
+        return ["".join(hit.metadata["walk_path"]) for hit in (await walked(corpus, policy, **options))[0]]
+
+
+def cos(x):
+    return pytest.approx(math.cos(x * math.pi), abs=1e-6)
+
+
+# Behind the far b lies the nearest of all, behind the near c another one that is a little farther.
+FORK = {
+    "a": item("0", to=["b", "c"]),
+    "b": item("0.5", to=["d"]),
+    "c": item("0.1", to=["e"]),
+    "d": item("0"),
+    "e": item("0.2"),
+}
+
+
+class TestWhatIsCommitted:
+    async def test_a_path_scores_by_the_mean_of_its_cosines(self):
+        async with corpus_of(FORK) as corpus:
+            hits, _ = await walked(corpus, from_root())
+        each = {name: math.cos(float(FORK[name]["texts"][0]) * math.pi) for name in FORK}
+        assert {hit.artifact_id: hit.score for hit in hits} == {
+            name: pytest.approx(sum(each[step] for step in path) / len(path), abs=1e-6)
+            for name, path in {"a": "a", "b": "ab", "c": "ac", "d": "abd", "e": "ace"}.items()
+        }
+
+    async def test_a_near_artifact_behind_a_far_one_comes_after_a_farther_one_behind_a_near_one(self):
+        assert await paths(FORK, from_root(width=2)) == ["a", "ac", "ab", "ace", "abd"]
+
+    async def test_each_step_commits_the_width_best_and_drops_the_rest(self):
+        assert await paths(FORK, from_root(width=1)) == ["a", "ac", "ace"]
+
+    async def test_of_several_paths_to_an_artifact_the_best_is_committed(self):
+        items = {
+            "a": item("0", to=["b", "c"]), "b": item("0.2", to=["d"]), "c": item("0.1", to=["d"]), "d": item("0"),
+        }  # fmt: skip
+        assert await paths(items, from_root()) == ["a", "ac", "ab", "acd"]
+
+    async def test_the_same_where_a_subclass_scores_paths_by_their_edges_and_the_best_is_found_last(self):
+        class Citing(Beam):
+            async def score(self, state, nodes, store):
+                cited = [node.edge is not None and node.edge.type == "cites" for node in nodes]
+                return await super().score(state, nodes, store) + cited
+
+        items = {
+            "a": item("0", to=["b", "c"]), "b": item("0.1", to=["d"]), "c": item("0.2", links={"cites": ["d"]}),
+            "d": item("0"),
+        }  # fmt: skip
+        assert await paths(items, Citing(seed_k=0, roots=["a"])) == ["a", "ab", "ac", "acd"]
+
+    async def test_of_equal_paths_the_first_found_is_committed(self):
+        items = {
+            "a": item("0", to=["c", "b"]), "b": item("0.1", to=["d"]), "c": item("0.1", to=["d"]), "d": item("0"),
+        }  # fmt: skip
+        assert await paths(items, from_root()) == ["a", "ab", "ac", "abd"]
+
+    async def test_what_was_dropped_can_be_reached_again(self):
+        items = {"a": item("0", to=["b", "c"]), "b": item("0.1", to=["c"]), "c": item("0.3")}
+        assert await paths(items, from_root(width=1)) == ["a", "ab", "abc"]
+
+    async def test_the_same_with_shared_values_instead_of_links(self):
+        items = {"a": item("0", tags=["x"]), "b": item("0.1", tags=["x"]), "c": item("0.3", tags=["x"])}
+        assert await paths(items, from_root(width=1, edges=[("tags", "tags")])) == ["a", "ab", "abc"]
+
+    async def test_the_start_is_cut_at_the_width_too(self):
+        async with corpus_of(FORK) as corpus:
+            hits, walk = await walked(corpus, Beam(width=2, seed_k=5), max_depth=0)
+            assert [hit.artifact_id for hit in hits] == ["a", "d"]
+            hits, _ = await walked(corpus, Beam(width=2, seed_k=1, roots=["e", "c"]), max_depth=0)
+            assert [hit.artifact_id for hit in hits] == ["a", "c"]
+        assert walk.summary.stop == "exhausted"
+
+    async def test_an_artifact_scores_by_its_best_surface_and_that_is_the_hit(self):
+        async with corpus_of({"a": item("0.5", "0.1", "0.4")}) as corpus:
+            hits, _ = await walked(corpus, Beam())
+        assert [(hit.text, hit.surface_index, hit.score) for hit in hits] == [("0.1", 1, cos(0.1))]
+
+    async def test_artifacts_without_surfaces_are_passed_over_and_take_no_place(self):
+        items = {"a": item("0", to=["b", "c"]), "b": item(to=["d"]), "c": item("1"), "d": item("0")}
+        assert await paths(items, from_root(width=1)) == ["a", "ac"]
+        assert await paths(items, Beam(seed_k=0, roots=["b"])) == []
+
+    async def test_each_step_is_one_layer_and_cycles_end(self):
+        ring = {f"{at:02}": item(f"0.{at:02}", to=[f"{(at + step) % 20:02}" for step in (1, 2, 7)]) for at in range(20)}
+        async with corpus_of(ring) as corpus:
+            hits, walk = await walked(corpus, Beam(width=3, seed_k=2, max_depth=None))
+        depths = [hit.metadata["walk_depth"] for hit in hits]
+        assert depths == sorted(depths)
+        assert Counter(depths)[0] == 2
+        assert max(Counter(depths).values()) == 3
+        assert len({hit.artifact_id for hit in hits}) == len(hits) == 20
+        assert walk.summary.stop == "exhausted"
+
+    async def test_the_ranking_is_by_path_score_over_all_depths(self):
+        async with corpus_of(FORK) as corpus:
+            hits, walk = await walked(corpus, from_root(width=2))
+        assert [hit.artifact_id for hit in hits] == ["a", "c", "b", "e", "d"]
+        assert [hit.artifact_id for hit in walk.ranking] == ["a", "c", "e", "d", "b"]
+
+    async def test_a_router_takes_a_place_and_counts_in_the_paths_through_it(self):
+        items = {name: {**FORK[name], "kind": "index" if name in "bc" else "note"} for name in FORK}
+        async with corpus_of(items) as corpus:
+            hits, walk = await walked(corpus, from_root(width=1, scope=Scope(keep={"kind": "note"})))
+            assert [(hit.artifact_id, walk.path(hit)) for hit in hits] == [("a", ["a"]), ("e", ["a", "c", "e"])]
+        assert hits[1].score == pytest.approx(sum(math.cos(x * math.pi) for x in (0, 0.1, 0.2)) / 3, abs=1e-6)
+        assert walk.summary.routed == 1
+
+
+# --- against a reference ---------------------------------------------------------------------------------------------
+
+FILTERS = {"start": {"group": {"$ne": 0}}, "cross": {"group": {"$ne": 1}}, "keep": {"group": {"$ne": 2}}}
+
+
+@dataclass(frozen=True)
+class Graph:
+    items: dict
+    roots: list
+    scope: dict
+
+    def neighbours(self, id, direction):
+        """The other ends of links, by type, then by id."""
+        out = [(kind, end) for kind, ends in self.items[id]["links"].items() for end in ends]
+        back = [(kind, start) for start, each in self.items.items() for kind, ends in each["links"].items()
+                for end in ends if end == id]  # fmt: skip
+        found = (out if direction != "in" else []) + (back if direction != "out" else [])
+        return [end for _, end in sorted(found) if end != id]
+
+    def passes(self, name, id):
+        return name not in self.scope or self.items[id]["group"] != self.scope[name]["group"]["$ne"]
+
+
+def graph_of(number):
+    chance = Random(number)
+    ids = [f"n{at}" for at in range(chance.choice([5, 9, 14]))]
+    degree = chance.choice([1, 2, 4])
+    items = {
+        id: item(
+            *[f"{chance.randrange(10) / 10}" for _ in range(chance.choice([0, 1, 1, 1, 2]))],
+            links={kind: chance.choices(ids, k=chance.randint(0, degree)) for kind in "xy"},
+            group=chance.randrange(4),
+        )
+        for id in ids
+    }
+    scope = {name: FILTERS[name] for name in FILTERS if chance.random() < 0.25}
+    return Graph(items, chance.sample(ids, chance.randint(1, 4)), scope)
+
+
+def beamed(graph, cosines, *, width, max_depth, direction):
+    """Give the paths of the hits and their scores, layer by layer."""
+    found, visited, depth = [], set(), 0
+    waiting = [[root] for root in dict.fromkeys(graph.roots)]
+    while waiting:
+        score = lambda path: sum(cosines[id] for id in path) / len(path)  # noqa: E731 (one line)
+        able = [path for path in waiting if path[-1] not in visited and path[-1] in cosines]
+        able = [path for path in able if graph.passes("cross", path[-1]) or graph.passes("keep", path[-1])]
+        able = [path for path in able if depth or graph.passes("start", path[-1])]
+        best = {}
+        for path in sorted(able, key=lambda path: -score(path)):
+            best.setdefault(path[-1], path)
+        layer = list(best.values())[:width]
+        visited |= {path[-1] for path in layer}
+        found += [(path, score(path)) for path in layer if graph.passes("keep", path[-1])]
+        layer = [path for path in layer if graph.passes("cross", path[-1]) and depth != max_depth]
+        waiting = [[*path, end] for path in layer for end in graph.neighbours(path[-1], direction)]
+        depth += 1
+    return found
+
+
+async def told(corpus, policy, **options):
+    hits, walk = await walked(corpus, policy, **options)
+    assert all(hit.metadata["walk_path"] == walk.path(hit) for hit in hits)
+    ranked = [(hit.metadata["walk_path"], hit.score) for hit in walk.ranking]
+    return [(hit.metadata["walk_path"], hit.score) for hit in hits], ranked
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@given(
+    st.integers(0, 2**32).map(graph_of),
+    st.integers(1, 4),
+    st.none() | st.integers(0, 4),
+    st.sampled_from(["out", "in", "both"]),
+)
+@settings(max_examples=100)
+def test_paths_scores_and_order_equal_those_of_a_simple_reference(backend, graph, width, max_depth, direction):
+    policy = Beam(seed_k=0, roots=graph.roots, width=width, direction=direction, scope=Scope(**graph.scope))
+
+    async def main():
+        async with corpus_of(graph.items) as corpus:
+            ids = list(graph.items)
+            records, scores = await corpus.store.best_of(await corpus.embedder.embed_query("0"), ids)
+            pairs = zip(ids, records, scores.astype(float).tolist(), strict=True)
+            cosines = {id: score for id, record, score in pairs if record is not None}
+            expected = beamed(graph, cosines, width=width, max_depth=max_depth, direction=direction)
+            hits, ranked = await told(corpus, policy, max_depth=max_depth)
+            assert hits == expected
+            assert ranked == sorted(expected, key=lambda hit: -hit[1])
+            less = max(max_depth or 0, 1) - 1
+            shorter, _ = await told(corpus, policy, max_depth=less)
+            assert shorter == [hit for hit in expected if len(hit[0]) <= less + 1]
+            for budget in (1, 3):
+                fewer, _ = await told(corpus, policy, max_depth=max_depth, node_budget=budget)
+                assert fewer == expected[: len(fewer)]
+
+    anyio.run(main, backend=backend)
+
+
+# --- what a walk costs -----------------------------------------------------------------------------------------------
+
+
+class Counting:
+    """Notes the calls of a store or an embedder."""
+
+    def __init__(self, counted):
+        self._counted, self.calls = counted, []
+
+    def __getattr__(self, name):
+        self.calls.append(name)
+        return getattr(self._counted, name)
+
+
+def layered(width):
+    """A root before three layers of `width` artifacts each, linked all to all, as many again behind them."""
+    layers = [["a"], *[[f"{layer}{at:03}" for at in range(width)] for layer in "bcd"]]
+    after = [*layers[1:], []]
+    return {
+        id: item(f"0.{at:03}", to=behind, tag=id[0], next=behind[0][0] if behind else "")
+        for layer, behind in zip(layers, after, strict=True)
+        for at, id in enumerate(layer)
+    }
+
+
+@pytest.mark.parametrize("width", [2, 20])
+@pytest.mark.parametrize(
+    ("options", "step"),
+    [
+        ({}, ["neighbors", "best_of", "get_records"]),
+        ({"scope": Scope(cross={"tag": {"$ne": "x"}})}, ["neighbors", "best_of", "get_records"]),
+        ({"edges": [("next", "tag")]}, ["matching", "best_of", "get_records"]),
+    ],
+)
+async def test_a_step_costs_three_store_calls_whatever_its_width(width, options, step):
+    async with corpus_of(layered(width)) as corpus:
+        store, embedder = Counting(corpus.store), Counting(corpus.embedder)
+        policy = from_root(width=width, **options)
+        hits, _ = await walked(replace(corpus, store=store, embedder=embedder), policy)
+    assert len(hits) == 1 + 3 * width
+    assert store.calls == ["best_of", "get_records", *step * 3, step[0]]  # the last one looks over the edge
+    assert embedder.calls.count("embed_query") == 1
+
+
+async def test_each_artifact_is_scored_once_however_many_paths_lead_to_it():
+    asked = []
+
+    class Scored(Counting):
+        async def best_of(self, query, ids, **options):
+            asked.append(list(ids))
+            return await self._counted.best_of(query, ids, **options)
+
+    async with corpus_of(layered(5)) as corpus:
+        await walked(replace(corpus, store=Scored(corpus.store)), from_root(width=5))
+    assert list(map(len, asked)) == [1, 5, 5, 5]
+
+
+async def test_many_paths_are_compared_in_a_thread_with_the_same_outcome(monkeypatch):
+    async with corpus_of(layered(6)) as corpus:
+        expected = await told(corpus, from_root(width=5))
+        monkeypatch.setattr(beam, "_MANY", 5)
+        monkeypatch.setattr(beam, "in_thread", counted := CountingCalls(beam.in_thread))
+        assert await told(corpus, from_root(width=5)) == expected
+    assert counted.count == 3
+
+
+class CountingCalls:
+    def __init__(self, function):
+        self.function, self.count = function, 0
+
+    def __call__(self, *arguments):
+        self.count += 1
+        return self.function(*arguments)
+
+
+@pytest.mark.parametrize(
+    "options", [{"width": 0}, {"width": None}, {"seed_k": -1}, {"seed_k": 1.5}, {"roots": "a"}, {"max_depth": -1}]
+)
+def test_bad_parameters_are_refused_at_birth(options):
+    with pytest.raises(ArgumentError, match=next(iter(options))):
+        Beam(**options)
+
+
+def test_a_walk_goes_three_steps_deep_unless_told_otherwise():
+    assert Beam().max_depth == 3
+
+
+async def test_what_is_no_open_corpus_is_refused():
+    async with MemoryStore() as store:
+        with pytest.raises(ArgumentError, match="expected an open corpus"):
+            await top_k(traverse("0", store, policy=Beam()))
+
+
+# --- the exam --------------------------------------------------------------------------------------------------------
+
+
+def ring(store=None):
+    """Artifacts in a ring of many cycles, one of them without surfaces."""
+    items = {
+        f"{at:02}": item(
+            *([] if at == 9 else [f"0.{at:02}", f"0.{(at * 7) % 10}"]),
+            to=[f"{(at + step) % 14:02}" for step in (1, 3, 5)],
+            tags=[at % 4, {"deep": [at]}],
+            kind="ab"[at % 2],
+        )
+        for at in range(14)
+    }
+    return corpus_of(items, store)
+
+
+EXAMINED = {
+    "default": Beam,
+    "narrow": lambda: Beam(width=1, seed_k=2, direction="both", max_depth=None),
+    "scope": lambda: Beam(width=3, roots=["09", "13"], scope=Scope(cross={"kind": "a"}, keep={"tags": {"$ne": []}})),
+    "values": lambda: Beam(seeding="hybrid", edges=[("tags", "tags")]),
+}
+SUITES = {name: PolicySuite(make, ring, "0.3") for name, make in EXAMINED.items()}
+
+
+@pytest.mark.parametrize(
+    ("suite", "case"),
+    [
+        pytest.param(suite, case, id=f"{name}-{case}", marks=() if name == "default" else pytest.mark.slow)
+        for name, suite in SUITES.items()
+        for case in suite.cases
+    ],
+)
+async def test_it_passes_the_exam(suite, case):
+    await suite.check(case)
+
+
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "default" else pytest.mark.slow) for name in EXAMINED]
+)
+async def test_it_passes_the_exam_over_a_file(name, tmp_path):
+    path = tmp_path / "ring.airw"
+    async with ring(path):
+        pass
+    opened = lambda: open_corpus(path, embedder=ANGLE)  # noqa: E731 (one line)
+    report = await PolicySuite(EXAMINED[name], opened, "0.3").run()
+    assert report.passed, str(report)

@@ -1,0 +1,898 @@
+"""Personalised PageRank by pushing: exact in the end, bounded on the way, on real stores and against a linear solve."""
+
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import anyio
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+# `networkx.pagerank` itself needs scipy, which only the models bring.
+from networkx.algorithms.link_analysis.pagerank_alg import _pagerank_python as networkx_pagerank
+
+from airw import build, embedder_from, from_mapping, open_corpus, top_k, traverse
+from airw.errors import ArgumentError
+from airw.policies import PersonalizedPageRank, Scope, pagerank
+from airw.policies._push import ROUNDING, Push, are_final, are_first
+from airw.stores import MemoryStore
+from airw.testing import PolicySuite
+from airw.values import Extraction, IndexPlan, Limits, Link, SearchHit, Surface
+from airw.walking import Policy
+
+CLOSE = 1e-10  # what a linear solve and a walk to the end may differ by
+
+
+# --- corpora --------------------------------------------------------------------------------------------------------
+
+
+def angle(texts):
+    """Embed a text whose last word is a number x as the unit vector at the angle x * pi; cosines can be had by hand."""
+    angles = [float(text.split()[-1]) * math.pi for text in texts]
+    return [[math.cos(each), math.sin(each)] for each in angles]
+
+
+ANGLE = embedder_from(angle, id="angle", dim=2)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """One surface an artifact, none without a text; the other fields are metadata."""
+
+    id: str = "whole"
+
+    def decompose(self, artifact):
+        text = artifact.raw["text"]
+        return IndexPlan(dict(artifact.raw), [] if text is None else [Surface(artifact.id, "document", text)])
+
+
+@dataclass(frozen=True)
+class Given:
+    """Links and titles as the artifact has them."""
+
+    id: str = "given"
+
+    def extract(self, artifact, fields):
+        links = [Link(target, type) for type, targets in artifact.raw["links"].items() for target in targets]
+        return Extraction(links, [[artifact.id], artifact.raw["titles"]])
+
+
+def item(*to, text="0", titles=(), links=None, **fields):
+    return {"text": text, "links": {"REF": list(to)} if links is None else links, "titles": list(titles), **fields}
+
+
+def corpus_of(items, store=None):
+    """Build a corpus of items, or of plain lists of link targets, by id."""
+    items = {id: each if isinstance(each, dict) else item(*each) for id, each in items.items()}
+    source = from_mapping(items, name="test", strategy=Whole(), embedder=ANGLE, edge_extractor=Given())
+    return build(source, store=store or MemoryStore())
+
+
+class Counting:
+    """Counts the calls of a store."""
+
+    def __init__(self, store):
+        self._store, self.calls = store, Counter()
+
+    def __getattr__(self, name):
+        self.calls[name] += 1
+        return getattr(self._store, name)
+
+
+async def walked(corpus, query="0", **options):
+    """Take all hits of a walk, and give them with the walk."""
+    async with traverse(query, corpus, **{"node_budget": 1_000, **options}) as walk:
+        hits = [hit async for hit in walk]
+    return hits, walk
+
+
+def ids_of(hits):
+    return [hit.artifact_id for hit in hits]
+
+
+# --- the truth ------------------------------------------------------------------------------------------------------
+
+
+def seen_from(graph, direction):
+    """Give the neighbours of each node along the links, against them, or both."""
+    back = {node: [other for other in graph if node in graph[other]] for node in graph}
+    ways = {"out": [graph], "in": [back], "both": [graph, back]}[direction]
+    return {node: list(dict.fromkeys(end for way in ways for end in way[node])) for node in graph}
+
+
+def transitions(graph, seeds):
+    """Give where each node's walker goes, `(n, n)`, and where it starts, `(n,)`, both in the order of the graph."""
+    places = {node: at for at, node in enumerate(graph)}
+    start = np.zeros(len(graph))
+    for node, mass in seeds.items():
+        start[places[node]] = mass / sum(seeds.values())
+    moves = np.zeros((len(graph), len(graph)))
+    for node, ends in graph.items():
+        for end in ends:
+            moves[places[node], places[end]] = 1 / len(ends)
+        if not ends:
+            moves[places[node]] = start
+    return moves, start
+
+
+def exact_from_each(graph, seeds, restart):
+    """Give the value of each node, by column, for a walker that starts at each node, by row, without starting again."""
+    moves, _ = transitions(graph, seeds)
+    return restart * np.linalg.inv(np.eye(len(graph)) - (1 - restart) * moves)
+
+
+def exact(graph, seeds, restart):
+    """Give the value of each node by a linear solve."""
+    values = transitions(graph, seeds)[1] @ exact_from_each(graph, seeds, restart)
+    return dict(zip(graph, values.tolist(), strict=True))
+
+
+def check_ranking(ranking, values, rankable=None, first=0):
+    """Check what a ranking claims to be final: its very place, or that it is among the first so many."""
+    told = ids_of(ranking)
+    for place, hit in enumerate(ranking):
+        if hit.metadata["rank_final"]:
+            here, others = values[hit.artifact_id], rankable or values
+            if sum(values[id] > here + CLOSE for id in others) >= first:
+                assert all(values[id] >= here - CLOSE for id in told[:place])
+                assert all(values[id] <= here + CLOSE for id in others if id not in told[:place])
+
+
+# --- the pure part --------------------------------------------------------------------------------------------------
+
+RESTARTS = st.sampled_from([0.02, 0.15, 0.3, 0.5, 0.9])
+
+
+@st.composite
+def graphs(draw, *, size=9, loops=True):
+    """Graphs of few nodes, dangling ones among them; names are not in the order of discovery."""
+    count = draw(st.integers(1, size))
+    nodes = [f"n{at}" for at in range(count)]
+    ends = st.lists(st.sampled_from(nodes), unique=True, max_size=4)
+    graph = {node: draw(ends) for node in nodes}
+    return graph if loops else {node: [end for end in ends if end != node] for node, ends in graph.items()}
+
+
+@st.composite
+def some_seeds(draw, graph):
+    picked = draw(st.lists(st.sampled_from(sorted(graph)), unique=True, min_size=1, max_size=3))
+    return {node: draw(st.sampled_from([1.0, 0.05, 3.0])) for node in picked}
+
+
+class Exploring:
+    """A push over a graph in memory, by name."""
+
+    def __init__(self, graph, seeds, restart):
+        self.graph, self.book = graph, {node: at for at, node in enumerate(seeds)}
+        self.push, self.explored = Push.start(list(seeds.values()), restart), set()
+
+    def explore(self, names):
+        for name in names:
+            assert name not in self.explored
+        self.explored.update(names)
+        found = [[self.book.setdefault(end, len(self.book)) for end in self.graph[name]] for name in names]
+        self.push = self.push.explore([self.book[name] for name in names], found, len(self.book)).pushed_on()
+
+    def waiting(self):
+        return [name for name in self.book if name not in self.explored]
+
+    def by_name(self, column):
+        return {name: float(column[at]) for name, at in self.book.items()}
+
+
+@st.composite
+def explorings(draw, *, loops=True):
+    """Pushes over a part of a graph, whatever the order and the number of nodes a step."""
+    graph = draw(graphs(loops=loops))
+    seeds, restart = draw(some_seeds(graph)), draw(RESTARTS)
+    exploring = Exploring(graph, seeds, restart)
+    for width in draw(st.lists(st.integers(1, 3), max_size=6)):
+        waiting = exploring.waiting()
+        if waiting:
+            exploring.explore(draw(st.permutations(waiting))[:width])
+    return exploring, seeds, restart
+
+
+class TestPush:
+    @given(explorings())
+    def test_what_rests_and_what_still_walks_is_the_whole_truth_after_any_exploration(self, drawn):
+        exploring, seeds, restart = drawn
+        nodes, from_each = list(exploring.graph), exact_from_each(exploring.graph, seeds, restart)
+        for push in (exploring.push, exploring.push.settled()):
+            estimate, residual = exploring.by_name(push.estimate), exploring.by_name(push.residual)
+            found = np.array([estimate.get(node, 0) for node in nodes])
+            left = np.array([residual.get(node, 0) for node in nodes])
+            assert found.sum() + left.sum() == pytest.approx(1, abs=CLOSE)
+            assert left.min() >= 0
+            assert found + left @ from_each == pytest.approx(
+                list(exact(exploring.graph, seeds, restart).values()), abs=CLOSE
+            )
+
+    @settings(max_examples=300)
+    @given(st.booleans().flatmap(lambda loops: st.tuples(st.just(loops), explorings(loops=loops))))
+    def test_the_truth_lies_within_the_bounds_and_below_that_of_the_unseen(self, drawn):
+        loops, (exploring, seeds, restart) = drawn
+        values = exact(exploring.graph, seeds, restart)
+        for push in (exploring.push, exploring.push.settled()):
+            bounds = push.bounds(may_loop=loops)
+            lower, upper = exploring.by_name(bounds.lower), exploring.by_name(bounds.upper)
+            for node, value in values.items():
+                assert lower.get(node, 0) - CLOSE <= value <= upper.get(node, bounds.unseen) + CLOSE
+
+    @given(explorings())
+    def test_settled_nothing_is_left_where_it_was_explored(self, drawn):
+        push = drawn[0].push.settled()
+        assert push.residual[push.explored].sum() < ROUNDING
+
+    @given(graphs().flatmap(lambda graph: st.tuples(st.just(graph), some_seeds(graph))), RESTARTS)
+    def test_it_is_exact_once_all_is_explored(self, drawn, restart):
+        graph, seeds = drawn
+        exploring = Exploring(graph, seeds, restart)
+        while exploring.waiting():
+            exploring.explore(exploring.waiting()[:2])
+        values, found = exact(graph, seeds, restart), exploring.by_name(exploring.push.settled().estimate)
+        assert {node: found.get(node, 0) for node in graph} == pytest.approx(values, abs=CLOSE)
+
+    def test_upper_bounds_are_reached_by_the_worst_that_may_lie_behind_what_is_not_explored(self):
+        pair, restart = {"a": ["b"], "b": ["a"]}, 0.3
+        alone, looped, both = {"a": []}, {"a": ["a"]}, {"a": [], "b": ["a"]}
+        for graph, seeds, loops in [
+            (alone, {"a": 1}, False),
+            (looped, {"a": 1}, True),
+            (both, {"a": 1, "b": 1}, False),
+        ]:
+            exploring = Exploring(graph, seeds, restart)
+            upper = exploring.by_name(exploring.push.bounds(may_loop=loops).upper)
+            assert upper["a"] == pytest.approx(exact(graph, seeds, restart)["a"])
+        exploring, values = Exploring(pair, {"a": 1}, restart), exact(pair, {"a": 1}, restart)
+        assert exploring.push.bounds(may_loop=False).unseen == pytest.approx(values["b"])
+        exploring.explore(["a"])
+        upper = exploring.by_name(exploring.push.settled().bounds(may_loop=False).upper)
+        assert upper == pytest.approx({"a": values["a"], "b": values["b"]})
+
+    def test_a_seed_that_may_turn_out_to_dangle_has_the_wider_bound(self):
+        exploring = Exploring({"a": []}, {"a": 1}, 0.3)
+        assert exploring.push.bounds(may_loop=False).upper == pytest.approx([1])
+        exploring.explore(["a"])
+        assert exploring.push.settled().bounds(may_loop=False).lower == pytest.approx([1])
+
+    def test_exploring_changes_no_earlier_push(self):
+        exploring = Exploring({"a": ["b"], "b": []}, {"a": 1}, 0.5)
+        first = exploring.push
+        exploring.explore(["a"])
+        exploring.push.settled()
+        assert (first.residual.tolist(), first.estimate.tolist(), first.targets.tolist()) == ([1], [0], [])
+
+    def test_a_tiny_restart_ends_too_and_what_is_left_is_in_the_bounds(self):
+        graph = {"a": ["b"], "b": ["a", "c"], "c": ["a"]}
+        exploring = Exploring(graph, {"a": 1}, 1e-6)
+        exploring.explore(["a"])
+        exploring.explore(["b"])
+        exploring.explore(["c"])
+        bounds, values = exploring.push.settled().bounds(may_loop=False), exact(graph, {"a": 1}, 1e-6)
+        for node, at in exploring.book.items():
+            assert bounds.lower[at] - CLOSE <= values[node] <= bounds.upper[at] + CLOSE
+
+
+class TestFinal:
+    def told(self, lower, upper, *, order, unseen=0.0, rivals=()):
+        bounds = pagerank.Bounds(np.array(lower), np.array(upper), unseen)
+        is_rival = np.zeros(len(lower), np.bool_)
+        is_rival[list(rivals)] = True
+        return are_final(bounds, np.array(order), is_rival).tolist()
+
+    def test_a_place_is_final_where_nothing_can_pass_it_in_either_direction(self):
+        assert self.told([0.5, 0.2, 0.1], [0.6, 0.3, 0.2], order=[0, 1, 2]) == [True, True, True]
+        assert self.told([0.5, 0.2, 0.1], [0.6, 0.3, 0.21], order=[0, 1, 2]) == [True, False, False]
+
+    def test_what_is_behind_something_that_may_fall_is_not_final(self):
+        assert self.told([0.1, 0.3, 0.2], [0.6, 0.3, 0.2], order=[0, 1, 2]) == [False, False, False]
+
+    def test_what_may_rise_from_far_behind_counts_too(self):
+        assert self.told([0.5, 0.1, 0.05], [0.6, 0.15, 0.55], order=[0, 1, 2]) == [False, False, False]
+
+    def test_rivals_and_the_unseen_may_come_between(self):
+        assert self.told([0.5, 0.2, 0.0], [0.6, 0.3, 0.4], order=[0, 1], rivals=[2]) == [True, False]
+        assert self.told([0.5, 0.2], [0.6, 0.3], order=[0, 1], unseen=0.4) == [True, False]
+
+    def test_who_is_among_the_first_is_told_before_the_place_is(self):
+        bounds = pagerank.Bounds(np.array([0.4, 0.3, 0.2]), np.array([0.5, 0.5, 0.3]), 0.25)
+        is_rival = np.array([False, False, True])
+
+        def first(count, order):
+            return are_first(bounds, np.array(order), is_rival, count).tolist()
+
+        assert first(1, [0, 1]) == [False, False]
+        assert first(2, [0, 1]) == [True, True]
+        assert first(0, [0, 1]) == [False, False]
+        assert are_first(bounds, np.array([2]), np.array([True, True, False]), 3).tolist() == [False]  # the unseen
+
+    def test_equals_are_final_in_any_order(self):
+        assert self.told([0.5, 0.5], [0.5, 0.5], order=[1, 0], unseen=0.5) == [True, True]
+
+
+# --- the policy -----------------------------------------------------------------------------------------------------
+
+
+def random_graph(seed, *, size=30, edges=60):
+    """A random directed graph with dangling nodes, and one that nothing leads to or from."""
+    graph = nx.gnm_random_graph(size, edges, seed=seed, directed=True)
+    return {f"n{node:02}": [f"n{end:02}" for end in graph.successors(node)] for node in graph} | {"lonely": []}
+
+
+def as_networkx(graph, direction):
+    directed = nx.DiGraph([(node, end) for node, ends in graph.items() for end in ends])
+    directed.add_nodes_from(graph)
+    return {"out": directed, "in": directed.reverse(), "both": directed.to_undirected()}[direction]
+
+
+class TestOnAFullBudget:
+    @pytest.mark.parametrize("direction", ["out", "in", "both"])
+    @pytest.mark.parametrize("seed", [1, 2, 3])
+    async def test_it_is_the_pagerank_of_networkx(self, direction, seed):
+        graph, roots = random_graph(seed), ["n03", "n07", "lonely"]
+        policy = PersonalizedPageRank(seed_k=0, roots=roots, direction=direction, restart=0.15)
+        async with corpus_of(graph) as corpus:
+            hits, walk = await walked(corpus, policy=policy)
+        expected = networkx_pagerank(
+            as_networkx(graph, direction), 0.85, dict.fromkeys(roots, 1), max_iter=1_000, tol=1e-14
+        )
+        assert {hit.artifact_id for hit in hits} == {node for node, value in expected.items() if value > 1e-12}
+        for hit in walk.ranking:
+            value = expected[hit.artifact_id]
+            assert hit.score == pytest.approx(value, abs=1e-9)
+            assert hit.metadata["ppr_lower"] == pytest.approx(value, abs=1e-9)
+            assert hit.metadata["ppr_upper"] == pytest.approx(value, abs=1e-9)
+        assert all(hit.metadata["rank_final"] for hit in walk.ranking)
+        assert walk.summary.stop == "exhausted"
+
+    async def test_an_artifact_may_be_its_own_neighbour_by_its_fields(self):
+        graph = {"a": ["a", "b"], "b": ["c", "b"], "c": [], "d": ["a"]}
+        items = {id: item(mentions=[*ends, "nowhere"]) for id, ends in graph.items()}
+        policy = PersonalizedPageRank(seed_k=0, roots=["a", "d"], edges=[("mentions", "$id")], restart=0.2)
+        async with corpus_of(items) as corpus:
+            hits, walk = await walked(corpus, policy=policy)
+        expected = networkx_pagerank(as_networkx(graph, "out"), 0.8, {"a": 1, "d": 1}, max_iter=1_000, tol=1e-14)
+        assert {hit.artifact_id: hit.score for hit in walk.ranking} == pytest.approx(expected, abs=1e-9)
+        assert all(hit.metadata["rank_final"] for hit in walk.ranking)
+        assert sorted(ids_of(hits)) == ["a", "b", "c", "d"]
+
+    async def test_several_links_between_a_pair_are_one_way(self):
+        items = {"a": item(links={"x": ["b"], "y": ["b", "c"]}), "b": item("a"), "c": item()}
+        policy = PersonalizedPageRank(seed_k=0, roots=["a"])
+        async with corpus_of(items) as corpus:
+            _, walk = await walked(corpus, policy=policy)
+        found = {hit.artifact_id: hit.score for hit in walk.ranking}
+        assert found == pytest.approx(exact({"a": ["b", "c"], "b": ["a"], "c": ["a"]}, {"a": 1}, 0.5), abs=CLOSE)
+
+    @pytest.mark.parametrize("restart", [0.1, 0.3, 0.45, 0.7])
+    async def test_equals_of_different_rounding_keep_the_order_in_which_they_were_committed(self, restart):
+        half = {"x": ["p", "q", "r"], "p": ["q"], "q": ["x"], "r": []}
+        twin = {"y": ["s", "t", "u"], "s": ["t"], "t": ["y"], "u": []}
+        policy = PersonalizedPageRank(seed_k=0, roots=["x", "y"], direction="out", restart=restart, width=1)
+        async with corpus_of(half | twin) as corpus:
+            hits, walk = await walked(corpus, policy=policy)
+        assert ids_of(hits) == ["x", "y", "p", "q", "r", "s", "t", "u"]
+        assert ids_of(walk.ranking) == ["x", "y", "q", "t", "p", "r", "s", "u"]
+
+    async def test_equals_keep_the_order_in_which_they_were_committed(self):
+        star = {"hub": ["e", "d", "c", "b", "a"], **{leaf: [] for leaf in "abcde"}}
+        policy = PersonalizedPageRank(seed_k=0, roots=["e", "c", "hub"], width=2)
+        async with corpus_of(star) as corpus:
+            hits, walk = await walked(corpus, policy=policy)
+        assert ids_of(hits) == ["e", "c", "hub", "a", "b", "d"]
+        assert ids_of(walk.ranking) == ["hub", "e", "c", "a", "b", "d"]
+
+    async def test_cycles_end(self):
+        ring = {f"{at}": [f"{(at + 1) % 7}", f"{(at + 3) % 7}"] for at in range(7)}
+        async with corpus_of(ring) as corpus:
+            hits, walk = await walked(corpus, policy=PersonalizedPageRank(seed_k=1))
+        assert sorted(ids_of(hits)) == sorted(ring)
+        assert walk.summary.stop == "exhausted"
+
+
+@dataclass(frozen=True)
+class ClosedForm(Policy):
+    """Reads the whole graph and solves it: a policy that expands nothing."""
+
+    roots: tuple
+    restart: float
+
+    async def seed(self, state, store):
+        ids = await store.store.artifact_ids()
+        edges = await store.store.neighbors(ids)
+        graph = {id: [edge.target for edge in found] for id, found in zip(ids, edges, strict=True)}
+        state.cache["values"] = exact(graph, dict.fromkeys(self.roots, 1), self.restart)
+        return [id for id in ids if state.cache["values"][id] > 0]
+
+    async def score(self, state, nodes, store):
+        return [state.cache["values"][node] for node in nodes]
+
+    async def expand(self, state, committed, store):
+        return [[] for _ in committed]
+
+    def node_id(self, node):
+        return node
+
+    async def to_hits(self, state, committed, store):
+        return [SearchHit(entry.id, "document", entry.score, "") for entry in committed]
+
+
+async def test_the_closed_form_is_a_policy_that_expands_nothing_and_ranks_the_same():
+    graph, roots = random_graph(5), ("n03", "n07")
+    async with corpus_of(graph) as corpus:
+        solved, _ = await walked(corpus, policy=ClosedForm(roots, 0.3))
+        _, walk = await walked(corpus, policy=PersonalizedPageRank(seed_k=0, roots=roots, restart=0.3, direction="out"))
+    assert min(one.score - other.score for one, other in pairwise(solved)) > 1e-6, "choose a graph without ties"
+    assert ids_of(walk.ranking) == ids_of(solved)
+    assert [hit.score for hit in walk.ranking] == pytest.approx([hit.score for hit in solved], abs=CLOSE)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A walk that may be cut short in many ways, and the graph that its values are about."""
+
+    items: dict
+    graph: dict
+    policy: PersonalizedPageRank
+    options: dict
+
+
+@st.composite
+def trials(draw):
+    by_fields = draw(st.booleans())
+    graph = draw(graphs(size=12, loops=by_fields))
+    roots = draw(st.lists(st.sampled_from(sorted(graph)), unique=True, min_size=1, max_size=3))
+    tags = {node: draw(st.sampled_from([[], ["x"], ["y", "x"]])) for node in graph}
+    is_open = {node: draw(st.sampled_from([True, True, True, False])) for node in graph}
+    items = {
+        node: item(*ends, mentions=[*ends, "nowhere"], tags=tags[node], open=is_open[node])
+        for node, ends in graph.items()
+    }
+    direction = draw(st.sampled_from(["out", "in", "both"]))
+    policy = PersonalizedPageRank(
+        seed_k=0,
+        roots=roots,
+        restart=draw(RESTARTS),
+        width=draw(st.integers(1, 4)),
+        certify_k=draw(st.integers(0, 3)),
+        degree_exponent=draw(st.sampled_from([0.0, 0.0, 0.5, 1.0])),
+        edges=draw(st.sampled_from([[("mentions", "$id")], [("mentions", "$id"), ("tags", "tags")]]))
+        if by_fields
+        else None,
+        direction="both" if by_fields else direction,
+        scope=draw(st.sampled_from([Scope(), Scope(), Scope(cross={"open": True}), Scope(keep={"open": True})])),
+    )
+    if by_fields:
+        seen = {
+            node: [
+                end
+                for end in graph
+                if end in ends or (len(policy.edges) == 2 and end != node and {*tags[node]} & {*tags[end]})
+            ]
+            for node, ends in graph.items()
+        }
+    else:
+        seen = seen_from(graph, direction)
+    options = {
+        "node_budget": draw(st.integers(1, 14)),
+        "max_depth": draw(st.sampled_from([None, None, 0, 1, 2])),
+        "limits": Limits(look_over=draw(st.booleans()), max_hits=draw(st.sampled_from([None, None, 2]))),
+    }
+    return Trial(items, seen, policy, options)
+
+
+@settings(max_examples=150)
+@given(trials())
+def test_however_a_walk_is_cut_short_the_truth_of_the_whole_graph_lies_within_its_bounds(trial):
+    async def main():
+        async with corpus_of(trial.items) as corpus:
+            return (await walked(corpus, policy=trial.policy, **trial.options))[1]
+
+    policy, ranking = trial.policy, anyio.run(main).ranking
+    values = exact(trial.graph, dict.fromkeys(policy.roots, 1), policy.restart)
+    for hit in ranking:
+        value = values[hit.artifact_id]
+        assert hit.metadata["ppr_lower"] - CLOSE <= value <= hit.metadata["ppr_upper"] + CLOSE
+    divided = {id: value / max(len(trial.graph[id]), 1) ** policy.degree_exponent for id, value in values.items()}
+    rankable = {id for id, each in trial.items.items() if policy.scope.keep is None or each["open"]}
+    check_ranking(ranking, divided, rankable, policy.certify_k)
+    assert all(one.score >= other.score - 2 * ROUNDING for one, other in pairwise(ranking))
+
+
+def iterated(graph, seeds, restart):
+    """Give the value of each node of a large undirected graph, whose nodes are numbers from 0, by iteration."""
+    ends, spread = np.array([*graph.edges, *((end, node) for node, end in graph.edges)]).T, dict(graph.degree)
+    start, rate = np.zeros(len(graph)), (1 - restart) / np.array([spread[node] for node in range(len(graph))])
+    start[list(seeds)] = np.array(list(seeds.values())) / sum(seeds.values())
+    values = start
+    for _ in range(math.ceil(math.log(1e-15, 1 - restart))):
+        values = restart * start + np.bincount(ends[1], (rate * values)[ends[0]], len(graph))
+    return values
+
+
+def test_in_a_large_graph_the_first_place_is_final_within_200_explorations():
+    """Of five seeds one weighs twice as much; among equals only who is among the first ten is known so soon."""
+    graph, chance = nx.barabasi_albert_graph(3_000, 3, seed=7), np.random.default_rng(0)
+    items = {f"n{node}": item(*(f"n{end}" for end in graph[node]), text=f"{chance.uniform():.4f}") for node in graph}
+
+    async def main():
+        async with corpus_of(items) as corpus:
+            for root in chance.choice(3_000, 4, replace=False).tolist():
+                policy = PersonalizedPageRank(seed_k=4, search_weight=0.5, roots=[f"n{root}"], certify_k=0)
+                hits, walk = await walked(corpus, f"{chance.uniform():.2f}", policy=policy, node_budget=200)
+                seeds = {int(hit.artifact_id[1:]): hit.score for hit in hits if hit.metadata["walk_depth"] == 0}
+                values = iterated(graph, seeds, 0.5)
+                assert sorted(seeds.values()) == pytest.approx([1 / 12] * 4 + [1 / 6])
+                assert ids_of(walk.ranking)[0] == f"n{root}"
+                assert walk.ranking[0].metadata["rank_final"]
+                assert not walk.ranking[-1].metadata["rank_final"]
+                check_ranking(walk.ranking, {f"n{node}": value for node, value in enumerate(values.tolist())})
+
+    anyio.run(main)
+
+
+def test_in_a_large_graph_equal_seeds_are_among_the_first_ten_within_200_explorations():
+    graph, chance = nx.barabasi_albert_graph(3_000, 3, seed=8), np.random.default_rng(1)
+    items = {f"n{node}": item(*(f"n{end}" for end in graph[node]), text="0") for node in graph}
+
+    async def main():
+        async with corpus_of(items) as corpus:
+            for _ in range(5):
+                seeds = chance.choice(3_000, 5, replace=False).tolist()
+                policy = PersonalizedPageRank(seed_k=0, roots=[f"n{seed}" for seed in seeds])
+                _, walk = await walked(corpus, "0", policy=policy, node_budget=200)
+                values = iterated(graph, dict.fromkeys(seeds, 1), 0.5)
+                assert walk.ranking[0].metadata["rank_final"]
+                assert not walk.ranking[-1].metadata["rank_final"]
+                check_ranking(walk.ranking, {f"n{node}": value for node, value in enumerate(values.tolist())}, first=10)
+
+    anyio.run(main)
+
+
+GRAPH = {"a": ["b", "c"], "b": ["d"], "c": ["d", "a", "e"], "d": ["f"], "e": [], "f": ["g"], "g": ["a"]}
+
+
+class TestTheStream:
+    async def test_each_step_commits_the_largest_residuals_with_the_lower_bound_as_score(self):
+        async with corpus_of(GRAPH) as corpus:
+            policy = PersonalizedPageRank(seed_k=0, roots=["a"], direction="out", width=1)
+            hits, _ = await walked(corpus, policy=policy, node_budget=4)
+        # a gives half of its mass to b and c, c a third of half of that to d, a and e; that of b is pushed on to d
+        assert [(hit.artifact_id, hit.score) for hit in hits] == [
+            ("a", 0.5),
+            ("b", 0.125),
+            ("c", 0.125),
+            ("d", pytest.approx(0.5 * (0.125 + 0.125 / 3), rel=0.2)),
+        ]
+
+    async def test_what_was_discovered_later_goes_first_where_more_is_left_to_walk(self):
+        graph = {"a": ["b", "c", "d"], "b": [], "c": [], "d": [], "y": ["z"], "z": []}
+        policy = PersonalizedPageRank(seed_k=0, roots=["a", "y"], direction="out", width=1)
+        async with corpus_of(graph) as corpus:
+            hits, _ = await walked(corpus, policy=policy)
+        assert ids_of(hits) == ["a", "y", "z", "b", "c", "d"]
+
+    async def test_a_smaller_budget_commits_a_prefix(self):
+        async with corpus_of(random_graph(1)) as corpus:
+            policy = PersonalizedPageRank(seed_k=0, roots=["n03", "n07"], width=3)
+            whole, _ = await walked(corpus, policy=policy)
+            assert len(whole) > 20
+            for budget in range(len(whole)):
+                cut, _ = await walked(corpus, policy=policy, node_budget=budget)
+                assert [hit.to_dict() for hit in cut] == [hit.to_dict() for hit in whole[:budget]]
+
+    async def test_the_lower_bound_at_commitment_is_never_above_the_last_estimate(self):
+        async with corpus_of(random_graph(2)) as corpus:
+            hits, walk = await walked(corpus, policy=PersonalizedPageRank(seed_k=0, roots=["n03"]), node_budget=15)
+        last = {hit.artifact_id: hit for hit in walk.ranking}
+        for hit in hits:
+            assert hit.score <= last[hit.artifact_id].score + CLOSE
+            assert last[hit.artifact_id].score == last[hit.artifact_id].metadata["ppr_lower"]
+
+    async def test_a_walk_in_worker_threads_is_the_same(self, monkeypatch):
+        async with corpus_of(random_graph(3)) as corpus:
+            policy = PersonalizedPageRank(seed_k=0, roots=["n03"])
+            expected, _ = await walked(corpus, policy=policy)
+            used = []
+
+            async def in_thread(function, *arguments):
+                used.append(function)
+                return await anyio.to_thread.run_sync(function, *arguments)
+
+            monkeypatch.setattr(pagerank, "in_thread", in_thread)
+            monkeypatch.setattr(pagerank, "_MANY", 0)
+            found, _ = await walked(corpus, policy=policy)
+        assert used
+        assert [hit.to_dict() for hit in found] == [hit.to_dict() for hit in expected]
+
+    async def test_what_the_look_past_the_edge_finds_makes_the_ranking_exact(self):
+        policy = PersonalizedPageRank(seed_k=0, roots=["a"])
+        async with corpus_of(GRAPH) as corpus:
+            gaps = []
+            for look_over in (True, False):
+                limits = Limits(look_over=look_over)
+                _, walk = await walked(corpus, policy=policy, node_budget=len(GRAPH), limits=limits)
+                gaps.append(max(hit.metadata["ppr_upper"] - hit.metadata["ppr_lower"] for hit in walk.ranking))
+        assert gaps[0] < CLOSE < gaps[1]
+
+
+class TestTheRanking:
+    async def test_asked_for_again_it_is_the_same_and_the_walk_is_as_it_was(self):
+        policy = PersonalizedPageRank(seed_k=0, roots=["a"], width=2)
+        async with corpus_of(GRAPH) as corpus, traverse("0", corpus, policy=policy, node_budget=4) as walk:
+            hits = [hit async for hit in walk]
+            told = [hit.to_dict() for hit in hits]
+            state = walk._steps.state
+            before = {name: id(value) for name, value in state.cache.items()}
+            residual = state.cache["push"].residual.tolist()
+            first, again = policy.rank(state, hits), policy.rank(state, tuple(hits))
+        assert first == again == walk.ranking
+        assert {name: id(value) for name, value in state.cache.items()} == before
+        assert state.cache["push"].residual.tolist() == residual
+        assert [hit.to_dict() for hit in hits] == told
+        assert not any(one.metadata is other.metadata for one in first for other in [*hits, *again])
+
+    async def test_the_path_of_a_ranked_hit_is_known(self):
+        async with corpus_of(GRAPH) as corpus:
+            _, walk = await walked(corpus, policy=PersonalizedPageRank(seed_k=0, roots=["a"], direction="out"))
+        paths = {hit.artifact_id: walk.path(hit) for hit in walk.ranking}
+        assert paths["f"] == ["a", "b", "d", "f"]
+
+    async def test_its_metadata_are_plain_numbers(self):
+        async with corpus_of(GRAPH) as corpus:
+            best = (await top_k(traverse("0", corpus, policy=PersonalizedPageRank(seed_k=1)), k=1))[0]
+        assert {type(best.metadata[name]) for name in ("ppr_lower", "ppr_upper")} == {float}
+        assert best.metadata["rank_final"] is True
+        assert type(best.score) is float
+
+    async def test_hubs_sink_with_the_degree_exponent_and_the_walk_does_not_change(self):
+        star = {"hub": ["a", "b", "c", "d"], "a": ["b"], "b": [], "c": [], "d": []}
+        values, spread = exact(seen_from(star, "both"), {"a": 1}, 0.5), {"hub": 4, "a": 2, "b": 2, "c": 1, "d": 1}
+        plain = PersonalizedPageRank(seed_k=0, roots=["a"])
+        async with corpus_of(star) as corpus:
+            hits, one = await walked(corpus, policy=plain)
+            same, other = await walked(corpus, policy=replace(plain, degree_exponent=1.0))
+        assert [hit.to_dict() for hit in same] == [hit.to_dict() for hit in hits]
+        assert ids_of(one.ranking)[:3] == ["a", "b", "hub"] or ids_of(one.ranking)[:3] == ["a", "hub", "b"]
+        divided = {id: values[id] / spread[id] for id in star}
+        assert {hit.artifact_id: hit.score for hit in other.ranking} == pytest.approx(divided, abs=CLOSE)
+        assert ids_of(other.ranking).index("hub") > ids_of(other.ranking).index("b")
+        assert all(hit.metadata["rank_final"] for hit in other.ranking)
+        assert all(hit.metadata["ppr_lower"] == pytest.approx(values[hit.artifact_id]) for hit in other.ranking)
+
+    async def test_who_was_not_explored_may_have_any_number_of_neighbours(self):
+        star = {"a": ["hub"], "hub": ["b", "c", "d", "e", "f"], **{leaf: [] for leaf in "bcdef"}}
+        finals = []
+        for exponent in (0.0, 1.0):
+            policy = PersonalizedPageRank(seed_k=0, roots=["a"], degree_exponent=exponent, max_depth=1)
+            async with corpus_of(star) as corpus:
+                _, walk = await walked(corpus, policy=policy, limits=Limits(look_over=False))
+            finals.append([(hit.artifact_id, hit.metadata["rank_final"]) for hit in walk.ranking])
+        assert finals == [[("a", True), ("hub", True)], [("a", True), ("hub", False)]]
+
+    async def test_what_is_known_and_not_committed_may_come_between(self):
+        policy = PersonalizedPageRank(seed_k=0, roots=["a", "b"], restart=0.9, certify_k=1)
+        async with corpus_of({"a": [], "b": []}) as corpus:
+            _, walk = await walked(corpus, policy=policy, node_budget=1)
+            _, whole = await walked(corpus, policy=policy)
+        assert [(hit.artifact_id, hit.metadata["rank_final"]) for hit in walk.ranking] == [("a", False)]
+        assert [hit.metadata["rank_final"] for hit in whole.ranking] == [True, True]
+
+    async def test_routers_take_no_place_in_it(self):
+        """They have more mass than what lies behind them, but are not to be returned."""
+        items = {"a": item("b", text=None), "b": item("c"), "c": item(final=False), "d": item()}
+        policy = PersonalizedPageRank(
+            seed_k=0, roots=["a"], direction="out", scope=Scope(keep={"final": {"$ne": False}})
+        )
+        async with corpus_of(items) as corpus:
+            _, walk = await walked(corpus, policy=policy)
+        assert walk.summary.routed == 2
+        assert [(hit.artifact_id, hit.metadata["rank_final"]) for hit in walk.ranking] == [("b", True)]
+
+    async def test_a_walk_without_hits_has_an_empty_one(self):
+        async with corpus_of(GRAPH) as corpus:
+            for options in ({"node_budget": 0}, {"policy": PersonalizedPageRank(seed_k=0)}):
+                _, walk = await walked(corpus, **{"policy": PersonalizedPageRank(), **options})
+                assert walk.ranking == []
+
+
+# --- where it starts ------------------------------------------------------------------------------------------------
+
+
+async def masses(items, query="0", **options):
+    """Give the seeds' masses: what is committed first has the restart's part of it as its score."""
+    policy = PersonalizedPageRank(width=100, **options)
+    async with corpus_of(items) as corpus:
+        hits, _ = await walked(corpus, query, policy=policy, max_depth=0)
+    return {hit.artifact_id: pytest.approx(hit.score / policy.restart) for hit in hits}
+
+
+PAGES = {
+    "near": item(text="0.1", titles=["Pad"]),
+    "mid": item("near", "Far", text="0.3", titles=["Pad"]),
+    "far": item(text="0.5", titles=["Far"]),
+    "off": item("mid", "Far", text="0.9"),
+}
+
+
+class TestSeeds:
+    async def test_what_is_found_and_the_roots_weigh_the_same(self):
+        assert await masses(PAGES, seed_k=2, roots=["off"]) == {"near": 1 / 3, "mid": 1 / 3, "off": 1 / 3}
+
+    async def test_a_root_that_is_found_too_weighs_both(self):
+        assert await masses(PAGES, seed_k=2, roots=["near", "near"]) == {"near": 2 / 3, "mid": 1 / 3}
+
+    async def test_search_can_weigh_less_than_roots_or_nothing(self):
+        assert await masses(PAGES, seed_k=1, search_weight=0.25, roots=["off"]) == {"near": 0.2, "off": 0.8}
+        assert await masses(PAGES, search_weight=0, roots=["off"]) == {"off": 1}
+
+    async def test_scores_are_scaled_from_the_lowest_found_to_the_highest(self):
+        low, mid, high = (math.cos(x * math.pi) for x in (0.5, 0.3, 0.1))
+        share = (mid - low) / (high - low)
+        found = await masses(PAGES, seed_k=3, weighting="score")
+        assert found == {"near": 1 / (1 + share), "mid": share / (1 + share)}
+
+    async def test_equal_scores_weigh_the_same(self):
+        items = {"a": item(text="0.2"), "b": item(text="0.2")}
+        assert await masses(items, weighting="score") == {"a": 0.5, "b": 0.5}
+
+    async def test_scores_weigh_in_a_lexical_search_too(self):
+        items = {"a": item(text="pad 0.1"), "b": item(text="pad pad 0.2"), "c": item(text="pad pad pad 0.4")}
+        low, mid, high = (math.cos(x * math.pi) for x in (0.4, 0.2, 0.1))
+        share = (mid - low) / (high - low)
+        found = await masses(items, "pad 0", seeding="lexical", weighting="score")
+        assert found == {"a": 1 / (1 + share), "b": share / (1 + share)}
+
+    async def test_names_in_the_query_weigh_by_how_rare_and_how_little_linked_they_are(self):
+        """Two carry the name pad, one of them has one referrer; far has two."""
+        found = await masses(PAGES, "Pad or Far 0", seed_k=0, title_weight=1)
+        weights = {"near": 1 / 2, "mid": 1 / 2, "far": 1 / 2}
+        assert found == {id: weight / 1.5 for id, weight in weights.items()}
+        found = await masses({**PAGES, "more": item("mid")}, "Pad or Far 0", seed_k=0, title_weight=3, roots=["off"])
+        weights = {"near": 3 / 2, "mid": 3 / 4, "far": 3 / 2, "off": 1}
+        assert found == {id: weight / sum(weights.values()) for id, weight in weights.items()}
+
+    async def test_hippo_rag_2_is_a_configuration(self):
+        """Passages weakly by scaled score, phrases fully by how few passages hold them."""
+        low, mid, high = (math.cos(x * math.pi) for x in (0.5, 0.3, 0.1))
+        weights = {"near": 0.05, "mid": 0.05 * (mid - low) / (high - low), "far": 1 / 2}
+        found = await masses(PAGES, "Far 0", seed_k=3, weighting="score", search_weight=0.05, title_weight=1)
+        assert found == {id: weight / sum(weights.values()) for id, weight in weights.items()}
+
+    async def test_what_may_not_be_started_from_has_no_mass_but_can_be_reached(self):
+        scope = Scope(start={"text": {"$ne": "0.3"}})
+        options = {"seed_k": 1, "roots": ["mid", "off"], "scope": scope}
+        assert await masses(PAGES, **options) == {"near": 0.5, "off": 0.5}
+        async with corpus_of(PAGES) as corpus:
+            hits, walk = await walked(corpus, policy=PersonalizedPageRank(**options))
+        assert "mid" in ids_of(hits)
+        assert walk.summary.stop == "exhausted"
+
+    async def test_what_a_scope_passes_over_has_no_mass(self):
+        scope = Scope(cross={"text": "0.1"}, keep={"text": "0.1"})
+        assert await masses(PAGES, seed_k=2, roots=["off"], scope=scope) == {"near": 1}
+
+    async def test_what_a_scope_passes_over_is_not_explored(self):
+        policy = PersonalizedPageRank(seed_k=1, scope=Scope.only({"text": {"$ne": "0.3"}}))
+        async with corpus_of(PAGES) as corpus:
+            hits, walk = await walked(corpus, policy=policy)
+        assert (ids_of(hits), walk.summary.routed) == (["near"], 0)
+
+    async def test_a_root_that_does_not_exist_is_no_seed_where_fields_lead_on(self):
+        assert await masses(PAGES, seed_k=1, roots=["nowhere"], edges=[("text", "text")]) == {"near": 1}
+
+    async def test_where_nothing_has_mass_the_walk_is_over(self):
+        async with corpus_of(PAGES) as corpus:
+            policy = PersonalizedPageRank(search_weight=0, title_weight=1)
+            hits, walk = await walked(corpus, "nobody 0", policy=policy)
+        assert (hits, walk.summary.stop) == ([], "exhausted")
+
+
+# --- manners --------------------------------------------------------------------------------------------------------
+
+
+def ring(store=None):
+    """Artifacts in a ring of many cycles, some without surfaces, with fields to go by."""
+    items = {
+        f"{at:02}": item(
+            *(f"{(at + step) % 14:02}" for step in (1, 3, 5)),
+            text=None if at == 9 else f"{at / 14:.3f}",
+            tags=[at % 3, at % 5],
+            open=at != 4,
+            mentions=[f"{at:02}", f"{(at + 2) % 14:02}", "nowhere"],
+        )
+        for at in range(14)
+    }
+    return corpus_of(items, store)
+
+
+SUITES = {
+    "links": PersonalizedPageRank(width=2, seed_k=2),
+    "fields": PersonalizedPageRank(width=3, seed_k=2, edges=[("tags", "tags"), ("mentions", "$id")]),
+    "scope": PersonalizedPageRank(seed_k=3, seeding="hybrid", direction="out", scope=Scope(keep={"open": True})),
+    "scope-and-fields": PersonalizedPageRank(
+        width=2, seed_k=2, roots=("03",), edges=[("tags", "tags")], scope=Scope(start={"open": True})
+    ),
+    "names": PersonalizedPageRank(width=2, weighting="score", search_weight=0.05, title_weight=1),
+}
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        pytest.param(policy, id=name, marks=() if name == "links" else pytest.mark.slow)
+        for name, policy in SUITES.items()
+    ],
+)
+async def test_it_passes_the_exam_of_policies(policy):
+    report = await PolicySuite(lambda: replace(policy), ring, "03 0").run()
+    assert report.passed, str(report)
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize("policy", [SUITES["links"], SUITES["scope-and-fields"]], ids=["links", "scope-and-fields"])
+async def test_it_passes_the_exam_of_policies_over_a_file(policy, tmp_path):
+    async with ring(tmp_path / "ring.airw"):
+        pass
+    suite = PolicySuite(lambda: replace(policy), lambda: open_corpus(tmp_path / "ring.airw", embedder=ANGLE), "03 0")
+    report = await suite.run()
+    assert report.passed, str(report)
+
+
+@pytest.mark.parametrize(
+    ("options", "calls"),
+    [
+        ({}, {"neighbors": 2, "best_of": 2, "get_records": 2}),
+        ({"scope": Scope(keep={"open": True})}, {"neighbors": 2, "best_of": 2, "get_records": 2}),
+        ({"edges": [("to", "$id"), ("name", "to")]}, {"matching": 2, "best_of": 2, "get_records": 2}),
+    ],
+    ids=["links", "scope", "fields"],
+)
+async def test_a_step_takes_three_store_calls_whatever_its_size(options, calls):
+    names = [f"n{at:03}" for at in range(200)]
+    wide = {name: item(open=True, name=name, to=[]) for name in names}
+    wide["hub"] = item(*names, open=True, name="hub", to=names)
+    async with corpus_of(wide) as corpus:
+        store = Counting(corpus.store)
+        policy = PersonalizedPageRank(seed_k=0, roots=["hub"], width=500, **options)
+        hits, _ = await walked(replace(corpus, store=store), policy=policy)
+    assert len(hits) == 201
+    assert store.calls == calls
+
+
+async def test_only_what_is_committed_is_compared_with_the_query():
+    names = [f"n{at}" for at in range(30)]
+    async with corpus_of({"hub": names} | {name: [] for name in names}) as corpus:
+        hits, walk = await walked(corpus, policy=PersonalizedPageRank(seed_k=0, roots=["hub"], width=3), node_budget=7)
+    assert sorted(walk._steps.state.cache["best"]) == sorted(ids_of(hits))
+
+
+def test_bad_parameters_are_refused_at_birth():
+    for options in (
+        {"restart": 0},
+        {"restart": 1.0},
+        {"restart": "0.5"},
+        {"restart": True},
+        {"seed_k": -1},
+        {"width": 0},
+        {"degree_exponent": -1},
+        {"search_weight": math.nan},
+        {"title_weight": math.inf},
+        {"weighting": "random"},
+        {"direction": "sideways"},
+    ):
+        with pytest.raises(ArgumentError, match=next(iter(options))):
+            PersonalizedPageRank(**options)
+
+
+@pytest.mark.parametrize("policy", [PersonalizedPageRank(), PersonalizedPageRank(seed_k=0, roots=["a"])])
+async def test_a_store_that_is_no_open_corpus_is_refused(policy):
+    async with MemoryStore() as store:
+        with pytest.raises(ArgumentError, match="expected an open corpus"):
+            await top_k(traverse("0", store, policy=policy))

@@ -1,0 +1,438 @@
+"""What a scope lets start, cross and return; on all three strategies, along links and along shared values."""
+
+from dataclasses import replace
+from itertools import chain, pairwise
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw import open_corpus
+from airw.errors import ArgumentError, FilterError
+from airw.policies import Eager, Mmr, Scope, Scored
+from airw.values import Limits
+from airw.values.filters import Compare, parse_filter
+from tests.support.artifact_corpora import (
+    EIGHTHS,
+    GROUPS,
+    Counting,
+    corpus_of,
+    graphs,
+    ids,
+    item,
+    kept,
+    reference,
+    walked,
+)
+
+WAYS = {"links": {}, "edges": {"edges": [("links.REF", "$id")]}}
+every_walk = pytest.mark.parametrize(
+    ("make", "way"),
+    [pytest.param(make, way, id=f"{make.__name__}-{way}") for make in (Eager, Scored, Mmr) for way in WAYS],
+)
+START, CROSS, KEEP = ({"start": True}, {"cross": True}, {"keep": True})
+
+
+def node(text, *to, **fields):
+    """An artifact that may be started from, crossed and kept, unless the fields say otherwise."""
+    return item(text, to=to, **{"start": True, "cross": True, "keep": True, **fields})
+
+
+# Nearer and farther ends behind b, c and d, of which each lacks something, or nothing.
+TREE = {
+    "a": node("0", "b", "c", "d"),
+    "b": node("0.05", "x"),
+    "c": node("0.1", "y"),
+    "d": node("0.15", "z"),
+    "x": node("0.2"),
+    "y": node("0.25"),
+    "z": node("0.3"),
+}
+
+
+def tree(**lacking):
+    """The tree, in which the artifacts named lack what is given."""
+    return {name: {**each, **dict.fromkeys(lacking.get(name, ()), False)} for name, each in TREE.items()}
+
+
+def policy_of(make, way, scope, **options):
+    return make(**{"start_k": 0, "roots": ["a"], "select_k": None, "scope": scope, **WAYS[way], **options})
+
+
+async def walked_tree(make, way, scope, items=TREE, limits=None, **options):
+    bounds = {name: options.pop(name) for name in ("max_depth", "node_budget") if name in options}
+    async with corpus_of(items) as corpus:
+        return await walked(corpus, policy_of(make, way, scope, **options), limits=limits, **bounds)
+
+
+def paths(hits, walk):
+    return sorted("".join(walk.path(hit)) for hit in hits)
+
+
+class TestKeep:
+    @every_walk
+    async def test_what_may_not_be_kept_only_routes(self, make, way):
+        hits, walk = await walked_tree(make, way, Scope(keep=KEEP), tree(a=["keep"], c=["keep"], z=["keep"]))
+        assert paths(hits, walk) == ["ab", "abx", "acy", "ad"]
+        assert (walk.summary.emitted, walk.summary.routed, walk.summary.stop) == (4, 3, "exhausted")
+
+    @every_walk
+    async def test_routers_are_no_part_of_select_k(self, make, way):
+        hits, walk = await walked_tree(make, way, Scope(keep=KEEP), tree(a=["keep"], b=["keep"]), select_k=3)
+        assert len(hits) == len(walk.ranking) == 3
+        assert (walk.summary.routed, walk.summary.stop) == (2, "sufficient")
+
+    @every_walk
+    async def test_routers_are_part_of_the_node_budget_and_of_adjacent_k(self, make, way):
+        items = tree(b=["keep"])
+        hits, walk = await walked_tree(make, way, Scope(keep=KEEP), items, node_budget=2)
+        assert (ids(hits), walk.summary.routed, walk.summary.stop) == (["a"], 1, "node_budget")
+        hits, walk = await walked_tree(make, way, Scope(keep=KEEP), items, adjacent_k=1)
+        assert paths(hits, walk) == ["a", "abx"]
+
+
+class TestCross:
+    @every_walk
+    async def test_what_may_not_be_crossed_is_a_hit_with_nothing_behind_it(self, make, way):
+        hits, walk = await walked_tree(make, way, Scope(cross=CROSS), tree(b=["cross"], d=["cross"]))
+        assert paths(hits, walk) == ["a", "ab", "ac", "acy", "ad"]
+        assert walk.summary.stop == "exhausted"
+
+    @every_walk
+    async def test_another_way_to_what_lies_behind_it_is_taken(self, make, way):
+        items = {**tree(b=["cross"]), "c": node("0.1", "x", "y")}
+        hits, walk = await walked_tree(make, way, Scope(cross=CROSS), items)
+        assert "acx" in paths(hits, walk)
+
+    @every_walk
+    async def test_a_start_that_may_not_be_crossed_is_all_there_is(self, make, way):
+        hits, walk = await walked_tree(make, way, Scope(cross=CROSS), tree(a=["cross"]))
+        assert (ids(hits), walk.summary.edges, walk.summary.stop) == (["a"], 0, "exhausted")
+
+    @every_walk
+    async def test_nothing_is_asked_of_what_may_not_be_crossed(self, make, way):
+        async with corpus_of(tree(a=["cross"])) as corpus:
+            store = Counting(corpus.store)
+            await walked(replace(corpus, store=store), policy_of(make, way, Scope(cross=CROSS)))
+        assert not {"neighbors", "matching"} & {*store.calls}
+
+    @every_walk
+    async def test_it_takes_no_place_of_max_traverse(self, make, way):
+        """b is committed first; a, then c or d, whichever is chosen before the other, are gone on from."""
+        hits, walk = await walked_tree(
+            make, way, Scope(cross=CROSS), tree(b=["cross"]), max_traverse=2, roots=["b", "a"]
+        )
+        assert paths(hits, walk) in (["a", "ac", "acy", "ad", "b"], ["a", "ac", "ad", "adz", "b"])
+
+
+class TestStart:
+    @every_walk
+    async def test_roots_that_may_not_be_started_from_are_barred(self, make, way):
+        hits, walk = await walked_tree(
+            make, way, Scope(start=START), tree(a=["start"], x=["start"]), roots=["x", "a", "d"]
+        )
+        assert paths(hits, walk) == ["d", "dz"]
+        assert walk.summary.committed == 2
+
+    @every_walk
+    async def test_they_may_be_found_later(self, make, way):
+        hits, walk = await walked_tree(
+            make, way, Scope(start=START), tree(x=["start"], b=["start"]), roots=["x", "b", "a"]
+        )
+        assert paths(hits, walk) == ["a", "ab", "abx", "ac", "acy", "ad", "adz"]
+
+    @every_walk
+    async def test_a_search_for_the_start_finds_what_may_be_started_from(self, make, way):
+        options = {"roots": (), "start_k": 2, "max_depth": 0}
+        hits, _ = await walked_tree(make, way, Scope(start=START), tree(a=["start"], c=["start"]), **options)
+        assert ids(hits) == ["b", "d"]
+
+    @every_walk
+    async def test_where_nothing_may_be_started_from_the_walk_is_empty(self, make, way):
+        hits, walk = await walked_tree(make, way, Scope(start={"start": "never"}), start_k=3)
+        assert (hits, walk.summary.committed, walk.summary.stop) == ([], 0, "exhausted")
+
+
+class TestPassedOver:
+    """What may be neither crossed nor kept is as if it were not there."""
+
+    SCOPE = Scope(cross=CROSS, keep=KEEP)
+
+    @every_walk
+    async def test_it_is_not_committed_and_nothing_behind_it_is_found(self, make, way):
+        hits, walk = await walked_tree(make, way, self.SCOPE, tree(b=["cross", "keep"]))
+        assert paths(hits, walk) == ["a", "ac", "acy", "ad", "adz"]
+        assert (walk.summary.committed, walk.summary.routed, walk.summary.left_out) == (5, 0, {})
+        assert walk.summary.stop == "exhausted"
+
+    @every_walk
+    async def test_it_takes_no_place_of_adjacent_k(self, make, way):
+        hits, walk = await walked_tree(make, way, self.SCOPE, tree(b=["cross", "keep"]), adjacent_k=1)
+        assert paths(hits, walk) == ["a", "ac", "acy"]
+
+    @every_walk
+    async def test_it_takes_no_place_of_the_node_budget(self, make, way):
+        hits, walk = await walked_tree(
+            make,
+            way,
+            self.SCOPE,
+            tree(b=["cross", "keep"]),
+            node_budget=3,
+            adjacent_k=2,
+            limits=Limits(look_over=False),
+        )
+        assert len(hits) == walk.summary.committed == 3
+        assert "b" not in ids(hits)
+
+    @every_walk
+    async def test_it_takes_no_place_of_select_k(self, make, way):
+        hits, walk = await walked_tree(
+            make, way, self.SCOPE, tree(b=["cross", "keep"], y=["cross", "keep"]), select_k=3, adjacent_k=1
+        )
+        assert paths(hits, walk) == ["a", "ac"]
+        hits, walk = await walked_tree(make, way, self.SCOPE, tree(b=["cross", "keep"]), select_k=3)
+        assert (len(hits), walk.summary.routed, walk.summary.stop) == (3, 0, "sufficient")
+
+    @every_walk
+    async def test_it_is_passed_over_as_a_root_too(self, make, way):
+        hits, walk = await walked_tree(make, way, self.SCOPE, tree(a=["cross", "keep"]), roots=["a", "c"])
+        assert paths(hits, walk) == ["c", "cy"]
+
+    @every_walk
+    async def test_it_takes_no_place_of_start_k(self, make, way):
+        items = tree(a=["cross", "keep"], b=["cross", "keep"])
+        hits, _ = await walked_tree(make, way, self.SCOPE, items, roots=(), start_k=2, max_depth=0)
+        assert ids(hits) == ["c", "d"]
+
+    @every_walk
+    async def test_where_only_such_are_left_the_walk_is_exhausted(self, make, way):
+        shut = ["cross", "keep"]
+        hits, walk = await walked_tree(make, way, self.SCOPE, tree(b=shut, c=shut, d=shut))
+        assert (ids(hits), walk.summary.stop, walk.summary.left_out) == (["a"], "exhausted", {})
+        assert walk.summary.edges == 3
+
+    @every_walk
+    async def test_found_again_it_is_passed_over_again(self, make, way):
+        items = {**tree(x=["cross", "keep"]), "c": node("0.1", "x", "y"), "y": node("0.25", "x")}
+        hits, walk = await walked_tree(make, way, self.SCOPE, items)
+        assert paths(hits, walk) == ["a", "ab", "ac", "acy", "ad", "adz"]
+        assert walk.summary.stop == "exhausted"
+
+    @every_walk
+    async def test_it_may_be_kept_where_it_may_not_be_crossed_and_the_other_way_round(self, make, way):
+        hits, walk = await walked_tree(make, way, self.SCOPE, tree(b=["cross"], c=["keep"], d=["cross", "keep"]))
+        assert paths(hits, walk) == ["a", "ab", "acy"]
+        assert walk.summary.routed == 1
+
+
+class TestTogether:
+    @every_walk
+    async def test_only_keeps_the_whole_walk_to_one_filter(self, make, way):
+        items = {**TREE, "c": node("0.1", "y", keep=False), "z": node("0.3", keep=False), "e": node("0.01", keep=False)}
+        hits, walk = await walked_tree(make, way, Scope.only(KEEP), items, start_k=1, roots=["e", "a"])
+        assert paths(hits, walk) == ["a", "ab", "abx", "ad"]
+        assert walk.summary.routed == 0
+
+    def test_only_is_all_three(self):
+        told = parse_filter(KEEP)
+        assert Scope.only(KEEP) == Scope(start=KEEP, cross=told, keep=KEEP) == Scope(start=told, cross=told, keep=told)
+
+    @every_walk
+    async def test_each_filter_is_asked_on_its_own(self, make, way):
+        scope = Scope(start={"kind": "hub"}, cross={"kind": {"$in": ["hub", "list"]}}, keep={"kind": "note"})
+        items = {
+            "h": item("0.3", to=["l", "n"], kind="hub"),
+            "l": item("0.2", to=["m"], kind="list"),
+            "m": item("0.1", to=["o"], kind="note"),
+            "n": item("0.1", to=["l"], kind="note"),
+            "o": item("0", kind="note"),
+        }
+        hits, walk = await walked_tree(make, way, scope, items, roots=["o", "h", "n"])
+        assert paths(hits, walk) == ["hlm", "hn"]
+
+    @every_walk
+    async def test_the_surface_by_which_an_artifact_scores_is_asked(self, make, way):
+        items = {
+            "a": item("0", to=["b", "c"]),
+            "b": item(("0.1", {"lang": "en"}), ("0.2", {"lang": "de"})),
+            "c": item(("0.2", {"lang": "en"}), ("0.1", {"lang": "de"})),
+        }
+        scope = Scope(keep={"lang": {"$ne": "de"}}, cross={"lang": {"$ne": "de"}})
+        hits, _ = await walked_tree(make, way, scope, items)
+        assert [(hit.artifact_id, hit.text) for hit in hits] == [("a", "0"), ("b", "0.1")]
+
+    @pytest.mark.parametrize("make", [Eager, Scored, Mmr])
+    async def test_an_artifact_without_surfaces_has_no_fields_to_ask(self, make):
+        items = {"a": node("0", "b"), "b": item(to=["c"], kind="x"), "c": node("0.1")}
+        for cross, found in (
+            ({"kind": {"$ne": "y"}}, ["a", "c"]),
+            ({"kind": {"$exists": False}}, ["a", "c"]),
+            (KEEP, ["a"]),
+        ):
+            hits, walk = await walked_tree(make, "links", Scope(cross=cross, keep=KEEP), items)
+            assert ids(hits) == found
+        hits, walk = await walked_tree(make, "links", Scope(cross={"kind": "x"}, keep=KEEP), items, roots=["b"])
+        assert (hits, walk.summary.committed) == ([], 0)
+
+    @every_walk
+    async def test_it_costs_no_call_more(self, make, way):
+        async with corpus_of(TREE) as corpus:
+            calls = []
+            for scope in (Scope(), Scope(cross=CROSS, keep=KEEP)):
+                store = Counting(corpus.store)
+                await walked(replace(corpus, store=store), policy_of(make, way, scope, start_k=2, roots=()))
+                calls.append(len(store.calls))
+        assert calls[1] <= calls[0]
+
+
+class TestHonesty:
+    @every_walk
+    async def test_a_walk_that_is_to_select_nothing_has_enough_at_once(self, make, way):
+        hits, walk = await walked_tree(make, way, Scope(), select_k=0)
+        assert (hits, walk.summary.committed, walk.summary.stop) == ([], 0, "sufficient")
+
+    @every_walk
+    async def test_the_walk_looks_over_the_depth_cap_but_not_behind_what_may_not_be_crossed(self, make, way):
+        hits, walk = await walked_tree(make, way, Scope(cross=CROSS), tree(b=["cross"]), max_depth=1)
+        assert len(hits) == 4
+        assert (walk.summary.stop, walk.summary.left_out) == ("exhausted", {"max_depth": 2})
+
+    @every_walk
+    async def test_and_over_the_budget(self, make, way):
+        _, walk = await walked_tree(make, way, Scope(cross=CROSS), tree(b=["cross"]), node_budget=4, adjacent_k=3)
+        assert (walk.summary.committed, walk.summary.stop) == (4, "node_budget")
+        assert walk.summary.left_out["node_budget"] in (
+            (1, 2) if make is Mmr else (2,)
+        )  # Mmr chooses among near equals
+
+    @every_walk
+    async def test_without_a_look_what_lies_there_is_unknown(self, make, way):
+        _, walk = await walked_tree(make, way, Scope(keep=KEEP), max_depth=1, limits=Limits(look_over=False))
+        assert (walk.summary.unknown, walk.summary.left_out) == (("max_depth",), {})
+
+
+@pytest.mark.parametrize("name", ["start", "cross", "keep"])
+@pytest.mark.parametrize("filter", [{"$near": 1}, {"year": {"$above": 3}}, {"year": {}}, "year", {3: 4}])
+def test_a_malformed_filter_is_refused_at_birth(name, filter):
+    with pytest.raises(FilterError):
+        Scope(**{name: filter})
+    with pytest.raises(FilterError):
+        Scope.only(filter)
+
+
+@pytest.mark.parametrize("make", [Eager, Scored, Mmr])
+@pytest.mark.parametrize("scope", [{"keep": {"lang": "en"}}, None, Compare("lang", "$eq", "en")])
+def test_what_is_no_scope_is_refused_at_birth(make, scope):
+    with pytest.raises(ArgumentError, match=r"scope must be a Scope, not .*; one filter is Scope\.only"):
+        make(scope=scope)
+
+
+def test_a_scope_is_a_value_that_holds_filters_as_read():
+    assert Scope(keep={"a": 1}) == Scope(keep=parse_filter({"a": 1})) != Scope(cross={"a": 1})
+    assert Scope(start={}, cross=None, keep={}) == Scope()
+    assert Eager(scope=Scope(keep={"a": 1})) == Eager(scope=Scope(keep={"a": 1})) != Eager()
+
+
+# --- laws ------------------------------------------------------------------------------------------------------------
+
+scopes = st.dictionaries(st.sampled_from(["start", "cross", "keep"]), st.sampled_from(GROUPS))
+numbers = st.fixed_dictionaries(
+    {
+        "start_k": st.integers(0, 3),
+        "select_k": st.none() | st.integers(1, 10),
+        "adjacent_k": st.none() | st.integers(0, 4),
+    }
+)
+depths = st.none() | st.integers(0, 3)
+edges = st.none() | st.sampled_from([[("tags", "tags")], [("rank", "group"), ("tags", "tags")], [("links.x", "$id")]])
+every_backend = pytest.mark.parametrize("backend", ["asyncio", "trio"])
+
+
+async def told(corpus, policy, query, **options):
+    hits, walk = await walked(corpus, policy, query, **options)
+    summary = walk.summary.to_dict() | {"seconds": None}
+    return [hit.to_dict() for hit in hits], [hit.to_dict() for hit in walk.ranking], summary
+
+
+@every_backend
+@pytest.mark.parametrize("make", [Eager, Scored, Mmr])
+@given(data=st.data())
+@settings(max_examples=60)
+def test_every_path_starts_crosses_and_ends_where_it_may(make, backend, data):
+    graph, scope, max_depth = data.draw(graphs()), data.draw(scopes), data.draw(depths)
+    policy = make(roots=graph.roots, scope=Scope(**scope), edges=data.draw(edges), **data.draw(numbers))
+
+    async def main():
+        async with corpus_of(graph.items, embedder=EIGHTHS) as corpus:
+            hits, walk = await walked(corpus, policy, graph.query, max_depth=max_depth)
+        walks = [walk.path(hit) for hit in hits]
+        assert all(graph.passes(scope, "keep", path[-1]) for path in walks)
+        assert all(graph.passes(scope, "cross", name) for path in walks for name, _ in pairwise(path))
+        assert all(graph.passes(scope, "start", path[0]) for path in walks)
+        assert walk.summary.stop in ("exhausted", "sufficient")
+        assert {*walk.summary.left_out} <= {"max_depth"}
+
+    anyio.run(main, backend=backend)
+
+
+@every_backend
+@given(data=st.data())
+@settings(max_examples=100)
+def test_breadth_first_walks_are_those_of_a_simple_reference(backend, data):
+    graph, scope, counts, max_depth = data.draw(graphs()), data.draw(scopes), data.draw(numbers), data.draw(depths)
+
+    def choose(pool, committed):
+        return sorted(pool, key=lambda each: -graph.cosine(each.id)) if committed else pool[:]
+
+    steps = reference(graph, choose, max_depth=max_depth, scope=scope, **counts)
+    expected = kept(graph, chain.from_iterable(steps), scope)[: counts["select_k"]]
+    policy = Eager(roots=graph.roots, scope=Scope(**scope), **counts)
+
+    async def main():
+        async with corpus_of(graph.items, embedder=EIGHTHS) as corpus:
+            hits, walk = await walked(corpus, policy, graph.query, max_depth=max_depth)
+        assert [walk.path(hit) for hit in hits] == [each.path for each in expected]
+        if walk.summary.stop == "exhausted":
+            assert walk.summary.committed == sum(map(len, steps))
+
+    anyio.run(main, backend=backend)
+
+
+@pytest.mark.slow
+@every_backend
+@pytest.mark.parametrize("make", [Eager, Scored, Mmr])
+@given(data=st.data())
+@settings(max_examples=40)
+def test_a_scope_that_all_satisfy_changes_nothing(make, backend, data):
+    graph, max_depth = data.draw(graphs()), data.draw(depths)
+    policy = make(roots=graph.roots, edges=data.draw(edges), **data.draw(numbers))
+    filters = data.draw(st.sets(st.sampled_from(["start", "cross", "keep"]), min_size=1))
+    all_of_them = Scope(**{name: {"group": {"$ne": 99}} for name in filters})
+
+    async def main():
+        async with corpus_of(graph.items, embedder=EIGHTHS) as corpus:
+            for options in ({}, {"node_budget": 5}):
+                expected = await told(corpus, policy, graph.query, max_depth=max_depth, **options)
+                scoped = replace(policy, scope=all_of_them)
+                assert await told(corpus, scoped, graph.query, max_depth=max_depth, **options) == expected
+
+    anyio.run(main, backend=backend)
+
+
+@pytest.mark.asyncio_only
+@every_walk
+async def test_a_file_is_walked_as_memory_is(make, way, tmp_path):
+    items = tree(b=["cross"], c=["keep"], d=["cross", "keep"], x=["start"])
+    path = tmp_path / "tree.airw"
+    async with corpus_of(items, path):
+        pass
+    async with corpus_of(items) as corpus, open_corpus(path, embedder=corpus.embedder) as filed:
+        for filters in (
+            {"start": START},
+            {"cross": CROSS},
+            {"keep": KEEP},
+            {"start": START, "cross": CROSS, "keep": KEEP},
+        ):
+            policy = policy_of(make, way, Scope(**filters), start_k=2, roots=["x", "a"])
+            assert await told(filed, policy, "0") == await told(corpus, policy, "0")

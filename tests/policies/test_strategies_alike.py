@@ -1,0 +1,122 @@
+"""What Eager, Scored, Mmr and strategies of one's own keep alike."""
+
+import pytest
+
+from airw import traverse
+from airw.errors import ArgumentError, PolicyError
+from airw.policies import Eager, Mmr, Scope, Scored, Strategy
+from tests.policies.test_graph_retriever import QUERY, corpus_of
+from tests.policies.test_graph_retriever_cases import turned, walked
+from tests.policies.test_strategy import LINKS, Everything, KeepsHeap, ids, made, mixed, walk_of
+
+EVERYTHING = mixed(Everything)
+ALL = [Eager, Scored, Mmr, EVERYTHING]
+
+
+@pytest.mark.parametrize("kind", [Eager, EVERYTHING])
+async def test_a_walk_cut_by_the_depth_cap_says_how_much_lies_below(kind):
+    walk, _ = await walk_of(kind(edges=LINKS, start_k=1, select_k=None), max_depth=1)
+    assert (walk.summary.left_out, walk.summary.truncated) == ({"max_depth": 2}, True)
+
+
+@pytest.mark.parametrize("kind", ALL)
+async def test_what_only_routes_takes_no_place_of_select_k(kind):
+    keep = Scope(keep={"weight": {"$gte": 4}})
+    assert ids((await walk_of(kind(edges=LINKS, start_k=1, select_k=2, scope=keep)))[1]) == "ef"
+
+
+async def test_max_traverse_does_not_count_what_may_not_be_crossed():
+    scope = Scope(cross={"weight": {"$ne": 1}})
+    policy = Eager(edges=LINKS, start_k=1, select_k=None, max_traverse=2, scope=scope)
+    assert ids((await walk_of(policy))[1]) == "abce"
+
+
+@pytest.mark.parametrize("kind", ALL)
+async def test_select_k_of_0_streams_nothing(kind):
+    assert (await walk_of(kind(edges=LINKS, select_k=0)))[1] == []
+
+
+@pytest.mark.parametrize("options", [{"select_k": -1}, {"start_k": "x"}, {"edges": 7}, {"roots": "abc"}])
+def test_a_strategy_of_ones_own_checks_its_parameters_at_birth_too(options):
+    with pytest.raises(ArgumentError):
+        Strategy.build(EVERYTHING(), **options)
+
+
+async def test_a_node_that_a_strategy_holds_back_and_that_is_found_nearer_takes_the_smaller_depth():
+    fields = {
+        "near": {"to": ["a"], "weight": 9},
+        "middle": {"to": ["b"], "from": ["a"], "weight": 8},
+        "far": {"to": ["c"], "weight": 7},
+        "late": {"to": ["d"], "from": ["b", "c"], "weight": 6},
+        "last": {"from": ["d"], "weight": 5},
+    }
+    vectors = turned(near=0.0, middle=0.1, far=0.2, late=0.3, last=0.4)
+    policy = mixed(KeepsHeap)(edges=[("to", "from")], start_k=0, roots=["near", "far"], max_depth=2)
+    _, hits = await walk_of(policy, (fields, vectors))
+    depths = [(hit.artifact_id, hit.metadata["walk_depth"], hit.metadata["_depth"]) for hit in hits]
+    assert depths[3:] == [("late", 1, 1), ("last", 2, 2)]
+
+
+async def test_a_scorer_sees_the_depth_at_which_an_artifact_is_admitted():
+    """Found at depth 2, x is not admitted; found again at depth 1, it is."""
+    fields = {
+        "near": {"to": ["a"]},
+        "middle": {"to": ["b"], "from": ["a"]},
+        "other": {"from": ["b"]},
+        "far": {"to": ["c"]},
+        "x": {"from": ["b", "c"]},
+    }
+    vectors = turned(near=0.0, middle=0.1, other=0.2, far=0.3, x=0.4)
+    order = {"near": 9, "middle": 8, "far": 7, "other": 6, "x": 5}
+    policy = Scored(
+        scorer=lambda node: order[node.id] - node.depth / 10,
+        per_iteration_limit=1,
+        adjacent_k=1,
+        edges=[("to", "from")],
+        start_k=0,
+        roots=["near", "far"],
+        select_k=None,
+    )
+    async with corpus_of(fields, vectors) as corpus, traverse(QUERY, corpus, policy=policy) as walk:
+        hits = {hit.artifact_id: (hit.metadata["walk_depth"], hit.score) async for hit in walk}
+    assert hits["x"] == (1, pytest.approx(4.9))
+
+
+async def test_a_scorer_is_asked_once_about_each_that_is_admitted_and_about_no_other():
+    asked = []
+    scorer = lambda node: asked.append(node.id) or -node.metadata["weight"]  # noqa: E731 (one line)
+    policy = Scored(scorer=scorer, edges=LINKS, start_k=1, adjacent_k=1, select_k=None)
+    assert ids((await walk_of(policy))[1]) == "abdf"
+    assert asked == list("abdf")
+
+
+@pytest.mark.parametrize("said", ["1.5", None, True, float("nan"), [1.0]])
+async def test_a_score_that_is_no_number_is_an_error_that_names_the_node(said):
+    with pytest.raises(PolicyError, match=r"^the scorer must give a number for 'a', not "):
+        await walk_of(Scored(scorer=lambda node: said, edges=LINKS, start_k=1))
+
+
+async def test_an_iteration_may_be_async():
+    async def iteration(self, nodes, tracker):
+        tracker.select_and_traverse(nodes)
+
+    assert ids((await walk_of(made(iteration)))[1]) == "abcdef"
+
+
+async def test_what_finalize_nodes_writes_comes_with_the_ranking():
+    class Ranked(EVERYTHING):
+        def finalize_nodes(self, selected):
+            for at, node in enumerate(selected := list(selected)):
+                node.extra_metadata["place"] = at
+            return selected
+
+    walk, _ = await walk_of(Ranked(edges=LINKS, start_k=1))
+    assert [hit.metadata["place"] for hit in walk.ranking] == list(range(len(walk.ranking)))
+
+
+async def test_a_mapping_in_a_field_is_compared_whole():
+    fields = {"a": {"by": {"name": "Ada"}}, "b": {"by": {"name": "Ada"}}, "c": {"by": {"name": "Ada", "born": 1815}}}
+    assert await walked(fields, turned(a=0, b=0.1, c=0.2), Eager(edges=[("by", "by")], start_k=1)) == [
+        ("a", 0),
+        ("b", 1),
+    ]

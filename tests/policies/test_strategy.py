@@ -1,0 +1,563 @@
+"""Strategies of one's own: a body written once walks here as in graph-retriever; what else a strategy may rely on."""
+
+import copy
+from dataclasses import dataclass, field, make_dataclass
+from functools import cache
+from random import Random
+
+import anyio
+import graph_retriever.strategies
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from airw import open_corpus, traverse
+from airw.errors import ArgumentError, PolicyError
+from airw.policies import Eager, Mmr, NodeTracker, Scope, Scored, Strategy
+from airw.policies._nodes import Node
+from airw.testing import PolicySuite
+from tests.policies.test_graph_retriever import (
+    QUERY,
+    bounds_of,
+    compare,
+    corpus_of,
+    graph_of,
+    numbers,
+    ranked,
+    their_bounds,
+    weight,
+)
+from tests.testing.test_policy_suite import QUERY as RING_QUERY
+from tests.testing.test_policy_suite import corpus as ring
+
+LINKS = [("links", "$id")]
+
+
+# --- bodies, to be mixed into either package's `Strategy` ------------------------------------------------------------
+
+
+class Everything:
+    def iteration(self, nodes, tracker):
+        tracker.select_and_traverse(nodes)
+
+
+class SelectsOnly:
+    """And so ends with the first step."""
+
+    def iteration(self, nodes, tracker):
+        tracker.select(nodes)
+
+
+class Routes:
+    """Goes on from everything, and selects some of it."""
+
+    def iteration(self, nodes, tracker):
+        tracker.select([node for node in nodes if node.metadata["lang"] == "a"])
+        tracker.traverse(nodes)
+
+
+class RoutesFirst:
+    """Selects nothing of the start."""
+
+    def iteration(self, nodes, tracker):
+        tracker.select([node for node in nodes if node.depth])
+        tracker.traverse(nodes)
+
+
+@dataclass(kw_only=True)
+class Forgets:
+    """Takes some of each step, the heaviest first, and never comes back to the others."""
+
+    width: int = 2
+
+    def iteration(self, nodes, tracker):
+        tracker.select_and_traverse(sorted(nodes, key=weight, reverse=True)[: self.width])
+
+
+@dataclass(kw_only=True)
+class KeepsHeap:
+    """Takes the heaviest of all that it was shown, until one is gone on from; says what it took it for."""
+
+    heap: list = field(default_factory=list)
+
+    def iteration(self, nodes, tracker):
+        self.heap = sorted([*self.heap, *nodes], key=weight)
+        while self.heap and tracker.num_remaining > 0:
+            node = self.heap.pop()
+            node.extra_metadata["_weight"] = weight(node)
+            if tracker.select_and_traverse([node]):
+                break
+
+
+@dataclass(kw_only=True)
+class GivesUp:
+    """Takes one at a time of all that it was shown, and goes on from it only where it is heavy enough."""
+
+    waiting: list = field(default_factory=list)
+
+    def iteration(self, nodes, tracker):
+        self.waiting += nodes
+        chosen = [self.waiting.pop(0)] if self.waiting else []
+        tracker.select(chosen)
+        tracker.traverse([node for node in chosen if weight(node) > -1])
+
+
+class Reorders:
+    """The lightest first in the end, and not the heaviest of all."""
+
+    def iteration(self, nodes, tracker):
+        tracker.select_and_traverse(nodes)
+
+    def finalize_nodes(self, selected):
+        return super().finalize_nodes(sorted(selected, key=weight)[:-1])
+
+
+@dataclass(kw_only=True)
+class Tires:
+    """Goes on from nothing after some steps, though it selects."""
+
+    steps: int = 0
+
+    def iteration(self, nodes, tracker):
+        self.steps += 1
+        tracker.select(nodes)
+        if self.steps < 3:
+            tracker.traverse(nodes)
+
+
+BODIES = [Everything, SelectsOnly, Routes, RoutesFirst, Forgets, KeepsHeap, GivesUp, Reorders, Tires]
+
+
+@cache
+def mixed(body, base=Strategy):
+    return make_dataclass(body.__name__, [], bases=(body, base), kw_only=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("body", BODIES)
+@given(number=numbers())
+@settings(max_examples=50)
+def test_a_body_walks_random_graphs_as_in_graph_retriever(body, number):
+    chance = Random(number)
+    graph, bounds = graph_of(chance), bounds_of(chance)
+    theirs = mixed(body, graph_retriever.strategies.Strategy)(**their_bounds(bounds))
+    backend = chance.choice(["asyncio", "asyncio", "trio"])
+    anyio.run(compare, graph, mixed(body)(**bounds, **graph.ours), theirs, backend=backend)
+
+
+# --- a walk of a strategy --------------------------------------------------------------------------------------------
+
+
+def line_of(**links):
+    """Artifacts by nearness, the nearest first, and what each leads to; the weight is the place in that order."""
+    count = len(links)
+    vectors = {id: [1.0, at / count] for at, id in enumerate(links)} | {QUERY: [1.0, 0.0]}
+    return {id: {"links": list(ends), "weight": at} for at, (id, ends) in enumerate(links.items())}, vectors
+
+
+LINE = line_of(a="bc", b="d", c="e", d="f", e="", f="")
+
+
+async def walk_of(policy, graph=LINE, **options):
+    """Walk to the end, and give the walk and its hits."""
+    async with corpus_of(*graph) as corpus, traverse(QUERY, corpus, policy=policy, **options) as walk:
+        hits = [hit async for hit in walk]
+    return walk, hits
+
+
+def ids(hits):
+    return "".join(hit.artifact_id for hit in hits)
+
+
+def made(iteration, **options):
+    """Make a strategy of a function; it starts from the nearest, and selects as many as there are."""
+    kind = type("Made", (Strategy,), {"iteration": iteration})
+    return kind(**{"edges": LINKS, "start_k": 1, "select_k": None, **options})
+
+
+class TestWalk:
+    async def test_iteration_is_shown_what_each_step_let_in_nearest_first(self):
+        seen = []
+
+        def iteration(self, nodes, tracker):
+            seen.append([(node.id, node.depth) for node in nodes])
+            tracker.select_and_traverse(nodes)
+
+        await walk_of(made(iteration))
+        assert seen == [[("a", 0)], [("b", 1), ("c", 1)], [("d", 2), ("e", 2)], [("f", 3)]]
+
+    async def test_adjacent_k_bounds_what_it_is_shown(self):
+        _, hits = await walk_of(mixed(Everything)(edges=LINKS, start_k=1, adjacent_k=1, select_k=None))
+        assert ids(hits) == "abdf"
+
+    async def test_iteration_is_shown_nothing_where_nothing_new_was_found_while_nodes_wait(self):
+        seen = []
+
+        def iteration(self, nodes, tracker):
+            seen.append(len(nodes))
+            self.waiting = [*getattr(self, "waiting", ()), *nodes]
+            tracker.select_and_traverse([self.waiting.pop()])
+
+        _, hits = await walk_of(made(iteration, start_k=3), line_of(a="", b="", c=""))
+        assert (seen, ids(hits)) == ([3, 0, 0], "cba")
+
+    async def test_a_node_tells_what_is_known_of_its_artifact(self):
+        nodes, queries = [], []
+
+        def iteration(self, found, tracker):
+            queries.append(self.query_embedding)
+            nodes.extend(found)
+            tracker.select_and_traverse(found)
+
+        await walk_of(made(iteration), line_of(a="b", b=""))
+        node = nodes[1]
+        assert (node.id, node.content, node.depth, node.metadata) == ("b", "b", 1, {"links": [], "weight": 1})
+        assert node.embedding == pytest.approx(np.array([1, 0.5]) / np.hypot(1, 0.5), abs=1e-6)
+        assert node.similarity_score == pytest.approx(1 / np.hypot(1, 0.5), abs=1e-6)
+        assert node.extra_metadata == {"_depth": 1, "_similarity_score": node.similarity_score}
+        assert [query.tolist() for query in queries] == [[1, 0], [1, 0]]
+
+    async def test_hits_stream_in_the_order_of_selection_and_the_final_order_is_that_of_finalize_nodes(self):
+        walk, hits = await walk_of(mixed(Reorders)(edges=LINKS, start_k=1, select_k=None))
+        assert (ids(hits), ids(walk.ranking)) == ("abcdef", "abcde")
+
+        def iteration(self, nodes, tracker):
+            tracker.select_and_traverse(nodes[::-1])
+
+        walk, hits = await walk_of(made(iteration))
+        assert ids(hits) == ids(walk.ranking) == "acbedf"
+
+    async def test_finalize_nodes_adds_nothing_and_gives_each_once(self):
+        class Adds(mixed(Everything)):
+            def finalize_nodes(self, selected):
+                stranger = Node("stranger", "", 0, 0.0, np.zeros(2, np.float32))
+                return (node for node in [stranger, *selected, *selected])
+
+        walk, _ = await walk_of(Adds(edges=LINKS, start_k=1, max_depth=1))
+        assert ids(walk.ranking) == "abc"
+
+    async def test_what_is_gone_on_from_and_not_selected_only_routes(self):
+        def iteration(self, nodes, tracker):
+            tracker.select([node for node in nodes if node.id in "ef"])
+            tracker.traverse(nodes)
+
+        walk, hits = await walk_of(made(iteration))
+        assert (ids(hits), walk.summary.routed, walk.path(hits[-1])) == ("ef", 4, ["a", "b", "d", "f"])
+
+    async def test_what_is_selected_and_not_gone_on_from_has_nothing_behind_it(self):
+        def iteration(self, nodes, tracker):
+            tracker.select(nodes)
+            tracker.traverse([node for node in nodes if node.id != "b"])
+
+        _, hits = await walk_of(made(iteration))
+        assert ids(hits) == "abce"
+
+    async def test_going_on_from_nothing_ends_the_walk(self):
+        walk, hits = await walk_of(mixed(SelectsOnly)(edges=LINKS, start_k=2))
+        assert (ids(hits), walk.summary.steps, walk.summary.stop) == ("ab", 1, "exhausted")
+
+    async def test_doing_nothing_ends_the_walk(self):
+        walk, hits = await walk_of(made(lambda self, nodes, tracker: None))
+        assert (hits, walk.ranking, walk.summary.stop) == ([], [], "sufficient")
+
+    async def test_an_empty_start_ends_the_walk(self):
+        walk, hits = await walk_of(mixed(Everything)(start_k=0))
+        assert (hits, walk.ranking, walk.summary.stop) == ([], [], "exhausted")
+
+    async def test_the_walk_ends_with_the_step_that_has_selected_enough(self):
+        walk, hits = await walk_of(mixed(Everything)(edges=LINKS, start_k=1, select_k=2))
+        assert (ids(hits), ids(walk.ranking), walk.summary.stop) == ("abc", "ab", "sufficient")
+
+    @pytest.mark.parametrize(("most", "expected"), [(0, "a"), (1, "abc"), (2, "abcd"), (None, "abcdef")])
+    async def test_max_traverse_bounds_what_is_gone_on_from(self, most, expected):
+        _, hits = await walk_of(mixed(Everything)(edges=LINKS, start_k=1, select_k=None, max_traverse=most))
+        assert ids(hits) == expected
+
+    @pytest.mark.parametrize(("max_depth", "expected"), [(0, "a"), (1, "abc"), (2, "abcde"), (None, "abcdef")])
+    async def test_max_depth_is_the_strategy_s_or_that_of_the_walk(self, max_depth, expected):
+        strategy = mixed(Everything)(edges=LINKS, start_k=1, select_k=None, max_depth=max_depth)
+        assert ids((await walk_of(strategy))[1]) == expected
+        other = Strategy.build(strategy, max_depth=3)
+        assert ids((await walk_of(other, max_depth=max_depth))[1]) == expected
+
+    async def test_at_the_depth_cap_nothing_is_added_to_go_on_from(self):
+        added = []
+
+        def iteration(self, nodes, tracker):
+            added.append(tracker.select_and_traverse(nodes))
+
+        walk, hits = await walk_of(made(iteration), max_depth=1)
+        assert (added, ids(hits), walk.summary.stop) == ([1, 0], "abc", "exhausted")
+
+    async def test_a_generator_that_is_selected_is_not_lost(self):
+        def iteration(self, nodes, tracker):
+            tracker.select(node for node in nodes)
+            tracker.traverse(node for node in nodes)
+
+        assert ids((await walk_of(made(iteration)))[1]) == "abcdef"
+
+    async def test_selecting_twice_gives_a_hit_once(self):
+        def iteration(self, nodes, tracker):
+            tracker.select([*nodes, *nodes])
+            tracker.traverse(nodes)
+
+        walk, hits = await walk_of(made(iteration))
+        assert ids(hits) == ids(walk.ranking) == "abcdef"
+
+    @pytest.mark.parametrize("first", ["select", "traverse"])
+    async def test_a_node_that_is_gone_is_an_error_that_says_what_to_do(self, first):
+        """It was selected, or gone on from, in a step before."""
+
+        def iteration(self, nodes, tracker):
+            kept = getattr(self, "kept", [])
+            self.kept = list(nodes)
+            tracker.select(kept)
+            tracker.traverse(nodes)
+            if first == "select":
+                tracker.select(nodes)
+
+        with pytest.raises(PolicyError, match=r"selects and traverses nodes in the same step, .*'a' is gone"):
+            await walk_of(made(iteration))
+
+    async def test_a_node_that_was_never_shown_is_an_error(self):
+        def iteration(self, nodes, tracker):
+            tracker.select([Node("stranger", "", 0, 0.0, np.zeros(2, np.float32))])
+
+        with pytest.raises(PolicyError, match="'stranger' is gone"):
+            await walk_of(made(iteration))
+
+    async def test_an_error_of_the_strategy_ends_the_walk_as_itself(self):
+        def iteration(self, nodes, tracker):
+            raise KeyError("own")
+
+        with pytest.raises(KeyError, match="own") as caught:
+            await walk_of(made(iteration))
+        assert caught.value.__notes__ == ["raised in Made.select during a walk"]
+
+    async def test_extra_metadata_comes_with_the_hit_below_the_document_s_own_fields(self):
+        def iteration(self, nodes, tracker):
+            for node in nodes:
+                node.extra_metadata |= {"why": node.id, "weight": "extra"}
+            tracker.select_and_traverse(nodes)
+
+        fields, vectors = line_of(a="b", b="")
+        fields["b"]["_depth"] = "own"
+        _, hits = await walk_of(made(iteration), (fields, vectors))
+        told = [{name: hit.metadata[name] for name in ("why", "weight", "_depth", "walk_depth")} for hit in hits]
+        assert told == [
+            {"why": "a", "weight": 0, "_depth": 0, "walk_depth": 0},
+            {"why": "b", "weight": 1, "_depth": "own", "walk_depth": 1},
+        ]
+        assert [hit.metadata["_similarity_score"] for hit in hits] == [hit.score for hit in hits]
+
+    async def test_changing_a_node_s_metadata_changes_neither_hits_nor_where_it_leads(self):
+        def iteration(self, nodes, tracker):
+            for node in nodes:
+                node.metadata.clear()
+            tracker.select_and_traverse(nodes)
+
+        _, hits = await walk_of(made(iteration))
+        assert ids(hits) == "abcdef"
+        assert hits[0].metadata["links"] == ["b", "c"]
+
+    async def test_a_scope_holds_for_what_a_strategy_is_shown_and_returns(self):
+        seen = []
+
+        def iteration(self, nodes, tracker):
+            seen.extend(node.id for node in nodes)
+            tracker.select_and_traverse(nodes)
+
+        light = {"weight": {"$lt": 4}}
+        _, hits = await walk_of(made(iteration, scope=Scope.only(light)))
+        assert ("".join(seen), ids(hits)) == ("abcd", "abcd")
+        walk, hits = await walk_of(made(iteration, scope=Scope(keep={"weight": {"$gt": 0, "$lt": 4}})))
+        assert (ids(hits), walk.summary.routed) == ("bcd", 3)
+
+
+class TestReuse:
+    STRATEGY = mixed(KeepsHeap)(edges=LINKS, start_k=2, select_k=4)
+
+    async def test_walks_one_after_another_are_the_same_and_leave_the_strategy_as_it_was(self):
+        strategy, before = self.STRATEGY, copy.deepcopy(self.STRATEGY)
+        first, again = [ids((await walk_of(strategy))[1]) for _ in range(2)]
+        assert first == again == "bdfa"
+        assert strategy == before
+        assert (strategy.heap, strategy.query_embedding) == ([], None)
+
+    async def test_walks_at_the_same_time_are_each_as_one_alone(self):
+        found = {}
+
+        async def run(at, corpus):
+            await anyio.lowlevel.checkpoint()
+            found[at] = ids(await ranked(QUERY, corpus, self.STRATEGY))
+
+        async with corpus_of(*LINE) as corpus, anyio.create_task_group() as group:
+            for at in range(8):
+                group.start_soon(run, at, corpus)
+        assert found == dict.fromkeys(range(8), "bdfa")
+        assert self.STRATEGY.heap == []
+
+    async def test_walks_that_take_turns_are_each_as_one_alone(self):
+        async with corpus_of(*LINE) as corpus:
+            walks = [traverse(QUERY, corpus, policy=self.STRATEGY) for _ in range(3)]
+            turns = [[(await anext(walk)).artifact_id for walk in walks] for _ in range(4)]
+            for walk in walks:
+                await walk.aclose()
+        assert turns == [[id] * 3 for id in "bdfa"]
+
+
+# --- what a strategy tells what to do --------------------------------------------------------------------------------
+
+
+def node(id="a", depth=0):
+    return Node(id, id, depth, 0.5, np.ones(2, np.float32))
+
+
+class TestTracker:
+    def test_num_remaining_counts_down_to_zero_and_no_further(self):
+        tracker = NodeTracker(2, None)
+        counts = [tracker.num_remaining]
+        for id in "abc":
+            tracker.select([node(id)])
+            counts.append(tracker.num_remaining)
+        assert counts == [2, 1, 0, 0]
+
+    def test_without_select_k_there_is_always_room(self):
+        tracker = NodeTracker(None, None)
+        tracker.select([node(str(at)) for at in range(100)])
+        assert tracker.num_remaining > 10**9
+
+    def test_select_keeps_the_order_and_writes_what_is_known_of_each(self):
+        tracker = NodeTracker(5, None)
+        tracker.select(node(id, depth) for depth, id in enumerate("ba"))
+        assert [each.id for each in tracker.selected] == ["b", "a"]
+        assert tracker.selected[1].extra_metadata == {"_depth": 1, "_similarity_score": 0.5}
+        assert tracker.to_traverse == {}
+
+    def test_traverse_takes_each_once_a_walk_and_says_how_many_it_took(self):
+        tracker = NodeTracker(5, None)
+        assert tracker.traverse(node(id) for id in "ab") == 2
+        tracker.to_traverse.clear()
+        assert tracker.traverse([node("b"), node("c"), node("c")]) == 1
+        assert list(tracker.to_traverse) == ["c"]
+        assert tracker.selected == []
+
+    def test_traverse_takes_nothing_at_the_depth_cap_which_may_come_again_nearer(self):
+        tracker = NodeTracker(5, 2)
+        assert tracker.traverse([node("a", 1), node("b", 2), node("c", 3)]) == 1
+        assert tracker.traverse([node("b", 1)]) == 1
+
+    def test_select_and_traverse_does_both_of_what_can_be_read_once(self):
+        tracker = NodeTracker(5, 1)
+        assert tracker.select_and_traverse(iter([node("a"), node("b", 1)])) == 1
+        assert [each.id for each in tracker.selected] == ["a", "b"]
+        assert list(tracker.to_traverse) == ["a"]
+
+
+class TestBuild:
+    BASE = Eager(select_k=6, start_k=5, adjacent_k=9, max_depth=2)
+
+    def test_without_options_it_gives_what_it_was_given(self):
+        assert Strategy.build(self.BASE) == self.BASE
+
+    def test_an_option_replaces_that_parameter_alone(self):
+        expected = Eager(select_k=7, start_k=5, adjacent_k=9, max_depth=2)
+        assert Strategy.build(self.BASE, select_k=7) == Strategy.build(self.BASE, k=7) == expected
+
+    @pytest.mark.parametrize("kind", [Eager, Scored, Mmr, mixed(Everything)])
+    def test_a_value_that_is_the_default_is_a_value_like_any_other(self, kind):
+        assert Strategy.build(kind(select_k=10), select_k=5).select_k == 5
+        assert Strategy.build(kind(select_k=10), k=5).select_k == 5
+
+    def test_another_strategy_takes_the_place_of_the_base_and_other_options_are_for_it(self):
+        assert Strategy.build(self.BASE, strategy=Mmr(select_k=3)) == Mmr(select_k=3)
+        assert Strategy.build(None, strategy=Mmr(), k=9, lambda_mult=0.2) == Mmr(select_k=9, lambda_mult=0.2)
+
+    def test_another_strategy_comes_before_the_other_options(self):
+        with pytest.raises(ValueError, match="strategy must come before the other options"):
+            Strategy.build(self.BASE, k=7, strategy=Mmr())
+
+    @pytest.mark.parametrize("strategy", [{"select_k": 7}, None, Eager, "eager", NodeTracker(1, 1)])
+    def test_what_is_no_policy_is_refused(self, strategy):
+        with pytest.raises(ArgumentError, match=r"strategy must be a policy such as Eager\(\), not"):
+            Strategy.build(self.BASE, strategy=strategy)
+        with pytest.raises(ValueError, match=r"strategy must be a policy such as Eager\(\), not"):
+            Strategy.build(strategy)
+
+    @pytest.mark.parametrize("options", [{"invalid": 4}, {"lambda_mult": 0.3}, {"per_iteration_limit": 2}])
+    def test_an_option_that_the_strategy_has_not_is_a_type_error(self, options):
+        with pytest.raises(TypeError, match=next(iter(options))):
+            Strategy.build(self.BASE, **options)
+
+    def test_a_value_that_cannot_be_used_is_refused(self):
+        with pytest.raises(ArgumentError, match="select_k"):
+            Strategy.build(self.BASE, k=-1)
+
+    def test_it_leaves_the_base_as_it_was(self):
+        base = mixed(KeepsHeap)(select_k=10)
+        Strategy.build(base, select_k=7)
+        assert base == mixed(KeepsHeap)(select_k=10)
+
+    def test_a_strategy_without_an_iteration_cannot_be_made(self):
+        with pytest.raises(TypeError, match="iteration"):
+            Strategy()
+
+
+# --- the exam --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class OddFirst:
+    """Goes on from everything, selects odd numbers at once and the even ones that wait when it finds nothing new."""
+
+    even: list = field(default_factory=list)
+
+    def iteration(self, nodes, tracker):
+        odd = [node for node in nodes if node.metadata["number"] % 2]
+        self.even += [node for node in nodes if node.metadata["number"] % 2 == 0]
+        tracker.select_and_traverse(odd or [self.even.pop() for _ in self.even[:2]])
+
+    def finalize_nodes(self, selected):
+        return sorted(selected, key=lambda node: node.similarity_score, reverse=True)
+
+
+@dataclass(kw_only=True)
+class OddRoutes:
+    def iteration(self, nodes, tracker):
+        tracker.select([node for node in nodes if node.metadata["number"] % 2 == 0])
+        tracker.traverse(nodes)
+
+
+EXAMINED = {
+    "eager": lambda: mixed(Everything)(select_k=9, start_k=2, adjacent_k=3),
+    "heap": lambda: mixed(OddFirst)(select_k=None, start_k=3, edges=[("number", "number"), ("tags", "tags")]),
+    "heap-links": lambda: mixed(OddFirst)(select_k=10, start_k=2, direction="both", roots=["03", "09"]),
+    "routers": lambda: mixed(OddRoutes)(select_k=None, start_k=2, max_depth=4),
+}
+NOT_FROZEN = "a_policy_is_a_frozen_value_that_equals_and_prints_like_its_copy"
+SUITES = {name: PolicySuite(make, ring, RING_QUERY) for name, make in EXAMINED.items()}
+
+
+@pytest.mark.parametrize(
+    ("suite", "case"),
+    [
+        pytest.param(suite, case, id=f"{name}-{case}", marks=() if name == "heap" else pytest.mark.slow)
+        for name, suite in SUITES.items()
+        for case in suite.cases
+        if case.name != NOT_FROZEN
+    ],
+)
+async def test_a_strategy_passes_the_exam_but_for_being_frozen(suite, case):
+    await suite.check(case)
+
+
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "heap" else pytest.mark.slow) for name in EXAMINED]
+)
+async def test_a_strategy_passes_the_exam_over_a_file(name, tmp_path):
+    path = tmp_path / "ring.airw"
+    async with ring(path):
+        pass
+    report = await PolicySuite(EXAMINED[name], lambda: open_corpus(path), RING_QUERY).run()
+    assert [outcome.name for outcome in report.failed] == [NOT_FROZEN], str(report)

@@ -1,0 +1,82 @@
+"""The promises that `conftest.py` makes to every other test."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+SKIPS = """
+import pytest
+
+@pytest.fixture
+def absent():
+    pytest.skip("reason: fixture")
+
+def test_fixture(absent): pass
+
+@pytest.mark.skip(reason="reason: marker")
+def test_marker(): pass
+
+def test_call(): pytest.skip("reason: call")
+
+def test_data(data): pass
+
+@pytest.mark.xfail(strict=True)
+def test_expected_failure(): assert 0
+"""
+SKIPPED_MODULE = 'import pytest; pytest.importorskip("no_such_module", reason="reason: module")'
+BACKENDS = """
+import pytest, sniffio
+
+async def test_both(): pass
+
+@pytest.mark.asyncio_only
+async def test_one(): assert sniffio.current_async_library() == "asyncio"
+"""
+
+
+@pytest.fixture
+def run(pytester, monkeypatch):
+    """Run pytest in a process of its own, with this suite's conftest beside the given test modules."""
+    pytester.makeconftest((Path(__file__).parents[1] / "conftest.py").read_text(encoding="utf-8"))
+    pytester.makepyprojecttoml(
+        '[tool.pytest.ini_options]\nanyio_mode = "auto"\nmarkers = ["asyncio_only", "data", "slow"]'
+    )
+    monkeypatch.delenv("AIRW_DATA", raising=False)
+    monkeypatch.delenv("AIRW_REQUIRE_ALL", raising=False)
+
+    def run_tests(**modules):
+        pytester.makepyfile(**modules)
+        return pytester.runpytest_subprocess("-ra", "-p", "no:cacheprovider")
+
+    return run_tests
+
+
+def test_skips_are_skips_by_default(run):
+    run(test_a=SKIPS, test_b=SKIPPED_MODULE).assert_outcomes(skipped=5, xfailed=1)
+
+
+def test_every_skip_fails_with_its_reason_under_require_all(run, monkeypatch):
+    monkeypatch.setenv("AIRW_REQUIRE_ALL", "1")
+    result = run(test_a=SKIPS)
+    result.assert_outcomes(failed=1, errors=3, xfailed=1)
+    for reason in ("reason: fixture", "reason: marker", "reason: call", "AIRW_DATA names no folder"):
+        result.stdout.fnmatch_lines([f"AIRW_REQUIRE_ALL=1 forbids skips: *{reason}*"])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_skipped_module_is_an_error_under_require_all(run, monkeypatch):
+    monkeypatch.setenv("AIRW_REQUIRE_ALL", "1")
+    result = run(test_b=SKIPPED_MODULE)
+    result.stdout.fnmatch_lines(["*AIRW_REQUIRE_ALL=1 forbids skips: reason: module*"])
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+
+
+def test_async_tests_run_on_both_loops_unless_marked(run):
+    run(test_a=BACKENDS).assert_outcomes(passed=3)
+
+
+def test_each_test_has_a_home_of_its_own_that_is_not_made_yet(home, tmp_path):
+    assert os.environ["AIRW_HOME"] == str(home)
+    assert not home.exists()
+    assert tmp_path not in home.parents

@@ -1,0 +1,253 @@
+"""Every block of the documentation runs, in order, and prints what it says it prints.
+
+Each page has one namespace, one event loop, one working folder (with a copy of `examples` in it) and one `AIRW_HOME`;
+so has each docstring. What runs:
+
+- `python` blocks; `await`, `async for` and `async with` may stand at the top level. A `text` block that follows at once
+  must equal what the block prints.
+- `console` blocks: each line that starts with `$ ` runs in a shell; the lines below it must equal its output.
+- `>>>` examples in docstrings.
+
+In expected output `...` stands for anything, and times in ms are not compared. There is no way to exempt a block.
+"""
+
+import ast
+import asyncio
+import contextlib
+import doctest
+import importlib
+import inspect
+import io
+import os
+import pkgutil
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+import tomllib
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+
+import airw
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(
+    r"^(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^`\n]*)\n(?P<body>.*?)^(?P=indent)(?P=ticks) *$",
+    re.MULTILINE | re.DOTALL,
+)
+INSTALLS = re.compile(r"airw\[([\w,-]+)\]")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: the line its body starts at, its body, and the `text` block that follows at once."""
+
+    path: Path
+    line: int
+    language: str
+    body: str
+    expected: str | None
+
+
+def blocks_of(path: Path, text: str, first_line: int = 1) -> list[Block]:
+    fences = list(FENCE.finditer(text))
+    found = []
+    for fence, after in zip_longest(fences, fences[1:]):
+        follows = after and after["info"].strip() == "text" and not text[fence.end() : after.start()].strip()
+        expected = textwrap.dedent(after["body"]) if follows else None
+        line = first_line + text.count("\n", 0, fence.start("body"))
+        found.append(Block(path, line, fence["info"].strip(), textwrap.dedent(fence["body"]), expected))
+    return [block for block in found if block.language.startswith(("py", "console"))]
+
+
+def same_output(expected: str, printed: str) -> bool:
+    def plain(text: str) -> str:
+        text = re.sub(r"\d+(\.\d+)? ?ms\b", "0 ms", text.replace("…", "..."))
+        return "\n".join(line.rstrip() for line in text.strip().splitlines()) + "\n"
+
+    return doctest.OutputChecker().check_output(plain(expected), plain(printed), doctest.ELLIPSIS)
+
+
+def assert_output(expected: str, printed: str) -> None:
+    assert same_output(expected, printed), f"expected:\n{expected}\nprinted:\n{printed}"
+
+
+def commands_of(body: str) -> list[tuple[str, str]]:
+    """Each command of a console block, with the output shown below it."""
+    shown = re.split(r"^\$ ", body.replace("\\\n", " "), flags=re.MULTILINE)
+    assert not shown[0].strip(), "a console block starts with `$ ` and a command"
+    return [(command, output) for command, _, output in (entry.partition("\n") for entry in shown[1:])]
+
+
+def check_mention(command: str) -> None:
+    """Commands that would install or test from within a test are checked against what exists."""
+    if command.startswith("make "):
+        targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        assert command.split()[1] in targets
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert set(",".join(INSTALLS.findall(command)).split(",")) <= {*extras, ""}
+
+
+def run_console(body: str) -> None:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    env = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1"}
+    for command, output in commands_of(body):
+        if command.startswith(("make ", "pip install ", "git clone ")):
+            check_mention(command)
+            continue
+        done = subprocess.run(command, shell=True, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
+        if output.strip():
+            assert_output(output, done.stdout)
+
+
+@dataclass
+class Session:
+    """The state that the blocks of one page share; blocks before the one asked for are run first."""
+
+    blocks: list[Block]
+    folder: Path
+    namespace: dict = field(default_factory=lambda: {"__name__": "__main__"})
+    runner: asyncio.Runner = field(default_factory=asyncio.Runner)
+    done: int = 0
+
+    def run_to(self, index: int) -> None:
+        while self.done <= index:
+            block = self.blocks[self.done]
+            self.done += 1
+            self.run(block)
+
+    def run(self, block: Block) -> None:
+        if block.language == "console":
+            run_console(block.body)
+        else:
+            assert block.language == "python", f"```{block.language} would not run: use plain ```python"
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                self.run_python(block)
+            if block.expected is not None:
+                assert_output(block.expected, printed.getvalue())
+
+    def run_python(self, block: Block) -> None:
+        source = "\n" * (block.line - 1) + block.body
+        code = compile(source, str(block.path), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        if code.co_flags & inspect.CO_COROUTINE:
+            self.runner.run(eval(code, self.namespace))
+        else:
+            exec(code, self.namespace)
+
+
+@cache
+def documented() -> list[doctest.DocTest]:
+    """Every docstring of the library."""
+    names = ["airw", *(module.name for module in pkgutil.walk_packages(airw.__path__, "airw."))]
+    modules = [importlib.import_module(name) for name in names if not name.endswith("__main__")]
+    finder = doctest.DocTestFinder(exclude_empty=False)
+    return [test for module in modules for test in finder.find(module) if test.docstring]
+
+
+def sessions() -> list[list[Block]]:
+    pages = [blocks_of(path, path.read_text(encoding="utf-8")) for path in PAGES]
+    docstrings = [blocks_of(Path(test.filename), test.docstring, (test.lineno or 0) + 1) for test in documented()]
+    return [blocks for blocks in pages + docstrings if blocks]
+
+
+def each_block():
+    for number, blocks in enumerate(sessions()):
+        for index, block in enumerate(blocks):
+            yield pytest.param(blocks, number, index, id=f"{block.path.relative_to(ROOT)}:{block.line}")
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    """The sessions begun so far, by number."""
+    begun: dict[int, Session] = {}
+
+    def session(blocks: list[Block], number: int) -> Session:
+        if number not in begun:
+            folder = tmp_path_factory.mktemp("docs")
+            shutil.copytree(ROOT / "examples", folder / "examples")
+            begun[number] = Session(blocks, folder)
+        return begun[number]
+
+    yield session
+    for one in begun.values():
+        one.runner.close()
+
+
+@pytest.mark.parametrize(("blocks", "number", "index"), list(each_block()))
+def test_block(blocks, number, index, opened, monkeypatch):
+    session = opened(blocks, number)
+    monkeypatch.chdir(session.folder)
+    monkeypatch.setenv("AIRW_HOME", str(session.folder / "home"))
+    session.run_to(index)
+
+
+@pytest.mark.parametrize("test", [pytest.param(t, id=t.name) for t in documented() if t.examples])
+def test_docstring(test, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    report = io.StringIO()
+    failed, _ = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=report.write, clear_globs=False)
+    assert not failed, report.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed", "same"),
+    [
+        ("a 3.5 ms\n", "a 12 ms", True),
+        ("a ... z\n", "a b\nc z\n", True),
+        ("a\n", "a\nb\n", False),
+        ("", "a\n", False),
+        ("a 1 s\n", "a 2 s\n", False),
+    ],
+)
+def test_expected_output_is_exact_but_for_dots_and_milliseconds(expected, printed, same):
+    assert same_output(expected, printed) is same
+
+
+def test_a_page_is_run_in_order_with_one_namespace_and_one_loop(tmp_path):
+    page = """
+```python
+import asyncio
+loops = [asyncio.get_running_loop() for _ in [await asyncio.sleep(0)]]
+```
+
+- in a list
+  ```python
+  loops.append(asyncio.get_running_loop() if await asyncio.sleep(0, True) else None)
+  print(len(set(loops)), len(loops))
+  ```
+  ```text
+  1 2
+  ```
+
+```python no-run
+1 / 0
+```
+"""
+    blocks = blocks_of(tmp_path / "page.md", page)
+    assert [block.line for block in blocks] == [3, 9, 17]
+    session = Session(blocks, tmp_path)
+    with session.runner:
+        session.run_to(1)
+        with pytest.raises(AssertionError, match="would not run"):
+            session.run_to(2)
+
+
+def test_a_block_that_prints_something_else_fails(tmp_path):
+    blocks = blocks_of(tmp_path / "page.md", "```python\nprint(1)\n```\n\n```text\n2\n```\n")
+    with pytest.raises(AssertionError, match="expected"):
+        Session(blocks, tmp_path).run_to(0)
+
+
+def test_a_command_that_fails_or_prints_something_else_fails():
+    run_console("$ echo 1 \\\n  2\n1 2\n$ make test\n$ pip install 'airw[sentence-transformers]'\n")
+    for wrong in ("$ echo 1\n2\n", "$ false\n", "$ make nothing\n", "$ pip install airw[nothing]\n", "echo 1\n"):
+        with pytest.raises(AssertionError):
+            run_console(wrong)

@@ -1,0 +1,95 @@
+"""The examples and the demo run as they are printed."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+LONG = {"dask_ingest.py", "many_corpora.py", "own_policy.py", "own_store.py"}
+
+
+@cache
+def ran(name):
+    """Run an example, once for all tests that look at what it printed."""
+    command = [sys.executable, ROOT / "examples" / name]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+
+@pytest.mark.parametrize(
+    "file", [pytest.param(file, id=file.name, marks=[pytest.mark.slow] * (file.name in LONG)) for file in EXAMPLES]
+)
+def test_every_example_runs_and_prints(file):
+    done = ran(file.name)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= 60
+
+
+@pytest.mark.slow
+def test_a_store_of_fifty_lines_takes_the_whole_exam_but_for_sharing():
+    done = ran("own_store.py")
+    head, *lines = done.stdout.splitlines()
+    assert re.fullmatch(r"store: 1\d\d passed, \d left out", head)
+    assert "  passed    What was put is there when opened again as links tell." in lines
+    assert all("shared" in line for line in lines if line.strip().startswith("needs"))
+
+
+@pytest.mark.slow
+def test_a_policy_of_under_sixty_lines_takes_the_whole_exam():
+    assert len((ROOT / "examples" / "own_policy.py").read_text(encoding="utf-8").splitlines()) < 60
+    done = ran("own_policy.py")
+    hits, exam = done.stdout.split("policy: ")
+    assert re.fullmatch(r"(?:0\.\d{3}  eip-\d+\.md(?: > eip-\d+\.md)*\n){5}", hits)
+    assert exam.startswith("32 passed\n")
+
+
+def test_the_agent_stops_when_it_has_enough_and_says_when_a_limit_or_the_deadline_stopped_it_first():
+    """Of a walk that it left it does not say how much was left out; in a hurry it keeps what it keeps first."""
+    done = ran("agent_loop.py")
+    runs = re.findall(r"((?:0\.\d{3}  .*\n)+)stopped: (.*); left out: (.*)\n((?:  kept .*\n)+)", done.stdout)
+    hits, ends, left_out, kept = zip(*runs, strict=True)
+    assert "".join(f"{a}stopped: {b}; left out: {c}\n{d}" for a, b, c, d in runs) == done.stdout
+    assert ends == (
+        "closed, every long word of the question is covered",
+        "node_budget, not enough yet",
+        "timeout, cut off by the deadline",
+    )
+    assert left_out == ("nothing that was counted", "{'node_budget': 3}", "nothing that was counted")
+    assert [each.count("\n") for each in hits] == [5, 3, 2]
+    assert all(hits[0].startswith(each) for each in hits)
+    assert all(kept[0].startswith(each) for each in kept)
+    assert "eip-712.md > eip-2294.md" in kept[0]
+
+
+def demo_commands():
+    recipe = re.search(
+        r"^demo: [^\n]*## [^\n]*\n((?:\t[^\n]*\n)+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    return [shlex.split(line.replace("$(BIN)/airw", "airw"))[1:] for line in recipe[1].strip().split("\n")]
+
+
+def test_the_demo_walks_to_depth_two_and_says_why_it_stopped(home):
+    environment = {**os.environ, "AIRW_HOME": str(home)}
+    printed = ""
+    for arguments in demo_commands() * 2:
+        command = [sys.executable, "-m", "airw", *arguments]
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=100, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        printed += done.stdout
+    walks = re.findall(r"^ *ms  depth .*\n((?: *\d.*\n)+)stopped: (\w+) .*\nleft out: (.+)$", printed, re.MULTILINE)
+    assert len(walks) == 2, printed
+    for hits, stop, left_out in walks:
+        found = re.findall(r"^ *\d+\.\d +(\d+) +-?\d\.\d{4}  (eip-\d+\.md(?: > eip-\d+\.md)*)  ", hits, re.MULTILINE)
+        assert {int(depth) for depth, _ in found} >= {0, 1, 2}
+        assert all(path.count(">") == int(depth) for depth, path in found)
+        assert (stop, bool(left_out)) == ("node_budget", True)
+    assert "0 added, 0 updated, 233 unchanged" in printed

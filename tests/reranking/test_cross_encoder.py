@@ -1,0 +1,334 @@
+"""The cross-encoder with a real, tiny model of random weights, made here: nothing is downloaded."""
+
+import importlib.util
+import json
+import math
+import shutil
+import time
+from itertools import pairwise
+
+import anyio
+import anyio.to_thread
+import numpy as np
+import pytest
+
+from airw import build, from_mapping
+from airw.errors import ArgumentError, RerankerError, RerankerUnavailable
+from airw.reranking import CrossEncoderReranker, cross_encoder, is_anonymous, rerank_tag, resolve_reranker, score_texts
+from airw.stores import MemoryStore
+
+pytestmark = [pytest.mark.models]
+
+QUERY = "rotate the signing keys"
+WORDS = "rotate the signing keys bake a loaf of bread stars and planets".split()  # noqa: SIM905 - a text of them
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+
+
+def texts_of(count):
+    """Texts of one word to twelve, of all lengths in a row."""
+    return [" ".join(WORDS[(at * 5 + step) % 12] for step in range(1 + at % 12)) for at in range(count)]
+
+
+@pytest.fixture(scope="module")
+def libraries():
+    """What makes and runs the model, offline; or the test is skipped."""
+    for needed in ("torch", "transformers", "sentence_transformers"):
+        if importlib.util.find_spec(needed) is None:
+            pytest.skip(f"{needed} is not installed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setenv("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        yield
+
+
+def make_model(folder, *, labels=1, **settings):
+    """Save a model with weights large enough that texts differ; `settings` are added to its own."""
+    import torch
+    import transformers
+
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY), encoding="utf-8")
+    transformers.BertTokenizer.from_pretrained(str(folder)).save_pretrained(folder)
+    torch.manual_seed(7)
+    config = transformers.BertConfig(
+        vocab_size=len(VOCABULARY),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+        num_labels=labels,
+        initializer_range=0.7,
+    )
+    transformers.BertForSequenceClassification(config).save_pretrained(folder)
+    if settings:
+        saved = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**saved, **settings}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(libraries, tmp_path_factory):
+    return make_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def reranker(folder):
+    return CrossEncoderReranker(folder)
+
+
+def logits_of(folder, texts):
+    """What the model says, asked without sentence-transformers and one text at a time."""
+    import torch
+    import transformers
+
+    tokenizer = transformers.BertTokenizer.from_pretrained(str(folder))
+    model = transformers.BertForSequenceClassification.from_pretrained(str(folder)).eval()
+    with torch.inference_mode():
+        return [model(**tokenizer(QUERY, text, return_tensors="pt")).logits[0, 0].item() for text in texts]
+
+
+# --- scores ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+async def test_scores_are_the_sigmoid_of_what_the_model_says_in_the_order_of_the_texts(folder, reranker):
+    texts = texts_of(40)
+    scores = await reranker(QUERY, texts)
+    expected = [1 / (1 + math.exp(-logit)) for logit in logits_of(folder, texts)]
+    np.testing.assert_allclose(scores, expected, atol=1e-5)
+    assert all(0 < score < 1 for score in scores)
+    assert max(scores) - min(scores) > 0.1
+    assert {type(score) for score in scores} == {float}
+
+
+async def test_the_query_is_read_first_and_the_text_second(reranker):
+    assert abs((await reranker("bread", ["stars"]))[0] - (await reranker("stars", ["bread"]))[0]) > 1e-3
+
+
+@pytest.mark.parametrize("size", [1, 3, 32, 1000])
+async def test_the_batches_do_not_matter(folder, reranker, size):
+    texts = texts_of(50)
+    scores = await CrossEncoderReranker(folder, batch_size=size)(QUERY, texts)
+    np.testing.assert_allclose(scores, await reranker(QUERY, texts), atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", ["torch.nn.modules.activation.Sigmoid", "torch.nn.modules.linear.Identity"])
+async def test_a_model_that_names_an_activation_of_its_own_is_not_squashed_twice(
+    libraries, reranker, tmp_path, activation
+):
+    own = make_model(tmp_path / "own", sentence_transformers={"activation_fn": activation, "version": "5.0.0"})
+    np.testing.assert_allclose(
+        await CrossEncoderReranker(own)(QUERY, texts_of(9)), await reranker(QUERY, texts_of(9)), atol=1e-6
+    )
+
+
+async def test_a_text_that_the_model_has_no_number_for_is_nan_and_the_others_are_what_they_are(folder, reranker):
+    import torch
+
+    broken = CrossEncoderReranker(folder)
+    await broken(QUERY, ["bread"])
+    with torch.no_grad():
+        broken._model[0].auto_model.bert.embeddings.word_embeddings.weight[VOCABULARY.index("bread")] = math.nan
+    texts = ["stars", "a loaf of bread", "planets", "bread"]
+    scores, whole = await score_texts(broken, QUERY, texts), await reranker(QUERY, texts)
+    assert [math.isnan(score) for score in scores] == [False, True, False, True]
+    np.testing.assert_allclose([scores[0], scores[2]], [whole[0], whole[2]], atol=1e-5)
+
+
+async def test_numbers_far_from_zero_end_at_zero_and_one_and_do_not_warn(folder, monkeypatch):
+    extreme = np.array([[-1e30], [-800], [-math.inf], [math.inf], [1e30], [math.nan]], np.float32)
+    reranker = CrossEncoderReranker(folder)
+    await reranker(QUERY, ["loads the model"])
+    monkeypatch.setattr(cross_encoder, "_predicted", lambda *_: extreme)
+    scores = await reranker(QUERY, ["same length"] * 6)
+    assert scores[:5] == [0.0, 0.0, 0.0, 1.0, 1.0]
+    assert math.isnan(scores[5])
+
+
+async def test_a_text_longer_than_the_model_reads_is_cut(reranker):
+    (score,) = await reranker(QUERY, ["bread " * 5_000])
+    assert 0 < score < 1
+
+
+async def test_a_classifier_of_several_labels_is_refused(libraries, tmp_path):
+    three = make_model(tmp_path / "three", labels=3)
+    with pytest.raises(RerankerError, match=r"'three' gives \(3,\) numbers a text, not one: is it a classifier\?"):
+        await CrossEncoderReranker(three)(QUERY, ["bread", "stars"])
+
+
+@pytest.mark.parametrize(
+    ("query", "texts", "why"),
+    [
+        (QUERY, "bread", "not one string"),
+        (QUERY, ["fine", 3], "text 1 is 3"),
+        (QUERY, ["bread", "bread \ud800"], "text 1 holds a lone surrogate at 6"),
+        (3, ["bread"], "the query is 3"),
+    ],
+)
+async def test_what_is_no_text_is_refused(reranker, query, texts, why):
+    with pytest.raises(RerankerError, match=why):
+        await reranker(query, texts)
+
+
+# --- how it runs ----------------------------------------------------------------------------------------------------
+
+
+async def test_no_texts_load_nothing(folder):
+    fresh = CrossEncoderReranker(folder)
+    assert await fresh(QUERY, []) == []
+    assert fresh._model is None
+
+
+async def test_several_calls_at_once_load_one_model_and_do_not_mix_their_scores(folder, reranker, monkeypatch):
+    loads, original = [], cross_encoder._loaded
+
+    def counted(source, label):
+        loads.append(source)
+        return original(source, label)
+
+    monkeypatch.setattr(cross_encoder, "_loaded", counted)
+    fresh, answers = CrossEncoderReranker(folder, batch_size=4), {}
+
+    async def ask(query):
+        answers[query] = await fresh(query, texts_of(11))
+
+    async with anyio.create_task_group() as group:
+        for query in WORDS[:8]:
+            group.start_soon(ask, query)
+    assert loads == [str(folder)]
+    for query in WORDS[:8]:
+        np.testing.assert_allclose(answers[query], await reranker(query, texts_of(11)), atol=1e-5)
+
+
+def test_one_reranker_serves_several_event_loops(reranker):
+    async def use():
+        return await reranker(QUERY, texts_of(5))
+
+    assert len({tuple(anyio.run(use, backend=backend)) for backend in ("asyncio", "trio", "asyncio")}) == 1
+
+
+@pytest.fixture
+async def slow(folder, monkeypatch):
+    """A reranker whose batches of one text take 20 ms, and the times at which they ran."""
+    reranker = CrossEncoderReranker(folder, batch_size=1)
+    await reranker(QUERY, ["loads the model"])
+    original, ran = cross_encoder._predicted, []
+
+    def slower(*args):
+        time.sleep(0.02)
+        ran.append(time.monotonic())
+        return original(*args)
+
+    monkeypatch.setattr(cross_encoder, "_predicted", slower)
+    return reranker, ran
+
+
+async def test_a_cancelled_call_ends_after_the_batch_that_runs_and_leaves_no_thread(slow):
+    reranker, ran = slow
+    start = time.monotonic()
+    with anyio.move_on_after(0.1) as scope:
+        await score_texts(reranker, QUERY, texts_of(500))
+    ended = time.monotonic()
+    assert scope.cancelled_caught
+    assert ended - start < 2
+    assert 0 < len(ran) < 50
+    assert anyio.to_thread.current_default_thread_limiter().borrowed_tokens == 0
+    await anyio.sleep(0.1)
+    assert max(ran) <= ended
+    assert len(await reranker(QUERY, ["bread"])) == 1
+
+
+async def test_a_short_call_does_not_wait_for_all_of_a_long_one(slow):
+    reranker, _ = slow
+    finished = []
+
+    async def ask(name, count):
+        await reranker(QUERY, texts_of(count))
+        finished.append(name)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask, "long", 20)
+        await anyio.sleep(0.05)
+        group.start_soon(ask, "short", 1)
+    assert finished == ["short", "long"]
+
+
+async def test_the_loop_keeps_ticking_while_texts_are_scored(reranker):
+    await reranker(QUERY, ["loads the model"])
+    ticks = []
+
+    async def tick():
+        while True:
+            ticks.append(time.perf_counter())
+            await anyio.sleep(0.001)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(tick)
+        start = time.perf_counter()
+        await reranker(QUERY, texts_of(1_000))
+        took = time.perf_counter() - start
+        group.cancel_scope.cancel()
+    gaps = [after - before for before, after in pairwise(ticks)]
+    assert len(gaps) > 10
+    assert np.percentile(gaps, 95) < max(0.05, took / 4)
+
+
+# --- what it is -----------------------------------------------------------------------------------------------------
+
+
+def test_a_folders_id_follows_the_weights_and_not_the_place(folder, tmp_path):
+    same = shutil.copytree(folder, tmp_path / "elsewhere")
+    other = shutil.copytree(folder, tmp_path / "changed")
+    with (other / "model.safetensors").open("r+b") as weights:
+        weights.seek(-1, 2)
+        last = weights.read(1)
+        weights.seek(-1, 2)
+        weights.write(bytes([last[0] ^ 1]))
+    ids = [CrossEncoderReranker(place).id for place in (folder, same, other)]
+    assert ids[0] == ids[1] != ids[2]
+    assert ids[0].startswith("ce:bert-16@")
+    assert str(tmp_path) not in "".join(ids)
+    assert not is_anonymous(rerank_tag(CrossEncoderReranker(folder)))
+
+
+def test_a_specification_with_a_folder_gives_one_reranker_for_it(folder):
+    first = resolve_reranker(f"cross-encoder:{folder}")
+    assert first == CrossEncoderReranker(folder)
+    assert resolve_reranker(f"cross-encoder:{folder}") is first
+
+
+async def test_a_search_is_reranked_by_a_specification(folder, reranker):
+    source = from_mapping({"keys": QUERY, "bread": "bake a loaf of bread", "stars": "stars and planets"}, name="notes")
+    async with build(source, store=MemoryStore(), embedder="light") as corpus:
+        hits = await corpus.search(QUERY, k=2, rerank=f"cross-encoder:{folder}")
+    best = sorted(await reranker(QUERY, [QUERY, "bake a loaf of bread", "stars and planets"]), reverse=True)
+    np.testing.assert_allclose([hit.score for hit in hits], best[:2], atol=1e-5)
+
+
+@pytest.mark.parametrize("contents", [None, {}, {"config.json": "{"}, {"model.safetensors": ""}])
+async def test_a_folder_that_holds_no_model_is_an_error_that_says_what_would_do(libraries, tmp_path, contents):
+    place = tmp_path / "empty"
+    if contents is not None:
+        place.mkdir()
+    for name, text in (contents or {}).items():
+        (place / name).write_text(text)
+    reranker = CrossEncoderReranker(place)
+    for ask in (lambda: rerank_tag(reranker), lambda: None):
+        with pytest.raises(RerankerUnavailable, match=r"'empty'.*; pass a folder saved by.*CrossEncoder") as caught:
+            ask() or await reranker(QUERY, ["bread"])
+        assert "\n" not in str(caught.value)
+        assert "embedder" not in str(caught.value)
+
+
+async def test_a_name_that_is_not_on_the_hub_is_an_error_that_says_what_would_do(libraries):
+    with pytest.raises(RerankerUnavailable, match=r"no-such-model.*cannot be loaded.*pass a folder") as caught:
+        await score_texts(CrossEncoderReranker("no-such-org/no-such-model"), QUERY, ["bread"])
+    assert "\n" not in str(caught.value)
+    assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("options", [{"model": ""}, {"model": 3}, {"batch_size": 0}, {"batch_size": True}])
+def test_unusable_options_are_refused_at_birth(options):
+    with pytest.raises(ArgumentError, match=next(iter(options))):
+        CrossEncoderReranker(**options)

@@ -1,0 +1,121 @@
+"""What formulators promise: the identity, and one that asks a rewriter and falls back."""
+
+import threading
+
+import anyio
+import pytest
+
+from airw.errors import ArgumentError, ArgumentKindError
+from airw.retrieval import identity_formulator, make_llm_formulator
+from airw.retrieval.formulation import queries_in, queries_of
+
+
+def test_the_identity_gives_the_query_as_it_is():
+    assert identity_formulator("  rotate KEYS ") == "  rotate KEYS "
+
+
+def test_queries_come_once_each_in_their_order_and_blank_ones_not_at_all():
+    assert queries_of("keys") == ("keys",)
+    assert queries_of(["b", "a", " ", "b", "", "c", "a "]) == ("b", "a", "c", "a ")
+    assert queries_of(()) == queries_of(" ") == queries_of("") == ()
+
+
+@pytest.mark.parametrize("given", [None, 7, {"a"}, {"a": 1}, iter(["a"]), ["a", 7], b"a"])
+def test_what_is_neither_a_string_nor_a_list_of_them_is_no_query(given):
+    with pytest.raises(ArgumentKindError, match="a string or a list of strings"):
+        queries_of(given)
+
+
+@pytest.mark.parametrize("answer", ["sign keys", ["sign keys", "key rotation"]])
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_a_rewriter_gives_the_queries_and_one_that_blocks_holds_up_nobody(kind, answer):
+    threads = []
+
+    def rewrite(query):
+        threads.append(threading.get_ident())
+        return answer
+
+    async def awaited(query):
+        await anyio.lowlevel.checkpoint()
+        return answer
+
+    formulate = make_llm_formulator(rewriter=rewrite if kind == "sync" else awaited)
+    assert await formulate("keys") == queries_of(answer)
+    assert threading.get_ident() not in threads
+
+
+async def test_at_most_n_queries_are_used():
+    formulate = make_llm_formulator(rewriter=lambda query: [" ", *"aabcdef"], n=2)
+    assert await formulate("keys") == ("a", "b")
+    assert await make_llm_formulator(rewriter=lambda query: "abcdef")("keys") == ("abcdef",)
+    assert await make_llm_formulator(rewriter=lambda query: [*"abcdef"])("keys") == ("a", "b", "c")
+
+
+def broken(query):
+    raise OSError("connection lost")
+
+
+async def broken_later(query):
+    await anyio.lowlevel.checkpoint()
+    broken(query)
+
+
+@pytest.mark.parametrize(
+    "rewriter",
+    [broken, broken_later, lambda _: [], lambda _: " ", lambda _: None, lambda _: [1, 2], lambda _: ["\ud800"]],
+)
+async def test_a_rewriter_that_fails_or_has_nothing_to_say_falls_back(rewriter):
+    assert await make_llm_formulator(rewriter=rewriter)("keys") == "keys"
+
+    async def fallback(query):
+        return [query, f"{query}!"]
+
+    assert await make_llm_formulator(rewriter=rewriter, fallback=fallback)("keys") == ["keys", "keys!"]
+    with pytest.raises(OSError, match="connection lost"):
+        await make_llm_formulator(rewriter=rewriter, fallback=broken)("keys")
+
+
+async def test_a_rewriter_that_is_cancelled_does_not_fall_back():
+    fallen = []
+
+    async def sleep(query):
+        await anyio.sleep_forever()
+
+    with anyio.move_on_after(0.02) as scope:
+        await make_llm_formulator(rewriter=sleep, fallback=fallen.append)("keys")
+    assert scope.cancelled_caught
+    assert fallen == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rewriter": "gpt"}, "rewriter must be a function"),
+        ({"fallback": "identity"}, "fallback must be a function"),
+        ({"n": 0}, "n must be a whole number of at least 1"),
+        ({"n": True}, "n must be"),
+    ],
+)
+def test_what_cannot_formulate_is_refused_when_it_is_made(options, message):
+    with pytest.raises(ArgumentError, match=message):
+        make_llm_formulator(**{"rewriter": str.upper, **options})
+
+
+def test_equal_formulators_are_equal_and_say_what_they_are():
+    formulate = make_llm_formulator(rewriter=str.upper, n=2)
+    assert formulate == make_llm_formulator(rewriter=str.upper, n=2) != make_llm_formulator(rewriter=str.upper)
+    assert repr(formulate).startswith("LlmFormulator(rewriter=<method 'upper' of 'str' objects>, n=2, fallback=<func")
+
+
+@pytest.mark.parametrize(
+    ("answer", "queries"),
+    [
+        ("sign keys\nkey rotation", ["sign keys", "key rotation"]),
+        ("Here are 2 queries:\n\n1. sign keys\n2) `key rotation`", ["sign keys", "key rotation"]),
+        ('```json\n["sign keys", "key rotation"]\n```', ["sign keys", "key rotation"]),
+        ("- “sign keys”\n- 3.5 mm jack", ["sign keys", "3.5 mm jack"]),
+        (" \n", []),
+    ],
+)
+def test_what_a_model_wrote_is_read_as_a_list_of_queries(answer, queries):
+    assert queries_in(answer) == queries

@@ -1,0 +1,325 @@
+"""What a search in one open corpus promises, in its three modes."""
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw.corpora import build
+from airw.embedders import embedder_from
+from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, FilterError
+from airw.indexing import Chunked
+from airw.retrieval import MODES, retrieve
+from airw.retrieval.fusion import fuse_ranks
+from airw.sources import from_mapping
+from airw.stores import MemoryStore
+
+TEXTS = {
+    "keys": "rotate the signing keys every quarter",
+    "bread": "bake a loaf of bread with rye",
+    "locks": "change the locks and hand out keys",
+    "error": "error code QZX9917 means the disk is full",
+}
+
+
+def corpus_of(items, *, embedder="light", store=None, **source):
+    return build(from_mapping(items, name="notes", **source), store=store or MemoryStore(), embedder=embedder)
+
+
+def axes(table, dim=4, id="axes-v1"):
+    """An embedder that gives each text the vector that the table says."""
+    return embedder_from(lambda texts: [table[text] for text in texts], id=id, dim=dim)
+
+
+def ids(hits):
+    return [hit.artifact_id for hit in hits]
+
+
+async def test_dense_ranks_every_record_and_counts_zero_scores():
+    async with corpus_of(TEXTS) as corpus:
+        hits = await retrieve(corpus, "bread")
+    assert hits[0].artifact_id == "bread"
+    assert len(hits) == len(TEXTS)
+    assert 0 < hits[0].score <= 1
+    assert sorted((hit.score for hit in hits), reverse=True) == [hit.score for hit in hits]
+
+
+async def test_lexical_leaves_out_what_holds_no_word_of_the_query():
+    async with corpus_of(TEXTS) as corpus:
+        hits = await retrieve(corpus, "keys", mode="lexical")
+        nothing = await retrieve(corpus, "zebra", mode="lexical")
+    assert set(ids(hits)) == {"keys", "locks"}
+    assert all(hit.score > 0 for hit in hits)
+    assert nothing == []
+
+
+async def test_hybrid_scores_are_masses_even_when_no_word_matches():
+    async with corpus_of(TEXTS) as corpus:
+        both = await retrieve(corpus, "bread", mode="hybrid")
+        one = await retrieve(corpus, "zebra", mode="hybrid")
+    assert both[0].score == pytest.approx(2 / 61)
+    assert [hit.score for hit in one] == pytest.approx([1 / (60 + rank) for rank in range(1, len(TEXTS) + 1)])
+
+
+async def test_hybrid_lifts_a_rare_identifier_that_dense_ranks_last():
+    vectors = {"keys": [1, 0], "bread": [0.9, 0.1], "locks": [0.8, 0.2], "error": [-1, 0]}
+    table = {TEXTS[name]: vector for name, vector in vectors.items()} | {"QZX9917": [1, 0]}
+    async with corpus_of(TEXTS, embedder=axes(table, dim=2)) as corpus:
+        dense = await retrieve(corpus, "QZX9917")
+        lexical = await retrieve(corpus, "QZX9917", mode="lexical")
+        hybrid = await retrieve(corpus, "QZX9917", mode="hybrid")
+    assert ids(dense)[-1] == "error"
+    assert ids(lexical) == ["error"]
+    assert ids(hybrid)[0] == "error"
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_an_artifact_of_200_matching_chunks_does_not_crowd_out_the_others(mode):
+    items = {"long": "\n\n".join(f"signing keys, part {number}" for number in range(200))}
+    items |= {f"short{number:02}": f"signing keys and matter {number}" for number in range(20)}
+    chunks = Chunked(chunk_size=30, overlap=0)
+    async with corpus_of(items, strategy=chunks) as corpus:
+        counts = await corpus.store.counts()
+        hits = await retrieve(corpus, "signing keys", mode=mode)
+        surfaces = await retrieve(corpus, "signing keys part", mode=mode, per_artifact=False, k=20)
+    assert counts["records"] >= 200
+    assert len(set(ids(hits))) == len(hits) == 10
+    assert len({(hit.artifact_id, hit.surface_index) for hit in surfaces}) == len(surfaces) == 20
+    assert len(set(ids(surfaces))) < 20
+
+
+async def test_the_surface_of_a_hybrid_hit_is_that_of_the_channel_where_it_ranks_best_and_dense_on_a_tie():
+    items = {"a": "alpha\n\nneedle", "b": "beta", "c": "gamma\n\nthread"}
+    table = {"alpha": [0.8, 0.6], "needle": [0, 1], "beta": [1, 0], "gamma": [0.6, 0.8], "thread": [0, 1]}
+    chunks = Chunked(chunk_size=8, overlap=0)
+    queries = {"needle ": [1, 0], "thread ": [0.6, 0.8]}
+    async with corpus_of(items, strategy=chunks, embedder=axes(table | queries, dim=2)) as corpus:
+        assert [hit.text for hit in await retrieve(corpus, "needle ")] == ["beta", "alpha", "gamma"]
+        better, *_ = await retrieve(corpus, "needle ", mode="hybrid")
+        tied, *_ = await retrieve(corpus, "thread ", mode="hybrid")
+    assert (better.artifact_id, better.text) == ("a", "needle")
+    assert (tied.artifact_id, tied.text, tied.score) == ("c", "gamma", 2 / 61)
+
+
+async def test_a_hybrid_search_reads_deeper_than_it_gives():
+    items = {"meaning": "unrelated", "word": "needle", "both": "needle and more words that lower its weight"}
+    items |= {f"far{number}": f"unrelated {number}" for number in range(9)}
+    table = {text: [0, 1] for text in items.values()} | {items["meaning"]: [1, 0], "needle ": [1, 0]}
+    table |= {items["both"]: [0.9, 0.1], items["word"]: [-1, 0]}
+    async with corpus_of(items, embedder=axes(table, dim=2)) as corpus:
+        assert ids(await retrieve(corpus, "needle ", k=1)) == ["meaning"]
+        assert ids(await retrieve(corpus, "needle ", k=1, mode="lexical")) == ["word"]
+        assert ids(await retrieve(corpus, "needle ", k=1, mode="hybrid")) == ["both"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_only_records_that_satisfy_the_filter_are_ranked(mode):
+    items = {name: {"text": text, "year": 2020 + at} for at, (name, text) in enumerate(TEXTS.items())}
+    async with corpus_of(items, metadata_of=lambda _, raw: {"year": raw["year"]}) as corpus:
+        hits = await retrieve(corpus, "keys", mode=mode, filter={"year": {"$gte": 2022}})
+    assert set(ids(hits)) == ({"locks"} if mode == "lexical" else {"locks", "error"})
+    assert {hit.metadata["year"] for hit in hits} <= {2022, 2023}
+
+
+@pytest.mark.parametrize("k", [0, 5])
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_malformed_filter_is_an_error_in_an_empty_corpus_too(mode, k):
+    async with corpus_of({}) as corpus:
+        with pytest.raises(FilterError, match="regex"):
+            await retrieve(corpus, "keys", k=k, mode=mode, filter={"n": {"$regex": "1"}})
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_surfaces_name_the_kinds_that_are_ranked(mode):
+    async with corpus_of(TEXTS) as corpus:
+        assert ids(await retrieve(corpus, "bread", mode=mode, surfaces=iter(["document", "other"])))[0] == "bread"
+        assert await retrieve(corpus, "bread", mode=mode, surfaces=["other"]) == []
+        assert await retrieve(corpus, "bread", mode=mode, surfaces=[]) == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_an_empty_corpus_has_no_hits(mode):
+    async with corpus_of({}) as corpus:
+        assert await retrieve(corpus, "anything", mode=mode) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mode": "fuzzy"}, "'dense', 'lexical', 'hybrid'"),
+        ({"mode": ["dense"]}, "'dense', 'lexical', 'hybrid'"),
+        ({"surfaces": "document"}, r"\['document'\]"),
+        ({"surfaces": [1]}, "a list of strings"),
+        ({"k": -1}, "k must be"),
+        ({"k": 2.5}, "k must be"),
+        ({"fetch_k": 0}, "fetch_k must be"),
+        ({"rrf_k": -1}, "rrf_k must be"),
+        ({"query": None}, "query must be a string"),
+        ({"query": "half \ud800"}, "lone surrogate"),
+    ],
+)
+async def test_a_bad_argument_is_an_error_that_names_what_would_do(options, message):
+    async with corpus_of({}) as corpus:
+        with pytest.raises(ArgumentError, match=message):
+            await retrieve(corpus, **{"query": "keys", **options})
+
+
+async def test_k_is_the_most_hits_and_zero_gives_none():
+    async with corpus_of(TEXTS) as corpus:
+        for mode in MODES:
+            assert len(await retrieve(corpus, "the keys", k=1, mode=mode)) == 1
+            assert await retrieve(corpus, "the keys", k=0, mode=mode) == []
+
+
+async def test_fetch_k_is_how_deep_a_hybrid_search_reads_each_channel():
+    async with corpus_of(TEXTS) as corpus:
+        assert len(await retrieve(corpus, "bread", mode="hybrid", fetch_k=1)) == 1
+        assert len(await retrieve(corpus, "bread", mode="hybrid")) == len(TEXTS)
+
+
+async def test_a_hit_says_where_it_came_from_and_its_metadata_belongs_to_the_caller():
+    items = {"a": {"text": "keys", "tags": ["x"]}}
+    async with corpus_of(items, metadata_of=lambda _, raw: {"tags": raw["tags"]}) as corpus:
+        (hit,) = await retrieve(corpus, "keys")
+        assert (hit.source, hit.surface_kind, hit.surface_index, hit.text) == ("notes", "document", 0, "keys")
+        hit.metadata["tags"].append("mine")
+        hit.metadata["new"] = 1
+        (again,) = await retrieve(corpus, "keys")
+    assert again.metadata["tags"] == ["x"]
+    assert "new" not in again.metadata
+
+
+@pytest.mark.parametrize(("mode", "times"), [("dense", 1), ("lexical", 0), ("hybrid", 1)])
+async def test_a_query_is_embedded_at_most_once_and_never_for_a_lexical_search(mode, times):
+    asked = []
+
+    def embed(texts):
+        asked.extend(texts)
+        return [[1.0, 0.0]] * len(texts)
+
+    async with corpus_of(TEXTS, embedder=embedder_from(embed, id="count-v1", dim=2)) as corpus:
+        asked.clear()
+        await retrieve(corpus, "keys", mode=mode)
+    assert asked == ["keys"] * times
+
+
+class MeetingStore(MemoryStore):
+    """Lets the lexical channel wait until the dense one has come as far as embedding its query."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.searching = anyio.Event(), anyio.Event()
+
+    async def search_text(self, queries, k, **scope):
+        self.searching.set()
+        await self.embedding.wait()
+        return await super().search_text(queries, k, **scope)
+
+
+async def test_the_two_channels_of_a_hybrid_search_run_at_the_same_time():
+    store = MeetingStore()
+
+    async def embed(texts):
+        if texts == ["keys"]:
+            store.embedding.set()
+            await store.searching.wait()
+        return [[1.0, 0.0]] * len(texts)
+
+    with anyio.fail_after(5):
+        async with corpus_of(TEXTS, store=store, embedder=embedder_from(embed, id="meet-v1", dim=2)) as corpus:
+            assert len(await retrieve(corpus, "keys", mode="hybrid")) == len(TEXTS)
+
+
+@pytest.mark.parametrize("mode", ["dense", "hybrid"])
+@pytest.mark.parametrize("answer", [[[float("nan"), 0.0]], [[1.0, 0.0, 0.0]], "raise"])
+async def test_a_failing_embedder_is_one_embedder_error_in_every_mode_that_embeds(mode, answer):
+    def embed(texts):
+        if "keys?" not in texts:
+            return [[1.0, 0.0]] * len(texts)
+        if answer == "raise":
+            raise OSError("connection lost")
+        return answer
+
+    async with corpus_of(TEXTS, embedder=embedder_from(embed, id="bad-v1", dim=2)) as corpus:
+        with pytest.raises(EmbedderError, match="bad-v1"):
+            await retrieve(corpus, "keys?", mode=mode)
+        assert len(await retrieve(corpus, "keys?", mode="lexical")) == 2
+
+
+async def test_a_query_vector_of_another_width_is_an_embedder_mismatch():
+    class Reopened:
+        name = "notes"
+
+    async with corpus_of(TEXTS) as corpus:
+        other = Reopened()
+        other.store, other.embedder = corpus.store, embedder_from(lambda texts: [[1.0]], id="other", dim=1)
+        with pytest.raises(EmbedderMismatch):
+            await retrieve(other, "keys")
+
+
+class ShrinkingStore(MemoryStore):
+    """Another writer removes the best artifact between the ranking and the reading, as often as told."""
+
+    def __init__(self, times):
+        super().__init__()
+        self.times = times
+
+    async def get_records(self, record_ids):
+        if self.times:
+            self.times -= 1
+            first = (await super().get_records(record_ids[:1]))[0]
+            await self.apply([], removals=[first.artifact_id])
+        return await super().get_records(record_ids)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_record_removed_while_searching_gives_its_place_to_the_next(mode):
+    items, asked = {f"a{number}": "keys " * (5 - number) for number in range(5)}, []
+
+    def embed(texts):
+        asked.extend(texts)
+        return [[1.0, len(text)] for text in texts]
+
+    embedder = embedder_from(embed, id="count-v1", dim=2)
+    async with corpus_of(items, store=ShrinkingStore(1), embedder=embedder) as corpus:
+        hits = await retrieve(corpus, "keys", k=3, mode=mode)
+        assert asked.count("keys") == (mode != "lexical")
+        assert ids(hits) == ids(await retrieve(corpus, "keys", k=3, mode=mode))
+    assert len(hits) == 3
+
+
+async def test_a_writer_that_never_rests_costs_only_what_it_removed():
+    items = {f"a{number}": "keys" for number in range(6)}
+    async with corpus_of(items, store=ShrinkingStore(100)) as corpus:
+        hits = await retrieve(corpus, "keys", k=3, mode="lexical")
+        assert set(ids(hits)) <= set(await corpus.store.artifact_ids())
+    assert len(hits) == 2
+
+
+WORDS = st.lists(st.sampled_from(["keys", "bread", "locks", "error", "disk"]), min_size=1, max_size=6).map(" ".join)
+
+
+@settings(max_examples=25)
+@given(st.dictionaries(st.sampled_from("abcdefgh"), WORDS, min_size=1), WORDS, st.booleans(), st.integers(1, 8))
+def test_hybrid_is_the_reciprocal_rank_fusion_of_the_two_channels(items, query, per_artifact, k):
+    async def main():
+        async with corpus_of(items, strategy=Chunked(chunk_size=12, overlap=0)) as corpus:
+            options = {"per_artifact": per_artifact}
+            dense = await retrieve(corpus, query, k=50, **options)
+            lexical = await retrieve(corpus, query, k=50, mode="lexical", **options)
+            return dense, lexical, await retrieve(corpus, query, k=k, mode="hybrid", **options)
+
+    def key(hit):
+        return hit.artifact_id if per_artifact else (hit.artifact_id, hit.surface_index)
+
+    dense, lexical, hybrid = anyio.run(main)
+    expected = fuse_ranks([list(map(key, dense)), list(map(key, lexical))])[:k]
+    assert [(key(hit), hit.score) for hit in hybrid] == expected
+    for hit in hybrid:  # its surface is that of the channel where it ranks best, the dense one on a tie
+        places = [
+            (rank, channel, found.surface_index)
+            for channel, hits in enumerate((dense, lexical))
+            for rank, found in enumerate(hits)
+            if key(found) == key(hit)
+        ]
+        assert hit.surface_index == min(places)[2]

@@ -1,0 +1,437 @@
+"""Whatever befalls a corpus's file: one line that says what would do, and a corpus whole again after the next build."""
+
+import os
+import random
+import shutil
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from airw.corpora import build, open_corpus
+from airw.errors import CorpusNotFound, StoreCorrupt, StoreError
+from airw.stores import SqliteStore
+from tests.support.corpora import built, check_whole, content, run, source, started, undisturbed_content
+
+pytestmark = pytest.mark.asyncio_only
+
+EMBEDDER = source().embedder
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "notes.airw"
+
+
+@pytest.fixture
+async def undisturbed():
+    return await undisturbed_content()
+
+
+# Damage
+
+
+def zero_length(path):
+    path.write_bytes(b"")
+
+
+def garbage_in_the_header(path):
+    path.write_bytes(random.Random(1).randbytes(100) + path.read_bytes()[100:])
+
+
+def flipped_bytes_in_the_middle(path):
+    whole = bytearray(path.read_bytes())
+    for page in range(4096, len(whole), 4096):
+        for at in range(page, page + 8):
+            whole[at] ^= 0xFF
+    path.write_bytes(whole)
+
+
+def truncated(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def truncated_in_the_header(path):
+    os.truncate(path, 60)
+
+
+def something_else(path):
+    path.write_text("# Notes\n" * 1000)
+
+
+DAMAGE = (garbage_in_the_header, flipped_bytes_in_the_middle, truncated, truncated_in_the_header, something_else)
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_a_damaged_file_is_refused_in_one_line_and_can_be_built_again_where_it_was(path, damage, undisturbed):
+    await built(path)
+    damage(path)
+    before = path.read_bytes()
+    for attempt in (open_corpus(path, embedder=EMBEDDER), build(source(), store=path)):
+        with pytest.raises(StoreCorrupt, match=r"'.*notes\.airw' is damaged.* remove it and build it again") as caught:
+            async with attempt as corpus:
+                await content(corpus.store)
+        assert "\n" not in str(caught.value)
+    assert path.read_bytes() == before
+    await SqliteStore.remove(path)
+    await built(path)
+    await check_whole(path, undisturbed)
+    assert [each.name for each in path.parent.iterdir() if not each.name.endswith("-lock")] == [path.name]
+
+
+async def test_a_file_of_no_length_holds_no_corpus_and_the_next_build_fills_it(path, undisturbed):
+    await built(path)
+    zero_length(path)
+    with pytest.raises(CorpusNotFound, match="build it first"):
+        await open_corpus(path, embedder=EMBEDDER)
+    await built(path)
+    await check_whole(path, undisturbed)
+
+
+async def test_bytes_flipped_anywhere_are_never_more_than_a_typed_error_of_one_line(path):
+    await built(path)
+    whole, chance, said = path.read_bytes(), random.Random(5), []
+    for _ in range(100):
+        flipped = bytearray(whole)
+        first = chance.randrange(len(whole))
+        for at in range(first, min(first + chance.choice([1, 8, 64, 600]), len(whole))):
+            flipped[at] ^= chance.randrange(1, 256)
+        path.write_bytes(flipped)
+        try:
+            async with await SqliteStore.open(path) as store:
+                await content(store)
+        except StoreError as error:
+            said.append(str(error))
+    assert len(said) > 5
+    assert "\n" not in "".join(said)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "data = x'0000'",
+        "data = zeroblob(length(data) + 4)",
+        "data = 'text'",
+        "data = CAST(substr(data, 1, 8) || x'7f' || substr(data, 10) AS BLOB)",
+        "sum = sum + 1",
+        "sum = 'text'",
+    ],
+)
+async def test_a_damaged_vector_is_an_error_and_never_a_wrong_score(path, damage):
+    await built(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"UPDATE vector SET {damage} WHERE rowid = 3")
+    async with await SqliteStore.open(path) as store:
+        with pytest.raises(StoreCorrupt, match=r"a vector .* is damaged; restore it, or remove it and build it again"):
+            await content(store)
+
+
+async def test_text_and_metadata_that_are_no_longer_any_are_damage(path):
+    for column, value in (("text", b"\xff\xfe\n"), ("metadata", b'{"broken')):
+        await built(path)
+        with closing(sqlite3.connect(path)) as connection, connection:
+            for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
+                connection.execute(f"DROP TRIGGER {name}")
+            connection.execute(f"UPDATE record SET {column} = CAST(? AS TEXT) WHERE rowid = 3", [value])
+        with pytest.raises(StoreCorrupt, match=r"is damaged.* build it again") as caught:
+            async with await SqliteStore.open(path) as store:
+                await content(store)
+        assert "\n" not in str(caught.value)
+        await SqliteStore.remove(path)
+
+
+async def test_a_newer_format_is_refused_and_left_as_it_is(path, undisturbed):
+    await built(path)
+    with closing(sqlite3.connect(path)) as connection:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        connection.execute(f"PRAGMA user_version = {version + 1}")
+    before = path.read_bytes()
+    for attempt in (open_corpus(path, embedder=EMBEDDER), build(source("beta"), store=path)):
+        with pytest.raises(StoreCorrupt, match=rf"format {version + 1}, this version of airw reads {version}; upgrade"):
+            await attempt
+    assert path.read_bytes() == before
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+    await check_whole(path, undisturbed)
+
+
+async def test_the_database_of_another_application_is_refused_and_left_as_it_is(path):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE record (precious)")
+        connection.execute("INSERT INTO record VALUES ('data')")
+    before = path.read_bytes()
+    for attempt in (open_corpus(path, embedder=EMBEDDER), build(source(), store=path)):
+        with pytest.raises(StoreCorrupt, match="another application; give the path of a corpus"):
+            await attempt
+    assert path.read_bytes() == before
+
+
+# What lies beside the file after a crash
+
+
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory):
+    """A folder as a build leaves it that was killed half-way: most of the corpus is in the log beside the file."""
+    folder = tmp_path_factory.mktemp("crashed")
+    code = """
+        def progress(counts):
+            if counts.done == 12:
+                os.kill(os.getpid(), signal.SIGKILL)
+        anyio.run(lambda: build(source(), store=path, batch_size=2, progress=progress))
+        """
+    with started(code, folder / "notes.airw") as process:
+        process.communicate(timeout=60)
+    assert process.returncode == -9
+    assert (folder / "notes.airw-wal").stat().st_size > 100_000
+    return folder
+
+
+def cut(share):
+    return lambda path: os.truncate(path, int(path.stat().st_size * share))
+
+
+def garbage(at, length):
+    def spoil(path):
+        whole = bytearray(path.read_bytes())
+        first = int(len(whole) * at)
+        whole[first : first + length] = random.Random(3).randbytes(length)
+        path.write_bytes(whole)
+
+    return spoil
+
+
+def more(path):
+    path.write_bytes(path.read_bytes() + random.Random(4).randbytes(10_000))
+
+
+BESIDE = {
+    "nothing": ("-shm", lambda _: None),
+    "the index removed": ("-shm", Path.unlink),
+    "the index cut": ("-shm", cut(0.5)),
+    "garbage in the index": ("-shm", garbage(0, 500)),
+    "the log cut at its end": ("-wal", cut(0.97)),
+    "the log cut in half": ("-wal", cut(0.5)),
+    "the log cut in its header": ("-wal", lambda path: os.truncate(path, 20)),
+    "the log emptied": ("-wal", lambda path: os.truncate(path, 0)),
+    "the log removed": ("-wal", Path.unlink),
+    "garbage in the log's header": ("-wal", garbage(0, 32)),
+    "garbage in the log": ("-wal", garbage(0.6, 5000)),
+    "garbage at the log's end": ("-wal", more),
+}
+
+
+@pytest.mark.parametrize("fault", BESIDE)
+async def test_after_a_crash_the_log_counts_as_far_as_it_is_whole(crashed, tmp_path, fault, undisturbed):
+    folder = tmp_path / "corpus"
+    shutil.copytree(crashed, folder)
+    path = folder / "notes.airw"
+    suffix, harm = BESIDE[fault]
+    harm(path.with_name(path.name + suffix))
+    try:
+        async with await SqliteStore.open(path) as store:
+            held, has_settings = await store.artifact_ids(), bool(await store.config())
+    except CorpusNotFound:
+        held, has_settings = [], False
+    # Pages of two were committed one after another: what is left is some of them, from the first on.
+    assert held == [f"{at:03}" for at in range(len(held))]
+    assert len(held) % 2 == 0
+    assert (len(held) == 12) == (suffix == "-shm" or fault == "garbage at the log's end")
+    if not has_settings:
+        await built(path)
+    await check_whole(path, undisturbed)
+
+
+# Places that cannot be written
+
+UNPRIVILEGED = """
+def step_down():
+    if os.geteuid() == 0:  # to whom everything is writable
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+
+async def look(path):
+    async with open_corpus(path, embedder=source().embedder) as corpus:
+        for mode in ("dense", "lexical", "hybrid"):
+            hits = await corpus.search("alpha 1", mode=mode, k=999, filter={"tens": {"$lt": 9}})
+            assert len(hits) == len(await corpus.store.artifact_ids())
+        return await content(corpus.store)
+"""
+READ_AND_BUILD = (
+    UNPRIVILEGED
+    + """
+async def main():
+    expected = await content((await build(source(), store=MemoryStore())).store)
+    await look(path)  # as oneself: loads everything there is to load
+    before = sorted(os.listdir(path.parent))
+    folder_mode, file_mode = (int(mode, 8) for mode in sys.argv[2:])
+    os.chmod(path, file_mode)
+    os.chmod(path.parent, folder_mode)
+    step_down()
+    assert_same(await look(path), expected)
+    assert sorted(os.listdir(path.parent)) == before
+    for attempt in (build(source("beta"), store=path), build(source(), store=path.with_name("new.airw"))):
+        try:
+            await attempt
+        except StoreError as error:
+            print(error)
+    async with await SqliteStore.open(path) as store:
+        try:
+            await store.set_config({})
+        except StoreError as error:
+            print(error)
+    assert_same(await look(path), expected)
+
+anyio.run(main)
+"""
+)
+
+
+@pytest.fixture
+def shared():
+    """A folder that other users can reach; pytest's own are closed to them."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        inner = Path(folder, "corpus")
+        inner.mkdir()
+        yield inner
+        inner.chmod(0o755)
+
+
+@pytest.mark.parametrize(("folder_mode", "file_mode"), [("555", "644"), ("555", "666"), ("555", "444")])
+async def test_a_corpus_in_a_folder_that_cannot_be_written_is_searched_but_not_built(
+    shared, folder_mode, file_mode, undisturbed
+):
+    path = shared / "notes.airw"
+    await built(path)
+    said = run(READ_AND_BUILD, path, folder_mode, file_mode).splitlines()
+    assert len(said) == 3
+    assert all("needs a folder one can write to" in line for line in said)
+    shared.chmod(0o755)
+    path.chmod(0o644)
+    await check_whole(path, undisturbed)
+
+
+async def test_a_file_that_cannot_be_written_is_searched_but_not_built(shared, undisturbed):
+    path = shared / "notes.airw"
+    await built(path)
+    shared.chmod(0o777)
+    before = path.read_bytes()
+    said = run(READ_AND_BUILD, path, "777", "444").splitlines()
+    assert all("readonly database" in line or "cannot be made" in line for line in said)
+    assert path.read_bytes() == before
+    path.chmod(0o644)
+    await check_whole(path, undisturbed)
+
+
+LOOK = (
+    UNPRIVILEGED
+    + """
+async def main():
+    await look(sys.argv[2])
+    for each in (path, path.parent):
+        os.chmod(each, 0o555)
+    step_down()
+    try:
+        print(len((await look(path))[0]["ledger"]))
+    except StoreError as error:
+        print(error)
+
+anyio.run(main)
+"""
+)
+
+
+async def test_in_a_folder_that_cannot_be_written_the_log_of_a_crash_is_read_or_missed_aloud(crashed, shared):
+    shutil.copytree(crashed, shared, dirs_exist_ok=True)
+    other = shared / "other.airw"
+    await built(other)
+    assert run(LOOK, shared / "notes.airw", other) == "12\n"
+    shared.chmod(0o755)
+    (shared / "notes.airw-shm").unlink()
+    assert "it needs a folder one can write to" in run(LOOK, shared / "notes.airw", other)
+
+
+READER = (
+    UNPRIVILEGED
+    + """
+async def main():
+    await look(path)
+    step_down()
+    async with await SqliteStore.open(path) as store:
+        while True:
+            try:
+                print(len(await store.artifact_ids()), flush=True)
+            except StoreError as error:
+                print(error, flush=True)
+            sys.stdin.readline()
+
+anyio.run(main)
+"""
+)
+
+
+HIDDEN = (
+    UNPRIVILEGED
+    + """
+async def main():
+    await look(path)
+    os.chmod(path if sys.argv[2] == "file" else path.parent, 0)
+    step_down()
+    for attempt in (open_corpus(path), SqliteStore.open(path), build(source(), store=path)):
+        try:
+            await attempt
+        except StoreError as error:
+            print(error)
+
+anyio.run(main)
+"""
+)
+
+
+@pytest.mark.parametrize("hidden", ["file", "folder"])
+async def test_a_corpus_that_may_not_be_read_is_a_store_error(shared, hidden, undisturbed):
+    path = shared / "notes.airw"
+    await built(path)
+    said = run(HIDDEN, path, hidden).splitlines()
+    assert len(said) == 3
+    assert all("ask its owner for access" in line for line in said[:2])
+    shared.chmod(0o755)
+    path.chmod(0o644)
+    await check_whole(path, undisturbed)
+
+
+def ask(reader):
+    reader.stdin.write("\n")
+    reader.stdin.flush()
+    return reader.stdout.readline()
+
+
+async def test_a_reader_who_may_not_write_sees_each_write_of_a_writer_at_its_next_call(shared):
+    path = shared / "notes.airw"
+    await built(path)
+    async with await SqliteStore.open(path) as store:
+        await store.set_calibration("any", {})
+        shared.chmod(0o555)
+        with started(READER, path) as reader:
+            assert reader.stdout.readline() == "24\n"
+            for number in range(5):
+                await store.apply([], removals=[f"{number:03}"])
+                assert ask(reader) == f"{23 - number}\n"
+
+
+async def test_a_reader_without_locks_is_told_to_open_again_when_the_file_has_changed(shared):
+    path = shared / "notes.airw"
+    await built(path)
+    shared.chmod(0o555)
+    with started(READER, path) as reader:
+        assert reader.stdout.readline() == "24\n"
+        assert ask(reader) == "24\n"
+        shared.chmod(0o755)
+        async with await SqliteStore.open(path) as store:
+            await store.apply([], removals=["003"])
+        shared.chmod(0o555)
+        assert "has changed in a folder that cannot be written; open it again" in ask(reader)
+    assert run(READER.replace("while True:", "if True:").replace("sys.stdin", "#"), path) == "23\n"

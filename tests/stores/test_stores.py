@@ -1,0 +1,343 @@
+"""The exam of every store, taken by ours; the laws that Hypothesis looks for holes in; what is particular to memory."""
+
+import asyncio
+import gc
+import math
+import sqlite3
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw.errors import StoreError
+from airw.stores import MemoryStore, SqliteStore, _fields
+from airw.stores._fts import query_words
+from airw.testing import CAPABILITIES, StoreSuite
+from airw.testing._store_tools import put, vector_of
+from airw.values import Link
+from airw.values.filters import get_field, matches, parse_filter
+
+MEMORY = StoreSuite(lambda folder: MemoryStore(), capabilities=CAPABILITIES.keys() - {"persistent", "shared"})
+SQLITE = StoreSuite(lambda folder: SqliteStore(folder / "corpus.airw"), capabilities=list(CAPABILITIES))
+
+
+@pytest.mark.parametrize("case", MEMORY.cases, ids=str)
+async def test_memory_store(case):
+    await MEMORY.check(case)
+
+
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize("case", SQLITE.cases, ids=str)
+async def test_sqlite_store(case):
+    await SQLITE.check(case)
+
+
+REFS = ["a", "b", "c", "d", "e", "T", "U"]
+
+
+async def content(store, queries=("one two", "three")):
+    """Everything that can be seen of a store, to the last bit."""
+    names = await store.artifact_ids()
+    records = await store.records_of(names)
+    ids = [record.id for each in records for record in each]
+    nodes = [*names, *REFS, *(("else", ref) for ref in REFS)]
+    grouped, rows = await store.vectors_of([*names, "absent", *names[:1]])
+    points = np.array([vector_of(query) for query in queries], np.float32)
+    rankings = [
+        ranking
+        for per_artifact in (False, True)
+        for ranking in [
+            *(await store.search_vectors(points, 5, per_artifact=per_artifact) if ids else []),
+            *await store.search_text(queries, 5, per_artifact=per_artifact),
+        ]
+    ]
+    return {
+        "ledger": await store.ledger(),
+        "records": records,
+        "vectors": (await store.vectors(ids)).tolist(),
+        "vectors_of": [grouped, rows.tolist()],
+        "edges": [await store.neighbors(names, direction=direction) for direction in ("out", "in", "both")],
+        "meant": await store.resolve([*REFS, "absent"]),
+        "referrers": [await store.referrers(nodes, types=types) for types in (None, ["r"])],
+        "fan_in": [[await store.fan_in(nodes), await store.max_fan_in(types=types)] for types in (None, ["r"])],
+        "counts": await store.counts(),
+        "unresolved": [await store.unresolved(), await store.unresolved(REFS, limit=2)],
+        "link_counts": await store.link_counts(),
+        "matching": await store.matching([("tag", "x"), ("n", 1), ("tag", "y"), ("deep.n", 1), ("deep", {"n": 1})]),
+        "rankings": [(list(each.record_ids), list(each.artifact_ids)) for each in rankings],
+        "scores": [each.scores.tolist() for each in rankings],
+    }
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (put("bad", "x", vectors=[[1.0, math.nan, 0.0, 0.0]]), "NaN"),
+        (put("bad", "x", vectors=[[math.inf, 0.0, 0.0, 0.0]]), "NaN or infinity"),
+        (put("bad", "x", dim=3), "3 wide.* 4"),
+        (replace(put("bad", "x"), vectors=np.zeros((2, 4), np.float32)), r"\(1, dim\), not \(2, 4\)"),
+        (put("bad", "lone \ud800 surrogate"), "surrogate"),
+        (put("bad", "x", metadata={"k": "\ud800"}), "surrogate"),
+        (put("\ud800", "x"), "surrogate"),
+        (put("bad", "x", links=[Link("\ud800")]), "surrogate"),
+        (put("bad", "x", links=[Link("a", or_ref="\ud800")]), "surrogate"),
+        (put("bad", "x", links=[Link("a", or_ref="\0")]), "NUL"),
+        (put("bad", "x", names=[["\ud800"]]), "surrogate"),
+        (put("b\0d", "x"), "NUL"),
+        (put("good", "put twice"), "'good' is put"),
+        (replace(put("bad", "x"), records=put("kept", "kept one").records), "'kept'.*'bad'"),
+    ],
+)
+def test_the_error_for_what_cannot_be_stored_says_what_was_given(bad, message):
+    async def refused(store):
+        await store.apply([put("kept", "kept one")])
+        before = await content(store)
+        with pytest.raises(StoreError, match=message) as caught:
+            await store.apply([put("good", "three"), bad])
+        assert "\n" not in str(caught.value)
+        return await content(store) == before
+
+    async def main():
+        assert await with_both(refused) == [True, True]
+
+    anyio.run(main)
+
+
+async def test_a_forgotten_store_closes_its_database():
+    store = MemoryStore()
+    await store.apply([put("a", "text")])
+    database, closing = store._content._texts, store._close
+    del store
+    gc.collect()
+    for _ in range(100):  # the worker thread may hold the last reference for a moment, and close in its turn
+        await anyio.sleep(0.05)
+        if not closing.alive:
+            break
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        database.execute("SELECT 1")
+
+
+def test_one_store_serves_several_event_loops_one_after_the_other():
+    async def write(name):
+        async with store.writing():
+            await store.apply([put(name, "text")])
+
+    store = MemoryStore()
+    anyio.run(write, "a")
+    anyio.run(write, "b", backend="trio")
+    assert anyio.run(store.artifact_ids) == ["a", "b"]
+    anyio.run(store.aclose)
+
+
+@pytest.mark.asyncio_only
+async def test_a_task_cancelled_in_the_middle_of_a_write_leaves_a_whole_store():
+    """As `asyncio.timeout` does it, which knows nothing of shields."""
+    async with MemoryStore() as store:
+        changes = [put(f"n{at}", f"three {at}", links=[Link("n0")]) for at in range(300)]
+        writing = asyncio.ensure_future(store.apply(changes))
+        await asyncio.sleep(0.005)
+        writing.cancel()
+        await asyncio.wait([writing])
+        after = await content(store)
+        async with MemoryStore() as fresh:
+            await fresh.apply(changes if after["ledger"] else [])
+            assert after == await content(fresh)
+
+
+WORDS = st.lists(st.sampled_from(["one", "two", "three", "four"]), max_size=4).map(" ".join)
+NAMES = st.sampled_from(REFS[:5])
+SCALARS = st.none() | st.booleans() | st.integers(-1, 2) | st.sampled_from([0.5, 1.0, "x", "xy", ""])
+METADATA = st.fixed_dictionaries(
+    {},
+    optional={
+        "tag": st.lists(st.sampled_from(["x", "y"]), max_size=2) | SCALARS,
+        "n": SCALARS,
+        "deep": st.fixed_dictionaries({}, optional={"n": SCALARS | st.lists(SCALARS, max_size=2)}),
+        "deep.n": SCALARS,
+    },
+)
+LINKS = st.builds(
+    Link,
+    st.sampled_from(REFS),
+    st.sampled_from(["r", "q"]),
+    st.sampled_from(["typed", "inline"]),
+    st.sampled_from([None, None, None, "else"]),
+    or_ref=st.none() | st.sampled_from(REFS),
+)
+TIERS = st.lists(st.lists(st.sampled_from(["T", "U", "a", "b"]), max_size=2), max_size=3)
+PUTS = st.builds(
+    lambda name, texts, metadata, links, names: put(
+        name, *texts, kinds=("title", "chunk"), metadata=metadata, links=links, names=names
+    ),
+    NAMES,
+    st.lists(WORDS, max_size=3),
+    METADATA,
+    st.lists(LINKS, max_size=3),
+    TIERS,
+)
+STEPS = st.tuples(
+    st.lists(PUTS, max_size=3, unique_by=lambda each: each.entry.artifact_id), st.lists(NAMES, max_size=2)
+)
+LEAVES = st.one_of(
+    st.builds(lambda path, op, value: {path: {op: value}}, st.sampled_from(["tag", "n", "deep.n"]),
+              st.sampled_from(["$eq", "$ne", "$gt", "$lte", "$contains"]), SCALARS),
+    st.builds(lambda path, op, value: {path: {op: value}}, st.sampled_from(["tag", "n", "deep.n"]),
+              st.sampled_from(["$in", "$nin"]), st.lists(SCALARS, max_size=2)),
+    st.builds(lambda path, flag: {path: {"$exists": flag}}, st.sampled_from(["tag", "deep", "deep.n"]), st.booleans()),
+)  # fmt: skip
+FILTERS = (
+    LEAVES
+    | st.builds(lambda parts: {"$or": parts}, st.lists(LEAVES, max_size=2))
+    | LEAVES.map(lambda part: {"$not": part})
+)
+
+
+async def with_both(use):
+    """Call `use(store)` with a fresh store of each kind and give what it returns."""
+    results = []
+    async with MemoryStore() as store:
+        results.append(await use(store))
+    with tempfile.TemporaryDirectory() as folder:
+        async with SqliteStore(Path(folder) / "corpus.airw") as store:
+            results.append(await use(store))
+    return results
+
+
+@pytest.mark.slow
+@settings(max_examples=40)
+@given(st.lists(STEPS, min_size=1, max_size=6))
+def test_any_sequence_of_writes_ends_where_one_fresh_write_of_the_final_content_does(steps):
+    final = {}
+    for puts, removals in steps:
+        for name in removals:
+            final.pop(name, None)
+        final |= {each.entry.artifact_id: each for each in puts}
+
+    async def step_by_step(store):
+        for puts, removals in steps:
+            await content(store)  # what is asked on the way must not matter
+            await store.apply(puts, removals=removals)
+        return await content(store)
+
+    async def at_once(store):
+        await store.apply(sorted(final.values(), key=lambda each: each.entry.artifact_id, reverse=True))
+        return await content(store)
+
+    async def main():
+        memory, sqlite = await with_both(step_by_step)
+        assert memory == sqlite
+        assert await with_both(at_once) == [memory, memory]
+
+    anyio.run(main)
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(PUTS, max_size=5, unique_by=lambda each: each.entry.artifact_id),
+    st.lists(FILTERS, min_size=1, max_size=4),
+    st.sampled_from([None, ["title"], ["chunk", "title"]]),
+    st.integers(1, 12),
+    st.booleans(),
+)
+def test_filters_keep_what_they_match_and_all_stores_rank_alike(puts, conditions, surfaces, k, per_artifact):
+    """Scores bit for bit, order, ties and the collapse to artifacts included."""
+    records = {record.id: record for each in puts for record in each.records}
+
+    async def search(store):
+        await store.apply(puts)
+        found = []
+        for condition in conditions:
+            parsed = parse_filter(condition)
+            options = {"filter": parsed, "surfaces": surfaces, "per_artifact": per_artifact}
+            for rankings in (
+                await store.search_vectors(np.array([vector_of("one"), vector_of("q")], np.float32), k, **options),
+                await store.search_text(["one two", "three"], k, **options),
+            ):
+                for ranking in rankings:
+                    assert all(matches(parsed, records[each].metadata) for each in ranking.record_ids)
+                    found.append((list(ranking.record_ids), ranking.scores.tolist()))
+            kept = {
+                each.id
+                for each in records.values()
+                if matches(parsed, each.metadata) and (surfaces is None or each.surface_kind in surfaces)
+            }
+            [everything] = await store.search_vectors(vector_of("one")[None], 100, filter=parsed, surfaces=surfaces)
+            assert set(everything.record_ids) == kept
+            [words] = await store.search_text(["one"], 100, filter=parsed, surfaces=surfaces)
+            assert set(words.record_ids) == {each for each in kept if "one" in records[each].text.split()}
+        return found
+
+    async def main():
+        memory, sqlite = await with_both(search)
+        assert memory == sqlite
+
+    anyio.run(main)
+
+
+FIELDS = st.sampled_from(["tag", "n", "deep.n", "deep", "none"])
+WANTED = st.lists(st.tuples(FIELDS, SCALARS | st.lists(SCALARS, max_size=2)), max_size=6)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(STEPS, WANTED), min_size=1, max_size=5), st.none() | st.integers(0, 2))
+def test_matching_finds_what_equals_the_value_or_is_a_list_that_holds_it_after_any_writes(steps, limit):
+    def holds(value, held):
+        return value == held or (isinstance(held, list) and value in held)
+
+    async def follow(store):
+        kept = {}
+        for (puts, removals), wanted in steps:
+            await store.apply(puts, removals=removals)
+            kept = {name: each for name, each in kept.items() if name not in removals}
+            kept |= {each.entry.artifact_id: each.records for each in puts}
+            assert await store.matching(wanted, limit=limit) == [
+                [
+                    name
+                    for name, records in sorted(kept.items())
+                    if any(holds(value, get_field(each.metadata, field)) for each in records)
+                ][:limit]
+                for field, value in wanted
+            ]
+
+    anyio.run(with_both, follow)
+
+
+async def test_what_has_not_changed_is_not_sorted_again(monkeypatch):
+    sizes = []
+    monkeypatch.setattr(_fields, "sorted", lambda names: (sizes.append(len(names)), sorted(names))[1], raising=False)
+    async with MemoryStore() as store:
+        await store.apply([put(name, "t", metadata={"tag": [name, "all"]}) for name in "cab"])
+        for _ in range(3):
+            [names, one] = await store.matching([("tag", "all"), ("tag", "a")])
+            assert (names, one) == (["a", "b", "c"], ["a"])
+            names.clear()
+        assert sizes == [3, 1]
+        await store.apply([put("d", "t", metadata={"tag": "all"})], removals=["b"])
+        assert await store.matching([("tag", "all"), ("tag", "a")]) == [["a", "c", "d"], ["a"]]
+        assert sizes == [3, 1, 3]
+
+
+@pytest.mark.asyncio_only
+async def test_only_the_fields_asked_for_last_are_remembered():
+    async def ask(store):
+        await store.apply([put("a", "t", metadata={f"f{at}": at for at in range(50)})])
+        for at in [*range(40), 0, 39]:
+            assert await store.matching([(f"f{at}", at)]) == [["a"]]
+        return [*(store._fields if isinstance(store, SqliteStore) else store._content._fields)]
+
+    assert await with_both(ask) == [[*(f"f{at}" for at in range(9, 39)), "f0", "f39"]] * 2
+
+
+# Words
+
+
+@given(st.text(st.characters(max_codepoint=127)) | st.integers(32_760, 32_780).map(lambda count: "x" * count + " y"))
+def test_the_words_of_plain_ascii_are_those_that_sqlite_would_cut(query):
+    """Which is asked for the words of any other text."""
+    [fast], [slow] = query_words([query]), query_words([f"{query} \u0436"])
+    assert slow == [*fast, "\u0436"]

@@ -1,0 +1,133 @@
+"""The same corpus for tests and for the processes they start, and everything that one holds, comparable."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+import zlib
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from airw.corpora import build, open_corpus
+from airw.embedders import embedder_from
+from airw.links import extractor_from
+from airw.sources import from_mapping
+from airw.stores import MemoryStore
+
+WIDTH = 8
+ROOT = Path(__file__).parents[2]
+PRELUDE = """
+import os, pathlib, random, signal, sys, time
+import aiosqlite, anyio, numpy as np, sqlite3
+from airw.corpora import build
+from airw.corpora import open_corpus
+from airw.errors import *
+from airw.stores import MemoryStore, SqliteStore
+from tests.support.corpora import assert_same, built, check_whole, content, source, undisturbed_content
+path = pathlib.Path(sys.argv[1])
+"""
+
+
+@contextmanager
+def started(code, *arguments, before=()):
+    """Start another process that has the library and what is here, killed in the end; `path` is its argument."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [*before, sys.executable, "-c", PRELUDE + textwrap.dedent(code), *map(str, arguments)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def run(code, *arguments, **options):
+    """Run another process to its good end, and give what it printed."""
+    with started(code, *arguments, **options) as process:
+        output, complaints = process.communicate(timeout=110)
+    assert process.returncode == 0, complaints
+    return output
+
+
+def embed(texts):
+    """Embed without meaning: the vector of a text follows from its letters alone."""
+    return [np.random.default_rng(zlib.crc32(text.encode())).standard_normal(WIDTH) for text in texts]
+
+
+def source(word="alpha", *, count=24, id="e", pause=0.0, size=40, embed=embed):
+    """Make a source of `count` texts linked in a ring; embedding takes `pause` seconds a page."""
+
+    def slowly(texts):
+        time.sleep(pause)
+        return embed(texts)
+
+    ring = extractor_from(lambda name, _: {"NEXT": [f"{(int(name) + 1) % count:03}", "missing"]}, id="ring")
+    return from_mapping(
+        {f"{at:03}": f"{word} {at}" + " filler" * size for at in range(count)},
+        name="notes",
+        embedder=embedder_from(slowly, id=id, dim=WIDTH),
+        edge_extractor=ring,
+        metadata_of=lambda name, text: {"word": text.split()[0], "tens": int(name) // 10},
+    )
+
+
+async def content(store):
+    """Everything a store holds, by every way to read it; scores apart, since sums may differ in their last bit."""
+    ids = await store.artifact_ids()
+    records = await store.records_of(ids)
+    vectors = await store.vectors([record.id for found in records for record in found])
+    queries = np.array(embed(["one", "two"]), np.float32)
+    rankings = [
+        *await store.search_vectors(queries, 999),
+        *await store.search_text(["alpha 1", "beta 2 filler"], 999, per_artifact=True),
+    ]
+    held = {
+        "ledger": await store.ledger(),
+        "records": records,
+        "vectors": vectors.tolist(),
+        "edges": await store.neighbors(ids, direction="both"),
+        "referrers": await store.referrers([*ids, "missing"]),
+        "matching": await store.matching([("word", "alpha"), ("word", "beta")]),
+        "counts": await store.counts(),
+        "config": await store.config(),
+        "order": [list(ranking.record_ids) for ranking in rankings],
+    }
+    return held, [ranking.scores for ranking in rankings]
+
+
+def assert_same(one, other):
+    """Compare what `content` gave of two stores."""
+    assert one[0] == other[0]
+    for scores, others in zip(one[1], other[1], strict=True):
+        assert np.allclose(scores, others, rtol=0, atol=1e-6)
+
+
+async def undisturbed_content(word="alpha", **options):
+    """Give what a build holds that nothing disturbed."""
+    store = MemoryStore()
+    await build(source(word, **options), store=store)
+    return await content(store)
+
+
+async def built(path, word="alpha", **options):
+    """Build and close."""
+    async with build(source(word, **options), store=path):
+        pass
+
+
+async def check_whole(path, undisturbed, word="alpha", **options):
+    """Check that a corpus opens, answers, is completed by a build, and is then as if nothing had happened."""
+    wanted = source(word, **options)
+    async with open_corpus(path, embedder=wanted.embedder) as corpus:
+        held = await corpus.store.artifact_ids()
+        for mode in ("dense", "lexical", "hybrid"):
+            hits = await corpus.search("alpha beta 1 filler", mode=mode, k=999)
+            assert sorted(hit.artifact_id for hit in hits) == held
+    async with build(wanted, store=path) as corpus:
+        assert_same(await content(corpus.store), undisturbed)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

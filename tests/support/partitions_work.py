@@ -1,0 +1,106 @@
+"""What workers in other processes ingest: linked notes, in partitions, with the light embedder."""
+
+import os
+import pickle
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import anyio
+
+from airw.corpora import ingest_partition
+from airw.embedders import HashingEmbedder
+from airw.links import extractor_from
+from airw.sources import from_mapping
+
+PARTS, SIZE = 30, 20
+ROOT = Path(__file__).parents[2]
+
+
+def ring(name, _):
+    return {"NEXT": [f"{(int(name) + 1) % (PARTS * SIZE):04}", "missing"]}
+
+
+def word(name, text):
+    return {"word": text.split()[0], "tens": int(name) // 10}
+
+
+def part(number):
+    """The items of one partition."""
+    return {f"{at:04}": f"alpha {at}" + " filler" * 20 for at in range(number * SIZE, (number + 1) * SIZE)}
+
+
+def source(*, whole=False):
+    """All items, or none of them but how they are indexed."""
+    items = {name: text for number in range(PARTS) for name, text in part(number).items()} if whole else {}
+    return from_mapping(
+        items, name="notes", embedder="light", edge_extractor=extractor_from(ring, id="ring"), metadata_of=word
+    )
+
+
+def ingest(plan, number):
+    """Ingest a partition from a process that has no event loop."""
+    return anyio.run(ingest_partition, plan, number, part(number))
+
+
+def ingest_slowly(plan, number):
+    """Ingest as a real model would: it takes its time."""
+    time.sleep(0.1)
+    return ingest(plan, number)
+
+
+async def held(store):
+    """Everything that a build leaves in a store."""
+    ids = await store.artifact_ids()
+    records = await store.records_of(ids)
+    vectors = await store.vectors([record.id for found in records for record in found])
+    edges = await store.neighbors(ids, direction="both")
+    return await store.ledger(), records, vectors.tolist(), edges, await store.counts(), await store.config()
+
+
+class Counting:
+    """The light embedder; remembers what it was asked for."""
+
+    def __init__(self):
+        self.embedder, self.texts = HashingEmbedder(), []
+        self.id, self.dim, self.embed_query = self.embedder.id, self.embedder.dim, self.embedder.embed_query
+
+    async def embed_documents(self, texts):
+        self.texts += texts
+        return await self.embedder.embed_documents(texts)
+
+
+class Waiting(Counting):
+    """Embeds once it may."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked, self.go = anyio.Event(), anyio.Event()
+
+    async def embed_documents(self, texts):
+        self.asked.set()
+        await self.go.wait()
+        return await super().embed_documents(texts)
+
+
+@contextmanager
+def started(plan, workers=2):
+    """Start processes that ingest all partitions of a pickled plan, each from another one on; killed in the end."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with ExitStack() as stack:
+        running = []
+        for at in range(workers):
+            command = [sys.executable, __file__, str(plan), str(at * PARTS // workers)]
+            worker = stack.enter_context(subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE))
+            stack.callback(worker.kill)
+            running.append(worker)
+        yield running
+
+
+if __name__ == "__main__":
+    PLAN = pickle.loads(Path(sys.argv[1]).read_bytes())
+    for step in range(PARTS):
+        ingest(PLAN, (int(sys.argv[2]) + step) % PARTS)
+        print(step, flush=True)

@@ -1,0 +1,393 @@
+"""The tools that tests are made of: a store with scripted delays and failures, and a clock that jumps."""
+
+import math
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+import pytest
+
+from airw import build, from_mapping, traverse
+from airw.errors import ArgumentError, StoreError
+from airw.links import extractor_from
+from airw.policies import Eager
+from airw.stores import MemoryStore, SqliteStore
+from airw.testing import CAPABILITIES, ScriptedStore, StoreSuite, run_on_virtual_clock
+
+BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
+
+
+async def timed(call):
+    """The answer of a call, or its error, and the seconds it took."""
+    start = anyio.current_time()
+    try:
+        answer = await call
+    except Exception as error:  # noqa: BLE001 - whatever comes is the answer
+        answer = error
+    return answer, anyio.current_time() - start
+
+
+def seconds_of(store, *methods):
+    """How long each call takes on a virtual clock."""
+
+    async def main():
+        return [(await timed(getattr(store, method)()))[1] for method in methods]
+
+    return run_on_virtual_clock(main)
+
+
+class TestScriptedStore:
+    @pytest.mark.slow
+    @pytest.mark.asyncio_only
+    async def test_without_a_script_it_passes_the_whole_exam_of_stores(self, tmp_path):
+        """Every method is passed on with everything it was given."""
+
+        class Closing(ScriptedStore):
+            async def __aenter__(self):
+                return self
+
+            async def __aexit__(self, *_):
+                await self.aclose()
+
+        report = await StoreSuite(
+            lambda folder: Closing(MemoryStore()), capabilities=CAPABILITIES.keys() - {"persistent", "runs", "shared"}
+        ).run()
+        assert report.passed, str(report)
+
+    async def test_calls_are_counted_by_method_and_logged_in_order_with_what_they_were_given(self):
+        store = ScriptedStore(MemoryStore())
+        await store.neighbors(["a"], direction="both")
+        await store.config()
+        await store.neighbors(["b"])
+        assert store.calls == {"neighbors": 2, "config": 1}
+        assert [call.method for call in store.log] == ["neighbors", "config", "neighbors"]
+        assert store.log[0].arguments == (["a"],)
+        assert store.log[0].options["direction"] == "both"
+        assert store.log[2].options["direction"] == "out"
+
+    def test_a_number_delays_every_call_but_closing(self):
+        store = ScriptedStore(MemoryStore(), delays=2)
+        assert seconds_of(store, "config", "counts", "config", "aclose") == [2, 2, 2, 0]
+
+    def test_a_mapping_delays_the_methods_it_names(self):
+        assert seconds_of(
+            ScriptedStore(MemoryStore(), delays={"counts": 2, "aclose": 3}), "config", "counts", "aclose"
+        ) == [0, 2, 3]
+
+    def test_a_sequence_delays_one_call_each_and_then_none(self):
+        store = ScriptedStore(MemoryStore(), delays={"config": [1, 0.5], "counts": (4,)})
+        assert seconds_of(store, "config", "counts", "config", "config", "counts") == [1, 4, 0.5, 0, 0]
+
+    def test_a_function_says_the_delay_when_a_call_begins(self):
+        store = ScriptedStore(MemoryStore(), delays=iter([3, 1, 2]).__next__)
+        assert seconds_of(store, "config", "counts", "artifact_ids") == [3, 1, 2]
+
+    async def test_a_failure_comes_at_its_call_as_the_object_given(self):
+        error = StoreError("gone")
+        store = ScriptedStore(MemoryStore(), failures={"counts": [None, error]})
+        answers = [(await timed(store.counts()))[0] for _ in range(3)]
+        assert answers[1] is error
+        assert answers[0] == answers[2] == await MemoryStore().counts()
+        assert store.calls["counts"] == 3
+
+    async def test_a_lone_failure_is_one_of_every_call(self):
+        error = StoreError("gone")
+        store = ScriptedStore(MemoryStore(), failures={"counts": error})
+        assert [(await timed(store.counts()))[0] for _ in range(3)] == [error] * 3
+
+    def test_a_failure_comes_after_the_delay_and_does_not_reach_the_store(self):
+        inner = ScriptedStore(MemoryStore())
+        store = ScriptedStore(inner, delays={"counts": 5}, failures={"counts": StoreError("gone")})
+
+        async def main():
+            return await timed(store.counts())
+
+        error, seconds = run_on_virtual_clock(main)
+        assert (str(error), seconds, inner.calls) == ("gone", 5, {})
+
+    def test_calls_that_run_are_counted_and_the_most_that_ever_ran(self):
+        store = ScriptedStore(MemoryStore(), delays={"counts": [1, 2, 3], "config": 10})
+        seen = []
+
+        async def main():
+            async with anyio.create_task_group() as group:
+                for method in ("counts", "counts", "counts", "config"):
+                    group.start_soon(getattr(store, method))
+                for at in (0.5, 1.5, 2.5, 3.5):
+                    await anyio.sleep_until(at)
+                    seen.append((store.running, store.most_running))
+            return store.running
+
+        assert run_on_virtual_clock(main) == 0
+        assert seen == [(4, 4), (3, 4), (2, 4), (1, 4)]
+
+    @BACKENDS
+    def test_a_call_that_hangs_is_counted_down_when_cancelled_or_failed(self, backend):
+        store = ScriptedStore(MemoryStore(), delays={"counts": math.inf}, failures={"config": StoreError("gone")})
+
+        async def main():
+            with anyio.move_on_after(7) as scope:
+                await store.counts()
+            await timed(store.config())
+            return scope.cancelled_caught, anyio.current_time(), store.running, store.most_running
+
+        assert run_on_virtual_clock(main, backend=backend) == (True, 7, 0, 1)
+
+    async def test_holding_the_lock_is_no_running_call_and_the_lock_is_the_stores(self):
+        inner = MemoryStore()
+        store = ScriptedStore(inner)
+        async with store.writing():
+            assert (store.calls["writing"], store.running, store.most_running) == (1, 0, 1)
+            with pytest.raises(StoreError, match="builder"):
+                async with inner.writing(timeout=0):
+                    pass
+        async with inner.writing(timeout=0):
+            pass
+
+    async def test_a_corpus_is_built_and_walked_over_it(self):
+        inner = ScriptedStore(MemoryStore())
+        async with build(
+            from_mapping({"a": "keys", "b": "cake"}, name="notes", embedder="light"), store=inner
+        ) as corpus:
+            assert inner.calls["apply"] == 1
+            store = ScriptedStore(corpus.store)
+            async with traverse("keys", replace(corpus, store=store), policy=Eager()) as walk:
+                assert [hit.artifact_id async for hit in walk] == ["a", "b"]
+        assert (store.calls["search_vectors"], store.calls["neighbors"], store.most_running) == (1, 1, 1)
+        assert [call.method for call in store.log if call.method in ("search_vectors", "neighbors")] == [
+            "search_vectors",
+            "neighbors",
+        ]
+
+    @pytest.mark.parametrize(
+        ("script", "said"),
+        [
+            ({"delays": {"get_record": 1}}, "get_record"),
+            ({"failures": {"writting": StoreError()}}, "writting"),
+            ({"delays": -1}, "-1"),
+            ({"delays": {"config": [0, math.nan]}}, "nan"),
+            ({"delays": {"config": ["1"]}}, "'1'"),
+            ({"failures": {"config": ["gone"]}}, "'gone'"),
+        ],
+    )
+    def test_a_script_that_cannot_be_played_is_refused_at_birth(self, script, said):
+        with pytest.raises(ArgumentError, match=said) as caught:
+            ScriptedStore(MemoryStore(), **script)
+        assert "\n" not in str(caught.value)
+
+
+class TestIterate:
+    async def test_an_iterator_is_open_from_its_first_step_to_its_end(self):
+        store = ScriptedStore(MemoryStore())
+        items = store.iterate("ab")
+        assert store.open_iterators == 0
+        found = [(item, store.open_iterators) async for item in items]
+        assert (found, store.open_iterators) == ([("a", 1), ("b", 1)], 0)
+        with pytest.raises(StopAsyncIteration):
+            await anext(items)
+
+    async def test_an_iterator_that_is_left_is_open_until_closed(self):
+        store = ScriptedStore(MemoryStore())
+        one, two = store.iterate(range(9)), store.iterate(range(9))
+        assert (await anext(one), await anext(two), await anext(two)) == (0, 0, 1)
+        assert store.open_iterators == 2
+        await two.aclose()
+        await two.aclose()
+        assert store.open_iterators == 1
+        with pytest.raises(StopAsyncIteration):
+            await anext(two)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await one.aclose()
+        assert store.open_iterators == 0
+
+    async def test_an_iterator_fails_after_as_many_items_as_scripted_and_is_over_then(self):
+        store, error = ScriptedStore(MemoryStore()), StoreError("gone")
+        items = store.iterate(range(9), failures=[None, None, error])
+        assert [(await timed(anext(items)))[0] for _ in range(3)] == [0, 1, error]
+        assert store.open_iterators == 0
+
+    def test_delays_are_one_a_step_and_a_cancelled_step_leaves_it_open(self):
+        store = ScriptedStore(MemoryStore())
+
+        async def main():
+            items = store.iterate("abc", delays=[1, 2, math.inf])
+            steps = [await timed(anext(items)) for _ in range(2)]
+            with anyio.move_on_after(5):
+                await anext(items)
+            return steps, store.open_iterators
+
+        assert run_on_virtual_clock(main) == ([("a", 1), ("b", 2)], 1)
+
+
+@BACKENDS
+class TestVirtualClock:
+    def test_an_hour_of_sleep_takes_no_real_time(self, backend):
+        async def main():
+            for _ in range(60):
+                await anyio.sleep(60)
+            return anyio.current_time()
+
+        start = time.perf_counter()
+        assert run_on_virtual_clock(main, backend=backend) == 3600
+        assert time.perf_counter() - start < 1
+
+    def test_weeks_are_no_longer_than_hours(self, backend):
+        async def main():
+            await anyio.sleep(21 * 24 * 3600)
+            return anyio.current_time()
+
+        assert run_on_virtual_clock(main, backend=backend) == 21 * 24 * 3600
+
+    def test_sleepers_wake_in_the_order_of_their_times(self, backend):
+        woken = []
+
+        async def sleep(seconds):
+            await anyio.sleep(seconds)
+            woken.append((seconds, anyio.current_time()))
+
+        async def main():
+            async with anyio.create_task_group() as group:
+                for seconds in (3, 0.25, 100, 1, 0.5):
+                    group.start_soon(sleep, seconds)
+
+        run_on_virtual_clock(main, backend=backend)
+        assert woken == [(seconds, seconds) for seconds in (0.25, 0.5, 1, 3, 100)]
+
+    def test_timeouts_are_exact(self, backend):
+        async def ended(patience, seconds):
+            with anyio.move_on_after(patience) as scope:
+                await anyio.sleep(seconds)
+            return scope.cancelled_caught
+
+        async def main():
+            outcomes = [await ended(1, 1.0000001), await ended(1, 0.9999999), await ended(0, 1e-6)]
+            with pytest.raises(TimeoutError):
+                with anyio.fail_after(0.5):
+                    await anyio.sleep(0.75)
+            return outcomes, round(anyio.current_time(), 7)
+
+        assert run_on_virtual_clock(main, backend=backend) == ([True, False, True], 2.4999999)
+
+    def test_the_clock_stands_still_while_code_runs(self, backend):
+        async def main():
+            with anyio.move_on_after(0.001) as scope:
+                time.sleep(0.01)  # noqa: ASYNC251 - it holds up the loop on purpose
+                for _ in range(10):
+                    await anyio.lowlevel.checkpoint()
+            return scope.cancelled_caught, anyio.current_time()
+
+        assert run_on_virtual_clock(main, backend=backend) == (False, 0)
+
+    def test_a_worker_thread_takes_no_time(self, backend):
+        async def main():
+            with anyio.move_on_after(0.01) as scope:
+                await anyio.to_thread.run_sync(time.sleep, 0.1)
+                woken = anyio.current_time()
+                await anyio.sleep(0.004)
+            return scope.cancelled_caught, woken, anyio.current_time()
+
+        assert run_on_virtual_clock(main, backend=backend) == (False, 0, 0.004)
+
+    def test_an_idle_worker_thread_holds_nothing_up(self, backend):
+        async def main():
+            await anyio.to_thread.run_sync(int)
+            start = time.perf_counter()
+            for _ in range(200):
+                await anyio.sleep(60)
+            return time.perf_counter() - start
+
+        assert run_on_virtual_clock(main, backend=backend) < 1
+
+    def test_threads_of_others_hold_nothing_up(self, backend):
+        async def main():
+            start = time.perf_counter()
+            for _ in range(200):
+                await anyio.sleep(60)
+            return time.perf_counter() - start
+
+        ended = threading.Event()
+        thread = threading.Thread(target=ended.wait)
+        thread.start()
+        try:
+            assert run_on_virtual_clock(main, backend=backend) < 1
+        finally:
+            ended.set()
+            thread.join()
+
+    def test_a_thread_that_waits_for_the_loop_is_not_waited_for_for_ever(self, backend):
+        async def main():
+            await anyio.to_thread.run_sync(lambda: anyio.from_thread.run(anyio.sleep, 3600))
+            return anyio.current_time()
+
+        assert run_on_virtual_clock(main, backend=backend) == 3600
+
+    def test_another_thread_has_a_few_milliseconds_to_say_something(self, backend):
+        async def main():
+            done = anyio.Event()
+
+            def work():
+                time.sleep(0.002)
+                portal.call(done.set)
+
+            async with anyio.from_thread.BlockingPortal() as portal:
+                with anyio.move_on_after(60) as scope:
+                    thread = threading.Thread(target=work)
+                    thread.start()
+                    await done.wait()
+            thread.join()
+            return scope.cancelled_caught
+
+        assert run_on_virtual_clock(main, backend=backend) is False
+
+    def test_arguments_are_passed_and_errors_arrive_as_themselves(self, backend):
+        async def divide(one, two):
+            return one / two
+
+        assert run_on_virtual_clock(divide, 6, 3, backend=backend) == 2
+        with pytest.raises(ZeroDivisionError):
+            run_on_virtual_clock(divide, 6, 0, backend=backend)
+
+    def test_a_walk_with_a_timeout_yields_what_was_complete_by_then(self, backend):
+        """The second layer's expansion takes 3 seconds of the 10; the third would be complete at 12."""
+        ring = {"a": "0", "b": "0", "c": "0", "d": "0"}
+
+        async def main():
+            links = extractor_from(lambda name, _: {"NEXT": [chr(ord(name) + 1)]}, id="next")
+            source = from_mapping(ring, name="ring", embedder="light", edge_extractor=links)
+            async with build(source, store=MemoryStore()) as corpus:
+                store = ScriptedStore(corpus.store, delays={"best_of": 1, "neighbors": 3})
+                policy = Eager(start_k=0, roots=["a"], select_k=None)
+                async with traverse("0", replace(corpus, store=store), policy=policy, timeout=10) as walk:
+                    times = [(hit.artifact_id, anyio.current_time()) async for hit in walk]
+            return times, walk.summary.stop, walk.summary.seconds, store.running
+
+        times, *end = run_on_virtual_clock(main, backend=backend)
+        assert times == [("a", 1), ("b", 5), ("c", 9)]
+        assert end == ["timeout", 10, 0]
+
+
+def test_a_store_on_threads_of_its_own_is_waited_for(tmp_path):
+    async def main():
+        async with await SqliteStore.open(tmp_path / "corpus", create=True) as store:
+            with anyio.move_on_after(60) as scope:
+                await store.set_config({"a": 1})
+                config = await store.config()
+            return config, scope.cancelled_caught
+
+    assert run_on_virtual_clock(main) == ({"a": 1}, False)
+
+
+def test_another_backend_is_refused():
+    with pytest.raises(ArgumentError, match="'asyncio', 'trio'"):
+        run_on_virtual_clock(anyio.sleep, 1, backend="curio")
+
+
+def test_a_missing_trio_is_an_error_that_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "trio.testing", None)
+    with pytest.raises(ArgumentError, match="pip install trio"):
+        run_on_virtual_clock(anyio.sleep, 1, backend="trio")

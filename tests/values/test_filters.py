@@ -1,0 +1,222 @@
+"""What a filter means; every store must equal it."""
+
+import datetime
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airw.errors import AirwError, FilterError
+from airw.values.filters import MISSING, And, Compare, Not, Or, get_field, matches, parse_filter
+
+ADA = {
+    "author": {"name": "Ada", "born": 1815},
+    "author.name": "literal",
+    "tags": ["a", "b", 1],
+    "year": 2020,
+    "ratio": 0.5,
+    "draft": False,
+    "status": "Final",
+    "nothing": None,
+    "deep": {"x": {"y": [1, [2]]}},
+}
+
+CASES = [
+    ({}, True),
+    ({"status": "Final"}, True),
+    ({"status": "final"}, False),
+    ({"status": "Fin"}, False),
+    ({"year": 2020.0}, True),
+    ({"draft": 0}, True),
+    ({"draft": False}, True),
+    ({"draft": None}, False),
+    ({"nothing": None}, True),
+    ({"absent": None}, False),
+    # lists: $eq is the whole list, $in is overlap, $contains is membership
+    ({"tags": "a"}, False),
+    ({"tags": ["a", "b", 1]}, True),
+    ({"tags": ("a", "b", 1)}, True),
+    ({"tags": ["b", "a", 1]}, False),
+    ({"tags": {"$ne": "a"}}, True),
+    ({"tags": {"$in": ["z", "b"]}}, True),
+    ({"tags": {"$in": {"z", "b"}}}, True),
+    ({"tags": {"$in": [True]}}, True),
+    ({"tags": {"$in": [["a", "b", 1]]}}, False),
+    ({"tags": {"$in": []}}, False),
+    ({"tags": {"$nin": ["z"]}}, True),
+    ({"tags": {"$nin": ["a", "z"]}}, False),
+    ({"tags": {"$contains": "a"}}, True),
+    ({"tags": {"$contains": "z"}}, False),
+    ({"tags": {"$contains": ["a"]}}, False),
+    ({"deep.x.y": {"$contains": [2]}}, True),
+    ({"status": {"$contains": "ina"}}, True),
+    ({"status": {"$contains": ""}}, True),
+    ({"status": {"$contains": 1}}, False),
+    ({"year": {"$contains": 2020}}, False),
+    ({"author": {"$contains": "name"}}, False),
+    # order: numbers with numbers, strings with strings, nothing else
+    ({"year": {"$gt": 2019, "$lt": 2021}}, True),
+    ({"year": {"$gt": 2020}}, False),
+    ({"year": {"$gte": 2020, "$lte": 2020.0}}, True),
+    ({"year": {"$gt": "1"}}, False),
+    ({"year": {"$lt": "9"}}, False),
+    ({"status": {"$gt": "Fina"}}, True),
+    ({"status": {"$lt": 5}}, False),
+    ({"draft": {"$lt": 1}}, True),
+    ({"tags": {"$gt": ["a"]}}, False),
+    ({"nothing": {"$lte": 0}}, False),
+    # a missing field matches only $ne, $nin and $exists: False
+    ({"absent": {"$ne": 1}}, True),
+    ({"absent": {"$nin": [1]}}, True),
+    ({"absent": {"$exists": False}}, True),
+    ({"absent": {"$exists": True}}, False),
+    ({"absent": {"$gt": 0}}, False),
+    ({"absent": {"$in": [None]}}, False),
+    ({"absent": {"$contains": "a"}}, False),
+    ({"nothing": {"$exists": True}}, True),
+    ({"nothing": {"$exists": False}}, False),
+    # paths
+    ({"author.born": 1815}, True),
+    ({"author.name": "literal"}, True),
+    ({"author.name": "Ada"}, False),
+    ({"author": {"$eq": {"name": "Ada", "born": 1815}}}, True),
+    ({"deep.x.y": {"$eq": [1, [2]]}}, True),
+    ({"deep.x.y.0": {"$exists": True}}, False),
+    ({"status.x": {"$exists": True}}, False),
+    ({"": {"$exists": True}}, False),
+    # combinations
+    ({"status": "Final", "year": 1}, False),
+    ({"$and": []}, True),
+    ({"$or": []}, False),
+    ({"$or": [{"year": 1}, {"year": 2020}]}, True),
+    ({"$and": [{"year": 2020}, {"status": "x"}]}, False),
+    ({"$not": {"year": 1}}, True),
+    ({"$not": {}}, False),
+    ({"$not": {"absent": {"$gt": 1}}}, True),
+    ({"$or": [{}, {"year": 1}]}, True),
+    ({"$and": [{"$or": [{"$not": {"year": 1}}]}], "draft": False}, True),
+]
+
+
+@pytest.mark.parametrize(("condition", "expected"), CASES)
+def test_a_filter_means_what_the_language_says(condition, expected):
+    assert matches(parse_filter(condition), ADA) is expected
+
+
+def test_dates_and_enumerable_kinds_compare_as_they_are_stored():
+    assert matches(parse_filter({"day": datetime.date(2026, 11, 21)}), {"day": "2026-11-21"})
+    assert matches(parse_filter({"day": {"$gt": datetime.date(2026, 1, 1)}}), {"day": "2026-11-21"})
+    assert matches(parse_filter({"day": {"$in": (datetime.date(2026, 11, 21),)}}), {"day": "2026-11-21"})
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ({"n": {"$regex": "1"}}, r"unknown operator '\$regex' on 'n'.*\$contains"),
+        ({"n": {"$eq": 1, "x": 2}}, "unknown operator 'x'"),
+        ({"n": {1: 2}}, "unknown operator 1"),
+        ({"n": {}}, "is empty"),
+        ({"$nor": []}, r"unknown operator '\$nor' at the top"),
+        ({"$and": {"n": 1}}, r"\$and takes a list"),
+        ({"$or": "n"}, r"\$or takes a list"),
+        ({"$not": [{"n": 1}]}, r"\$not takes one filter"),
+        ({"n": {"$in": "abc"}}, "takes a list"),
+        ({"n": {"$nin": 5}}, "takes a list"),
+        ({"n": {"$exists": 1}}, "True or False"),
+        ({"n": float("nan")}, "finite"),
+        ({"n": {"$gt": float("inf")}}, "finite"),
+        ({"n": {"$in": [1.0, float("nan")]}}, "finite"),
+        ({"n": [float("inf")]}, "finite"),
+        ({"n": {"$eq": {"x": float("nan")}}}, "finite"),
+        ({"n": np.float32("nan")}, "finite"),
+        ({1: 2}, "keys must be strings"),
+        ({"$and": [None]}, "must be a mapping"),
+        ({"$or": ["x"]}, "must be a mapping"),
+        ([("n", 1)], "must be a mapping"),
+        ("n", "must be a mapping"),
+    ],
+)
+def test_a_malformed_filter_is_refused_in_one_line_before_anything_is_searched(condition, message):
+    with pytest.raises(FilterError, match=message) as caught:
+        parse_filter(condition)
+    assert "\n" not in str(caught.value)
+    assert isinstance(caught.value, AirwError)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_a_parsed_filter_is_a_value_that_can_be_compared_and_parsed_again():
+    parsed = parse_filter({"a": 1, "$or": [{"b": 2}, {"$not": {"c": {"$gt": 3}}}]})
+    assert parsed == And((Compare("a", "$eq", 1), Or((Compare("b", "$eq", 2), Not(Compare("c", "$gt", 3))))))
+    assert parse_filter(parsed) is parsed
+    assert parse_filter(None) is None
+    assert parse_filter({}) is None
+
+
+def test_a_caller_who_changes_his_filter_later_does_not_change_the_parsed_one():
+    tags = ["a"]
+    parsed = parse_filter({"tags": {"$in": tags}})
+    tags.append("b")
+    assert not matches(parsed, {"tags": ["b"]})
+
+
+def test_a_missing_field_is_told_from_one_that_holds_nothing():
+    assert get_field({"a": None}, "a") is None
+    assert get_field({"a": {}}, "a.b") is MISSING
+    assert get_field({"a": [{"b": 1}]}, "a.b") is MISSING
+
+
+SCALARS = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([0.0, 1.0, 0.5, "", "a", "ab", "1"])
+VALUES = SCALARS | st.lists(SCALARS | st.lists(SCALARS, max_size=2), max_size=3)
+METADATA = st.dictionaries(st.sampled_from(["a", "b", "a.b"]), VALUES | st.dictionaries(st.just("b"), VALUES))
+PATHS = st.sampled_from(["a", "b", "a.b", "c"])
+LEAVES = st.one_of(
+    st.builds(lambda path, op, value: {path: {op: value}}, PATHS, st.sampled_from(["$eq", "$ne", "$contains"]), VALUES),
+    st.builds(
+        lambda path, op, value: {path: {op: value}}, PATHS, st.sampled_from(["$gt", "$gte", "$lt", "$lte"]), SCALARS
+    ),
+    st.builds(
+        lambda path, op, values: {path: {op: values}},
+        PATHS,
+        st.sampled_from(["$in", "$nin"]),
+        st.lists(VALUES, max_size=3),
+    ),
+    st.builds(lambda path, flag: {path: {"$exists": flag}}, PATHS, st.booleans()),
+)
+FILTERS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda parts: {"$and": parts}),
+        st.lists(inner, max_size=3).map(lambda parts: {"$or": parts}),
+        inner.map(lambda part: {"$not": part}),
+    ),
+    max_leaves=5,
+)
+
+
+@given(FILTERS, METADATA)
+def test_not_is_the_complement_and_combinations_are_logic(condition, metadata):
+    holds = matches(parse_filter(condition), metadata)
+    assert matches(parse_filter({"$not": condition}), metadata) is not holds
+    assert matches(parse_filter({"$and": [condition, {}]}), metadata) is holds
+    assert matches(parse_filter({"$or": [condition, {"$or": []}]}), metadata) is holds
+
+
+@given(PATHS, VALUES, METADATA)
+def test_negated_operators_are_the_complements_of_their_positives(path, value, metadata):
+    assert matches(parse_filter({path: {"$ne": value}}), metadata) is not matches(
+        parse_filter({path: {"$eq": value}}), metadata
+    )
+    assert matches(parse_filter({path: {"$nin": [value]}}), metadata) is not matches(
+        parse_filter({path: {"$in": [value]}}), metadata
+    )
+
+
+@given(PATHS, SCALARS, METADATA)
+def test_an_order_holds_in_one_direction_or_in_neither(path, value, metadata):
+    def holds(op):
+        return matches(parse_filter({path: {op: value}}), metadata)
+
+    assert holds("$gte") == (holds("$gt") or (holds("$gte") and holds("$lte")))
+    assert not (holds("$gt") and holds("$lte"))
+    assert not (holds("$gt") and holds("$lt"))

@@ -1,0 +1,80 @@
+"""Limits are checked when they are made; the words for why a walk ended have an order."""
+
+import typing
+from dataclasses import FrozenInstanceError, fields, replace
+
+import pytest
+
+from airw._base.checks import check_count
+from airw.errors import ArgumentError
+from airw.values import STOP_REASONS, Limits, StopReason
+
+BOUNDS = ["max_fanout", "max_edges", "max_frontier", "max_hits", "max_concurrency"]
+
+
+def test_the_defaults_are_those_the_documentation_names():
+    assert {each.name: getattr(Limits(), each.name) for each in fields(Limits)} == {
+        "max_fanout": 1_000,
+        "max_edges": 100_000,
+        "max_frontier": 100_000,
+        "max_hits": None,
+        "max_concurrency": 16,
+        "look_over": True,
+    }
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("value", [-1, 1.0, "5", True, float("inf"), float("nan"), [1]])
+def test_a_bound_that_is_no_whole_number_is_refused_at_birth_by_name(name, value):
+    with pytest.raises(ArgumentError, match=name) as caught:
+        Limits(**{name: value})
+    assert repr(value) in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("name", ["max_fanout", "max_edges", "max_frontier", "max_concurrency"])
+def test_only_max_hits_may_be_left_open(name):
+    assert Limits(max_hits=None).max_hits is None
+    with pytest.raises(ArgumentError, match=name):
+        Limits(**{name: None})
+
+
+def test_zero_is_a_bound_where_nothing_at_all_makes_sense():
+    assert Limits(max_fanout=0, max_edges=0, max_hits=0).max_edges == 0
+    for name in ("max_frontier", "max_concurrency"):
+        with pytest.raises(ArgumentError, match=f"{name} must be a whole number of at least 1"):
+            Limits(**{name: 0})
+
+
+@pytest.mark.parametrize("value", [None, 0, 1, "yes"])
+def test_look_over_is_yes_or_no(value):
+    with pytest.raises(ArgumentError, match="look_over"):
+        Limits(look_over=value)
+
+
+def test_limits_are_values_that_cannot_be_changed_but_copied():
+    limits = Limits(max_hits=10)
+    with pytest.raises(FrozenInstanceError):
+        limits.max_hits = 20
+    assert replace(limits, max_hits=20) == Limits(max_hits=20)
+    assert len({limits, Limits(max_hits=10)}) == 1
+    with pytest.raises(ArgumentError):
+        replace(limits, max_hits=-1)
+
+
+def test_limits_are_given_by_name():
+    with pytest.raises(TypeError):
+        Limits(5)
+
+
+def test_the_reasons_to_stop_come_in_order_of_precedence_and_all_have_a_name():
+    assert STOP_REASONS == ("failed", "closed", "timeout", "sufficient", "max_hits", "node_budget", "exhausted")
+    assert set(typing.get_args(StopReason)) == set(STOP_REASONS)
+
+
+def test_a_count_is_given_back_or_refused_with_its_name_and_least_value():
+    assert check_count("k", 0) == 0
+    assert check_count("k", 10**30, least=1) == 10**30
+    for value in (0, -1, True, None, 1.5, "1"):
+        with pytest.raises(ArgumentError, match="k must be a whole number of at least 1, not "):
+            check_count("k", value, least=1)

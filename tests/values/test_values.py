@@ -1,0 +1,160 @@
+"""The nouns: identities that never collide, and a JSON form that always is JSON."""
+
+import datetime
+import enum
+import json
+import uuid
+from dataclasses import FrozenInstanceError, fields
+from pathlib import PurePosixPath
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airw._base.json import json_clean
+from airw.values import Artifact, Edge, Record, SearchHit, Surface
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@given(st.tuples(st.text(), st.text(), st.integers(0, 99)), st.tuples(st.text(), st.text(), st.integers(0, 99)))
+def test_record_ids_are_equal_exactly_where_all_three_parts_are(one, other):
+    assert (Record.make_id(*one) == Record.make_id(*other)) == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("a\u241fb", "c", 0), ("a", "b\u241fc", 0)),
+        (("a", "b1", 0), ("a", "b", 10)),
+        (("1:a", "b", 0), ("1", ":ab", 0)),
+        (("ab", "", 0), ("a", "b", 0)),
+        (("é", "k", 0), ("e\u0301", "k", 0)),
+    ],
+)
+def test_no_separator_in_a_part_can_make_two_records_one(one, other):
+    assert Record.make_id(*one) != Record.make_id(*other)
+
+
+def test_record_ids_are_those_of_every_earlier_version():
+    assert Record.make_id("a.md", "chunk", 0) == "b86931bf364215e1e93dd62a"
+
+
+def test_an_id_that_no_file_could_hold_still_gives_a_record_id():
+    assert len(Record.make_id("\ud800", "chunk", 0)) == 24
+    assert len(Record.make_id("x" * 10_000 + "/../🦊", "chunk", 0)) == 24
+
+
+def test_the_pointer_is_the_skill_path_before_the_path_and_none_without_either():
+    assert SearchHit("a", "k", 1.0, "", {"path": "/p", "skill_path": "/s"}).pointer == "/s"
+    assert SearchHit("a", "k", 1.0, "", {"path": "/p", "skill_path": ""}).pointer == "/p"
+    assert SearchHit("a", "k", 1.0, "", {"path": ""}).pointer is None
+    assert SearchHit("a", "k", 1.0, "").pointer is None
+
+
+def test_an_id_is_a_hits_identity_only_together_with_its_source():
+    assert SearchHit("a", "k", 1.0, "").key == (None, "a")
+    assert SearchHit("a", "k", 1.0, "", source="s").key == ("s", "a")
+
+
+def test_a_hit_as_a_dict_has_seven_fields_in_order():
+    hit = SearchHit("a", "chunk", 0.5, "text", {"n": 1}, "s", 3)
+    assert list(hit.to_dict().items()) == [
+        ("artifact_id", "a"),
+        ("surface_kind", "chunk"),
+        ("score", 0.5),
+        ("text", "text"),
+        ("metadata", {"n": 1}),
+        ("source", "s"),
+        ("surface_index", 3),
+    ]
+
+
+def test_a_hit_as_a_dict_shares_nothing_with_the_hit():
+    hit = SearchHit("a", "chunk", 0.5, "text", {"tags": ["x"]})
+    hit.to_dict()["metadata"]["tags"].append("y")
+    assert hit.metadata == {"tags": ["x"]}
+
+
+def test_numbers_of_numpy_and_scores_that_are_none_leave_a_hit_as_json():
+    hit = SearchHit("a", "chunk", np.float32("inf"), "", {"v": np.arange(2)}, surface_index=np.int64(4))
+    assert json.dumps(hit.to_dict(), allow_nan=False)
+    assert hit.to_dict()["score"] is None
+    assert type(hit.to_dict()["surface_index"]) is int
+
+
+def test_hits_of_one_walk_do_not_share_their_metadata():
+    one, other = SearchHit("a", "k", 1.0, ""), SearchHit("b", "k", 1.0, "")
+    one.metadata["x"] = 1
+    assert other.metadata == {}
+
+
+@pytest.mark.parametrize("value", [Artifact("a", "raw"), Surface("a", "k", "t"), Edge("a", "b", "t")])
+def test_values_cannot_be_changed(value):
+    name = fields(value)[0].name
+    with pytest.raises(FrozenInstanceError):
+        setattr(value, name, "b")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (np.float64(0.5), 0.5),
+        (np.float32(0.5), 0.5),
+        (np.longdouble(0.5), 0.5),
+        (np.float64("nan"), None),
+        (float("-inf"), None),
+        (np.int64(3), 3),
+        (np.bool_(True), True),  # noqa: FBT003
+        (np.str_("x"), "x"),
+        (np.array([[1.0, float("nan")]]), [[1.0, None]]),
+        (np.array(5), 5),
+        (np.datetime64("2026-11-21"), "2026-11-21"),
+        ((1, (2,)), [1, [2]]),
+        ({3, 1, 2}, [1, 2, 3]),
+        (frozenset({"b", "a"}), ["a", "b"]),
+        ({1: {None: ()}}, {"1": {"None": []}}),
+        (datetime.datetime(2026, 11, 21, 5, 30, tzinfo=datetime.UTC), "2026-11-21T05:30:00+00:00"),
+        (datetime.time(5, 30), "05:30:00"),
+        (PurePosixPath("/a/b"), "/a/b"),
+        (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        (Colour.RED, "Colour.RED"),
+    ],
+)
+def test_a_value_becomes_what_json_can_say(value, expected):
+    cleaned = json_clean(value)
+    assert cleaned == expected
+    assert type(cleaned) is type(expected)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(JSON)
+def test_what_is_json_already_stays_as_it_is_in_fresh_containers(value):
+    cleaned = json_clean(value)
+    assert cleaned == value
+    assert json.loads(json.dumps(cleaned, allow_nan=False)) == value
+    if isinstance(value, list | dict):
+        assert cleaned is not value
+
+
+ODD = st.recursive(
+    st.floats() | st.binary() | st.dates() | st.complex_numbers() | st.decimals() | st.integers(),
+    lambda inner: st.tuples(inner, inner) | st.dictionaries(st.integers(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(ODD)
+def test_whatever_is_given_the_result_is_json_and_cleaning_it_again_changes_nothing(value):
+    cleaned = json_clean(value)
+    assert json.loads(json.dumps(cleaned, allow_nan=False)) == cleaned
+    assert json_clean(cleaned) == cleaned

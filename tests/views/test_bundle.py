@@ -1,0 +1,403 @@
+"""Whole notes put together within a budget: what is in, what is told of the rest, and how little is read for it."""
+
+import json
+import math
+import re
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw import build, from_mapping, traverse
+from airw._base.frontmatter import note_title, read_frontmatter
+from airw.errors import ArgumentError, NoLedgerEntry
+from airw.indexing import Notes
+from airw.links import Inverses, MarkdownLinks
+from airw.policies import CollapsedTree
+from airw.stores import MemoryStore
+from airw.views import Bundle, EdgeChoice, bundle, bundle_document, estimated_tokens, walk_links
+
+VAULT = {
+    "index.md": "# Index\n\nSee [[keys]] and [[bread]].\n",
+    "keys.md": "---\ntitle: Signing keys\ntype: policy\ntags: [ops]\n"
+    "links: [{id: vault.md, type: supports}]\n---\nRotate.\n",
+    "vault.md": "# Vault\n\nWhere secrets rest.\n",
+    "bread.md": "# Bread\n\nFlour, water, salt.\n",
+}
+
+
+def fields(id, text):
+    front = read_frontmatter(text)
+    return {**front.fields, "title": note_title(id, front.fields, text, front.body)}
+
+
+def opened(texts, store=None):
+    source = from_mapping(
+        texts,
+        name="vault",
+        embedder="light",
+        edge_extractor=MarkdownLinks(),
+        strategy=Notes(),
+        metadata_of=fields,
+    )
+    return build(source, store=MemoryStore() if store is None else store)
+
+
+async def bundled(corpus, **options):
+    """Read a bundle to its end; give it, and what came."""
+    async with bundle(corpus, **options) as bundling:
+        notes = [note async for note in bundling]
+    assert list(bundling.bundle.notes) == notes
+    return bundling.bundle
+
+
+def ids(bundle):
+    return [note.node.id for note in bundle.notes]
+
+
+class TestSelectors:
+    async def test_named_notes_come_first_then_those_of_the_walk_then_those_found_each_once(self):
+        async with opened(VAULT) as corpus:
+            walk = walk_links(corpus, ["keys.md"])
+            found = await bundled(corpus, notes=["vault.md"], walk=walk, query="flour", k=4, mode="lexical")
+        assert [(note.node.id, note.via, note.hop) for note in found.notes[:3]] == [
+            ("vault.md", "note", None),
+            ("keys.md", "walk", 0),
+            ("index.md", "walk:keys.md", 1),
+        ]
+        assert found.notes[3].via == "walk:index.md"  # bread, which the search finds, too
+        assert len(found.notes) == 4
+        assert not found.truncated
+
+    async def test_what_a_search_finds_tells_its_score(self):
+        async with opened(VAULT) as corpus:
+            found = await bundled(corpus, query="flour", mode="lexical")
+            [hit] = await corpus.search("flour", mode="lexical")
+        assert [(note.node.id, note.via) for note in found.notes] == [("bread.md", f"query:{hit.score:.4f}")]
+
+    async def test_a_search_without_a_match_is_no_error(self):
+        async with opened(VAULT) as corpus:
+            found = await bundled(corpus, query="zebra", mode="lexical")
+        assert (found.notes, found.truncated) == ((), False)
+        assert bundle_document(found) == "Notes of vault\n\nno notes\n"
+
+    async def test_notes_that_are_not_there_are_named_all_at_once(self):
+        async with opened(VAULT) as corpus:
+            with pytest.raises(NoLedgerEntry, match=r"'vault' holds no artifact 'x', 'y', 'z' and 1 more"):
+                await bundled(corpus, notes=["keys.md", "x", "y", "z", "w"])
+
+    async def test_any_other_walk_will_do(self):
+        async with opened(VAULT) as corpus:
+            found = await bundled(corpus, walk=traverse("flour", corpus, policy=CollapsedTree(seed_k=1)))
+        assert ids(found)[0] == "bread.md"
+
+    async def test_the_text_of_a_note_is_its_body_once_whatever_its_chunks_share(self):
+        body = "\n\n".join(f"Paragraph {at} says a little more than the one before it." for at in range(100))
+        async with opened({"long.md": f"---\ntitle: Long\n---\n{body}\n"}) as corpus:
+            found = await bundled(corpus, notes=["long.md"])
+        assert found.notes[0].content.strip() == body
+
+    async def test_of_an_artifact_without_chunks_all_surfaces_are_told(self):
+        async with build(from_mapping({"a": "one two"}, name="plain", embedder="light"), store=MemoryStore()) as corpus:
+            assert (await bundled(corpus, notes=["a"])).notes[0].content == "one two"
+
+
+class TestEdges:
+    async def test_an_edge_is_told_with_the_later_of_its_notes(self):
+        async with opened(VAULT) as corpus:
+            found = await bundled(corpus, notes=["bread.md", "vault.md", "keys.md", "index.md"])
+        told = [[(edge.source, edge.target, edge.type) for edge in note.edges] for note in found.notes]
+        assert told == [
+            [],
+            [],
+            [("keys.md", "vault.md", "supports")],
+            [("index.md", "bread.md", "related"), ("index.md", "keys.md", "related")],
+        ]
+
+    async def test_a_link_is_named_from_the_note_that_it_is_told_with(self):
+        async with opened(VAULT) as corpus:
+            found = await bundled(corpus, notes=["keys.md", "vault.md"])
+            bare = await bundled(corpus, notes=["keys.md", "vault.md"], edges=EdgeChoice(inverses=None))
+        assert "\n← supported-by  keys.md\n" in bundle_document(found)
+        assert "\n← supports  keys.md\n" in bundle_document(bare)
+
+    @pytest.mark.parametrize(
+        ("choice", "count"),
+        [
+            ({}, 2),
+            ({"types": ["supports"]}, 1),
+            ({"types": ["supported-by"]}, 1),
+            ({"types": ["supported-by"], "direction": "out"}, 0),
+            ({"types": ["supported-by"], "direction": "in"}, 1),
+            ({"types": ["supports"], "inverses": None, "direction": "in"}, 1),
+            ({"types": ["held-by"], "inverses": Inverses({"supports": "held-by"})}, 1),
+            ({"exclude": ["supports"]}, 2),  # it is supported-by the other way
+            ({"exclude": ["supports"], "direction": "out"}, 1),
+            ({"origins": ["typed"]}, 1),
+            ({"origins": ["inline"]}, 1),
+        ],
+    )
+    async def test_edges_are_told_that_such_a_walk_could_follow(self, choice, count):
+        async with opened(VAULT) as corpus:
+            found = await bundled(corpus, notes=["index.md", "keys.md", "vault.md"], edges=EdgeChoice(**choice))
+        assert len(found.edges) == count
+
+    @pytest.mark.parametrize(
+        ("choice", "said"),
+        [
+            ({"direction": "up"}, "direction must be"),
+            ({"types": "supports"}, "types must be"),
+            ({"exclude": [1]}, "exclude must be"),
+            ({"origins": 1}, "origins must be"),
+            ({"inverses": {}}, "inverses must be"),
+        ],
+    )
+    def test_a_choice_is_checked_at_birth(self, choice, said):
+        with pytest.raises(ArgumentError, match=said):
+            EdgeChoice(**choice)
+
+
+class TestBudget:
+    async def test_a_note_that_does_not_fit_is_left_out_whole_and_a_smaller_one_still_comes_in(self):
+        texts = {"a.md": "small", "b.md": "long " * 100, "c.md": "small, too"}
+        async with opened(texts) as corpus:
+            found = await bundled(corpus, notes=list(texts), max_chars=200)
+        assert ids(found) == ["a.md", "c.md"]
+        assert (found.left_out, found.at_least) == ({"max_chars": 1}, ())
+        assert bundle_document(found).endswith("left out: max_chars 1\n")
+
+    @settings(max_examples=40)
+    @given(
+        sizes=st.lists(st.integers(0, 60), min_size=1, max_size=12),
+        most=st.integers(700, 3000),
+        form=st.sampled_from(["text", "json", "records"]),
+        links=st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=20),
+        hops=st.integers(0, 3),
+    )
+    async def test_no_document_is_longer_than_asked_and_every_note_in_it_is_whole(self, sizes, most, form, links, hops):
+        texts = {f"n{at}.md": f"# Käse {at}\n\n{'wörter ' * size}" for at, size in enumerate(sizes)}
+        for one, other in links:
+            if one < len(sizes):
+                texts[f"n{one}.md"] += f"\n[[n{other}]]"
+        async with opened(texts) as corpus:
+            notes = sorted(texts)[:3]
+            with anyio.fail_after(30):
+                found = await bundled(
+                    corpus,
+                    notes=notes,
+                    walk=walk_links(corpus, ["n0.md"], max_hops=hops),
+                    query="wörter",
+                    k=5,
+                    form=form,
+                    max_chars=most,
+                )
+                whole = await bundled(corpus, notes=ids(found))
+        document = bundle_document(found, form)
+        assert len(document) <= most
+        assert [note.content for note in found.notes] == [note.content for note in whole.notes]
+        inside = json.dumps if form == "json" else str.strip
+        shown = json.loads(document)["notes"] if form == "json" else document
+        for note in found.notes:
+            assert note.to_dict() in shown if form == "json" else inside(note.content) in shown
+
+    @settings(max_examples=20)
+    @given(sizes=st.lists(st.integers(0, 60), min_size=1, max_size=12), most=st.integers(60, 500))
+    async def test_tokens_are_counted_of_the_whole_document(self, sizes, most):
+        def count(text):  # as many tokenizers do, it joins white space where texts meet
+            return len(re.findall(r"\s+\S?|\w\w?|\W", text))
+
+        texts = {f"n{at}.md": f"# Note {at}\n\n{'words ' * size}" for at, size in enumerate(sizes)}
+        async with opened(texts) as corpus:
+            found = await bundled(corpus, notes=sorted(texts), max_tokens=most, count_tokens=count)
+        assert count(bundle_document(found)) <= most
+        assert len(found.notes) + sum(found.left_out.values()) == len(texts)
+
+    async def test_tokens_that_do_not_add_up_are_counted_of_the_whole(self):
+        def count(text):
+            return (len(text) // 50) ** 2
+
+        texts = {f"n{at}.md": f"# Note {at}\n\n{'words ' * 10}" for at in range(8)}
+        async with opened(texts) as corpus:
+            found = await bundled(corpus, notes=sorted(texts), max_tokens=64, count_tokens=count)
+        assert count(bundle_document(found)) <= 64
+        assert 2 <= len(found.notes) < 8
+
+    async def test_tokens_that_nothing_counts_are_estimated_and_that_is_told(self):
+        async with opened(VAULT) as corpus:
+            found = await bundled(corpus, notes=list(VAULT), max_tokens=70)
+        document = bundle_document(found)
+        assert document.startswith("Notes of vault; tokens are estimated, one for 4 bytes of UTF-8\n")
+        assert estimated_tokens(document) == math.ceil(len(document.encode()) / 4) <= 70
+        assert found.to_dict()["tokens"] == "tokens are estimated, one for 4 bytes of UTF-8"
+        assert 0 < len(found.notes) < len(VAULT)
+
+    async def test_two_budgets_hold_both_and_the_one_that_refused_is_named(self):
+        async with opened({"a.md": "a", "b.md": "b " * 50}) as corpus:
+            found = await bundled(corpus, notes=["a.md", "b.md"], max_chars=10_000, max_tokens=60)
+        assert (ids(found), found.left_out) == (["a.md"], {"max_tokens": 1})
+
+    async def test_a_budget_that_everything_fits_in_leaves_nothing_out(self):
+        async with opened(VAULT) as corpus:
+            found = await bundled(corpus, walk=walk_links(corpus, ["index.md"]), max_chars=2_000)
+        assert len(found.notes) == 4
+        assert not found.truncated
+        assert "left out" not in bundle_document(found)
+
+    async def test_what_limits_of_the_walk_left_out_is_told_under_their_names(self):
+        async with opened(VAULT) as corpus:
+            found = await bundled(corpus, walk=walk_links(corpus, ["index.md"], max_hops=1))
+            late = await bundled(corpus, walk=walk_links(corpus, ["index.md"], timeout=0))
+        assert (ids(found), found.left_out) == (["index.md", "bread.md", "keys.md"], {"max_hops": 1})
+        assert late.unknown == ("timeout",)
+
+    async def test_a_full_budget_stops_the_walk(self):
+        texts = {f"n{at:04}.md": f"[[n{at + 1:04}]] {'text ' * 10}" for at in range(500)}
+        async with opened(texts) as corpus:
+            walk = walk_links(corpus, ["n0000.md"], max_hops=None)
+            found = await bundled(corpus, walk=walk, max_chars=1_000)
+        assert (walk.summary.stop, walk.summary.committed < 60) == ("closed", True)
+        assert found.at_least == ("max_chars",)
+        assert found.left_out["max_chars"] >= 1
+
+    async def test_after_many_in_a_row_that_do_not_fit_no_more_are_tried(self):
+        texts = {f"n{at:04}.md": "" if at == 400 else "long " * 200 for at in range(500)}
+        async with opened(texts | {"a.md": "small"}) as corpus:
+            found = await bundled(corpus, notes=["a.md", *sorted(texts)], max_chars=500)
+        assert ids(found) == ["a.md"]
+        assert (found.left_out, found.at_least) == ({"max_chars": 500}, ())  # all of them are known
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"max_chars": 10}, "max_chars must be at least"),
+            ({"max_tokens": 3}, "max_tokens must be at least"),
+            ({"max_chars": 0}, "max_chars must be"),
+            ({"max_chars": True}, "max_chars must be"),
+            ({"max_chars": 10.5}, "max_chars must be"),
+            ({"count_tokens": len}, "needs max_tokens"),
+            ({"max_tokens": 100, "count_tokens": 4}, "count_tokens must be"),
+            ({"max_tokens": 100, "count_tokens": lambda _: -1}, "what count_tokens gives"),
+            ({"k": -1}, "k must be"),
+            ({"form": "xml"}, "form must be"),
+            ({"notes": "keys.md"}, "notes must be a list"),
+            ({"notes": [1]}, "notes must be a list"),
+            ({"query": 1}, "query must be"),
+            ({"walk": ["keys.md"]}, "walk must be"),
+        ],
+    )
+    async def test_what_cannot_be_used_is_refused_by_the_call(self, options, said):
+        async with opened(VAULT) as corpus:
+            with pytest.raises(ArgumentError, match=said):
+                bundle(corpus, **options)
+
+
+class TestStream:
+    async def test_the_first_note_comes_before_the_others_are_read(self):
+        async with opened(VAULT) as corpus:
+            walk = walk_links(corpus, ["index.md"])
+            async with bundle(corpus, walk=walk) as bundling:
+                assert (await anext(bundling)).node.id == "index.md"
+                assert bundling.bundle.notes[0].node.id == "index.md"
+                assert len(bundling.bundle.notes) == 1
+                assert walk.summary is None
+            assert walk.summary.stop == "closed"
+            assert [note async for note in bundling] == []
+
+    async def test_many_notes_take_few_calls(self):
+        calls = []
+
+        class Noting(MemoryStore):
+            async def records_of(self, artifact_ids, **options):
+                calls.append(len(artifact_ids))
+                return await super().records_of(artifact_ids, **options)
+
+        texts = {f"n{at:04}.md": "text" for at in range(300)}
+        async with opened(texts, Noting()) as corpus:
+            calls.clear()
+            await bundled(corpus, notes=sorted(texts))
+        assert calls == [1, 2, 4, 8, 16, 32, 64, 64, 64, 45]
+
+    async def test_one_task_takes_at_a_time(self):
+        async with opened(VAULT) as corpus, bundle(corpus, walk=walk_links(corpus, ["index.md"])) as bundling:
+            errors = []
+
+            async def take():
+                try:
+                    await anext(bundling)
+                except RuntimeError as error:
+                    errors.append(str(error))
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(take)
+                tasks.start_soon(take)
+        assert len(errors) == 1
+        assert "one task takes at a time" in errors[0]
+
+    async def test_a_cancelled_request_ends_it(self):
+        async with opened(VAULT) as corpus:
+            bundling = bundle(corpus, walk=walk_links(corpus, ["index.md"]))
+            with anyio.CancelScope() as scope:
+                scope.cancel()
+                await anext(bundling)
+            assert [note async for note in bundling] == []
+
+    async def test_what_was_taken_is_in_the_bundle_so_far(self):
+        async with opened(VAULT) as corpus, bundle(corpus, notes=list(VAULT)) as bundling:
+            assert bundling.bundle == Bundle("vault")
+            await anext(bundling)
+            assert ids(bundling.bundle) == ["index.md"]
+
+
+class TestForms:
+    async def test_text_has_a_heading_a_line_about_it_its_links_and_its_text(self):
+        async with opened(VAULT) as corpus:
+            found = await bundled(corpus, walk=walk_links(corpus, ["vault.md"], max_hops=1), max_chars=1_000)
+        assert bundle_document(found) == (
+            "Notes of vault\n\n"
+            "# vault.md: Vault\nhop 0; via walk\n\n# Vault\n\nWhere secrets rest.\n\n"
+            "# keys.md: Signing keys\ntype policy; tags ops; hop 1; via walk:vault.md\n→ supports  vault.md\n\n"
+            "Rotate.\n\n"
+            "left out: max_hops 1\n"
+        )
+
+    async def test_json_is_one_object(self):
+        async with opened(VAULT) as corpus:
+            found = await bundled(corpus, walk=walk_links(corpus, ["vault.md"], max_hops=1))
+        told = json.loads(bundle_document(found, "json"))
+        assert list(told) == ["store", "truncated", "left_out", "at_least", "unknown", "notes_count", "notes", "edges"]
+        assert (told["store"], told["truncated"], told["left_out"], told["notes_count"]) == (
+            "vault",
+            True,
+            {"max_hops": 1},
+            2,
+        )
+        assert told["notes"][1] == {
+            "id": "keys.md",
+            "title": "Signing keys",
+            "type": "policy",
+            "tags": ["ops"],
+            "path": None,
+            "hop": 1,
+            "via": "walk:vault.md",
+            "content": "Rotate.",
+        }
+        assert told["edges"] == [{"from": "keys.md", "to": "vault.md", "type": "supports", "source": "typed"}]
+
+    async def test_records_tell_where_a_text_begins_and_ends(self):
+        texts = {"a b.md": "---\ntitle: 'An \"a\"'\n---\nB-END a%20b.md\nmore\n", "c.md": "[[a b]]\n"}
+        async with opened(texts) as corpus:
+            found = await bundled(corpus, notes=list(texts), max_chars=1_000)
+        assert bundle_document(found, "records").splitlines() == [
+            "H airw=1 records=1 store=vault mode=context notes=2 truncated=false",
+            'N a%20b.md - "An \\"a\\"" tags=- path=- hop=- via=note',
+            "B a%20b.md lines=2",
+            "B-END a%20b.md",
+            "more",
+            "B-END a%20b.md",
+            'N c.md - "c" tags=- path=- hop=- via=note',
+            "E c.md a%20b.md related inline",
+            "B c.md lines=1",
+            "[[a b]]",
+            "B-END c.md",
+        ]

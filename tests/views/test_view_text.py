@@ -1,0 +1,295 @@
+"""Walks along links and paths as text: the layout, kept files, and lines that stream as soon as they are final."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw import FederatedCorpus
+from airw.errors import ArgumentError
+from airw.links import LinkPath
+from airw.values import Edge
+from airw.views import (
+    NodeView,
+    TreeLines,
+    TreeLink,
+    WalkTree,
+    path_dict,
+    path_text,
+    tree_dot,
+    tree_records,
+    tree_text,
+    walk_links,
+)
+from airw.walking import Committed, EdgeFound, Ended, StepDone
+from tests.support.link_corpora import BACKENDS, Graph, bounds, corpus_of, graphs, note, told, told_of, tree_of, vault
+
+GOLDEN = Path(__file__).parent / "golden"
+VAULT = {
+    "index": note("keys/rotation", ("has-part", "glossary"), title="Index of the vault", type="map", tags="[start]"),
+    "keys/rotation": note(
+        ("derived-from", "policy"), ("supports", "audit"), title="Rotating keys", tags="[keys, how-to]",
+        body="See [[glossary]] and [[Signing keys]].",
+    ),
+    "keys/signing": note(("part-of", "index"), ("contradicts", "policy"), title="Signing keys", tags="[keys]"),
+    "policy": note(title='The "policy", 50% done', type="source"),
+    "audit": note(("answers", "policy"), title="Audit of 2026", body="Back to the [index](index.md)."),
+    "glossary": note(("precedes", "keys/rotation"), title="Glossary", value=100),
+    "island": note(title="An island"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "options"),
+    [
+        ("tree.txt", tree_text, {}),
+        ("tree-out.txt", tree_text, {"direction": "out"}),
+        ("tree-weighted.txt", tree_text, {"weighted": True}),
+        ("tree-cut.txt", tree_text, {"max_hops": 2, "max_nodes": 4}),
+        ("tree.records", tree_records, {}),
+        ("tree-cut.records", lambda tree: tree_records(tree, max_chars=400), {"max_nodes": 4}),
+        ("tree.dot", tree_dot, {}),
+    ],
+)
+async def test_a_vault_is_written_as_it_was_kept(tmp_path, name, write, options):
+    async with vault(tmp_path, VAULT) as corpus:
+        tree = await tree_of(corpus, "index.md", **options)
+    nodes = [replace(node, path=str(Path(node.path).relative_to(tmp_path))) for node in tree.nodes]
+    written = write(replace(tree, nodes=nodes)).rstrip("\n") + "\n"
+    assert written == (GOLDEN / name).read_text(encoding="utf-8")
+
+
+class TestLayout:
+    async def test_each_note_and_reference_has_one_line_indented_below_where_it_was_found(self, tmp_path):
+        notes = {
+            "a": note(("supports", "b"), "c", title="Alpha"), "b": note("c", title="Beta"), "c": note("d", title="C"),
+            "d": note(("part-of", "a"), title="Delta"),
+        }  # fmt: skip
+        async with vault(tmp_path, notes) as corpus:
+            tree = await tree_of(corpus, "a.md")
+        assert tree_text(tree).splitlines() == [
+            "a.md  Alpha",
+            "├─ ← has-part  d.md  Delta",
+            "│  └─ ← related  c.md  C (seen)",
+            "├─ → related  c.md  C",
+            "│  └─ ← related  b.md  Beta (seen)",
+            "└─ → supports  b.md  Beta",
+        ]
+
+    async def test_a_cycle_ends_and_each_note_is_expanded_once(self, tmp_path):
+        async with vault(tmp_path, {"a": note("b"), "b": note("c"), "c": note("a")}) as corpus:
+            text = tree_text(await tree_of(corpus, "a.md", direction="out", max_hops=None))
+        assert text.splitlines() == [
+            "a.md  a", "└─ → related  b.md  b", "   └─ → related  c.md  c", "      └─ → related  a.md  a (seen)",
+        ]  # fmt: skip
+
+    async def test_what_was_left_out_is_said_where_it_was_and_at_the_end(self, tmp_path):
+        notes = {"a": note("b", "c", "d"), "b": note("e"), **{name: note() for name in "cde"}}
+        async with vault(tmp_path, notes) as corpus:
+            cut = tree_text(await tree_of(corpus, "a.md", max_nodes=2))
+            near = tree_text(await tree_of(corpus, "a.md", max_hops=1))
+            late = tree_text(await tree_of(corpus, "a.md", timeout=0))
+        assert cut.splitlines() == ["a.md  a", "├─ → related  b.md  b", "└─ … 2 more", "left out: max_nodes 2"]
+        assert near.splitlines()[-1] == "left out: max_hops 1"
+        assert late == "left out: timeout unknown"
+
+    def test_counts_that_are_lower_bounds_or_unknown_are_said_so(self):
+        tree = WalkTree(["a"], "both", 1, [NodeView("a")], [], [], left_out={"max_nodes": 1, "max_hops": 3},
+                        at_least=["max_nodes"], unknown=["max_edges"])  # fmt: skip
+        assert tree_text(tree) == "a\nleft out: max_edges unknown, max_hops 3, max_nodes at least 1"
+
+    async def test_several_roots_have_a_tree_each(self, tmp_path):
+        async with vault(tmp_path, {"a": note("c"), "b": note("c"), "c": note()}) as corpus:
+            text = tree_text(await tree_of(corpus, "b.md", "a.md"))
+        assert text.splitlines() == [
+            "b.md  b", "└─ → related  c.md  c", "a.md  a", "└─ → related  c.md  c (seen)",
+        ]  # fmt: skip
+
+    async def test_ids_of_several_corpora_name_theirs(self, tmp_path):
+        graph = Graph(2, ((0, 1, "cites", "typed"),))
+        async with vault(tmp_path, {"a": note()}) as one, corpus_of(graph) as two:
+            text = tree_text(await tree_of(FederatedCorpus([one, two]), ("graph", "n0")))
+        assert text == "graph/n0  Node n0\n└─ → cites  graph/n1  Node n1"
+
+    def test_whatever_ids_titles_and_types_hold_each_takes_one_line(self):
+        bad = "a\r\nb\tc\x00\x1b[2J\x85\u2028\u202e\ud800"
+        nodes = [NodeView(bad, bad), NodeView(("s\n", bad), bad)]
+        link = TreeLink(bad, ("s\n", bad), 1, bad, Edge(bad, ("s\n", bad), bad))
+        text = tree_text(WalkTree([bad], "out", 1, nodes, [link.edge], [link]))
+        said = r"a\r\nb\tc\x00\x1b[2J\x85\u2028\u202e\ud800"
+        assert text == f"{said}  {said}\n└─ → {said}  s\\n/{said}  {said}"
+
+    async def test_a_deep_chain_needs_no_recursion(self):
+        depth = 1_500
+        nodes = [NodeView(f"n{at}") for at in range(depth)]
+        steps = [
+            TreeLink(f"n{at}", f"n{at + 1}", at + 1, "x", Edge(f"n{at}", f"n{at + 1}", "x")) for at in range(depth - 1)
+        ]
+        lines = tree_text(WalkTree(["n0"], "out", None, nodes, [step.edge for step in steps], steps)).splitlines()
+        assert (len(lines), lines[-1].strip()) == (depth, f"└─ → x  n{depth - 1}")
+
+
+def expected_text(tree):
+    """The layout by recursion, from the tree alone."""
+    nodes = {node.id: node for node in tree.nodes}
+    place = {edge: at for at, edge in enumerate(tree.edges)}
+    seen = {link.edge for link in tree.references}
+
+    def below(id, indent):
+        found = sorted(
+            (link for link in (*tree.spanning_tree, *tree.references) if link.source == id),
+            key=lambda link: place[link.edge],
+        )
+        rows = [*found, *([None] if id in tree.unlisted else [])]
+        for at, link in enumerate(rows):
+            is_last = at == len(rows) - 1
+            branch = indent + ("└─ " if is_last else "├─ ")
+            if link is None:
+                yield f"{branch}… {tree.unlisted[id]} more"
+                continue
+            node = nodes[link.target]
+            said = f"{branch}{'←' if link.edge.target == id else '→'} {link.type}  {node.id}"
+            said += f"  {node.title}" if node.title else ""
+            yield f"{said} (seen)" if link.edge in seen else said
+            if link.edge not in seen:
+                yield from below(link.target, indent + ("   " if is_last else "│  "))
+
+    for root in tree.roots:
+        yield f"{root}  {nodes[root].title}" if nodes[root].title else root
+        yield from below(root, "")
+
+
+class Due:
+    """For each line the number of the event at which nothing could come before it, or change it, any more.
+
+    A line for an artifact is known once that is committed and the step that found it is done; what follows the last
+    line below an artifact, once the step of that artifact is done; and what was left out, at the end. A line is due
+    when it and all before it are known.
+    """
+
+    def __init__(self, steps):
+        self.events = [event for event, _ in steps]
+        self.end = len(steps) - 1
+        self.committed = {event.id: at for at, event in enumerate(self.events) if isinstance(event, Committed)}
+        self.found, met = {}, set()
+        for event in self.events:
+            if isinstance(event, EdgeFound) and event.edge not in met:
+                met.add(event.edge)
+                self.found.setdefault(event.source, []).append(event)
+        self.marks = []
+
+    def of_lines(self):
+        for id, at in self.committed.items():
+            if self.events[at].parent is None:
+                self.note(at)
+                self.below(id)
+        if self.events[-1].summary.truncated:
+            self.note(self.end)
+        return [at for at, is_line in self.marks if is_line]
+
+    def note(self, at, *, is_line=True):
+        self.marks.append((max(at, self.marks[-1][0] if self.marks else 0), is_line))
+
+    def below(self, id):
+        steps_done = (at for at in range(self.committed[id], self.end) if isinstance(self.events[at], StepDone))
+        self.note(next(steps_done, self.end), is_line=False)
+        cut = False
+        for each in self.found.get(id, []):
+            if each.target in self.committed:
+                self.note(self.committed[each.target])
+                if self.is_way(each):
+                    self.below(each.target)
+            else:
+                cut = True
+                self.note(self.end, is_line=False)
+        if cut:
+            self.note(self.end)
+
+    def is_way(self, found):
+        reached = self.events[self.committed[found.target]]
+        parallel = [each for each in self.found[found.source] if each.target == found.target]
+        named = [each for each in parallel if reached.hit and each.type == reached.hit.metadata.get("walk_edge")]
+        return reached.parent == found.source and found is (named or parallel)[0]
+
+
+@given(graphs(), st.integers(1, 3), bounds, st.sampled_from(BACKENDS))
+@settings(max_examples=100)
+def test_streamed_lines_are_those_of_the_whole_text_and_none_is_held_back(graph, roots, given_bounds, backend):
+    answer = told_of(graph, roots, backend, **given_bounds)
+    expected = list(expected_text(answer.tree))
+    rest = [line for line in answer.lines[len(expected) :] if line.startswith("left out: ")]
+    assert answer.lines == [*expected, *rest]
+    assert len(rest) == answer.tree.truncated
+    assert "\n".join(answer.lines) == tree_text(answer.tree)
+    assert [at for at, (_, lines) in enumerate(answer.steps) for _ in lines] == Due(answer.steps).of_lines()
+
+
+async def test_the_root_is_out_with_the_first_event_and_its_first_child_with_the_second_commitment(tmp_path):
+    async with vault(tmp_path, {"a": note("b", "c"), "b": note("d"), "c": note(), "d": note()}) as corpus:
+        steps = (await told(corpus, "a.md", direction="out")).steps
+    given_at = [(type(event).__name__, [line.split()[-1] for line in lines]) for event, lines in steps if lines]
+    assert given_at == [
+        ("Committed", ["a"]),
+        ("Committed", ["b"]),
+        ("Committed", ["d"]),
+        ("StepDone", ["c"]),
+    ]
+    assert [type(event) for event, _ in steps][-1] is Ended
+
+
+async def test_a_walk_that_fails_or_is_closed_has_given_only_lines_that_hold(tmp_path):
+    async with vault(tmp_path, VAULT) as corpus:
+        whole = tree_text(await tree_of(corpus, "index.md")).splitlines()
+        lines, given_lines = TreeLines(), []
+        walk = walk_links(corpus, ["index.md"])
+        async for event in walk.events():
+            given_lines += lines.add(event)
+            if isinstance(event, StepDone) and event.step == 2:
+                await walk.aclose()
+    assert 1 < len(given_lines) < len(whole)
+    assert given_lines == whole[: len(given_lines)]
+
+
+def test_lines_of_a_walk_without_edges_are_refused():
+    lines = TreeLines()
+    lines.add(Committed("a", 0, 0.0, None, None))
+    with pytest.raises(ArgumentError, match="names no edge"):
+        lines.add(EdgeFound("a", "b", None, known=False))
+
+
+class TestPaths:
+    PATH = LinkPath("a", "c", "both", 10, ("a", "b", "c"), (Edge("b", "a", "supports"), Edge("b", "c", "cites")), 1.25)
+    NODES = (NodeView("a", "Alpha"), NodeView("b"), NodeView("c", "Two\x1blines"))
+
+    def test_each_step_says_which_way_the_edge_was_walked(self):
+        assert path_text(self.PATH, self.NODES).splitlines() == [
+            "a  Alpha", "← supported-by  b", r"→ cites  c  Two\x1blines", "2 hops, cost 1.25",
+        ]  # fmt: skip
+        assert path_text(self.PATH, self.NODES, inverses=None).splitlines()[1] == "← supports  b"
+
+    def test_a_path_to_itself_has_no_hops(self):
+        assert path_text(LinkPath("a", "a", "both", 10, ("a",), (), 0.0), self.NODES[:1]) == "a  Alpha\n0 hops"
+
+    def test_no_path_says_whether_a_limit_hid_it(self):
+        assert path_text(LinkPath("a", "b\n", "out", 10), ()) == (
+            "no path from a to b\\n within 10 hops\nthere is none at any distance"
+        )
+        assert path_text(LinkPath("a", "b", "out", None), ()).splitlines()[0] == "no path from a to b"
+        limited = LinkPath("a", "b", "out", 1, left_out={"max_hops": 3, "max_nodes": 1}, at_least=("max_nodes",))
+        assert path_text(limited, ()).splitlines() == [
+            "no path from a to b within 1 hop", "left out: max_hops 3, max_nodes at least 1",
+        ]  # fmt: skip
+        assert path_dict(limited, ())["reason"] == "left out: max_hops 3, max_nodes at least 1"
+
+    def test_a_found_path_says_what_may_have_hidden_a_shorter_one(self):
+        path = LinkPath("a", "a", "both", 10, ("a",), (), 0.0, left_out={"max_fanout": 2})
+        assert path_text(path, self.NODES[:1]).splitlines()[-1] == "a shorter one may have been left out: max_fanout 2"
+        assert path_dict(path, self.NODES[:1])["truncated"]
+
+    def test_as_json_edges_are_as_stored_and_the_length_is_that_of_the_path(self):
+        told_path = path_dict(self.PATH, self.NODES)
+        assert (told_path["path_length"], told_path["cost"], told_path["reason"]) == (2, 1.25, None)
+        assert told_path["edges"][0] == {"from": "b", "to": "a", "type": "supports", "source": "inline"}
+        assert [node["id"] for node in told_path["nodes"]] == ["a", "b", "c"]

@@ -1,0 +1,179 @@
+"""Neighbours that are made when they are read: a walk is the same, and what is only counted is not made."""
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw.errors import PolicyError
+from airw.values import Edge, Limits, SearchHit
+from airw.walking import Behind, Policy, reading, traverse
+
+
+class Net(Policy):
+    """A graph in a dict, of nodes that are ids with the edge to them; `offer` says how neighbours are offered."""
+
+    def __init__(self, graph, offer, **replaced):
+        self.graph, self.offer, self.made = graph, offer, []
+        for name, value in replaced.items():
+            setattr(self, name, value)
+
+    async def seed(self, state, store):
+        return [(0, None)]
+
+    async def score(self, state, nodes, store):
+        return [-id % 5 for id, _ in nodes]
+
+    async def expand(self, state, committed, store):
+        return [self.offer(self, entry.id) for entry in committed]
+
+    def nodes(self, id, part=slice(None)):
+        ends = self.graph.get(id, [])[part]
+        self.made += ends
+        return [(end, Edge(str(id), str(end), "x")) for end in ends]
+
+    def node_id(self, node):
+        return node[0]
+
+    def edge_of(self, node):
+        return node[1]
+
+    async def to_hits(self, state, committed, store):
+        return [SearchHit(str(entry.id), "node", entry.score, "") for entry in committed]
+
+
+def as_list(net, id):
+    return net.nodes(id)
+
+
+def as_behind(net, id):
+    return Behind(net.graph.get(id, []), lambda part: net.nodes(id, part))
+
+
+def as_iterator(net, id):
+    return iter(net.nodes(id))
+
+
+def as_either(net, id):
+    return [as_list, as_behind, as_iterator][id % 3](net, id)
+
+
+graphs = st.dictionaries(st.integers(0, 12), st.lists(st.integers(0, 15), max_size=6), max_size=13)
+limits = st.fixed_dictionaries(
+    {},
+    optional={
+        "max_fanout": st.integers(0, 4),
+        "max_edges": st.integers(0, 20),
+        "max_frontier": st.integers(1, 6),
+        "max_hits": st.integers(0, 6),
+    },
+)
+bounds = st.fixed_dictionaries(
+    {
+        "limits": limits.map(lambda given: Limits(**given)),
+        "max_depth": st.none() | st.integers(0, 3),
+        "node_budget": st.integers(0, 12),
+    }
+)
+kinds = st.fixed_dictionaries({"keeps_frontier": st.booleans(), "scores_paths": st.booleans()})
+
+
+async def events_of(policy, **options):
+    walk = traverse("", None, policy=policy, **options)
+    events = [event async for event in walk.events()]
+    return events[:-1], {**walk.summary.to_dict(), "seconds": 0}
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@given(graphs, bounds, kinds)
+@settings(max_examples=100)
+def test_a_walk_tells_the_same_however_its_neighbours_are_offered(backend, graph, options, kind):
+    async def main():
+        expected = await events_of(Net(graph, as_list, **kind), **options)
+        assert await events_of(Net(graph, as_behind, **kind), **options) == expected
+        mixed, summary = await events_of(Net(graph, as_either, **kind), **options)
+        assert mixed == expected[0]
+        if not summary["at_least"]:
+            assert summary == expected[1]
+
+    anyio.run(main, backend=backend)
+
+
+async def test_what_is_only_looked_at_is_counted_and_not_made():
+    net = Net({0: [1, 2], 1: [3, 4], 2: [4, 0, 5]}, as_behind)
+    _, summary = await events_of(net, max_depth=1)
+    assert summary["left_out"] == {"max_depth": 3}
+    assert net.made == [1, 2]
+
+
+@pytest.mark.parametrize("offer", [as_list, as_behind, as_either])
+async def test_what_two_limits_keep_out_is_counted_for_each(offer):
+    """The child of the first seed, at the depth cap, is committed before the second, which spends the budget."""
+
+    async def seed(state, store):
+        return [(0, None), (9, None)]
+
+    def select(state, frontier):
+        return [min(frontier.live.tolist(), key=lambda at: frontier.ids[at])]
+
+    net = Net({0: [1], 1: [5], 9: [6, 7]}, offer, seed=seed, select=select, keeps_frontier=True)
+    _, summary = await events_of(net, max_depth=1, node_budget=3)
+    assert summary["left_out"] == {"max_depth": 1, "node_budget": 2}
+
+
+@pytest.mark.parametrize("limits", [{"max_fanout": 2}, {"max_edges": 2}])
+async def test_what_a_limit_keeps_out_is_not_made(limits):
+    net = Net({0: [1, 2, 3, 4]}, as_behind)
+    _, summary = await events_of(net, limits=Limits(**limits))
+    assert summary["left_out"] == dict.fromkeys(limits, 2)
+    assert net.made == [1, 2]
+
+
+def lie(part):
+    return [(1, None)]
+
+
+def fail(part):
+    raise LookupError("mine")
+
+
+def stray(part):
+    raise StopIteration
+
+
+@pytest.mark.parametrize("limits", [{}, {"max_fanout": 2}])
+@pytest.mark.parametrize(
+    ("make", "kind", "message"),
+    [
+        (lie, PolicyError, r"make must give [23] nodes, one an id, not 1"),
+        (fail, LookupError, "mine"),
+        (stray, PolicyError, "Net.expand raised StopIteration"),
+    ],
+)
+async def test_what_cannot_be_made_is_an_error_that_names_the_stage_and_the_node(make, kind, message, limits):
+    net = Net({}, lambda *_: Behind([1, 2, 3], make))
+    with pytest.raises(kind, match=message) as caught:
+        await events_of(net, limits=Limits(**limits))
+    said = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+    assert "Net.expand" in said
+    if make is not stray:
+        assert "for node (0, None)" in said
+
+
+async def test_ids_that_nothing_can_be_looked_up_by_are_an_error():
+    net = Net({}, lambda *_: Behind([[1]], lambda part: [(1, None)][part]))
+    with pytest.raises(PolicyError, match=r"node_id must give something hashable, not \[1\]"):
+        await events_of(net, max_depth=0)
+
+
+@given(st.lists(st.integers(0, 9_000), max_size=40))
+def test_neighbours_are_read_in_portions_that_do_not_hold_up_others(sizes):
+    lists = [range(size) for size in sizes]
+    portions = [sizes[part] for part in reading._portions(lists)]
+    assert [size for portion in portions for size in portion] == sizes
+    assert all(sum(portion[:-1]) + len(portion) - 1 < reading._NODES_PER_PORTION for portion in portions)
+
+
+def test_it_is_a_sequence_of_what_it_makes():
+    behind = Behind("abc", lambda part: list("ABC"[part]))
+    assert (len(behind), list(behind), behind[1:], behind[:0]) == (3, ["A", "B", "C"], ["B", "C"], [])

@@ -1,0 +1,170 @@
+"""What a walk asks of its store: calls counted, never timed."""
+
+import random
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from airw import build, embedder_from, from_mapping, search, traverse
+from airw.embedders import HashingEmbedder
+from airw.links import extractor_from
+from airw.policies import CollapsedTree, Eager
+from airw.stores import MemoryStore
+from airw.values import IndexPlan, Limits, Surface
+
+QUERY = "w1 w2 w3"
+STEP = ["neighbors", "best_of", "get_records"]
+
+
+class Counting:
+    """Notes the calls of a store."""
+
+    def __init__(self, store):
+        self._store, self.calls = store, []
+
+    def __getattr__(self, name):
+        self.calls.append(name)
+        return getattr(self._store, name)
+
+
+@dataclass(frozen=True)
+class Surfaces:
+    """Decompose a list of texts into a description and chunks."""
+
+    id: str = "surfaces"
+
+    def decompose(self, artifact):
+        description, *chunks = artifact.raw["texts"]
+        surfaces = [Surface(artifact.id, "description", description)]
+        surfaces += [Surface(artifact.id, "chunk", text) for text in chunks]
+        return IndexPlan({"links": {"REF": artifact.raw["links"]}}, surfaces)
+
+
+def items(count=400, degree=6):
+    """Artifacts of one to four short texts, few enough words that many score alike, linked at random."""
+    draw, ids = random.Random(3), [f"n{number:03}" for number in range(count)]
+    text = lambda: " ".join(f"w{draw.randrange(40)}" for _ in range(3))  # noqa: E731 (one line)
+    return {id: {"texts": [text() for _ in range(draw.randint(1, 4))], "links": draw.sample(ids, degree)} for id in ids}
+
+
+@pytest.fixture(scope="module")
+async def corpus():
+    links = extractor_from(lambda _id, fields: fields["links"], id="links")
+    source = from_mapping(
+        items(), name="linked", strategy=Surfaces(), embedder=HashingEmbedder(dim=256), edge_extractor=links
+    )
+    async with build(source, store=MemoryStore()) as opened:
+        yield opened
+
+
+def eager(factor=1, **options):
+    """Make a policy under which a walk to depth 3 commits `64 * factor` nodes in four steps."""
+    return Eager(**{"select_k": None, "start_k": 4 * factor, "adjacent_k": 20 * factor, **options})
+
+
+async def walked(corpus, policy, *, budget=64, **options):
+    """Give the hits of a walk, its summary, and its calls by step; the last list holds those after the last hit."""
+    store, hits, steps, noted = Counting(corpus.store), [], [], 0
+    walk = traverse(QUERY, replace(corpus, store=store), policy=policy, max_depth=3, node_budget=budget, **options)
+    async for hit in walk:
+        if not hits or hit.metadata["walk_depth"] > hits[-1].metadata["walk_depth"]:
+            steps.append(store.calls[noted:])
+            noted = len(store.calls)
+        hits.append(hit)
+    return hits, walk.summary, [*steps, store.calls[noted:]]
+
+
+async def test_a_walk_of_64_nodes_to_depth_3_costs_12_calls_the_look_over_the_edge_included(corpus):
+    hits, summary, steps = await walked(corpus, eager())
+    assert (len(hits), summary.depth, summary.steps) == (64, 3, 4)
+    assert summary.left_out["max_depth"] > 0
+    assert steps == [["search_vectors", "get_records"], STEP, STEP, STEP, ["neighbors"]]
+    assert sum(map(len, steps)) == 12
+
+
+async def test_without_the_look_over_the_edge_it_costs_11(corpus):
+    _, _, steps = await walked(corpus, eager(), limits=Limits(look_over=False))
+    assert sum(map(len, steps)) == 11
+
+
+@pytest.mark.parametrize("policy", [eager, lambda factor=1: CollapsedTree(seed_k=20 * factor)])
+async def test_twice_the_nodes_cost_the_same_calls(corpus, policy):
+    hits, _, steps = await walked(corpus, policy())
+    more, _, others = await walked(corpus, policy(2), budget=128)
+    assert len(more) > 1.5 * len(hits)
+    assert others == steps
+
+
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [
+        ({"seeding": "lexical"}, ["search_text", "best_of", "get_records"]),
+        ({"start_k": 0, "roots": ["n007", "n100"]}, ["best_of", "get_records"]),
+        ({"roots": ["n007", "n100"]}, ["search_vectors", "best_of", "get_records"]),
+    ],
+)
+async def test_other_starts_cost_at_most_three_calls_to_the_first_hit(corpus, options, first):
+    _, _, steps = await walked(corpus, eager(**options))
+    assert steps == [first, STEP, STEP, STEP, ["neighbors"]]
+
+
+async def test_a_hybrid_start_costs_both_searches_and_scores_only_what_the_dense_one_did_not(corpus):
+    hits, _, steps = await walked(corpus, eager(seeding="hybrid"))
+    assert sorted(steps[0]) == ["get_records", "search_text", "search_vectors"]
+    assert steps[1:] == [STEP, STEP, STEP, ["neighbors"]]
+    assert len(hits) == 64
+
+
+async def test_what_only_the_words_found_is_scored_by_one_more_call():
+    """Of 60 artifacts the dense ranking, read 50 deep, puts last the only one that holds the word."""
+    texts = {f"n{number:02}": {"texts": ["other"], "links": []} for number in range(60)}
+    texts["last"] = {"texts": ["wanted here"], "links": []}
+    far = embedder_from(lambda given: [[-1.0 if text == "wanted here" else 1.0] for text in given], id="far", dim=1)
+    source = from_mapping(texts, name="far", strategy=Surfaces(), embedder=far)
+    async with build(source, store=MemoryStore()) as corpus:
+        store = Counting(corpus.store)
+        policy = Eager(start_k=10, select_k=None, seeding="hybrid")
+        walk = traverse("wanted", replace(corpus, store=store), policy=policy, max_depth=0)
+        scores = {hit.artifact_id: hit.score async for hit in walk}
+    assert scores["last"] == -1.0
+    assert sorted(store.calls[:2]) == ["search_text", "search_vectors"]
+    assert store.calls[2:] == ["best_of", "get_records", "neighbors"]
+
+
+@pytest.mark.parametrize("seeding", ["dense", "lexical", "hybrid"])
+async def test_a_walk_starts_from_what_a_search_finds_in_that_order(corpus, seeding):
+    found = await search(corpus, QUERY, k=12, mode=seeding)
+    order = []
+
+    class Start(Eager):
+        async def score(self, state, nodes, store):
+            order.extend(node.id for node in nodes)
+            return await super().score(state, nodes, store)
+
+    await walked(corpus, Start(select_k=None, start_k=12, seeding=seeding), budget=12)
+    assert order == [hit.artifact_id for hit in found]
+
+
+@pytest.mark.parametrize("seeding", ["dense", "lexical", "hybrid"])
+async def test_every_hit_has_the_cosine_and_the_text_of_its_best_surface_however_it_was_found(corpus, seeding):
+    hits, _, _ = await walked(corpus, eager(seeding=seeding, roots=["n007"]))
+    query = await corpus.embedder.embed_query(QUERY)
+    ids = [hit.artifact_id for hit in hits]
+    best, cosines = await corpus.store.best_of(query, ids)
+    records = await corpus.store.get_records(best)
+    assert [hit.score for hit in hits] == cosines.astype(np.float64).tolist()
+    assert [(hit.text, hit.surface_index) for hit in hits] == [(each.text, each.surface_index) for each in records]
+    assert len(set(cosines.tolist())) < len(hits)  # ties are among them
+
+
+async def test_the_query_is_embedded_once_a_walk_whatever_finds_the_start(corpus):
+    for seeding in ("dense", "lexical", "hybrid"):
+        embedder = Counting(corpus.embedder)
+        await walked(replace(corpus, embedder=embedder), eager(seeding=seeding))
+        assert embedder.calls == ["embed_query"]
+
+
+async def test_summary_routing_costs_three_calls_to_the_first_leaf_and_none_after(corpus):
+    _, _, steps = await walked(corpus, CollapsedTree(seed_k=20))
+    assert [call for step in steps for call in step] == ["search_vectors", "records_of", "similarities"]

@@ -1,0 +1,325 @@
+"""A walk read as events: what it tells, in which order, and with the manners of a walk."""
+
+import json
+from contextlib import aclosing
+
+import anyio
+import numpy as np
+import pytest
+
+from airw.errors import PolicyError
+from airw.values import Edge, Limits, SearchHit
+from airw.walking import Committed, EdgeFound, Ended, Policy, StepDone, prefetch, traverse
+
+
+class Net(Policy):
+    """A graph in a dict; a node is a name and the edge it was reached by; keywords replace methods."""
+
+    def __init__(self, edges, seeds="a", routers="", **replaced):
+        self.edges, self.seeds, self.routers = edges, seeds, routers
+        for name, value in replaced.items():
+            setattr(self, name, value)
+
+    async def seed(self, state, store):
+        return [(id, None) for id in self.seeds]
+
+    async def score(self, state, nodes, store):
+        return [-float(ord(id[0])) for id, _ in nodes]
+
+    async def expand(self, state, committed, store):
+        return [[(end, Edge(entry.id, end, "REF")) for end in self.edges.get(entry.id, ())] for entry in committed]
+
+    def node_id(self, node):
+        return node[0]
+
+    def edge_of(self, node):
+        return node[1]
+
+    async def to_hits(self, state, committed, store):
+        return [None if e.id in self.routers else SearchHit(e.id, "node", e.score, "") for e in committed]
+
+
+TREE = {"a": "bc", "b": "ad", "c": "d"}
+
+
+def walk_of(policy, **options):
+    return traverse("query", None, policy=policy, **options)
+
+
+def told(event):
+    """An event in short."""
+    match event:
+        case Committed():
+            return event.id if event.hit else f"({event.id})"
+        case EdgeFound():
+            return f"{event.source}{'=' if event.known else '-'}{event.target}"
+        case StepDone():
+            return event.step
+        case Ended():
+            return event.summary.stop
+
+
+async def story(policy, **options):
+    return [told(event) async for event in walk_of(policy, **options).events()]
+
+
+async def test_each_step_tells_its_nodes_then_its_edges_then_that_it_is_done_and_the_end_comes_last():
+    """Known edges lead to what is committed or waits, `a` and the second `d` here."""
+    steps = ["a", "a-b", "a-c", 1, "b", "c", "b=a", "b-d", "c=d", 2, "d", 3, "exhausted"]
+    assert await story(Net(TREE)) == steps
+
+
+@pytest.mark.parametrize("scores_paths", [False, True])
+async def test_what_still_waits_from_an_earlier_step_is_known(scores_paths):
+    kinds = {"keeps_frontier": True, "scores_paths": scores_paths}
+    policy = Net({"a": "bc", "b": "cdd"}, select=lambda state, frontier: frontier.live[:1], **kinds)
+    steps = ["a", "a-b", "a-c", 1, "b", "b=c", "b-d", "b=d", 2, "c", 3, "d", 4, "exhausted"]
+    assert await story(policy) == steps
+
+
+async def test_routers_are_committed_without_a_hit():
+    assert await story(Net(TREE, routers="ac"), max_depth=1) == ["(a)", "a-b", "a-c", 1, "b", "(c)", 2, "exhausted"]
+
+
+async def test_the_events_carry_what_the_walk_knows():
+    walk = walk_of(Net({"a": "b"}, routers="a"))
+    events = [event async for event in walk.events()]
+    [hit] = walk.ranking
+    assert events == [
+        Committed("a", 0, -97.0, None, None),
+        EdgeFound("a", "b", "REF", known=False, edge=Edge("a", "b", "REF")),
+        StepDone(step=1, committed=1, edges=1, waiting=1),
+        Committed("b", 1, -98.0, "a", hit),
+        StepDone(step=2, committed=2, edges=1, waiting=0),
+        Ended(walk.summary),
+    ]
+    assert events[3].hit is hit
+    assert hit.metadata["walk_path"] == walk.path(hit) == ["a", "b"]
+
+
+async def test_every_event_is_one_line_of_clean_json():
+    policy = Net({"a": "b"}, routers="a", score=infinite)
+    lines = [json.dumps(event.to_dict(), allow_nan=False) async for event in walk_of(policy).events()]
+    parsed = [json.loads(line) for line in lines]
+    assert [line["type"] for line in parsed] == ["router", "edge", "progress", "hit", "progress", "summary"]
+    assert parsed[0] == {"type": "router", "id": "a", "depth": 0, "parent": None, "score": None}
+    assert parsed[1] == {
+        "type": "edge", "source": "a", "target": "b", "edge_type": "REF", "origin": "inline", "known": False
+    }  # fmt: skip
+    assert parsed[2] == {"type": "progress", "step": 1, "committed": 1, "edges": 1, "waiting": 1}
+    assert parsed[3]["artifact_id"] == parsed[3]["id"] == "b"
+    assert parsed[5]["stop"] == "exhausted"
+
+
+async def infinite(state, nodes, store):
+    return [-np.inf for _ in nodes]
+
+
+async def test_where_the_policy_names_no_edge_the_event_has_none_and_no_type():
+    walk = walk_of(Net({"a": "b"}, edge_of=lambda node: None))
+    [event] = [event async for event in walk.events() if isinstance(event, EdgeFound)]
+    assert event == EdgeFound("a", "b", None, known=False, edge=None)
+    assert event.to_dict() == {
+        "type": "edge", "source": "a", "target": "b", "edge_type": None, "origin": None, "known": False
+    }  # fmt: skip
+
+
+async def test_walked_against_the_event_carries_the_edge_as_it_is_stored():
+    stored = Edge("b", "a", "REF", "typed")
+    walk = walk_of(Net({"a": "b"}, edge_of=lambda node: stored))
+    [event] = [event async for event in walk.events() if isinstance(event, EdgeFound)]
+    assert (event.source, event.target, event.edge) == ("a", "b", stored)
+    assert event.to_dict()["origin"] == "typed"
+
+
+@pytest.mark.parametrize(
+    ("options", "ends"),
+    [
+        ({"node_budget": 2}, ["b", 2, "node_budget"]),
+        ({"limits": Limits(max_hits=2)}, ["b", "max_hits"]),
+        ({"limits": Limits(max_hits=1)}, ["a", 1, "max_hits"]),
+        ({"node_budget": 0}, ["node_budget"]),
+        ({"timeout": 0}, ["timeout"]),
+        ({"max_depth": 0}, ["a", 1, "exhausted"]),
+    ],
+)
+async def test_a_limit_ends_the_events_as_it_ends_the_hits_and_what_the_look_sees_is_no_event(options, ends):
+    """A step whose hits `max_hits` held back is not done."""
+    assert (await story(Net(TREE), **options))[-len(ends) :] == ends
+    assert not any("-" in str(each) for each in (await story(Net(TREE), **options))[-len(ends) :])
+
+
+async def test_edges_refused_by_a_full_frontier_are_told_and_stay_unknown():
+    seen = await story(Net({"a": "bcb", "b": "c"}), limits=Limits(max_frontier=1))
+    assert seen == ["a", "a-b", "a-c", "a=b", 1, "b", "b-c", 2, "c", 3, "exhausted"]
+    assert "a-c" in await story(Net({"a": "bcc"}), limits=Limits(max_frontier=1))
+    assert "a=c" not in await story(Net({"a": "bcc"}), limits=Limits(max_frontier=1))
+
+
+async def test_stop_is_asked_after_each_hit_when_the_next_event_is_requested():
+    asked = []
+
+    def stop(state):
+        asked.append([hit.artifact_id for hit in state.results])
+        return len(asked) == 2
+
+    walk = walk_of(Net(TREE, routers="b", stop=stop))
+    async with aclosing(walk.events()) as events:
+        assert told(await anext(events)) == "a"
+        assert asked == []
+        assert [told(event) async for event in events] == ["a-b", "a-c", 1, "(b)", "c", "sufficient"]
+    assert asked == [["a"], ["a", "c"]]
+
+
+async def test_a_failing_policy_raises_in_place_of_the_next_event():
+    def fails(node):
+        if node[0] == "c":
+            raise LookupError("mine")
+        return node[1]
+
+    walk = walk_of(Net(TREE, edge_of=fails))
+    events = walk.events()
+    assert [told(await anext(events)) for _ in range(2)] == ["a", "a-b"]
+    with pytest.raises(LookupError, match="mine") as caught:
+        await anext(events)
+    assert walk.summary.stop == "failed"
+    assert "raised in Net.edge_of during a walk" in caught.value.__notes__[0]
+
+
+async def test_a_stray_stop_iteration_is_a_policy_error():
+    def stray(node):
+        raise StopIteration
+
+    with pytest.raises(PolicyError, match="edge_of raised StopIteration"):
+        await story(Net(TREE, edge_of=stray, to_hits=routers_only))
+
+
+async def routers_only(state, committed, store):
+    return [None for _ in committed]
+
+
+async def test_a_walk_is_read_as_hits_or_as_events_and_a_refusal_leaves_it_as_it_was():
+    walk = walk_of(Net(TREE))
+    events = walk.events()
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="read as events"):
+            await anext(walk)
+        with pytest.raises(RuntimeError, match="being read already"):
+            walk.events()
+        assert told(await anext(events))
+    assert [told(event) async for event in events][-1] == "exhausted"
+    taken = walk_of(Net(TREE))
+    assert (await anext(taken)).artifact_id == "a"
+    with pytest.raises(RuntimeError, match="being read already"):
+        taken.events()
+    assert [hit.artifact_id async for hit in taken] == ["b", "c", "d"]
+
+
+async def test_a_hit_that_is_ready_cannot_be_taken_past_the_events():
+    walk = walk_of(Net(TREE))
+    seen = []
+    async for event in walk.events():
+        seen.append(told(event))
+        with pytest.raises(RuntimeError, match="read as events"):
+            await anext(walk)
+    assert seen == await story(Net(TREE))
+
+
+@pytest.mark.parametrize("how", ["events", "walk", "athrow"])
+async def test_closing_ends_the_events_without_a_summary_among_them(how):
+    walk = walk_of(Net(TREE))
+    events = walk.events()
+    assert told(await anext(events)) == "a"
+    if how == "athrow":
+        with pytest.raises(LookupError):
+            await events.athrow(LookupError("thrown"))
+    else:
+        await (events if how == "events" else walk).aclose()
+    assert [event async for event in events] == []
+    assert (walk.summary.stop, walk.summary.emitted) == ("closed", 1)
+
+
+async def test_closing_from_another_task_ends_the_reader_normally():
+    asleep = anyio.Event()
+
+    async def sleeps(state, committed, store):
+        asleep.set()
+        await anyio.sleep_forever()
+
+    walk = walk_of(Net(TREE, expand=sleeps))
+    seen = []
+
+    async def read():
+        seen.extend([told(event) async for event in walk.events()])
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(read)
+            await asleep.wait()
+            await walk.aclose()
+    assert seen == ["a"]
+    assert walk.summary.stop == "closed"
+
+
+async def test_a_deadline_ends_the_events_with_their_summary():
+    async def sleeps(state, committed, store):
+        await anyio.sleep_forever()
+
+    assert await story(Net(TREE, expand=sleeps), timeout=0.01) == ["a", "timeout"]
+
+
+async def test_two_tasks_may_not_take_events_at_once():
+    async def sleeps(state, store):
+        await anyio.sleep_forever()
+
+    events = walk_of(Net(TREE, seed=sleeps)).events()
+    async with anyio.create_task_group() as group:
+        group.start_soon(anext, events)
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(RuntimeError, match="prefetch"):
+            await anext(events)
+        group.cancel_scope.cancel()
+
+
+async def test_events_can_be_prefetched():
+    async with prefetch(walk_of(Net(TREE)).events()) as events:
+        assert [told(event) async for event in events][-1] == "exhausted"
+
+
+async def test_asend_gives_the_next_event():
+    assert told(await walk_of(Net(TREE)).events().asend(None)) == "a"
+
+
+async def test_hits_alone_make_no_edge_events():
+    """The policy is asked for the edge of each hit, not of each neighbour."""
+    asked = []
+    policy = Net({"a": "bcdefgh"}, edge_of=lambda node: asked.append(node[0]))
+    assert [hit.artifact_id async for hit in walk_of(policy, node_budget=2)] == ["a", "b"]
+    assert sorted(asked) == ["a", "b"]
+
+
+async def test_other_tasks_run_at_least_every_hundred_events():
+    """Though nothing has to be waited for: the edges were all read."""
+    policy = Net({}, expand=thousands)
+    runs = 0
+
+    async def ticks():
+        nonlocal runs
+        while True:
+            runs += 1
+            await anyio.lowlevel.checkpoint()
+
+    streak = longest = last = total = 0
+    async with anyio.create_task_group() as group:
+        group.start_soon(ticks)
+        async for _ in walk_of(policy, node_budget=2, limits=Limits(look_over=False)).events():
+            total += 1
+            streak, last = streak + 1 if runs == last else 1, runs
+            longest = max(longest, streak)
+        group.cancel_scope.cancel()
+    assert total > 900
+    assert longest <= 200  # of two tasks that can run, trio takes either first
+
+
+async def thousands(state, committed, store):
+    return [[(str(number), None) for number in range(900)] for _ in committed]
