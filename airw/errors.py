@@ -54,11 +54,7 @@ __all__ = [
     "StoreBusy",
     "StoreCorrupt",
     "StoreError",
-    "shown",
 ]
-
-
-_SHOWN = 200
 
 
 class AirwError(Exception):
@@ -159,17 +155,3 @@ class NoLedgerEntry(AirwError, KeyError):
 
 class SeedNotFound(AirwError, ValueError):
     """A corpus does not hold the surface that a hit names: it was built again since, or is another one."""
-
-
-def shown(value: object) -> str:
-    """Give the repr of a value for a message: short, on one line, and without fail.
-
-    Example:
-        >>> print(shown(range(3)), len(shown("long " * 1000)))
-        range(0, 3) 200
-    """
-    try:
-        text = " ".join(repr(value).split())
-    except Exception:  # noqa: BLE001 - somebody else's repr must not hide the error that is being told
-        text = object.__repr__(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

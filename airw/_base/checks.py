@@ -6,7 +6,8 @@ from contextlib import suppress
 from numbers import Real
 from typing import TypeVar
 
-from airw.errors import ArgumentError, ArgumentKindError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError, ArgumentKindError
 
 __all__ = ["check_choice", "check_count", "check_number", "check_query", "check_strings", "check_weight"]
 
@@ -24,7 +25,7 @@ def check_count(name: str, value: object, *, least: int = 0) -> int:
         10
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ArgumentError(f"{name} must be a whole number of at least {least}, not {shown(value)}")
+        raise ArgumentError(f"{name} must be a whole number of at least {least}, not {short_repr(value)}")
     return value
 
 
@@ -41,7 +42,7 @@ def check_choice(name: str, value: object, choices: Sequence[Choice]) -> Choice:
     for choice in choices:
         if value == choice:
             return choice
-    raise ArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}, not {shown(value)}")
+    raise ArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}, not {short_repr(value)}")
 
 
 def check_number(name: str, value: object, *, least: float = -math.inf, most: float = math.inf) -> float:
@@ -60,7 +61,9 @@ def check_number(name: str, value: object, *, least: float = -math.inf, most: fl
             if math.isfinite(number) and least <= number <= most:
                 return number
     span = f" from {least:g} to {most:g}" if math.isfinite(most) else f" of at least {least:g}"
-    raise ArgumentError(f"{name} must be a finite number{span if math.isfinite(least) else ''}, not {shown(value)}")
+    raise ArgumentError(
+        f"{name} must be a finite number{span if math.isfinite(least) else ''}, not {short_repr(value)}"
+    )
 
 
 def check_weight(name: str, value: object) -> float:
@@ -90,8 +93,8 @@ def check_strings(name: str, value: object) -> tuple[str, ...]:
         items = tuple(value)
         if all(isinstance(item, str) for item in items):
             return items
-    hint = f"; one is [{shown(value)}]" if isinstance(value, str) else ""
-    raise ArgumentKindError(f"{name} must be a list of strings, not {shown(value)}{hint}")
+    hint = f"; one is [{short_repr(value)}]" if isinstance(value, str) else ""
+    raise ArgumentKindError(f"{name} must be a list of strings, not {short_repr(value)}{hint}")
 
 
 def check_query(query: object) -> str:
@@ -105,7 +108,7 @@ def check_query(query: object) -> str:
         'rotate the signing keys'
     """
     if not isinstance(query, str):
-        raise ArgumentError(f"query must be a string, not {shown(query)}")
+        raise ArgumentError(f"query must be a string, not {short_repr(query)}")
     try:
         query.encode()
     except UnicodeEncodeError as error:

@@ -43,6 +43,11 @@ async def _until_free(running: threading.Lock) -> None:
             return
 
 
+async def offload_if(is_long: bool, function: Callable[[*Args], R], *args: *Args) -> R:  # noqa: FBT001
+    """Call a function here, or in a worker thread where it would hold up other tasks: above about a millisecond."""
+    return await in_thread(function, *args) if is_long else function(*args)
+
+
 async def called(function: Callable[[*Args], R | Awaitable[R]], *args: *Args) -> R:
     """Call somebody else's function: one that is async here, any other in a worker thread, as it may block."""
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004

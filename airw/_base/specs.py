@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
-from airw.errors import ArgumentError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 
 __all__ = ["from_spec", "spec_of"]
 
@@ -38,10 +39,10 @@ def from_spec(spec: object, known: Mapping[str, Callable[..., T]], what: str) ->
         ArgumentError: It is no specification, its name is not known, or its parameters cannot be used.
     """
     if not isinstance(spec, Mapping) or not isinstance(spec.get("params", {}), Mapping):
-        raise ArgumentError(f'{what} is specified as {{"name": …, "params": {{…}}}}, not {shown(spec)}')
+        raise ArgumentError(f'{what} is specified as {{"name": …, "params": {{…}}}}, not {short_repr(spec)}')
     made = known.get(str(spec.get("name")))
     if made is None:
-        raise ArgumentError(f"there is no {what} {shown(spec.get('name'))}; known: {', '.join(known)}")
+        raise ArgumentError(f"there is no {what} {short_repr(spec.get('name'))}; known: {', '.join(known)}")
     try:
         return made(**spec.get("params", {}))
     except TypeError as error:

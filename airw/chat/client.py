@@ -10,9 +10,10 @@ from airw._base.http.api import Api, Exchange
 from airw._base.http.calls import Server
 from airw._base.http.replies import decoded
 from airw._base.http.urls import base_url
+from airw._base.messages import short_repr
 from airw.chat.budget import Budget, Charge, estimated
 from airw.chat.replies import text_told, tokens_told
-from airw.errors import ArgumentError, ArgumentKindError, ChatError, ChatUnavailable, shown
+from airw.errors import ArgumentError, ArgumentKindError, ChatError, ChatUnavailable
 
 if TYPE_CHECKING:
     import httpx
@@ -132,7 +133,7 @@ class ChatClient:
             'Twice a year.'
         """
         if not isinstance(prompt, str):
-            raise ArgumentKindError(f"prompt must be a string, not {shown(prompt)}")
+            raise ArgumentKindError(f"prompt must be a string, not {short_repr(prompt)}")
         async with self._budget.reserved(estimated(prompt, self._max_tokens)) as charge:
             exchange = Exchange(self._payload, partial(self._read, charge))
             (answer,) = await self._api.ask_all([prompt], exchange, batch_size=1, max_chars=1)

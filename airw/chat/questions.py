@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from airw._base.concurrency import called
+from airw._base.messages import short_repr
 from airw.chat.model import ChatModel
 from airw.chat.specs import ChatLike, resolve_chat
-from airw.errors import ArgumentError, ArgumentKindError, shown
+from airw.errors import ArgumentError, ArgumentKindError
 
 __all__ = ["Question", "question_or"]
 
@@ -43,7 +44,7 @@ class Question:
         complete: Callable[[str], str | Awaitable[str]] = self.chat.complete
         answer: object = await called(complete, filled(self.prompt, values))
         if not isinstance(answer, str):
-            raise ArgumentKindError(f"a chat model must answer with a string, not {shown(answer)}")
+            raise ArgumentKindError(f"a chat model must answer with a string, not {short_repr(answer)}")
         return answer
 
 
@@ -69,7 +70,7 @@ def question_or(
     """
     if function is not None:
         if not callable(function):
-            raise ArgumentKindError(f"{name} must be a function, not {shown(function)}")
+            raise ArgumentKindError(f"{name} must be a function, not {short_repr(function)}")
         if model is not None or prompt is not None:
             raise ArgumentError(f"pass either {name}, which is called, or a model and its prompt, which is asked")
         return function

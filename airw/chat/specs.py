@@ -4,9 +4,10 @@ import os
 from typing import TypeAlias
 
 from airw._base.http.urls import base_url
+from airw._base.messages import short_repr
 from airw.chat.client import PATH, ChatClient
 from airw.chat.model import ChatModel
-from airw.errors import ArgumentError, ArgumentKindError, ChatUnavailable, shown
+from airw.errors import ArgumentError, ArgumentKindError, ChatUnavailable
 
 __all__ = ["ChatLike", "resolve_chat"]
 
@@ -48,7 +49,8 @@ def resolve_chat(spec: ChatLike | None) -> ChatModel:
     if not isinstance(spec, type) and callable(getattr(spec, "complete", None)) and isinstance(_id_of(spec), str):
         return spec
     raise ArgumentKindError(
-        f"a chat model is {_EXAMPLE}, a ChatClient, or anything with an `id` and an async `complete`, not {shown(spec)}"
+        f"a chat model is {_EXAMPLE}, a ChatClient, or anything with an `id` and an async `complete`, "
+        f"not {short_repr(spec)}"
     )
 
 

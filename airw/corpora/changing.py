@@ -7,12 +7,13 @@ from typing import Any
 
 from airw._base.checks import check_choice, check_strings
 from airw._base.concurrency import in_thread
+from airw._base.messages import short_repr
 from airw.corpora.ingestion.drafts import OnError, Recipe
 from airw.corpora.ingestion.pipeline import Builder
 from airw.corpora.ingestion.report import BuildReport
 from airw.corpora.ingestion.settings import edge_extractor_of, strategy_of
 from airw.embedders import check_embedder
-from airw.errors import ArgumentError, ArgumentKindError, CorpusNotFound, shown
+from airw.errors import ArgumentError, ArgumentKindError, CorpusNotFound
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy, Store
 from airw.sources import content_hash
 from airw.values import Artifact
@@ -105,11 +106,13 @@ def _artifacts(items: object) -> list[Artifact]:
     if isinstance(items, Mapping):
         items = [Artifact(key, raw) for key, raw in items.items()]
     if isinstance(items, str | bytes) or not isinstance(items, Iterable):
-        raise ArgumentKindError(f"upsert takes {{id: raw value}} or a list of Artifact, not {shown(items)}")
+        raise ArgumentKindError(f"upsert takes {{id: raw value}} or a list of Artifact, not {short_repr(items)}")
     artifacts = list(items)
     for item in artifacts:
         if not isinstance(item, Artifact) or not isinstance(item.id, str) or not item.id:
-            raise ArgumentError(f"upsert takes artifacts whose id is a string that is not empty, not {shown(item)}")
+            raise ArgumentError(
+                f"upsert takes artifacts whose id is a string that is not empty, not {short_repr(item)}"
+            )
     return artifacts
 
 

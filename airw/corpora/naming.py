@@ -7,8 +7,8 @@ A string is a name unless it holds a separator or ends in `.airw`; an `os.PathLi
 import os
 from pathlib import Path
 
+from airw._base.text import NAME_RULE, is_valid_name
 from airw.errors import ArgumentError, CorpusNotFound
-from airw.sources import is_valid_name
 
 __all__ = ["corpus_names", "corpus_path", "existing_path", "home", "is_name"]
 
@@ -51,8 +51,7 @@ def corpus_path(name_or_path: str | os.PathLike[str]) -> Path:
         return Path(name_or_path)
     name = os.fspath(name_or_path)
     if not is_valid_name(name):
-        rule = "use 1 to 100 letters, digits, '.', '_' or '-', a letter or digit first"
-        raise ArgumentError(f"{name[:120]!r} cannot name a corpus: {rule}")
+        raise ArgumentError(f"{name[:120]!r} cannot name a corpus: use {NAME_RULE}")
     spelled = {known.casefold(): known for known in corpus_names()}
     return _folder() / f"{spelled.get(name.casefold(), name)}{_SUFFIX}"
 

@@ -5,12 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from airw._base.concurrency import called
+from airw._base.messages import short_repr
 from airw.discovery._final import final_places
 from airw.discovery._plan import Plan
 from airw.discovery.disclosure.disclosing import disclose
 from airw.discovery.results import Answer, DiscoveryResult
 from airw.discovery.selection.rules import Selection, select
-from airw.errors import ArgumentError, DiscoveryError, shown
+from airw.errors import ArgumentError, DiscoveryError
 from airw.retrieval import fuse_hits
 from airw.retrieval.fusion import fused
 from airw.values import SearchHit
@@ -67,7 +68,7 @@ async def _merged(plan: Plan, answers: Sequence[Answer]) -> list[SearchHit]:
         hits = list(await called(plan.merge, surviving))
         strange = [hit for hit in hits if not isinstance(hit, SearchHit)]
         if strange:
-            raise ArgumentError(f"merge must give hits, not {shown(strange[0])}")
+            raise ArgumentError(f"merge must give hits, not {short_repr(strange[0])}")
         return hits
     if plan.merge == "score":
         return _by_score(plan, answers)

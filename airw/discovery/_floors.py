@@ -5,7 +5,8 @@ from typing import Any, Literal, TypeAlias
 
 from airw._base.checks import check_number
 from airw._base.concurrency import in_thread
-from airw.errors import ArgumentError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 from airw.protocols import OpenCorpus
 from airw.reranking import is_anonymous
 from airw.retrieval import Question
@@ -30,12 +31,12 @@ def floors_of(min_score: Floors, names: tuple[str, ...], *, many: bool) -> dict[
     if isinstance(min_score, Mapping):
         unknown = [name for name in min_score if name not in names]
         if unknown:
-            raise ArgumentError(f"min_score names {shown(unknown[0])}, which is not among {', '.join(names)}")
+            raise ArgumentError(f"min_score names {short_repr(unknown[0])}, which is not among {', '.join(names)}")
         return {name: _check_floor(min_score.get(name), f"min_score of {name!r}") for name in names}
     if min_score is not None and min_score != AUTO:
         raise ArgumentError(
             "one min_score cannot hold for several corpora, whose scores have scales of their own: "
-            f"give {{name: number}} or 'auto', not {shown(min_score)}"
+            f"give {{name: number}} or 'auto', not {short_repr(min_score)}"
         )
     return dict.fromkeys(names, min_score)
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, TypeVarTuple
 import numpy as np
 
 from airw._base.arrays import Floats
-from airw._base.concurrency import in_thread, map_bounded
+from airw._base.concurrency import map_bounded, offload_if
 from airw.discovery._member_answers import (
     Found,
     Pair,
@@ -64,7 +64,7 @@ class MemberStore:
         def made(source: str, record: Record | None) -> Record | None:
             return None if record is None else of_member(source, record)
 
-        pairs = await _in_time(len(ids), split_ids, ids)
+        pairs = await offload_if(len(ids) > _MANY, split_ids, ids)
         return await self._aligned(pairs, lambda store, own: store.get_records(own), made, missing=None)
 
     async def records_of(
@@ -131,7 +131,7 @@ class MemberStore:
 
     async def similarities(self, query: Floats, record_ids: Sequence[str]) -> Floats:
         """Give the cosine of `query` `(dim,)` to each record: `(n,) float32`, NaN where there is no such record."""
-        pairs = await _in_time(len(record_ids), split_ids, record_ids)
+        pairs = await offload_if(len(record_ids) > _MANY, split_ids, record_ids)
         places, answers = await self._ask_own(pairs, lambda store, own: store.similarities(query, own))
         scores = np.full(len(record_ids), np.nan, np.float32)
         for source, found in answers.items():
@@ -146,7 +146,7 @@ class MemberStore:
         places, answers = await self._ask_own(
             artifact_ids, lambda store, own: store.best_of(query, own, surfaces=surfaces)
         )
-        return await _in_time(count, best_in_order, count, places, answers)
+        return await offload_if(count > _MANY, best_in_order, count, places, answers)
 
     async def vectors(self, ids: Sequence[str]) -> Floats:
         """Give the vector of each record: `(n, dim) float32`, a row of NaN where there is no such record.
@@ -154,7 +154,7 @@ class MemberStore:
         Raises:
             EmbedderMismatch: They are of several widths.
         """
-        pairs = await _in_time(len(ids), split_ids, ids)
+        pairs = await offload_if(len(ids) > _MANY, split_ids, ids)
         places, answers = await self._ask_own(pairs, lambda store, own: store.vectors(own), at_least=self._nothing)
         rows = np.full((len(ids), width_of(answers.values())), np.nan, np.float32)
         for source, found in answers.items():
@@ -172,7 +172,7 @@ class MemberStore:
         places, answers = await self._ask_own(
             artifact_ids, lambda store, own: store.vectors_of(own), at_least=self._nothing
         )
-        return await _in_time(count, rows_in_order, count, places, answers)
+        return await offload_if(count > _MANY, rows_in_order, count, places, answers)
 
     async def resolve(self, refs: Sequence[NodeId]) -> list[list[Pair]]:
         """Give for each reference the artifacts that carry it by the word of each store; a pair asks one store alone.
@@ -260,7 +260,7 @@ class MemberStore:
         named = list(dict.fromkeys(each.edge.target for each in found if each.is_named))
         entries = await self.ledger(named) if named else []
         unknown = {end for end, entry in zip(named, entries, strict=True) if entry is None}
-        return await _in_time(len(found), edges_in_order, ids, found, unknown, self._places, limit)
+        return await offload_if(len(found) > _MANY, edges_in_order, ids, found, unknown, self._places, limit)
 
     async def unresolved(
         self, artifact_ids: Sequence[NodeId] | None = None, *, limit: int | None = None
@@ -286,7 +286,7 @@ class MemberStore:
     async def _known_to_own(self, ids: Sequence[NodeId], direction: Direction, kept: Mapping[str, Any]) -> list[Found]:
         """Give the edges that the store of each artifact knows."""
         places, answers = await self._ask_own(ids, lambda store, own: store.neighbors(own, direction=direction, **kept))
-        return await _in_time(_count(answers), own_edges, places, answers)
+        return await offload_if(_count(answers) > _MANY, own_edges, places, answers)
 
     async def _known_to_others(self, ids: Sequence[NodeId], kept: Mapping[str, Any]) -> list[Found]:
         """Give the edges to each artifact by links that name its corpus, in whichever store they are."""
@@ -297,7 +297,7 @@ class MemberStore:
         sources = {source: sorted({id for each in found for id in each}) for source, found in linking.items()}
         asked = {source: own for source, own in sources.items() if own}
         answers = await self._ask(asked, lambda store, own: store.neighbors(own, direction="out", **kept))
-        return await _in_time(_count(answers), edges_to, ids, answers)
+        return await offload_if(_count(answers) > _MANY, edges_to, ids, answers)
 
     def _nothing(self) -> dict[str, list[str]]:
         return {name: [] for name in self._stores}
@@ -312,7 +312,7 @@ class MemberStore:
     ) -> list[S]:
         """Ask each store about its own, and put what is made of the answers where it belongs."""
         places, answers = await self._ask_own(ids, call)
-        return await _in_time(len(ids), in_order, [missing] * len(ids), places, answers, made)
+        return await offload_if(len(ids) > _MANY, in_order, [missing] * len(ids), places, answers, made)
 
     async def _ask_own(
         self,
@@ -322,7 +322,7 @@ class MemberStore:
         at_least: Callable[[], Mapping[str, list[str]]] = dict,
     ) -> tuple[Places, dict[str, R]]:
         """Ask each store about its own artifacts, or records; or what it is asked at least where none has any."""
-        places, asked = await _in_time(len(ids), shared_out, ids, self._stores)
+        places, asked = await offload_if(len(ids) > _MANY, shared_out, ids, self._stores)
         return places, await self._ask(asked or at_least(), call)
 
     async def _ask_all(self, call: Callable[[Store], Awaitable[R]]) -> dict[str, R]:
@@ -340,11 +340,6 @@ class MemberStore:
 
         names = [name for name in self._stores if name in asked]
         return dict(zip(names, await map_bounded(answer, names, limit=_AT_ONCE), strict=True))
-
-
-async def _in_time(count: int, function: Callable[[*Args], R], *args: *Args) -> R:
-    """Call a function where it holds up nobody: in a worker thread, when there is much to do."""
-    return await in_thread(function, *args) if count > _MANY else function(*args)
 
 
 def _count(answers: Mapping[str, Iterable[Sequence[object]]]) -> int:

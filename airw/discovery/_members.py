@@ -9,9 +9,10 @@ from typing import TypeAlias, cast
 import anyio
 
 from airw._base.arrays import Floats
+from airw._base.messages import short_repr
 from airw.corpora import CorpusLike, existing_path, is_name
 from airw.discovery.corpora import FederatedCorpus
-from airw.errors import ArgumentError, shown
+from airw.errors import ArgumentError
 from airw.protocols import Embedder, OpenCorpus, Store
 from airw.retrieval import check_corpus
 
@@ -61,7 +62,7 @@ def _member(name: object, corpus: CorpusLike) -> Member:
         check_corpus(corpus)
     known = _name_of(corpus) if name is None else name
     if not isinstance(known, str) or not known.strip():
-        raise ArgumentError(f"a corpus of a discovery needs a name, not {shown(known)}; pass {{name: corpus}}")
+        raise ArgumentError(f"a corpus of a discovery needs a name, not {short_repr(known)}; pass {{name: corpus}}")
     return Member(known, corpus)
 
 

@@ -6,12 +6,13 @@ from os import PathLike
 from typing import Any, Literal, Self, TypeAlias, Unpack
 
 from airw._base.checks import check_choice, check_count, check_weight
+from airw._base.messages import short_repr
 from airw.discovery._floors import Floor, Floors, floors_of
 from airw.discovery._members import Corpora, Member, members_of
 from airw.discovery.corpora import FederatedCorpus
 from airw.discovery.disclosure.disclosing import LEVELS, Level, Loader, check_loading
 from airw.discovery.selection.rules import STRATEGIES, Strategy, select
-from airw.errors import ArgumentError, shown
+from airw.errors import ArgumentError
 from airw.protocols import MaybeAwaitable, NeighborhoodPolicy, Selector
 from airw.retrieval import Mode, Question, SearchTuning, ask
 from airw.retrieval.fusion import Identity, fused
@@ -164,7 +165,7 @@ def _check_merge(plan: Plan, given: Sequence[str]) -> None:
     for name, weight in (plan.merge_weights or {}).items():
         check_weight(f"merge_weights of {name!r}", weight)
         if name not in names:
-            raise ArgumentError(f"merge_weights names {shown(name)}, which is not among {', '.join(names)}")
+            raise ArgumentError(f"merge_weights names {short_repr(name)}, which is not among {', '.join(names)}")
     question = plan.question
     is_dense = plan.walk is None and question.mode == "dense" and not question.rerank and not question.rescaled
     if plan.merge == "score" and not is_dense:

@@ -5,8 +5,9 @@ from dataclasses import InitVar, dataclass, field
 from typing import TypeAlias
 
 from airw._base.arrays import Floats
+from airw._base.messages import short_repr
 from airw.discovery._member_store import MemberStore
-from airw.errors import ArgumentError, EmbedderMismatch, shown
+from airw.errors import ArgumentError, EmbedderMismatch
 from airw.protocols import Embedder, OpenCorpus
 from airw.retrieval import check_corpus
 
@@ -108,12 +109,14 @@ def _members(corpora: object) -> dict[str, OpenCorpus]:
     elif isinstance(corpora, list | tuple):
         named = [(check_corpus(corpus).name, corpus) for corpus in corpora]
     else:
-        raise ArgumentError(f"corpora must be a list of open corpora, or open corpora by name, not {shown(corpora)}")
+        raise ArgumentError(
+            f"corpora must be a list of open corpora, or open corpora by name, not {short_repr(corpora)}"
+        )
     if not named:
         raise ArgumentError("corpora must hold at least one open corpus, not none")
     for name, corpus in named:
         if not isinstance(name, str) or not name or "/" in name:
-            raise ArgumentError(f"a corpus among several needs a name without '/', not {shown(name)}")
+            raise ArgumentError(f"a corpus among several needs a name without '/', not {short_repr(name)}")
         if isinstance(corpus, FederatedCorpus):
             raise ArgumentError(f"{name!r} is several corpora itself: give those it is made of")
     members = dict(named)

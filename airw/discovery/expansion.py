@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from airw._base.checks import check_count
 from airw._base.concurrency import in_thread
+from airw._base.messages import short_repr
 from airw.corpora import CorpusLike, reading
-from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry, SeedNotFound, shown
+from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry, SeedNotFound
 from airw.protocols import NeighborhoodPolicy, RecordReader
 from airw.retrieval.stitching import stitched
 from airw.values import Passage, Record, SearchHit
@@ -114,7 +115,7 @@ async def expand(hit: SearchHit, corpus: CorpusLike, *, policy: NeighborhoodPoli
         ('three four', 'one two three four')
     """
     if not isinstance(hit, SearchHit):
-        raise ArgumentKindError(f"hit must be a SearchHit, not {shown(hit)}")
+        raise ArgumentKindError(f"hit must be a SearchHit, not {short_repr(hit)}")
     chosen = SentenceWindow() if policy is None else check_policy(policy)
     async with reading(corpus) as (name, store):
         [passage] = await passages_of([hit], name, store, chosen)
@@ -130,7 +131,9 @@ def check_policy(policy: NeighborhoodPolicy) -> NeighborhoodPolicy:
         ArgumentError: It is no function.
     """
     if not callable(policy):
-        raise ArgumentKindError(f"a neighbourhood policy must be a function of a hit and records, not {shown(policy)}")
+        raise ArgumentKindError(
+            f"a neighbourhood policy must be a function of a hit and records, not {short_repr(policy)}"
+        )
     return policy
 
 
@@ -164,13 +167,13 @@ def _chosen(hit: SearchHit, records: Sequence[Record], policy: NeighborhoodPolic
     if inspect.iscoroutine(answer):
         answer.close()  # or it would warn that nobody awaited it
     if not isinstance(answer, Iterable):
-        raise ArgumentKindError(f"a neighbourhood policy must give the records it chooses, not {shown(answer)}")
+        raise ArgumentKindError(f"a neighbourhood policy must give the records it chooses, not {short_repr(answer)}")
     own = {record.id for record in records}
     wanted = set()
     for record in answer:
         if not isinstance(record, Record) or record.id not in own:
             rule = f"may only choose from the records of {hit.artifact_id!r} that it was given"
-            raise ArgumentError(f"a neighbourhood policy {rule}, not {shown(record)}")
+            raise ArgumentError(f"a neighbourhood policy {rule}, not {short_repr(record)}")
         wanted.add(record.id)
     return [record for record in records if record.id in wanted]
 

@@ -7,8 +7,9 @@ from typing import Any, cast
 
 from airw._base.checks import check_number
 from airw._base.concurrency import in_thread, map_bounded
+from airw._base.messages import short_repr
 from airw.corpora import CorpusLike, borrowed
-from airw.errors import ArgumentKindError, shown
+from airw.errors import ArgumentKindError
 from airw.evaluation.cases import DiscoveryCase
 from airw.evaluation.floors import NOTHING, MinScoreCalibration, check_floors, check_keepable, separating_floor
 from airw.protocols import OpenCorpus
@@ -138,7 +139,7 @@ def _checked(cases: Iterable[object]) -> list[DiscoveryCase]:
     checked = list(cases)
     for case in checked:
         if not isinstance(case, DiscoveryCase):
-            raise ArgumentKindError(f"cases must be DiscoveryCases, as load_cases gives, not {shown(case)}")
+            raise ArgumentKindError(f"cases must be DiscoveryCases, as load_cases gives, not {short_repr(case)}")
     return cast("list[DiscoveryCase]", checked)
 
 

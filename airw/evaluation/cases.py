@@ -9,7 +9,8 @@ from typing import Any, Self
 
 from airw._base.checks import check_query, check_strings
 from airw._base.json import json_clean
-from airw.errors import ArgumentError, ArgumentKindError, SourceError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError, ArgumentKindError, SourceError
 
 __all__ = ["DiscoveryCase", "load_cases", "save_cases"]
 
@@ -52,9 +53,9 @@ class DiscoveryCase:
         for name in ("corpus", "source_id"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
-                raise ArgumentKindError(f"{name} must be a string or None, not {shown(value)}")
+                raise ArgumentKindError(f"{name} must be a string or None, not {short_repr(value)}")
         if not isinstance(self.metadata, Mapping):
-            raise ArgumentKindError(f"metadata must be a mapping, not {shown(self.metadata)}")
+            raise ArgumentKindError(f"metadata must be a mapping, not {short_repr(self.metadata)}")
 
     @property
     def gold_is_none(self) -> bool:
@@ -86,10 +87,10 @@ class DiscoveryCase:
         """
         known = [each.name for each in fields(cls)]
         if not isinstance(values, Mapping) or "query" not in values:
-            raise ArgumentError(f"a case is an object with a query, not {shown(values)}")
+            raise ArgumentError(f"a case is an object with a query, not {short_repr(values)}")
         if unknown := [name for name in values if name not in known]:
             raise ArgumentError(
-                f"a case has no field {shown(unknown[0])}, only {', '.join(known)}; the rest goes in metadata"
+                f"a case has no field {short_repr(unknown[0])}, only {', '.join(known)}; the rest goes in metadata"
             )
         return cls(**{name: value for name, value in values.items() if value not in (None, "")})
 

@@ -9,8 +9,9 @@ from typing import Any, Self
 
 from airw._base.checks import check_number
 from airw._base.json import json_clean
+from airw._base.messages import short_repr
 from airw.corpora import CorpusLike, borrowed
-from airw.errors import ArgumentError, shown
+from airw.errors import ArgumentError
 from airw.reranking import is_anonymous
 
 __all__ = [
@@ -100,7 +101,7 @@ class MinScoreCalibration:
             ArgumentError: There is no `min_score`.
         """
         if "min_score" not in values:
-            raise ArgumentError(f"a calibration holds a min_score, perhaps null: {shown(values)} does not")
+            raise ArgumentError(f"a calibration holds a min_score, perhaps null: {short_repr(values)} does not")
         known: dict[str, Any] = {each.name: values[each.name] for each in fields(cls) if each.name in values}
         lists = {name: tuple(value) for name, value in known.items() if isinstance(value, list)}
         return cls(**{**known, **lists})

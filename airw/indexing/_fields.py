@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from airw.errors import SourceError, shown
+from airw._base.messages import short_repr
+from airw.errors import SourceError
 from airw.indexing._text import text_of
 from airw.values import Artifact, Surface
 
@@ -27,7 +28,7 @@ def text_field(artifact: Artifact, record: Mapping[str, Any], field: str, defaul
     if value is None:
         return default
     if not isinstance(value, str):
-        raise SourceError(f"the field {field!r} of {artifact.id!r} must hold a string, not {shown(value)}")
+        raise SourceError(f"the field {field!r} of {artifact.id!r} must hold a string, not {short_repr(value)}")
     return value
 
 
@@ -41,7 +42,9 @@ def text_list(artifact: Artifact, record: Mapping[str, Any], field: str) -> list
     if values is None:
         return []
     if not isinstance(values, (list, tuple)) or not all(isinstance(value, str) for value in values):
-        raise SourceError(f"the field {field!r} of {artifact.id!r} must hold a list of strings, not {shown(values)}")
+        raise SourceError(
+            f"the field {field!r} of {artifact.id!r} must hold a list of strings, not {short_repr(values)}"
+        )
     return list(values)
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
-from airw.errors import ArgumentError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 
 _SCALARS = frozenset({type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented)})
 _CONTAINERS = frozenset({list, tuple, dict, set, frozenset, types.MappingProxyType})
@@ -53,7 +54,7 @@ def identity(thing: object) -> str:
     try:
         digest = _Digests().of(thing)
     except RecursionError as error:
-        raise ArgumentError(f"{shown(thing)} is nested too deeply to be named; give it an `id`") from error
+        raise ArgumentError(f"{short_repr(thing)} is nested too deeply to be named; give it an `id`") from error
     named = thing if isinstance(thing, (type, types.FunctionType)) else type(thing)
     return f"{named.__qualname__}-{digest.hex()[:16]}"
 
@@ -159,8 +160,8 @@ def _recipe(thing: object) -> Any:
     except RecursionError:
         raise
     except Exception as error:
-        raise ArgumentError(_NAMELESS.format(shown(thing))) from error
-    raise ArgumentError(_NAMELESS.format(shown(thing)))
+        raise ArgumentError(_NAMELESS.format(short_repr(thing))) from error
+    raise ArgumentError(_NAMELESS.format(short_repr(thing)))
 
 
 def _settings(kind: type) -> list[str]:

@@ -6,7 +6,8 @@ from itertools import pairwise
 from operator import index
 from typing import Any, TypeAlias
 
-from airw.errors import ArgumentError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 from airw.indexing._identity import identity
 
 Offsets: TypeAlias = Sequence[tuple[int, int]]
@@ -43,7 +44,7 @@ class TokenOffsets:
 
     def _unusable(self, found: object) -> ArgumentError:
         must = "the (start, end) of each token in its text, in order, without special tokens"
-        return ArgumentError(f"a tokenizer must give {must}; {self.id} gave {shown(found)}")
+        return ArgumentError(f"a tokenizer must give {must}; {self.id} gave {short_repr(found)}")
 
 
 def token_offsets(tokenizer: Any, *, id: str | None = None) -> TokenOffsets:
@@ -66,7 +67,7 @@ def token_offsets(tokenizer: Any, *, id: str | None = None) -> TokenOffsets:
         (TokenOffsets(id='words-1'), [(0, 3), (4, 7)])
     """
     if id is not None and (not isinstance(id, str) or not id.strip()):
-        raise ArgumentError(f"id must name the tokenizer and its version, not be {shown(id)}")
+        raise ArgumentError(f"id must name the tokenizer and its version, not be {short_repr(id)}")
     made = tokenizer if isinstance(tokenizer, TokenOffsets) else _adapted(tokenizer, id)
     return made if id is None else replace(made, id=id)
 
@@ -77,7 +78,7 @@ def _adapted(tokenizer: Any, id: str | None) -> TokenOffsets:
         return _copied(library)
     if not callable(tokenizer) or hasattr(tokenizer, "is_fast"):
         kinds = "a function of a text, a tokenizers.Tokenizer or a fast tokenizer of transformers"
-        raise ArgumentError(f"a tokenizer is {kinds}, not {shown(tokenizer)}")
+        raise ArgumentError(f"a tokenizer is {kinds}, not {short_repr(tokenizer)}")
     return TokenOffsets(tokenizer, id or identity(tokenizer))
 
 

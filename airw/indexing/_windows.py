@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from airw._base.checks import check_count
-from airw.errors import ArgumentError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 from airw.indexing._tokens import TokenOffsets, token_offsets
 from airw.values import Surface
 
@@ -55,7 +56,7 @@ class Window:
         if check_count("overlap", self.overlap) >= size:
             raise ArgumentError(f"overlap must be smaller than chunk_size ({size}), not {self.overlap}")
         if (self.max_tokens is None) != (self.tokenizer is None):
-            given = f"max_tokens={shown(self.max_tokens)} and tokenizer={shown(self.tokenizer)}"
+            given = f"max_tokens={short_repr(self.max_tokens)} and tokenizer={short_repr(self.tokenizer)}"
             raise ArgumentError(f"a budget of tokens needs both max_tokens and tokenizer, not {given}")
         if self.max_tokens is not None:
             check_count("max_tokens", self.max_tokens, least=1)

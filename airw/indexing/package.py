@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from airw._base.json import json_clean
+from airw._base.messages import short_repr
 from airw._base.requirements import bare_name
-from airw.errors import ArgumentError, shown
+from airw.errors import ArgumentError
 from airw.indexing._fields import field_surface, record_of, text_field, text_list
 from airw.indexing._text import clean_fields
 from airw.indexing._windows import Window, chunk_surfaces
@@ -54,9 +55,11 @@ class Package:
         """Check every parameter at birth."""
         object.__setattr__(self, "tokenizer", self._window.tokenizer)  # adapted
         if not isinstance(self.embed_deps, bool):
-            raise ArgumentError(f"embed_deps must be True or False, not {shown(self.embed_deps)}")
+            raise ArgumentError(f"embed_deps must be True or False, not {short_repr(self.embed_deps)}")
         if not isinstance(self.deps_template, str) or "{deps}" not in self.deps_template:
-            raise ArgumentError(f"deps_template must be a string that holds {{deps}}, not {shown(self.deps_template)}")
+            raise ArgumentError(
+                f"deps_template must be a string that holds {{deps}}, not {short_repr(self.deps_template)}"
+            )
 
     @property
     def _window(self) -> Window:

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from airw._base.concurrency import called
-from airw.errors import AirwError, ArgumentError, ArgumentKindError, shown
+from airw._base.messages import short_repr
+from airw.errors import AirwError, ArgumentError, ArgumentKindError
 from airw.indexing._identity import identity
 from airw.indexing._text import check_kind
 from airw.indexing.synthesis import LlmSynthesizer, check_name, make_llm_synthesizer
@@ -94,10 +95,10 @@ def with_synopsis(
     """
     if isinstance(strategy, type) or not callable(getattr(strategy, "decompose", None)):
         raise ArgumentKindError(
-            f"strategy must have an id and a method decompose, as Chunked() has, not {shown(strategy)}"
+            f"strategy must have an id and a method decompose, as Chunked() has, not {short_repr(strategy)}"
         )
     if not isinstance(getattr(strategy, "id", None), str) or not strategy.id:
-        raise ArgumentError(f"a strategy needs an `id` that names it and its settings; {shown(strategy)} has none")
+        raise ArgumentError(f"a strategy needs an `id` that names it and its settings; {short_repr(strategy)} has none")
     check_kind(synopsis_kind)
     if when is None and when_id is not None:
         raise ArgumentError("when_id names a gate: pass when= as well")
@@ -121,7 +122,7 @@ def _innermost(strategy: IndexingStrategy) -> IndexingStrategy:
 def _named(what: str, function: object, attribute: str, given: str | None) -> str:
     """Give the name of a function: the one given, else its own, else one made of what it does."""
     if not callable(function):
-        raise ArgumentKindError(f"{what} must be a function of an artifact, not {shown(function)}")
+        raise ArgumentKindError(f"{what} must be a function of an artifact, not {short_repr(function)}")
     check_name(attribute, given)
     if given is not None:
         return given
@@ -135,7 +136,7 @@ def _named(what: str, function: object, attribute: str, given: str | None) -> st
 def _checked(synopsis: object) -> str:
     """Give a synopsis without white space around it, where it is text that can be stored."""
     if not isinstance(synopsis, str):
-        raise ArgumentKindError(f"a synthesizer must give a string, not {shown(synopsis)}")
+        raise ArgumentKindError(f"a synthesizer must give a string, not {short_repr(synopsis)}")
     try:
         synopsis.encode()
     except UnicodeEncodeError as error:

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 
 from airw._base.checks import check_strings
 from airw._base.concurrency import called
+from airw._base.messages import short_repr
 from airw.chat import ChatLike
 from airw.chat.questions import Question, question_or
-from airw.errors import ArgumentError, shown
+from airw.errors import ArgumentError
 from airw.indexing._fields import text_field
 from airw.indexing._identity import identity
 from airw.indexing._text import check_kind, text_of
@@ -136,4 +137,4 @@ def make_llm_synthesizer(
 def check_name(what: str, value: object) -> None:
     """Check a name at birth, where one is given."""
     if value is not None and (not isinstance(value, str) or not value.strip()):
-        raise ArgumentError(f"{what} must be a text that is not blank, not {shown(value)}")
+        raise ArgumentError(f"{what} must be a text that is not blank, not {short_repr(value)}")

@@ -5,8 +5,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from airw._base.concurrency import offload_if
 from airw.links._search import LIMITS, PathLimits
-from airw.links._steps import PAGE, Step, StepReader, in_time
+from airw.links._steps import MANY, PAGE, Step, StepReader
 from airw.links.costs import JUST_BELOW_LEAST, PARTS, link_parts, value_of
 from airw.links.paths import LinkPath
 
@@ -45,12 +46,12 @@ class CostSearch:
     async def run(self) -> LinkPath:
         """Search; two store calls for all artifacts that no cheaper way can lead to any more."""
         while self._waiting and not self._is_over:
-            ways = await in_time(len(self._waiting), self._settle)
+            ways = await offload_if(len(self._waiting) > MANY, self._settle)
             for at in range(0, len(ways), PAGE):
                 if self._is_over:
                     break
                 await self._expand(ways[at : at + PAGE])
-        return await in_time(len(self._kept_out) + len(self._costs), self._result)
+        return await offload_if(len(self._kept_out) + len(self._costs) > MANY, self._result)
 
     @property
     def _is_over(self) -> bool:
@@ -78,7 +79,7 @@ class CostSearch:
         new = list(ends)
         records = await self._reader.store.records_of(new, limit=1) if new else []
         self._values.update({id: value_of(each[0] if each else None) for id, each in zip(new, records, strict=True)})
-        await in_time(sum(map(len, found)), self._relax, ways, found)
+        await offload_if(sum(map(len, found)) > MANY, self._relax, ways, found)
 
     def _relax(self, ways: Sequence[_Way], found: Sequence[Sequence[Step]]) -> None:
         limits = self._limits

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from airw._base.concurrency import in_thread
-from airw.errors import NoLedgerEntry, shown
+from airw._base.messages import short_repr
+from airw.errors import NoLedgerEntry
 from airw.links._findings import judged
 from airw.links._measures import Surroundings, cosines_of, gini, gold_linkage, quantiles, reach, surroundings
 from airw.links._steps import LinkFilter
@@ -83,7 +84,7 @@ async def _of_cosines(store: Store, table: EdgeTable, rng: np.random.Generator) 
 async def _of_gold(table: EdgeTable, near: Surroundings, gold: Sequence[Sequence[Any]]) -> dict[str, Any]:
     places = {id: place for place, id in enumerate(table.ids)}
     for id in (id for each in gold for id in each if id not in places):
-        raise NoLedgerEntry(f"the graph holds no artifact {shown(id)}; gold is made of artifacts by id")
+        raise NoLedgerEntry(f"the graph holds no artifact {short_repr(id)}; gold is made of artifacts by id")
     pairs, linked, close = await sliced(gold_linkage(near, [[places[id] for id in each] for each in gold]))
     shares = {"gold_linked": linked / pairs, "gold_near": close / pairs} if pairs else {}
     return {"gold_pairs": pairs, **shares}

@@ -6,7 +6,8 @@ from itertools import chain
 from typing import Any
 
 from airw._base.checks import check_count
-from airw.links._steps import PAGE, Step, StepReader, in_time
+from airw._base.concurrency import offload_if
+from airw.links._steps import MANY, PAGE, Step, StepReader
 from airw.links.paths import LinkPath
 
 __all__ = ["LIMITS", "HopSearch", "PathLimits"]
@@ -101,7 +102,7 @@ class HopSearch:
                 await self._look_over(side, other)
                 break
             if met := await self._advance(side, other):
-                steps = await in_time(sum(map(len, chain(side.levels, other.levels))), self._path, met)
+                steps = await offload_if(sum(map(len, chain(side.levels, other.levels))) > MANY, self._path, met)
                 return self._result(steps)
         return self._result(None)
 
@@ -113,11 +114,11 @@ class HopSearch:
                 self._at_least["max_edges"] = None
                 break
             steps = await self._reader.read(page, back=side.back)
-            await in_time(sum(map(len, steps)), self._admit, side, other, level, steps)
+            await offload_if(sum(map(len, steps)) > MANY, self._admit, side, other, level, steps)
         side.levels.append(level.steps)
         side.frontier = level.frontier
         if not level.met:
-            await in_time(len(level.unread) + len(level.beyond), self._tell, side, level)
+            await offload_if(len(level.unread) + len(level.beyond) > MANY, self._tell, side, level)
             return ()
         total = {node: side.depths[node] + other.depths[node] for node in level.met}
         return [node for node in total if total[node] == min(total.values())]
@@ -168,7 +169,7 @@ class HopSearch:
         """Count the artifacts, unknown so far, that the first page of a frontier with any leads to."""
         for at, page in enumerate(side.pages(), 1):
             found = await self._reader.read(page, back=side.back)
-            if count := await in_time(sum(map(len, found)), _count_unknown, side, found):
+            if count := await offload_if(sum(map(len, found)) > MANY, _count_unknown, side, found):
                 if at * PAGE < len(side.frontier):
                     self._at_least["max_hops"] = None
                 return count

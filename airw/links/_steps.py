@@ -1,12 +1,13 @@
 """The steps that lead on from artifacts, or to them, along links: what the searches for a path read."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, TypeVarTuple
 
 from airw._base.checks import check_choice, check_strings
-from airw._base.concurrency import in_thread
-from airw.errors import ArgumentError, shown
+from airw._base.concurrency import offload_if
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 from airw.links.inverses import Inverses
 from airw.protocols import GraphStore
 from airw.values import DIRECTIONS, Direction, Edge
@@ -18,7 +19,7 @@ ORIGINS = ("typed", "inline", "derived")
 PAGE = 1_000
 """Artifacts asked about in one call: with ten links each, some milliseconds of work."""
 
-_MANY = 500  # links, looked at in about a millisecond
+MANY = 500  # links, looked at in about a millisecond
 _REVERSE: Mapping[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
 
 
@@ -81,7 +82,7 @@ class StepReader:
         """Check every parameter at birth."""
         check_choice("direction", self.direction, DIRECTIONS)
         if self.inverses is not None and not isinstance(self.inverses, Inverses):
-            raise ArgumentError(f"inverses must be an Inverses or None, not {shown(self.inverses)}")
+            raise ArgumentError(f"inverses must be an Inverses or None, not {short_repr(self.inverses)}")
 
     async def read(self, ids: Sequence[Any], *, back: bool = False) -> list[list[Step]]:
         """Give the steps from each artifact, or back from each one to where they begin; one store call.
@@ -90,7 +91,7 @@ class StepReader:
         """
         direction = _REVERSE[self.direction] if back else self.direction
         edges = await self.store.neighbors(ids, direction=direction, **self._asked())
-        return await in_time(sum(map(len, edges)), self._all_steps, ids, edges, back)
+        return await offload_if(sum(map(len, edges)) > MANY, self._all_steps, ids, edges, back)
 
     def _asked(self) -> dict[str, Any]:
         """Give the filter as the store is asked: all links that count in either direction, where that matters."""
@@ -127,8 +128,3 @@ class StepReader:
     def _order(self, step: Step, other: Any) -> tuple[Any, ...]:
         place = other if isinstance(other, str) else (self.places.get(other[0], len(self.places)), *other)
         return self._name(step), place, step.edge.source != step.start, step.edge.origin
-
-
-async def in_time(count: int, function: Callable[[*Args], R], *args: *Args) -> R:
-    """Call a function where it holds up nobody: in a worker thread, when there is much to do."""
-    return await in_thread(function, *args) if count > _MANY else function(*args)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from airw._base.concurrency import offload_if
 from airw.links._cheapest import CostSearch
 from airw.links._search import HopSearch, PathLimits
-from airw.links._steps import PAGE, Step, StepReader, in_time
+from airw.links._steps import MANY, PAGE, Step, StepReader
 from airw.links.costs import JUST_BELOW_LEAST, PARTS, link_parts, value_of
 from airw.links.paths import LinkPath
 
@@ -79,7 +80,7 @@ class TwoSidedCostSearch:
             if len(other.waiting) < len(side.waiting):
                 side, other = other, side
             await self._go_on(side, other)
-        steps = await in_time(len(self._near.costs) + len(self._far.costs), self._path)
+        steps = await offload_if(len(self._near.costs) + len(self._far.costs) > MANY, self._path)
         most, ends = self._limits.max_hops, (self._near.root, self._far.root)
         if most is None or len(steps) <= most:
             return self._result(steps)
@@ -87,10 +88,10 @@ class TwoSidedCostSearch:
         return await CostSearch(self._reader, *ends, self._limits).run() if shortest.found else shortest
 
     async def _go_on(self, side: _Side, other: _Side) -> None:
-        taken = await in_time(len(side.waiting), side.take, self._cost - other.least)
+        taken = await offload_if(len(side.waiting) > MANY, side.take, self._cost - other.least)
         found = await self._reader.read(taken, back=side.back)
         await self._read_values({step.end for steps in found for step in steps})
-        await in_time(sum(map(len, found)), self._relax, side, other, found)
+        await offload_if(sum(map(len, found)) > MANY, self._relax, side, other, found)
 
     async def _read_values(self, ends: Iterable[Any]) -> None:
         new = [end for end in ends if end not in self._values]

@@ -6,7 +6,8 @@ from typing import Any, cast
 
 from airw._base.arrays import Floats
 from airw._base.checks import check_count
-from airw.errors import ArgumentError, ArgumentKindError, EmbedderUnavailable, NoLedgerEntry, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError, ArgumentKindError, EmbedderUnavailable, NoLedgerEntry
 from airw.links._cheapest import CostSearch
 from airw.links._search import HopSearch, PathLimits
 from airw.links._steps import LinkFilter, StepReader
@@ -56,7 +57,9 @@ class CorpusGraph:
         given: Any = store_or_corpus
         store = getattr(given, "store", given)
         if isinstance(given, str) or not isinstance(store, GraphStore):
-            raise ArgumentError(f"a graph needs an open corpus, as `open_corpus` gives, or a store, not {shown(given)}")
+            raise ArgumentError(
+                f"a graph needs an open corpus, as `open_corpus` gives, or a store, not {short_repr(given)}"
+            )
         self._source: str | None = (getattr(given, "name", None) or None) if store is not given else None
         self.store: Store = cast("Store", store)
         self.embedder: Embedder = getattr(given, "embedder", _NO_EMBEDDER)
@@ -232,7 +235,7 @@ class CorpusGraph:
         """
         limits = PathLimits(max_hops=max_hops, max_nodes=max_nodes, max_edges=max_edges, max_fanout=max_fanout)
         if not isinstance(weighted, bool):
-            raise ArgumentError(f"weighted must be True or False, not {shown(weighted)}")
+            raise ArgumentError(f"weighted must be True or False, not {short_repr(weighted)}")
         reader = StepReader(
             store=self.store,
             direction=direction,
@@ -299,12 +302,16 @@ class CorpusGraph:
         for node, records in zip(nodes, await self.store.records_of(nodes, limit=1), strict=True):
             if records is None:
                 corpus = "the graph" if self.source is None else f"corpus {self.source!r}"
-                raise NoLedgerEntry(f"{corpus} holds no artifact {shown(node)}; a path goes between artifacts by id")
+                raise NoLedgerEntry(
+                    f"{corpus} holds no artifact {short_repr(node)}; a path goes between artifacts by id"
+                )
 
     def _nodes(self, name: str, given: Sequence[NodeId]) -> list[Any]:
         """Give nodes as the store knows them; of one corpus, ids without its name."""
         if isinstance(given, str) or not isinstance(given, Sequence | set | frozenset):
-            raise ArgumentKindError(f"{name} must be a list of ids, not {shown(given)}; one is [{shown(given)}]")
+            raise ArgumentKindError(
+                f"{name} must be a list of ids, not {short_repr(given)}; one is [{short_repr(given)}]"
+            )
         return [self._node(name, each) for each in given]
 
     def _node(self, name: str, given: object) -> NodeId:
@@ -313,7 +320,7 @@ class CorpusGraph:
                 return given
             case [str() as source, str() as id]:
                 return id if source == self.source and not self.members else (source, id)
-        raise ArgumentError(f"{name} must be ids or (source, id) pairs, not {shown(given)}")
+        raise ArgumentError(f"{name} must be ids or (source, id) pairs, not {short_repr(given)}")
 
 
 def _meant(ref: NodeId, found: Sequence[NodeId]) -> NodeId:

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from airw.errors import ArgumentError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 from airw.values import Direction, Edge, NodeId
 
 __all__ = ["INVERSES", "Inverses"]
@@ -56,7 +57,7 @@ class Inverses:
         if not isinstance(self.names, Mapping) or not all(
             isinstance(name, str) and name for pair in self.names.items() for name in pair
         ):
-            raise ArgumentError(f"names must map an edge type to its inverse, not be {shown(self.names)}")
+            raise ArgumentError(f"names must map an edge type to its inverse, not be {short_repr(self.names)}")
         object.__setattr__(self, "names", MappingProxyType(dict(self.names)))
 
     def of(self, type: str) -> str:

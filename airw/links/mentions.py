@@ -7,7 +7,8 @@ from hashlib import blake2b
 from typing import Any
 
 from airw._base.checks import check_count, check_number
-from airw.errors import ArgumentError, SourceError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError, SourceError
 from airw.links._prose import paragraphs
 from airw.links._titles import WordCounts, edged, folded, text_of, titles_of
 from airw.links.markdown import MarkdownLinks
@@ -62,10 +63,10 @@ class TitleMentions:
         """Check every parameter at birth."""
         if not isinstance(self.inner, EdgeExtractor) or isinstance(self.inner, CorpusWideExtractor):
             raise ArgumentError(
-                f"inner must be an extractor that reads one artifact at a time, not {shown(self.inner)}"
+                f"inner must be an extractor that reads one artifact at a time, not {short_repr(self.inner)}"
             )
         if not isinstance(self.type, str) or not self.type:
-            raise ArgumentError(f"type must be a non-empty string, not {shown(self.type)}")
+            raise ArgumentError(f"type must be a non-empty string, not {short_repr(self.type)}")
         check_count("min_chars", self.min_chars, least=1)
         check_number("max_share", self.max_share, least=0, most=1)
 
@@ -159,7 +160,7 @@ class MentionFinder:
     def __post_init__(self) -> None:
         """Make what finds the titles."""
         if not all(isinstance(title, str) and title and isinstance(note, str) for title, note in self.titles.items()):
-            raise ArgumentError(f"titles must map a title to the id of its note, not be {shown(self.titles)}")
+            raise ArgumentError(f"titles must map a title to the id of its note, not be {short_repr(self.titles)}")
         said = json.dumps(sorted(self.titles.items()))
         digest = blake2b(said.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
         object.__setattr__(self, "id", f"MentionFinder({self.inner.id}, {self.type!r}, titles={digest})")

@@ -4,7 +4,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from typing import Any, NamedTuple, TypeAlias
 
 from airw._base.json import json_clean
-from airw.errors import ArgumentError, PolicyError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError, PolicyError
 from airw.policies._artifacts import ArtifactNode
 from airw.protocols import OpenCorpus
 from airw.values import Edge, Record
@@ -36,10 +37,12 @@ def check_edges(edges: object) -> None:
     if edges is None or callable(edges):
         return
     if not isinstance(edges, list | tuple):
-        raise ArgumentError(f"edges must be a list of pairs of fields or a function of a record, not {shown(edges)}")
+        raise ArgumentError(
+            f"edges must be a list of pairs of fields or a function of a record, not {short_repr(edges)}"
+        )
     for pair in edges:
         if not isinstance(pair, list | tuple) or len(pair) != 2 or not all(isinstance(side, str) for side in pair):
-            raise ArgumentError(f"an edge is a pair of fields such as ('keywords', 'keywords'), not {shown(pair)}")
+            raise ArgumentError(f"an edge is a pair of fields such as ('keywords', 'keywords'), not {short_repr(pair)}")
 
 
 def ways_of(record: Record, edges: Edges) -> list[_Way]:
@@ -67,10 +70,12 @@ def _declared(record: Record, edges: Sequence[tuple[str, str]]) -> Iterator[_Way
 def _given(record: Record, function: EdgeFunction) -> Iterator[_Way]:
     answer = function(record)
     if not isinstance(answer, Iterable):
-        raise PolicyError(f"edges must give (field, value) pairs for {record.artifact_id!r}, not {shown(answer)}")
+        raise PolicyError(f"edges must give (field, value) pairs for {record.artifact_id!r}, not {short_repr(answer)}")
     for pair in answer:
         if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
-            raise PolicyError(f"edges must give (field, value) pairs for {record.artifact_id!r}, not {shown(pair)}")
+            raise PolicyError(
+                f"edges must give (field, value) pairs for {record.artifact_id!r}, not {short_repr(pair)}"
+            )
         value = json_clean(pair[1])
         if value is not None:
             yield _way(record, pair[0], value, pair[0])

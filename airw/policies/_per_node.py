@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from airw._base.concurrency import Pacer, map_bounded
-from airw.errors import ArgumentError, PolicyError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError, PolicyError
 from airw.values import SearchHit
 from airw.walking import Entry, Frontier, Neighbors, Policy, WalkState
 
@@ -47,7 +48,7 @@ def per_node(policy: Any) -> "PerNode":
         raise ArgumentError(f"policy must be an instance; write {policy.__name__}(...)")
     missing = [name for name in _METHODS if not callable(getattr(policy, name, None))]
     if missing:
-        raise ArgumentError(f"{shown(policy)} is not a per-node policy: it has no {', '.join(missing)}")
+        raise ArgumentError(f"{short_repr(policy)} is not a per-node policy: it has no {', '.join(missing)}")
     return PerNode(policy)
 
 
@@ -78,7 +79,7 @@ class PerNode(Policy):
             return best
         picked = await _settled(self.policy.select(state, triples))
         if not isinstance(picked, Iterable):
-            raise PolicyError(f"select must return (node, depth, score) triples, not {shown(picked)}")
+            raise PolicyError(f"select must return (node, depth, score) triples, not {short_repr(picked)}")
         return self._positions(islice(picked, len(triples)), dict(zip(live, triples, strict=True)), state)
 
     def _positions(self, picked: Iterable[Any], offered: dict[int, Any], state: WalkState) -> Iterator[int]:
@@ -89,13 +90,15 @@ class PerNode(Policy):
             try:
                 node, depth, score = triple
             except (TypeError, ValueError):
-                raise PolicyError(f"select must return (node, depth, score) triples, not {shown(triple)}") from None
+                raise PolicyError(
+                    f"select must return (node, depth, score) triples, not {short_repr(triple)}"
+                ) from None
             id = self.policy.node_id(node)
             if id in places:
                 exact = (at for at in places[id] if offered[at][1:] == (depth, score))
                 yield next(exact, places[id][0])
             elif id not in state.visited:
-                raise PolicyError(f"select returned a node that was not offered: {shown(node)}")
+                raise PolicyError(f"select returned a node that was not offered: {short_repr(node)}")
 
     async def expand(self, state: WalkState, committed: Sequence[Entry], store: Any) -> list[Neighbors]:
         """Ask the policy for each node."""
@@ -128,7 +131,7 @@ class PerNode(Policy):
             try:
                 return await _settled(method(state, node, *others))
             except Exception as error:
-                error.add_note(f"for node {shown(node)}")
+                error.add_note(f"for node {short_repr(node)}")
                 raise
 
         if inspect.iscoroutinefunction(method):
@@ -166,4 +169,4 @@ def _fresh(hit: Any) -> SearchHit | None:
             surface_index=hit.surface_index,
         )
     except AttributeError as error:
-        raise PolicyError(f"to_hit must return a SearchHit or None, not {shown(hit)}") from error
+        raise PolicyError(f"to_hit must return a SearchHit or None, not {short_repr(hit)}") from error

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias, cast
 
-from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry
 from airw.policies._artifacts import ArtifactNode, best_of, query_vector
 from airw.protocols import OpenCorpus
 from airw.retrieval import MODES, Mode, channel_rankings, channels_of, check_corpus, hybrid_depth
@@ -34,7 +35,7 @@ def check_nodes(name: str, given: object) -> tuple[NodeId, ...]:
         ArgumentError: An item is neither.
     """
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ArgumentKindError(f"{name} must be a list of ids, not {shown(given)}; one is [{shown(given)}]")
+        raise ArgumentKindError(f"{name} must be a list of ids, not {short_repr(given)}; one is [{short_repr(given)}]")
     return tuple(_checked_node(name, each) for each in given)
 
 
@@ -44,7 +45,7 @@ def _checked_node(name: str, given: object) -> NodeId:
             return given
         case [str() as source, str() as id]:
             return source, id
-    raise ArgumentError(f"{name} must be ids or (source, id) pairs, not {shown(given)}")
+    raise ArgumentError(f"{name} must be ids or (source, id) pairs, not {short_repr(given)}")
 
 
 def member_names(corpus: OpenCorpus) -> Collection[str]:
@@ -70,7 +71,7 @@ def _root_id(root: NodeId, name: str, members: Collection[str]) -> NodeId:
     if not members and source in (None, name):
         return id
     wanted = f"a (source, id) pair, the source one of {', '.join(map(repr, members))}" if members else "an id in it"
-    raise NoLedgerEntry(f"corpus {name!r} holds no artifact {shown(root)}; a root is {wanted}")
+    raise NoLedgerEntry(f"corpus {name!r} holds no artifact {short_repr(root)}; a root is {wanted}")
 
 
 async def seed_artifacts(

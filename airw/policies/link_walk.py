@@ -1,6 +1,6 @@
 """A deterministic walk along links: a tree from given artifacts, without a model in sight."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -10,8 +10,9 @@ import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.checks import check_choice, check_count
-from airw._base.concurrency import in_thread
-from airw.errors import ArgumentError, NoLedgerEntry, shown
+from airw._base.concurrency import offload_if
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError, NoLedgerEntry
 from airw.links import Inverses
 from airw.links._steps import LinkFilter
 from airw.links.costs import JUST_BELOW_LEAST, PARTS, link_parts, value_of
@@ -138,9 +139,9 @@ class LinkWalk(Policy):
         for name, value in chosen.asked().items():
             object.__setattr__(self, name, value)
         if not (self.inverses is None or isinstance(self.inverses, Inverses)):
-            raise ArgumentError(f"inverses must be None or Inverses such as INVERSES, not {shown(self.inverses)}")
+            raise ArgumentError(f"inverses must be None or Inverses such as INVERSES, not {short_repr(self.inverses)}")
         if not isinstance(self.weighted, bool):
-            raise ArgumentError(f"weighted must be True or False, not {shown(self.weighted)}")
+            raise ArgumentError(f"weighted must be True or False, not {short_repr(self.weighted)}")
         check_scope(self.scope)
 
     @property
@@ -169,7 +170,9 @@ class LinkWalk(Policy):
         absent = await _read_first(state, ids, store)
         for id in roots:
             if id in absent:
-                raise NoLedgerEntry(f"corpus {store.name!r} holds no artifact {shown(id)}; a root is an artifact's id")
+                raise NoLedgerEntry(
+                    f"corpus {store.name!r} holds no artifact {short_repr(id)}; a root is an artifact's id"
+                )
         if self.scope.start is not None:  # what is barred may still be reached, so it must not wait as a start
             await judge(state, ids, store, self.scope)
         return [Way(id) for id in ids if verdict(state, id).start]
@@ -180,7 +183,7 @@ class LinkWalk(Policy):
             ids = list(dict.fromkeys(node.id for node in nodes))
             await _read_first(state, ids, store)
             await judge(state, ids, store, self.scope)
-        return await _in_time(len(nodes), self._scores, state, nodes)
+        return await offload_if(len(nodes) > _MANY, self._scores, state, nodes)
 
     def _scores(self, state: WalkState, nodes: Sequence[Way]) -> NDArray[np.float64]:
         costs = np.array([self._cost(state, node) for node in nodes], np.float64)
@@ -197,7 +200,7 @@ class LinkWalk(Policy):
 
     async def select(self, state: WalkState, frontier: Frontier) -> NDArray[np.intp]:
         """Commit all in order of discovery, or those to which no cheaper way can be found any more, cheapest first."""
-        return await _in_time(len(frontier.live), self._next, state, frontier)
+        return await offload_if(len(frontier.live) > _MANY, self._next, state, frontier)
 
     def _next(self, state: WalkState, frontier: Frontier) -> NDArray[np.intp]:
         is_bounded = self.scope != OPEN
@@ -213,7 +216,7 @@ class LinkWalk(Policy):
         edges = await store.store.neighbors(ids, **choice) if ids else []
         places = {name: place for place, name in enumerate(member_names(store))}
         starts = [entry.node for entry in crossed]
-        ways = await _in_time(sum(map(len, edges)), self._ways, state, starts, edges, places)
+        ways = await offload_if(sum(map(len, edges)) > _MANY, self._ways, state, starts, edges, places)
         found = dict(zip((entry.id for entry in crossed), ways, strict=True))
         return [found.get(entry.id, []) for entry in committed]
 
@@ -284,8 +287,3 @@ def _behind(ends: Sequence[Any], edges: Sequence[Edge], cost: float) -> _Ways:
 
 def _made(ends: Sequence[Any], edges: Sequence[Edge], cost: float, part: slice) -> list[Way]:
     return list(map(_way, zip(ends[part], edges[part], repeat(cost))))
-
-
-async def _in_time(count: int, function: Callable[[*Args], R], *args: *Args) -> R:
-    """Call a function where it holds up nobody: in a worker thread, when there is much to do."""
-    return await in_thread(function, *args) if count > _MANY else function(*args)

@@ -8,8 +8,9 @@ import numpy as np
 
 from airw._base.arrays import Floats, NDArray
 from airw._base.concurrency import in_thread
+from airw._base.messages import short_repr
 from airw._base.vectors import exact_scores
-from airw.errors import ArgumentError, shown
+from airw.errors import ArgumentError
 from airw.policies._artifacts import ArtifactNode, best_vectors
 from airw.policies._nodes import Rows
 from airw.policies._selecting import Selecting
@@ -67,7 +68,7 @@ class Mmr(Selecting):
         for name, low, high in (("lambda_mult", 0.0, 1.0), ("min_mmr_score", -np.inf, np.inf)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-                raise ArgumentError(f"{name} must be a number from {low:g} to {high:g}, not {shown(value)}")
+                raise ArgumentError(f"{name} must be a number from {low:g} to {high:g}, not {short_repr(value)}")
 
     async def score(self, state: WalkState, nodes: Sequence[ArtifactNode], store: OpenCorpus) -> NDArray[np.float64]:
         """Score by cosine of the best surface, and keep its vector; one store call."""

@@ -11,8 +11,9 @@ import numpy as np
 from airw._base.arrays import NDArray
 from airw._base.checks import check_choice, check_count, check_weight
 from airw._base.concurrency import in_thread
+from airw._base.messages import short_repr
 from airw._base.vectors import best_first
-from airw.errors import ArgumentError, shown
+from airw.errors import ArgumentError
 from airw.policies._artifacts import (
     OPEN,
     ArtifactNode,
@@ -111,7 +112,7 @@ class PersonalizedPageRank(ArtifactWalker):
         for name in ("restart", "degree_exponent", "search_weight", "title_weight"):
             check_weight(name, getattr(self, name))
         if not 0 < self.restart < 1:
-            raise ArgumentError(f"restart must lie between 0 and 1, not {shown(self.restart)}")
+            raise ArgumentError(f"restart must lie between 0 and 1, not {short_repr(self.restart)}")
 
     async def seed(self, state: WalkState, store: OpenCorpus) -> list[ArtifactNode]:
         """Give what has mass: what is found by search, the roots, what the query names; each once, in this order."""

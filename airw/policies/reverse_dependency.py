@@ -10,8 +10,9 @@ import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.checks import check_count, check_weight
+from airw._base.messages import short_repr
 from airw._base.requirements import bare_name, required_name
-from airw.errors import ArgumentError, shown
+from airw.errors import ArgumentError
 from airw.policies._artifacts import (
     OPEN,
     are_shut,
@@ -115,7 +116,7 @@ class ReverseDependency(Policy):
             self, "seeds", tuple(sorted(set(check_nodes("seeds", self.seeds)), key=partial(_order, places={})))
         )
         if not isinstance(self.edge_type, str):
-            raise ArgumentError(f"edge_type must be a string such as 'REF', not {shown(self.edge_type)}")
+            raise ArgumentError(f"edge_type must be a string such as 'REF', not {short_repr(self.edge_type)}")
         check_weight("fan_in_weight", self.fan_in_weight)
         check_weight("proximity_weight", self.proximity_weight)
         check_scope(self.scope)

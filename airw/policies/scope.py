@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
-from airw.errors import ArgumentError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 from airw.values.filters import And, Filter, Or, parse_filter
 
 __all__ = ["Scope", "check_scope"]
@@ -67,4 +68,4 @@ def check_scope(scope: object) -> None:
         ArgumentError: It is none.
     """
     if not isinstance(scope, Scope):
-        raise ArgumentError(f"scope must be a Scope, not {shown(scope)}; one filter is Scope.only(...)")
+        raise ArgumentError(f"scope must be a Scope, not {short_repr(scope)}; one filter is Scope.only(...)")

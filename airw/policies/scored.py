@@ -12,7 +12,8 @@ import numpy as np
 from airw._base.arrays import NDArray
 from airw._base.checks import check_count
 from airw._base.concurrency import Pacer, in_thread, map_bounded
-from airw.errors import ArgumentError, PolicyError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError, PolicyError
 from airw.policies._artifacts import ArtifactNode, best_records, best_vectors, keep_records
 from airw.policies._nodes import Node, Rows, node_of
 from airw.policies._selecting import Selecting
@@ -66,7 +67,7 @@ class Scored(Selecting):
         """Check every parameter at birth."""
         super().__post_init__()
         if self.scorer is not None and not callable(self.scorer):
-            raise ArgumentError(f"scorer must be a function of a node, not {shown(self.scorer)}")
+            raise ArgumentError(f"scorer must be a function of a node, not {short_repr(self.scorer)}")
         if self.per_iteration_limit is not None:
             check_count("per_iteration_limit", self.per_iteration_limit, least=1)
 
@@ -124,14 +125,14 @@ class Scored(Selecting):
             said = cast("Callable[[Node], Any]", self.scorer)(node)
             said = await said if inspect.isawaitable(said) else said
         except Exception as error:
-            error.add_note(f"for node {shown(node.id)}")
+            error.add_note(f"for node {short_repr(node.id)}")
             raise
         try:
             score = float(said) if isinstance(said, Real) and not isinstance(said, bool) else math.nan
         except OverflowError:
             score = math.nan
         if math.isnan(score):
-            raise PolicyError(f"the scorer must give a number for {node.id!r}, not {shown(said)}")
+            raise PolicyError(f"the scorer must give a number for {node.id!r}, not {short_repr(said)}")
         return score
 
     def _chosen(self, state: WalkState, frontier: Frontier, best: NDArray[np.intp]) -> list[int]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 from airw._base.arrays import Floats, NDArray
-from airw.errors import ArgumentError, PolicyError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError, PolicyError
 from airw.policies._artifacts import OPEN, ArtifactNode, best_records, best_vectors, keep_records, node_of_hit, verdict
 from airw.policies._edges import Edges
 from airw.policies._nodes import Node, Rows, node_of
@@ -153,7 +154,7 @@ class Strategy(Policy, ABC):
             raise ArgumentError("strategy must come before the other options")
         base = options.pop("strategy", base)
         if isinstance(base, type) or not is_dataclass(base) or not hasattr(base, "to_hits"):
-            raise ArgumentError(f"strategy must be a policy such as Eager(), not {shown(base)}")
+            raise ArgumentError(f"strategy must be a policy such as Eager(), not {short_repr(base)}")
         if "k" in options:
             options["select_k"] = options.pop("k")
         return cast("S", replace(cast("Any", base), **options))

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from airw.errors import RerankerError, shown
+from airw._base.messages import short_repr
+from airw.errors import RerankerError
 
 
 def checked_texts(query: str, texts: Sequence[str], *, of: str) -> list[str]:
@@ -16,7 +17,7 @@ def checked_texts(query: str, texts: Sequence[str], *, of: str) -> list[str]:
     given = list(texts)
     for what, text in (("the query", query), *((f"text {at}", text) for at, text in enumerate(given))):
         if not isinstance(text, str):
-            raise RerankerError(f"{of} takes strings: {what} is {shown(text)}")
+            raise RerankerError(f"{of} takes strings: {what} is {short_repr(text)}")
         try:
             text.encode()
         except UnicodeEncodeError as error:

@@ -7,8 +7,9 @@ from numbers import Real
 from typing import Any
 
 from airw._base.checks import check_count, check_strings
+from airw._base.messages import short_repr
 from airw._base.requirements import required_name
-from airw.errors import ArgumentError, shown
+from airw.errors import ArgumentError
 from airw.values import SearchHit
 
 __all__ = ["dependency_evidence_boost"]
@@ -43,9 +44,9 @@ def dependency_evidence_boost(
         0.0
     """
     if isinstance(weight, bool) or not isinstance(weight, Real) or not math.isfinite(weight):
-        raise ArgumentError(f"weight must be a finite number, not {shown(weight)}")
+        raise ArgumentError(f"weight must be a finite number, not {short_repr(weight)}")
     if not isinstance(deps_field, str) or not deps_field:
-        raise ArgumentError(f"deps_field must be the name of a metadata field, not {shown(deps_field)}")
+        raise ArgumentError(f"deps_field must be the name of a metadata field, not {short_repr(deps_field)}")
     libraries = frozenset(map(required_name, check_strings("relevant_libs", relevant_libs))) - {""}
     return _DependencyEvidence(libraries, float(weight), check_count("saturate", saturate, least=1), deps_field)
 

@@ -7,7 +7,8 @@ from typing import Any
 from urllib.parse import quote
 
 from airw._base.checks import check_choice, check_count
-from airw.errors import ArgumentError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 from airw.protocols import Reranker
 
 __all__ = ["RERANK_TEXTS", "calibration_key", "is_anonymous", "named", "rerank_tag"]
@@ -138,7 +139,7 @@ def _text_tag(rerank_text: str | Callable[..., Any], max_chars: int) -> str:
         return check_choice("rerank_text", rerank_text, RERANK_TEXTS) + (f"@{max_chars}" if cut else "")
     if not callable(rerank_text):
         choices = ", ".join(map(repr, RERANK_TEXTS))
-        raise ArgumentError(f"rerank_text must be {choices} or a callable, not {shown(rerank_text)}")
+        raise ArgumentError(f"rerank_text must be {choices} or a callable, not {short_repr(rerank_text)}")
     return f"fn-{_escaped(rerank_text)}"
 
 

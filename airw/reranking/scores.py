@@ -7,8 +7,9 @@ from numbers import Real
 from typing import Any
 
 from airw._base.concurrency import called
+from airw._base.messages import short_repr
 from airw.embedders._texts import one_line
-from airw.errors import AirwError, RerankerError, shown
+from airw.errors import AirwError, RerankerError
 from airw.protocols import Reranker
 
 __all__ = ["numbers_of", "score_texts"]
@@ -53,7 +54,7 @@ def numbers_of(scores: Sequence[Any], label: Callable[[], str]) -> list[float]:
 def _checked(answer: Any, count: int, reranker: Reranker) -> list[float]:
     scores = answer.tolist() if hasattr(answer, "tolist") else answer  # an array's, a tensor's
     if isinstance(scores, str | bytes) or not isinstance(scores, Sequence):
-        raise RerankerError(f"{_label(reranker)} must give a list of numbers, one a text, not {shown(answer)}")
+        raise RerankerError(f"{_label(reranker)} must give a list of numbers, one a text, not {short_repr(answer)}")
     if len(scores) != count:
         raise RerankerError(f"{_label(reranker)} gave {len(scores)} scores for {count} texts")
     return numbers_of(scores, partial(_label, reranker))  # not its name: that may read a model's weights
@@ -63,7 +64,7 @@ def _number(score: Any, at: int, label: Callable[[], str]) -> float:
     if isinstance(score, Real) and not isinstance(score, bool):
         with suppress(OverflowError):
             return float(score)
-    raise RerankerError(f"{label()} must give numbers, not {shown(score)} (text {at})")
+    raise RerankerError(f"{label()} must give numbers, not {short_repr(score)} (text {at})")
 
 
 def _label(reranker: Reranker) -> str:
@@ -71,4 +72,4 @@ def _label(reranker: Reranker) -> str:
     name = None
     with suppress(Exception):
         name = getattr(reranker, "id", None) or getattr(reranker, "__qualname__", None)
-    return f"the reranker {name!r}" if isinstance(name, str) else f"the reranker {shown(reranker)}"
+    return f"the reranker {name!r}" if isinstance(name, str) else f"the reranker {short_repr(reranker)}"

@@ -2,7 +2,8 @@
 
 from importlib.util import find_spec
 
-from airw.errors import ArgumentError, ArgumentKindError, RerankerUnavailable, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError, ArgumentKindError, RerankerUnavailable
 from airw.protocols import Reranker
 from airw.reranking.cross_encoder import INSTALL, CrossEncoderReranker
 
@@ -41,10 +42,10 @@ def resolve_reranker(spec: str | Reranker | None) -> Reranker | None:
     if spec is None or callable(spec):
         return spec
     if not isinstance(spec, str):
-        raise ArgumentKindError(f"rerank must be {_CHOICES}, not {shown(spec)}")
+        raise ArgumentKindError(f"rerank must be {_CHOICES}, not {short_repr(spec)}")
     name, separator, model = spec.partition(":")
     if name != CROSS_ENCODER or bool(separator) != bool(model.strip()):
-        raise ArgumentError(f"rerank must be {_CHOICES}, not {shown(spec)}")
+        raise ArgumentError(f"rerank must be {_CHOICES}, not {short_repr(spec)}")
     if find_spec("sentence_transformers") is None:
         raise RerankerUnavailable(f"rerank={spec!r} needs sentence-transformers: {INSTALL}")
     reranker = CrossEncoderReranker(model) if model else CrossEncoderReranker()

@@ -1,10 +1,10 @@
 """Asking an open corpus: retrieve what a question is about, stage by stage."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar, TypeVarTuple, Unpack, cast
 
 from airw._base.arrays import Floats
-from airw._base.concurrency import called, in_thread
+from airw._base.concurrency import called, offload_if
 from airw.protocols import OpenCorpus
 from airw.retrieval.channels import Vectors, check_corpus, embedded_queries, query_rankings
 from airw.retrieval.formulation import queries_of
@@ -136,7 +136,9 @@ async def _found(corpus: OpenCorpus, question: Question, queries: Sequence[str])
         found = [Found(record, candidate) for record, candidate in pairs if record is not None]
         if len(found) == len(candidates):
             break
-    return (await _worked(len(found), weighed, found, question))[:limit] if question.surface_weights else found
+    return (
+        (await offload_if(len(found) > _FEW, weighed, found, question))[:limit] if question.surface_weights else found
+    )
 
 
 def _once(corpus: OpenCorpus, queries: Sequence[str]) -> Vectors:
@@ -157,7 +159,9 @@ async def _candidates(
     """Rank in each channel and merge; weights, which need the records, act on everything that was ranked."""
     rankings = await _rankings(corpus, question, queries, vectors)
     cut = None if question.surface_weights else limit
-    return await _worked(sum(len(each) for ranked in rankings for each in ranked), merged, rankings, question, cut)
+    return await offload_if(
+        sum(len(each) for ranked in rankings for each in ranked) > _FEW, merged, rankings, question, cut
+    )
 
 
 async def _rankings(
@@ -182,8 +186,3 @@ async def _rankings(
         at = channels.index(channel)
         rankings[at] = list(map(lengthened, rankings[at], artifacts))
     return rankings
-
-
-async def _worked(count: int, function: Callable[[*Args], R], *args: *Args) -> R:
-    """Call a pure function, in a worker thread where it has much to do."""
-    return function(*args) if count <= _FEW else await in_thread(function, *args)

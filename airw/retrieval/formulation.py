@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from airw._base.checks import check_count, check_query
 from airw._base.concurrency import called
+from airw._base.messages import short_repr
 from airw.chat import ChatLike
 from airw.chat.lists import bare, lines_of
 from airw.chat.questions import Question, question_or
-from airw.errors import ArgumentKindError, shown
+from airw.errors import ArgumentKindError
 from airw.protocols import Formulator, MaybeAwaitable
 
 __all__ = ["FORMULATION_PROMPT", "LlmFormulator", "identity_formulator", "make_llm_formulator", "queries_of"]
@@ -51,7 +52,7 @@ def queries_of(formulated: object) -> tuple[str, ...]:
     """
     given = [formulated] if isinstance(formulated, str) else formulated
     if not isinstance(given, Sequence) or not all(isinstance(query, str) for query in given):
-        raise ArgumentKindError(f"a formulator must give a string or a list of strings, not {shown(formulated)}")
+        raise ArgumentKindError(f"a formulator must give a string or a list of strings, not {short_repr(formulated)}")
     return tuple(check_query(query) for query in dict.fromkeys(given) if query.strip())
 
 
@@ -106,7 +107,7 @@ def make_llm_formulator(
     """
     check_count("n", n, least=1)
     if fallback is not None and not callable(fallback):
-        raise ArgumentKindError(f"fallback must be a function of a query, not {shown(fallback)}")
+        raise ArgumentKindError(f"fallback must be a function of a query, not {short_repr(fallback)}")
     asked = question_or(rewriter, "rewriter", model=model, prompt=prompt, default=FORMULATION_PROMPT, needs=["query"])
     rewrite = _Rewriter(asked, n) if isinstance(asked, Question) else asked
     return LlmFormulator(rewrite, n, fallback or identity_formulator)

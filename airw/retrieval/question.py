@@ -6,7 +6,8 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from airw._base.checks import check_choice, check_count, check_number, check_query, check_strings, check_weight
-from airw.errors import ArgumentError, ArgumentKindError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError, ArgumentKindError
 from airw.protocols import Formulator, OpenCorpus, Reranker
 from airw.reranking import RERANK_TEXTS, calibration_key, rerank_tag, resolve_reranker
 from airw.values import Record, SearchHit
@@ -208,7 +209,7 @@ def hybrid_depth(k: int) -> int:
 def _check_saturation(name: str, value: object) -> float:
     level = check_weight(name, value)
     if not level:
-        raise ArgumentError(f"{name} must be a finite number above 0, not {shown(value)}")
+        raise ArgumentError(f"{name} must be a finite number above 0, not {short_repr(value)}")
     return level
 
 
@@ -217,7 +218,7 @@ def _check_weights(weights: object) -> Mapping[str, float] | None:
     if weights is None:
         return None
     if not isinstance(weights, Mapping):
-        raise ArgumentKindError(f"surface_weights must map surface kinds to weights, not {shown(weights)}")
+        raise ArgumentKindError(f"surface_weights must map surface kinds to weights, not {short_repr(weights)}")
     kinds = check_strings("the kinds of surface_weights", weights)
     checked = {kind: check_weight(f"surface_weights[{kind!r}]", weights[kind]) for kind in kinds}
     return MappingProxyType(checked) if any(weight != 1 for weight in checked.values()) else None
@@ -225,5 +226,5 @@ def _check_weights(weights: object) -> Mapping[str, float] | None:
 
 def _check_function(name: str, value: Any, of: str) -> Any:
     if value is not None and not callable(value):
-        raise ArgumentKindError(f"{name} must be a function of {of}, not {shown(value)}")
+        raise ArgumentKindError(f"{name} must be a function of {of}, not {short_repr(value)}")
     return value

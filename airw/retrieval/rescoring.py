@@ -7,7 +7,8 @@ from typing import Any, cast
 
 from airw._base.checks import check_number
 from airw._base.concurrency import called, in_thread, map_bounded
-from airw.errors import ArgumentKindError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentKindError
 from airw.protocols import OpenCorpus, Reranker
 from airw.reranking import score_texts
 from airw.retrieval.merging import Found
@@ -64,7 +65,7 @@ async def _read(corpus: OpenCorpus, reader: PassageReader, records: Sequence[Rec
         text: Any = await called(cast("Callable[[OpenCorpus, Record], Any]", reader), corpus, record)
         if not isinstance(text, str):
             raise ArgumentKindError(
-                f"rerank_text must give a string, not {shown(text)} (for {shown(record.artifact_id)})"
+                f"rerank_text must give a string, not {short_repr(text)} (for {short_repr(record.artifact_id)})"
             )
         return text
 
@@ -83,4 +84,4 @@ async def boosted(hits: Sequence[SearchHit], boost: Boost) -> list[SearchHit]:
 
 
 def _extra(boost: Boost, hit: SearchHit) -> float:
-    return check_number(f"what boost gives for {shown(hit.artifact_id)}", boost(hit))
+    return check_number(f"what boost gives for {short_repr(hit.artifact_id)}", boost(hit))

@@ -9,7 +9,8 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from airw._base.concurrency import called, in_thread
-from airw.errors import ArgumentError, ArgumentKindError, SourceError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError, ArgumentKindError, SourceError
 from airw.sources.source import PAGE, AsyncPages, Item, told
 
 Fetcher: TypeAlias = Callable[[], Any] | str
@@ -40,7 +41,7 @@ def split_reference(text: str) -> tuple[str, str]:
     """
     found = _REFERENCE.fullmatch(text)
     if found is None:
-        raise ArgumentError(f"a function is named as 'module:attribute' or 'module.attribute', not {shown(text)}")
+        raise ArgumentError(f"a function is named as 'module:attribute' or 'module.attribute', not {short_repr(text)}")
     module, attribute = (part for part in found.groups() if part is not None)
     return module, attribute
 
@@ -77,7 +78,7 @@ def check_fetcher(name: str, fetcher: object) -> None:
     if isinstance(fetcher, str):
         split_reference(fetcher)
     elif not callable(fetcher):
-        raise ArgumentKindError(f"{name} must be a function or 'module:attribute', not {shown(fetcher)}")
+        raise ArgumentKindError(f"{name} must be a function or 'module:attribute', not {short_repr(fetcher)}")
 
 
 def check_records(name: str, given: object) -> None:
@@ -88,7 +89,7 @@ def check_records(name: str, given: object) -> None:
         ArgumentError: It is a string that names no module.
     """
     if isinstance(given, Iterator | AsyncIterator):
-        raise ArgumentKindError(f"{name} can be read only once: pass a function that makes it, not {shown(given)}")
+        raise ArgumentKindError(f"{name} can be read only once: pass a function that makes it, not {short_repr(given)}")
     if isinstance(given, bytes | bytearray) or not isinstance(given, Iterable | AsyncIterable):
         check_fetcher(name, given)
     elif isinstance(given, str):
@@ -142,7 +143,7 @@ class Fetched:
         if isinstance(records, Mapping) and self.from_mapping is not None:
             return self.from_mapping(records)
         if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable | AsyncIterable):
-            raise SourceError(f"{self._called} must give an iterable of records, not {shown(records)}")
+            raise SourceError(f"{self._called} must give an iterable of records, not {short_repr(records)}")
         return records
 
     def _error(self, happened: str, error: Exception) -> SourceError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from airw.errors import shown
+from airw._base.messages import short_repr
 from airw.sources.files import Folder
 from airw.values import ItemProblem
 
@@ -52,13 +52,13 @@ class _Said:
 
     def texts(self, value: Any, where: str) -> list[str] | None:
         if isinstance(value, list) and not all(isinstance(each, str) for each in value):
-            value = shown(value)
+            value = short_repr(value)
         return self._of_kind(value, where, list, "a list of strings")
 
     def _of_kind(self, value: Any, where: str, kind: type[Kind], called: str) -> Kind | None:
         if value is None or isinstance(value, kind):
             return value
-        self.problems.append(f"{where} must be {called}, not {shown(value)}")
+        self.problems.append(f"{where} must be {called}, not {short_repr(value)}")
         return None
 
 

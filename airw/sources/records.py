@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airw._base.checks import check_strings
-from airw.errors import ArgumentError, ArgumentKindError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError, ArgumentKindError
 from airw.indexing import Chunked
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
 from airw.sources._fetching import Fetched, Fetcher, check_records
@@ -33,11 +34,11 @@ class _Reading:
     def _artifact(self, record: object, position: int) -> Item:
         where = f"{self.source}[{position}]"
         if not isinstance(record, Mapping):
-            return ItemProblem(where, f"a record must be a mapping of fields, not {shown(record)}")
+            return ItemProblem(where, f"a record must be a mapping of fields, not {short_repr(record)}")
         given = record.get(self.id_key)
         name = f"{self.source}_{position}" if given is None or given == "" else id_from(given)
         if name is None:
-            return ItemProblem(where, f"{self.id_key!r} must hold a string or a number, not {shown(given)}")
+            return ItemProblem(where, f"{self.id_key!r} must hold a string or a number, not {short_repr(given)}")
         fields = {key: value for key, value in record.items() if key != self.id_key}
         keys = fields if self.metadata_keys is None else self.metadata_keys
         metadata = {key: fields[key] for key in keys if key in fields and key != self.text_key}
@@ -91,7 +92,7 @@ def from_records(
         raise ArgumentKindError("fetcher is a mapping: pass its values, or use from_mapping, which keeps its keys")
     check_records("fetcher", fetcher)
     if not isinstance(id_key, str) or not id_key:
-        raise ArgumentError(f"id_key must be a non-empty string, not {shown(id_key)}")
+        raise ArgumentError(f"id_key must be a non-empty string, not {short_repr(id_key)}")
     keys = None if metadata_keys is None else check_strings("metadata_keys", metadata_keys)
     chunked = Chunked(text_key=text_key)
     fetched = Fetched(fetcher)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airw._base.frontmatter import note_title, read_frontmatter
-from airw.errors import ArgumentError, SourceError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError, SourceError
 from airw.indexing import Chunked
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
 from airw.sources.files import MAX_BYTES, Folder, grouped
@@ -152,7 +153,7 @@ def from_md_reports(
         ('reports', 'chunk')
     """
     if not isinstance(recursive, bool):
-        raise ArgumentError(f"recursive must be True or False, not {shown(recursive)}")
+        raise ArgumentError(f"recursive must be True or False, not {short_repr(recursive)}")
     reports = _Reports(Folder(_projects_root(projects_root), exclude=exclude, max_bytes=max_bytes), recursive)
     return CorpusSource(
         name,

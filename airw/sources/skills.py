@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from airw._base.frontmatter import note_title, read_frontmatter, split_frontmatter
 from airw._base.json import json_clean
-from airw.errors import ArgumentError, ArgumentKindError, SourceError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError, ArgumentKindError, SourceError
 from airw.indexing import Skill
 from airw.indexing.notes import first_paragraph
 from airw.links import DependencyLinks
@@ -192,7 +193,7 @@ def _said(text: str) -> _Said:
 def _text(fields: Mapping[str, Any], key: str, warnings: list[str]) -> str:
     value = fields.get(key, "")
     if isinstance(value, bool) or not isinstance(value, str | int | float | None):
-        warnings.append(f"the {key} in its frontmatter must be text, not {shown(value)}")
+        warnings.append(f"the {key} in its frontmatter must be text, not {short_repr(value)}")
         return ""
     return "" if value is None else str(value).strip()
 
@@ -234,15 +235,15 @@ class _Records:
     def _found(self, record: object, position: int) -> _Found:
         where = f"{self.source}[{position}]"
         if not isinstance(record, Mapping):
-            return _Found((where,), ItemProblem("", f"a skill must be a mapping of fields, not {shown(record)}"))
+            return _Found((where,), ItemProblem("", f"a skill must be a mapping of fields, not {short_repr(record)}"))
         name, description = record.get("name"), record.get("description")
         if not isinstance(name, str) or not name.strip():
-            reason = f"a skill needs a name, a string that is not blank; {where} has {shown(name)}"
+            reason = f"a skill needs a name, a string that is not blank; {where} has {short_repr(name)}"
             return _Found((where,), ItemProblem("", reason))
         ways = [way for key in ("parent", "skill_path") if isinstance(way := record.get(key), str) and way]
         calls = (name, *(f"{name}@{way}" for way in ways))
         if not isinstance(description, str | None):
-            return _Found(calls, ItemProblem("", f"the description must be a string, not {shown(description)}"))
+            return _Found(calls, ItemProblem("", f"the description must be a string, not {short_repr(description)}"))
         try:
             fields = json_clean(record)
         except RecursionError:
@@ -255,10 +256,10 @@ class _Records:
 def _roots(given: object) -> tuple[Path, ...]:
     listed = [given] if isinstance(given, str | os.PathLike) else given
     if not isinstance(listed, Iterable) or isinstance(listed, bytes):
-        raise ArgumentKindError(f"roots must be a folder or a list of folders, not {shown(given)}")
+        raise ArgumentKindError(f"roots must be a folder or a list of folders, not {short_repr(given)}")
     folders = list(listed)
     if not folders or not all(isinstance(folder, str | os.PathLike) and folder != "" for folder in folders):
-        raise ArgumentError(f"roots must name at least one folder and nothing else, not {shown(given)}")
+        raise ArgumentError(f"roots must name at least one folder and nothing else, not {short_repr(given)}")
     return tuple(map(Path, folders))
 
 

@@ -13,6 +13,7 @@ import anyio.lowlevel
 
 from airw._base.concurrency import in_thread
 from airw._base.json import json_clean
+from airw._base.text import NAME_RULE, is_valid_name
 from airw.errors import ArgumentError
 from airw.indexing import WholeText
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
@@ -24,7 +25,6 @@ AsyncPages: TypeAlias = AsyncGenerator[Sequence[Item], None]
 MetadataOf: TypeAlias = Callable[[str, Any], Mapping[str, Any]]
 
 PAGE = 64
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=json_clean)
 
 
@@ -64,11 +64,6 @@ def _cleaned(value: Any) -> str:
         return _CANONICAL.encode(json_clean(value))
     except RecursionError:
         return repr(value)
-
-
-def is_valid_name(name: object) -> bool:
-    """Tell whether a corpus can have this name."""
-    return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 def id_from(value: object) -> str | None:
@@ -134,8 +129,7 @@ class CorpusSource:
     def __post_init__(self) -> None:
         """Check name and scope at birth."""
         if not is_valid_name(self.name):
-            rule = "1 to 100 letters, digits, '.', '_' or '-', beginning with a letter or digit"
-            raise ArgumentError(f"a source's name must be {rule}, not {self.name!r}")
+            raise ArgumentError(f"a source's name must be {NAME_RULE}, not {self.name!r}")
         if not isinstance(self.scope, Mapping) and not callable(self.scope):
             kind = type(self.scope).__name__
             raise ArgumentError(f"a source's scope must be a mapping of id to raw value, not of type {kind}")

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airw.errors import shown
+from airw._base.messages import short_repr
 from airw.indexing import Skill
 from airw.protocols import Embedder, IndexingStrategy
 from airw.sources._fetching import Fetched, Fetcher, check_records
@@ -45,23 +45,25 @@ class _Catalogue:
 def _artifact(given: object, where: str) -> Item:
     key, tool = (given.key, given.tool) if isinstance(given, _Keyed) else (None, given)
     if isinstance(tool, _PLAIN):
-        return ItemProblem(where, f"a tool must be a mapping or an object with a name, not {shown(tool)}")
+        return ItemProblem(where, f"a tool must be a mapping or an object with a name, not {short_repr(tool)}")
     if _field(tool, "type") == "function" and (inner := _field(tool, "function")) is not None:
         tool = inner
     name = _field(tool, "name") or key
     if not isinstance(name, str) or not name.strip():
-        return ItemProblem(where, f"a tool needs a name, a string that is not blank; {shown(tool)} has {shown(name)}")
+        return ItemProblem(
+            where, f"a tool needs a name, a string that is not blank; {short_repr(tool)} has {short_repr(name)}"
+        )
     return _described(name, tool)
 
 
 def _described(name: str, tool: object) -> Item:
     description = _field(tool, "description")
     if not isinstance(description, str | None):
-        return ItemProblem(name, f"the description of the tool must be a string, not {shown(description)}")
+        return ItemProblem(name, f"the description of the tool must be a string, not {short_repr(description)}")
     schemas = (_field(tool, each) for each in _SCHEMAS)
     schema: object = next((found for found in schemas if found is not None), {})
     if not isinstance(schema, Mapping):
-        return ItemProblem(name, f"the schema of the tool must be a mapping, as in JSON, not {shown(schema)}")
+        return ItemProblem(name, f"the schema of the tool must be a mapping, as in JSON, not {short_repr(schema)}")
     raw = {"name": name, "description": description or "", "parameters": schema}
     return Artifact(name, raw, {"param_names": _param_names(schema)})
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
 
 from airw._base.checks import check_count
-from airw.errors import ArgumentError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 
 __all__ = [
     "STOP_REASONS",
@@ -59,6 +60,6 @@ class Limits:
             value = getattr(self, item.name)
             if item.name == "look_over":
                 if not isinstance(value, bool):
-                    raise ArgumentError(f"look_over must be True or False, not {shown(value)}")
+                    raise ArgumentError(f"look_over must be True or False, not {short_repr(value)}")
             elif value is not None or item.name != "max_hits":
                 check_count(item.name, value, least=int(item.name in ("max_concurrency", "max_frontier")))

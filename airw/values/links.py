@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
-from airw.errors import ArgumentError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 
 __all__ = [
     "DIRECTIONS",
@@ -134,4 +135,4 @@ def canonical_node_id(target: Any, *, source: str | None) -> tuple[str | None, s
             return source, target
         case [str() | None as own, str(artifact_id)]:
             return own, artifact_id
-    raise ArgumentError(f"a node is an artifact's id, or a pair of a source and an id, not {shown(target)}")
+    raise ArgumentError(f"a node is an artifact's id, or a pair of a source and an id, not {short_repr(target)}")

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airw._base.checks import check_choice
-from airw.errors import ArgumentError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 from airw.links import INVERSES, Inverses
 from airw.links._steps import LinkFilter
 from airw.values import DIRECTIONS, Direction, Edge, NodeId
@@ -48,7 +49,7 @@ class EdgeChoice:
         for name, value in chosen.asked().items():
             object.__setattr__(self, name, value)
         if not (self.inverses is None or isinstance(self.inverses, Inverses)):
-            raise ArgumentError(f"inverses must be None or Inverses such as INVERSES, not {shown(self.inverses)}")
+            raise ArgumentError(f"inverses must be None or Inverses such as INVERSES, not {short_repr(self.inverses)}")
 
     def keeps(self, edge: Edge) -> bool:
         """Say whether an edge is told."""

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from airw._base.checks import check_count
-from airw.errors import ArgumentError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 from airw.views.bundled import Bundle, BundledNote, Form
 
 __all__ = ["ESTIMATE", "Budget", "Counts", "estimated_tokens"]
@@ -73,7 +74,7 @@ class Counts(NamedTuple):
             raise ArgumentError(
                 "count_tokens= needs max_tokens="
                 if self.max_tokens is None
-                else f"count_tokens must be a function of a text, not {shown(self.count_tokens)}"
+                else f"count_tokens must be a function of a text, not {short_repr(self.count_tokens)}"
             )
         asked = [("max_chars", self.max_chars, len), ("max_tokens", self.max_tokens, self._tokens)]
         given = [

@@ -2,7 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from airw.errors import ArgumentError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 from airw.links import Inverses
 from airw.values import Edge, NodeId
 from airw.views.model import NodeView, WalkTree, node_view
@@ -78,7 +79,7 @@ class Outline:
         edges = self._between.get((event.parent, event.id), [])
         if not edges:
             raise ArgumentError(
-                f"the walk names no edge from {shown(event.parent)} to {shown(event.id)}; a tree has one"
+                f"the walk names no edge from {short_repr(event.parent)} to {short_repr(event.id)}; a tree has one"
             )
         type_ = None if event.hit is None else event.hit.metadata.get("walk_edge")
         return next((edge for edge in edges if edge.type == type_), edges[0])
@@ -87,7 +88,8 @@ class Outline:
         edge = event.edge
         if edge is None:
             raise ArgumentError(
-                f"the walk names no edge from {shown(event.source)} to {shown(event.target)}; walk_links names all"
+                f"the walk names no edge from {short_repr(event.source)} to {short_repr(event.target)}; "
+                "walk_links names all"
             )
         if edge in self.met:
             return

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, Self
 
 from airw._base.checks import check_choice, check_count, check_query
 from airw._base.concurrency import in_thread
-from airw.errors import ArgumentKindError, NoLedgerEntry, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentKindError, NoLedgerEntry
 from airw.policies.collapsed_tree import LEAF_KINDS
 from airw.protocols import OpenCorpus
 from airw.retrieval import Mode, check_corpus, retrieve
@@ -93,7 +94,7 @@ def bundle(
     given = _check_ids(notes)
     check_count("k", k)
     if walk is not None and not isinstance(walk, Walk):
-        raise ArgumentKindError(f"walk must be a walk, such as walk_links makes, not {shown(walk)}")
+        raise ArgumentKindError(f"walk must be a walk, such as walk_links makes, not {short_repr(walk)}")
     if query is not None:
         check_query(query)
     check_choice("form", form, FORMS)
@@ -122,7 +123,7 @@ def _check_ids(ids: object) -> list[_Candidate]:
     if not isinstance(ids, list | tuple) or not all(
         isinstance(id, str) or (isinstance(id, tuple) and len(id) == 2) for id in ids
     ):
-        raise ArgumentKindError(f"notes must be a list of artifact ids, not {shown(ids)}")
+        raise ArgumentKindError(f"notes must be a list of artifact ids, not {short_repr(ids)}")
     return [_Candidate(id, "note") for id in dict.fromkeys(ids)]
 
 
@@ -222,7 +223,7 @@ class Bundling(AsyncIterator[BundledNote]):
         missing = [id for id, entry in zip(ids, entries, strict=True) if entry is None]
         if missing:
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-            named = ", ".join(map(shown, missing[:3]))
+            named = ", ".join(map(short_repr, missing[:3]))
             raise NoLedgerEntry(f"corpus {self._corpus.name!r} holds no artifact {named}{more}")
 
     async def _candidates(self, count: int) -> list[_Candidate]:

@@ -5,7 +5,8 @@ from types import EllipsisType
 
 from airw._base.checks import check_choice, check_count
 from airw._base.concurrency import in_thread
-from airw.errors import ArgumentError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 from airw.links import INVERSES, Inverses
 from airw.values import DIRECTIONS, Direction
 from airw.views._outline import Met, Outline
@@ -133,7 +134,7 @@ async def read_tree(
         [('b.md', 'c.md')]
     """
     if not isinstance(walk, Walk):
-        raise ArgumentError(f"read_tree takes what walk_links returns, not {shown(walk)}")
+        raise ArgumentError(f"read_tree takes what walk_links returns, not {short_repr(walk)}")
     reader = TreeReader(
         direction=getattr(walk.policy, "direction", "both") if direction is None else direction,
         max_hops=walk.policy.max_depth if max_hops is ... else max_hops,

@@ -8,7 +8,8 @@ from typing import Any, Self
 
 import anyio.lowlevel
 
-from airw.errors import ArgumentError, PolicyError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError, PolicyError
 from airw.values import SearchHit
 from airw.walking.event_stream import WalkEvents
 from airw.walking.policy import WalkPolicy
@@ -122,7 +123,7 @@ class Walk(AsyncGenerator[SearchHit, None]):
         self._indexed = len(steps.hits)
         key = id(hit) if id(hit) in self._nodes_of else _identity(hit)
         if key not in self._nodes_of:
-            raise ArgumentError(f"the hit {shown(hit.artifact_id)} is not of this walk")
+            raise ArgumentError(f"the hit {short_repr(hit.artifact_id)} is not of this walk")
         return steps.record.path(self._nodes_of[key])
 
     def events(self) -> WalkEvents:

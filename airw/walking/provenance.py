@@ -3,7 +3,8 @@
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from airw.errors import PolicyError, shown
+from airw._base.messages import short_repr
+from airw.errors import PolicyError
 from airw.values import Edge, SearchHit
 from airw.walking.policy import Entry, WalkPolicy
 from airw.walking.reading import explain
@@ -30,7 +31,7 @@ class Provenance:
         """
         for hit in hits:
             if hit is not None and not (isinstance(hit, SearchHit) and isinstance(hit.metadata, dict)):
-                raise PolicyError(f"to_hits must give SearchHit values with a metadata dict, not {shown(hit)}")
+                raise PolicyError(f"to_hits must give SearchHit values with a metadata dict, not {short_repr(hit)}")
         trails = self._trails
         for (node, id, depth, _, parent), hit in zip(entries, hits, strict=True):
             if depth == 0:

@@ -11,7 +11,8 @@ import anyio
 import numpy as np
 
 from airw._base.concurrency import Pacer, map_bounded
-from airw.errors import PolicyError, shown
+from airw._base.messages import short_repr
+from airw.errors import PolicyError
 from airw.values import Limits
 from airw.walking.policy import Behind, Entry, Neighbors
 from airw.walking.record import WalkRecord
@@ -62,7 +63,7 @@ def explain(error: Exception, what: str, policy: object, *nodes: Any) -> None:
     if isinstance(stray, StopIteration | StopAsyncIteration):
         raise PolicyError(f"{where} raised {type(stray).__name__}; return instead") from error
     if not any(note.startswith("raised in") for note in getattr(error, "__notes__", ())):  # the innermost says it
-        error.add_note(f"raised in {where} during a walk" + "".join(f", for node {shown(node)}" for node in nodes))
+        error.add_note(f"raised in {where} during a walk" + "".join(f", for node {short_repr(node)}" for node in nodes))
 
 
 def exactly(answer: Iterable[T], count: int, what: str) -> list[T]:
@@ -72,7 +73,7 @@ def exactly(answer: Iterable[T], count: int, what: str) -> list[T]:
         PolicyError: It holds fewer or more, or cannot be iterated over.
     """
     if not isinstance(answer, Iterable):
-        raise PolicyError(f"{what} must give {count} answers, one a committed node, not {shown(answer)}")
+        raise PolicyError(f"{what} must give {count} answers, one a committed node, not {short_repr(answer)}")
     items = list(islice(answer, count + 1))
     if len(items) != count:
         found = len(items) if len(items) < count else f"more than {count}"
@@ -88,7 +89,7 @@ async def read_selection(picked: Iterable[Any], record: WalkRecord) -> list[int]
     """
     positions = picked.tolist() if isinstance(picked, np.ndarray) else picked
     if not isinstance(positions, Iterable):
-        raise PolicyError(f"select must give positions, not {shown(positions)}")
+        raise PolicyError(f"select must give positions, not {short_repr(positions)}")
     chosen: dict[Hashable, int] = {}
     items, pacer = islice(positions, record.waiting_count), Pacer()
     while part := list(islice(items, SLICE)):
@@ -103,7 +104,7 @@ async def read_one(source: Neighbors, cap: int) -> _Read:
     if isinstance(source, AsyncIterable):
         return await _read_async(source, cap)
     if isinstance(source, str | bytes) or not isinstance(source, Iterable):
-        raise PolicyError(f"a policy must offer an iterable or async iterable of nodes, not {shown(source)}")
+        raise PolicyError(f"a policy must offer an iterable or async iterable of nodes, not {short_repr(source)}")
     if isinstance(source, Sized):
         return _Read(list(islice(source, cap)), len(source))
     iterator = iter(source)
@@ -179,7 +180,7 @@ class NeighborReader:
         try:
             return await read_one(source, min(self._limits.max_fanout, self._left))
         except Exception as error:
-            error.add_note(f"for node {shown(entry.node)}")
+            error.add_note(f"for node {short_repr(entry.node)}")
             raise
 
     def _take(self, read: _Read) -> list[Any]:
@@ -201,7 +202,7 @@ class NeighborReader:
         try:
             taken += map(_all_of, sources) if fits else map(self._take_part, sources, sizes)
         except Exception as error:
-            error.add_note(f"for node {shown(entries[len(taken)].node)}")
+            error.add_note(f"for node {short_repr(entries[len(taken)].node)}")
             raise
         if len(taken) < len(sources):
             raise StopIteration  # which `map` took for the end

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from airw._base.arrays import NDArray
-from airw.errors import PolicyError, shown
+from airw._base.messages import short_repr
+from airw.errors import PolicyError
 from airw.walking.policy import Column, Entry, Frontier, WalkPolicy
 from airw.walking.summary import Tally
 
@@ -74,7 +75,7 @@ class WalkRecord:
         try:
             ids += map(self._policy.node_id, nodes)
         except Exception as error:
-            error.add_note(f"for node {shown(nodes[len(ids)])}")
+            error.add_note(f"for node {short_repr(nodes[len(ids)])}")
             raise
         if len(ids) < len(nodes):
             raise StopIteration  # which `map` took for the end
@@ -87,10 +88,12 @@ class WalkRecord:
                 hashable = _is_hashable(id)
                 _ = hashable and (id in self._visited or id in self._waiting)
             except Exception as error:
-                error.add_note(f"for node {shown(node)}")
+                error.add_note(f"for node {short_repr(node)}")
                 raise
             if not hashable:
-                raise PolicyError(f"node_id must give something hashable, not {shown(id)} (for {shown(node)})")
+                raise PolicyError(
+                    f"node_id must give something hashable, not {short_repr(id)} (for {short_repr(node)})"
+                )
 
     def _enter(self, groups: Sequence[tuple[int, Sequence[Any]]], ids: Iterator[Hashable], count: int) -> int:
         """Append what is new while there is room, and give how many were refused.
@@ -180,12 +183,12 @@ class WalkRecord:
         values[:] = self._one_each(scores, size - start)
         if isnan(np.minimum.reduce(values)):  # NaN is the least of numbers to numpy
             node = self._nodes[start + int(np.isnan(values).argmax())]
-            raise PolicyError(f"{self._who()}.score gave NaN for node {shown(node)}")
+            raise PolicyError(f"{self._who()}.score gave NaN for node {short_repr(node)}")
         if self._keeps:
             self._alive[start:size] = True
 
     def _one_each(self, scores: Any, count: int) -> NDArray[Any]:
-        given = len(scores) if isinstance(scores, Sized) else shown(scores)
+        given = len(scores) if isinstance(scores, Sized) else short_repr(scores)
         if given != count:
             raise PolicyError(f"{self._who()}.score must give {count} numbers, one a node, not {given}")
         try:
@@ -242,7 +245,7 @@ class WalkRecord:
                 return index(item)
         except TypeError:
             pass
-        raise PolicyError(f"{self._who()}.select must give positions, whole numbers, not {shown(item)}")
+        raise PolicyError(f"{self._who()}.select must give positions, whole numbers, not {short_repr(item)}")
 
     def drop(self, positions: Iterable[Any], chosen: Iterable[int]) -> None:
         """Forget entries that the policy has no more use for, those aside that it chose.

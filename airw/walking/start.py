@@ -5,7 +5,8 @@ from types import EllipsisType
 from typing import Any
 
 from airw._base.checks import check_count, check_query
-from airw.errors import ArgumentError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 from airw.values import Limits
 from airw.walking.operator import Walk
 from airw.walking.policy import WalkPolicy
@@ -77,7 +78,7 @@ def traverse(
     if timeout is not None and not _is_seconds(timeout):
         raise ArgumentError(f"timeout must be seconds of at least 0, or None, not {timeout!r}")
     if limits is not None and not isinstance(limits, Limits):
-        raise ArgumentError(f"limits must be a Limits value, not {shown(limits)}")
+        raise ArgumentError(f"limits must be a Limits value, not {short_repr(limits)}")
     steps = Steps(query, store, policy, max_depth=depth, node_budget=node_budget, limits=limits or _LIMITS)
     return Walk(steps, timeout=math.inf if timeout is None else timeout)
 
@@ -93,7 +94,7 @@ def _check_policy(policy: object) -> None:
         )
     if missing:
         raise ArgumentError(
-            f"{shown(policy)} is not a walk policy: it has no {', '.join(missing)}; inherit airw.Policy"
+            f"{short_repr(policy)} is not a walk policy: it has no {', '.join(missing)}; inherit airw.Policy"
         )
 
 

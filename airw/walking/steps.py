@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from airw._base.concurrency import Pacer
-from airw.errors import PolicyError, shown
+from airw._base.messages import short_repr
+from airw.errors import PolicyError
 from airw.values import Limits, SearchHit, StopReason
 from airw.walking.policy import Behind, Entry, Neighbors, WalkPolicy, WalkState
 from airw.walking.provenance import Provenance
@@ -143,7 +144,7 @@ class Steps:
             with stage("stop", self.policy):
                 said = await said if inspect.isawaitable(said) else said
             if not isinstance(said, bool | np.bool_):
-                raise PolicyError(f"{type(self.policy).__name__}.stop must give True or False, not {shown(said)}")
+                raise PolicyError(f"{type(self.policy).__name__}.stop must give True or False, not {short_repr(said)}")
             self._asked = bool(said)
         return bool(said)
 

@@ -16,7 +16,8 @@ import anyio.lowlevel
 
 from airw._base.checks import check_choice, check_count
 from airw._base.concurrency import first_error
-from airw.errors import ArgumentError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 from airw.values import SearchHit
 from airw.walking.operator import Walk
 
@@ -39,7 +40,7 @@ async def top_k(walk: Walk, k: int = 10) -> list[SearchHit]:
         ...     return await top_k(airw.traverse("signing keys", corpus, policy=Eager()), k=3)
     """
     if not isinstance(walk, Walk):
-        raise ArgumentError(f"top_k takes what airw.traverse returns, not {shown(walk)}")
+        raise ArgumentError(f"top_k takes what airw.traverse returns, not {short_repr(walk)}")
     check_count("k", k)
     async with walk:
         async for _ in walk:
@@ -140,7 +141,7 @@ def merge(*walks: AsyncGenerator[Any, Any], buffer: int = 32, order: Order = "ar
 def _check_sources(function: str, sources: Sequence[object], buffer: int) -> None:
     for source in sources:
         if not isinstance(source, AsyncGenerator):
-            raise ArgumentError(f"{function} takes walks and other async generators, not {shown(source)}")
+            raise ArgumentError(f"{function} takes walks and other async generators, not {short_repr(source)}")
     if len({id(source) for source in sources}) < len(sources):
         raise ArgumentError(f"{function} takes each walk once; start another one with airw.traverse")
     check_count("buffer", buffer, least=1)

@@ -20,6 +20,7 @@ import anyio.lowlevel
 
 from airw._base.checks import check_count
 from airw._base.concurrency import in_thread
+from airw._base.messages import short_repr
 from airw.corpora.building._job import Gone, Job, config_after, file_store, gone_from, job_for, outdated_by
 from airw.corpora.building._plan import IngestPlan, RunStore, begun, open_store, other_embedder, resolved, run_store
 from airw.corpora.building._tally import PartitionReport, Tally, report_of, row_of
@@ -27,7 +28,7 @@ from airw.corpora.ingestion.drafts import OnError, Recipe
 from airw.corpora.ingestion.pipeline import Builder, Pages
 from airw.corpora.ingestion.report import BuildReport
 from airw.corpora.opening import Corpus, Opening
-from airw.errors import ArgumentError, ArgumentKindError, PartitionsMissing, shown
+from airw.errors import ArgumentError, ArgumentKindError, PartitionsMissing
 from airw.protocols import ChangeFinder, CorpusWideExtractor, EdgeExtractor, Embedder, EmbedderLike, Run, Source, Store
 from airw.sources import CorpusSource
 from airw.stores import SqliteStore
@@ -191,7 +192,7 @@ def _filled(source: CorpusSource, items: object) -> CorpusSource:
     if isinstance(items, Mapping):
         return replace(source, scope=items)
     if isinstance(items, str | bytes) or not isinstance(items, Iterable):
-        raise ArgumentKindError(f"a partition is {{id: raw value}} or artifacts, not {shown(items)}")
+        raise ArgumentKindError(f"a partition is {{id: raw value}} or artifacts, not {short_repr(items)}")
     given = items
 
     def pages() -> Generator[Sequence[Artifact | ItemProblem], None, None]:

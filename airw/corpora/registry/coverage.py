@@ -8,13 +8,14 @@ from typing import Any
 
 from airw._base.concurrency import in_thread
 from airw._base.json import json_clean
+from airw._base.messages import short_repr
 from airw.corpora.ingestion.drafts import Recipe, check_id
 from airw.corpora.ingestion.pipeline import Pages
 from airw.corpora.ingestion.surveys import surveyed
 from airw.corpora.opening import CorpusLike
 from airw.corpora.registry.file import find
 from airw.corpora.searching import reading
-from airw.errors import ArgumentError, CorpusNotFound, SourceError, shown
+from airw.errors import ArgumentError, CorpusNotFound, SourceError
 from airw.protocols import Source
 from airw.values import Artifact, ItemProblem, LedgerEntry
 
@@ -116,7 +117,7 @@ def _source(given: str | Source) -> Source:
     if isinstance(given, str):
         return find(given).source()
     if isinstance(given, type) or not hasattr(given, "items") or not hasattr(given, "change_signal"):
-        raise ArgumentError(f"coverage takes the name of a registered corpus or a source, not {shown(given)}")
+        raise ArgumentError(f"coverage takes the name of a registered corpus or a source, not {short_repr(given)}")
     return given
 
 

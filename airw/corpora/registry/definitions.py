@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from airw._base.messages import short_repr
+from airw._base.text import NAME_RULE, is_valid_name
 from airw.corpora.registry.kinds import make_source, storable_embedder, storable_params, storable_strategy
 from airw.corpora.registry.schedules import Maintenance, maintenance_from
 from airw.embedders import resolve_embedder
-from airw.errors import ArgumentError, shown
+from airw.errors import ArgumentError
 from airw.protocols import Source
-from airw.sources import is_valid_name
 
 __all__ = ["Definition", "check_name"]
 
@@ -48,7 +49,7 @@ class Definition:
         """Turn everything into what can be kept."""
         check_name(self.name)
         if not isinstance(self.params, Mapping):
-            raise ArgumentError(f"params must map names to values, not {shown(self.params)}")
+            raise ArgumentError(f"params must map names to values, not {short_repr(self.params)}")
         object.__setattr__(self, "params", storable_params(self.params))
         object.__setattr__(self, "embedder", storable_embedder(self.embedder))
         object.__setattr__(self, "strategy", storable_strategy(self.strategy))
@@ -89,5 +90,4 @@ def check_name(name: object) -> str:
     """
     if isinstance(name, str) and is_valid_name(name):
         return name
-    rule = "use 1 to 100 letters, digits, '.', '_' or '-', a letter or digit first"
-    raise ArgumentError(f"{shown(name)} cannot name a corpus: {rule}")
+    raise ArgumentError(f"{short_repr(name)} cannot name a corpus: use {NAME_RULE}")

@@ -10,7 +10,8 @@ from types import MappingProxyType
 from typing import Any
 
 from airw import sources
-from airw.errors import ArgumentError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 from airw.indexing import strategy_from_spec, strategy_spec
 from airw.links import extractor_from_spec, extractor_spec
 from airw.protocols import Source
@@ -45,7 +46,7 @@ def make_source(kind: str, name: str, params: Mapping[str, Any], embedder: str, 
     """
     maker = _MAKERS.get(kind) if isinstance(kind, str) else None
     if maker is None:
-        raise ArgumentError(f"there is no kind {shown(kind)} of corpora; known: {', '.join(sorted(_MAKERS))}")
+        raise ArgumentError(f"there is no kind {short_repr(kind)} of corpora; known: {', '.join(sorted(_MAKERS))}")
     _check_names(maker, kind, params)
     if params.get("fetcher") is not None:
         check_allowed(params["fetcher"])
@@ -62,7 +63,7 @@ def make_source(kind: str, name: str, params: Mapping[str, Any], embedder: str, 
 def _check_names(maker: Callable[..., Source], kind: str, params: Mapping[str, Any]) -> None:
     taken = {name: each for name, each in inspect.signature(maker).parameters.items() if name not in _OWN}
     if unknown := [name for name in params if name not in taken]:
-        raise ArgumentError(f"a corpus of kind {kind!r} takes {', '.join(taken)}, not {shown(unknown[0])}")
+        raise ArgumentError(f"a corpus of kind {kind!r} takes {', '.join(taken)}, not {short_repr(unknown[0])}")
     for name, each in taken.items():
         if each.default is each.empty and name not in params:
             raise ArgumentError(f"a corpus of kind {kind!r} needs {name}=...")
@@ -76,7 +77,7 @@ def check_allowed(fetcher: object) -> None:
             that holds it.
     """
     if not isinstance(fetcher, str):
-        raise ArgumentError(f"a registered fetcher is named by 'module:attribute', not {shown(fetcher)}")
+        raise ArgumentError(f"a registered fetcher is named by 'module:attribute', not {short_repr(fetcher)}")
     module, _ = split_reference(fetcher)
     allowed = {each.strip() for each in os.environ.get(_ALLOWED, "").split(",")}
     if allowed.isdisjoint(accumulate(module.split("."), "{}.{}".format)):
@@ -110,7 +111,7 @@ def _storable(name: str, value: Any) -> Any:
             return plain
     except (TypeError, ValueError, RecursionError):
         pass
-    raise ArgumentError(f"what is registered is kept as JSON, which cannot say {name}={shown(value)}")
+    raise ArgumentError(f"what is registered is kept as JSON, which cannot say {name}={short_repr(value)}")
 
 
 def _plain(value: Any, *, is_path: bool = False) -> Any:
@@ -134,7 +135,7 @@ def storable_embedder(embedder: object) -> str:
     if not isinstance(embedder, str):
         raise ArgumentError(
             f"a registered embedder is a specification, such as 'default', 'light', a model's name or folder, or "
-            f"'http://host:8080/v1#model', since an object cannot be kept as JSON; not {shown(embedder)}"
+            f"'http://host:8080/v1#model', since an object cannot be kept as JSON; not {short_repr(embedder)}"
         )
     if {os.sep, os.altsep}.isdisjoint(embedder):
         return embedder
@@ -151,6 +152,7 @@ def storable_strategy(strategy: Any) -> dict[str, Any] | None:
     spec = _storable("strategy", strategy) if isinstance(strategy, Mapping) else strategy_spec(strategy)
     if spec is None and strategy is not None:
         raise ArgumentError(
-            f"a registered strategy is one that comes with airw, with settings that JSON can say; not {shown(strategy)}"
+            "a registered strategy is one that comes with airw, with settings that JSON can say; "
+            f"not {short_repr(strategy)}"
         )
     return spec

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Self, Unpack
 
+from airw._base.messages import short_repr
 from airw.corpora.naming import corpus_names
 from airw.corpora.registry.definitions import check_name
 from airw.corpora.registry.file import list_corpora, registered, spelled
 from airw.corpora.retriever import CorpusRetriever, as_retriever
-from airw.errors import CorpusNotFound, StoreError, shown
+from airw.errors import CorpusNotFound, StoreError
 from airw.retrieval import SearchOptions, ask
 
 __all__ = ["Retrievers", "retriever_for", "retrievers"]
@@ -61,7 +62,7 @@ class Retrievers(Mapping[str, CorpusRetriever]):
             StoreError: All are closed.
         """
         if not isinstance(name, str):
-            raise CorpusNotFound(f"a corpus is named by a string, not {shown(name)}")
+            raise CorpusNotFound(f"a corpus is named by a string, not {short_repr(name)}")
         known = registered(name).name
         if self._closed:
             raise StoreError("the retrievers are closed; make others with retrievers()")

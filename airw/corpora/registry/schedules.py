@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 from airw._base.checks import check_choice, check_number
-from airw.errors import ArgumentError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 
 __all__ = ["Action", "Decision", "Maintenance", "Reindex", "maintenance_from"]
 
@@ -104,10 +105,10 @@ def maintenance_from(given: object) -> Maintenance | None:
     if given is None or isinstance(given, Maintenance):
         return given
     if not isinstance(given, Mapping):
-        raise ArgumentError(f"maintenance must be a Maintenance, not {shown(given)}")
+        raise ArgumentError(f"maintenance must be a Maintenance, not {short_repr(given)}")
     names = [each.name for each in fields(Maintenance)]
     if unknown := [key for key in given if key not in names]:
-        raise ArgumentError(f"maintenance knows {', '.join(names)}, not {shown(unknown[0])}")
+        raise ArgumentError(f"maintenance knows {', '.join(names)}, not {short_repr(unknown[0])}")
     return Maintenance(**given)
 
 
@@ -119,7 +120,7 @@ def _window(given: object) -> tuple[str, str]:
             return start, end
     raise ArgumentError(
         f"window must be two different times of day from '00:00' to '23:59', such as ('22:00', '06:00'), "
-        f"not {shown(given)}"
+        f"not {short_repr(given)}"
     )
 
 

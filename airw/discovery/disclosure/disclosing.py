@@ -9,11 +9,12 @@ from typing import Any, Literal, TypeAlias
 from airw._base.checks import check_choice
 from airw._base.concurrency import called, in_thread, map_bounded
 from airw._base.json import copied, json_clean
+from airw._base.messages import short_repr
 from airw.discovery.disclosure._files import UNREADABLE, Body, Bundle, read_body, read_bundle
 from airw.discovery.disclosure._passages import Corpora, passages_from
 from airw.discovery.expansion import check_policy
 from airw.discovery.selection.rules import Selection
-from airw.errors import ArgumentError, ArgumentKindError, shown
+from airw.errors import ArgumentError, ArgumentKindError
 from airw.protocols import MaybeAwaitable, NeighborhoodPolicy
 from airw.values import SearchHit
 
@@ -128,7 +129,7 @@ async def disclose(
         [('bake a loaf', 'Knead, rest, bake.')]
     """
     if not isinstance(selection, Selection):
-        raise ArgumentKindError(f"selection must be what `select` gives, not {shown(selection)}")
+        raise ArgumentKindError(f"selection must be what `select` gives, not {short_repr(selection)}")
     check_choice("level", level, LEVELS)
     check_loading(loader, store)
     if (expand is None) != (corpus is None):
@@ -229,9 +230,9 @@ def check_loading(loader: object, store: object) -> None:
     if loader is not None and store is not None:
         raise ArgumentError("loader and store cannot both give the bodies: pass one of them")
     if loader is not None and not callable(loader):
-        raise ArgumentKindError(f"loader must be a function of a hit's metadata, not {shown(loader)}")
+        raise ArgumentKindError(f"loader must be a function of a hit's metadata, not {short_repr(loader)}")
     if store is not None and not isinstance(store, Mapping):
-        raise ArgumentKindError(f"store must be a mapping from pointer to text, not {shown(store)}")
+        raise ArgumentKindError(f"store must be a mapping from pointer to text, not {short_repr(store)}")
 
 
 def _check_roots(roots: object) -> tuple[str | os.PathLike[str], ...]:
@@ -240,8 +241,8 @@ def _check_roots(roots: object) -> tuple[str | os.PathLike[str], ...]:
         folders = tuple(roots)
         if all(isinstance(folder, str | os.PathLike) and folder != "" for folder in folders):
             return folders
-    hint = f"; one is [{shown(roots)}]" if isinstance(roots, str | os.PathLike) else ""
-    raise ArgumentKindError(f"roots must be a list of folders, not {shown(roots)}{hint}")
+    hint = f"; one is [{short_repr(roots)}]" if isinstance(roots, str | os.PathLike) else ""
+    raise ArgumentKindError(f"roots must be a list of folders, not {short_repr(roots)}{hint}")
 
 
 def _resolved(roots: Sequence[str | os.PathLike[str]]) -> list[Path]:
@@ -254,4 +255,4 @@ def _resolved(roots: Sequence[str | os.PathLike[str]]) -> list[Path]:
 def _check_nothing_to_read(hits: Sequence[SearchHit]) -> None:
     for pointer in filter(None, map(_pointer, hits)):
         advice = "pass roots=[...], the folders below which files may be read, or a loader, or a store"
-        raise ArgumentError(f"the text of {shown(pointer)} may not be read: {advice}")
+        raise ArgumentError(f"the text of {short_repr(pointer)} may not be read: {advice}")

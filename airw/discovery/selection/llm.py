@@ -10,11 +10,12 @@ from typing import Protocol
 
 from airw._base.checks import check_count, check_query
 from airw._base.concurrency import called
+from airw._base.messages import short_repr
 from airw.chat import ChatLike
 from airw.chat.lists import bare, lines_of
 from airw.chat.questions import Question, question_or
 from airw.discovery.selection.rules import select
-from airw.errors import ArgumentKindError, shown
+from airw.errors import ArgumentKindError
 from airw.protocols import MaybeAwaitable, Selector
 from airw.values import SearchHit
 
@@ -62,7 +63,7 @@ class LlmSelector:
         check_count("max_candidates", self.max_candidates, least=1)
         for name, value in (("chooser", self.chooser), ("fallback", self.fallback)):
             if not callable(value) and (value is not None or name == "chooser"):
-                raise ArgumentKindError(f"{name} must be a function, not {shown(value)}")
+                raise ArgumentKindError(f"{name} must be a function, not {short_repr(value)}")
 
     async def __call__(self, hits: Sequence[SearchHit]) -> list[SearchHit]:
         """Give the hits chosen, best first; none where the chooser gave no label."""

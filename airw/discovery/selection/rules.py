@@ -13,7 +13,8 @@ from typing import Any, Literal, TypeAlias, cast
 
 from airw._base.checks import check_choice, check_count, check_number
 from airw._base.json import json_clean
-from airw.errors import ArgumentError, ArgumentKindError, shown
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError, ArgumentKindError
 from airw.values import SearchHit
 
 __all__ = ["STRATEGIES", "Selection", "Strategy", "select"]
@@ -221,7 +222,7 @@ def _own(chosen: object, given: list[SearchHit]) -> list[SearchHit]:
         advice = "chosen = await selector(hits), then select(hits, strategy=lambda _: chosen); or give it to discover"
         raise ArgumentError(f"an async selector cannot be a strategy: {advice}")
     if not isinstance(chosen, Iterable):
-        raise ArgumentKindError(f"a selector must give the hits it chooses, none to abstain, not {shown(chosen)}")
+        raise ArgumentKindError(f"a selector must give the hits it chooses, none to abstain, not {short_repr(chosen)}")
     places = {id(hit): place for place, hit in enumerate(given)}
     found: dict[int, SearchHit] = {}
     for hit in chosen:
@@ -229,7 +230,7 @@ def _own(chosen: object, given: list[SearchHit]) -> list[SearchHit]:
         if place is None:
             place = next((place for place, own in enumerate(given) if own == hit), None)
         if place is None:
-            raise ArgumentError(f"a selector may only choose from the hits it was given, not {shown(hit)}")
+            raise ArgumentError(f"a selector may only choose from the hits it was given, not {short_repr(hit)}")
         found.setdefault(place, given[place])
     return list(found.values())
 
