@@ -11,6 +11,7 @@ import numpy as np
 from airw._base.arrays import Floats, NDArray
 from airw._base.vectors import best_first
 from airw.errors import EmbedderMismatch
+from airw.protocols import ArtifactVectors, BestRecords
 from airw.retrieval.fusion import fuse_ranks
 from airw.values import (
     Edge,
@@ -188,9 +189,7 @@ def _picked(ranking: Ranking, places: NDArray[np.intp], scores: NDArray[np.float
     return Ranking([ranking.record_ids[each] for each in at], [ranking.artifact_ids[each] for each in at], scores[at])
 
 
-def best_in_order(
-    count: int, places: Places, answers: Mapping[str, tuple[Iterable[str | None], Floats]]
-) -> tuple[list[str | None], Floats]:
+def best_in_order(count: int, places: Places, answers: Mapping[str, BestRecords]) -> BestRecords:
     """Give the best records of `count` artifacts, and their cosines."""
     records: list[str | None] = [None] * count
     scores = np.full(count, np.nan, np.float32)
@@ -198,12 +197,10 @@ def best_in_order(
         scores[places[source]] = cosines
         for at, id in zip(places[source], best, strict=True):
             records[at] = None if id is None else joined_id(source, id)
-    return records, scores
+    return BestRecords(records, scores)
 
 
-def rows_in_order(
-    count: int, places: Places, answers: Mapping[str, tuple[Sequence[Sequence[str]], Floats]]
-) -> tuple[list[list[str]], Floats]:
+def rows_in_order(count: int, places: Places, answers: Mapping[str, ArtifactVectors]) -> ArtifactVectors:
     """Give the record ids of `count` artifacts, and all their vectors in that order.
 
     Raises:
@@ -218,7 +215,7 @@ def rows_in_order(
         for at, ids in zip(places.get(source, ()), owned, strict=True):
             records[at] = [joined_id(source, id) for id in ids]
             spans[at] = range(start, start := start + len(ids))
-    return records, flat[np.array([at for span in spans for at in span], np.intp)]
+    return ArtifactVectors(records, flat[np.array([at for span in spans for at in span], np.intp)])
 
 
 def width_of(rows: Iterable[Floats]) -> int:

@@ -30,7 +30,7 @@ from airw.discovery._member_answers import (
     summed,
     width_of,
 )
-from airw.protocols import Store
+from airw.protocols import ArtifactVectors, BestRecords, Store
 from airw.values import Direction, Edge, LedgerEntry, LinkCount, NodeId, Ranking, Record, UnresolvedLink
 from airw.values.filters import Filter
 
@@ -140,7 +140,7 @@ class MemberStore:
 
     async def best_of(
         self, query: Floats, artifact_ids: Sequence[NodeId], *, surfaces: Sequence[str] | None = None
-    ) -> tuple[list[str | None], Floats]:
+    ) -> BestRecords:
         """Give for each artifact the id and the cosine of its best record; `None` and NaN where it has none."""
         count = len(artifact_ids)
         places, answers = await self._ask_own(
@@ -162,7 +162,7 @@ class MemberStore:
                 rows[places[source]] = found
         return rows
 
-    async def vectors_of(self, artifact_ids: Sequence[NodeId]) -> tuple[list[list[str]], Floats]:
+    async def vectors_of(self, artifact_ids: Sequence[NodeId]) -> ArtifactVectors:
         """Give the record ids of each artifact in plan order, and all their vectors in that order: `(n, dim) float32`.
 
         Raises:

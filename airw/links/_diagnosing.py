@@ -10,11 +10,10 @@ from airw._base.messages import short_repr
 from airw.errors import NoLedgerEntry
 from airw.links._findings import judged
 from airw.links._measures import Surroundings, cosines_of, gini, gold_linkage, quantiles, reach, surroundings
-from airw.links._steps import LinkFilter
 from airw.links._structure import EdgeTable, Ints, labelled, read_edges, sliced
 from airw.links.diagnosis import GraphDiagnosis
 from airw.protocols import Store
-from airw.values import LinkCount
+from airw.values import LinkCount, LinkFilter
 
 __all__ = ["diagnosed"]
 

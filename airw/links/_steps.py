@@ -2,20 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar, TypeVarTuple
+from typing import Any, NamedTuple
 
-from airw._base.checks import check_choice, check_strings
+from airw._base.checks import check_choice
 from airw._base.concurrency import offload_if
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 from airw.links.inverses import Inverses
 from airw.protocols import GraphStore
-from airw.values import DIRECTIONS, Direction, Edge
+from airw.values import DIRECTIONS, Direction, Edge, LinkFilter
 
-R = TypeVar("R")
-Args = TypeVarTuple("Args")
-
-ORIGINS = ("typed", "inline", "derived")
 PAGE = 1_000
 """Artifacts asked about in one call: with ten links each, some milliseconds of work."""
 
@@ -29,32 +25,6 @@ class Step(NamedTuple):
     start: Any
     end: Any
     edge: Edge
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkFilter:
-    """Which links count: of these types, of none of those, of these origins; `None` for all.
-
-    Raises:
-        ArgumentError: A parameter cannot be used.
-    """
-
-    types: Sequence[str] | None = None
-    exclude: Sequence[str] = ()
-    origins: Sequence[str] | None = None
-
-    def __post_init__(self) -> None:
-        """Check every parameter at birth."""
-        for name in ("types", "exclude", "origins"):
-            given = getattr(self, name)
-            if given is not None or name == "exclude":
-                object.__setattr__(self, name, check_strings(name, given))
-        for origin in self.origins or ():
-            check_choice("origins", origin, ORIGINS)
-
-    def asked(self) -> dict[str, Any]:
-        """Give them as a store is asked."""
-        return {"types": self.types, "exclude": self.exclude, "origins": self.origins}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +65,7 @@ class StepReader:
 
     def _asked(self) -> dict[str, Any]:
         """Give the filter as the store is asked: all links that count in either direction, where that matters."""
-        asked = self.filter.asked()
+        asked = self.filter.options()
         if self.inverses is not None:
             types = self.filter.types
             asked |= {"types": None if types is None else self.inverses.stored(types, self.direction), "exclude": ()}

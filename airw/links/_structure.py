@@ -12,10 +12,10 @@ import numpy as np
 from airw._base.arrays import NDArray
 from airw._base.concurrency import in_thread
 from airw.errors import ArgumentError
-from airw.links._steps import PAGE, LinkFilter
+from airw.links._steps import PAGE
 from airw.links.paths import LinkCycle
 from airw.protocols import LinkReader, Store
-from airw.values import Edge
+from airw.values import Edge, LinkFilter
 
 __all__ = ["EdgeTable", "components_of", "cycles_of", "labelled", "read_edges", "sliced"]
 
@@ -60,7 +60,7 @@ async def read_edges(store: Store, chosen: LinkFilter) -> EdgeTable:
     places = await in_thread(_places, ids)
     pages = []
     for at in range(0, len(ids), PAGE):
-        edges = await store.neighbors(ids[at : at + PAGE], direction="out", **chosen.asked())
+        edges = await store.neighbors(ids[at : at + PAGE], direction="out", **chosen.options())
         pages.append(await in_thread(_pairs, at, edges, places))
     return EdgeTable(ids, *(await in_thread(np.concatenate, pages, 1) if pages else np.empty((2, 0), np.int32)))
 
@@ -135,7 +135,7 @@ async def cycles_of(table: EdgeTable, store: LinkReader, chosen: LinkFilter) -> 
     rings = [await sliced(_shortest_ring(table, group)) for group in groups]
     ids = [[table.ids[at] for at in ring] for ring in rings]
     nodes = [id for ring in ids for id in ring]
-    found = [] if not nodes else await store.neighbors(nodes, direction="out", **chosen.asked())
+    found = [] if not nodes else await store.neighbors(nodes, direction="out", **chosen.options())
     edges = dict(zip(nodes, found, strict=True))  # no artifact is in two groups
     return [
         LinkCycle(tuple(table.ids[at] for at in group), tuple(ring), tuple(_edges_round(ring, edges)))

@@ -10,7 +10,7 @@ from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError, EmbedderUnavailable, NoLedgerEntry
 from airw.links._cheapest import CostSearch
 from airw.links._search import HopSearch, PathLimits
-from airw.links._steps import LinkFilter, StepReader
+from airw.links._steps import StepReader
 from airw.links._structure import components_of, cycles_of, read_edges
 from airw.links._two_sided import TwoSidedCostSearch
 from airw.links.dependencies import NEXT
@@ -18,7 +18,7 @@ from airw.links.diagnosis import GraphDiagnosis
 from airw.links.inverses import Inverses
 from airw.links.paths import LinkCycle, LinkPath
 from airw.protocols import Embedder, GraphStore, OpenCorpus, Store
-from airw.values import Direction, Edge, LinkCount, NodeId, Record, UnresolvedLink
+from airw.values import Direction, Edge, LinkCount, LinkFilter, NodeId, Record, UnresolvedLink
 
 __all__ = ["CorpusGraph"]
 
@@ -107,7 +107,7 @@ class CorpusGraph:
             store=self.store, direction=direction, filter=LinkFilter(types=types, exclude=exclude, origins=origins)
         )
         nodes = self._nodes("ids", ids)
-        return await self.store.neighbors(nodes, direction=reader.direction, **reader.filter.asked(), limit=limit)
+        return await self.store.neighbors(nodes, direction=reader.direction, **reader.filter.options(), limit=limit)
 
     async def edge_types(self, ids: Sequence[NodeId]) -> list[list[str]]:
         """Give the types, sorted, of the edges that lead out of each artifact.

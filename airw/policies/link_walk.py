@@ -14,7 +14,6 @@ from airw._base.concurrency import offload_if
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, NoLedgerEntry
 from airw.links import Inverses
-from airw.links._steps import LinkFilter
 from airw.links.costs import JUST_BELOW_LEAST, PARTS, link_parts, value_of
 from airw.policies._artifacts import (
     OPEN,
@@ -31,7 +30,7 @@ from airw.policies._seeding import SEEDINGS, Seeding, check_nodes, member_names,
 from airw.policies.scope import Scope, check_scope
 from airw.protocols import OpenCorpus
 from airw.retrieval import check_corpus
-from airw.values import DIRECTIONS, Direction, Edge, NodeId, SearchHit
+from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeId, SearchHit
 from airw.walking import Behind, Entry, Frontier, Policy, WalkState
 
 __all__ = ["LinkWalk"]
@@ -136,7 +135,7 @@ class LinkWalk(Policy):
             check_count("max_depth", self.max_depth)
         object.__setattr__(self, "roots", check_nodes("roots", self.roots))
         chosen = LinkFilter(types=self.types, exclude=self.exclude, origins=self.origins)
-        for name, value in chosen.asked().items():
+        for name, value in chosen.options().items():
             object.__setattr__(self, name, value)
         if not (self.inverses is None or isinstance(self.inverses, Inverses)):
             raise ArgumentError(f"inverses must be None or Inverses such as INVERSES, not {short_repr(self.inverses)}")

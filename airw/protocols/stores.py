@@ -7,7 +7,7 @@ what is not there. Vectors are `(n, dim) float32` unit rows.
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from airw._base.arrays import Floats
 from airw.protocols.indexing import Embedder
@@ -15,26 +15,54 @@ from airw.values import ArtifactChange, Direction, Edge, LedgerEntry, LinkCount,
 from airw.values.filters import Filter
 
 __all__ = [
+    "ArtifactVectors",
+    "BestRecordFinder",
+    "BestRecords",
     "ChangeFinder",
+    "EdgeReader",
     "GraphStore",
     "LinkReader",
     "OpenCorpus",
+    "RecordLookup",
     "RecordReader",
     "RecordWriter",
+    "RecordsByArtifact",
     "Run",
     "RunKeeper",
+    "RunRows",
+    "SearchStore",
     "Store",
     "TextSearch",
+    "VectorRanker",
     "VectorSearch",
+    "WalkStore",
 ]
 
 
-class RecordReader(Protocol):
-    """Reads records, the ledger and settings."""
+class BestRecords(NamedTuple):
+    """The best record of each artifact asked for: its id and its cosine, `(n,) float32`; `None` and NaN for none."""
+
+    record_ids: list[str | None]
+    scores: Floats
+
+
+class ArtifactVectors(NamedTuple):
+    """The record ids of each artifact asked for, and the vectors of all these records, `(n, dim) float32`."""
+
+    record_ids: list[list[str]]
+    vectors: Floats
+
+
+class RecordLookup(Protocol):
+    """Gives records by their ids."""
 
     async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
         """Give the record of each id."""
         ...
+
+
+class RecordsByArtifact(Protocol):
+    """Gives the records of artifacts."""
 
     async def records_of(
         self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
@@ -44,6 +72,68 @@ class RecordReader(Protocol):
         `limit` cuts each list.
         """
         ...
+
+
+class VectorRanker(Protocol):
+    """Ranks records by cosine to a query."""
+
+    async def search_vectors(
+        self,
+        queries: Floats,
+        k: int,
+        *,
+        filter: Filter | None = None,
+        surfaces: Sequence[str] | None = None,
+        per_artifact: bool = False,
+    ) -> list[Ranking]:
+        """Rank for each row of `queries` `(m, dim)` the best `k` records, or artifacts by their best record.
+
+        Filter, surface kinds and the collapse to artifacts apply before the cut at `k`. Order: score descending, then
+        `(artifact_id, surface_index)`. Records with score zero count.
+
+        Raises:
+            EmbedderMismatch: The queries are not as wide as the stored vectors.
+        """
+        ...
+
+
+class BestRecordFinder(Protocol):
+    """Scores artifacts by their best record."""
+
+    async def best_of(
+        self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
+    ) -> BestRecords:
+        """Give for each artifact the id and the cosine of its best record; `None` and NaN where it has none.
+
+        Ties go to the lower surface index.
+        """
+        ...
+
+
+class EdgeReader(Protocol):
+    """Gives the edges of artifacts."""
+
+    async def neighbors(
+        self,
+        ids: Sequence[str],
+        *,
+        direction: Direction = "out",
+        types: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
+        origins: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> list[list[Edge]]:
+        """Give the edges of each artifact as stored, ordered by type, then by the id at the other end.
+
+        Only resolved links and links to other corpora are edges. `types` and `origins` keep, `exclude` (types) drops,
+        `limit` cuts each list. An edge from an artifact to itself is left out. The same pair, type and origin appears
+        once, `"out"` before `"in"` where both directions hold a pair of equal type.
+        """
+        ...
+
+
+class RecordReader(RecordLookup, RecordsByArtifact, Protocol):
+    """Reads records, the ledger and settings."""
 
     async def ledger(self, ids: Sequence[str] | None = None) -> list[LedgerEntry | None]:
         """Give the ledger entry of each artifact; of all, ordered by id, when no ids are given."""
@@ -107,6 +197,13 @@ class RecordWriter(Protocol):
         ...
 
 
+class RunRows(NamedTuple):
+    """The row of a run, and those of its parts by their numbers, ascending."""
+
+    row: dict[str, Any]
+    parts: dict[int, dict[str, Any]]
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """Tells one run of writing in parts from all others.
@@ -137,9 +234,7 @@ class RunKeeper(Protocol):
         """Keep a row for a run, in place of an earlier run of its name and all its parts, and remove artifacts."""
         ...
 
-    async def read_run(
-        self, run: Run, parts: Sequence[int] | None = None
-    ) -> tuple[dict[str, Any], dict[int, dict[str, Any]]] | None:
+    async def read_run(self, run: Run, parts: Sequence[int] | None = None) -> RunRows | None:
         """Give the row of a run and, ordered by number, those of these parts, or of all, where they are.
 
         `None` once the run was replaced or forgotten.
@@ -163,46 +258,18 @@ class RunKeeper(Protocol):
         ...
 
 
-class VectorSearch(Protocol):
+class VectorSearch(VectorRanker, BestRecordFinder, Protocol):
     """Ranks records by cosine."""
-
-    async def search_vectors(
-        self,
-        queries: Floats,
-        k: int,
-        *,
-        filter: Filter | None = None,
-        surfaces: Sequence[str] | None = None,
-        per_artifact: bool = False,
-    ) -> list[Ranking]:
-        """Rank for each row of `queries` `(m, dim)` the best `k` records, or artifacts by their best record.
-
-        Filter, surface kinds and the collapse to artifacts apply before the cut at `k`. Order: score descending, then
-        `(artifact_id, surface_index)`. Records with score zero count.
-
-        Raises:
-            EmbedderMismatch: The queries are not as wide as the stored vectors.
-        """
-        ...
 
     async def similarities(self, query: Floats, record_ids: Sequence[str]) -> Floats:
         """Give the cosine of `query` `(dim,)` to each record: `(n,) float32`, NaN where there is no such record."""
-        ...
-
-    async def best_of(
-        self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
-    ) -> tuple[list[str | None], Floats]:
-        """Give for each artifact the id and the cosine of its best record; `None` and NaN where it has none.
-
-        Ties go to the lower surface index.
-        """
         ...
 
     async def vectors(self, ids: Sequence[str]) -> Floats:
         """Give the vector of each record: `(n, dim) float32`, a row of NaN where there is no such record."""
         ...
 
-    async def vectors_of(self, artifact_ids: Sequence[str]) -> tuple[list[list[str]], Floats]:
+    async def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
         """Give the record ids of each artifact in plan order, and all their vectors in that order.
 
         `(n, dim) float32`, `n` the number of all those ids: an artifact asked for twice is there twice, one without
@@ -231,26 +298,8 @@ class TextSearch(Protocol):
         ...
 
 
-class LinkReader(Protocol):
+class LinkReader(EdgeReader, Protocol):
     """Reads edges, what references mean, who refers to what, and shared field values."""
-
-    async def neighbors(
-        self,
-        ids: Sequence[str],
-        *,
-        direction: Direction = "out",
-        types: Sequence[str] | None = None,
-        exclude: Sequence[str] = (),
-        origins: Sequence[str] | None = None,
-        limit: int | None = None,
-    ) -> list[list[Edge]]:
-        """Give the edges of each artifact as stored, ordered by type, then by the id at the other end.
-
-        Only resolved links and links to other corpora are edges. `types` and `origins` keep, `exclude` (types) drops,
-        `limit` cuts each list. An edge from an artifact to itself is left out. The same pair, type and origin appears
-        once, `"out"` before `"in"` where both directions hold a pair of equal type.
-        """
-        ...
 
     async def resolve(self, refs: Sequence[str]) -> list[list[str]]:
         """Give for each reference the ids, sorted, of the artifacts that carry it in the strongest tier where any does.
@@ -299,30 +348,22 @@ class LinkReader(Protocol):
 
 
 @runtime_checkable
-class GraphStore(Protocol):
+class GraphStore(RecordsByArtifact, EdgeReader, Protocol):
     """What a graph must answer to be walked: what its nodes hold, and where they lead; batch-first.
 
     Every store is one, and so is a `CorpusGraph`.
     """
 
-    async def records_of(
-        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
-    ) -> list[list[Record] | None]:
-        """Give the records of each node in plan order, at most `limit`; `None` for unknown nodes."""
-        ...
 
-    async def neighbors(
-        self,
-        ids: Sequence[str],
-        *,
-        direction: Direction = "out",
-        types: Sequence[str] | None = None,
-        exclude: Sequence[str] = (),
-        origins: Sequence[str] | None = None,
-        limit: int | None = None,
-    ) -> list[list[Edge]]:
-        """Give the edges of each node, ordered by type, then by the id at the other end."""
-        ...
+class WalkStore(RecordLookup, VectorRanker, BestRecordFinder, EdgeReader, Protocol):
+    """What a walk asks of a store: a start by cosine, scores, edges, and the records of its hits.
+
+    A policy that starts from words, goes on from shared fields or looks at all vectors asks for more, and says so.
+    """
+
+
+class SearchStore(RecordLookup, RecordsByArtifact, VectorRanker, TextSearch, Protocol):
+    """What a search asks of a store: rankings by cosine and by words, and the records of its hits."""
 
 
 class Store(RecordReader, RecordWriter, VectorSearch, TextSearch, LinkReader, Protocol):
@@ -333,8 +374,18 @@ class Store(RecordReader, RecordWriter, VectorSearch, TextSearch, LinkReader, Pr
         ...
 
 
-class OpenCorpus(Protocol):
-    """What ranking needs of a corpus: anything with a name, a store and an embedder."""
+if TYPE_CHECKING:  # a default of a type variable: for Python itself from 3.13 on
+    from typing_extensions import TypeVar
+
+    StoreT_co = TypeVar("StoreT_co", covariant=True, default=Store)
+else:
+    from typing import TypeVar
+
+    StoreT_co = TypeVar("StoreT_co", covariant=True)
+
+
+class OpenCorpus(Protocol[StoreT_co]):
+    """Anything with a name, a store and an embedder; `OpenCorpus[WalkStore]` is one whose store can be walked."""
 
     @property
     def name(self) -> str:
@@ -342,7 +393,7 @@ class OpenCorpus(Protocol):
         ...
 
     @property
-    def store(self) -> Store:
+    def store(self) -> StoreT_co:
         """Give its store."""
         ...
 

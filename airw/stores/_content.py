@@ -14,7 +14,7 @@ from airw._base.arrays import Floats, NDArray
 from airw._base.checks import check_count
 from airw._base.json import json_clean
 from airw.errors import StoreError
-from airw.protocols import Run
+from airw.protocols import Run, RunRows
 from airw.stores._columns import RecordColumns
 from airw.stores._fields import FieldIndex, look_up
 from airw.stores._fts import TEXT_TABLES, insert_records, one_of, prepare_texts
@@ -184,9 +184,7 @@ class Content:
         self.apply([], removals)
         self._runs.begin(run, text)
 
-    def read_run(
-        self, run: Run, parts: Sequence[int] | None
-    ) -> tuple[dict[str, Any], dict[int, dict[str, Any]]] | None:
+    def read_run(self, run: Run, parts: Sequence[int] | None) -> RunRows | None:
         """Give the row of a run and those of its parts; `None` where it was replaced."""
         return self._runs.read(run, parts) if self._runs.holds(run) else None
 
@@ -196,11 +194,11 @@ class Content:
         """Put artifacts and a row for the part, unless there is one; `None` where the run can no longer be written."""
         if not self._runs.holds(run) or not run.fits(self.settings()):
             return None
-        if not self._runs.read(run, [part])[1]:
+        if not self._runs.read(run, [part]).parts:
             text = _to_json(row)
             self.apply(puts, [])
             self._runs.keep(run, part, text)
-        return self._runs.read(run, [part])[1][part]
+        return self._runs.read(run, [part]).parts[part]
 
     def forget_run(self, run: Run, parts: Sequence[int] | None, removals: Sequence[str]) -> None:
         """Forget parts of a run, or all of it, and remove artifacts; nothing, where the run was replaced."""

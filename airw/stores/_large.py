@@ -9,6 +9,7 @@ import numpy as np
 
 from airw._base.arrays import Floats
 from airw._base.vectors import exact_scores
+from airw.protocols import ArtifactVectors, BestRecords
 from airw.stores._matrix import checked_queries
 from airw.stores._nearby import Nearby
 from airw.stores._packing import unpacked
@@ -95,9 +96,7 @@ class LargeIndex:
         scores[places] = exact_scores(vectors, query)
         return scores
 
-    def best_of(
-        self, query: Floats, artifact_ids: Sequence[str], surfaces: Sequence[str] | None = None
-    ) -> tuple[list[str | None], Floats]:
+    def best_of(self, query: Floats, artifact_ids: Sequence[str], surfaces: Sequence[str] | None = None) -> BestRecords:
         """Give for each artifact the id and score of its best record; `None` and NaN where it has none."""
         query = checked_queries(query[None], self.nearby.dim)[0]
         conditions = [_one_of("record.artifact_id", set_json(artifact_ids))]
@@ -105,7 +104,8 @@ class LargeIndex:
         rows = self._best(query, len(artifact_ids), conditions, per_artifact=True)
         best = {artifact_id: (record_id, -score) for score, artifact_id, _, record_id in rows}
         found = [best.get(each, (None, np.nan)) for each in artifact_ids]
-        return [record_id for record_id, _ in found], np.array([score for _, score in found], np.float32)
+        scores = np.array([score for _, score in found], np.float32)
+        return BestRecords([record_id for record_id, _ in found], scores)
 
     def vectors(self, ids: Sequence[str]) -> Floats:
         """Give the vector of each record: `(n, dim) float32`, a row of NaN where there is no such record."""
@@ -114,7 +114,7 @@ class LargeIndex:
         found[places] = vectors
         return found
 
-    def vectors_of(self, artifact_ids: Sequence[str]) -> tuple[list[list[str]], Floats]:
+    def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
         """Give the record ids of each artifact in plan order, and all their vectors in that order."""
         ids: list[list[str]] = [[] for _ in artifact_ids]
         rows = self.connection.execute(
@@ -129,7 +129,7 @@ class LargeIndex:
             for place, record_id in zip(places, record_ids, strict=True):
                 ids[place].append(record_id)
             blocks.append(unpacked(*stored))
-        return ids, np.concatenate(blocks)
+        return ArtifactVectors(ids, np.concatenate(blocks))
 
     def _read(self, ids: Sequence[str]) -> tuple[list[int], Floats]:
         """Give the places, among those asked for, of the records that exist, and their vectors."""

@@ -14,6 +14,7 @@ import numpy as np
 from airw._base.arrays import Floats, NDArray
 from airw._base.vectors import best_first, exact_scores
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, StoreError
+from airw.protocols import ArtifactVectors, BestRecords
 from airw.values import Ranking
 
 __all__ = ["DenseIndex", "checked_queries"]
@@ -193,9 +194,7 @@ class DenseIndex:
         scores[known] = self._exact(query, rows[known])
         return scores
 
-    def best_of(
-        self, query: Floats, artifact_ids: Sequence[str], surfaces: Sequence[str] | None = None
-    ) -> tuple[list[str | None], Floats]:
+    def best_of(self, query: Floats, artifact_ids: Sequence[str], surfaces: Sequence[str] | None = None) -> BestRecords:
         """Give for each artifact the id and score of its best record; `None` and NaN where it has none.
 
         Ties go to the lower surface index.
@@ -217,7 +216,7 @@ class DenseIndex:
             if name in best:
                 best_ids[position] = self._ids[rows[best[name]]]
                 best_scores[position] = scores[best[name]]
-        return best_ids, best_scores
+        return BestRecords(best_ids, best_scores)
 
     def vectors(self, ids: Sequence[str]) -> Floats:
         """Give the vector of each record: `(n, dim) float32`, a row of NaN where there is no such record."""
@@ -226,11 +225,12 @@ class DenseIndex:
         found[known] = self._matrix[rows[known]]
         return found
 
-    def vectors_of(self, artifact_ids: Sequence[str]) -> tuple[list[list[str]], Floats]:
+    def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
         """Give the record ids of each artifact in order of their numbers, and all their vectors in that order."""
         rows = {name: self._rows_of(name) for name in dict.fromkeys(artifact_ids)}
         ids = [[self._ids[row] for row in rows[name]] for name in artifact_ids]
-        return ids, self._matrix[np.array([row for name in artifact_ids for row in rows[name]], np.int64)]
+        vectors = self._matrix[np.array([row for name in artifact_ids for row in rows[name]], np.int64)]
+        return ArtifactVectors(ids, vectors)
 
     def count_of(self, artifact_id: str) -> int:
         """Count the records of one artifact."""

@@ -3,9 +3,8 @@
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-from airw.protocols import Run
+from airw.protocols import Run, RunRows
 
 __all__ = ["RunBook"]
 
@@ -31,11 +30,11 @@ class RunBook:
         """Say whether a run was begun and neither replaced nor forgotten."""
         return run.name in self._runs and self._runs[run.name].mark == run.mark
 
-    def read(self, run: Run, parts: Iterable[int] | None) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+    def read(self, run: Run, parts: Iterable[int] | None) -> RunRows:
         """Give the row of a run and those of its parts."""
         begun = self._runs[run.name]
         wanted = sorted(begun.parts if parts is None else begun.parts.keys() & {*parts})
-        return json.loads(begun.row), {part: json.loads(begun.parts[part]) for part in wanted}
+        return RunRows(json.loads(begun.row), {part: json.loads(begun.parts[part]) for part in wanted})
 
     def keep(self, run: Run, part: int, row: str) -> None:
         """Keep a row for a part."""

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airw.protocols import Run
+from airw.protocols import Run, RunRows
 from airw.stores._schema import transaction
 from airw.stores._sql_records import settings
 from airw.stores._sql_write import Rows, checked, set_setting, write
@@ -23,15 +23,14 @@ def begin_run(connection: "sqlite3.Connection", run: Run, row: Mapping[str, Any]
         set_setting(connection, _kind(run), _RUN, {"mark": run.mark, "row": row})
 
 
-def read_run(
-    connection: "sqlite3.Connection", run: Run, parts: Sequence[int] | None
-) -> tuple[dict[str, Any], dict[int, dict[str, Any]]] | None:
+def read_run(connection: "sqlite3.Connection", run: Run, parts: Sequence[int] | None) -> RunRows | None:
     """Give the row of a run and those of its parts; `None` where it was replaced."""
     begun = _rows(connection, run, [_RUN]).get(_RUN, {})
     if begun.get("mark") != run.mark:
         return None
     found = settings(connection, _kind(run)) if parts is None else _rows(connection, run, list(map(str, parts)))
-    return begun["row"], {int(part): found[part] for part in sorted(found.keys() - {_RUN}, key=int)}
+    numbers = sorted(found.keys() - {_RUN}, key=int)
+    return RunRows(begun["row"], {int(part): found[part] for part in numbers})
 
 
 def apply_part(
@@ -42,10 +41,10 @@ def apply_part(
         found = read_run(connection, run, [part])
         if found is None or not run.fits(settings(connection, "config").get("", {})):
             return None
-        if part not in found[1]:
+        if part not in found.parts:
             write(connection, rows, ())
             set_setting(connection, _kind(run), str(part), row)
-        return found[1].get(part) or dict(_rows(connection, run, [str(part)])[str(part)])
+        return found.parts.get(part) or dict(_rows(connection, run, [str(part)])[str(part)])
 
 
 def forget_run(

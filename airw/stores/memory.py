@@ -15,7 +15,7 @@ from airw._base.arrays import Floats
 from airw._base.checks import check_choice
 from airw._base.concurrency import in_thread
 from airw.errors import StoreBusy, StoreError
-from airw.protocols import Run
+from airw.protocols import ArtifactVectors, BestRecords, Run, RunRows
 from airw.stores._content import Content
 from airw.stores._linkbook import LinkChoice
 from airw.values import (
@@ -136,9 +136,7 @@ class MemoryStore:
         """Keep a row for a run, in place of an earlier run of its name and all its parts, and remove artifacts."""
         await self._call(self._content.begin_run, run, row, removals)
 
-    async def read_run(
-        self, run: Run, parts: Sequence[int] | None = None
-    ) -> tuple[dict[str, Any], dict[int, dict[str, Any]]] | None:
+    async def read_run(self, run: Run, parts: Sequence[int] | None = None) -> RunRows | None:
         """Give the row of a run and those of these parts, or of all, where they are; `None` once it was replaced."""
         return await self._call(self._content.read_run, run, parts)
 
@@ -206,7 +204,7 @@ class MemoryStore:
 
     async def best_of(
         self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
-    ) -> tuple[list[str | None], Floats]:
+    ) -> BestRecords:
         """Give for each artifact the id and the cosine of its best record; `None` and NaN where it has none."""
         few = self._content.few_rows(artifact_ids, _FEW)
         return await self._call(self._content.index.best_of, query, artifact_ids, surfaces, few=few)
@@ -215,7 +213,7 @@ class MemoryStore:
         """Give the vector of each record: `(n, dim) float32`, a row of NaN where there is no such record."""
         return await self._call(self._content.index.vectors, ids)
 
-    async def vectors_of(self, artifact_ids: Sequence[str]) -> tuple[list[list[str]], Floats]:
+    async def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
         """Give the record ids of each artifact in plan order, and their vectors in that order: `(n, dim) float32`."""
         few = self._content.few_rows(artifact_ids, _FEW)
         return await self._call(self._content.index.vectors_of, artifact_ids, few=few)

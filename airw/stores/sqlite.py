@@ -14,7 +14,7 @@ from airw._base.checks import check_choice
 from airw._base.concurrency import in_thread
 from airw._base.file_lock import hold_file
 from airw.errors import StoreError
-from airw.protocols import Run
+from airw.protocols import ArtifactVectors, BestRecords, Run, RunRows
 from airw.stores import _fields, _sql_links, _sql_records, _sql_runs
 from airw.stores._columns import Columns
 from airw.stores._connection import Connection
@@ -221,9 +221,7 @@ class SqliteStore:
         """Keep a row for a run, in place of an earlier run of its name and all its parts, and remove artifacts."""
         await self._write(_sql_runs.begin_run, run, row, removals)
 
-    async def read_run(
-        self, run: Run, parts: Sequence[int] | None = None
-    ) -> tuple[dict[str, Any], dict[int, dict[str, Any]]] | None:
+    async def read_run(self, run: Run, parts: Sequence[int] | None = None) -> RunRows | None:
         """Give the row of a run and those of these parts, or of all, where they are; `None` once it was replaced."""
         return await self._read(_sql_runs.read_run, run, parts)
 
@@ -282,7 +280,7 @@ class SqliteStore:
 
     async def best_of(
         self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
-    ) -> tuple[list[str | None], Floats]:
+    ) -> BestRecords:
         """Give for each artifact the id and the cosine of its best record; `None` and NaN where it has none."""
         return await self._ask_mirror(lambda index, _: index.best_of(query, artifact_ids, surfaces))
 
@@ -290,7 +288,7 @@ class SqliteStore:
         """Give the vector of each record: `(n, dim) float32`, a row of NaN where there is no such record."""
         return await self._ask_mirror(lambda index, _: index.vectors(ids))
 
-    async def vectors_of(self, artifact_ids: Sequence[str]) -> tuple[list[list[str]], Floats]:
+    async def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
         """Give the record ids of each artifact in plan order, and their vectors in that order: `(n, dim) float32`."""
         return await self._ask_mirror(lambda index, _: index.vectors_of(artifact_ids))
 

@@ -38,7 +38,7 @@ async def _a_new_store_ranks_nothing_by_vector(store: Store) -> None:
     expect_equal(columns(ranking), ([], [], np.empty(0, np.float64)), "search_vectors in an empty store")
     expect_equal((await store.vectors(["x", "y"])).shape[0], 2, "rows of vectors(['x', 'y'])")
     found = await store.vectors_of(["x", "y"])
-    expect_equal(found, ([[], []], np.empty((0, 0), np.float32)), "vectors_of(['x', 'y']) in an empty store")
+    expect_equal(tuple(found), ([[], []], np.empty((0, 0), np.float32)), "vectors_of(['x', 'y']) in an empty store")
 
 
 @fact(CASES, "vectors")
@@ -63,10 +63,10 @@ async def _the_vectors_of_artifacts_come_with_their_records_in_plan_order_as_oft
     held = [one, None, two, None, one, None, None, None]
     ids = [[record.id for record in each.records] if each else [] for each in held]
     rows = np.concatenate([each.vectors for each in held if each])
-    expect_equal(await store.vectors_of(asked), (ids, rows), f"vectors_of({asked})")
+    expect_equal(tuple(await store.vectors_of(asked)), (ids, rows), f"vectors_of({asked})")
     for nothing in ([], ["absent"], ["empty", "absent"]):
         found = await store.vectors_of(nothing)
-        expect_equal(found, ([[] for _ in nothing], np.empty((0, 4), np.float32)), f"vectors_of({nothing})")
+        expect_equal(tuple(found), ([[] for _ in nothing], np.empty((0, 4), np.float32)), f"vectors_of({nothing})")
 
 
 @fact(CASES, "vectors")

@@ -11,7 +11,7 @@ import anyio.lowlevel
 
 from airw._base.arrays import Floats
 from airw.errors import ArgumentError
-from airw.protocols import Store
+from airw.protocols import ArtifactVectors, BestRecords, Store
 from airw.values import ArtifactChange, Direction, Edge, LedgerEntry, LinkCount, NodeId, Ranking, Record, UnresolvedLink
 from airw.values.filters import Filter
 
@@ -219,7 +219,7 @@ class ScriptedStore:
 
     async def best_of(
         self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
-    ) -> tuple[list[str | None], Floats]:
+    ) -> BestRecords:
         """Give the best record of each artifact, and its cosine."""
         async with self._call("best_of", query, artifact_ids, surfaces=surfaces):
             return await self._store.best_of(query, artifact_ids, surfaces=surfaces)
@@ -229,7 +229,7 @@ class ScriptedStore:
         async with self._call("vectors", ids):
             return await self._store.vectors(ids)
 
-    async def vectors_of(self, artifact_ids: Sequence[str]) -> tuple[list[list[str]], Floats]:
+    async def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
         """Give the record ids of each artifact, and their vectors."""
         async with self._call("vectors_of", artifact_ids):
             return await self._store.vectors_of(artifact_ids)

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from airw.values.limits import STOP_REASONS, Limits, StopReason
     from airw.values.links import (
         DIRECTIONS,
+        ORIGINS,
         Direction,
         Edge,
         Extraction,
         Link,
         LinkCount,
+        LinkFilter,
         LinkState,
         NodeId,
         UnresolvedLink,
@@ -36,11 +38,13 @@ else:
             "limits": ["Limits", "STOP_REASONS", "StopReason"],
             "links": [
                 "DIRECTIONS",
+                "ORIGINS",
                 "Direction",
                 "Edge",
                 "Extraction",
                 "Link",
                 "LinkCount",
+                "LinkFilter",
                 "LinkState",
                 "NodeId",
                 "UnresolvedLink",
@@ -51,6 +55,7 @@ else:
 
 __all__ = [
     "DIRECTIONS",
+    "ORIGINS",
     "STOP_REASONS",
     "Artifact",
     "ArtifactChange",
@@ -64,6 +69,7 @@ __all__ = [
     "Limits",
     "Link",
     "LinkCount",
+    "LinkFilter",
     "LinkState",
     "NDArray",
     "NodeId",

@@ -4,16 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
+from airw._base.checks import check_choice, check_strings
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 
 __all__ = [
     "DIRECTIONS",
+    "ORIGINS",
     "Direction",
     "Edge",
     "Extraction",
     "Link",
     "LinkCount",
+    "LinkFilter",
     "LinkState",
     "NodeId",
     "UnresolvedLink",
@@ -26,6 +29,9 @@ LinkState: TypeAlias = Literal["resolved", "dangling", "ambiguous", "foreign"]
 
 DIRECTIONS: tuple[Direction, ...] = ("out", "in", "both")
 """Along an edge, against it, or either."""
+
+ORIGINS = ("typed", "inline", "derived")
+"""Where a link was found: declared in frontmatter, in the text, or in fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,40 @@ class Link:
     file: str | None = None
     line: int | None = None
     or_ref: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkFilter:
+    """Which links count: of these types, of none of those, of these origins; `None` for all.
+
+    Raises:
+        ArgumentError: A parameter cannot be used.
+    """
+
+    types: Sequence[str] | None = None
+    exclude: Sequence[str] = ()
+    origins: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        """Check every parameter at birth."""
+        for name in ("types", "exclude", "origins"):
+            given = getattr(self, name)
+            if given is not None or name == "exclude":
+                object.__setattr__(self, name, check_strings(name, given))
+        for origin in self.origins or ():
+            check_choice("origins", origin, ORIGINS)
+
+    def options(self) -> dict[str, Any]:
+        """Return it as the keywords that `neighbors` of a store takes."""
+        return {"types": self.types, "exclude": self.exclude, "origins": self.origins}
+
+    def accepts(self, link: "Link | Edge") -> bool:
+        """Return whether a link counts."""
+        return (
+            (self.types is None or link.type in self.types)
+            and link.type not in self.exclude
+            and (self.origins is None or link.origin in self.origins)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ from airw._base.checks import check_choice
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 from airw.links import INVERSES, Inverses
-from airw.links._steps import LinkFilter
-from airw.values import DIRECTIONS, Direction, Edge, NodeId
+from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeId
 from airw.views.bundled import NoteLink
 
 __all__ = ["Between", "EdgeChoice"]
@@ -46,7 +45,7 @@ class EdgeChoice:
         """Check every field at birth."""
         check_choice("direction", self.direction, DIRECTIONS)
         chosen = LinkFilter(types=self.types, exclude=self.exclude, origins=self.origins)
-        for name, value in chosen.asked().items():
+        for name, value in chosen.options().items():
             object.__setattr__(self, name, value)
         if not (self.inverses is None or isinstance(self.inverses, Inverses)):
             raise ArgumentError(f"inverses must be None or Inverses such as INVERSES, not {short_repr(self.inverses)}")
