@@ -1,0 +1,36 @@
+"""What importing loads: the front doors alone, until something is used."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROOMS = sorted(
+    f"airw.{path.stem}"
+    for path in (ROOT / "airw").iterdir()
+    if not path.name.startswith("_") and path.name not in {"cli", "py.typed"}
+)
+
+
+def modules_after(statement: str) -> set[str]:
+    """The modules that a fresh interpreter has loaded after a statement, beyond those it starts with."""
+    code = f"import json, sys; before = set(sys.modules); {statement}; print(json.dumps([*set(sys.modules) - before]))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("room", ["airw", *ROOMS])
+def test_importing_a_package_loads_no_other_part_and_no_library(room):
+    loaded = modules_after(f"import {room}")
+    assert {name for name in loaded if name.startswith("airw")} == {"airw", "airw._base", "airw._base.lazy", room}
+    assert {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names == {"airw"}
+
+
+def test_a_name_loads_only_what_it_needs():
+    loaded = modules_after("from airw import traverse")
+    assert {name.partition(".")[0] for name in loaded}.isdisjoint({"sqlite3", "httpx", "aiosqlite", "yaml", "rich"})
+    rooms = {".".join(name.split(".")[:2]) for name in loaded if name.startswith("airw.")}
+    assert rooms == {"airw._base", "airw.errors", "airw.values", "airw.walking"}
