@@ -15,11 +15,10 @@ from airw.errors import ArgumentError, PolicyError
 from airw.links import extractor_from
 from airw.policies import Eager, Mmr, Scope, Scored
 from airw.stores import MemoryStore
-from tests.policies.test_graph_retriever import Whole, corpus_of, ranked
+from tests.support.graph_retriever_oracle import QUERY, Whole, corpus_of, ranked, told, turned, walked
 
 KEYWORDS, HABITAT, LINKS = [("keywords", "keywords")], [("habitat", "habitat")], [("links", "$id")]
 AGILE = "small agile mammal?"
-QUERY = "query"
 
 RECORDED_ANIMALS = [
     "eager-keywords-d1",
@@ -88,10 +87,6 @@ def policy_of(case, similarities):
     return kind(edges=[tuple(pair) for pair in edges], roots=roots, scope=Scope.only(filter), **options)
 
 
-def told(hits):
-    return [(hit.artifact_id, hit.metadata["walk_depth"]) for hit in hits]
-
-
 def said_of(hit, policy, similarities):
     """What the recording tells of a hit, by the names it has there."""
     said = {"id": hit.artifact_id, "depth": hit.metadata["walk_depth"]}
@@ -156,18 +151,6 @@ class TestRecorded:
 def quirk_of(recorded, name):
     [quirk] = [quirk for quirk in recorded["quirks"] if quirk["name"] == name]
     return quirk
-
-
-async def walked(fields, vectors, policy):
-    """Give ids and depths in their final order."""
-    async with corpus_of(fields, vectors) as corpus:
-        return told(await ranked(QUERY, corpus, policy))
-
-
-def turned(query=0.0, **turns):
-    """Unit vectors at so many times pi, so that cosines can be had by hand."""
-    turns[QUERY] = query
-    return {name: [math.cos(turn * math.pi), math.sin(turn * math.pi)] for name, turn in turns.items()}
 
 
 def linked(**links):

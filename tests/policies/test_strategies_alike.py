@@ -5,9 +5,8 @@ import pytest
 from airw import traverse
 from airw.errors import ArgumentError, PolicyError
 from airw.policies import Eager, Mmr, Scope, Scored, Strategy
-from tests.policies.test_graph_retriever import QUERY, corpus_of
-from tests.policies.test_graph_retriever_cases import turned, walked
-from tests.policies.test_strategy import LINKS, Everything, KeepsHeap, ids, made, mixed, walk_of
+from tests.support.graph_retriever_oracle import QUERY, corpus_of, turned, walked
+from tests.support.strategies import LINKS, Everything, KeepsHeap, ids, made, mixed, walk_of
 
 EVERYTHING = mixed(Everything)
 ALL = [Eager, Scored, Mmr, EVERYTHING]

@@ -14,42 +14,13 @@ import anyio
 import numpy as np
 import pytest
 
-from airw import build, from_mapping, open_corpus
+from airw import open_corpus
 from airw.errors import ArgumentError, PolicyError, StoreError
-from airw.links import extractor_from
 from airw.policies import CollapsedTree, Eager, per_node
-from airw.stores import MemoryStore
 from airw.testing import PolicySuite, _exam, policies
-from airw.values import IndexPlan, SearchHit, Surface
+from airw.values import SearchHit
 from airw.walking import Policy
-
-QUERY = "rotate the signing keys"
-WORDS = ["keys", "rotate", "signing", "cake", "bread", "walk", "river", "rain"]
-SIZE = 14
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Two kinds of surfaces for most artifacts, one for some, none for one; metadata with values inside values."""
-
-    id: str = "parts"
-
-    def decompose(self, artifact):
-        number = int(artifact.id)
-        text = " ".join(WORDS[number % 8 :] + WORDS[: number % 5])
-        kinds = [] if number == 9 else ["description"] if number % 4 == 0 else ["description", "chunk", "chunk"]
-        surfaces = [Surface(artifact.id, kind, f"{text} {at}") for at, kind in enumerate(kinds)]
-        return IndexPlan({"number": number, "tags": [artifact.id, {"deep": [number]}]}, surfaces)
-
-
-LINKS = extractor_from(lambda name, _: {"NEXT": [f"{(int(name) + step) % SIZE:02}" for step in (1, 3, 5)]}, id="ring")
-
-
-def corpus(store=None):
-    """Artifacts in a ring of many cycles."""
-    texts = {f"{number:02}": "" for number in range(SIZE)}
-    source = from_mapping(texts, name="ring", strategy=Parts(), embedder="light", edge_extractor=LINKS)
-    return build(source, store=store or MemoryStore())
+from tests.support.ring import QUERY, corpus
 
 
 @dataclass(frozen=True)

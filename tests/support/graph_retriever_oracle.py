@@ -1,0 +1,273 @@
+"""Comparing walks with those of graph-retriever 0.8.0: random graphs, and a corpus made by hand.
+
+graph-retriever is the published package, used as an oracle. One fault of it is put right for the comparison: it works
+out the depth of the first node of a batch and gives it to the others; here each node is made by itself.
+
+Where the two differ on purpose:
+
+- What waits to be chosen by `Scored`, `Mmr` or a strategy, and is found again nearer, takes the smaller depth; theirs
+  keeps the first one. `Oracle.nearer` knows when that happens. Without a depth cap only the depths may differ then, and
+  only so; with one the walks may part, and are not compared.
+- Filters on a field that leads on, and roots that the filter does not let through, are not drawn: their filter takes
+  the place of the edge, and lets all roots pass.
+- Neither are `adjacent_k=0`, `max_traverse`, a `lambda_mult` of 0 or 1, or lists and mappings in the fields of pairs.
+- Vectors are random reals, and so are scores: no ties, no similarity of zero.
+
+`tests/policies/test_graph_retriever_cases.py` and `tests/policies/test_strategy.py` say what holds instead.
+"""
+
+import copy
+import math
+import warnings
+from dataclasses import dataclass
+
+import pytest
+from graph_retriever import Content
+from graph_retriever.adapters.in_memory import InMemory
+from graph_retriever.edges import Edges, IdEdge, MetadataEdge
+from graph_retriever.traversal import _Traversal
+from hypothesis import strategies as st
+
+from airw import build, embedder_from, from_mapping, traverse
+from airw.policies import Mmr, Scope, Scored
+from airw.stores import MemoryStore
+from airw.values import IndexPlan, Surface
+
+ALL = 1_000  # more than there is: what they say where ours say None
+QUERY = "query"
+
+
+class Oracle(_Traversal):
+    """One walk of theirs, with a depth for each node; `nearer` holds the ids of waiting nodes found again nearer."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.made, self.nearer = [], set()
+
+    def _contents_to_new_nodes(self, contents, *, depth=None):
+        new = []
+        for content in {each.id: each for each in contents}.values():
+            new += super()._contents_to_new_nodes([content], depth=depth)
+        self.made += new
+        return new
+
+    def select_next_edges(self, nodes):
+        edges = super().select_next_edges(nodes)
+        tracker = self._node_tracker
+        done = {node.id for node in tracker.selected} | tracker._visited_node_ids
+        for node in self.made:
+            depths = [self._edge_depths[edge] for edge in node.incoming_edges & edges]
+            if node.id not in done and min(depths, default=math.inf) < node.depth:
+                self.nearer.add(node.id)
+        return edges
+
+
+@dataclass(frozen=True)
+class Whole:
+    """One surface an artifact, whose text is the id; its fields as given."""
+
+    id: str = "whole"
+
+    def decompose(self, artifact):
+        return IndexPlan(artifact.raw, [Surface(artifact.id, "document", artifact.id)])
+
+
+def corpus_of(fields, vectors, store=None):
+    """Build a corpus of artifacts by id; the vectors of ids and queries are given."""
+    dim = len(next(iter(vectors.values())))
+    embedder = embedder_from(lambda texts: [vectors[text] for text in texts], id="given", dim=dim)
+    source = from_mapping(fields, name="test", strategy=Whole(), embedder=embedder)
+    return build(source, store=store or MemoryStore())
+
+
+async def ranked(query, corpus, policy, **options):
+    """Walk to the end, and give the final order."""
+    async with traverse(query, corpus, policy=policy, node_budget=ALL, **options) as walk:
+        async for _ in walk:
+            pass
+    return walk.ranking
+
+
+def told(hits):
+    return [(hit.artifact_id, hit.metadata["walk_depth"]) for hit in hits]
+
+
+async def walked(fields, vectors, policy):
+    """Give ids and depths in their final order."""
+    async with corpus_of(fields, vectors) as corpus:
+        return told(await ranked(QUERY, corpus, policy))
+
+
+def turned(query=0.0, **turns):
+    """Unit vectors at so many times pi, so that cosines can be had by hand."""
+    turns[QUERY] = query
+    return {name: [math.cos(turn * math.pi), math.sin(turn * math.pi)] for name, turn in turns.items()}
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Artifacts, where to start, what leads on, and what to keep; `edges` and `filter` as ours and as theirs."""
+
+    fields: dict
+    vectors: dict
+    edges: tuple
+    filter: tuple
+    roots: list
+
+    @property
+    def ours(self):
+        """What our policies are told of it."""
+        scope = Scope.only(self.filter[0]) if self.filter[0] else Scope()
+        return {"edges": self.edges[0], "roots": self.roots, "scope": scope}
+
+    def oracle(self, strategy):
+        contents = [Content(id, id, self.vectors[id], metadata=fields) for id, fields in self.fields.items()]
+        store = InMemory(self.vectors.__getitem__, contents)
+        filter, roots = self.filter[1], self.roots
+        options = {"edges": self.edges[1], "store": store, "metadata_filter": filter, "initial_root_ids": roots}
+        return Oracle(QUERY, strategy=copy.deepcopy(strategy), **options)
+
+
+def our_edges(record):
+    """Lead on from two fields to two others, one of which holds mappings."""
+    fields = record.metadata
+    yield from (("word", word) for word in fields["words"] if word is not None)
+    yield from (("shapes", {"a": size}) for size in fields["sizes"])
+    yield from (("$id", id) for id in fields["mentions"][:1])
+
+
+def their_edges(content):
+    fields = content.metadata
+    outgoing = {MetadataEdge("word", word) for word in fields["words"] if word is not None}
+    outgoing |= {MetadataEdge("shapes", {"a": size}) for size in fields["sizes"]}
+    outgoing |= {IdEdge(str(id)) for id in fields["mentions"][:1]}
+    incoming = {MetadataEdge("shapes", shape) for shape in fields["shapes"]} | {IdEdge(content.id)}
+    if fields.get("word") is not None:
+        incoming.add(MetadataEdge("word", fields["word"]))
+    return Edges(incoming=incoming, outgoing=outgoing)
+
+
+WORDS = [
+    "red",
+    "blue",
+    "green",
+    "7",
+    7,
+    7.5,
+    8,
+    True,
+    1,
+    0,
+    None,
+]  # of which True and 1 are one value, and None is none
+PAIRS = [
+    ("words", "words"),
+    ("mentions", "$id"),
+    ("$id", "mentions"),
+    ("word", "words"),
+    ("words", "word"),
+    ("word", "word"),
+    ("deep.words", "deep.words"),
+    ("deep.er.word", "words"),
+    ("words", "deep.er.word"),
+    ("deep.words", "words"),
+    ("words", "deep.words"),
+]
+DEAD_ENDS = [("$id", "$id"), ("nowhere", "words"), ("words", "nowhere")]
+FILTERS = [  # a value that a list holds is asked for in two ways
+    ({"lang": "a"}, {"lang": "a"}),
+    ({"about.topics": {"$contains": "x"}}, {"about.topics": "x"}),
+    ({"lang": "a", "about.topics": {"$contains": "y"}}, {"lang": "a", "about.topics": "y"}),
+]
+
+
+def fields_of(chance, ids):
+    def some(values, most):
+        return chance.sample(values, min(chance.randint(0, most), len(values)))
+
+    deep = {"words": some(WORDS, 3), "er": {"word": chance.choice(WORDS)}}
+    optional = {"word": chance.choice(WORDS), "deep": chance.choice([deep, deep, {"words": chance.choice(WORDS)}, {}])}
+    return {
+        "words": chance.sample(WORDS, chance.randint(1, 3)),
+        "mentions": [chance.choice([id, id, int(id)]) for id in some(ids, 3)] + some(["nowhere", -1], 1),
+        "sizes": some([1, 2, 3, 4], 2),
+        "shapes": [{"a": size} for size in some([1, 2, 3, 4], 2)],
+        "lang": chance.choice("ab"),
+        "about": {"topics": some("xyz", 3)},
+        "weight": chance.gauss(0, 1),
+        **{name: value for name, value in optional.items() if chance.random() < 0.9},
+    }
+
+
+def graph_of(chance):
+    """A random graph: drawn part by part by Hypothesis, most would leave nothing to walk."""
+    ids = [str(at) for at in range(chance.choice([3, 8, 16, 24]))]
+    fields = {id: fields_of(chance, ids) for id in ids}
+    width = chance.randint(3, 6)
+    vectors = {text: [chance.gauss(0, 1) for _ in range(width)] for text in [*ids, QUERY]}
+    pairs = chance.sample(PAIRS, chance.choice([*[1, 2, 2] * 9, 0])) + chance.sample(DEAD_ENDS, chance.randint(0, 1))
+    edges = chance.choice([*[(pairs, pairs)] * 5, (our_edges, their_edges)])
+    filter = chance.choice([*[(None, None)] * 15, *FILTERS])
+    roots = chance.choices([*ids, "nowhere"], k=chance.randint(0, 2))
+    store = InMemory(vectors.__getitem__, [Content(id, id, vectors[id], metadata=fields[id]) for id in ids])
+    return Graph(fields, vectors, edges, filter, [id for id in roots if id not in ids or store.get([id], filter[1])])
+
+
+def bounds_of(chance):
+    """How much to start from, to admit and to select, and how deep to go."""
+    return {
+        "select_k": chance.choice([*[5, 8, 12, None] * 5, 0, 1, 3]),
+        "start_k": chance.choice([*[1, 2] * 5, 0, 4, 40]),
+        "adjacent_k": chance.choice([*[2, 3, 4, 5, 10, None] * 2, 1]),
+        "max_depth": chance.choice([*[None] * 5, *[1, 2, 3] * 2, 0]),
+    }
+
+
+def their_bounds(bounds):
+    """Give the same as they say it; a depth of None means the same there."""
+    return {name: ALL if value is None and name != "max_depth" else value for name, value in bounds.items()}
+
+
+def weight(node):
+    return node.metadata["weight"]
+
+
+def numbers():
+    return st.integers(0, 2**32)
+
+
+def they_said(node):
+    """What a node of theirs says."""
+    return {**node.extra_metadata, "id": node.id, "depth": node.depth, "similarity": node.similarity_score}
+
+
+def we_said(policy, hit):
+    """What a hit of ours says, by the names that they use."""
+    said = {name: value for name, value in hit.metadata.items() if name.startswith("_")}
+    if isinstance(policy, Mmr):
+        said |= {"_mmr_score": hit.metadata["mmr_score"], "_redundancy": hit.metadata["redundancy"]}
+    said["_score" if isinstance(policy, Scored) else "similarity"] = hit.score
+    return {**said, "id": hit.artifact_id, "depth": hit.metadata["walk_depth"]}
+
+
+def assert_alike(ours, theirs, *, may_be_nearer):
+    """Compare ids in order, and of what is said of each what both sides say."""
+    assert [each["id"] for each in ours] == [each["id"] for each in theirs]
+    for mine, other in zip(ours, theirs, strict=True):
+        names = mine.keys() & other.keys()
+        if may_be_nearer:
+            assert mine["depth"] <= other["depth"]
+            names -= {"depth", "_depth"}
+        expected = {name: other[name] for name in names}
+        assert {name: mine[name] for name in names} == pytest.approx(expected, abs=1e-5)
+
+
+async def compare(graph, policy, strategy, *, store=None, is_async=False):
+    oracle = graph.oracle(strategy)
+    with warnings.catch_warnings(action="ignore"):  # of values that are None
+        nodes = await oracle.atraverse() if is_async else oracle.traverse()
+    async with corpus_of(graph.fields, graph.vectors, store) as corpus:
+        hits = await ranked(QUERY, corpus, policy)
+    if strategy.max_depth is None or not oracle.nearer:
+        ours, theirs = [we_said(policy, hit) for hit in hits], [they_said(node) for node in nodes]
+        assert_alike(ours, theirs, may_be_nearer=bool(oracle.nearer))

@@ -1,0 +1,137 @@
+"""Strategies of one's own: bodies that either package's `Strategy` runs, and walks of them over small graphs."""
+
+from dataclasses import dataclass, field, make_dataclass
+from functools import cache
+
+from airw import traverse
+from airw.policies import Strategy
+from tests.support.graph_retriever_oracle import QUERY, corpus_of, weight
+
+LINKS = [("links", "$id")]
+
+
+# --- bodies, to be mixed into either package's `Strategy` ------------------------------------------------------------
+
+
+class Everything:
+    def iteration(self, nodes, tracker):
+        tracker.select_and_traverse(nodes)
+
+
+class SelectsOnly:
+    """And so ends with the first step."""
+
+    def iteration(self, nodes, tracker):
+        tracker.select(nodes)
+
+
+class Routes:
+    """Goes on from everything, and selects some of it."""
+
+    def iteration(self, nodes, tracker):
+        tracker.select([node for node in nodes if node.metadata["lang"] == "a"])
+        tracker.traverse(nodes)
+
+
+class RoutesFirst:
+    """Selects nothing of the start."""
+
+    def iteration(self, nodes, tracker):
+        tracker.select([node for node in nodes if node.depth])
+        tracker.traverse(nodes)
+
+
+@dataclass(kw_only=True)
+class Forgets:
+    """Takes some of each step, the heaviest first, and never comes back to the others."""
+
+    width: int = 2
+
+    def iteration(self, nodes, tracker):
+        tracker.select_and_traverse(sorted(nodes, key=weight, reverse=True)[: self.width])
+
+
+@dataclass(kw_only=True)
+class KeepsHeap:
+    """Takes the heaviest of all that it was shown, until one is gone on from; says what it took it for."""
+
+    heap: list = field(default_factory=list)
+
+    def iteration(self, nodes, tracker):
+        self.heap = sorted([*self.heap, *nodes], key=weight)
+        while self.heap and tracker.num_remaining > 0:
+            node = self.heap.pop()
+            node.extra_metadata["_weight"] = weight(node)
+            if tracker.select_and_traverse([node]):
+                break
+
+
+@dataclass(kw_only=True)
+class GivesUp:
+    """Takes one at a time of all that it was shown, and goes on from it only where it is heavy enough."""
+
+    waiting: list = field(default_factory=list)
+
+    def iteration(self, nodes, tracker):
+        self.waiting += nodes
+        chosen = [self.waiting.pop(0)] if self.waiting else []
+        tracker.select(chosen)
+        tracker.traverse([node for node in chosen if weight(node) > -1])
+
+
+class Reorders:
+    """The lightest first in the end, and not the heaviest of all."""
+
+    def iteration(self, nodes, tracker):
+        tracker.select_and_traverse(nodes)
+
+    def finalize_nodes(self, selected):
+        return super().finalize_nodes(sorted(selected, key=weight)[:-1])
+
+
+@dataclass(kw_only=True)
+class Tires:
+    """Goes on from nothing after some steps, though it selects."""
+
+    steps: int = 0
+
+    def iteration(self, nodes, tracker):
+        self.steps += 1
+        tracker.select(nodes)
+        if self.steps < 3:
+            tracker.traverse(nodes)
+
+
+BODIES = [Everything, SelectsOnly, Routes, RoutesFirst, Forgets, KeepsHeap, GivesUp, Reorders, Tires]
+
+
+@cache
+def mixed(body, base=Strategy):
+    return make_dataclass(body.__name__, [], bases=(body, base), kw_only=True)
+
+
+def line_of(**links):
+    """Artifacts by nearness, the nearest first, and what each leads to; the weight is the place in that order."""
+    count = len(links)
+    vectors = {id: [1.0, at / count] for at, id in enumerate(links)} | {QUERY: [1.0, 0.0]}
+    return {id: {"links": list(ends), "weight": at} for at, (id, ends) in enumerate(links.items())}, vectors
+
+
+LINE = line_of(a="bc", b="d", c="e", d="f", e="", f="")
+
+
+async def walk_of(policy, graph=LINE, **options):
+    """Walk to the end, and give the walk and its hits."""
+    async with corpus_of(*graph) as corpus, traverse(QUERY, corpus, policy=policy, **options) as walk:
+        hits = [hit async for hit in walk]
+    return walk, hits
+
+
+def ids(hits):
+    return "".join(hit.artifact_id for hit in hits)
+
+
+def made(iteration, **options):
+    """Make a strategy of a function; it starts from the nearest, and selects as many as there are."""
+    kind = type("Made", (Strategy,), {"iteration": iteration})
+    return kind(**{"edges": LINKS, "start_k": 1, "select_k": None, **options})
