@@ -1,7 +1,7 @@
 # Everything a contributor runs. Needs Python 3.11 or newer, make and git; works in .venv, offline once installed.
 #
-#   make test MODELS=1             with a real embedding model
-#   make test ARGS="-k fusion -x"  hands ARGS to pytest
+#   make test ARGS="-k fusion -x"  hands ARGS to pytest (-n 0: in one process; -m slow: the slow tests only)
+#   make test-all MODELS=1         with a real embedding model, too
 #   make PYTHON=python3.12 test    makes .venv with that Python
 #
 # AIRW_DATA names a folder of data sets for the tests that use them; AIRW_REQUIRE_ALL=1 turns skips into failures.
@@ -14,20 +14,27 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test test-all lint format bench clean
 .NOTPARALLEL:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: export AIRW_HOME := .demo
 demo: $(READY)-airw ## build a corpus of 233 linked documents and walk it
 	$(BIN)/airw build examples/data/eips --name eips --embedder light
 	$(BIN)/airw traverse eips "how do wallets sign typed structured data" --start 1 --node-budget 30
 
-test: export HF_HUB_OFFLINE := 1
-test: $(READY)-dev $(if $(filter-out 0,$(MODELS)),$(READY)-models) ## run every test, linters and docs included
-	$(BIN)/python -m pytest $(ARGS)
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
+test test-all: export HF_HUB_OFFLINE := 1
+test test-all: $(READY)-dev $(if $(filter-out 0,$(MODELS)),$(READY)-models)
+
+test: ## run the quick tests, linters and docs included, on all cores
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-all: ## run every test, with all the examples that Hypothesis draws
+	$(PYTEST) --hypothesis-profile full $(ARGS)
 
 lint: $(READY)-dev ## check style, types and layers
 	$(BIN)/ruff check .

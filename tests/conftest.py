@@ -4,6 +4,7 @@
   to asyncio: its trio variant is not collected.
 - `AIRW_HOME` names a fresh folder, not yet made, for each test.
 - The `data` fixture is the folder that `AIRW_DATA` names; without one the test is skipped.
+- Hypothesis draws a quarter of the examples, or all with `--hypothesis-profile full`.
 - Under `AIRW_REQUIRE_ALL=1` every skip, whatever its cause, is a failure that tells the reason of the skip.
 """
 
@@ -20,9 +21,11 @@ from hypothesis import settings
 
 pytest_plugins = ["pytester"]
 
-settings.register_profile("dev", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "dev")
+# In CI the examples are the same each time. How many: see `tests/support/drawing.py`.
+common = settings(deadline=None, derandomize=bool(os.environ.get("CI")), print_blob=True)
+settings.register_profile("full", common, max_examples=100)
+settings.register_profile("quick", common, max_examples=25)
+settings.load_profile("quick")
 
 
 def pytest_generate_tests(metafunc):

@@ -88,7 +88,7 @@ def commands_of(body: str) -> list[tuple[str, str]]:
 def check_mention(command: str) -> None:
     """Commands that would install or test from within a test are checked against what exists."""
     if command.startswith("make "):
-        targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
         assert command.split()[1] in targets
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     assert set(",".join(INSTALLS.findall(command)).split(",")) <= {*extras, ""}
