@@ -4,6 +4,8 @@
   to asyncio: its trio variant is not collected.
 - `AIRW_HOME` names a fresh folder, not yet made, for each test.
 - The `data` fixture is the folder that `AIRW_DATA` names; without one the test is skipped.
+- A test marked `pairwise` runs on some of the combinations of its parameters, the event loop among them: each two
+  values of any two parameters occur together.
 - Hypothesis draws a quarter of the examples, or all with `--hypothesis-profile full`.
 - Under `AIRW_REQUIRE_ALL=1` every skip, whatever its cause, is a failure that tells the reason of the skip.
 """
@@ -18,6 +20,8 @@ from pathlib import Path
 import anyio
 import pytest
 from hypothesis import settings
+
+from tests.support.pairwise import select_items
 
 pytest_plugins = ["pytester"]
 
@@ -39,6 +43,13 @@ def pytest_generate_tests(metafunc):
 def anyio_backend(request) -> str:
     """The event loop that a test runs on: "asyncio" or "trio"."""
     return request.param
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem():
+    found = yield
+    is_cut = isinstance(found, list) and found and found[0].get_closest_marker("pairwise")
+    return select_items(found) if is_cut else found
 
 
 @pytest.hookimpl(tryfirst=True)

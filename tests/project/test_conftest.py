@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
 SKIPS = """
 import pytest
 
@@ -33,15 +34,34 @@ async def test_both(): pass
 @pytest.mark.asyncio_only
 async def test_one(): assert sniffio.current_async_library() == "asyncio"
 """
+PAIRS = """
+import pytest
+
+@pytest.mark.pairwise
+@pytest.mark.parametrize("number", [0, 0.0, False])
+@pytest.mark.parametrize("text", "abc")
+async def test_few(number, text): pass
+
+@pytest.mark.parametrize("number", [0, 0.0, False])
+@pytest.mark.parametrize("text", "abc")
+async def test_all(number, text): pass
+
+@pytest.mark.pairwise
+@pytest.mark.parametrize(("number", "text"), [(1, "a"), (2, "b"), (1, "b")])
+async def test_those_that_exist(number, text): pass
+"""
 
 
 @pytest.fixture
 def run(pytester, monkeypatch):
     """Run pytest in a process of its own, with this suite's conftest beside the given test modules."""
-    pytester.makeconftest((Path(__file__).parents[1] / "conftest.py").read_text(encoding="utf-8"))
-    pytester.makepyprojecttoml(
-        '[tool.pytest.ini_options]\nanyio_mode = "auto"\nmarkers = ["asyncio_only", "data", "slow"]'
-    )
+    pytester.makeconftest((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8"))
+    pytester.makepyprojecttoml(f"""
+        [tool.pytest.ini_options]
+        anyio_mode = "auto"
+        markers = ["asyncio_only", "data", "pairwise", "slow"]
+        pythonpath = ["{ROOT.as_posix()}"]
+        """)
     monkeypatch.delenv("AIRW_DATA", raising=False)
     monkeypatch.delenv("AIRW_REQUIRE_ALL", raising=False)
 
@@ -74,6 +94,11 @@ def test_a_skipped_module_is_an_error_under_require_all(run, monkeypatch):
 
 def test_async_tests_run_on_both_loops_unless_marked(run):
     run(test_a=BACKENDS).assert_outcomes(passed=3)
+
+
+def test_a_pairwise_test_runs_on_each_pair_of_values_with_the_loops_among_them(run):
+    result = run(test_a=PAIRS)
+    result.assert_outcomes(passed=9 + 18 + 5)
 
 
 def test_each_test_has_a_home_of_its_own_that_is_not_made_yet(home, tmp_path):

@@ -37,6 +37,7 @@ from tests.support.adversaries import (
 # What never ends.
 
 
+@pytest.mark.pairwise
 @every_form
 @pytest.mark.parametrize("source", ENDLESS)
 @pytest.mark.parametrize("where", ["seeds", "neighbours"])
@@ -53,6 +54,7 @@ async def test_a_source_without_end_is_read_one_past_its_cap_at_most_and_closed(
     assert sources.open == 0
 
 
+@pytest.mark.pairwise
 @every_form
 @pytest.mark.parametrize("source", ["generator", "async generator", "async cursor"])
 @pytest.mark.parametrize(
@@ -81,6 +83,7 @@ async def test_each_limit_holds_against_neighbours_without_end(form, source, lim
     assert sources.open == 0
 
 
+@pytest.mark.pairwise
 @every_form
 @pytest.mark.parametrize("source", ["iterator", "generator", "async generator"])
 @pytest.mark.parametrize(
@@ -144,6 +147,7 @@ class LyingList(list):
         return without_end(count(100))
 
 
+@pytest.mark.pairwise
 @every_form
 @pytest.mark.parametrize("offered", [Claims(10**12), Claims(3), LyingList([1, 2, 3])], ids=["huge", "three", "list"])
 async def test_a_collection_that_lies_about_its_length_is_read_up_to_the_cap(form, offered):
@@ -213,6 +217,7 @@ BAD_POSITIONS = {
 }
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("picked", BAD_POSITIONS.values(), ids=BAD_POSITIONS)
 @pytest.mark.parametrize("wait", [False, True], ids=["at once", "awaited"])
 async def test_a_selection_of_anything_but_live_positions_is_a_policy_error(picked, wait):
@@ -229,6 +234,7 @@ async def test_a_selection_of_anything_but_live_positions_is_a_policy_error(pick
     assert ids == []
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize(
     "picked",
     [
@@ -310,6 +316,7 @@ BAD_TRIPLES = {
 }
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("picked", BAD_TRIPLES.values(), ids=BAD_TRIPLES)
 @pytest.mark.parametrize("wait", [False, True], ids=["at once", "awaited"])
 async def test_a_per_node_selection_of_anything_but_offered_triples_is_a_policy_error(picked, wait):
@@ -368,6 +375,7 @@ BAD_SCORES = {
 }  # fmt: skip
 
 
+@pytest.mark.pairwise
 @every_form
 @pytest.mark.parametrize("score", BAD_SCORES.values(), ids=BAD_SCORES)
 async def test_what_is_no_number_is_no_score(form, score):
@@ -400,6 +408,7 @@ async def test_an_error_while_a_score_is_read_as_a_number_arrives_with_the_stage
     assert any(".score" in note for note in error.__notes__)
 
 
+@pytest.mark.pairwise
 @every_form
 @pytest.mark.parametrize("keeps", [False, True], ids=["drops", "keeps"])
 @pytest.mark.parametrize(
@@ -458,6 +467,7 @@ def fill_all(state):
     state.results.extend([None] * 1_000)
 
 
+@pytest.mark.pairwise
 @every_stage
 @pytest.mark.parametrize("harm", [delete_all, rewrite_all, lift_the_limits, clear_all, fill_all])
 async def test_a_policy_that_rewrites_its_state_at_any_stage_changes_nothing(form, harm, stage):
@@ -493,6 +503,7 @@ async def test_a_per_node_policy_cannot_widen_its_concurrency():
     assert most == 2
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("harm", [list.clear, list.reverse, list.pop, lambda items: items.append(len(items) + 1)])
 @pytest.mark.parametrize("where", ["seeds", "neighbours"])
 async def test_a_list_that_changes_while_its_nodes_are_identified_counts_as_it_was_given(harm, where):
@@ -545,6 +556,7 @@ async def measured(make):
     return ids, summary, seconds, peak
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("form", [Batched, FORMS["per node"]], ids=["batched", "per node"])
 @pytest.mark.parametrize("hub", HUBS.values(), ids=HUBS)
 async def test_a_hub_of_three_million_costs_no_more_than_what_is_read_of_it(form, hub, numbers):

@@ -130,6 +130,7 @@ as_hits_and_as_events = pytest.mark.parametrize("read", ["hits", "events"])
 # Policies that never return, or not when they should.
 
 
+@pytest.mark.pairwise
 @every_form
 @every_stage
 @every_end
@@ -145,6 +146,7 @@ async def test_a_policy_that_never_returns_is_interrupted(form, stage, end, read
     assert walk.summary.emitted == len(hits_in(seen)) == int(STAGES.index(stage) > STAGES.index("to_hits"))
 
 
+@pytest.mark.pairwise
 @two_forms
 @every_stage
 @every_end
@@ -166,6 +168,7 @@ async def test_a_policy_that_swallows_cancellation_is_waited_for_and_the_walk_en
     assert walk.summary.emitted == len(seen)
 
 
+@pytest.mark.pairwise
 @two_forms
 @every_stage
 @pytest.mark.parametrize("end", ENDS[:3])
@@ -198,6 +201,7 @@ async def test_iterables_that_never_close_hold_a_walk_up_for_a_second_at_most():
     assert len(closing) == 10
 
 
+@pytest.mark.pairwise
 @every_form
 @every_end
 async def test_the_sources_of_an_interrupted_step_are_closed(form, end):
@@ -287,6 +291,7 @@ def acting(form, stage, act):
     return walks[0]
 
 
+@pytest.mark.pairwise
 @two_forms
 @pytest.mark.parametrize("stage", ASYNC_STAGES)
 @pytest.mark.parametrize("method", ["anext", "asend", "async for", "top_k"])
@@ -311,6 +316,7 @@ async def test_a_policy_that_takes_hits_from_its_own_walk_gets_an_error(form, st
     assert await anext(walk, None) is None
 
 
+@pytest.mark.pairwise
 @two_forms
 @pytest.mark.parametrize("stage", ASYNC_STAGES)
 @pytest.mark.parametrize("method", ["aclose", "athrow", "async with", "in a task of its own"])
@@ -463,6 +469,7 @@ async def test_wait_for_around_a_request_closes_the_walk_whatever_it_waits_in(fo
     assert at.left == 1
 
 
+@pytest.mark.pairwise
 @two_forms
 @pytest.mark.parametrize("taken", [0, 5])
 @pytest.mark.parametrize("how", ["break", "return", "raise", "aclosing", "async with", "dropped"])
@@ -562,6 +569,7 @@ async def test_two_tasks_may_take_hits_in_turns():
     assert seen == await whole()
 
 
+@pytest.mark.pairwise
 @two_forms
 @every_stage
 async def test_many_tasks_may_close_a_walk_at_once(form, stage):
@@ -662,6 +670,7 @@ def on(backend, main):
     return anyio.run(guarded, backend=backend)
 
 
+@pytest.mark.pairwise
 @BACKENDS
 @pytest.mark.parametrize("second", ["asyncio", "trio"])
 @pytest.mark.parametrize("taken", [0, 1, 4])

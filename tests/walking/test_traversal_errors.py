@@ -126,6 +126,7 @@ def fails(kind):
     return fail
 
 
+@pytest.mark.pairwise
 @every_form
 @pytest.mark.parametrize("kind", [KeyError, TypeError, Mine])
 @pytest.mark.parametrize("where", ["hashes", "equals"])
@@ -145,6 +146,7 @@ async def test_an_error_of_an_id_names_the_node_too(where):
     assert any("'y'" in note or "'x'" in note for note in error.__notes__)
 
 
+@pytest.mark.pairwise
 @every_form
 @pytest.mark.parametrize("unhashable", [[], {}, set(), np.zeros(2), ([],)], ids=repr)
 async def test_an_unhashable_id_is_a_policy_error(form, unhashable):
@@ -161,6 +163,7 @@ async def test_ids_that_equal_everything_are_one_node(form):
     assert summary.stop == "exhausted"
 
 
+@pytest.mark.pairwise
 @every_form
 @pytest.mark.parametrize("strange", ["never equal", "another hash each time", "nan", "changing"])
 async def test_ids_that_are_never_known_again_end_at_the_budget_or_in_an_error(form, strange):
@@ -227,6 +230,7 @@ async def test_the_error_arrives_even_when_the_node_cannot_be_shown(what):
     assert error.args == ("mine",)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("method", ["score", "expand", "to_hit"])
 @pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
 async def test_the_error_of_a_per_node_policy_arrives_even_when_the_node_cannot_be_shown(method, wait):
@@ -241,6 +245,7 @@ async def test_the_error_of_a_per_node_policy_arrives_even_when_the_node_cannot_
     assert isinstance(error, KeyError)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("what", ["unhashable", "nan", "none"])
 @pytest.mark.parametrize("text", [None, "two\nlines"], ids=["no repr", "two lines"])
 async def test_a_message_about_a_node_is_one_line_however_the_node_is_shown(what, text):
@@ -271,6 +276,7 @@ def said_by(error):
     return str(error) + "".join(getattr(error, "__notes__", ()))
 
 
+@pytest.mark.pairwise
 @every_stage
 @pytest.mark.parametrize("kind", [KeyError, ExceptionGroup, TimeoutError, StopIteration, StopAsyncIteration, Mine])
 async def test_an_error_at_any_stage_arrives_as_itself_and_names_the_stage(form, stage, kind):
@@ -281,6 +287,7 @@ async def test_an_error_at_any_stage_arrives_as_itself_and_names_the_stage(form,
     assert ids == (["0"] if stage in ("stop", "expand", "read neighbours") else [])
 
 
+@pytest.mark.pairwise
 @stages(["batched", "per node"], STAGES[:-1])  # an event loop itself ends when a task but the first raises these
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError])
 async def test_what_ends_a_program_ends_the_walk_and_arrives_as_itself(form, stage, kind):
@@ -361,6 +368,7 @@ class FailingLater(Failing):
         self.reach("close")
 
 
+@pytest.mark.pairwise
 @every_form
 @pytest.mark.parametrize(
     ("source", "at", "kind"),
@@ -383,6 +391,7 @@ async def test_an_error_of_an_iterable_arrives_as_itself(form, source, at, kind,
     assert ids == ([] if where == "seeds" else ["0"])
 
 
+@pytest.mark.pairwise
 @every_form
 @pytest.mark.parametrize("failing_one", [0, 3, 7])
 async def test_all_other_sources_of_a_step_are_closed_when_one_fails(form, failing_one):
