@@ -109,19 +109,18 @@ def run_console(body: str) -> None:
 
 @dataclass
 class Session:
-    """The state that the blocks of one page share; blocks before the one asked for are run first."""
+    """The state that the blocks of one page share."""
 
-    blocks: list[Block]
-    folder: Path
     namespace: dict = field(default_factory=lambda: {"__name__": "__main__"})
     runner: asyncio.Runner = field(default_factory=asyncio.Runner)
-    done: int = 0
 
-    def run_to(self, index: int) -> None:
-        while self.done <= index:
-            block = self.blocks[self.done]
-            self.done += 1
-            self.run(block)
+    def run_all(self, blocks: list[Block]) -> None:
+        for block in blocks:
+            try:
+                self.run(block)
+            except BaseException as error:
+                error.add_note(f"in the block at {block.path}:{block.line}")
+                raise
 
     def run(self, block: Block) -> None:
         if block.language == "console":
@@ -152,41 +151,22 @@ def documented() -> list[doctest.DocTest]:
     return [test for module in modules for test in finder.find(module) if test.docstring]
 
 
-def sessions() -> list[list[Block]]:
-    pages = [blocks_of(path, path.read_text(encoding="utf-8")) for path in PAGES]
-    docstrings = [blocks_of(Path(test.filename), test.docstring, (test.lineno or 0) + 1) for test in documented()]
-    return [blocks for blocks in pages + docstrings if blocks]
+def each_page():
+    """Yield the blocks of each page and of each docstring that has any."""
+    for path in PAGES:
+        yield str(path.relative_to(ROOT)), blocks_of(path, path.read_text(encoding="utf-8"))
+    for test in documented():
+        yield test.name, blocks_of(Path(test.filename), test.docstring, (test.lineno or 0) + 1)
 
 
-def each_block():
-    for number, blocks in enumerate(sessions()):
-        for index, block in enumerate(blocks):
-            yield pytest.param(blocks, number, index, id=f"{block.path.relative_to(ROOT)}:{block.line}")
-
-
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory):
-    """The sessions begun so far, by number."""
-    begun: dict[int, Session] = {}
-
-    def session(blocks: list[Block], number: int) -> Session:
-        if number not in begun:
-            folder = tmp_path_factory.mktemp("docs")
-            shutil.copytree(ROOT / "examples", folder / "examples")
-            begun[number] = Session(blocks, folder)
-        return begun[number]
-
-    yield session
-    for one in begun.values():
-        one.runner.close()
-
-
-@pytest.mark.parametrize(("blocks", "number", "index"), list(each_block()))
-def test_block(blocks, number, index, opened, monkeypatch):
-    session = opened(blocks, number)
-    monkeypatch.chdir(session.folder)
-    monkeypatch.setenv("AIRW_HOME", str(session.folder / "home"))
-    session.run_to(index)
+@pytest.mark.parametrize("blocks", [pytest.param(blocks, id=name) for name, blocks in each_page() if blocks])
+def test_page(blocks, tmp_path, monkeypatch):
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AIRW_HOME", str(tmp_path / "home"))
+    session = Session()
+    with session.runner:
+        session.run_all(blocks)
 
 
 @pytest.mark.parametrize("test", [pytest.param(t, id=t.name) for t in documented() if t.examples])
@@ -233,17 +213,16 @@ loops = [asyncio.get_running_loop() for _ in [await asyncio.sleep(0)]]
 """
     blocks = blocks_of(tmp_path / "page.md", page)
     assert [block.line for block in blocks] == [3, 9, 17]
-    session = Session(blocks, tmp_path)
-    with session.runner:
-        session.run_to(1)
-        with pytest.raises(AssertionError, match="would not run"):
-            session.run_to(2)
+    session = Session()
+    with session.runner, pytest.raises(AssertionError, match="would not run") as caught:
+        session.run_all(blocks)
+    assert caught.value.__notes__ == [f"in the block at {tmp_path}/page.md:17"]
 
 
 def test_a_block_that_prints_something_else_fails(tmp_path):
     blocks = blocks_of(tmp_path / "page.md", "```python\nprint(1)\n```\n\n```text\n2\n```\n")
     with pytest.raises(AssertionError, match="expected"):
-        Session(blocks, tmp_path).run_to(0)
+        Session().run_all(blocks)
 
 
 def test_a_command_that_fails_or_prints_something_else_fails():
