@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.discovery.corpora import FederatedCorpus
     from airw.discovery.disclosure.disclosing import LEVELS, Disclosure, Level, Loader, check_loading, disclose
     from airw.discovery.discovery import discover
     from airw.discovery.expansion import expand, parent_policy, sentence_window_policy
+    from airw.discovery.federated import FederatedCorpus
     from airw.discovery.results import DiscoveryResult, SourceAnswered
     from airw.discovery.selection.llm import Chooser, LlmSelector, make_llm_selector
     from airw.discovery.selection.rules import STRATEGIES, Selection, Strategy, select
@@ -17,7 +17,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "corpora": ["FederatedCorpus"],
+            "federated": ["FederatedCorpus"],
             "disclosure.disclosing": ["Disclosure", "LEVELS", "Level", "Loader", "check_loading", "disclose"],
             "discovery": ["discover"],
             "expansion": ["expand", "parent_policy", "sentence_window_policy"],

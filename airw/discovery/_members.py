@@ -11,7 +11,7 @@ import anyio
 from airw._base.arrays import Floats
 from airw._base.messages import short_repr
 from airw.corpora import CorpusLike, existing_path, is_name
-from airw.discovery.corpora import FederatedCorpus
+from airw.discovery.federated import FederatedCorpus
 from airw.errors import ArgumentError
 from airw.protocols import Embedder, OpenCorpus, Store
 from airw.retrieval import check_corpus

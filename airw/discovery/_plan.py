@@ -9,8 +9,8 @@ from airw._base.checks import check_choice, check_count, check_weight
 from airw._base.messages import short_repr
 from airw.discovery._floors import Floor, Floors, floors_of
 from airw.discovery._members import Corpora, Member, members_of
-from airw.discovery.corpora import FederatedCorpus
 from airw.discovery.disclosure.disclosing import LEVELS, Level, Loader, check_loading
+from airw.discovery.federated import FederatedCorpus
 from airw.discovery.selection.rules import STRATEGIES, Strategy, select
 from airw.errors import ArgumentError
 from airw.protocols import MaybeAwaitable, NeighborhoodPolicy, Selector

@@ -1,7 +1,7 @@
 """Several open corpora as one that policies walk: links from one to another lead on."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from airw._base.arrays import Floats
@@ -11,12 +11,9 @@ from airw.errors import ArgumentError, EmbedderMismatch
 from airw.protocols import Embedder, OpenCorpus
 from airw.retrieval import check_corpus
 
-__all__ = ["FederatedCorpus"]
-
 OpenCorpora: TypeAlias = Sequence[OpenCorpus] | Mapping[str, OpenCorpus]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class FederatedCorpus:
     """Several open corpora as one graph: a walk from one crosses into another where a link names it.
 
@@ -62,21 +59,16 @@ class FederatedCorpus:
         books b2 ('books', 'b1')
     """
 
-    corpora: InitVar[OpenCorpora]
-    members: Mapping[str, OpenCorpus] = field(init=False)
-    name: str = field(init=False)
-    store: MemberStore = field(init=False, repr=False)
-    embedder: Embedder = field(init=False, repr=False)
-
-    def __post_init__(self, corpora: OpenCorpora) -> None:
-        """Check the corpora, and put them together."""
-        members = _members(corpora)
-        embedders = [corpus.embedder for corpus in members.values()]
+    def __init__(self, corpora: OpenCorpora) -> None:
+        self.members: Mapping[str, OpenCorpus] = _members(corpora)
+        self.name = " + ".join(self.members)
+        self.store = MemberStore({name: corpus.store for name, corpus in self.members.items()})
+        embedders = [corpus.embedder for corpus in self.members.values()]
         ids = dict.fromkeys(embedder.id for embedder in embedders)
-        object.__setattr__(self, "members", members)
-        object.__setattr__(self, "name", " + ".join(members))
-        object.__setattr__(self, "store", MemberStore({name: corpus.store for name, corpus in members.items()}))
-        object.__setattr__(self, "embedder", embedders[0] if len(ids) == 1 else _NoCommonEmbedder(tuple(ids)))
+        self.embedder: Embedder = embedders[0] if len(ids) == 1 else _NoCommonEmbedder(tuple(ids))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self.members)})"
 
 
 @dataclass(frozen=True, slots=True)
