@@ -29,7 +29,7 @@ from airw.corpora import (
     is_name,
     open_corpus,
 )
-from airw.corpora.registry.file import put
+from airw.corpora.registry import put
 from airw.errors import ArgumentError, CorpusNotFound, StoreError
 from airw.protocols import EmbedderLike
 from airw.stores import SqliteStore

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from airw.corpora import PRESETS, Definition, Maintenance, corpus_names, list_corpora
-from airw.corpora.registry.file import find, spelled
+from airw.corpora.registry import find, spelled
 from airw.errors import ArgumentError, CorpusNotFound
 from airw.sources import from_jsonl, from_notes
 

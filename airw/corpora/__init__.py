@@ -5,60 +5,48 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.corpora.building.builder import build
-    from airw.corpora.building.partitions import (
-        IngestPlan,
-        PartitionReport,
-        finish_ingest,
-        ingest_partition,
-        prepare_ingest,
-    )
-    from airw.corpora.ingestion.drafts import OnError, Recipe
-    from airw.corpora.ingestion.pipeline import Builder, BuildProgress, Pages
-    from airw.corpora.ingestion.report import BuildReport
-    from airw.corpora.ingestion.settings import BY_HAND, edge_extractor_of, recipes_with, strategy_of
-    from airw.corpora.ingestion.surveys import surveyed
+    from airw.corpora.building import build
+    from airw.corpora.definitions import PRESETS, Definition, Maintenance
+    from airw.corpora.maintenance import Coverage, Maintained, MaintenanceReport, coverage, maintain
     from airw.corpora.naming import corpus_names, corpus_path, existing_path, home, is_name
     from airw.corpora.opening import CUSTOM, Corpus, CorpusLike, Opening, borrowed, open_corpus
-    from airw.corpora.registry.building import BuildOptions, build_corpus
-    from airw.corpora.registry.coverage import Coverage, coverage
-    from airw.corpora.registry.definitions import Definition
-    from airw.corpora.registry.file import list_corpora, register, unregister
-    from airw.corpora.registry.kinds import PRESETS
-    from airw.corpora.registry.maintenance import Maintained, MaintenanceReport, maintain
-    from airw.corpora.registry.retrievers import Retrievers, retriever_for, retrievers
-    from airw.corpora.registry.schedules import Maintenance
-    from airw.corpora.retriever import CorpusRetriever, as_retriever
-    from airw.corpora.searching import reading, records_for_artifact, search
+    from airw.corpora.partitions import IngestPlan, PartitionReport, finish_ingest, ingest_partition, prepare_ingest
+    from airw.corpora.pipeline import Builder, BuildProgress, BuildReport, Pages, surveyed
+    from airw.corpora.recipes import BY_HAND, OnError, Recipe, edge_extractor_of, recipes_with, strategy_of
+    from airw.corpora.registry import (
+        BuildOptions,
+        Retrievers,
+        build_corpus,
+        list_corpora,
+        register,
+        retriever_for,
+        retrievers,
+        unregister,
+    )
+    from airw.corpora.searching import CorpusRetriever, as_retriever, reading, records_for_artifact, search
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "building.builder": ["build"],
-            "building.partitions": [
-                "IngestPlan",
-                "PartitionReport",
-                "finish_ingest",
-                "ingest_partition",
-                "prepare_ingest",
-            ],
-            "ingestion.drafts": ["OnError", "Recipe"],
-            "ingestion.pipeline": ["BuildProgress", "Builder", "Pages"],
-            "ingestion.report": ["BuildReport"],
-            "ingestion.settings": ["BY_HAND", "edge_extractor_of", "recipes_with", "strategy_of"],
-            "ingestion.surveys": ["surveyed"],
+            "building": ["build"],
+            "definitions": ["Definition", "Maintenance", "PRESETS"],
+            "maintenance": ["Coverage", "Maintained", "MaintenanceReport", "coverage", "maintain"],
             "naming": ["corpus_names", "corpus_path", "existing_path", "home", "is_name"],
             "opening": ["CUSTOM", "Corpus", "CorpusLike", "Opening", "borrowed", "open_corpus"],
-            "registry.building": ["BuildOptions", "build_corpus"],
-            "registry.coverage": ["Coverage", "coverage"],
-            "registry.definitions": ["Definition"],
-            "registry.file": ["list_corpora", "register", "unregister"],
-            "registry.kinds": ["PRESETS"],
-            "registry.maintenance": ["Maintained", "MaintenanceReport", "maintain"],
-            "registry.retrievers": ["Retrievers", "retriever_for", "retrievers"],
-            "registry.schedules": ["Maintenance"],
-            "retriever": ["CorpusRetriever", "as_retriever"],
-            "searching": ["reading", "records_for_artifact", "search"],
+            "partitions": ["IngestPlan", "PartitionReport", "finish_ingest", "ingest_partition", "prepare_ingest"],
+            "pipeline": ["BuildProgress", "BuildReport", "Builder", "Pages", "surveyed"],
+            "recipes": ["BY_HAND", "OnError", "Recipe", "edge_extractor_of", "recipes_with", "strategy_of"],
+            "registry": [
+                "BuildOptions",
+                "Retrievers",
+                "build_corpus",
+                "list_corpora",
+                "register",
+                "retriever_for",
+                "retrievers",
+                "unregister",
+            ],
+            "searching": ["CorpusRetriever", "as_retriever", "reading", "records_for_artifact", "search"],
         },
     )
 

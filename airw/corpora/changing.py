@@ -8,17 +8,13 @@ from typing import Any
 from airw._base.checks import check_choice, check_strings
 from airw._base.concurrency import in_thread
 from airw._base.messages import short_repr
-from airw.corpora.ingestion.drafts import OnError, Recipe
-from airw.corpora.ingestion.pipeline import Builder
-from airw.corpora.ingestion.report import BuildReport
-from airw.corpora.ingestion.settings import edge_extractor_of, strategy_of
+from airw.corpora.pipeline import Builder, BuildReport
+from airw.corpora.recipes import OnError, Recipe, edge_extractor_of, strategy_of
 from airw.embedders import check_embedder
 from airw.errors import ArgumentError, ArgumentKindError, CorpusNotFound
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy, Store
 from airw.sources import content_hash
 from airw.values import Artifact
-
-__all__ = ["Changes", "Given"]
 
 _PAGE = 256
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from airw._base.text import NAME_RULE, is_valid_name
 from airw.errors import ArgumentError, CorpusNotFound
 
-__all__ = ["corpus_names", "corpus_path", "existing_path", "home", "is_name"]
-
 _SUFFIX = ".airw"
 
 

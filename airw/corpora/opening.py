@@ -11,17 +11,15 @@ import anyio
 
 from airw._base.concurrency import in_thread
 from airw.corpora.changing import Changes, Given
-from airw.corpora.ingestion.drafts import OnError
-from airw.corpora.ingestion.report import BuildReport
 from airw.corpora.naming import existing_path, is_name
+from airw.corpora.pipeline import BuildReport
+from airw.corpora.recipes import OnError
 from airw.embedders import check_embedder, resolve_embedder
 from airw.errors import CorpusNotFound, EmbedderMismatch, EmbedderUnavailable
 from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, IndexingStrategy, OpenCorpus, Store
 from airw.retrieval import SearchOptions, check_corpus, retrieve
 from airw.stores import SqliteStore
 from airw.values import SearchHit
-
-__all__ = ["CUSTOM", "Corpus", "CorpusLike", "Opening", "borrowed", "open_corpus"]
 
 CorpusLike: TypeAlias = OpenCorpus | str | os.PathLike[str]
 """An open corpus, or the name or path of one."""
@@ -42,7 +40,7 @@ class Opening(Generic[Opened]):
 
     Example:
         >>> import anyio
-        >>> from airw.corpora.building.builder import build
+        >>> from airw.corpora.building import build
         >>> from airw.sources import from_mapping
         >>> from airw.stores import MemoryStore
         >>> async def main():
@@ -84,7 +82,7 @@ class Corpus:
 
     Example:
         >>> import anyio
-        >>> from airw.corpora.building.builder import build
+        >>> from airw.corpora.building import build
         >>> from airw.sources import from_mapping
         >>> from airw.stores import MemoryStore
         >>> async def main():
@@ -131,7 +129,7 @@ class Corpus:
             StoreError: The store failed, or a build held it for longer than 30 seconds (`StoreBusy`).
 
         Example:
-            >>> from airw.corpora.building.builder import build
+            >>> from airw.corpora.building import build
             >>> from airw.sources import from_mapping
             >>> from airw.stores import MemoryStore
             >>> async def main():
@@ -198,7 +196,7 @@ def open_corpus(
 
     Example:
         >>> import anyio, tempfile
-        >>> from airw.corpora.building.builder import build
+        >>> from airw.corpora.building import build
         >>> from airw.sources import from_mapping
         >>> async def main(file):
         ...     async with build(from_mapping({"a": "signing keys"}, name="notes"), store=file, embedder="light"):

@@ -5,26 +5,24 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.discovery.disclosure.disclosing import LEVELS, Disclosure, Level, Loader, check_loading, disclose
-    from airw.discovery.discovery import discover
+    from airw.discovery.disclosure import LEVELS, Disclosure, Level, Loader, check_loading, disclose
+    from airw.discovery.discovery import DiscoveryStream, discover, discover_stream
     from airw.discovery.expansion import expand, parent_policy, sentence_window_policy
     from airw.discovery.federated import FederatedCorpus
+    from airw.discovery.llm_selection import Chooser, LlmSelector, make_llm_selector
     from airw.discovery.results import DiscoveryResult, SourceAnswered
-    from airw.discovery.selection.llm import Chooser, LlmSelector, make_llm_selector
-    from airw.discovery.selection.rules import STRATEGIES, Selection, Strategy, select
-    from airw.discovery.stream import DiscoveryStream, discover_stream
+    from airw.discovery.selection import STRATEGIES, Selection, Strategy, select
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "federated": ["FederatedCorpus"],
-            "disclosure.disclosing": ["Disclosure", "LEVELS", "Level", "Loader", "check_loading", "disclose"],
-            "discovery": ["discover"],
+            "disclosure": ["Disclosure", "LEVELS", "Level", "Loader", "check_loading", "disclose"],
+            "discovery": ["DiscoveryStream", "discover", "discover_stream"],
             "expansion": ["expand", "parent_policy", "sentence_window_policy"],
+            "federated": ["FederatedCorpus"],
+            "llm_selection": ["Chooser", "LlmSelector", "make_llm_selector"],
             "results": ["DiscoveryResult", "SourceAnswered"],
-            "selection.llm": ["Chooser", "LlmSelector", "make_llm_selector"],
-            "selection.rules": ["STRATEGIES", "Selection", "Strategy", "select"],
-            "stream": ["DiscoveryStream", "discover_stream"],
+            "selection": ["STRATEGIES", "Selection", "Strategy", "select"],
         },
     )
 

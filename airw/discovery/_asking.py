@@ -8,17 +8,13 @@ from typing import Any
 import anyio
 
 from airw.corpora import borrowed
-from airw.discovery._floors import AUTO, calibrated_floor
-from airw.discovery._members import Member, SharedQueries
-from airw.discovery._plan import SKILLS, Plan
+from airw.discovery._planning import AUTO, SKILLS, Member, Plan, SharedQueries, calibrated_floor
 from airw.discovery.results import Answer
 from airw.errors import ArgumentError, DiscoveryError, FilterError
 from airw.protocols import OpenCorpus
 from airw.retrieval import answer, formulated
 from airw.values import SearchHit
 from airw.walking import WalkPolicy, traverse
-
-__all__ = ["Asking", "ask_source", "begin"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,27 +1,19 @@
 """Expansion: a hit with what stands around it in its artifact, put together from the records of the corpus."""
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, TypeAlias
 
 from airw._base.checks import check_count
-from airw._base.concurrency import in_thread
+from airw._base.concurrency import in_thread, map_bounded
 from airw._base.messages import short_repr
 from airw.corpora import CorpusLike, reading
 from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry, SeedNotFound
 from airw.protocols import NeighborhoodPolicy, RecordReader
 from airw.retrieval.stitching import stitched
 from airw.values import Passage, Record, SearchHit
-
-__all__ = [
-    "Parent",
-    "SentenceWindow",
-    "check_policy",
-    "expand",
-    "parent_policy",
-    "passages_of",
-    "sentence_window_policy",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,3 +180,48 @@ def _passage(hit: SearchHit, records: Sequence[Record]) -> Passage:
         source=hit.source,
         surface_index=hit.surface_index,
     )
+
+
+Corpora: TypeAlias = CorpusLike | Sequence[CorpusLike] | Mapping[str, CorpusLike]
+
+_MAX_CONCURRENCY = 16
+
+
+async def passages_from(
+    corpora: Corpora, hits: Sequence[SearchHit], policy: NeighborhoodPolicy
+) -> list[tuple[str | None, str | None]]:
+    """Give for each hit the text of its passage and `None`, or `None` and the note that says why there is none.
+
+    Each corpus that has hits is asked once; hits without a source belong to a corpus that is given alone.
+    """
+    keyed = _keyed(corpora)
+    alone = len(keyed) == 1 and not isinstance(corpora, Mapping)
+
+    async def found(entry: tuple[str | None, CorpusLike]) -> dict[int, Any]:
+        key, corpus = entry
+        if isinstance(corpora, Mapping) and all(hit.source != key for hit in hits):
+            return {}
+        async with reading(corpus) as (name, store):
+            source = key if isinstance(corpora, Mapping) else name
+            places = [at for at, hit in enumerate(hits) if hit.source == source or (alone and hit.source is None)]
+            passages = await passages_of([hits[at] for at in places], name, store, policy) if places else []
+        return dict(zip(places, passages, strict=True))
+
+    told: dict[int, Any] = {}
+    for each in reversed(await map_bounded(found, keyed, limit=_MAX_CONCURRENCY)):
+        told |= each  # of two corpora of one name, the first
+    return [_told(told.get(at)) for at in range(len(hits))]
+
+
+def _keyed(corpora: Any) -> list[tuple[str | None, CorpusLike]]:
+    if isinstance(corpora, Mapping):
+        return list(corpora.items())
+    return list(zip(repeat(None), corpora if isinstance(corpora, list | tuple) else [corpora]))
+
+
+def _told(passage: Any) -> tuple[str | None, str | None]:
+    if isinstance(passage, Passage):
+        return passage.text, None
+    if passage is None:
+        return None, "no_corpus_for_source"
+    return None, "no_ledger_entry" if isinstance(passage, NoLedgerEntry) else "seed_not_found"

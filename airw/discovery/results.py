@@ -5,10 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airw._base.json import json_clean
-from airw.discovery.disclosure.disclosing import Disclosure
+from airw.discovery.disclosure import Disclosure
 from airw.values import SearchHit
-
-__all__ = ["Answer", "DiscoveryResult", "SourceAnswered"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,14 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.evaluation.calibration import calibrate_min_score, load_calibration
+    from airw.evaluation.calibration import MinScoreCalibration, calibrate_min_score, load_calibration, separating_floor
     from airw.evaluation.cases import DiscoveryCase, load_cases, save_cases
-    from airw.evaluation.floors import MinScoreCalibration, separating_floor
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "calibration": ["calibrate_min_score", "load_calibration"],
+            "calibration": ["MinScoreCalibration", "calibrate_min_score", "load_calibration", "separating_floor"],
             "cases": ["DiscoveryCase", "load_cases", "save_cases"],
-            "floors": ["MinScoreCalibration", "separating_floor"],
         },
     )
 

@@ -12,8 +12,6 @@ from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError, SourceError
 
-__all__ = ["DiscoveryCase", "load_cases", "save_cases"]
-
 _META = "__meta__"
 
 

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.retrieval.answering import answer, formulated, retrieve
-    from airw.retrieval.channels import channel_rankings, check_corpus, embedded
+    from airw.retrieval.answering import answer, channel_rankings, check_corpus, embedded, formulated, retrieve
     from airw.retrieval.formulation import identity_formulator, make_llm_formulator
     from airw.retrieval.fusion import fuse_hits, tag_source
-    from airw.retrieval.question import (
+    from airw.retrieval.query import (
         FUSIONS,
         MODES,
         Boost,
@@ -27,11 +26,10 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "answering": ["answer", "formulated", "retrieve"],
-            "channels": ["channel_rankings", "check_corpus", "embedded"],
+            "answering": ["answer", "channel_rankings", "check_corpus", "embedded", "formulated", "retrieve"],
             "formulation": ["identity_formulator", "make_llm_formulator"],
             "fusion": ["fuse_hits", "tag_source"],
-            "question": [
+            "query": [
                 "Boost",
                 "FUSIONS",
                 "Fusion",

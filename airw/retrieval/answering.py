@@ -1,19 +1,94 @@
-"""Asking an open corpus: retrieve what a question is about, stage by stage."""
+"""Running a search in an open corpus: rank in each channel, merge, rescore."""
 
-from collections.abc import Sequence
-from typing import TypeVar, TypeVarTuple, Unpack, cast
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias, TypeVar, TypeVarTuple, Unpack, cast
+
+import numpy as np
 
 from airw._base.arrays import Floats
-from airw._base.concurrency import called, offload_if
-from airw.protocols import OpenCorpus
-from airw.retrieval.channels import Vectors, check_corpus, embedded_queries, query_rankings
+from airw._base.checks import check_number
+from airw._base.concurrency import called, in_thread, map_bounded, offload_if
+from airw._base.messages import short_repr
+from airw._base.vectors import unit_rows
+from airw.errors import ArgumentError, ArgumentKindError
+from airw.protocols import OpenCorpus, Reranker
+from airw.reranking import score_texts
 from airw.retrieval.formulation import queries_of
 from airw.retrieval.merging import Candidate, Found, holds_too_few, lengthened, merged, weighed
-from airw.retrieval.question import Question, SearchOptions, ask
-from airw.retrieval.rescoring import boosted, reranked
-from airw.values import Ranking, SearchHit
+from airw.retrieval.query import Boost, Mode, PassageReader, Question, SearchOptions, ask
+from airw.retrieval.stitching import stitched
+from airw.values import Ranking, Record, SearchHit
 
-__all__ = ["answer", "formulated", "retrieve"]
+Vectors: TypeAlias = Callable[[], Awaitable[Floats]]
+
+_EMBEDDINGS = 16  # at once
+
+
+def check_corpus(corpus: OpenCorpus) -> OpenCorpus:
+    """Give an open corpus back when it is one.
+
+    Raises:
+        ArgumentError: It has no name, store or embedder.
+    """
+    if not all(hasattr(corpus, part) for part in ("name", "store", "embedder")):
+        raise ArgumentError(f"expected an open corpus, as `build` and `open_corpus` give, not {corpus!r}")
+    return corpus
+
+
+async def channel_rankings(
+    corpus: OpenCorpus, channels: Sequence[Mode], text: str, vector: Vectors, depth: int, **scope: Any
+) -> list[Ranking]:
+    """Rank `depth` deep in each channel, `"dense"` or `"lexical"`, at once; answers are in the order of `channels`.
+
+    `vector` gives the query as a `(dim,)` or `(1, dim)` row, asked for where a channel needs it; `scope` is what both
+    searches of a store take.
+    """
+    return [ranking for (ranking,) in await query_rankings(corpus, channels, [text], vector, depth, **scope)]
+
+
+async def query_rankings(
+    corpus: OpenCorpus, channels: Sequence[Mode], texts: Sequence[str], vectors: Vectors, depth: int, **scope: Any
+) -> list[list[Ranking]]:
+    """Rank each of several queries in each channel: one store call a channel, one list of rankings for each."""
+
+    async def dense() -> list[Ranking]:
+        return await corpus.store.search_vectors(np.atleast_2d(await vectors()), depth, **scope)
+
+    async def lexical() -> list[Ranking]:
+        return await corpus.store.search_text(texts, depth, **scope)
+
+    searches: dict[Mode, Callable[[], Awaitable[list[Ranking]]]] = {"dense": dense, "lexical": lexical}
+    return await map_bounded(lambda channel: searches[channel](), channels, limit=2)
+
+
+async def embedded(corpus: OpenCorpus, text: str) -> Floats:
+    """Embed a query: `(1, dim) float32`, a unit row.
+
+    Raises:
+        EmbedderError: The embedder failed, or answered with what is no vector.
+    """
+    vector = np.asarray(await corpus.embedder.embed_query(text))
+    return unit_rows(vector[np.newaxis], count=1, of=_embedder_of(corpus))
+
+
+async def embedded_queries(corpus: OpenCorpus, texts: Sequence[str]) -> Floats:
+    """Embed several queries at once: `(m, dim) float32`, unit rows in their order.
+
+    Raises:
+        EmbedderError: The embedder failed, or answered with what is no vector, or with vectors of several widths.
+    """
+    if len(texts) == 1:
+        return await embedded(corpus, texts[0])
+    rows = await map_bounded(partial(embedded, corpus), texts, limit=_EMBEDDINGS)
+    return unit_rows([row[0] for row in rows], count=len(texts), of=_embedder_of(corpus))
+
+
+def _embedder_of(corpus: OpenCorpus) -> str:
+    return f"the embedder of corpus {corpus.name!r}"
+
 
 _FEW = 1_000  # candidates, merged in less than a millisecond
 R = TypeVar("R")
@@ -186,3 +261,72 @@ async def _rankings(
         at = channels.index(channel)
         rankings[at] = list(map(lengthened, rankings[at], artifacts))
     return rankings
+
+
+_READERS = 16  # at once
+
+
+async def reranked(corpus: OpenCorpus, question: Question, found: Sequence[Found], reranker: Reranker) -> list[Found]:
+    """Give candidates the reranker's scores, best first: ties stay in order, what is not a number comes last.
+
+    Candidates of equal texts share one score.
+    """
+    texts = await _passages(corpus, question, [record for record, _ in found])
+    distinct = list(dict.fromkeys(texts))
+    scores = dict(zip(distinct, await score_texts(reranker, question.text, distinct), strict=True))
+    moved = [_rescored(each, scores[text]) for each, text in zip(found, texts, strict=True)]
+    return sorted(moved, key=lambda each: _place(each.candidate.score))
+
+
+def _rescored(found: Found, score: float) -> Found:
+    before = {**found.candidate.before, "retrieval_score": found.candidate.score}
+    return found._replace(candidate=found.candidate._replace(score=score, before=before))
+
+
+def _place(score: float) -> tuple[bool, float]:
+    """Give what to sort by, for best first."""
+    return (True, 0.0) if math.isnan(score) else (False, -score)
+
+
+async def _passages(corpus: OpenCorpus, question: Question, records: Sequence[Record]) -> list[str]:
+    """Give what a reranker reads of each record."""
+    if callable(question.rerank_text):
+        return await _read(corpus, question.rerank_text, records)
+    if question.rerank_text == "surface":
+        return [record.text for record in records]
+    ids = list(dict.fromkeys(record.artifact_id for record in records))
+    siblings = await corpus.store.records_of(ids)
+    whole = dict(zip(ids, await in_thread(_joined, siblings, question.rerank_max_chars), strict=True))
+    return [whole[record.artifact_id] or record.text for record in records]
+
+
+def _joined(artifacts: Sequence[Sequence[Record] | None], most: int) -> list[str]:
+    """Give the text of each artifact, cut; `""` for one without any, or that is gone since."""
+    return [stitched([record for record in records or () if record.text])[:most] for records in artifacts]
+
+
+async def _read(corpus: OpenCorpus, reader: PassageReader, records: Sequence[Record]) -> list[str]:
+    async def read(record: Record) -> str:
+        text: Any = await called(cast("Callable[[OpenCorpus, Record], Any]", reader), corpus, record)
+        if not isinstance(text, str):
+            raise ArgumentKindError(
+                f"rerank_text must give a string, not {short_repr(text)} (for {short_repr(record.artifact_id)})"
+            )
+        return text
+
+    return await map_bounded(read, records, limit=_READERS)
+
+
+async def boosted(hits: Sequence[SearchHit], boost: Boost) -> list[SearchHit]:
+    """Add to each hit's score what the boost gives for it, best first; ties stay in order.
+
+    Raises:
+        ArgumentError: It gives what is no finite number.
+    """
+    extras = await in_thread(lambda: [_extra(boost, hit) for hit in hits])
+    moved = [replace(hit, score=hit.score + extra) for hit, extra in zip(hits, extras, strict=True)]
+    return sorted(moved, key=lambda hit: _place(hit.score))
+
+
+def _extra(boost: Boost, hit: SearchHit) -> float:
+    return check_number(f"what boost gives for {short_repr(hit.artifact_id)}", boost(hit))

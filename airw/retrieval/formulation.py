@@ -17,8 +17,6 @@ from airw.chat.questions import Question, question_or
 from airw.errors import ArgumentKindError
 from airw.protocols import Formulator, MaybeAwaitable
 
-__all__ = ["FORMULATION_PROMPT", "LlmFormulator", "identity_formulator", "make_llm_formulator", "queries_of"]
-
 FORMULATION_PROMPT = """\
 A search for the query below should also find documents that say the same in other words. Write {n} other queries for
 the same thing, as different from each other as they can be: with spelling put right, abbreviations and jargon spelled

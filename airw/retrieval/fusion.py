@@ -14,8 +14,6 @@ from airw._base.checks import check_count, check_weight
 from airw.errors import ArgumentError
 from airw.values import SearchHit
 
-__all__ = ["Fused", "Identity", "fuse_hits", "fuse_ranks", "fused", "tag_source"]
-
 Key = TypeVar("Key", bound=Hashable)
 HitsBySource: TypeAlias = Mapping[str | None, Sequence[SearchHit]] | Mapping[str, Sequence[SearchHit]]
 Identity: TypeAlias = Callable[[SearchHit], Any] | Literal["pointer"] | None

@@ -6,10 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from airw.retrieval.fusion import fuse_ranks
-from airw.retrieval.question import Question
+from airw.retrieval.query import Question
 from airw.values import Ranking, Record
-
-__all__ = ["Candidate", "Found", "holds_too_few", "lengthened", "merged", "weighed"]
 
 
 class Candidate(NamedTuple):

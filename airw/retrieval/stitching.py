@@ -5,8 +5,6 @@ from itertools import pairwise
 
 from airw.values import Record
 
-__all__ = ["stitched"]
-
 
 def stitched(records: Sequence[Record]) -> str:
     """Put the texts of records, which come in plan order, together.

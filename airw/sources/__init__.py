@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from airw.sources._fetching import split_reference
     from airw.sources.files import from_files
     from airw.sources.jsonl import from_jsonl
     from airw.sources.notes import from_notes
@@ -18,6 +19,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "_fetching": ["split_reference"],
             "files": ["from_files"],
             "jsonl": ["from_jsonl"],
             "notes": ["from_notes"],
@@ -43,4 +45,5 @@ __all__ = [
     "from_packages",
     "from_records",
     "from_skills",
+    "split_reference",
 ]

@@ -23,7 +23,7 @@ from airw.corpora import (
     records_for_artifact,
     search,
 )
-from airw.corpora.building._job import _spec
+from airw.corpora.building import _spec
 from airw.embedders import HashingEmbedder, embedder_from, resolve_embedder
 from airw.errors import (
     ArgumentError,

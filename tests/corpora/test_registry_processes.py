@@ -99,7 +99,7 @@ async def test_a_process_killed_while_it_registers_leaves_a_whole_registry_and_n
 
 
 KILLED_AT = """
-import airw.corpora.registry.file as file
+import airw.corpora.registry as file
 from pathlib import Path
 
 def die(*_):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import airw
 from airw.discovery import FederatedCorpus, discover, parent_policy
-from airw.discovery._plan import Plan
+from airw.discovery._planning import Plan
 from airw.errors import ArgumentError, CorpusNotFound, DiscoveryError, EmbedderError, FilterError, StoreBusy, StoreError
 from airw.links import extractor_from
 from airw.policies import CollapsedTree, Eager, LinkWalk

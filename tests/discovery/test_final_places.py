@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airw.discovery._final import final_places
+from airw.discovery._combining import final_places
 from airw.retrieval.fusion import fused
 from airw.values import SearchHit
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airw.discovery import STRATEGIES, make_llm_selector, select
-from airw.discovery.selection.llm import labels_in
+from airw.discovery.llm_selection import labels_in
 from airw.errors import ArgumentError, ArgumentKindError
 from airw.values import SearchHit
 

@@ -10,31 +10,210 @@ prepare_ingest ──plan──> ingest_partition(plan, 0, items)  ─┐
 import os
 import sys
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 import anyio.lowlevel
 
 from airw._base.checks import check_count
 from airw._base.concurrency import in_thread
+from airw._base.json import json_clean
 from airw._base.messages import short_repr
-from airw.corpora.building._job import Gone, Job, config_after, file_store, gone_from, job_for, outdated_by
-from airw.corpora.building._plan import IngestPlan, RunStore, begun, open_store, other_embedder, resolved, run_store
-from airw.corpora.building._tally import PartitionReport, Tally, report_of, row_of
-from airw.corpora.ingestion.drafts import OnError, Recipe
-from airw.corpora.ingestion.pipeline import Builder, Pages
-from airw.corpora.ingestion.report import BuildReport
+from airw.corpora.building import Gone, Job, config_after, file_store, gone_from, job_for, outdated_by
 from airw.corpora.opening import Corpus, Opening
-from airw.errors import ArgumentError, ArgumentKindError, PartitionsMissing
-from airw.protocols import ChangeFinder, CorpusWideExtractor, EdgeExtractor, Embedder, EmbedderLike, Run, Source, Store
+from airw.corpora.pipeline import Builder, BuildReport, Page, Pages
+from airw.corpora.recipes import OnError, Recipe
+from airw.embedders import check_embedder, resolve_embedder
+from airw.errors import ArgumentError, ArgumentKindError, EmbedderMismatch, PartitionsMissing, SourceError
+from airw.protocols import (
+    ChangeFinder,
+    CorpusWideExtractor,
+    EdgeExtractor,
+    Embedder,
+    EmbedderLike,
+    Run,
+    RunKeeper,
+    Source,
+    Store,
+)
 from airw.sources import CorpusSource
 from airw.stores import SqliteStore
 from airw.values import Artifact, ArtifactChange, ItemProblem
 
-__all__ = ["IngestPlan", "PartitionReport", "finish_ingest", "ingest_partition", "prepare_ingest"]
+
+class RunStore(Store, RunKeeper, Protocol):
+    """A store that keeps the rows of runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestPlan:
+    """What every partition of an ingest has to know; made by `prepare_ingest`, and pickled to wherever that is.
+
+    Args:
+        run: Tells this ingest from all others.
+        store: The corpus's file; or an open store, which only serves the process it is in.
+        source: How the artifacts are indexed; it holds none.
+        embedder: The specification of the embedder, or the embedder that was given.
+        on_error: What becomes of an item that cannot be indexed, as in `build`.
+        began: When the ingest was prepared, in seconds since 1970.
+    """
+
+    run: Run
+    store: Path | Store
+    source: CorpusSource
+    embedder: str | Embedder
+    on_error: OnError
+    began: float
+
+
+async def open_store(plan: IngestPlan, opened: AsyncExitStack) -> RunStore:
+    """Give the store of an ingest, opened for as long as `opened` is; one that was given stays its owner's."""
+    if isinstance(plan.store, Path):
+        return await opened.enter_async_context(await SqliteStore.open(plan.store))
+    return run_store(plan.store)
+
+
+def run_store(store: Store) -> RunStore:
+    """Give the store, when it can keep the rows of an ingest."""
+    if not isinstance(store, RunKeeper):
+        raise ArgumentError(
+            f"an ingest in partitions needs a store that keeps runs, as SqliteStore does; not {store!r}"
+        )
+    return cast("RunStore", store)
+
+
+async def begun(
+    plan: IngestPlan, store: RunStore, parts: Sequence[int] | None = None
+) -> tuple[frozenset[str], dict[int, dict[str, Any]]]:
+    """Give what was outdated when the ingest began, and the rows of its partitions; it must still be under way."""
+    found = await store.read_run(plan.run, parts)
+    if found is None:
+        raise SourceError(
+            f"this ingest of source {plan.source.name!r} has ended: it was finished, or another one was prepared; "
+            "prepare_ingest begins a new one"
+        )
+    if not plan.run.fits(await store.config()):
+        raise other_embedder(plan)
+    return frozenset(found[0]["outdated"]), found[1]
+
+
+def other_embedder(plan: IngestPlan) -> EmbedderMismatch:
+    """Make the error that says so."""
+    return EmbedderMismatch(
+        f"the corpus is no longer one of embedder {plan.run.settings['embedder_id']!r}, for which this ingest of "
+        f"source {plan.source.name!r} was prepared; prepare_ingest begins a new one"
+    )
+
+
+def resolved(plan: IngestPlan) -> tuple[Embedder, Recipe]:
+    """Give the embedder, checked to be that of the plan, and what it makes of an artifact."""
+    embedder = _made(plan.embedder) if isinstance(plan.embedder, str) else plan.embedder
+    settings = plan.run.settings
+    check_embedder(embedder, settings["embedder_id"], settings["dim"], plan.source.name)
+    return embedder, Recipe(plan.source, settings["embedder_id"], plan.source.edge_extractor, plan.on_error)
+
+
+@lru_cache(maxsize=4)
+def _made(spec: str) -> Embedder:
+    """Make an embedder once in each process: its model may take seconds to load."""
+    return resolve_embedder(spec)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport:
+    """What became of one partition.
+
+    Args:
+        number: Which one.
+        added: Artifacts that were not in the corpus before.
+        updated: Artifacts written again, because they or the way to index them changed.
+        unchanged: Artifacts that needed nothing.
+        problems: What could not be indexed, or not whole, in the order of the items.
+    """
+
+    number: int
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    problems: tuple[ItemProblem, ...] = ()
+
+
+def row_of(page: Page, changes: Iterable[ArtifactChange], held: Iterable[str]) -> dict[str, Any]:
+    """Say what a partition adds, updates and finds unchanged, with versions; what else it keeps; and its problems."""
+    puts = {change.entry.artifact_id: change.entry.version for change in changes}
+    return {
+        "added": {name: version for name, version in puts.items() if name not in page.known},
+        "updated": {name: version for name, version in puts.items() if name in page.known},
+        "unchanged": page.unchanged,
+        "kept": sorted(name for name in held if name not in puts and name not in page.unchanged),
+        "problems": [json_clean([each.item, each.reason, each.lost]) for each in page.problems],
+    }
+
+
+def report_of(number: int, row: Mapping[str, Any]) -> PartitionReport:
+    """Give the report of the partition whose row this is."""
+    counts = {verdict: len(row[verdict]) for verdict in ("added", "updated", "unchanged")}
+    return PartitionReport(number, **counts, problems=tuple(_problems(row)))
+
+
+@dataclass(slots=True)
+class Tally:
+    """What all partitions hold together; of an id that several give, the partition with the lowest number has it."""
+
+    version_of: dict[str, str] = field(default_factory=dict)
+    number_of: dict[str, int] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)
+    problems: list[ItemProblem] = field(default_factory=list)
+    doubles: list[ItemProblem] = field(default_factory=list)
+    verdicts: dict[str, set[str]] = field(
+        default_factory=lambda: {"added": set(), "updated": set(), "unchanged": set()}
+    )
+
+    @classmethod
+    def of(cls, rows: Mapping[int, Mapping[str, Any]]) -> "Tally":
+        """Read the rows, which come in the order of their numbers."""
+        tally = cls()
+        for number, row in rows.items():
+            tally._add(number, row)
+        return tally
+
+    def _add(self, number: int, row: Mapping[str, Any]) -> None:
+        self.problems.extend(_problems(row))
+        self.kept.update(row["kept"])
+        for verdict, names in self.verdicts.items():
+            names.update(row[verdict])
+        for name, version in chain.from_iterable(row[verdict].items() for verdict in self.verdicts):
+            first = self.number_of.setdefault(name, number)
+            self.version_of.setdefault(name, version)
+            if first != number:
+                problem = ItemProblem(name, f"is given by partition {number} as by partition {first}; ids must differ")
+                self.doubles.append(problem)
+                self.problems.append(problem)
+
+    @property
+    def held(self) -> set[str]:
+        """Give all that must not be pruned."""
+        return self.kept.union(self.number_of)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Count each artifact once: as added if any partition added it, else as updated if any updated it."""
+        added, updated, unchanged = self.verdicts.values()
+        return {
+            "added": len(added),
+            "updated": len(updated - added),
+            "unchanged": len(unchanged - updated - added),
+        }
+
+
+def _problems(row: Mapping[str, Any]) -> Iterator[ItemProblem]:
+    return (ItemProblem(item, reason, lost=lost) for item, reason, lost in row["problems"])
+
 
 Items: TypeAlias = Mapping[str, Any] | Iterable[Artifact | ItemProblem]
 

@@ -17,8 +17,6 @@ from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError
 from airw.values import SearchHit
 
-__all__ = ["STRATEGIES", "Selection", "Strategy", "select"]
-
 Strategy: TypeAlias = Literal["conservative", "top_k", "abs_threshold", "rel_threshold", "score_gap"]
 
 STRATEGIES: tuple[Strategy, ...] = ("conservative", "top_k", "abs_threshold", "rel_threshold", "score_gap")

@@ -1,4 +1,4 @@
-"""A search before it is asked: its options, what they may be, and what follows from them; pure."""
+"""A search before it runs: its options, what they may be, and what follows from them; pure."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,21 +12,6 @@ from airw.protocols import Formulator, OpenCorpus, Reranker
 from airw.reranking import RERANK_TEXTS, calibration_key, rerank_tag, resolve_reranker
 from airw.values import Record, SearchHit
 from airw.values.filters import Filter, parse_filter
-
-__all__ = [
-    "FUSIONS",
-    "MODES",
-    "Boost",
-    "Fusion",
-    "Mode",
-    "PassageReader",
-    "Question",
-    "SearchOptions",
-    "SearchTuning",
-    "ask",
-    "channels_of",
-    "hybrid_depth",
-]
 
 Mode: TypeAlias = Literal["dense", "lexical", "hybrid"]
 Fusion: TypeAlias = Literal["rrf", "blend"]

@@ -1,4 +1,8 @@
-"""What a disclosure says, and how its parts are fetched."""
+"""Disclosure: what a selection commits to, revealed step by step: what is known, the text itself, the files beside it.
+
+Nothing is read from a file that does not lie below a folder the caller names: a pointer is metadata, and whoever wrote
+the corpus could have written any path there.
+"""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,15 +14,12 @@ from airw._base.checks import check_choice
 from airw._base.concurrency import called, in_thread, map_bounded
 from airw._base.json import copied, json_clean
 from airw._base.messages import short_repr
-from airw.discovery.disclosure._files import UNREADABLE, Body, Bundle, read_body, read_bundle
-from airw.discovery.disclosure._passages import Corpora, passages_from
-from airw.discovery.expansion import check_policy
-from airw.discovery.selection.rules import Selection
+from airw.discovery._disclosed_files import UNREADABLE, Body, Bundle, read_body, read_bundle
+from airw.discovery.expansion import Corpora, check_policy, passages_from
+from airw.discovery.selection import Selection
 from airw.errors import ArgumentError, ArgumentKindError
 from airw.protocols import MaybeAwaitable, NeighborhoodPolicy
 from airw.values import SearchHit
-
-__all__ = ["LEVELS", "Disclosure", "Level", "Loader", "check_loading", "disclose"]
 
 Level: TypeAlias = Literal["metadata", "body", "bundled"]
 
@@ -121,7 +122,7 @@ async def disclose(
 
     Example:
         >>> import anyio
-        >>> from airw.discovery.selection.rules import select
+        >>> from airw.discovery.selection import select
         >>> chosen = select([SearchHit("loaf.md", "description", 0.9, "bake a loaf", {"path": "/notes/loaf.md"})])
         >>> async def main():
         ...     return await disclose(chosen, store={"/notes/loaf.md": "Knead, rest, bake."})

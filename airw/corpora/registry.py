@@ -1,25 +1,29 @@
-"""The registry's file: read whole, and replaced whole under a lock."""
+"""Named corpora: kept in one file, which is replaced whole under a lock; built and searched by name."""
 
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias, TypedDict, Unpack
 
 import anyio
 
 from airw._base.concurrency import in_thread
 from airw._base.file_lock import hold_file
+from airw._base.messages import short_repr
+from airw.corpora.building import build
+from airw.corpora.definitions import PRESETS, Definition, Maintenance, check_name, storable_embedder, storable_strategy
 from airw.corpora.naming import corpus_names, home
-from airw.corpora.registry.definitions import Definition, check_name
-from airw.corpora.registry.kinds import PRESETS, storable_embedder, storable_strategy
-from airw.corpora.registry.schedules import Maintenance
+from airw.corpora.opening import Corpus, Opening
+from airw.corpora.pipeline import BuildProgress
+from airw.corpora.recipes import OnError
+from airw.corpora.searching import CorpusRetriever, as_retriever
 from airw.errors import AirwError, CorpusNotFound, StoreCorrupt, StoreError
-from airw.protocols import IndexingStrategy
-
-__all__ = ["find", "list_corpora", "made_home", "put", "register", "registered", "spelled", "unregister"]
+from airw.protocols import EdgeExtractor, EmbedderLike, IndexingStrategy, Store
+from airw.retrieval import SearchOptions, ask
 
 _VERSION = 1
 _PATIENCE = 30.0  # seconds that one registration waits for others
@@ -267,3 +271,180 @@ async def made_home() -> Path:
 
 def _path() -> Path:
     return home() / "registry.json"
+
+
+class BuildOptions(TypedDict, total=False):
+    """The keywords of `build`, for those who pass them on."""
+
+    store: Store | str | os.PathLike[str] | None
+    embedder: EmbedderLike | None
+    full: bool
+    force: bool
+    batch_size: int
+    edge_extractor: EdgeExtractor | None
+    progress: Callable[[BuildProgress], None] | None
+    on_error: OnError
+
+
+def build_corpus(name: str, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
+    """Bring a registered corpus up to date and open it; awaitable, and an async context manager that closes it.
+
+    `packages`, `reports` and `skills` need not be registered: the first build under one of those names that succeeds
+    registers it, with the specification of the embedder that was given. On asyncio only.
+
+    Args:
+        name: The name it is registered under.
+        options: Those of `airw.build`. A store, an embedder or an extractor given here is for this build; what
+            `maintain` builds later is what is registered.
+
+    Raises:
+        ArgumentError: The name, an option or the definition cannot be used.
+        CorpusNotFound: It is neither registered nor one of those three; nothing is made for it.
+        SourceError: The source or an item of it cannot be read or indexed.
+        EmbedderError: The embedder failed.
+        StoreError: The registry or the store failed.
+
+    Example:
+        >>> import anyio, tempfile
+        >>> from pathlib import Path
+        >>> from airw.corpora.registry import register
+        >>> async def main(folder):
+        ...     Path(folder, "a.md").write_text("rotate the signing keys")
+        ...     await register("vault", "notes", root=folder, embedder="light")
+        ...     async with build_corpus("vault") as corpus:
+        ...         return corpus.name, corpus.report.added
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     anyio.run(main, folder)
+        ('vault', 1)
+    """
+    return Opening(_build(name, options))
+
+
+async def _build(name: str, options: BuildOptions) -> Corpus:
+    definition = await in_thread(find, name)
+    source = await in_thread(definition.source)
+    corpus = await build(source, **options)
+    try:
+        if definition.name in PRESETS:
+            await put(_built_with(definition, options), replace=False)
+    except BaseException:
+        await corpus.aclose()
+        raise
+    return corpus
+
+
+def _built_with(definition: Definition, options: BuildOptions) -> Definition:
+    """Give the definition with the embedder that was asked for, so that later builds do not change it."""
+    asked = options.get("embedder")
+    return (
+        replace(definition, embedder=storable_embedder(asked)) if isinstance(asked, str | os.PathLike) else definition
+    )
+
+
+def retriever_for(name: str, **defaults: Unpack[SearchOptions]) -> CorpusRetriever:
+    """Bind a corpus, by its name, and options to a function of a query; the first call opens it.
+
+    Args:
+        name: The name of a corpus that is registered or built.
+        defaults: Options for every call, those of `airw.retrieval.retrieve`; those that a call gives replace them.
+
+    Raises:
+        ArgumentError: A parameter's value cannot be used.
+        CorpusNotFound: It is neither registered nor built; nothing is made for it.
+
+    Example:
+        >>> import anyio, tempfile
+        >>> from pathlib import Path
+        >>> from airw.corpora.registry import build_corpus
+        >>> from airw.corpora.registry import register
+        >>> async def main(folder):
+        ...     Path(folder, "a.md").write_text("rotate the signing keys")
+        ...     await register("vault", "notes", root=folder, embedder="light")
+        ...     async with build_corpus("vault"), retriever_for("vault", mode="lexical", k=1) as retriever:
+        ...         return [hit.artifact_id for hit in await retriever("keys")]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     anyio.run(main, folder)
+        ['a.md']
+    """
+    if spelled(corpus_names(), check_name(name)) is None:
+        registered(name)
+    return as_retriever(name, **defaults)
+
+
+class Retrievers(Mapping[str, CorpusRetriever]):
+    """The retrievers of all registered corpora by name; `retrievers` makes it."""
+
+    def __init__(self, defaults: SearchOptions) -> None:
+        ask("", **defaults)
+        self._defaults = defaults
+        self._made: dict[str, CorpusRetriever] = {}
+        self._closed = False
+
+    def __getitem__(self, name: str) -> CorpusRetriever:
+        """Give the retriever of a corpus, the same one each time.
+
+        Raises:
+            CorpusNotFound: It is not registered.
+            StoreError: All are closed.
+        """
+        if not isinstance(name, str):
+            raise CorpusNotFound(f"a corpus is named by a string, not {short_repr(name)}")
+        known = registered(name).name
+        if self._closed:
+            raise StoreError("the retrievers are closed; make others with retrievers()")
+        if known.casefold() not in self._made:
+            self._made[known.casefold()] = as_retriever(known, **self._defaults)
+        return self._made[known.casefold()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list_corpora())
+
+    def __len__(self) -> int:
+        return len(list_corpora())
+
+    def __repr__(self) -> str:
+        return f"retrievers({', '.join(f'{key}={value!r}' for key, value in self._defaults.items())})"
+
+    async def aclose(self) -> None:
+        """Close all that were opened; closing twice is harmless."""
+        self._closed = True
+        async with AsyncExitStack() as closing:  # which goes on where one fails
+            for retriever in self._made.values():
+                closing.push_async_callback(retriever.aclose)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+
+def retrievers(**defaults: Unpack[SearchOptions]) -> Retrievers:
+    """Give a view of the registry as a mapping of name to retriever, always current; each opens at its first call.
+
+    Args:
+        defaults: Options for every call, those of `airw.retrieval.retrieve`; those that a call gives replace them.
+
+    Returns:
+        A read-only mapping; `async with` it, or `await` its `aclose()`, to close the corpora that were opened. An
+        unknown name is a `CorpusNotFound`, which is a `KeyError`.
+
+    Raises:
+        ArgumentError: An option's value cannot be used.
+        FilterError: The filter is malformed.
+
+    Example:
+        >>> import anyio, tempfile
+        >>> from pathlib import Path
+        >>> from airw.corpora.registry import build_corpus
+        >>> from airw.corpora.registry import register
+        >>> async def main(folder):
+        ...     Path(folder, "a.md").write_text("rotate the signing keys")
+        ...     await register("vault", "notes", root=folder, embedder="light")
+        ...     async with build_corpus("vault"), retrievers(mode="lexical") as known:
+        ...         return [(name, len(await retriever("keys"))) for name, retriever in known.items()]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     anyio.run(main, folder)
+        [('vault', 1)]
+    """
+    return Retrievers(defaults)

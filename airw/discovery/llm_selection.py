@@ -14,12 +14,10 @@ from airw._base.messages import short_repr
 from airw.chat import ChatLike
 from airw.chat.lists import bare, lines_of
 from airw.chat.questions import Question, question_or
-from airw.discovery.selection.rules import select
+from airw.discovery.selection import select
 from airw.errors import ArgumentKindError
 from airw.protocols import MaybeAwaitable, Selector
 from airw.values import SearchHit
-
-__all__ = ["SELECTION_PROMPT", "Chooser", "LlmSelector", "make_llm_selector"]
 
 SELECTION_PROMPT = """\
 Somebody needs this:

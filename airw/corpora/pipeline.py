@@ -7,7 +7,7 @@ source ──page──> plan ──drafts──> embed ──changes──> wri
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
@@ -19,15 +19,14 @@ import anyio
 from airw._base.arrays import Floats
 from airw._base.concurrency import first_error, in_thread, map_bounded
 from airw._base.vectors import unit_rows
-from airw.corpora.ingestion.drafts import Draft, Plan, Recipe, check_id, is_text
+from airw.corpora.recipes import Draft, Plan, Recipe, check_id, is_text
 from airw.errors import AirwError, SourceError
-from airw.protocols import ChangeFinder, Embedder, Source, Store
+from airw.protocols import ChangeFinder, CorpusWideExtractor, Embedder, Source, Store
 from airw.values import Artifact, ArtifactChange, ItemProblem, LedgerEntry
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-__all__ = ["BuildProgress", "Builder", "Pages"]
 
 Item: TypeAlias = Artifact | ItemProblem
 Version: TypeAlias = tuple[Artifact, str]
@@ -353,3 +352,48 @@ async def _stage(
     async for page in source:
         await target.send(await work(page))
     target.close()
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """What a build, or an upsert, did.
+
+    Args:
+        added: Artifacts that were not in the corpus before.
+        updated: Artifacts written again, because they or the way to index them changed.
+        unchanged: Artifacts that needed nothing.
+        removed: Artifacts taken out, because their source no longer has them; 0 for an upsert.
+        problems: What could not be indexed, or not whole, in the order of the pages read.
+        seconds: How long it took, waiting for another builder included.
+    """
+
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    problems: tuple[ItemProblem, ...] = ()
+    seconds: float = 0.0
+
+
+async def surveyed(recipe: Recipe, source: Source, page_size: int) -> Recipe:
+    """Give the recipe with an extractor that has seen all artifacts of the source, where it holds one that must.
+
+    Problems of items are left to the build.
+
+    Raises:
+        SourceError: The source itself cannot be read.
+    """
+    if not isinstance(recipe.extractor, CorpusWideExtractor):
+        return recipe
+    survey = await in_thread(recipe.extractor.survey)
+    async with aclosing(Pages(source, page_size)) as pages:
+        while page := await pages.next():
+            await in_thread(survey.add, [item for item in page if isinstance(item, Artifact) and _is_sound(item)])
+    return replace(recipe, extractor=await in_thread(survey.extractor))
+
+
+def _is_sound(artifact: Artifact) -> bool:
+    try:
+        return check_id(artifact) != ""
+    except SourceError:
+        return False

@@ -1,1 +1,0 @@
-"""Ingestion: from the items of a source to what a store holds of them."""

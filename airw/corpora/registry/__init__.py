@@ -1,1 +1,0 @@
-"""Named corpora: how each is made, kept in one file, built again when due."""

@@ -1,1 +1,0 @@
-"""Committing to the few hits worth acting on, or to none: by rules over the scores, or by asking a language model."""
