@@ -6,10 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from airw._base.checks import check_count, check_number
 from airw._base.concurrency import in_thread
-from airw._base.http.api import Api, Exchange
-from airw._base.http.calls import Server
-from airw._base.http.replies import decoded
-from airw._base.http.urls import base_url
+from airw._base.http import Api, Exchange, Server, base_url, decoded
 from airw._base.messages import short_repr
 from airw.chat.budget import Budget, Charge, estimated
 from airw.chat.replies import text_told, tokens_told

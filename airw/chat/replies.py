@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from airw._base.http.replies import told
+from airw._base.http import told
 from airw.errors import ChatError
 
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)

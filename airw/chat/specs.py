@@ -3,7 +3,7 @@
 import os
 from typing import TypeAlias
 
-from airw._base.http.urls import base_url
+from airw._base.http import base_url
 from airw._base.messages import short_repr
 from airw.chat.client import PATH, ChatClient
 from airw.chat.model import ChatModel

@@ -11,11 +11,7 @@ import numpy as np
 from airw._base.arrays import Floats
 from airw._base.checks import check_count
 from airw._base.concurrency import in_thread
-from airw._base.http.api import Api, Exchange
-from airw._base.http.calls import Server
-from airw._base.http.loops import PerLoop
-from airw._base.http.replies import decoded, in_their_order, told
-from airw._base.http.urls import base_url
+from airw._base.http import Api, Exchange, PerLoop, Server, base_url, decoded, in_their_order, told
 from airw._base.vectors import unit_rows
 from airw.embedders._texts import checked_texts
 from airw.errors import ArgumentError, EmbedderError, EmbedderUnavailable

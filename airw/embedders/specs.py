@@ -3,7 +3,7 @@
 import os
 from contextlib import suppress
 
-from airw._base.http.urls import base_url
+from airw._base.http import base_url
 from airw.embedders._exports import can_run, has_export
 from airw.embedders._local import DEFAULT_MODEL, located
 from airw.embedders._models import weights_of

@@ -6,10 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from airw._base.checks import check_count
 from airw._base.concurrency import in_thread
-from airw._base.http.api import Api, Exchange
-from airw._base.http.calls import Server
-from airw._base.http.replies import decoded, in_their_order, told
-from airw._base.http.urls import base_url
+from airw._base.http import Api, Exchange, Server, base_url, decoded, in_their_order, told
 from airw.errors import ArgumentError, RerankerError, RerankerUnavailable
 from airw.reranking._texts import checked_texts
 from airw.reranking.scores import numbers_of

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from airw import build, from_mapping, open_corpus
-from airw._base.http import calls, loops
+from airw._base.http import api, calls
 from airw._base.http.replies import message_of, retry_after
 from airw.embedders import HttpEmbedder
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, EmbedderUnavailable
@@ -411,7 +411,7 @@ async def test_what_is_not_a_list_of_texts_is_refused_before_anything_is_sent(se
 
 async def test_half_characters_are_refused_with_their_position(server):
     said = await failure(HttpEmbedder(server.url, "m", batch_size=2).embed_documents([*words(3), "a\ud800"]))
-    assert "text 3 holds a lone surrogate" in said
+    assert "text 3 holds an unpaired surrogate" in said
 
 
 # --- keys -----------------------------------------------------------------------------------------------------------
@@ -711,13 +711,13 @@ def test_one_embedder_serves_several_event_loops_and_nothing_is_left_open(server
 
 async def test_a_forgotten_embedder_leaves_nothing_behind(server):
     gc.collect()
-    before = len(loops.HELD.get({}))
+    before = len(api.HELD.get({}))
     embedders = [HttpEmbedder(server.url, f"m{at}") for at in range(3)]
     for each in embedders:
         await each.embed_query("a")
-    assert len(loops.HELD.get()) > before
+    assert len(api.HELD.get()) > before
     del embedders, each
-    assert len(loops.HELD.get()) == before
+    assert len(api.HELD.get()) == before
 
 
 # --- what it is -----------------------------------------------------------------------------------------------------

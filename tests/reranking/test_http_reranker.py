@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from airw import build, from_mapping
-from airw._base.http import calls, loops
+from airw._base.http import api, calls
 from airw.errors import ArgumentError, RerankerError, RerankerUnavailable
 from airw.reranking import HttpReranker, is_anonymous, rerank_tag, resolve_reranker, score_texts
 from airw.stores import MemoryStore
@@ -386,12 +386,12 @@ def test_one_reranker_serves_several_event_loops_and_nothing_is_left_open(server
 
 async def test_a_forgotten_reranker_leaves_nothing_behind(server):
     gc.collect()
-    before = len(loops.HELD.get({}))
+    before = len(api.HELD.get({}))
     reranker = HttpReranker(server.url, "m")
     await reranker(QUERY, ["a"])
-    assert len(loops.HELD.get()) > before
+    assert len(api.HELD.get()) > before
     del reranker
-    assert len(loops.HELD.get()) == before
+    assert len(api.HELD.get()) == before
 
 
 # --- what it is -----------------------------------------------------------------------------------------------------

@@ -1,24 +1,86 @@
 """One API of a server: its connections, and many texts asked about in batches, on any event loop."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 import anyio
+from anyio.lowlevel import RunVar
 
 from airw._base.checks import check_count
 from airw._base.concurrency import in_thread, map_bounded
-from airw._base.http.batches import Batch, batches_of, body_of
 from airw._base.http.calls import Server, TooMuch, ask, new_client, tls
-from airw._base.http.loops import PerLoop
+from airw._base.text import find_text_fault
 from airw.errors import ArgumentError
 
 if TYPE_CHECKING:
     import httpx
 
 R = TypeVar("R")
+T = TypeVar("T")
+
+
+class PerLoop(Generic[T]):
+    """One value for each event loop, made when it is first asked for.
+
+    Both ways weak: a value ends with its event loop, and with the object that holds this.
+    """
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        """Make values by `make`, which must not lead back to this object, nor may they."""
+        self._make = make
+
+    def get(self) -> T:
+        """Return the value for the event loop that runs."""
+        held = HELD.get(None)
+        if held is None:
+            held = WeakKeyDictionary()
+            HELD.set(held)
+        if self not in held:
+            held[self] = self._make()
+        value: T = held[self]
+        return value
+
+
+HELD: RunVar["WeakKeyDictionary[PerLoop[Any], Any]"] = RunVar("held per loop")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Texts for one request, and the position of the first among all."""
+
+    start: int
+    texts: list[str]
+
+    def halves(self) -> "tuple[Batch, Batch]":
+        """Return the batch cut in two."""
+        middle = len(self.texts) // 2
+        return Batch(self.start, self.texts[:middle]), Batch(self.start + middle, self.texts[middle:])
+
+
+def split_batches(texts: list[str], most: int, most_chars: int) -> Iterator[Batch]:
+    """Cut the texts into batches, in their order, within both bounds; a longer text is alone in its batch."""
+    start = chars = 0
+    for at, text in enumerate(texts):
+        if at > start and (at - start == most or chars + len(text) > most_chars):
+            yield Batch(start, texts[start:at])
+            start, chars = at, 0
+        chars += len(text)
+    yield Batch(start, texts[start:])
+
+
+def _encode_body(payload: Callable[[list[str]], Mapping[str, object]], server: Server, batch: Batch) -> bytes:
+    """Return a request as JSON in UTF-8."""
+    try:
+        return json.dumps(payload(batch.texts), ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        faults = ((at, fault) for at, text in enumerate(batch.texts, batch.start) if (fault := find_text_fault(text)))
+        at, fault = next(faults)
+        raise server.error(f"{server.label} takes UTF-8: text {at} holds {fault}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +118,7 @@ class Api:
         self._here = PerLoop(partial(_new_here, max_concurrency))
 
     async def ask_all(self, texts: list[str], exchange: Exchange[R], *, batch_size: int, max_chars: int) -> list[R]:
-        """Give the answers to the texts, cut into batches within both bounds, in their order.
+        """Return the answers to the texts, cut into batches within both bounds, in their order.
 
         Where the server takes less in one request, a batch is halved.
 
@@ -64,14 +126,14 @@ class Api:
             AirwError: Of the kinds that the server names: it cannot be reached, refuses, or answers with what cannot be
                 used.
         """
-        batches = list(batches_of(texts, batch_size, max_chars))
+        batches = list(split_batches(texts, batch_size, max_chars))
         async with await self._session() as client:
             answers = await map_bounded(partial(self._ask, client, exchange), batches, limit=self._most)
         return [answer for parts in answers for answer in parts]
 
     async def _ask(self, client: "httpx.AsyncClient", exchange: Exchange[R], batch: Batch) -> list[R]:
         count = len(batch.texts)
-        body = await in_thread(body_of, exchange.payload, self.server, batch)
+        body = await in_thread(_encode_body, exchange.payload, self.server, batch)
         try:
             room = self._here.get().room
             return [await ask(self.server, client, room, body, texts=count, read=exchange.read)]
@@ -84,7 +146,7 @@ class Api:
             return [answer for half in batch.halves() for answer in await self._ask(client, exchange, half)]
 
     async def _session(self) -> AbstractAsyncContextManager["httpx.AsyncClient"]:
-        """Give the client to use, closed on leaving where it is for one call only."""
+        """Return the client to use, closed on leaving where it is for one call only."""
         if self._client is not None:
             return nullcontext(self._client)
         await in_thread(tls)

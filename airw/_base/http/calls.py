@@ -1,4 +1,4 @@
-"""One request to a server: its key, its time, its retries, and the errors it can end with."""
+"""One request to a server: its URL, key, time and retries, and the errors it can end with."""
 
 import math
 import os
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 
 from airw._base.checks import check_count
-from airw._base.http.replies import cut, message_of, retry_after
+from airw._base.http.replies import message_of, retry_after
+from airw._base.messages import one_line
 from airw.errors import AirwError, ArgumentError
 
 if TYPE_CHECKING:
@@ -41,6 +42,53 @@ _SIZE = re.compile(r"too (many|long|large|big)|maximum|\bmax_|exceed|longer than
 _SURE_SIZE = re.compile(r"too (long|large)|context (length|size)", re.IGNORECASE)
 _SIZE_WORDS = {400: _SIZE, 429: _SURE_SIZE, 500: _SURE_SIZE}
 _OPENAI = re.compile(r"https://api\.openai\.com(:443)?(/.*)?")
+_URL = re.compile(
+    r"(?P<origin>https?://(\[(?P<v6>[\da-f:.]+)\]|(?P<host>[\w.-]+))(:(?P<port>\d{1,5}))?)(?P<path>(/[^\s\\\0-\x1f\x7f]*)?)",
+    re.ASCII | re.IGNORECASE,
+)
+_EXAMPLE = "such as 'http://localhost:8080/v1'"
+
+
+def base_url(url: str, *, path: str) -> str:
+    """Return the base of an API in one spelling, without the `path` that requests go to below it.
+
+    What may be secret in a URL is never repeated.
+
+    Raises:
+        ArgumentError: It is not one.
+    """
+    if not isinstance(url, str):
+        raise ArgumentError(f"url must be the base of an API, {_EXAMPLE}, not {type(url).__name__}")
+    given = url.strip()
+    if "@" in re.split(r"[/?#\\]", given.partition("://")[2], maxsplit=1)[0]:
+        raise ArgumentError("url must hold no user or password: keys are read from the environment, see api_key_env")
+    if "?" in given:
+        raise ArgumentError(
+            f"url must be the base of an API without a query, {_EXAMPLE}: keys are read from the environment"
+        )
+    if "#" in given:
+        raise ArgumentError(f"url must be the base of an API without '#', {_EXAMPLE}: the model is the second argument")
+    parts = _URL.fullmatch(given)
+    if parts is None or not _is_host(parts["host"], parts["v6"]) or int(parts["port"] or 0) > 65_535:
+        raise ArgumentError(f"url must be the base of an API, {_EXAMPLE}, not {given[:200]!r}")
+    base = parts["origin"].lower() + parts["path"].rstrip("/")
+    if base.endswith(path):
+        raise ArgumentError(f"url must be the base of an API, so write {base.removesuffix(path)!r}")
+    return base
+
+
+def _is_host(name: str | None, v6: str | None) -> bool:
+    """Say whether the HTTP library will take a host for one."""
+    from ipaddress import AddressValueError, IPv4Address, IPv6Address
+
+    try:
+        if v6:
+            IPv6Address(v6)
+        elif name and re.fullmatch(r"[\d.]+", name):
+            IPv4Address(name)
+    except AddressValueError:
+        return False
+    return bool(v6 or (name and not name.startswith((".", "-"))))
 
 
 class Transient(Exception):
@@ -126,7 +174,7 @@ async def ask(
     texts: int,
     read: Callable[[bytes, int], Awaitable[R]],
 ) -> R:
-    """Give what `read` makes of the answer about the texts in `body`; waits between attempts hold no room.
+    """Return what `read` makes of the answer about the texts in `body`; waits between attempts hold no room.
 
     Raises:
         TooMuch: The server takes less in one request.
@@ -145,7 +193,7 @@ async def ask(
 
 
 def _pause(failures: int, asked: float | None) -> float:
-    """Give the seconds to wait: what the server asked for, and up to a doubling bound on top."""
+    """Return the seconds to wait: what the server asked for, and up to a doubling bound on top."""
     backoff = random.uniform(0, min(LONGEST_BACKOFF, FIRST_PAUSE * 2 ** (failures - 1)))  # noqa: S311
     return min(LONGEST_PAUSE, (asked or 0.0) + backoff)
 
@@ -225,35 +273,35 @@ def _mapped(server: Server) -> Iterator[None]:
         kind = type(error).__name__ if isinstance(error, httpx.TimeoutException) else "the whole attempt"
         raise Transient(f"{server.label} did not answer within timeout={server.timeout:g} s ({kind})") from error
     except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
-        said, cause = _told(error)
+        said, cause = _describe(error)
         raise Transient(f"{server.label} gave no whole answer ({said}); is it running?") from cause
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        said, cause = _told(error)
+        said, cause = _describe(error)
         raise server.error(f"{server.label} failed ({said})") from cause
 
 
-def _told(error: Exception) -> tuple[str, Exception | None]:
-    """Give an error's message, and itself as a cause unless it quotes what the request was authorised with."""
+def _describe(error: Exception) -> tuple[str, Exception | None]:
+    """Return an error's message, and itself as a cause unless it quotes what the request was authorised with."""
     said = " ".join(f"{type(error).__name__}: {error}".split())
     request = getattr(error, "_request", None)  # `request` raises where there is none
     hidden = _hidden(said, request) if request else said
-    return cut(hidden), error if hidden == said else None
+    return one_line(hidden), error if hidden == said else None
 
 
 def _refusal(server: Server, response: "httpx.Response", content: bytes) -> Exception:
     """Say what an answer of no success means."""
     status = response.status_code
     said = _hidden(message_of(content), response.request)
-    answered = f"{server.label} answered {status}: {cut(said)}"
+    answered = f"{server.label} answered {status}: {one_line(said)}"
     if status in _REFUSED_SIZE or (status in _SIZE_WORDS and _SIZE_WORDS[status].search(said)):
-        return TooMuch(f"{status}: {cut(said)}")
+        return TooMuch(f"{status}: {one_line(said)}")
     if status in _RETRIED:
         return Transient(answered, retry_after(response.headers.get("Retry-After"), datetime.now(UTC)))
     if status in (401, 403):
         return server.error(f"{answered}; its key is read from {_origin(server)}")
     if response.has_redirect_location:
         place = _hidden(response.headers["Location"], response.request)
-        return server.error(f"{answered}, and points to {cut(place)!r}: give the URL of the API itself")
+        return server.error(f"{answered}, and points to {one_line(place)!r}: give the URL of the API itself")
     return server.error(f"{answered}; check the URL and the model")
 
 

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from airw._base.messages import one_line, short_repr
 from airw.errors import AirwError
-
-_LONGEST_MESSAGE = 300
 
 
 def decoded(content: bytes, *, of: str, error: type[AirwError]) -> Any:
-    """Give the JSON of an answer.
+    """Return the JSON of an answer.
 
     Raises:
         AirwError: It is none; of the kind `error`, where `of` names who answered.
@@ -29,7 +28,7 @@ def decoded(content: bytes, *, of: str, error: type[AirwError]) -> Any:
 def in_their_order(
     items: Sequence[dict[str, Any]], count: int, *, noun: str, of: str, error: type[AirwError]
 ) -> list[dict[str, Any]]:
-    """Give the items of an answer in the order of the texts, which each one's `index` tells.
+    """Return the items of an answer in the order of the texts, which each one's `index` tells.
 
     Raises:
         AirwError: There is not exactly one for each text; of the kind `error`, where `of` names who answered with what.
@@ -48,7 +47,7 @@ def in_their_order(
 
 
 def message_of(content: bytes) -> str:
-    """Give what a server says went wrong, whatever shape it says it in."""
+    """Return what a server says went wrong, whatever shape it says it in."""
     try:
         said = _said(json.loads(content))
     except (ValueError, RecursionError):
@@ -58,17 +57,12 @@ def message_of(content: bytes) -> str:
 
 
 def told(value: Any) -> str:
-    """Give what a part of an answer says: its message where it is an error."""
-    return cut(" ".join(_said(value).split()) or type(value).__name__) if isinstance(value, dict) else cut(repr(value))
-
-
-def cut(text: str) -> str:
-    """Give a message at a length that an error can carry."""
-    return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 1]}…"
+    """Return what a part of an answer says, on one line: its message where it is an error."""
+    return one_line(_said(value)) or type(value).__name__ if isinstance(value, dict) else short_repr(value)
 
 
 def retry_after(value: str | None, now: datetime) -> float | None:
-    """Give the seconds that a `Retry-After` header asks for, as a number or a date; `None` where it does not."""
+    """Return the seconds that a `Retry-After` header asks for, as a number or a date; `None` where it does not."""
     from email.utils import parsedate_to_datetime
 
     given = (value or "").strip()
