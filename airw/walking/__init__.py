@@ -1,4 +1,4 @@
-"""One walk as values and pure decisions: what a policy sees, what the operator records, how it ended."""
+"""Walks: the call that starts one, what a policy decides and sees, events, streams, and how a walk ended."""
 
 from typing import TYPE_CHECKING
 
@@ -6,23 +6,21 @@ from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from airw.walking.events import Committed, EdgeFound, Ended, StepDone, WalkEvent
-    from airw.walking.operator import Walk
     from airw.walking.policy import Behind, Column, Entry, Frontier, Neighbors, Policy, WalkPolicy, WalkState
     from airw.walking.record import WalkRecord
-    from airw.walking.start import traverse
     from airw.walking.streams import merge, prefetch, top_k
     from airw.walking.summary import Tally, WalkSummary
+    from airw.walking.walk import Walk, traverse
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "events": ["Committed", "EdgeFound", "Ended", "StepDone", "WalkEvent"],
-            "operator": ["Walk"],
             "policy": ["Behind", "Column", "Entry", "Frontier", "Neighbors", "Policy", "WalkPolicy", "WalkState"],
             "record": ["WalkRecord"],
-            "start": ["traverse"],
             "streams": ["merge", "prefetch", "top_k"],
             "summary": ["Tally", "WalkSummary"],
+            "walk": ["Walk", "traverse"],
         },
     )
 

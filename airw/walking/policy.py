@@ -1,13 +1,13 @@
 """What a policy decides, what it sees, and the defaults it may keep.
 
 The policy owns the meaning of a walk: where it starts, what is near the query, what lies behind a node. The operator
-owns the loop and every bound. A policy is configuration only, a frozen dataclass; what it needs to remember during one
-walk goes into `state.cache`.
+owns the loop and every bound. A policy is configuration only, a frozen dataclass. What one walk of it remembers is an
+object of its own: `begin` makes it, and the policy's methods find it in `state.memory`.
 """
 
 from collections.abc import AsyncIterable, Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 
@@ -17,9 +17,13 @@ from airw._base.vectors import best_first
 from airw.errors import PolicyError
 from airw.values import Edge, Limits, SearchHit
 
-__all__ = ["Behind", "Column", "Entry", "Frontier", "Neighbors", "Policy", "WalkPolicy", "WalkState"]
-
 T = TypeVar("T")
+if TYPE_CHECKING:  # a default of a type variable: for Python itself from 3.13 on
+    from typing_extensions import TypeVar as DefaultingTypeVar
+
+    M = DefaultingTypeVar("M", default=Any)
+else:
+    M = TypeVar("M")
 _FEW = 500  # sorting all of them takes less than finding the best
 _MANY = 10_000  # sorting them takes longer than other tasks should wait
 Neighbors: TypeAlias = Iterable[Any] | AsyncIterable[Any]
@@ -141,7 +145,7 @@ class _Known(Protocol):
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
-class WalkState:
+class WalkState(Generic[M]):
     """One walk as its policy sees it: a mirror that the operator writes and never reads.
 
     Args:
@@ -151,7 +155,8 @@ class WalkState:
         limits: The further bounds.
         visited: The ids committed so far.
         results: The hits yielded so far.
-        cache: Scratch for the policy, such as the query's vector.
+        cache: Scratch for policies that have no memory of their own.
+        memory: What the policy's `begin` returned; `None` where it has none.
     """
 
     query: str
@@ -162,6 +167,7 @@ class WalkState:
     visited: set[Hashable] = field(default_factory=set)
     results: list[SearchHit] = field(default_factory=list)
     cache: dict[Any, Any] = field(default_factory=dict)
+    memory: M = field(default=cast("Any", None))
 
     @property
     def budget(self) -> int:
@@ -180,7 +186,8 @@ class WalkState:
 class WalkPolicy(Protocol):
     """The meaning of a walk: where it starts, what is near, what lies behind a node, what is a hit.
 
-    `Policy` has defaults for all but `seed`, `score`, `expand`, `node_id` and `to_hits`.
+    `Policy` has defaults for all but `seed`, `score`, `expand` and `to_hits`. A policy may have a method `begin` too:
+    see `Policy.begin`.
     """
 
     @property
@@ -238,30 +245,39 @@ class WalkPolicy(Protocol):
         ...
 
 
-class Policy:
-    """The defaults of a `WalkPolicy`: commit everything best first, never stop, rank by score.
+class Policy(Generic[M]):
+    """The defaults of a `WalkPolicy`: a node is its own id, commit everything best first, never stop, rank by score.
 
-    A policy inherits these and adds `seed`, `score`, `expand`, `node_id` and `to_hits`.
+    A policy inherits these and adds `seed`, `score`, `expand` and `to_hits`. What one walk remembers is a class with
+    fields: `class Mine(Policy[MyMemory])` makes one in `begin`, and reads and writes `state.memory`.
     """
 
     max_depth: int | None = None
     keeps_frontier: bool = False
     scores_paths: bool = False
 
-    def select(self, state: WalkState, frontier: Frontier) -> Iterable[int] | Awaitable[Iterable[int]]:
+    def begin(self, state: WalkState[M]) -> M:
+        """Return what one walk is to remember, before it is seeded: it becomes `state.memory`."""
+        return cast("M", None)
+
+    def select(self, state: WalkState[M], frontier: Frontier) -> Iterable[int] | Awaitable[Iterable[int]]:
         """Commit all that wait, best first, ties in order of discovery."""
         if len(frontier.live) > _MANY:
             return in_thread(frontier.best_first)
         return frontier.best_first()
 
-    def stop(self, state: WalkState) -> bool | Awaitable[bool]:
+    def node_id(self, node: Any) -> Hashable:
+        """Identify a node by itself."""
+        return cast("Hashable", node)
+
+    def stop(self, state: WalkState[M]) -> bool | Awaitable[bool]:
         """Never stop: run to the limits."""
         return False
 
     def edge_of(self, node: Any) -> Edge | None:
-        """Say nothing of edges."""
+        """Name no edge."""
         return None
 
-    def rank(self, state: WalkState, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
+    def rank(self, state: WalkState[M], hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
         """Order by score, highest first; ties in the order of the walk."""
         return sorted(hits, key=lambda hit: -hit.score)

@@ -9,8 +9,6 @@ from airw.values import Edge, SearchHit
 from airw.walking.policy import Entry, WalkPolicy
 from airw.walking.reading import explain
 
-__all__ = ["Provenance"]
-
 _PATH_DEPTH = 64
 
 

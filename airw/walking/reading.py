@@ -1,7 +1,8 @@
-"""Reading what a policy offers, lazily and under the caps, and closing it within the step."""
+"""Reading what a policy answers: checked, lazily, under the caps, and closed within the step."""
 
+import inspect
 import sys
-from collections.abc import AsyncIterable, Hashable, Iterable, Iterator, Sequence, Sized
+from collections.abc import AsyncIterable, Awaitable, Hashable, Iterable, Iterator, Sequence, Sized
 from itertools import islice
 from operator import itemgetter
 from types import TracebackType
@@ -64,6 +65,31 @@ def explain(error: Exception, what: str, policy: object, *nodes: Any) -> None:
         raise PolicyError(f"{where} raised {type(stray).__name__}; return instead") from error
     if not any(note.startswith("raised in") for note in getattr(error, "__notes__", ())):  # the innermost says it
         error.add_note(f"raised in {where} during a walk" + "".join(f", for node {short_repr(node)}" for node in nodes))
+
+
+async def awaited(method: str, policy: object, answer: Awaitable[T]) -> T:
+    """Return what a method of a policy returns once it is awaited.
+
+    Raises:
+        PolicyError: It cannot be awaited.
+    """
+    if not inspect.isawaitable(answer):
+        where = f"{type(policy).__name__}.{method}"
+        raise PolicyError(f"{where} must be an `async def` that returns; {short_repr(answer)} cannot be awaited")
+    return await answer
+
+
+def plain(method: str, policy: object, answer: T) -> T:
+    """Return what a method of a policy returns at once.
+
+    Raises:
+        PolicyError: It would have to be awaited.
+    """
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise PolicyError(f"{type(policy).__name__}.{method} must be a plain function, not an `async def`")
+    return answer
 
 
 def exactly(answer: Iterable[T], count: int, what: str) -> list[T]:

@@ -15,8 +15,6 @@ from airw.errors import PolicyError
 from airw.walking.policy import Column, Entry, Frontier, WalkPolicy
 from airw.walking.summary import Tally
 
-__all__ = ["WalkRecord"]
-
 _entry = partial(tuple.__new__, Entry)  # half the time of `Entry(...)`, which matters once a node
 _ROWS = 1_024  # to begin with
 

@@ -12,8 +12,6 @@ from airw.values import StopReason
 from airw.walking.steps import Steps
 from airw.walking.summary import WalkSummary
 
-__all__ = ["Run", "thrown"]
-
 T = TypeVar("T")
 _RUNNING: ContextVar[tuple["Run", ...]] = ContextVar("_RUNNING", default=())
 """The walks in whose steps this code runs, outermost first; tasks that a policy starts inherit it."""

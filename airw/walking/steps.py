@@ -14,11 +14,19 @@ from airw.errors import PolicyError
 from airw.values import Limits, SearchHit, StopReason
 from airw.walking.policy import Behind, Entry, Neighbors, WalkPolicy, WalkState
 from airw.walking.provenance import Provenance
-from airw.walking.reading import SLICE, NeighborReader, exactly, explain, read_seeds, read_selection, stage
+from airw.walking.reading import (
+    SLICE,
+    NeighborReader,
+    awaited,
+    exactly,
+    explain,
+    plain,
+    read_seeds,
+    read_selection,
+    stage,
+)
 from airw.walking.record import WalkRecord
 from airw.walking.summary import Tally, WalkSummary
-
-__all__ = ["Steps"]
 
 Found: TypeAlias = list[tuple[int, list[Any]]]
 """Nodes by the position of the entry they were found behind."""
@@ -179,10 +187,18 @@ class Steps:
         self._found = True
 
     async def _seed(self) -> None:
+        self._begin()
         with stage("seed", self.policy):
-            seeds = await self.policy.seed(self.state, self._store)
+            seeds = await awaited("seed", self.policy, self.policy.seed(self.state, self._store))
             nodes = await read_seeds(seeds, self._limits, self.tally)
         await self._admit([(-1, nodes)])
+
+    def _begin(self) -> None:
+        """Let the policy make what this walk is to remember; one written without `begin` remembers nothing here."""
+        begin = getattr(self.policy, "begin", None)
+        if callable(begin):
+            with stage("begin", self.policy):
+                self.state.memory = plain("begin", self.policy, begin(self.state))
 
     async def _expand(self) -> None:
         entries, at_cap = self._split()
@@ -201,7 +217,7 @@ class Steps:
         return below, [entry for entry in self._committed if entry.depth >= cap]
 
     async def _offers(self, entries: Sequence[Entry]) -> list[Neighbors]:
-        answer = await self.policy.expand(self.state, tuple(entries), self._store)
+        answer = await awaited("expand", self.policy, self.policy.expand(self.state, tuple(entries), self._store))
         return exactly(answer, len(entries), "expand")
 
     async def _admit(self, found: Found) -> None:
@@ -230,7 +246,8 @@ class Steps:
         nodes = self.record.fresh_nodes()
         if nodes:
             with stage("score", self.policy):
-                self.record.score_fresh(await self.policy.score(self.state, nodes, self._store))
+                scores = await awaited("score", self.policy, self.policy.score(self.state, nodes, self._store))
+                self.record.score_fresh(scores)
             await self._pacer.pace()
 
     async def _select(self) -> list[int]:
@@ -249,7 +266,7 @@ class Steps:
         entries = self.record.commit(positions)
         self._visited.update([entry.id for entry in entries])
         with stage("to_hits", self.policy):
-            answer = await self.policy.to_hits(self.state, tuple(entries), self._store)
+            answer = await awaited("to_hits", self.policy, self.policy.to_hits(self.state, tuple(entries), self._store))
             hits = exactly(answer, len(entries), "to_hits")
             self._provenance.stamp(entries, hits)
         self._entries, self._made, self._at, self._settled = entries, hits, 0, 0

@@ -19,9 +19,7 @@ from airw._base.concurrency import first_error
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 from airw.values import SearchHit
-from airw.walking.operator import Walk
-
-__all__ = ["Order", "ReadAhead", "merge", "prefetch", "top_k"]
+from airw.walking.walk import Walk
 
 Item = TypeVar("Item")
 Taken = TypeVar("Taken")

@@ -5,8 +5,6 @@ from typing import Any
 
 from airw.values import StopReason
 
-__all__ = ["Tally", "WalkSummary"]
-
 
 @dataclass(frozen=True, slots=True)
 class WalkSummary:
