@@ -1,35 +1,84 @@
-"""The commands that find: discover, expand, calibrate."""
+"""The commands that find: search, traverse, discover, expand, calibrate.
+
+Packages are imported whole, so that each command loads only what it uses of them.
+"""
+
+from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Mapping
 from typing import Any
 
+from airw import corpora, discovery, evaluation, policies, walking
 from airw._base.concurrency import in_thread
 from airw.cli import output
-from airw.cli.choosing import chosen, corpus_and_word, json_filter
-from airw.cli.corpora import ready
-from airw.corpora import records_for_artifact
-from airw.discovery import DiscoveryResult, discover_stream, parent_policy, sentence_window_policy
-from airw.discovery import expand as expanded
+from airw.cli.resolve import chosen, corpus_and_word, json_filter, ready
 from airw.errors import ArgumentError, SeedNotFound
-from airw.evaluation import calibrate_min_score, load_cases
 from airw.values import SearchHit
 
-__all__ = ["calibrate", "discover", "expand"]
+
+async def search(arguments: argparse.Namespace) -> int:
+    """Rank and print."""
+    name, query = corpus_and_word(arguments)
+    async with corpora.open_corpus(await ready(name)) as corpus:
+        hits = await corpus.search(
+            query,
+            k=arguments.k,
+            mode=arguments.mode,
+            filter=json_filter(arguments.filter),
+            surfaces=arguments.surfaces.split(",") if arguments.surfaces else None,
+            per_artifact=not arguments.all_surfaces,
+            fusion=arguments.fusion,
+            rerank=arguments.rerank,
+            rerank_text=arguments.rerank_text,
+        )
+    output.hits(hits, arguments.format)
+    return 0
+
+
+async def traverse(arguments: argparse.Namespace) -> int:
+    """Walk, printing each hit as it is committed."""
+    name, query = corpus_and_word(arguments)
+    async with corpora.open_corpus(await ready(name)) as corpus:
+        walk = walking.traverse(
+            query,
+            corpus,
+            policy=_policy(arguments),
+            max_depth=2 if arguments.max_depth is None else arguments.max_depth,
+            node_budget=arguments.node_budget,
+            timeout=arguments.timeout,
+        )
+        printer = output.WalkPrinter(arguments.format)
+        async with walk:
+            async for hit in walk:
+                printer.hit(hit)
+        if walk.summary is not None:
+            printer.summary(walk.summary)
+    return 0
+
+
+def _policy(arguments: argparse.Namespace) -> walking.WalkPolicy:
+    if arguments.policy == "collapsed-tree":
+        return policies.CollapsedTree(seed_k=arguments.start)
+    return policies.Eager(
+        select_k=None, start_k=arguments.start, adjacent_k=None, direction=arguments.direction, seeding="hybrid"
+    )
 
 
 async def discover(arguments: argparse.Namespace) -> int:
     """Ask the corpora, printing each answer as it comes, then what was committed to."""
-    *corpora, query = arguments.words
+    *sources, query = arguments.words
     if arguments.disclose != "metadata" and not arguments.root:
         raise ArgumentError(f"--disclose {arguments.disclose} reads files: say below which folder, with --root FOLDER")
-    names = [await ready(name) for name in [*corpora, *arguments.corpus] or [chosen(None)]]
+    names = [await ready(name) for name in [*sources, *arguments.corpus] or [chosen(None)]]
     printer = output.DiscoveryPrinter(arguments.format, many=len(names) > 1)
     reports: dict[str, Mapping[str, Any]] = {}
-    async with discover_stream(names if len(names) > 1 else names[0], query, **_options(arguments)) as updates:
+    async with discovery.discover_stream(
+        names if len(names) > 1 else names[0], query, **_options(arguments)
+    ) as updates:
         async for update in updates:
-            if isinstance(update, DiscoveryResult):
+            if isinstance(update, discovery.DiscoveryResult):
                 printer.result(update)
             else:
                 reports[update.source] = update.report
@@ -48,7 +97,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
         "min_score": arguments.min_score,
         "disclose_level": arguments.disclose,
         "roots": arguments.root,
-        "expand": None if arguments.expand is None else sentence_window_policy(arguments.expand),
+        "expand": None if arguments.expand is None else discovery.sentence_window_policy(arguments.expand),
         "rerank": arguments.rerank,
         "source_timeout": arguments.source_timeout,
         "timeout": arguments.timeout,
@@ -68,14 +117,14 @@ def _told(reports: Mapping[str, Mapping[str, Any]]) -> int:
 async def expand(arguments: argparse.Namespace) -> int:
     """Print the passage around one surface."""
     name, artifact_id = corpus_and_word(arguments, "ARTIFACT_ID")
-    policy = parent_policy() if arguments.parent else sentence_window_policy(arguments.window)
+    policy = discovery.parent_policy() if arguments.parent else discovery.sentence_window_policy(arguments.window)
     hit = await _surface(name, artifact_id, arguments.surface_index)
-    output.passage(await expanded(hit, name, policy=policy), arguments.format)
+    output.passage(await discovery.expand(hit, name, policy=policy), arguments.format)
     return 0
 
 
 async def _surface(name: str, artifact_id: str, index: int) -> SearchHit:
-    records = await records_for_artifact(name, artifact_id)
+    records = await corpora.records_for_artifact(name, artifact_id)
     for record in records:
         if record.surface_index == index:
             return record.as_hit(0.0, name)
@@ -86,9 +135,9 @@ async def _surface(name: str, artifact_id: str, index: int) -> SearchHit:
 async def calibrate(arguments: argparse.Namespace) -> int:
     """Find a floor, print it, and keep it where that was asked for."""
     name, file = corpus_and_word(arguments, "CASES.jsonl")
-    found = await calibrate_min_score(
+    found = await evaluation.calibrate_min_score(
         name,
-        await in_thread(load_cases, file),
+        await in_thread(evaluation.load_cases, file),
         mode=arguments.mode,
         k=arguments.k,
         sensitivity_weight=arguments.sensitivity_weight,

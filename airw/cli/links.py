@@ -1,6 +1,7 @@
-"""The commands that follow links: link tree, path, list and check."""
+"""The commands that follow links: link tree, path, list and check, and context, which prints whole documents."""
 
 import argparse
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, cast
@@ -9,21 +10,23 @@ import anyio
 
 from airw._base.checks import check_number
 from airw._base.concurrency import in_thread
-from airw.cli import linking_output as output
-from airw.cli.artifacts import artifact_ids
-from airw.cli.choosing import chosen
-from airw.cli.corpora import ready
-from airw.cli.link_list import ListedLink, listed
-from airw.corpora import Corpus, reading
+from airw.cli import output
+from airw.cli.resolve import artifact_ids, chosen, ready
+from airw.corpora import Corpus, open_corpus, reading
 from airw.errors import ArgumentError
 from airw.links import INVERSES, CorpusGraph, Inverses, LinkPath
 from airw.protocols import Store
 from airw.views import (
+    Bundling,
     EdgeChoice,
+    ListedLink,
     NodeView,
     TreeLines,
     WalkTree,
+    bundle,
+    bundle_document,
     describe,
+    list_links,
     path_dict,
     path_dot,
     path_page,
@@ -37,20 +40,19 @@ from airw.views import (
     tree_schema,
     walk_links,
 )
+from airw.views.bundled import DOCUMENTS, FormName
 from airw.walking import Walk
-
-__all__ = ["check", "link_choice", "link_limits", "listing", "path", "tree", "unembedded"]
 
 
 @asynccontextmanager
-async def unembedded(name: str) -> AsyncIterator[Corpus]:
+async def _unembedded(name: str) -> AsyncIterator[Corpus]:
     """Open a corpus without its embedder, which links do not need, and close it again."""
     async with reading(await ready(name)) as (known, reader):
         store = cast("Store", reader)
         yield Corpus(known, store, CorpusGraph(store).embedder)
 
 
-def link_choice(arguments: argparse.Namespace) -> dict[str, Any]:
+def _link_choice(arguments: argparse.Namespace) -> dict[str, Any]:
     """Give which links a command follows, and what it calls them.
 
     Raises:
@@ -70,7 +72,7 @@ def link_choice(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def link_limits(arguments: argparse.Namespace) -> dict[str, Any]:
+def _link_limits(arguments: argparse.Namespace) -> dict[str, Any]:
     """Give how far a command follows links."""
     names = ("max_hops", "max_nodes", "max_edges", "max_fanout")
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
@@ -101,11 +103,11 @@ async def tree(arguments: argparse.Namespace) -> int:
         return 0
     if not arguments.ids:
         raise ArgumentError("link tree takes the document to start from, or several: airw link tree ID ...")
-    choice, form = link_choice(arguments), _form(arguments)
+    choice, form = _link_choice(arguments), _form(arguments)
     sink = output.Sink(arguments.output)
-    async with unembedded(chosen(arguments.corpus)) as corpus:
+    async with _unembedded(chosen(arguments.corpus)) as corpus:
         roots = await artifact_ids(corpus, arguments.ids)
-        walk = walk_links(corpus, roots, **choice, **link_limits(arguments), timeout=arguments.timeout)
+        walk = walk_links(corpus, roots, **choice, **_link_limits(arguments), timeout=arguments.timeout)
         if form == "text":
             await _stream(walk, choice["inverses"], sink)
         else:
@@ -147,13 +149,13 @@ async def path(arguments: argparse.Namespace) -> int:
         raise ArgumentError("link path takes two documents: airw link path FROM TO")
     if arguments.timeout is not None:
         check_number("--timeout", arguments.timeout, least=0)
-    choice, form = link_choice(arguments), _form(arguments)
+    choice, form = _link_choice(arguments), _form(arguments)
     sink = output.Sink(arguments.output)
-    async with unembedded(chosen(arguments.corpus)) as corpus:
+    async with _unembedded(chosen(arguments.corpus)) as corpus:
         start, end = await artifact_ids(corpus, arguments.ids)
         found = LinkPath(start, end, choice["direction"], arguments.max_hops, at_least=("timeout",))
         with anyio.move_on_after(arguments.timeout):
-            found = await CorpusGraph(corpus).path(start, end, **choice, **link_limits(arguments))
+            found = await CorpusGraph(corpus).path(start, end, **choice, **_link_limits(arguments))
         nodes = await describe(corpus, found.nodes)
     sink.put(_PATHS[form](found, nodes, choice["inverses"], arguments))
     sink.close()
@@ -171,8 +173,8 @@ _PATHS: Mapping[str, Callable[[LinkPath, Sequence[NodeView], Inverses | None, ar
 
 async def listing(arguments: argparse.Namespace) -> int:
     """List the links of one document, those that lead nowhere included."""
-    choice = EdgeChoice(**link_choice(arguments))
-    async with unembedded(chosen(arguments.corpus)) as corpus:
+    choice = EdgeChoice(**_link_choice(arguments))
+    async with _unembedded(chosen(arguments.corpus)) as corpus:
         [id] = await artifact_ids(corpus, [arguments.id])
         links = await _links_of(corpus, id, choice)
     output.link_list(id, choice.direction, links, arguments.format)
@@ -191,13 +193,99 @@ async def _links_of(corpus: Corpus, id: str, choice: EdgeChoice) -> list[ListedL
     ]
     ends: list[Any] = [end for edge, _ in kept for end in (edge.source, edge.target) if isinstance(end, str)]
     nodes = await describe(corpus, list(dict.fromkeys(ends)))
-    return listed(id, kept, unresolved, {node.id: node for node in nodes})
+    return list_links(id, kept, unresolved, {node.id: node for node in nodes})
 
 
 async def check(arguments: argparse.Namespace) -> int:
     """Measure the graph of a corpus, and tell of the links that lead nowhere."""
-    async with unembedded(chosen(arguments.corpus)) as corpus:
+    async with _unembedded(chosen(arguments.corpus)) as corpus:
         found = await CorpusGraph(corpus).diagnose()
         unresolved = await corpus.store.unresolved() if arguments.verbose else None
     output.checked(corpus.name, found, unresolved, arguments.format)
     return int(arguments.strict and found.dangling > 0)
+
+
+async def context(arguments: argparse.Namespace) -> int:
+    """Put whole documents together and print them, as text each at once."""
+    if not (arguments.walk or arguments.note or arguments.query is not None):
+        raise ArgumentError("context takes what to print: --note ID, --walk ID or --query TEXT, or several of them")
+    choice, words = _link_choice(arguments), await _notes(arguments.note)
+    count = await in_thread(_counter, arguments)
+    sink = output.Sink(arguments.output)
+    async with _opened(arguments) as corpus:
+        roots, notes = await artifact_ids(corpus, arguments.walk), await artifact_ids(corpus, words)
+        limits = {**_link_limits(arguments), "timeout": arguments.timeout}
+        bundling = bundle(
+            corpus,
+            walk=walk_links(corpus, roots, **choice, **limits) if roots else None,
+            notes=notes,
+            query=arguments.query,
+            k=arguments.k,
+            mode=arguments.mode,
+            form=arguments.format,
+            max_chars=arguments.max_chars,
+            max_tokens=arguments.max_tokens,
+            count_tokens=count,
+            edges=EdgeChoice(**choice),
+        )
+        async with bundling:
+            await _print(bundling, arguments.format, sink)
+    sink.close()
+    return 0
+
+
+async def _notes(given: list[str]) -> list[str]:
+    """Give the words that name documents; those of standard input, one a line, where `-` stands."""
+    if given.count("-") > 1:
+        raise ArgumentError("--note - reads standard input to its end; give it once")
+    read = await in_thread(sys.stdin.read) if "-" in given else ""
+    listed = [line.strip() for line in read.splitlines() if line.strip()]
+    return [word for each in given for word in (listed if each == "-" else [each])]
+
+
+def _counter(arguments: argparse.Namespace) -> Callable[[str], int] | None:
+    """Give what counts tokens, where a tokenizer was named.
+
+    Raises:
+        ArgumentError: It cannot be read, or nothing is to be counted.
+    """
+    if arguments.tokenizer is None:
+        return None
+    if arguments.max_tokens is None:
+        raise ArgumentError("--tokenizer counts the tokens of --max-tokens N; give both")
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        raise ArgumentError("--tokenizer takes: pip install tokenizers; without it tokens are estimated") from error
+    try:
+        tokenizer: Any = Tokenizer.from_file(arguments.tokenizer)
+    except Exception as error:  # the library raises nothing narrower
+        raise ArgumentError(f"--tokenizer takes a tokenizer.json, not {arguments.tokenizer!r}: {error}") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+@asynccontextmanager
+async def _opened(arguments: argparse.Namespace) -> AsyncIterator[Corpus]:
+    """Open the corpus, with its embedder where something is searched for by meaning."""
+    name = chosen(arguments.corpus)
+    opening = (
+        _unembedded(name) if arguments.query is None or arguments.mode == "lexical" else open_corpus(await ready(name))
+    )
+    async with opening as corpus:
+        yield corpus
+
+
+async def _print(bundling: Bundling, form: FormName, sink: output.Sink) -> None:
+    """Print a bundle: text while it is put together, the other forms once it is known what was left out."""
+    if form == "text":
+        parts = DOCUMENTS[form]
+        sink.put(parts.head(bundling.bundle))
+        async for note in bundling:
+            sink.put(parts.note(note))
+        sink.put(parts.tail(bundling.bundle))
+        return
+    async for _ in bundling:
+        pass
+    sink.put(await in_thread(bundle_document, bundling.bundle, form))

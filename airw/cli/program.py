@@ -2,14 +2,12 @@
 
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
+from importlib import import_module
 
-import anyio
-
-from airw.cli.arguments.tree import parser
+from airw.cli.parser import parser
 from airw.errors import AirwError
-
-__all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser().print_help()
         return 0
     try:
-        code: int = anyio.run(arguments.run, arguments)
+        return _run(arguments)
     except KeyboardInterrupt:
         return _say("interrupted", 130)
     except BrokenPipeError:
@@ -39,6 +37,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(str(error), 2)
     except Exception as error:  # noqa: BLE001 (the border of the program: a user never sees a traceback)
         return _say(f"{type(error).__name__}: {error}", 2)
+
+
+def _run(arguments: Namespace) -> int:
+    """Run a command, of which only now the module is imported; give its exit code."""
+    import anyio
+
+    module, _, function = arguments.run.partition(".")
+    code: int = anyio.run(getattr(import_module(f"airw.cli.{module}"), function), arguments)
     return code
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from airw.views.describing import describe
     from airw.views.dot import path_dot, tree_dot
     from airw.views.links import walk_links
+    from airw.views.listing import ListedLink, list_links, listing_records, unresolved_dict, unresolved_line
     from airw.views.model import NodeView, TreeLink, WalkTree, edge_dict, node_view
     from airw.views.page import path_page, tree_page
     from airw.views.path import path_dict, path_text
@@ -30,6 +31,7 @@ else:
             "describing": ["describe"],
             "dot": ["path_dot", "tree_dot"],
             "links": ["walk_links"],
+            "listing": ["ListedLink", "list_links", "listing_records", "unresolved_dict", "unresolved_line"],
             "model": ["NodeView", "TreeLink", "WalkTree", "edge_dict", "node_view"],
             "page": ["path_page", "tree_page"],
             "path": ["path_dict", "path_text"],
@@ -45,6 +47,7 @@ __all__ = [
     "BundledNote",
     "Bundling",
     "EdgeChoice",
+    "ListedLink",
     "NodeView",
     "NoteLink",
     "TreeLines",
@@ -56,6 +59,8 @@ __all__ = [
     "describe",
     "edge_dict",
     "estimated_tokens",
+    "list_links",
+    "listing_records",
     "node_view",
     "path_dict",
     "path_dot",
@@ -69,5 +74,7 @@ __all__ = [
     "tree_records",
     "tree_schema",
     "tree_text",
+    "unresolved_dict",
+    "unresolved_line",
     "walk_links",
 ]

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from airw.cli import main
-from airw.cli.inventory import About
+from airw.cli.output import About
 from airw.corpora import Maintenance, list_corpora
 
 NOTES = {

@@ -1,4 +1,4 @@
-"""The links of one document, and the links that lead nowhere, as the command line tells them; pure."""
+"""The links of one artifact, and the links that lead nowhere, for people and programs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,11 +6,9 @@ from typing import Any
 
 from airw._base.json import json_clean
 from airw.values import Direction, Edge, Link, NodeId, UnresolvedLink
-from airw.views import NodeView
 from airw.views._words import id_text, one_line
+from airw.views.model import NodeView
 from airw.views.records import edge_line, id_token, token
-
-__all__ = ["ListedLink", "listed", "unresolved_dict", "unresolved_line"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ class ListedLink:
         return f"{told} candidates={candidates} file={token(link.file)} line={link.line or '-'}"
 
 
-def listed(
+def list_links(
     here: str, edges: Iterable[tuple[Edge, str]], unresolved: Iterable[UnresolvedLink], nodes: Mapping[NodeId, NodeView]
 ) -> list[ListedLink]:
     """Give the links of a document: those out, those in, then those that lead nowhere.
@@ -78,6 +76,12 @@ def listed(
     found = [_listed(here, edge, name, nodes) for edge, name in edges]
     found.sort(key=lambda each: (each.direction != "out", each.type, id_text(each.id or ""), each.origin))
     return [*found, *(ListedLink("out", each.link.type, each) for each in unresolved)]
+
+
+def listing_records(here: str, direction: Direction, links: Iterable[ListedLink]) -> str:
+    """Write the links of a document in lines for programs: a header, then one for each link."""
+    header = f"H airw=1 records=1 mode=link.list id={token(here)} direction={direction} truncated=false"
+    return "".join(f"{line}\n" for line in (header, *(link.record for link in links)))
 
 
 def _listed(here: str, edge: Edge, name: str, nodes: Mapping[NodeId, NodeView]) -> ListedLink:

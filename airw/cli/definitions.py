@@ -1,5 +1,7 @@
 """From arguments to definitions: what `register` and `build` mean by them."""
 
+from __future__ import annotations
+
 import argparse
 import difflib
 import json
@@ -7,20 +9,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from airw.corpora import PRESETS, Definition, Maintenance, corpus_names, list_corpora
+from airw import corpora, sources
 from airw.corpora.registry import find, spelled
 from airw.errors import ArgumentError, CorpusNotFound
-from airw.sources import from_jsonl, from_notes
-
-__all__ = [
-    "definition_of_path",
-    "given_params",
-    "given_strategy",
-    "given_upkeep",
-    "is_path",
-    "registered_as",
-    "registered_or_preset",
-]
 
 _JSON_LINES = (".jsonl", ".jsonl.gz")
 _ROOTS = {"jsonl": "path", "skills": "roots", "reports": "projects_root"}
@@ -37,7 +28,7 @@ def is_path(source: str) -> bool:
     return bool({os.sep, os.altsep}.intersection(source)) or os.path.exists(source)  # noqa: PTH110 - a Path's may raise
 
 
-def definition_of_path(source: str, name: str | None) -> Definition:
+def definition_of_path(source: str, name: str | None) -> corpora.Definition:
     """Give the definition that a path stands for: a folder holds notes, a file lines of JSON.
 
     Raises:
@@ -45,32 +36,32 @@ def definition_of_path(source: str, name: str | None) -> Definition:
     """
     path = Path(_absolute(source))
     if path.name.endswith(_JSON_LINES) and not path.is_dir():
-        return Definition(name or from_jsonl(path).name, "jsonl", {"path": str(path)})
+        return corpora.Definition(name or sources.from_jsonl(path).name, "jsonl", {"path": str(path)})
     if path.is_file():
         raise ArgumentError(f"{source!r} is a file; build takes a folder of notes or a .jsonl file")
-    return Definition(name or from_notes(path).name, "notes", {"root": str(path)})
+    return corpora.Definition(name or sources.from_notes(path).name, "notes", {"root": str(path)})
 
 
 def _absolute(path: str) -> str:
     return os.path.abspath(Path(path).expanduser())  # noqa: PTH100 - `resolve` would follow links
 
 
-def registered_as(name: str) -> Definition | None:
+def registered_as(name: str) -> corpora.Definition | None:
     """Give the definition of a corpus, whatever the case of its letters; `None` where it is not registered."""
-    known = list_corpora()
+    known = corpora.list_corpora()
     return known.get(spelled(known, name) or "")
 
 
-def registered_or_preset(name: str) -> Definition:
+def registered_or_preset(name: str) -> corpora.Definition:
     """Give the definition of a registered corpus, or of a preset.
 
     Raises:
         CorpusNotFound: It is neither; the message lists those like it.
     """
-    known = {each.casefold(): each for each in (*PRESETS, *list_corpora())}
+    known = {each.casefold(): each for each in (*corpora.PRESETS, *corpora.list_corpora())}
     if name.casefold() in known:
         return find(name)
-    if name.casefold() in map(str.casefold, corpus_names()):
+    if name.casefold() in map(str.casefold, corpora.corpus_names()):
         raise CorpusNotFound(f"{name!r} is built, but not registered: build it from its path, with --name {name}")
     near = difflib.get_close_matches(name.casefold(), known) or sorted(known)
     raise CorpusNotFound(
@@ -130,7 +121,7 @@ def _no_number(text: str) -> None:
     raise ValueError(f"{text} is no number in JSON")
 
 
-def given_upkeep(arguments: argparse.Namespace) -> Maintenance | None:
+def given_upkeep(arguments: argparse.Namespace) -> corpora.Maintenance | None:
     """Give when a corpus is to be maintained; what is not said is as for all of its kind, `None` where nothing is.
 
     Raises:
@@ -138,8 +129,8 @@ def given_upkeep(arguments: argparse.Namespace) -> Maintenance | None:
     """
     if arguments.reindex_on is arguments.every_hours is arguments.window is None:
         return None
-    usual = Definition(arguments.name, arguments.kind).schedule
+    usual = corpora.Definition(arguments.name, arguments.kind).schedule
     reindex = arguments.reindex_on or (usual.reindex if arguments.every_hours is None else "interval")
     hours = usual.every_hours if arguments.every_hours is None and reindex == "interval" else arguments.every_hours
     window: Any = None if arguments.window is None else tuple(arguments.window.split("-"))
-    return Maintenance(reindex, every_hours=hours, window=window)
+    return corpora.Maintenance(reindex, every_hours=hours, window=window)

@@ -1,0 +1,62 @@
+"""The parser names commands and choices without importing them: here they are compared with the real ones."""
+
+import argparse
+import inspect
+from importlib import import_module
+from typing import get_args, get_type_hints
+
+import pytest
+
+from airw.cli.parser import parser
+from airw.corpora import Maintenance
+from airw.discovery import LEVELS, STRATEGIES
+from airw.reranking import RERANK_TEXTS
+from airw.retrieval import MODES, Fusion
+from airw.values import DIRECTIONS
+from airw.views.bundled import FORMS
+
+
+def commands(of):
+    """Each command below a parser, with its words."""
+    groups = [action for action in of._actions if isinstance(action, argparse._SubParsersAction)]
+    if not groups:
+        yield of
+    for group in groups:
+        for command in group.choices.values():
+            yield from commands(command)
+
+
+COMMANDS = {command.prog.removeprefix("airw "): command for command in commands(parser())}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_something_that_does_it(name):
+    module, _, function = COMMANDS[name].get_default("run").partition(".")
+    assert inspect.iscoroutinefunction(getattr(import_module(f"airw.cli.{module}"), function))
+
+
+def choices(name, option):
+    return next(action.choices for action in COMMANDS[name]._actions if option in action.option_strings)
+
+
+@pytest.mark.parametrize(
+    ("option", "real"),
+    [
+        ("--mode", MODES),
+        ("--direction", DIRECTIONS),
+        ("--fusion", get_args(Fusion)),
+        ("--strategy", STRATEGIES),
+        ("--disclose", LEVELS),
+        ("--rerank-text", RERANK_TEXTS),
+        ("--reindex-on", get_args(get_type_hints(Maintenance)["reindex"])),
+    ],
+)
+def test_choices_are_those_of_the_library(option, real):
+    takers = [name for name, command in COMMANDS.items() if option in command._option_string_actions]
+    offered = [set(given) for name in takers if (given := choices(name, option))]
+    assert offered
+    assert offered == [set(real)] * len(offered)
+
+
+def test_context_is_printed_in_every_form_of_a_bundle():
+    assert choices("context", "--format") == FORMS
