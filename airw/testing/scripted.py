@@ -3,19 +3,16 @@
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import wraps
+from inspect import signature
 from itertools import chain, repeat
-from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import anyio
 import anyio.lowlevel
 
-from airw._base.arrays import Floats
 from airw.errors import ArgumentError
-from airw.protocols import ArtifactVectors, BestRecords, Store
-from airw.values import ArtifactChange, Direction, Edge, LedgerEntry, LinkCount, NodeId, Ranking, Record, UnresolvedLink
-from airw.values.filters import Filter
-
-__all__ = ["Call", "Delays", "Failures", "ScriptedStore"]
+from airw.protocols import Store
 
 T = TypeVar("T")
 
@@ -24,13 +21,7 @@ Delays: TypeAlias = float | Sequence[float] | Callable[[], float]
 Failures: TypeAlias = Exception | Sequence[Exception | None]
 """An error: of every call; or for the first calls, one each, where `None` lets a call pass."""
 
-_METHODS = (
-    *("get_records", "records_of", "ledger", "artifact_ids", "config", "calibration", "counts"),
-    *("apply", "set_config", "set_calibration", "writing"),
-    *("search_vectors", "similarities", "best_of", "vectors", "vectors_of", "search_text"),
-    *("neighbors", "resolve", "referrers", "fan_in", "max_fan_in", "matching", "unresolved", "link_counts"),
-    "aclose",
-)
+_METHODS = tuple(name for name in dir(Store) if not name.startswith("_"))
 
 
 class Call(NamedTuple):
@@ -41,21 +32,10 @@ class Call(NamedTuple):
     options: Mapping[str, Any]
 
 
-class _Choice(TypedDict):
-    filter: Filter | None
-    surfaces: Sequence[str] | None
-    per_artifact: bool
+_AnyStore: Any = object  # the methods are made below; a checker takes the class for whatever store is asked for
 
 
-class _Links(TypedDict):
-    direction: Direction
-    types: Sequence[str] | None
-    exclude: Sequence[str]
-    origins: Sequence[str] | None
-    limit: int | None
-
-
-class ScriptedStore:
+class ScriptedStore(_AnyStore):  # type: ignore[misc]
     """A `Store` that answers as another one, after scripted delays, unless a scripted failure comes first.
 
     Each call is counted and logged when it begins, waits its delay (0 seconds is still a checkpoint), then fails or is
@@ -103,7 +83,7 @@ class ScriptedStore:
         delays: Delays | Mapping[str, Delays] = 0.0,
         failures: Mapping[str, Failures] | None = None,
     ) -> None:
-        named = delays if isinstance(delays, Mapping) else dict.fromkeys(_METHODS[:-1], delays)
+        named = delays if isinstance(delays, Mapping) else dict.fromkeys({*_METHODS} - {"aclose"}, delays)
         unknown = sorted({*named, *(failures or {})} - set(_METHODS))
         if unknown:
             raise ArgumentError(f"a store has no method {unknown[0]!r}; it has {', '.join(_METHODS)}")
@@ -138,58 +118,6 @@ class ScriptedStore:
         """
         return _Cursor(self, items, _seconds(delays), _errors(failures))
 
-    async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
-        """Give the record of each id."""
-        async with self._call("get_records", ids):
-            return await self._store.get_records(ids)
-
-    async def records_of(
-        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
-    ) -> list[list[Record] | None]:
-        """Give the records of each artifact."""
-        async with self._call("records_of", artifact_ids, kinds=kinds, limit=limit):
-            return await self._store.records_of(artifact_ids, kinds=kinds, limit=limit)
-
-    async def ledger(self, ids: Sequence[str] | None = None) -> list[LedgerEntry | None]:
-        """Give the ledger entry of each artifact."""
-        async with self._call("ledger", ids):
-            return await self._store.ledger(ids)
-
-    async def artifact_ids(self) -> list[str]:
-        """Give the ids of all artifacts."""
-        async with self._call("artifact_ids"):
-            return await self._store.artifact_ids()
-
-    async def config(self) -> dict[str, Any]:
-        """Give the settings."""
-        async with self._call("config"):
-            return await self._store.config()
-
-    async def calibration(self, key: str | None = None) -> dict[str, Any]:
-        """Give one calibration, or all of them."""
-        async with self._call("calibration", key):
-            return await self._store.calibration(key)
-
-    async def counts(self) -> dict[str, int]:
-        """Count what the store holds."""
-        async with self._call("counts"):
-            return await self._store.counts()
-
-    async def apply(self, puts: Sequence[ArtifactChange], *, removals: Sequence[str] = ()) -> None:
-        """Put and remove whole artifacts."""
-        async with self._call("apply", puts, removals=removals):
-            await self._store.apply(puts, removals=removals)
-
-    async def set_config(self, config: Mapping[str, Any]) -> None:
-        """Replace the settings."""
-        async with self._call("set_config", config):
-            await self._store.set_config(config)
-
-    async def set_calibration(self, key: str, value: Mapping[str, Any]) -> None:
-        """Replace one calibration."""
-        async with self._call("set_calibration", key, value):
-            await self._store.set_calibration(key, value)
-
     @asynccontextmanager
     async def writing(self, *, timeout: float = 30.0) -> AsyncIterator[None]:  # noqa: ASYNC109 - the protocol's
         """Hold the store for one builder; delay and failure come before the lock."""
@@ -197,113 +125,6 @@ class ScriptedStore:
             async with self._call("writing", timeout=timeout):
                 await lock.enter_async_context(self._store.writing(timeout=timeout))
             yield
-
-    async def search_vectors(
-        self,
-        queries: Floats,
-        k: int,
-        *,
-        filter: Filter | None = None,
-        surfaces: Sequence[str] | None = None,
-        per_artifact: bool = False,
-    ) -> list[Ranking]:
-        """Rank by cosine."""
-        options = _Choice(filter=filter, surfaces=surfaces, per_artifact=per_artifact)
-        async with self._call("search_vectors", queries, k, **options):
-            return await self._store.search_vectors(queries, k, **options)
-
-    async def similarities(self, query: Floats, record_ids: Sequence[str]) -> Floats:
-        """Give the cosine of each record."""
-        async with self._call("similarities", query, record_ids):
-            return await self._store.similarities(query, record_ids)
-
-    async def best_of(
-        self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
-    ) -> BestRecords:
-        """Give the best record of each artifact, and its cosine."""
-        async with self._call("best_of", query, artifact_ids, surfaces=surfaces):
-            return await self._store.best_of(query, artifact_ids, surfaces=surfaces)
-
-    async def vectors(self, ids: Sequence[str]) -> Floats:
-        """Give the vector of each record."""
-        async with self._call("vectors", ids):
-            return await self._store.vectors(ids)
-
-    async def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
-        """Give the record ids of each artifact, and their vectors."""
-        async with self._call("vectors_of", artifact_ids):
-            return await self._store.vectors_of(artifact_ids)
-
-    async def search_text(
-        self,
-        queries: Sequence[str],
-        k: int,
-        *,
-        filter: Filter | None = None,
-        surfaces: Sequence[str] | None = None,
-        per_artifact: bool = False,
-    ) -> list[Ranking]:
-        """Rank by BM25."""
-        options = _Choice(filter=filter, surfaces=surfaces, per_artifact=per_artifact)
-        async with self._call("search_text", queries, k, **options):
-            return await self._store.search_text(queries, k, **options)
-
-    async def neighbors(
-        self,
-        ids: Sequence[str],
-        *,
-        direction: Direction = "out",
-        types: Sequence[str] | None = None,
-        exclude: Sequence[str] = (),
-        origins: Sequence[str] | None = None,
-        limit: int | None = None,
-    ) -> list[list[Edge]]:
-        """Give the edges of each artifact."""
-        options = _Links(direction=direction, types=types, exclude=exclude, origins=origins, limit=limit)
-        async with self._call("neighbors", ids, **options):
-            return await self._store.neighbors(ids, **options)
-
-    async def resolve(self, refs: Sequence[str]) -> list[list[str]]:
-        """Give the artifacts that each reference may mean."""
-        async with self._call("resolve", refs):
-            return await self._store.resolve(refs)
-
-    async def referrers(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[list[str]]:
-        """Give the artifacts that link to each node."""
-        async with self._call("referrers", nodes, types=types):
-            return await self._store.referrers(nodes, types=types)
-
-    async def fan_in(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[int]:
-        """Count the artifacts that link to each node."""
-        async with self._call("fan_in", nodes, types=types):
-            return await self._store.fan_in(nodes, types=types)
-
-    async def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
-        """Count the artifacts that link to the node to which most do."""
-        async with self._call("max_fan_in", types=types):
-            return await self._store.max_fan_in(types=types)
-
-    async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
-        """Give the artifacts that hold each value in its field."""
-        async with self._call("matching", wanted, limit=limit):
-            return await self._store.matching(wanted, limit=limit)
-
-    async def unresolved(
-        self, artifact_ids: Sequence[str] | None = None, *, limit: int | None = None
-    ) -> list[UnresolvedLink]:
-        """Give the links that dangle or are ambiguous."""
-        async with self._call("unresolved", artifact_ids, limit=limit):
-            return await self._store.unresolved(artifact_ids, limit=limit)
-
-    async def link_counts(self) -> list[LinkCount]:
-        """Count the links by type, origin and state."""
-        async with self._call("link_counts"):
-            return await self._store.link_counts()
-
-    async def aclose(self) -> None:
-        """Close the store that answers."""
-        async with self._call("aclose"):
-            await self._store.aclose()
 
     @asynccontextmanager
     async def _call(self, method: str, /, *arguments: Any, **options: Any) -> AsyncIterator[None]:
@@ -317,6 +138,25 @@ class ScriptedStore:
             yield
         finally:
             self.running -= 1
+
+
+def _forward(method: str) -> Callable[..., Any]:
+    """Return a method that plays its part of the script and then passes the call on."""
+    declared = signature(getattr(Store, method))
+
+    @wraps(getattr(Store, method))
+    async def call(self: ScriptedStore, /, *arguments: Any, **options: Any) -> Any:
+        given = declared.bind(self, *arguments, **options)
+        given.apply_defaults()
+        async with self._call(method, *given.args[1:], **given.kwargs):
+            return await getattr(self._store, method)(*given.args[1:], **given.kwargs)
+
+    return call
+
+
+for _method in _METHODS:
+    if _method != "writing":
+        setattr(ScriptedStore, _method, _forward(_method))
 
 
 class _Cursor(AsyncIterator[T]):
