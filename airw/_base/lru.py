@@ -1,7 +1,7 @@
 """A bounded cache that forgets what was asked for longest ago."""
 
-from collections.abc import Callable, Hashable, Iterator
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import TypeVar
 
 __all__ = ["LruCache"]
 
@@ -9,8 +9,10 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class LruCache(Generic[K, V]):
+class LruCache(Mapping[K, V]):
     """At most `max_items` values by key; the least recently used one goes first.
+
+    It is a mapping, least recently used first. Only `get_or_create` counts as a use.
 
     Example:
         >>> cache = LruCache[str, int](max_items=2)
@@ -31,9 +33,16 @@ class LruCache(Generic[K, V]):
             del self._items[next(iter(self._items))]
         return value
 
+    def discard(self, key: K) -> None:
+        """Forget a key, if it is there."""
+        self._items.pop(key, None)
+
     def clear(self) -> None:
         """Forget everything."""
         self._items.clear()
+
+    def __getitem__(self, key: K) -> V:
+        return self._items[key]
 
     def __len__(self) -> int:
         return len(self._items)
