@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.stores.memory import MemoryStore
-    from airw.stores.sqlite import SqliteStore
+    from airw.stores.memory.store import MemoryStore
+    from airw.stores.sqlite.store import SqliteStore
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "memory": ["MemoryStore"],
-            "sqlite": ["SqliteStore"],
+            "memory.store": ["MemoryStore"],
+            "sqlite.store": ["SqliteStore"],
         },
     )
 

@@ -171,7 +171,7 @@ def test_it_loads_after_the_indexes_of_a_large_corpus(bare):
     code = """
         import sys, anyio, numpy as np
         from airw.embedders import OnnxEmbedder
-        from airw.stores._segments import SegmentMaker
+        from airw.stores.sqlite._segments import SegmentMaker
         SegmentMaker(np.arange(9), np.ones((9, 4), np.float32)).add(slice(9))
         assert "onnxruntime" not in sys.modules
         print(anyio.run(OnnxEmbedder(sys.argv[1]).embed_query, "keys").shape)

@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airw.errors import StoreError
-from airw.stores import MemoryStore, SqliteStore, _fields
-from airw.stores._fts import query_words
+from airw.stores import MemoryStore, SqliteStore
+from airw.stores._indexes import values
+from airw.stores._indexes.texts import split_queries
 from airw.testing import CAPABILITIES, StoreSuite
 from airw.testing._store_tools import put, vector_of
 from airw.values import Link
@@ -111,7 +112,7 @@ def test_the_error_for_what_cannot_be_stored_says_what_was_given(bad, message):
 async def test_a_forgotten_store_closes_its_database():
     store = MemoryStore()
     await store.apply([put("a", "text")])
-    database, closing = store._content._texts, store._close
+    database, closing = store._texts._connection, store._close
     del store
     gc.collect()
     for _ in range(100):  # the worker thread may hold the last reference for a moment, and close in its turn
@@ -309,7 +310,7 @@ def test_matching_finds_what_equals_the_value_or_is_a_list_that_holds_it_after_a
 
 async def test_what_has_not_changed_is_not_sorted_again(monkeypatch):
     sizes = []
-    monkeypatch.setattr(_fields, "sorted", lambda names: (sizes.append(len(names)), sorted(names))[1], raising=False)
+    monkeypatch.setattr(values, "sorted", lambda names: (sizes.append(len(names)), sorted(names))[1], raising=False)
     async with MemoryStore() as store:
         await store.apply([put(name, "t", metadata={"tag": [name, "all"]}) for name in "cab"])
         for _ in range(3):
@@ -328,7 +329,7 @@ async def test_only_the_fields_asked_for_last_are_remembered():
         await store.apply([put("a", "t", metadata={f"f{at}": at for at in range(50)})])
         for at in [*range(40), 0, 39]:
             assert await store.matching([(f"f{at}", at)]) == [["a"]]
-        return [*(store._fields if isinstance(store, SqliteStore) else store._content._fields)]
+        return [*(store._fields if isinstance(store, SqliteStore) else store._values)]
 
     assert await with_both(ask) == [[*(f"f{at}" for at in range(9, 39)), "f0", "f39"]] * 2
 
@@ -339,5 +340,5 @@ async def test_only_the_fields_asked_for_last_are_remembered():
 @given(st.text(st.characters(max_codepoint=127)) | st.integers(32_760, 32_780).map(lambda count: "x" * count + " y"))
 def test_the_words_of_plain_ascii_are_those_that_sqlite_would_cut(query):
     """Which is asked for the words of any other text."""
-    [fast], [slow] = query_words([query]), query_words([f"{query} \u0436"])
+    [fast], [slow] = split_queries([query]), split_queries([f"{query} \u0436"])
     assert slow == [*fast, "\u0436"]

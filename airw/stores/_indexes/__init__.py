@@ -1,0 +1,1 @@
+"""Indexes in memory that both stores use; synchronous, without locks."""

@@ -1,0 +1,178 @@
+"""A compiled filter keeps exactly the rows that `filters.matches` keeps."""
+
+import math
+import sqlite3
+from contextlib import closing
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw.stores._changes import metadata_json
+from airw.stores.sqlite._conditions import compile_filter, field_text, register_functions
+from airw.values.filters import And, Compare, Not, Or, get_field, matches, parse_filter
+
+KEYS = st.sampled_from(
+    ["a", "b", "a.b", "b.a", "", ".", "a.", "0", "$", "$a", 'q"', "q'", "\\", "é", "🤖", "\0", "a[0]"]
+)
+STRINGS = [
+    "",
+    "a",
+    "ab",
+    "b",
+    "a.b",
+    'say "a"',
+    '"',
+    "a\\b",
+    "\\",
+    "a\nb",
+    "n",
+    "a\0b",
+    "a\0",
+    "\\u0000",
+    "é",
+    "🤖",
+    "1",
+]
+TEXTS = st.sampled_from([*STRINGS, "null", "true"])
+EDGES = [
+    0,
+    0.0,
+    -0.0,
+    1,
+    1.0,
+    -1,
+    0.1,
+    0.1 + 0.2,
+    0.3,
+    2**53,
+    2.0**53,
+    2**53 + 1,
+    2**53 + 2.0,
+    2**63 - 1,
+    2**63,
+    2.0**63,
+]
+EDGES += [
+    -(2**63),
+    -(2**63) - 1,
+    -(2.0**63),
+    2**64,
+    2**64 + 1,
+    2.0**64,
+    10**22,
+    1e22,
+    10**400,
+    -(10**400),
+    1e300,
+    5e-324,
+]
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+NUMBERS = st.one_of(st.sampled_from(EDGES), st.integers(-3, 3), FINITE)
+COMPARISONS = ["$eq", "$ne", "$gt", "$gte", "$lt", "$lte"]
+SCALARS = st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS, st.text(max_size=3))
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=6,
+)
+METADATA = st.dictionaries(KEYS, VALUES, max_size=5)
+PATHS = st.one_of(KEYS, st.lists(KEYS, min_size=2, max_size=3).map(".".join))
+SURROGATES = st.sampled_from(["\ud800", "a\udfff"])
+OPERANDS = st.one_of(SCALARS, VALUES, SURROGATES)
+LEAVES = st.one_of(
+    st.builds(Compare, PATHS, st.sampled_from(["$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$contains"]), OPERANDS),
+    st.builds(Compare, PATHS, st.sampled_from(["$in", "$nin"]), st.lists(OPERANDS, max_size=4)),
+    st.builds(Compare, PATHS, st.just("$exists"), st.booleans()),
+)
+FILTERS = st.recursive(
+    LEAVES.filter(lambda leaf: not leaf.path.startswith("$")),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda parts: And(tuple(parts)))
+        | st.lists(inner, max_size=3).map(lambda parts: Or(tuple(parts)))
+        | inner.map(Not)
+    ),
+    max_leaves=6,
+)
+
+
+@pytest.fixture(scope="module")
+def connection():
+    with closing(sqlite3.connect(":memory:")) as connection:
+        register_functions(connection)
+        yield connection
+
+
+def kept(connection, filter, rows):
+    """Give the positions of the rows that the compiled filter keeps; fail where it is neither 0 nor 1."""
+    sql, parameters = compile_filter(filter, "metadata")
+    connection.execute("DROP TABLE IF EXISTS row")
+    connection.execute("CREATE TABLE row (position INTEGER PRIMARY KEY, metadata TEXT)")
+    connection.executemany("INSERT INTO row VALUES (?, ?)", list(enumerate(map(metadata_json, rows))))
+    answers = connection.execute(f"SELECT {sql} FROM row ORDER BY position", parameters).fetchall()
+    assert {value for (value,) in answers} <= {0, 1}
+    return [position for position, (value,) in enumerate(answers) if value]
+
+
+@given(filter=FILTERS, rows=st.lists(METADATA, min_size=1, max_size=4))
+@settings(max_examples=400)
+def test_a_compiled_filter_equals_its_meaning(connection, filter, rows):
+    assert kept(connection, filter, rows) == [at for at, row in enumerate(rows) if matches(filter, row)]
+
+
+@pytest.mark.parametrize("op", COMPARISONS)
+def test_numbers_compare_to_the_last_bit(connection, op):
+    """Every pair of edge numbers and their neighbours, as plain operand, in a list, and against other types."""
+    rows = [{"v": value} for value in [*EDGES, True, False, None, "1", [1], {"a": 1}]]
+    for operand in [*EDGES, True, False]:
+        for filter in (Compare("v", op, operand), Compare("v", "$in", [operand])):
+            assert kept(connection, filter, rows) == [at for at, row in enumerate(rows) if matches(filter, row)]
+
+
+@given(operand=FINITE, op=st.sampled_from(COMPARISONS))
+@settings(max_examples=300)
+def test_fractions_compare_to_the_last_bit(connection, operand, op):
+    near = [operand, math.nextafter(operand, math.inf), math.nextafter(operand, -math.inf)]
+    filter, rows = Compare("v", op, operand), [{"v": value} for value in near if math.isfinite(value)]
+    assert kept(connection, filter, rows) == [at for at, row in enumerate(rows) if matches(filter, row)]
+
+
+@pytest.mark.parametrize("op", [*COMPARISONS, "$contains"])
+def test_strings_compare_with_quotes_escapes_and_nul(connection, op):
+    rows = [{"v": value} for text in STRINGS for value in (text, [text], ["x", text], {text: text})]
+    for operand in STRINGS:
+        for filter in (Compare("v", op, operand), Compare("v", "$in", [operand]), Compare("v", "$nin", [operand])):
+            assert kept(connection, filter, rows) == [at for at, row in enumerate(rows) if matches(filter, row)]
+
+
+@given(path=PATHS, metadata=METADATA)
+def test_a_field_is_read_as_get_field_reads_it(connection, path, metadata):
+    sql, parameters = field_text(path, "?")
+    count = sql.count("?") - len(parameters)
+    values = [metadata_json(metadata)]
+    bound = [values[0], *parameters] if count == 1 else [values[0], parameters[0], values[0], parameters[1]]
+    (text,) = connection.execute(f"SELECT {sql}", bound).fetchone()
+    expected = metadata_json({"v": get_field(metadata, path)}) if text is not None else None
+    assert expected == (None if text is None else f'{{"v":{text}}}')
+    assert (text is None) == (not matches(Compare(path, "$exists", True), metadata))  # noqa: FBT003 - an operand
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        {"$or": [{"n": number} for number in range(3000)]},
+        {"n": {"$in": list(range(100_000))}},
+        {"$and": [{"n": {"$lt": number + 10}} for number in range(2000)]},
+    ],
+    ids=["3,000 alternatives", "a list of 100,000", "2,000 conditions"],
+)
+def test_long_filters_work(connection, filter):
+    parsed, rows = parse_filter(filter), [{"n": 5}, {"n": -1}, {"n": 5000}, {}]
+    assert kept(connection, parsed, rows) == [at for at, row in enumerate(rows) if matches(parsed, row)]
+
+
+def test_deeply_nested_filters_work(connection):
+    nested = Compare("n", "$eq", 1)
+    for _ in range(101):
+        nested = Not(And((nested,)))
+    assert kept(connection, nested, [{"n": 1}, {"n": 2}]) == [1]

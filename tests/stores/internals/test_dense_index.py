@@ -1,0 +1,211 @@
+"""Exact dense search depends on what is stored, and never on where its rows lie or what is asked beside it."""
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw.errors import ArgumentError, EmbedderMismatch, StoreError
+from airw.stores._indexes.dense import DenseIndex
+
+
+def unit(rows):
+    rows = np.asarray(rows, np.float64)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return (rows / np.where(lengths == 0, 1, lengths)).astype(np.float32)
+
+
+def number(name, surface):
+    """A number for a record that only depends on which one it is."""
+    return int.from_bytes(name.encode()) * 1000 + surface
+
+
+def numbers(ids):
+    return None if ids is None else np.array([number(*split(each)) for each in ids], np.int64)
+
+
+def split(record_id):
+    name, _, surface = record_id.partition("#")
+    return name, int(surface)
+
+
+def filled(rows, order=None):
+    """An index over `(artifact, kind, surface index, vector)` rows, put one at a time in this order."""
+    index = DenseIndex()
+    for at in range(len(rows)) if order is None else order:
+        name, kind, surface, vector = rows[at]
+        row = np.array([vector], np.float32)
+        index.put([f"{name}#{surface}"], [number(name, surface)], [name], [kind], [surface], vectors=row)
+    return index
+
+
+def shown(rankings):
+    return [(list(each.record_ids), list(each.artifact_ids), each.scores.tolist()) for each in rankings]
+
+
+def corpus(count, dim, seed=0, artifacts=7):
+    """Rows in which every vector occurs three times, in different artifacts."""
+    random = np.random.default_rng(seed)
+    vectors = np.repeat(unit(random.standard_normal((count // 3 + 1, dim))), 3, axis=0)[:count]
+    return [
+        (f"a{at % artifacts}", ("title", "chunk")[at % 2], at // artifacts, vectors[at]) for at in range(count)
+    ], unit(random.standard_normal((5, dim)))
+
+
+@pytest.mark.parametrize("dim", [1, 3, 17, 64, 384])
+@pytest.mark.parametrize("count", [1, 2, 7, 61, 1001])
+def test_rankings_and_scores_are_the_same_bit_for_bit_whatever_the_order_of_insertion(dim, count):
+    rows, queries = corpus(count, dim)
+    queries = np.concatenate([queries, [rows[0][3]], np.zeros((1, dim), np.float32)])
+    options = [
+        {},
+        {"per_artifact": True},
+        {"surfaces": ["chunk"]},
+        {"allowed": numbers({f"a{at}#0" for at in range(5)})},
+    ]
+    expected = [shown(filled(rows).search(queries, 4, **each)) for each in options]
+    for seed in range(3):
+        index = filled(rows, np.random.default_rng(seed).permutation(count))
+        assert [shown(index.search(queries, 4, **each)) for each in options] == expected
+
+
+def test_equal_vectors_tie_exactly_wherever_they_lie():
+    """A plain matrix product gives them different last bits."""
+    row = unit(np.random.default_rng(1).standard_normal((1, 384)))[0]
+    query = unit(np.random.default_rng(2).standard_normal((1, 384)))
+    for count in (3, 5, 7, 1001):
+        rows = [(f"a{at:04}", "chunk", 0, row) for at in range(count)]
+        [ranking] = filled(rows, range(count - 1, -1, -1)).search(query, count)
+        assert len(set(ranking.scores.tolist())) == 1
+        assert list(ranking.artifact_ids) == [f"a{at:04}" for at in range(count)]
+
+
+def test_a_query_gets_the_same_answer_alone_and_among_others():
+    rows, queries = corpus(500, 48)
+    index = filled(rows)
+    together = shown(index.search(queries, 10))
+    assert [shown(index.search(query[None], 10))[0] for query in queries] == together
+
+
+def test_a_search_gives_the_same_scores_as_asking_for_the_records():
+    rows, queries = corpus(300, 48)
+    index = filled(rows)
+    [ranking] = index.search(queries[:1], 300)
+    assert index.similarities(queries[0], ranking.record_ids).tolist() == ranking.scores.tolist()
+    [best] = index.search(queries[:1], 300, per_artifact=True)
+    ids, scores = index.best_of(queries[0], best.artifact_ids)
+    assert (ids, scores.tolist()) == (list(best.record_ids), best.scores.tolist())
+
+
+GRID = st.integers(-2, 2)
+ROW = st.tuples(
+    st.sampled_from("abcd"),
+    st.sampled_from(["title", "chunk"]),
+    st.integers(0, 5),
+    st.lists(GRID, min_size=3, max_size=3),
+)
+CORPORA = st.lists(ROW, max_size=15, unique_by=lambda row: (row[0], row[2]))
+
+
+@given(
+    CORPORA,
+    st.lists(GRID, min_size=3, max_size=3),
+    st.integers(0, 16),
+    st.fixed_dictionaries(
+        {
+            "allowed": st.none() | st.sets(st.sampled_from([f"{name}#{at}" for name in "abcd" for at in range(6)])),
+            "surfaces": st.none() | st.lists(st.sampled_from(["title", "chunk", "none"])),
+            "per_artifact": st.booleans(),
+        }
+    ),
+)
+def test_a_search_is_filter_then_collapse_then_sort_then_cut(rows, query, k, options):
+    """Integer vectors, so that every score is exact and ties are many."""
+    allowed, surfaces = options["allowed"], options["surfaces"]
+    kept = [
+        (-float(np.dot(query, vector)), name, surface)
+        for name, kind, surface, vector in rows
+        if (allowed is None or f"{name}#{surface}" in allowed) and (surfaces is None or kind in surfaces)
+    ]
+    expected = sorted(kept)
+    if options["per_artifact"]:
+        seen = set()
+        expected = [row for row in expected if not (row[1] in seen or seen.add(row[1]))]
+    [ranking] = filled(rows).search(np.array([query], np.float32), k, **options | {"allowed": numbers(allowed)})
+    found = list(zip((-ranking.scores).tolist(), ranking.artifact_ids, ranking.record_ids, strict=True))
+    assert found == [(score, name, f"{name}#{surface}") for score, name, surface in expected[:k]]
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(CORPORA, st.sets(st.sampled_from([f"{name}#{at}" for name in "abcd" for at in range(6)])))))
+def test_any_history_of_puts_and_drops_ends_as_one_fresh_put_of_what_is_left(steps):
+    index, left = DenseIndex(), {}
+    for rows, dropped in steps:
+        columns = list(zip(*[(f"{n}#{s}", number(n, s), n, kind, s, row) for n, kind, s, row in rows], strict=True))
+        *columns, vectors = columns or [()] * 6
+        index.put(*columns, vectors=np.array(vectors, np.float32).reshape(len(rows), 3))
+        index.drop([*dropped, "absent"])
+        left |= {f"{row[0]}#{row[2]}": row for row in rows}
+        left = {each: row for each, row in left.items() if each not in dropped}
+    queries, fresh = np.array([[1, 2, 0], [0, 0, 0]], np.float32), filled(list(left.values()))
+    assert (len(index), index.dim) == (len(left), 3 if left else None)
+    for options in ({}, {"per_artifact": True}, {"surfaces": ["title"]}):
+        assert shown(index.search(queries, 4, **options)) == shown(fresh.search(queries, 4, **options))
+    assert index.vectors(list(left)).tolist() == [row[3] for row in left.values()]
+    assert index.best_of(queries[0], "abcd")[0] == fresh.best_of(queries[0], "abcd")[0]
+
+
+def test_a_put_that_cannot_be_stored_changes_nothing():
+    index = filled([("a", "chunk", 0, [1.0, 0.0]), ("b", "chunk", 0, [0.0, 1.0])])
+    for vectors in (np.ones((1, 3), np.float32), np.ones((2, 2), np.float32), np.ones(2, np.float32)):
+        with pytest.raises(StoreError):
+            index.put(["a#0"], [1], ["a"], ["chunk"], [0], vectors=vectors)
+    assert index.vectors(["a#0", "b#0"]).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_the_last_row_may_be_replaced_by_one_of_another_width():
+    index = filled([("a", "chunk", 0, [1.0, 0.0])])
+    index.put(["a#0"], [1], ["a"], ["chunk"], [0], vectors=np.ones((1, 3), np.float32))
+    assert index.dim == 3
+    index.drop(["a#0"])
+    assert index.dim is None
+    assert index.vectors(["a#0"]).shape == (1, 0)
+
+
+def test_queries_of_another_shape_are_refused():
+    index = filled([("a", "chunk", 0, [1.0, 0.0])])
+    with pytest.raises(EmbedderMismatch, match=r"3 wide.*2 wide"):
+        index.search(np.ones((1, 3), np.float32), 1)
+    with pytest.raises(ArgumentError, match=r"\(m, dim\), not \(2,\)"):
+        index.search(np.ones(2, np.float32), 1)
+
+
+def test_twenty_thousand_ties_at_the_cut_are_cut_in_time():
+    """A query without any likeness to the corpus, as a hashing embedder makes them."""
+    count = 20_000
+    index = DenseIndex()
+    names = [f"a{(at * 7919) % count:05}" for at in range(count)]
+    ids, zeros = [f"{name}#0" for name in names], [0] * count
+    index.put(ids, range(count), names, ["chunk"] * count, zeros, vectors=np.zeros((count, 8), np.float32))
+    started = time.perf_counter()
+    [ranking] = index.search(np.ones((1, 8), np.float32), 3, per_artifact=True)
+    assert list(ranking.artifact_ids) == ["a00000", "a00001", "a00002"]
+    assert time.perf_counter() - started < 1.0
+
+
+def test_putting_row_after_row_costs_no_copy_of_the_matrix_each():
+    index = DenseIndex()
+    moves = 0
+    for at in range(2_000):
+        before = index._matrix
+        index.put([str(at)], [at], ["a"], ["chunk"], [at], vectors=np.ones((1, 2), np.float32))
+        moves += index._matrix is not before
+    assert moves <= 12
+    before = index._matrix
+    for at in range(1_000):
+        index.drop([str(at)])
+        index.put([f"new {at}"], [2_000 + at], ["a"], ["chunk"], [at], vectors=np.ones((1, 2), np.float32))
+    assert index._matrix is before
+    assert len(index) == 2_000

@@ -1,0 +1,441 @@
+"""Columns in memory say which records of a file satisfy a filter, exactly as `filters.matches` does, whoever writes."""
+
+import json
+import sqlite3
+import tempfile
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from enum import IntEnum
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw.stores import MemoryStore, SqliteStore
+from airw.stores._changes import metadata_json
+from airw.stores._indexes import columns as columns_module
+from airw.stores._indexes.columns import Column
+from airw.stores.sqlite import _field_indexes, _writing
+from airw.stores.sqlite._field_indexes import FilterIndex
+from airw.stores.sqlite._schema import connect, in_snapshot
+from airw.stores.sqlite._writing import apply_changes
+from airw.testing._store_tools import put
+from airw.values.filters import And, Compare, Not, Or, matches, parse_filter
+from tests.stores.internals.test_conditions import EDGES, FILTERS, METADATA, STRINGS
+
+COMPARISONS = ["$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$contains"]
+NESTED = [[], ["a"], ["a", "b"], [1], [True, "a"], [None], [["a"]], [{"k": 1}], {}, {"k": 1}, {"k": [1]}, {"k": 1.0}]
+VALUES = [*EDGES, *STRINGS, None, True, False, 0.5, *NESTED]
+NAMES = st.sampled_from("abcdef")
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A file with a connection that writes and another that reads."""
+    with ExitStack() as stack:
+        path = tmp_path / "corpus.airw"
+        yield (
+            stack.enter_context(closing(connect(path, create=True, writable=True))),
+            stack.enter_context(closing(connect(path))),
+        )
+
+
+def changes_of(rows):
+    """Make an artifact for each name, with a record for each mapping of fields."""
+    for name, fields in rows.items():
+        change = put(name, *(f"{at}" for at in range(len(fields))), dim=2)
+        records = zip(change.records, fields, strict=True)
+        yield replace(change, records=[replace(record, metadata=metadata) for record, metadata in records])
+
+
+def write(connection, rows, removals=()):
+    apply_changes(connection, [*changes_of(rows)], removals)
+
+
+def numbered(values):
+    return {f"n{at:04}": [{"v": value}] for at, value in enumerate(values)}
+
+
+def meant(connection, filter):
+    rows = connection.execute("SELECT rowid, metadata FROM record ORDER BY rowid")
+    return [number for number, metadata in rows if matches(filter, json.loads(metadata))]
+
+
+def allowed(connection, columns, filter):
+    found = in_snapshot(connection, lambda reading: columns.allowed(reading, filter))
+    assert found.dtype == np.int64
+    return found.tolist()
+
+
+def check(connection, columns, *filters):
+    for each in filters:
+        filter = parse_filter(each)
+        assert allowed(connection, columns, filter) == meant(connection, filter)
+
+
+def one_by_one(field, values):
+    """Filters that differ, of which the first is left to SQL."""
+    return [{field: value} for value in values]
+
+
+# What a column says
+
+
+@pytest.mark.parametrize("few", [0, 20, 256], ids=["sorted", "some sorted", "none sorted"])
+@pytest.mark.parametrize("op", COMPARISONS)
+def test_every_value_compares_with_every_other_as_filters_say(op, few, monkeypatch):
+    monkeypatch.setattr(columns_module, "_FEW", few)
+    column, rows = Column(), [{"v": value} for value in VALUES] + [{}]
+    for half in (slice(25), slice(25, None)):
+        column.add_texts([metadata_json({"v": row["v"]})[5:-1] if row else None for row in rows[half]])
+        column.holds("$gt", 0)
+    for operand in VALUES:
+        assert column.holds(op, operand).tolist() == [matches(Compare("v", op, operand), row) for row in rows]
+
+
+@pytest.mark.parametrize("op", ["$in", "$nin"])
+@pytest.mark.parametrize(
+    "operand",
+    [[], [1], [True], [2**53 + 1, 0.5], ["a", None], [["a"]], [[]], [{"k": 1}], ["a", "a\0b", 1e22], VALUES],
+    ids=repr,
+)
+def test_every_value_is_among_others_as_filters_say(op, operand):
+    column, rows = Column(), [{"v": value} for value in VALUES] + [{}]
+    column.add_texts([metadata_json({"v": row["v"]})[5:-1] if row else None for row in rows])
+    assert column.holds(op, operand).tolist() == [matches(Compare("v", op, operand), row) for row in rows]
+
+
+def test_thousands_of_numbers_and_dates_compare_to_the_last_bit():
+    values = [2**53 + at for at in range(-300, 300)] + [float(2**53 + at) for at in range(-300, 300)]
+    values += [f"20{at % 50:02}-{at % 12:02}" for at in range(500)]
+    column = Column()
+    column.add_texts([*map(json.dumps, values)])
+    for operand in (2**53, 2**53 + 1, 2.0**53 + 2, -1, 10**400, "2012", "2012-05", ""):
+        for op in ("$gt", "$gte", "$lt", "$lte", "$eq"):
+            expected = [matches(Compare("v", op, operand), {"v": value}) for value in values]
+            assert column.holds(op, operand).tolist() == expected
+
+
+# What is allowed
+
+STEPS = st.tuples(st.dictionaries(NAMES, st.lists(METADATA, max_size=2), max_size=3), st.lists(NAMES, max_size=2))
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.tuples(STEPS, st.lists(FILTERS, max_size=3)), min_size=1, max_size=4),
+    FILTERS,
+    st.sampled_from([0, 2, 256]),
+)
+def test_what_is_allowed_is_what_a_filter_means_after_any_writes_of_another_connection(steps, filter, few):
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        patch.setattr(columns_module, "_FEW", few)
+        path, columns = Path(folder) / "corpus.airw", FilterIndex()
+        writer = stack.enter_context(closing(connect(path, create=True, writable=True)))
+        reader = stack.enter_context(closing(connect(path)))
+        for (puts, removals), filters in steps:
+            write(writer, puts, removals)
+            # Fields are read into columns when another filter asks for them; one asked again is remembered.
+            for each in (*filters, filter, *(Not(each) for each in (*filters, filter)), filter):
+                assert allowed(reader, columns, each) == meant(reader, each)
+
+
+@pytest.mark.parametrize(
+    "filter", [And(()), Or(()), Not(And(())), And((Or(()), And(())))], ids=["all", "none", "not all", "none of all"]
+)
+def test_a_filter_without_fields_allows_all_or_none(file, filter):
+    writer, reader = file
+    write(writer, numbered(range(3)))
+    columns = FilterIndex()
+    for _ in range(2):
+        assert allowed(reader, columns, filter) == meant(reader, filter)
+
+
+def test_nothing_is_allowed_in_an_empty_file_and_what_comes_later_is(file):
+    writer, reader = file
+    columns, filters = FilterIndex(), one_by_one("v", range(3))
+    check(reader, columns, *filters)
+    write(writer, numbered([0, 1, 2]))
+    check(reader, columns, *filters, {"v": {"$gt": 0}})
+    write(writer, {}, removals=[*numbered(range(3))])
+    check(reader, columns, *filters, {"v": {"$gt": 0}})
+    write(writer, numbered([2]))
+    check(reader, columns, *filters, {"v": {"$gt": 1}})
+
+
+def test_a_filter_is_answered_of_the_snapshot_that_it_is_asked_in(file):
+    writer, reader = file
+    write(writer, numbered(range(5)))
+    columns, filters = FilterIndex(), [parse_filter({"v": {"$gte": at}}) for at in range(4)]
+    assert len(allowed(reader, columns, filters[0])) == 5
+    reader.execute("BEGIN")
+    assert reader.execute("SELECT count(*) FROM record").fetchone() == (5,)
+    write(writer, {"new": [{"v": 9}]}, removals=["n0004"])
+    assert [len(columns.allowed(reader, each)) for each in (filters[0], *filters[1:])] == [5, 4, 3, 2]
+    reader.execute("COMMIT")
+    check(reader, columns, *({"v": {"$gte": at}} for at in range(4)))
+
+
+# What it costs
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """How many rows each column was given, call after call."""
+    found, add = [], Column.add_texts
+
+    def counted(column, texts):
+        found.append(len(texts))
+        add(column, texts)
+
+    monkeypatch.setattr(Column, "add_texts", counted)
+    return found
+
+
+def test_the_first_filter_reads_no_more_than_the_rows_it_keeps_though_others_left(file):
+    writer, reader = file
+    write(writer, numbered(range(9)))
+    write(writer, {}, removals=["n0003"])
+    statements = []
+    reader.set_trace_callback(statements.append)
+    assert len(allowed(reader, FilterIndex(), parse_filter({"v": {"$gt": 1}}))) == 6
+    reader.set_trace_callback(None)
+    assert len([each for each in statements if "FROM record" in each and "max" not in each]) == 1
+
+
+def test_the_first_filter_on_a_field_reads_no_columns_and_the_next_ones_read_the_field_once(file, read):
+    writer, reader = file
+    write(writer, numbered(range(100)))
+    columns = FilterIndex()
+    check(reader, columns, {"v": 1}, {"v": 1})
+    assert read == []
+    check(reader, columns, *one_by_one("v", range(2, 20)))
+    assert read == [100]
+
+
+def test_after_a_write_only_its_rows_are_read(file, read):
+    writer, reader = file
+    write(writer, numbered(range(100)))
+    columns = FilterIndex()
+    check(reader, columns, *one_by_one("v", range(3)))
+    read.clear()
+    write(writer, {"n0001": [{"v": 2}], "more": [{"v": 2}]}, removals=["n0002"])
+    check(reader, columns, {"v": {"$lte": 2}}, {"v": {"$gt": 2}})
+    assert read == [2]
+
+
+def test_a_remembered_filter_looks_at_no_field_again_until_something_is_written(file):
+    writer, reader = file
+    write(writer, numbered(range(9)))
+    columns, statements = FilterIndex(), []
+    check(reader, columns, {"v": {"$gt": 3}})
+    reader.set_trace_callback(statements.append)
+    found = [allowed(reader, columns, parse_filter({"v": {"$gt": 3}})) for _ in range(2)]
+    reader.set_trace_callback(None)
+    assert found == [meant(reader, parse_filter({"v": {"$gt": 3}}))] * 2
+    assert not [each for each in statements if "metadata" in each]
+    write(writer, {"more": [{"v": 5}]}, removals=["n0008"])
+    check(reader, columns, {"v": {"$gt": 3}})
+
+
+def test_a_field_that_is_asked_for_again_after_others_is_brought_up_to_date(file, read):
+    writer, reader = file
+    write(writer, {name: [{"v": at, "w": -at}] for at, name in enumerate("abcde")})
+    columns = FilterIndex()
+    check(reader, columns, *one_by_one("v", range(3)))
+    write(writer, {"f": [{"v": 1, "w": 1}]}, removals=["b"])
+    check(reader, columns, *one_by_one("w", range(3)))
+    check(reader, columns, {"v": {"$gte": 1}}, {"v": {"$gte": 1}, "w": {"$lte": 0}})
+    assert read == [5, 5, 1]
+
+
+def test_values_that_nobody_holds_any_more_are_forgotten(file, monkeypatch):
+    monkeypatch.setattr(columns_module, "_SPARE", 8)
+    writer, reader = file
+    columns = FilterIndex()
+    for at in range(60):
+        write(writer, {"a": [{"v": at}], "b": [{"v": "b"}]})
+        check(reader, columns, {"v": {"$gte": at}})
+        assert at == 0 or columns._table.columns["v"].distinct <= 12
+
+
+def test_a_field_of_values_too_large_is_left_to_sql(file, monkeypatch):
+    writer, reader = file
+    write(writer, {name: [{"v": name * 200, "w": name}] for name in "abcdef"})
+    monkeypatch.setattr(_field_indexes, "_LARGEST", 3_000)
+    columns = FilterIndex()
+    for _ in range(2):
+        check(reader, columns, *one_by_one("v", ["a" * 200, "b" * 200, "c"]), *one_by_one("w", "abc"))
+        check(reader, columns, *({"v": {"$contains": "a"}, "w": each} for each in "ab"))
+        write(writer, {"a": [{"v": "c", "w": "a"}]}, removals=["b"])
+    assert "v" not in columns._table.columns
+    assert len(columns._table.columns["w"]) == 5
+
+
+def test_a_field_of_values_too_large_is_read_no_further_than_where_that_shows(file, read, monkeypatch):
+    writer, reader = file
+    write(writer, {f"n{at}": [{"v": f"{at}" * 100, "w": f"{at}" * 100}] for at in range(99)})
+    monkeypatch.setattr(_field_indexes, "_BLOCK", 4)
+    monkeypatch.setattr(_field_indexes, "_LARGEST", 3_000)
+    columns = FilterIndex()
+    check(reader, columns, *one_by_one("v", "ab"))
+    check(reader, columns, *one_by_one("w", "ab"))
+    assert sum(read) <= 2 * 8
+
+
+def test_of_columns_and_remembered_filters_those_asked_for_last_are_kept(file, monkeypatch):
+    monkeypatch.setattr(_field_indexes, "_ROOM", 2_500)
+    writer, reader = file
+    write(writer, {f"n{at}": [{"v": at, "w": at, "x": at}] for at in range(9)})
+    columns = FilterIndex()
+    for field in "vwx":
+        check(reader, columns, *({field: {"$lt": at}} for at in range(3)))
+    assert [*columns._table.columns] == ["x"]
+    check(reader, columns, *({field: {"$gte": at}} for at in range(9) for field in "vwx"))
+    monkeypatch.setattr(_field_indexes, "_ROOM", 200)
+    check(reader, columns, *({f"none{at}": {"$exists": False}} for at in range(9)))
+    assert len(columns._scans) == 2
+
+
+def test_a_filter_of_more_fields_than_are_kept_is_answered(file):
+    writer, reader = file
+    write(writer, {name: [{f"f{at}": at for at in range(40)}] for name in "ab"})
+    columns = FilterIndex()
+    for value in range(3):
+        check(reader, columns, {f"f{at}": {"$gte": value - at} for at in range(40)})
+    assert len(columns._table.columns) == 32
+
+
+# What may come in between
+
+
+def test_records_whose_ids_have_the_same_hash_are_told_apart(file, monkeypatch):
+    monkeypatch.setattr(_field_indexes, "hash", lambda _: 7, raising=False)
+    writer, reader = file
+    write(writer, numbered(range(9)))
+    columns = FilterIndex()
+    check(reader, columns, *one_by_one("v", range(3)))
+    write(writer, {"n0001": [{"v": 2}]}, removals=["n0002"])
+    check(reader, columns, *({"v": {"$gte": at}} for at in range(3)))
+
+
+def test_what_was_missed_while_tombstones_were_forgotten_is_read_again(file, monkeypatch):
+    monkeypatch.setattr(_writing, "_TOMBSTONES", 2)
+    writer, reader = file
+    write(writer, numbered(range(20)))
+    columns = FilterIndex()
+    check(reader, columns, *one_by_one("v", range(3)))
+    for at in range(8):
+        write(writer, {"more": [{"v": at}]}, removals=[f"n{at:04}"])
+    check(reader, columns, {"v": 0}, *({"v": {"$gte": at}} for at in range(3)))
+
+
+@pytest.mark.parametrize("step", [60, 150, 400])
+def test_an_interrupted_answer_is_completed_by_the_next(file, monkeypatch, step):
+    """Stopped after more and more instructions, until it ends by itself; what others wrote meanwhile counts."""
+    monkeypatch.setattr(_field_indexes, "_BLOCK", 4)
+    writer, reader = file
+    write(writer, {name: [{"v": at, "w": -at}] for at, name in enumerate("abcdefghijkl")})
+    columns, stopped, answered = FilterIndex(), 0, 0
+    while answered < 8:
+        turn = stopped + answered + 1
+        write(writer, {f"more{turn}": [{"v": turn, "w": -turn}]}, removals=[f"more{turn - 2}"])
+        filter = parse_filter({"v": {"$gte": turn % 4, "$ne": -turn}, "w": {"$lte": turn % 3}})
+        reader.set_progress_handler(lambda: True, step * turn)
+        try:
+            found = allowed(reader, columns, filter)
+        except sqlite3.OperationalError:
+            stopped += 1
+        else:
+            answered += 1
+            reader.set_progress_handler(None, 0)
+            assert found == meant(reader, filter)
+        finally:
+            reader.set_progress_handler(None, 0)
+    assert stopped
+
+
+# In memory
+
+
+class Level(IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+@contextmanager
+def memory_store():
+    store = MemoryStore()
+    yield store
+    store._close()
+
+
+def check_memory(store, *filters):
+    for each in filters:
+        filter = parse_filter(each)
+        found = store._allowed(filter).tolist()
+        assert [each for each, number in store._numbers.items() if number in found] == [
+            record.id for record in store._records.values() if matches(filter, record.metadata)
+        ]
+        assert found == sorted(found)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(STEPS, st.lists(FILTERS, max_size=3)), min_size=1, max_size=4), st.sampled_from([0, 2, 256]))
+def test_what_is_allowed_in_memory_is_what_a_filter_means_after_any_writes(steps, few):
+    with pytest.MonkeyPatch.context() as patch, memory_store() as store:
+        patch.setattr(columns_module, "_FEW", few)
+        for (puts, removals), filters in steps:
+            store._apply([*changes_of(puts)], removals)
+            check_memory(store, *filters, *(Not(each) for each in filters))
+            assert dict(store._texts._connection.execute("SELECT id, rowid FROM record")) == store._numbers
+
+
+def test_in_memory_only_rows_that_are_new_are_read(monkeypatch):
+    found, code = [], Column._code
+    monkeypatch.setattr(Column, "_code", lambda column, value: (found.append(value), code(column, value))[1])
+    with memory_store() as store:
+        store._apply([*changes_of(numbered(range(50)))], [])
+        check_memory(store, *({"v": {"$gt": at}} for at in range(5)))
+        assert found == [*range(50)]
+        store._apply([*changes_of({"n0001": [{"v": 7}], "more": [{"v": 8}]})], ["n0002"])
+        check_memory(store, {"v": {"$lt": 9}}, {"v": {"$lt": 10}})
+        assert found == [*range(50), 7, 8]
+
+
+def test_in_memory_nothing_piles_up_where_no_filter_is_asked_or_values_never_return(monkeypatch):
+    monkeypatch.setattr(columns_module, "_SPARE", 8)
+    with memory_store() as store:
+        for at in range(40):
+            store._apply([*changes_of({"a": [{"v": at}]})], [])
+        assert store._filters._left == []
+        for at in range(40):
+            store._apply([*changes_of({"a": [{"v": at}]})], [])
+            check_memory(store, {"v": {"$gte": at}})
+            assert store._filters._table.columns["v"].distinct <= 12
+
+
+def test_in_memory_members_of_an_enumeration_compare_as_the_numbers_that_they_are(monkeypatch):
+    monkeypatch.setattr(columns_module, "_FEW", 0)
+    with memory_store() as store:
+        store._apply([*changes_of(numbered([Level.LOW, Level.HIGH, 3, "x"]))], [])
+        for op in ("$gt", "$gte", "$lt", "$lte", "$eq", "$ne"):
+            check_memory(store, *({"v": {op: value}} for value in (1, 2, Level.HIGH, 2.5)))
+
+
+@pytest.mark.asyncio_only
+async def test_a_search_with_filters_never_seen_follows_the_writes_of_another_store(tmp_path):
+    path = tmp_path / "corpus.airw"
+    async with SqliteStore(path) as writer, SqliteStore(path) as reader:
+
+        async def found(filter):
+            [ranking] = await reader.search_vectors(np.ones((1, 4), np.float32), 99, filter=parse_filter(filter))
+            return sorted(ranking.artifact_ids)
+
+        await writer.apply([put(name, name, metadata={"n": at}) for at, name in enumerate("abcd")])
+        assert [await found({"n": {"$gte": at}}) for at in range(3)] == [[*"abcd"], [*"bcd"], [*"cd"]]
+        await writer.apply([put("a", "new", metadata={"n": 9})], removals=["d"])
+        assert [await found({"n": {"$gt": at}}) for at in range(3)] == [[*"abc"], ["a", "c"], ["a"]]
+        assert await found({"n": {"$gte": 1}}) == [*"abc"]

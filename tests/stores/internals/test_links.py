@@ -1,0 +1,183 @@
+"""Links of one name or two: whatever was written before, both stores tell what a simple reference does."""
+
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw.errors import ArgumentError, StoreCorrupt
+from airw.stores import MemoryStore, SqliteStore
+from airw.stores._indexes.texts import prepare_texts
+from airw.stores.memory._links import LinkTable
+from airw.stores.sqlite import _links
+from airw.stores.sqlite._schema import VERSION, _create_tables
+from airw.stores.sqlite._writing import apply_changes
+from airw.testing._store_tools import put
+from airw.values import Edge, Extraction, Link, LinkCount, LinkFilter, UnresolvedLink
+
+NAMES = ["a", "b", "c"]
+REFS = [*NAMES, "T", "U"]
+TYPES = ["r", "q"]
+LINKS = st.builds(
+    Link,
+    st.sampled_from(REFS),
+    st.sampled_from(TYPES),
+    st.sampled_from(["typed", "inline"]),
+    st.sampled_from([None, None, None, "else"]),
+    or_ref=st.none() | st.sampled_from(REFS),
+)
+EXTRACTIONS = st.builds(
+    Extraction, st.lists(LINKS, max_size=3), st.lists(st.lists(st.sampled_from(REFS), max_size=2), max_size=3)
+)
+STEPS = st.lists(
+    st.tuples(
+        st.dictionaries(st.sampled_from(NAMES), EXTRACTIONS, max_size=3), st.lists(st.sampled_from(NAMES), max_size=2)
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def carriers(name, final):
+    """The strongest tier of a name, and who carries it there."""
+    tiers = {}
+    for artifact_id, extraction in final.items():
+        held = [tier for tier, names in enumerate([[artifact_id], *extraction.names]) if name in names]
+        if held:
+            tiers[artifact_id] = max(0, held[0] - 1)
+    strongest = min(tiers.values(), default=0)
+    return strongest, [artifact_id for artifact_id in sorted(tiers) if tiers[artifact_id] == strongest]
+
+
+def candidates(link, final):
+    """The artifacts that a link may mean: one where it is resolved."""
+    sides = [carriers(ref, final) for ref in (link.target_ref, link.or_ref) if ref is not None]
+    single = sorted((tier, place, ids) for place, (tier, ids) in enumerate(sides) if len(ids) == 1)
+    return single[0][2] if single else sorted({each for _, ids in sides for each in ids})
+
+
+def expected(final):
+    """Edges from and to each artifact, unresolved links, counts, and who refers to each text that is no id."""
+    out, into = {name: set() for name in NAMES}, {name: set() for name in NAMES}
+    unresolved, counts, referrers = [], Counter(), {ref: set() for ref in REFS}
+    for name, extraction in sorted(final.items()):
+        for link in extraction.links:
+            if link.target_source is not None:
+                out[name].add(Edge(name, (link.target_source, link.target_ref), link.type, link.origin))
+                counts[link.type, link.origin, "foreign"] += 1
+                continue
+            meant = candidates(link, final)
+            state = ("dangling", "resolved", "ambiguous")[min(len(meant), 2)]
+            counts[link.type, link.origin, state] += 1
+            if state != "resolved":
+                unresolved.append(UnresolvedLink(name, link, tuple(meant)))
+                assert unresolved[-1].state == state
+                if link.target_ref not in final:
+                    referrers[link.target_ref].add(name)
+            elif meant != [name]:
+                edge = Edge(name, meant[0], link.type, link.origin)
+                out[name].add(edge)
+                into[meant[0]].add(edge)
+                referrers[meant[0]].add(name)
+    return {
+        "out": [sorted(out[name], key=place) for name in NAMES],
+        "in": [sorted(into[name], key=place) for name in NAMES],
+        "unresolved": unresolved,
+        "counts": [LinkCount(*key, count) for key, count in sorted(counts.items())],
+        "referrers": [sorted(referrers[ref]) for ref in REFS],
+    }
+
+
+def place(edge):
+    far = not isinstance(edge.target, str)
+    return edge.type, far, edge.target, edge.source, edge.origin
+
+
+def told_by_table(table):
+    return {
+        "out": [table.neighbors(name, "out", LinkFilter()) for name in NAMES],
+        "in": [table.neighbors(name, "in", LinkFilter()) for name in NAMES],
+        "unresolved": list(table.unresolved(None)),
+        "counts": table.link_counts(),
+        "referrers": [sorted(table.referrers(ref, LinkFilter())) for ref in REFS],
+    }
+
+
+def told_by_file(connection):
+    return {
+        "out": _links.neighbors(connection, NAMES, "out", LinkFilter(), None),
+        "in": _links.neighbors(connection, NAMES, "in", LinkFilter(), None),
+        "unresolved": _links.unresolved(connection, None, None),
+        "counts": _links.link_counts(connection),
+        "referrers": _links.referrers(connection, REFS, None),
+    }
+
+
+def tables():
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    prepare_texts(connection)
+    _create_tables(connection)
+    return closing(connection)
+
+
+def changes(extractions):
+    return [replace(put(name), extraction=each) for name, each in extractions.items()]
+
+
+@given(steps=STEPS)
+@settings(max_examples=150)
+def test_after_any_writes_links_mean_what_those_of_the_final_content_do(steps):
+    table, final = LinkTable(), {}
+    with tables() as connection:
+        for puts, removals in steps:
+            apply_changes(connection, changes(puts), removals)
+            for name in removals:
+                table.remove(name)
+            for name, extraction in puts.items():
+                table.put(name, extraction)
+            final = {name: each for name, each in final.items() if name not in removals} | puts
+            assert told_by_table(table) == expected(final)
+            assert told_by_file(connection) == expected(final)
+
+
+@pytest.mark.parametrize("direction", ["out", "in"])
+def test_edges_are_read_from_one_place_without_sorting(direction):
+    question = {"out": _links._OUT, "in": _links._IN}[direction]
+    with tables() as connection:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {question.format(chosen='')}", {"ids": "[]"}).fetchall()
+    steps = [step for *_, step in plan if "json_each" not in step and "LIST" not in step]
+    where = {"out": "PRIMARY KEY (artifact_id=?)", "in": "COVERING INDEX link_by_target (target=?)"}
+    assert steps == [f"SEARCH link USING {where[direction]}"]
+
+
+def test_unresolved_links_of_a_large_corpus_are_found_without_reading_the_others():
+    with tables() as connection:
+        plan = connection.execute(
+            "EXPLAIN QUERY PLAN SELECT ref FROM link WHERE state IN ('dangling', 'ambiguous') "
+            "ORDER BY artifact_id, position LIMIT 9"
+        ).fetchall()
+    assert [step for *_, step in plan] == ["SCAN link USING INDEX link_unresolved"]
+
+
+@pytest.mark.parametrize("limit", [-1, True, 1.5, "2"])
+@pytest.mark.parametrize("make", [lambda _: MemoryStore(), lambda folder: SqliteStore(folder / "some.airw")])
+@pytest.mark.asyncio_only
+async def test_a_limit_that_is_no_count_is_refused(make, limit, tmp_path):
+    async with make(tmp_path) as store:
+        with pytest.raises(ArgumentError, match="limit must be a whole number of at least 0"):
+            await store.unresolved(limit=limit)
+
+
+@pytest.mark.asyncio_only
+async def test_a_file_without_second_names_says_that_it_must_be_built_again(tmp_path):
+    path = tmp_path / "old.airw"
+    async with SqliteStore(path):
+        pass
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {VERSION - 1}")
+    with pytest.raises(StoreCorrupt, match=f"has format {VERSION - 1}, .* build it again"):
+        await SqliteStore.open(path)

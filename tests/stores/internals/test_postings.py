@@ -1,0 +1,321 @@
+"""Postings in memory rank as FTS5's own `bm25` does, whatever was written, stopped or forgotten in between."""
+
+import sqlite3
+import tempfile
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw.stores import MemoryStore, SqliteStore
+from airw.stores._indexes import postings as postings_module
+from airw.stores._indexes.postings import Postings
+from airw.stores._indexes.texts import TEXT_TABLES, insert_records, prepare_texts, split_queries
+from airw.stores.sqlite._schema import in_snapshot
+from airw.testing._store_tools import put
+
+
+@cache
+def expression(query):
+    """Any of its words."""
+    return " OR ".join(f'"{word}"' for word in split_queries([query])[0]) or '""'
+
+
+def by_fts5(connection, query, k, *, allowed=None, surfaces=None, per_artifact=False):
+    """What FTS5 itself says, sorted here."""
+    found = connection.execute(
+        """WITH found AS MATERIALIZED (
+            SELECT record_text.rowid AS number, bm25(record_text) AS score FROM record_text WHERE record_text MATCH ?
+        ) SELECT score, artifact_id, idx, number, kind, id FROM found JOIN record ON record.rowid = number""",
+        [expression(query)],
+    ).fetchall()
+    rows = sorted(
+        row for row in found if (allowed is None or row[3] in allowed) and (surfaces is None or row[4] in surfaces)
+    )
+    if per_artifact:
+        best = {}
+        for row in rows:
+            best.setdefault(row[1], row)
+        rows = [*best.values()]
+    return [(row[-1], row[1], pytest.approx(-row[0], rel=1e-9)) for row in rows[: max(k, 0)]]
+
+
+def ranked(postings, connection, queries, k, **scope):
+    rankings = postings.rank(connection, queries, k, **scope)
+    return [[*zip(each.record_ids, each.artifact_ids, each.scores.tolist(), strict=True)] for each in rankings]
+
+
+def check(postings, connection, queries, k=10, *, allowed=None, **scope):
+    numbers = None if allowed is None else np.array(sorted(allowed), np.int64)
+    expected = [by_fts5(connection, query, k, allowed=allowed, **scope) for query in queries]
+    assert ranked(postings, connection, queries, k, allowed=numbers, **scope) == expected
+
+
+def opened(path=":memory:"):
+    connection = sqlite3.connect(path, isolation_level=None)
+    prepare_texts(connection)
+    return connection
+
+
+def made(path=":memory:"):
+    connection = opened(path)
+    for statement in TEXT_TABLES:
+        connection.execute(statement)
+    return connection
+
+
+def add(connection, texts, artifact="a", kinds=("chunk",)):
+    """One artifact with a record for each text."""
+    (number,) = connection.execute("SELECT coalesce(max(rowid), 0) FROM record").fetchone()
+    rows = [
+        (f"{artifact} {number} {at}", artifact, kinds[at % len(kinds)], at, "{}", text) for at, text in enumerate(texts)
+    ]
+    with connection:
+        return insert_records(connection, rows)
+
+
+def asked_of(connection):
+    """The statements from here on."""
+    statements = []
+    connection.set_trace_callback(statements.append)
+    return statements
+
+
+def spread(count, *words):
+    """Texts in which the words occur unequally often, among others."""
+    return [" ".join([f"w{at % 7}"] * (at % 3) + [*words] * (at % 4) + ["filler"] * (at % 5)) for at in range(count)]
+
+
+# Any content, any writes
+
+LONG = "字" * 11_000  # cut inside a character
+WORDS = st.sampled_from(
+    ["one", "one", "one", "two", "two", "ONE", "né", "ne\u0301", "Straße", "字", "İx", LONG, "x" * 33_000, "a\0b", ""]
+)
+TEXTS = st.lists(WORDS, max_size=6).map(" ".join) | st.integers(0, 400).map(lambda count: "many " * count)
+NAMES = st.sampled_from("abcd")
+STEPS = st.lists(
+    st.tuples(st.dictionaries(NAMES, st.lists(TEXTS, max_size=4), max_size=3), st.lists(NAMES, max_size=2)),
+    min_size=1,
+    max_size=5,
+)
+QUERIES = [LONG, "one", "two absent", "NÉ straße ix 字", "many one b", "x" * 33_000, "?!"]
+
+
+@given(
+    steps=STEPS,
+    late=st.sampled_from([0, 20, 1 << 16]),
+    room=st.sampled_from([0, 2_000, 1 << 26]),
+    scope=st.fixed_dictionaries(
+        {
+            "k": st.sampled_from([-1, 0, 1, 2, 3, 100]),
+            "per_artifact": st.booleans(),
+            "surfaces": st.none() | st.lists(st.sampled_from(["title", "chunk", "none"]), max_size=2),
+            "allowed": st.none() | st.frozensets(st.integers(1, 12)),
+        }
+    ),
+)
+@settings(max_examples=25)
+def test_rankings_are_those_of_fts5_after_any_writes_of_another_connection(steps, late, room, scope):
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(postings_module, "_LATE", late)
+        patch.setattr(postings_module, "_ROOM", room)
+        path = Path(folder, "texts")
+        with closing(made(path)) as writer, closing(opened(path)) as reader:
+            writer.execute("PRAGMA synchronous = OFF")
+            postings = Postings()
+            for puts, removals in steps:
+                with writer:
+                    for name in (*removals, *puts):
+                        writer.execute("DELETE FROM record WHERE artifact_id = ?", [name])
+                for name, texts in puts.items():
+                    add(writer, texts, name, ["title", "chunk"])
+                there = {number for (number,) in reader.execute("SELECT rowid FROM record")}
+                asked = scope | {"allowed": None if scope["allowed"] is None else scope["allowed"] & there}
+                in_snapshot(reader, lambda connection, asked=asked: check(postings, connection, QUERIES, **asked))
+
+
+@pytest.mark.parametrize("count", [0, 1, 127, 128, 129, 16_383, 16_384, 20_000])
+def test_the_length_of_a_text_counts_however_long_it_is(count):
+    with closing(made()) as connection:
+        add(connection, ["word " * count, "word and others", "others", "", "word"])
+        check(Postings(), connection, ["word", "word others"])
+
+
+def test_a_word_that_the_index_cuts_inside_a_character_is_found_neither_before_nor_after_a_write():
+    with closing(made()) as connection:
+        postings = Postings()
+        for _ in range(2):
+            add(connection, ["one", LONG])
+            assert ranked(postings, connection, [LONG], 5) == ranked(Postings(), connection, [LONG], 5) == [[]]
+
+
+def test_equal_scores_are_ordered_by_artifact_and_surface_however_many_there_are():
+    with closing(made()) as connection:
+        postings = Postings()
+        for artifact in ("b", "é", "a", "B", "c"):
+            add(connection, ["same text"] * 30 + ["same"], artifact)
+        connection.execute("UPDATE record SET idx = abs(idx - 20)")
+        for k in (1, 3, 31, 100, 1_000, 2**70):
+            for per_artifact in (False, True):
+                check(postings, connection, ["same", "text", "same text"], k, per_artifact=per_artifact)
+
+
+def test_artifacts_are_found_behind_one_that_holds_all_of_the_best_records():
+    with closing(made()) as connection:
+        add(connection, ["word"] * 500, "a")
+        for name in "bcd":
+            add(connection, ["word among others"], name)
+        check(Postings(), connection, ["word"], 3, per_artifact=True)
+
+
+# What is read
+
+
+def test_a_word_is_read_once_and_a_write_costs_only_what_it_wrote():
+    with closing(made()) as connection:
+        postings = Postings()
+        add(connection, spread(500, "one", "two"))
+        postings.rank(connection, ["one two w3"], 5)
+        added = add(connection, ["one more of three"], "b")
+        statements = asked_of(connection)
+        postings.rank(connection, ["one two w3"], 5)
+        assert not [each for each in statements if "record_word" in each]
+        assert [each for each in statements if "text FROM" in each] == [
+            f"SELECT text FROM record WHERE rowid > {added - 1} ORDER BY rowid"
+        ]
+        connection.set_trace_callback(None)
+        check(postings, connection, ["one two w3", "three"])
+
+
+def test_what_has_not_changed_is_not_read_again():
+    with closing(made()) as connection:
+        postings = Postings()
+        add(connection, spread(50, "one"))
+        postings.rank(connection, ["one"], 5, surfaces=["chunk"])
+        statements = asked_of(connection)
+        postings.rank(connection, ["one"], 5, surfaces=["chunk"])
+        assert len([each for each in statements if "json_each" not in each]) == 1  # whether it changed
+
+
+def test_the_words_asked_for_least_recently_are_forgotten_and_the_rest_is_not_read_again(monkeypatch):
+    monkeypatch.setattr(postings_module, "_ROOM", 3_000)
+    with closing(made()) as connection:
+        postings = Postings()
+        add(connection, [f"w{at % 20} always" for at in range(200)])
+        for at in range(20):
+            check(postings, connection, [f"w{at}", "always"])
+            assert postings._bytes <= 3_000
+        assert postings._bytes == sum(each.size for each in postings._postings.values())
+        assert [*postings._postings] == ["w18", "w19", "always"]
+
+
+def test_after_many_new_words_those_known_are_read_again_when_they_are_asked_for(monkeypatch):
+    monkeypatch.setattr(postings_module, "_LATE", 20)
+    with closing(made()) as connection:
+        postings = Postings()
+        add(connection, spread(50, "one", "two"))
+        for expected in ([], [], ["one"], [], [], ["one"]):
+            check(postings, connection, ["one two"])
+            add(connection, ["one more of several"] * 2)
+            statements = asked_of(connection)
+            postings.rank(connection, ["one"], 5)
+            read = [word for word in ("one", "two") for each in statements if f"term = '{word}'" in each]
+            assert read == expected
+            assert sum(len(each.late) for each in postings._postings.values()) <= 20
+            connection.set_trace_callback(None)
+
+
+@given(numbers=st.lists(st.integers(1, 2**62), max_size=30), slice=st.integers(0, 50))
+def test_numbers_are_read_whole_whatever_the_slices(numbers, slice):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(postings_module, "_SLICE", slice)
+        assert postings_module._parsed(",".join(map(str, numbers)) or None).tolist() == numbers
+
+
+def test_a_word_that_takes_more_than_all_may_is_ranked_all_the_same(monkeypatch):
+    monkeypatch.setattr(postings_module, "_ROOM", 10)
+    with closing(made()) as connection:
+        postings = Postings()
+        add(connection, spread(50, "one", "two"))
+        check(postings, connection, ["one two", "two"])
+        assert [*postings._postings] == ["two"]
+
+
+def test_rows_that_left_do_not_pile_up():
+    with closing(made()) as connection:
+        postings = Postings()
+        for turn in range(10):
+            connection.execute("DELETE FROM record")
+            add(connection, [f"one {turn}"] * 20)
+            check(postings, connection, [f"one {turn}", "one 0"])
+            assert len(postings._numbers) <= 40
+        connection.execute("DELETE FROM record")
+        check(postings, connection, ["one"])
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize("scope", [{}, {"surfaces": ["title"]}])
+def test_a_search_stopped_at_any_statement_leaves_the_next_one_right(scope):
+    with closing(made()) as connection:
+        postings, stopped = Postings(), []
+        for turn in range(60):
+            with connection:
+                connection.execute("DELETE FROM record WHERE artifact_id = ?", [f"a{turn - 3}"])
+            add(connection, spread(9, "one", f"new{turn}"), f"a{turn}", ["title", "chunk"])
+            steps = iter(range(turn * 3))
+            connection.set_progress_handler(lambda steps=steps: next(steps, None) is None, 10)
+            try:
+                postings.rank(connection, ["one w3", f"new{turn}"], 5, **scope)
+            except sqlite3.OperationalError as error:
+                stopped.append(str(error))
+            connection.set_progress_handler(None, 0)
+            if turn % 2:
+                check(postings, connection, ["one w3", f"new{turn} w1"], 5, **scope)
+        assert 20 < len(stopped) < 60
+        assert {*stopped} == {"interrupted"}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM record_text_docsize WHERE id = 3",
+        "UPDATE record_text_docsize SET sz = x'' WHERE id = 3",
+    ],
+)
+def test_an_index_that_does_not_fit_the_records_is_an_error_of_the_database(damage):
+    with closing(made()) as connection:
+        add(connection, spread(9, "one"))
+        connection.execute(damage)
+        with pytest.raises(sqlite3.DatabaseError, match="does not fit"):
+            Postings().rank(connection, ["one w2 filler"], 5)
+
+
+# In the stores
+
+
+@pytest.mark.asyncio_only
+async def test_a_closed_store_holds_no_postings(tmp_path):
+    async with SqliteStore(tmp_path / "notes.airw") as store:
+        await store.apply([put("a", "one two", "two")])
+        assert [len(each) for each in await store.search_text(["one", "two"], 5)] == [1, 2]
+        assert [*store._postings._postings] == ["one", "two"]
+    assert not store._postings._postings
+
+
+async def test_a_store_in_memory_follows_its_own_writes():
+    async with MemoryStore() as store:
+        for turn in range(5):
+            await store.apply([put(f"a{turn}", "one two", f"new{turn}")], removals=[f"a{turn - 2}"])
+            found = await store.search_text(["one", f"new{turn}", f"new{turn - 2}"], 5, surfaces=["chunk"])
+            assert [sorted(each.artifact_ids) for each in found] == [
+                [f"a{each}" for each in (turn - 1, turn) if each >= 0],
+                [f"a{turn}"],
+                [],
+            ]

@@ -1,0 +1,327 @@
+"""Corpora too large for one matrix in memory: indexes beside the file, with limits low enough for a test."""
+
+import math
+import os
+import sys
+import textwrap
+from pathlib import Path
+
+import anyio
+import numpy as np
+import pytest
+
+from airw.errors import EmbedderError, EmbedderMismatch
+from airw.stores import MemoryStore, SqliteStore
+from airw.stores.sqlite import _segmented_index, _segments
+from airw.stores.sqlite._segmented_index import SegmentedIndex
+from airw.values import ArtifactChange, LedgerEntry, Record
+from airw.values.filters import parse_filter
+
+if not _segments.is_installed():
+    pytest.skip("the extra `ann` is not installed", allow_module_level=True)
+pytestmark = pytest.mark.asyncio_only
+
+BITS, DIM = 10, 32
+
+
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch):
+    """Indexes above 3,000 rows, one for each 1,024."""
+    monkeypatch.setattr(_segmented_index, "EXACT_ROWS", 3_000)
+    monkeypatch.setattr(_segments, "BUCKET_BITS", BITS)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "large.airw"
+
+
+def unit(rows):
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def near_topics(count, seed, spread=0.25):
+    """Unit vectors around 40 topics, as texts have them."""
+    topics = unit(np.random.default_rng(0).standard_normal((40, DIM)))
+    random = np.random.default_rng(seed)
+    return unit(topics[random.integers(0, 40, count)] + spread * random.standard_normal((count, DIM)))
+
+
+def changes(start, stop, *, seed=None, per_artifact=1, vectors=None):
+    """Artifacts `a0…` of some records each; metadata tell their number."""
+    made = []
+    rows = near_topics((stop - start) * per_artifact, start if seed is None else seed) if vectors is None else vectors
+    for at in range(start, stop):
+        name = f"a{at:05}"
+        records = [
+            Record(
+                Record.make_id(name, "chunk", i), name, ("title", "chunk")[i % 2], i, "", {"n": at, "parity": at % 2}
+            )
+            for i in range(per_artifact)
+        ]
+        entry = LedgerEntry(name, "1", "e", "s", record_ids=tuple(each.id for each in records))
+        first = (at - start) * per_artifact
+        made.append(ArtifactChange(entry, records, rows[first : first + per_artifact]))
+    return made
+
+
+QUERIES = near_topics(20, 99)
+
+
+async def fill(store, count, **more):
+    for start in range(0, count, 1_000):
+        await store.apply(changes(start, min(count, start + 1_000), **more))
+
+
+def files(path):
+    return sorted(each.number for each in _segments.segment_files(_segments.segment_folder(path)))
+
+
+def strays(path):
+    """What lies beside the indexes and has no business there."""
+    return [each for each in _segments.segment_folder(path).glob("*") if each.suffix not in (".usearch", ".lock")]
+
+
+def recall(found, expected):
+    shared = [len({*one.record_ids} & {*other.record_ids}) for one, other in zip(found, expected, strict=True)]
+    return sum(shared) / sum(map(len, expected)) if any(map(len, expected)) else 1.0
+
+
+async def same_as_memory(store, memory, least=0.98, **options):
+    """Rankings hold what exact search holds, nearly, with the same scores for the same records, in order."""
+    found, expected = [await each.search_vectors(QUERIES, 10, **options) for each in (store, memory)]
+    assert [len(each) for each in found] == [len(each) for each in expected]
+    assert recall(found, expected) >= least
+    for ranking in found:
+        assert np.array_equal(ranking.scores, np.sort(ranking.scores)[::-1])
+    for one, other in zip(found, expected, strict=True):
+        scores = dict(zip(other.record_ids, other.scores.tolist(), strict=True))
+        common = [each for each in one.record_ids if each in scores]
+        assert [scores[each] for each in common] == [
+            score for each, score in zip(one.record_ids, one.scores.tolist(), strict=True) if each in scores
+        ]
+
+
+async def test_full_buckets_get_an_index_once_the_corpus_is_large_and_search_finds_what_exact_search_finds(path):
+    async with SqliteStore(path) as store, MemoryStore() as memory:
+        await fill(store, 3_000)
+        assert files(path) == []
+        await store.apply(changes(3_000, 5_500))
+        assert files(path) == [0, 1, 2, 3, 4]
+        await fill(memory, 3_000)
+        await memory.apply(changes(3_000, 5_500))
+        await same_as_memory(store, memory)
+        await same_as_memory(store, memory, per_artifact=True)
+        assert (await store.counts())["records"] == 5_500
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "filter",
+    [
+        {"parity": 1},
+        {"n": {"$lt": 40}},
+        {"n": {"$gte": 4_000}},
+        {"n": -1},
+        {"$and": [{"parity": 0}, {"n": {"$lt": 900}}]},
+    ],
+)
+async def test_filters_and_surfaces_are_honoured_however_few_rows_they_keep(path, filter):
+    async with SqliteStore(path) as store, MemoryStore() as memory:
+        for each in (store, memory):
+            await fill(each, 2_500, per_artifact=2)
+        assert len(files(path)) == 4
+        for options in ({}, {"surfaces": ["title"]}, {"per_artifact": True}, {"surfaces": ["none"]}):
+            await same_as_memory(store, memory, filter=parse_filter(filter), **options)
+
+
+async def test_similarities_best_records_and_vectors_are_exact(path):
+    async with SqliteStore(path) as store, MemoryStore() as memory:
+        for each in (store, memory):
+            await fill(each, 2_000, per_artifact=2)
+        assert files(path)
+        ids = [Record.make_id(f"a{at:05}", "chunk", at % 2) for at in (7, 1_999, 7, 100)] + ["absent", "n\0l"]
+        names = ["a00007", "absent", "a01999", "a00007"]
+        for query in QUERIES[:3]:
+            similar = [await each.similarities(query, ids) for each in (store, memory)]
+            assert np.array_equal(*similar, equal_nan=True)
+            for surfaces in (None, ["title"], ["none"]):
+                best = [await each.best_of(query, names, surfaces=surfaces) for each in (store, memory)]
+                assert best[0][0] == best[1][0]
+                assert np.array_equal(best[0][1], best[1][1], equal_nan=True)
+        assert np.array_equal(await store.vectors(ids), await memory.vectors(ids), equal_nan=True)
+        assert (await store.similarities(QUERIES[0], ["absent"])).shape == (1,)
+        assert (await store.vectors(["absent"])).shape == (1, DIM)
+        assert [len(each) for each in await store.search_vectors(QUERIES[:2], 0)] == [0, 0]
+        with pytest.raises(EmbedderMismatch, match=r"3 wide.*32 wide"):
+            await store.search_vectors(np.ones((1, 3), np.float32), 5)
+        with pytest.raises(EmbedderError, match="NaN"):
+            await store.best_of(np.full(DIM, math.nan, np.float32), names)
+
+
+async def test_a_write_is_seen_at_the_next_query_and_removed_or_replaced_rows_are_never_found(path):
+    async with SqliteStore(path) as store, await SqliteStore.open(path) as other, MemoryStore() as memory:
+        for each in (store, memory):
+            await fill(each, 4_000)
+        for step in range(6):
+            random = np.random.default_rng(step)
+            put = changes(start := int(random.integers(0, 4_000)), start + 150, seed=1_000 + step)
+            removed = [f"a{at:05}" for at in random.integers(0, 4_000, 200)]
+            for each in (store, memory):
+                await each.apply(put, removals=removed)
+            for each in (store, other):
+                await same_as_memory(each, memory)
+        nearest = put[0].vectors
+        for each in (store, other):
+            assert (await each.search_vectors(nearest, 1))[0].artifact_ids == [put[0].entry.artifact_id]
+
+
+async def test_a_query_after_one_write_reads_only_what_was_written(path, monkeypatch):
+    async with SqliteStore(path) as store:
+        await fill(store, 5_000)
+        await store.search_vectors(QUERIES, 5)
+        added, add = [], SegmentedIndex._add_rest
+        monkeypatch.setattr(
+            SegmentedIndex,
+            "_add_rest",
+            lambda self, numbers, vectors: (added.extend(numbers), add(self, numbers, vectors)),
+        )
+        await store.apply(changes(17, 18, seed=5))
+        await store.search_vectors(QUERIES, 5)
+        assert added == [5_001]
+
+
+async def test_an_index_that_is_missing_cut_short_garbage_or_of_another_file_is_made_again_at_the_next_write(path):
+    async with SqliteStore(path) as store:
+        await fill(store, 5_000)
+    folder = _segments.segment_folder(path)
+    first, second, third, fourth = sorted(folder.glob("*.usearch"))
+    first.unlink()
+    os.truncate(second, 500)
+    third.write_bytes(b"garbage" * 1_000)
+    stranger = fourth.rename(folder / f"{'0' * 12}{fourth.name[12:]}")
+    async with SqliteStore(path) as store, MemoryStore() as memory:
+        await fill(memory, 5_000)
+        await same_as_memory(store, memory)  # from the file, exactly, meanwhile
+        await store.set_config({})
+        assert files(path) == [0, 1, 2, 3]
+        assert not stranger.exists()
+        await same_as_memory(store, memory)
+
+
+async def test_an_index_of_which_most_rows_are_gone_is_made_again_and_one_without_rows_is_removed(path):
+    async with SqliteStore(path) as store, MemoryStore() as memory:
+        for each in (store, memory):
+            await fill(each, 6_200)
+        kept = {each.number: each for each in _segments.segment_files(_segments.segment_folder(path))}
+        gone = [f"a{at:05}" for at in (*range(1_023), *range(1_023, 1_023 + 700))]
+        for each in (store, memory):
+            await each.apply([], removals=gone)
+        left = {each.number: each for each in _segments.segment_files(_segments.segment_folder(path))}
+        assert sorted(left) == [1, 2, 3, 4, 5]
+        assert left[1].rows == 1_024 - 700
+        assert left[2] == kept[2]
+        await same_as_memory(store, memory)
+
+
+async def test_a_corpus_that_is_embedded_again_in_another_width_forgets_the_old_indexes(path):
+    async with SqliteStore(path) as store, await SqliteStore.open(path) as other:
+        await fill(store, 4_000)
+        await other.search_vectors(QUERIES, 5)
+        await store.apply([], removals=await store.artifact_ids())
+        assert files(path) == []
+        await store.apply(changes(0, 4_000, vectors=unit(np.random.default_rng(1).standard_normal((4_000, 8)))))
+        query = np.ones((1, 8), np.float32)
+        for each in (store, other):
+            assert len((await each.search_vectors(query, 5))[0]) == 5
+
+
+async def test_vectors_without_any_structure_are_found_as_well(path):
+    """No graph helps with them: their index is measured when it is made, and then compared as a whole."""
+    rows = unit(np.random.default_rng(1).standard_normal((5_000, DIM)))
+    async with SqliteStore(path) as store, MemoryStore() as memory:
+        for each in (store, memory):
+            await each.apply(changes(0, 5_000, vectors=rows))
+        assert len(files(path)) == 4
+        await same_as_memory(store, memory)
+
+
+async def test_without_the_extra_search_is_exact_and_the_writer_is_told_what_would_make_it_fast(path, monkeypatch):
+    monkeypatch.setattr(_segments, "is_installed", lambda: False)
+    async with SqliteStore(path) as store, MemoryStore() as memory:
+        with pytest.warns(RuntimeWarning, match=r"pip install 'airw\[ann\]'"):
+            await fill(store, 4_000)
+        await fill(memory, 4_000)
+        assert files(path) == []
+        await same_as_memory(store, memory, least=1.0)
+
+
+async def test_an_index_that_cannot_be_written_costs_no_write_and_the_next_one_makes_it(path, monkeypatch):
+    def no_room(self, *_):
+        raise OSError(28, "No space left on device")
+
+    async with SqliteStore(path) as store:
+        await fill(store, 3_000)
+        with monkeypatch.context() as patch:
+            patch.setattr(_segments.SegmentMaker, "save", no_room)
+            with pytest.warns(RuntimeWarning, match="No space left"):
+                await store.apply(changes(3_000, 4_000))
+        assert len(await store.artifact_ids()) == 4_000
+        await store.set_config({})
+        assert files(path) == [0, 1, 2]
+
+
+async def test_a_corpus_that_shrinks_is_searched_from_memory_again(path):
+    async with SqliteStore(path) as store, MemoryStore() as memory:
+        for each in (store, memory):
+            await fill(each, 4_000)
+            await each.apply([], removals=[f"a{at:05}" for at in range(2_000)])
+        assert files(path) == []
+        await same_as_memory(store, memory, least=1.0)
+
+
+async def test_removing_a_store_removes_its_indexes(path):
+    async with SqliteStore(path) as store:
+        await fill(store, 4_000)
+    await SqliteStore.remove(path)
+    assert list(path.parent.iterdir()) == []
+
+
+async def test_a_process_killed_while_it_makes_an_index_costs_nothing(path):
+    """The next writer makes it; what was written stays."""
+    code = """
+        import os, sys, anyio
+        from pathlib import Path
+        sys.path.insert(0, sys.argv[2])
+        import tests.stores.internals.test_segments as t
+        from airw.stores import SqliteStore
+        from airw.stores.sqlite import _segmented_index, _segments
+        _segmented_index.EXACT_ROWS = 3_000
+        _segments.BUCKET_BITS = t.BITS
+        replace = Path.replace
+        Path.replace = lambda self, other: os._exit(9) if "-1-" in other.name else replace(self, other)
+        async def main():
+            async with SqliteStore(sys.argv[1]) as store:
+                await t.fill(store, 5_000)
+        anyio.run(main)
+        """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(path), str(Path(__file__).parents[3])]
+    assert (await anyio.run_process(command, check=False)).returncode == 9
+    assert len(files(path)) == len(strays(path)) == 1
+    async with SqliteStore(path) as store:
+        assert len(await store.artifact_ids()) == 4_000  # the call that made the corpus large was committed
+        await store.set_config({})
+        assert files(path) == [0, 1, 2]
+        assert strays(path) == []
+
+
+async def test_a_cancelled_write_leaves_no_part_of_an_index_and_the_next_one_makes_it(path):
+    async with SqliteStore(path) as store:
+        await fill(store, 3_000)
+        with anyio.move_on_after(0.05) as scope:
+            await store.apply(changes(3_000, 9_000))
+        assert scope.cancelled_caught
+        await store.set_config({})
+        assert strays(path) == []
+        assert len(await store.artifact_ids()) in (3_000, 9_000)
+        assert len(files(path)) == (0 if len(await store.artifact_ids()) == 3_000 else 8)
