@@ -86,7 +86,7 @@ class Postings:
         Args:
             connection: Sees one state of the database, and was prepared by `prepare_texts`.
             queries: In plain words.
-            k: Give at most so many.
+            k: How many at most.
             allowed: Rank only the records of these numbers (rowids).
             surfaces: Rank only surfaces of these kinds.
             per_artifact: Rank artifacts, each by its best record.

@@ -13,8 +13,8 @@ from airw.values import Direction, Edge, Extraction, Link, LinkCount, LinkFilter
 if TYPE_CHECKING:
     import sqlite3
 
-MaxOf: TypeAlias = tuple[int, tuple[str, ...] | None]
-"""The version of the file, as one connection sees it, and the link types."""
+MaxOf: TypeAlias = tuple[int, LinkFilter]
+"""The version of the file, as one connection sees it, and the links that count."""
 
 _Bundle: TypeAlias = tuple[str, str, bool, str, Collection[str]]
 """Edges of one artifact: their type, ":" and the corpus they lead to if it is another, whether inward, origin, ends."""
@@ -56,17 +56,17 @@ _RESOLVE_EITHER = f"""
 _REFERRERS = """
     WITH asked (place, corpus, node) AS MATERIALIZED (SELECT key, value ->> 0, value ->> 1 FROM json_each(:nodes))
     SELECT place, artifact_id FROM asked JOIN link ON target = node
-    WHERE corpus IS NULL AND artifact_id <> node {of_types}
+    WHERE corpus IS NULL AND artifact_id <> node {chosen}
     UNION
     SELECT place, artifact_id FROM asked JOIN link ON ref = node
-    WHERE corpus IS NULL AND state IN ('dangling', 'ambiguous') AND node NOT IN (SELECT id FROM artifact) {of_types}
+    WHERE corpus IS NULL AND state IN ('dangling', 'ambiguous') AND node NOT IN (SELECT id FROM artifact) {chosen}
     UNION
-    SELECT place, artifact_id FROM asked JOIN link ON ref = node WHERE target_source = corpus {of_types}"""
+    SELECT place, artifact_id FROM asked JOIN link ON ref = node WHERE target_source = corpus {chosen}"""
 _MAX_FAN_IN = """
     SELECT coalesce(max(count), 0) FROM (
         SELECT count(DISTINCT artifact_id) AS count FROM link
         WHERE (target_source IS NOT NULL OR artifact_id <> coalesce(target, ref))
-            AND NOT (state = 'ambiguous' AND ref IN (SELECT id FROM artifact)) {of_types}
+            AND NOT (state = 'ambiguous' AND ref IN (SELECT id FROM artifact)) {chosen}
         GROUP BY target_source, coalesce(target, ref)
     )"""
 # Each in the order of an index, or rows would be sorted first. No id holds NUL.
@@ -148,30 +148,29 @@ def resolve(connection: "sqlite3.Connection", refs: Sequence[str]) -> list[list[
     return found
 
 
-def referrers(
-    connection: "sqlite3.Connection", nodes: Sequence[NodeId], types: Sequence[str] | None
-) -> list[list[str]]:
+def referrers(connection: "sqlite3.Connection", nodes: Sequence[NodeId], links: LinkFilter) -> list[list[str]]:
     """Return for each node the artifacts, sorted, that link to it."""
     found: list[list[str]] = [[] for _ in nodes]
-    for place, artifact_id in _ask(connection, f"{_REFERRERS} ORDER BY place, artifact_id", types, nodes):
+    for place, artifact_id in _ask(
+        connection, f"{_REFERRERS} ORDER BY place, artifact_id", links, nodes=_nodes_json(nodes)
+    ):
         found[place].append(artifact_id)
     return found
 
 
-def fan_in(connection: "sqlite3.Connection", nodes: Sequence[NodeId], types: Sequence[str] | None) -> list[int]:
+def fan_in(connection: "sqlite3.Connection", nodes: Sequence[NodeId], links: LinkFilter) -> list[int]:
     """Count for each node the artifacts that link to it."""
     found = [0] * len(nodes)
     counted = f"SELECT place, count(*) FROM ({_REFERRERS}) GROUP BY place"
-    for place, count in _ask(connection, counted, types, nodes):
+    for place, count in _ask(connection, counted, links, nodes=_nodes_json(nodes)):
         found[place] = count
     return found
 
 
-def max_fan_in(connection: "sqlite3.Connection", known: LruCache[MaxOf, int], types: Sequence[str] | None) -> int:
+def max_fan_in(connection: "sqlite3.Connection", known: LruCache[MaxOf, int], links: LinkFilter) -> int:
     """Count the artifacts that link to the node to which most do; `known` is from earlier calls."""
     (version,) = connection.execute("PRAGMA data_version").fetchone()
-    key = version, None if types is None else tuple(types)
-    return known.get_or_create(key, lambda _: int(_ask(connection, _MAX_FAN_IN, types).fetchone()[0]))
+    return known.get_or_create((version, links), lambda _: int(_ask(connection, _MAX_FAN_IN, links).fetchone()[0]))
 
 
 def unresolved(
@@ -203,18 +202,10 @@ def link_counts(connection: "sqlite3.Connection") -> list[LinkCount]:
     return [LinkCount(*row) for row in rows]
 
 
-def _ask(
-    connection: "sqlite3.Connection", question: str, types: Sequence[str] | None, nodes: Sequence[NodeId] = ()
-) -> "sqlite3.Cursor":
-    of_types = "" if types is None else "AND type IN (SELECT value FROM json_each(:types))"
-    bound = {"nodes": json.dumps([_corpus_and_id(node) for node in nodes]), "types": set_json(types or ())}
-    return connection.execute(question.format(of_types=of_types), bound)
-
-
-def _corpus_and_id(node: NodeId) -> tuple[str | None, str | None]:
-    """Return a node as a pair, without a corpus where it is of this one; a pair of nulls for what no id can hold."""
-    pair = (None, node) if isinstance(node, str) else node
-    return (None, None) if any("\0" in each for each in pair if each) else pair
+def _nodes_json(nodes: Sequence[NodeId]) -> str:
+    """Write nodes as pairs, those of this corpus without a corpus; what no id can hold becomes a pair of nulls."""
+    pairs = [(None, node) if isinstance(node, str) else node for node in nodes]
+    return json.dumps([(None, None) if any("\0" in each for each in pair if each) else pair for pair in pairs])
 
 
 def neighbors(
@@ -224,23 +215,22 @@ def neighbors(
     found: defaultdict[str, list[_Bundle]] = defaultdict(list)
     if direction != "in":
         away = []
-        for here, kind, origin, ends, count in _ask_edges(connection, _OUT, ids, links):
+        for here, kind, origin, ends, count in _ask(connection, _OUT, links, ids=set_json(ids)):
             if ends is not None:
                 found[here].append((kind, "", False, origin, {*ends.split("\0")} - {here}))
             if count:
                 away.append(here)
-        for here, kind, origin, ends, corpus in _ask_edges(connection, _AWAY, away, links) if away else ():
+        for here, kind, origin, ends, corpus in _ask(connection, _AWAY, links, ids=set_json(away)) if away else ():
             found[here].append((kind, corpus, False, origin, {*ends.split("\0")}))
     if direction != "out":
-        for here, kind, origin, ends in _ask_edges(connection, _IN, ids, links):
+        for here, kind, origin, ends in _ask(connection, _IN, links, ids=set_json(ids)):
             found[here].append((kind, "", True, origin, {*ends.split("\0")} - {here}))
     return [_edges(here, found.get(here, ()), limit) for here in ids]
 
 
-def _ask_edges(
-    connection: "sqlite3.Connection", question: str, ids: Iterable[str], links: LinkFilter
-) -> Iterable[tuple[Any, ...]]:
-    bound, chosen = {"ids": set_json(ids)}, ""
+def _ask(connection: "sqlite3.Connection", question: str, links: LinkFilter, **bound: str) -> "sqlite3.Cursor":
+    """Execute a question, whose `{chosen}` becomes the conditions of the filter, with these parameters."""
+    chosen = ""
     conditions = [
         ("types", "type IN", links.types),
         ("exclude", "type NOT IN", links.exclude or None),
@@ -250,7 +240,7 @@ def _ask_edges(
         if values is not None:
             bound[name] = set_json(values)
             chosen += f" AND {condition} (SELECT value FROM json_each(:{name}))"
-    return connection.execute(question.format(chosen=chosen), bound).fetchall()
+    return connection.execute(question.format(chosen=chosen), bound)
 
 
 def _edges(here: str, bundles: Sequence[_Bundle], limit: int | None) -> list[Edge]:

@@ -37,7 +37,7 @@ _NAME = re.compile(r"([0-9A-F]{12})-(\d+)-(\d+)-(\d+)\.usearch")
 
 
 def is_installed() -> bool:
-    """Say whether the extra `ann` is."""
+    """Return whether the extra `ann` is installed."""
     return find_spec("usearch") is not None
 
 

@@ -55,10 +55,11 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
     """A `Store` in one SQLite file, safe to share between tasks and processes; runs on asyncio only, as aiosqlite does.
 
     Readers see whole writes, those of other processes included, at their next call, and never wait for a writer. A
-    cancelled call is stopped at once, and what it wrote is undone. Calls through one store take turns; a text or id
-    with NUL or a lone surrogate where it would be looked up is refused. The 32 fields that `matching` was asked about
-    last are indexed in memory, each at its first question; those that filters named last, at the second filter. Each
-    of its two connections keeps up to 32 MiB of the file in memory.
+    write that other writers hold up for ten seconds raises `StoreBusy`. A cancelled call is stopped at once, and what
+    it wrote is undone. Calls through one store take turns. Ids and names with NUL, and any text with an unpaired
+    surrogate, are refused. The 32 fields that `matching` was asked about last are indexed in memory, each at its first
+    question; those that filters named last, at the second filter. Each of its two connections keeps up to 8 MiB of the
+    file in memory.
 
     Up to 200,000 records, vectors are searched exactly, in a matrix in memory that follows the file. Above that, the
     write that fills another 65,536 rows makes an HNSW index of them in the folder `<path>-ann`, which needs the extra
@@ -299,15 +300,15 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
 
     @override
     async def referrers(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[list[str]]:
-        return await self._read(_links.referrers, nodes, types)
+        return await self._read(_links.referrers, nodes, LinkFilter(types=types))
 
     @override
     async def fan_in(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[int]:
-        return await self._read(_links.fan_in, nodes, types)
+        return await self._read(_links.fan_in, nodes, LinkFilter(types=types))
 
     @override
     async def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
-        return await self._read(_links.max_fan_in, self._max_fan_in, types)
+        return await self._read(_links.max_fan_in, self._max_fan_in, LinkFilter(types=types))
 
     @override
     async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:

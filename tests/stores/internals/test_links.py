@@ -113,7 +113,7 @@ def told_by_file(connection):
         "in": _links.neighbors(connection, NAMES, "in", LinkFilter(), None),
         "unresolved": _links.unresolved(connection, None, None),
         "counts": _links.link_counts(connection),
-        "referrers": _links.referrers(connection, REFS, None),
+        "referrers": _links.referrers(connection, REFS, LinkFilter()),
     }
 
 

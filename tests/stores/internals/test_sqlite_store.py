@@ -599,7 +599,7 @@ async def test_a_field_whose_reading_was_stopped_midway_is_read_on(store):
 
 async def test_what_most_artifacts_link_to_is_counted_once_a_state_of_the_file(store, monkeypatch):
     asked, ask = [], _links._ask
-    monkeypatch.setattr(_links, "_ask", lambda *args: (asked.append(args), ask(*args))[1])
+    monkeypatch.setattr(_links, "_ask", lambda *args, **bound: (asked.append(args), ask(*args, **bound))[1])
     await store.apply([change("a", links=["c"]), change("b", links=["c"])])
     async with await SqliteStore.open(store._path) as other:
         for _ in range(2):
@@ -913,13 +913,14 @@ def test_links_after_any_writes_are_those_of_the_final_content(steps):
         assert _links.resolve(connection, refs) == [table.resolve(ref) for ref in refs]
         nodes = [*refs, *(("other", ref) for ref in refs), ("oth\0er", "a"), ("none", "a"), "a"]
         for types in (None, ("related",), ("related", "requires"), ()):
-            found = _links.referrers(connection, nodes, types)
-            assert found == [sorted(table.referrers(node, LinkFilter(types=types))) for node in nodes]
-            assert _links.fan_in(connection, nodes, types) == list(map(len, found))
+            links = LinkFilter(types=types)
+            found = _links.referrers(connection, nodes, links)
+            assert found == [sorted(table.referrers(node, links)) for node in nodes]
+            assert _links.fan_in(connection, nodes, links) == list(map(len, found))
             most = max(map(len, found))
-            assert _links.max_fan_in(connection, LruCache(9), types) == most
-            assert table.max_fan_in(LinkFilter(types=types)) == most
-            edges = _links.neighbors(connection, "abcd", "in", LinkFilter(types=types), None)
+            assert _links.max_fan_in(connection, LruCache(9), links) == most
+            assert table.max_fan_in(links) == most
+            edges = _links.neighbors(connection, "abcd", "in", links, None)
             assert found[:4] == [
                 sorted({edge.source for edge in each}) if name in kept else referrers
                 for name, each, referrers in zip("abcd", edges, found, strict=False)
