@@ -7,9 +7,10 @@ from numbers import Real
 from typing import TypeVar
 
 from airw._base.messages import short_repr
-from airw.errors import ArgumentError, ArgumentKindError
+from airw._base.text import find_text_fault
+from airw.errors import AirwError, ArgumentError, ArgumentKindError
 
-__all__ = ["check_choice", "check_count", "check_number", "check_query", "check_strings", "check_weight"]
+__all__ = ["check_choice", "check_count", "check_number", "check_query", "check_strings", "check_texts", "check_weight"]
 
 Choice = TypeVar("Choice", bound=str)
 
@@ -95,6 +96,35 @@ def check_strings(name: str, value: object) -> tuple[str, ...]:
             return items
     hint = f"; one is [{short_repr(value)}]" if isinstance(value, str) else ""
     raise ArgumentKindError(f"{name} must be a list of strings, not {short_repr(value)}{hint}")
+
+
+def check_texts(texts: Sequence[str], *, of: str, error: type[AirwError], encodable: bool = False) -> list[str]:
+    """Return the texts that a model is asked about as a list.
+
+    Args:
+        texts: What the caller gave.
+        of: Who is asked, as errors name it.
+        error: The kind of the error.
+        encodable: Whether each text must also be one that UTF-8 can say.
+
+    Raises:
+        AirwError: They are one string, or one of them is no string or cannot be encoded.
+
+    Example:
+        >>> check_texts(("a", "b"), of="the model", error=ArgumentError)
+        ['a', 'b']
+    """
+    if isinstance(texts, str):
+        raise error(f"{of} takes a list of texts, not one string")
+    given = list(texts)
+    if not {*map(type, given)} <= {str}:  # all at once, which a long list needs
+        for at, text in enumerate(given):
+            if not isinstance(text, str):
+                raise error(f"{of} takes strings, not {short_repr(text)} (text {at} of {len(given)})")
+    for at, text in enumerate(given) if encodable else ():
+        if fault := find_text_fault(text):
+            raise error(f"{of} cannot read text {at}: it holds {fault}")
+    return given
 
 
 def check_query(query: object) -> str:

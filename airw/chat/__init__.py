@@ -6,15 +6,13 @@ from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from airw.chat.client import ChatClient
-    from airw.chat.model import ChatModel
-    from airw.chat.specs import ChatLike, resolve_chat
+    from airw.chat.models import ChatLike, ChatModel, resolve_chat
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "client": ["ChatClient"],
-            "model": ["ChatModel"],
-            "specs": ["ChatLike", "resolve_chat"],
+            "models": ["ChatLike", "ChatModel", "resolve_chat"],
         },
     )
 

@@ -1,15 +1,16 @@
 """A client of the API for conversations that OpenAI made and many servers speak."""
 
+import re
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any
 
 from airw._base.checks import check_count, check_number
 from airw._base.concurrency import in_thread
-from airw._base.http import Api, Exchange, Server, base_url, decoded
+from airw._base.http import Api, ApiClient, Exchange, Server, base_url, decoded, told
 from airw._base.messages import short_repr
+from airw._base.text import find_text_fault
 from airw.chat.budget import Budget, Charge, estimated
-from airw.chat.replies import text_told, tokens_told
 from airw.errors import ArgumentError, ArgumentKindError, ChatError, ChatUnavailable
 
 if TYPE_CHECKING:
@@ -18,9 +19,14 @@ if TYPE_CHECKING:
 __all__ = ["ChatClient"]
 
 PATH = "/chat/completions"
+_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+_UNFINISHED = {
+    "length": "was cut off in the middle of its answer: raise max_tokens",
+    "content_filter": "was stopped by its server's content filter",
+}
 
 
-class ChatClient:
+class ChatClient(ApiClient):
     """Asks a language model behind an OpenAI-compatible `/v1/chat/completions`, on asyncio and trio.
 
     Making one sends nothing and loads nothing. Each prompt is one request, a conversation of its own; several are on
@@ -111,7 +117,7 @@ class ChatClient:
         return self._budget.used
 
     async def complete(self, prompt: str) -> str:
-        """Give the model's answer, without white space around it and without thoughts in `<think>` that precede it.
+        """Return the model's answer, without white space around it and without thoughts in `<think>` that precede it.
 
         Raises:
             ChatBudgetSpent: The request may take more tokens than are left; it is not sent.
@@ -136,17 +142,6 @@ class ChatClient:
             (answer,) = await self._api.ask_all([prompt], exchange, batch_size=1, max_chars=1)
         return answer
 
-    async def aclose(self) -> None:
-        """Close the connections kept on this event loop; closing twice is harmless, and it can be used again."""
-        await self._api.aclose()
-
-    async def __aenter__(self) -> Self:
-        self._api.enter()
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self._api.leave()
-
     def _payload(self, texts: list[str]) -> Mapping[str, object]:
         heat = {} if self._temperature is None else {"temperature": self._temperature}
         messages = [{"role": "user", "content": text} for text in texts]
@@ -157,6 +152,39 @@ class ChatClient:
     async def _read(self, charge: Charge, content: bytes, _: int) -> str:
         label = self._api.server.label
         answer = await in_thread(partial(decoded, content, of=label, error=ChatError))
-        told = tokens_told(answer)
-        charge.tokens = charge.estimate if told is None else told
-        return text_told(answer, of=label)
+        tokens = _read_tokens(answer)
+        charge.tokens = charge.estimate if tokens is None else tokens
+        return _read_text(answer, of=label)
+
+
+def _read_tokens(answer: object) -> int | None:
+    """Return the tokens that a request took, where the answer tells."""
+    usage = answer.get("usage") if isinstance(answer, dict) else None
+    total = usage.get("total_tokens") if isinstance(usage, dict) else None
+    return total if type(total) is int and total >= 0 else None
+
+
+def _read_text(answer: Any, *, of: str) -> str:
+    """Return the text of an answer, without white space around it and without thoughts that precede it.
+
+    Raises:
+        ChatError: It holds no text, or not all of it. `of` names who answered.
+    """
+    choices = answer.get("choices") if isinstance(answer, dict) else None
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(choice, dict) or not isinstance(message, dict):
+        raise ChatError(f"{of} answered with JSON that holds no message: {told(answer)}")
+    if message.get("refusal"):
+        raise ChatError(f"{of} refused to answer: {told(message['refusal'])}")
+    ended = choice.get("finish_reason")
+    if isinstance(ended, str) and ended in _UNFINISHED:
+        raise ChatError(f"{of} {_UNFINISHED[ended]}")
+    content = message.get("content")
+    if not isinstance(content, str):
+        instead = "calls of tools" if message.get("tool_calls") else f"{told(content)} for content"
+        raise ChatError(f"{of} answered with no text, but with {instead}")
+    text = _THOUGHTS.sub("", content).strip()
+    if fault := find_text_fault(text):
+        raise ChatError(f"{of} answered with {fault}")
+    return text

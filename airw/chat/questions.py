@@ -1,6 +1,7 @@
-"""Prompts with places to fill in."""
+"""Prompts with places to fill in, and answers that are lists."""
 
 import hashlib
+import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,13 +9,16 @@ from typing import TypeVar
 
 from airw._base.concurrency import called
 from airw._base.messages import short_repr
-from airw.chat.model import ChatModel
-from airw.chat.specs import ChatLike, resolve_chat
+from airw.chat.models import ChatLike, ChatModel, resolve_chat
 from airw.errors import ArgumentError, ArgumentKindError
 
-__all__ = ["Question", "question_or"]
+__all__ = ["Question", "bare", "lines_of", "question_or"]
 
 F = TypeVar("F")
+
+_FENCE = re.compile(r"```[\w-]*|~~~[\w-]*")
+_MARKER = re.compile(r"(?:[-*+•–]|\(?\d{1,3}[.)])\s+")  # noqa: RUF001
+_QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "„": "“", "«": "»", "**": "**"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ class Question:
         return f"{self.chat.id} prompt={hashlib.sha256(self.prompt.encode()).hexdigest()[:12]}"
 
     async def __call__(self, **values: object) -> str:
-        """Ask the model, and give its answer.
+        """Ask the model, and return its answer.
 
         Raises:
             ChatError: The model answered with what is no text.
@@ -62,7 +66,7 @@ def filled(prompt: str, values: Mapping[str, object]) -> str:
 def question_or(
     function: F | None, name: str, *, model: ChatLike | None, prompt: str | None, default: str, needs: Sequence[str]
 ) -> F | Question:
-    """Give a function back, the parameter `name`, or where there is none the question to ask a model instead.
+    """Return a function back, the parameter `name`, or where there is none the question to ask a model instead.
 
     Raises:
         ArgumentError: The prompt has not the places that it `needs`, or there is a model or a prompt beside a function.
@@ -79,3 +83,46 @@ def question_or(
     if missing:
         raise ArgumentError(f"prompt must be a text with {{{missing[0]}}} in it, where the {missing[0]} goes")
     return Question(resolve_chat(model), text)
+
+
+def lines_of(answer: str) -> list[str]:
+    r"""Return the items of a list, one a line or a JSON list of strings, as they stand, without blank ones and fences.
+
+    A first line that ends with a colon only announces the others.
+
+    Example:
+        >>> lines_of("Here you are:\n```\n- keys\n2. 'key rotation'\n```")
+        ['- keys', "2. 'key rotation'"]
+        >>> lines_of('["keys", "key rotation"]')
+        ['keys', 'key rotation']
+    """
+    lines = [line.strip() for line in answer.splitlines()]
+    lines = [line for line in lines if line and not _FENCE.fullmatch(line)]
+    if lines and lines[0].endswith(":") and len(lines) > 1:
+        del lines[0]
+    items = _decoded("\n".join(lines))
+    return lines if items is None else [item.strip() for item in items if item.strip()]
+
+
+def bare(line: str) -> str:
+    """Return an item of a list without its number or bullet, and without quotes around it.
+
+    Example:
+        >>> bare("1. “key rotation”"), bare("- `keys.md`"), bare("3.5 mm jack")
+        ('key rotation', 'keys.md', '3.5 mm jack')
+    """
+    item = _MARKER.sub("", line, count=1) if _MARKER.match(line) else line
+    for opening, closing in _QUOTES.items():
+        inner = item.removeprefix(opening).removesuffix(closing)
+        if len(inner) == len(item) - len(opening) - len(closing) and closing not in inner:
+            return inner.strip()
+    return item.strip()
+
+
+def _decoded(text: str) -> list[str] | None:
+    """Return the strings of a JSON list; `None` where it is none."""
+    try:
+        items = json.loads(text) if text.startswith("[") else None
+    except (ValueError, RecursionError):
+        return None
+    return items if isinstance(items, list) and all(isinstance(item, str) for item in items) else None

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from airw._base.arrays import Floats
-from airw._base.checks import check_count
+from airw._base.checks import check_count, check_texts
 from airw._base.concurrency import called, in_thread
+from airw._base.messages import error_text
 from airw._base.vectors import unit_rows
-from airw.embedders._texts import checked_texts, one_line
 from airw.errors import AirwError, ArgumentError, EmbedderError
 from airw.protocols import Embedder
 
@@ -56,7 +56,7 @@ class _FunctionEmbedder:
     dim: int
 
     async def embed_documents(self, texts: Sequence[str]) -> Floats:
-        given = checked_texts(texts, of=f"embedder {self.id!r}")
+        given = check_texts(texts, of=f"embedder {self.id!r}", error=EmbedderError)
         if not given:
             return np.zeros((0, self.dim), np.float32)
         rows = await self._call(given)
@@ -74,4 +74,4 @@ class _FunctionEmbedder:
         except AirwError:
             raise
         except Exception as error:
-            raise EmbedderError(f"embedder {self.id!r} failed: {one_line(error)}") from error
+            raise EmbedderError(f"embedder {self.id!r} failed: {error_text(error)}") from error

@@ -12,11 +12,10 @@ import anyio
 import numpy as np
 
 from airw._base.arrays import Floats
-from airw._base.checks import check_count
+from airw._base.checks import check_count, check_texts
 from airw._base.concurrency import in_thread
 from airw._base.vectors import unit_rows
 from airw.embedders._cache_file import CacheFile, Found
-from airw.embedders._texts import checked_texts
 from airw.embedders.specs import resolve_embedder
 from airw.errors import ArgumentError, EmbedderError, StoreBusy
 from airw.protocols import EmbedderLike
@@ -124,7 +123,7 @@ class CachedEmbedder:
             EmbedderError: `texts` is not a list of strings, or the other embedder failed or gave unusable vectors.
             StoreError: The cache is closed, damaged, locked by another process for 30 seconds, or cannot be written.
         """
-        given = checked_texts(texts, of=type(self).__name__)
+        given = check_texts(texts, of=type(self).__name__, error=EmbedderError)
         if not given:
             return await self._embedder.embed_documents(given)
         return await self._embed(given, "document", self._embedder.embed_documents)
@@ -141,7 +140,9 @@ class CachedEmbedder:
             row = await self._embedder.embed_query(texts[0])
             return row[None] if isinstance(row, np.ndarray) else [row]
 
-        row: Floats = (await self._embed(checked_texts([text], of=type(self).__name__), "query", ask))[0]
+        row: Floats = (
+            await self._embed(check_texts([text], of=type(self).__name__, error=EmbedderError), "query", ask)
+        )[0]
         return row
 
     async def _embed(self, texts: list[str], kind: str, ask: Callable[[list[str]], Awaitable[Any]]) -> Floats:

@@ -1,24 +1,31 @@
-"""Makes a model folder ready for onnxruntime: `airw model export`."""
+"""Makes a model folder ready for onnxruntime: `airw model export`.
+
+The model is traced and its vectors are compared in another process, `python -m airw.embedders.export SOURCE PLACE`:
+tracing cannot be cancelled otherwise, leaves torch in memory, and never ends where usearch was loaded before torch.
+That process prints one line of JSON: the largest difference of the vectors, or the name of an error of ours and its
+message.
+"""
 
 import json
 import os
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import anyio
 import numpy as np
 
 from airw._base.concurrency import in_thread
-from airw.embedders._exports import GRAPH, MANIFEST, PLACE, TOKENIZER, read_export
-from airw.embedders._local import need_folder
-from airw.embedders._models import folder_id, weights_of
-from airw.embedders._texts import one_line
-from airw.embedders.onnx import OnnxEmbedder
+from airw._base.local_models import file_hash, folder_id, need_folder, weights_of
+from airw._base.messages import error_text
+from airw.embedders.onnx import GRAPH, MANIFEST, PLACE, TOKENIZER, Manifest, OnnxEmbedder, read_export, settings_hash
 from airw.embedders.sentence import SentenceTransformerEmbedder
 from airw.errors import ArgumentError, EmbedderError, EmbedderUnavailable
 
@@ -26,6 +33,12 @@ __all__ = ["ExportReport", "export_model"]
 
 _NEEDED = ("torch", "sentence_transformers", "onnx", "onnxruntime", "tokenizers")
 _TOLERANCE = 1e-4
+_PLAIN = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
+_POOLINGS = ("mean", "cls", "max")
+_INPUTS = {"input_ids", "attention_mask", "token_type_ids"}
+_DOCUMENT_PROMPTS = ("document", "passage", "corpus")  # the first that a model has, as sentence-transformers picks it
+_MOST_BYTES = 1_900_000_000  # a graph in one file holds less than 2 GB
+_NO_LIMIT = 1_000_000  # tokens; some tokenizers say 1e30 for none
 
 _SAMPLES = [
     "",
@@ -81,8 +94,7 @@ async def export_model(folder: str | os.PathLike[str], *, to: str | os.PathLike[
     source, target = _places(folder, to)
     _need_packages()
     with _scratch(target) as scratch:
-        await _write(source, scratch / PLACE)
-        difference = await _difference(source, scratch)
+        difference = await _export(source, scratch / PLACE)
         return await in_thread(_publish, scratch, target, difference)
 
 
@@ -117,39 +129,28 @@ def _scratch(target: Path) -> Iterator[Path]:
                     target.rmdir()
     except OSError as error:
         raise EmbedderError(
-            f"the export cannot be written to {str(target)!r} ({one_line(error)}); name another folder with --to"
+            f"the export cannot be written to {str(target)!r} ({error_text(error)}); name another folder with --to"
         ) from error
 
 
-async def _write(source: Path, place: Path) -> None:
-    """Have graph, tokenizer and manifest written."""
+async def _export(source: Path, place: Path) -> float:
+    """Have the export written and compared in another process; return the largest difference of the vectors."""
     await in_thread(folder_id, source)  # says what is wrong with a folder that is no model
-    done = await anyio.run_process(
-        [sys.executable, "-m", "airw.embedders._graphs", str(source), str(place)], check=False
-    )
-    if not done.returncode:
-        return
-    said = done.stdout.decode(errors="replace").strip().rpartition("\n")[2]
+    command = [sys.executable, "-m", "airw.embedders.export", str(source), str(place)]
+    done = await anyio.run_process(command, check=False)
     try:
-        kind, message = json.loads(said)
-    except ValueError:
-        last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        answer = json.loads(_last_line(done.stdout))
+        if not done.returncode:
+            return float(answer)
+        kind, message = answer
+    except (ValueError, TypeError):
+        last = _last_line(done.stderr)
         kind, message = "", f"exporting {source.name!r} ended with code {done.returncode}: {last}"
     raise EmbedderUnavailable(message) if kind == EmbedderUnavailable.__name__ else EmbedderError(message)
 
 
-async def _difference(source: Path, scratch: Path) -> float:
-    """Give the largest difference between what the export and torch make of the same texts."""
-    ours, theirs = OnnxEmbedder(scratch), SentenceTransformerEmbedder(source)
-    gaps = [await ours.embed_documents(_SAMPLES) - await theirs.embed_documents(_SAMPLES)]
-    gaps += [await ours.embed_query(text) - await theirs.embed_query(text) for text in _SAMPLES]
-    difference = max(float(np.abs(gap).max()) for gap in gaps)
-    if not difference < _TOLERANCE:
-        raise EmbedderError(
-            f"the export of {source.name!r} was thrown away: its vectors differ from torch's by {difference:.1e}, "
-            f"and {_TOLERANCE:.0e} is allowed; use it with torch"
-        )
-    return difference
+def _last_line(output: bytes) -> str:
+    return output.decode(errors="replace").strip().rpartition("\n")[2]
 
 
 def _publish(scratch: Path, target: Path, difference: float) -> ExportReport:
@@ -162,3 +163,145 @@ def _publish(scratch: Path, target: Path, difference: float) -> ExportReport:
         (scratch / PLACE / name).replace(place / name)
     made = read_export(target)
     return ExportReport(place, made.id, (place / GRAPH).stat().st_size, difference, len(_SAMPLES))
+
+
+# In the other process.
+
+
+def _load(source: Path) -> Any:
+    """Load the model, and refuse one that is not plain."""
+    try:
+        # Attention written out: exported, it is a little faster than torch's fused one.
+        model = import_module("sentence_transformers").SentenceTransformer(
+            str(source), device="cpu", model_kwargs={"attn_implementation": "eager"}
+        )
+        model.eval()
+        reason = _why_not(model)
+    except Exception as error:
+        raise EmbedderUnavailable(f"the model {str(source)!r} cannot be loaded ({error_text(error)})") from error
+    if reason:
+        raise EmbedderError(f"the model {source.name!r} cannot be exported: {reason}; use it with torch")
+    return model
+
+
+def _why_not(model: Any) -> str | None:
+    """Return why a model is not plain."""
+    kinds = [type(module).__name__ for module in model]
+    if kinds not in _PLAIN:
+        return f"it consists of {', '.join(kinds)}, not of Transformer, Pooling and at most Normalize"
+    transformer, pooling = model[0], model[1]
+    weights = list(transformer.parameters())
+    checks: Mapping[str, bool] = {
+        f"its pooling is {pooling.pooling_mode!r}, not one of {', '.join(_POOLINGS)}": (
+            pooling.pooling_mode not in _POOLINGS
+        ),
+        "its pooling leaves out prompts": not pooling.include_prompt and any(_prompts(model).values()),
+        "its vectors are cut short (truncate_dim)": model.truncate_dim is not None,
+        "its tokenizer is not a fast one": not getattr(transformer.tokenizer, "is_fast", False),
+        "its tokenizer fills up texts on the left": getattr(transformer.tokenizer, "padding_side", "") != "right",
+        "queries and documents have lengths of their own": any(
+            getattr(transformer, name, None) for name in ("query_length", "document_length", "query_expansion")
+        ),
+        f"its weights are {weights[0].dtype}": any(str(each.dtype) != "torch.float32" for each in weights),
+        "it is larger than 1.9 GB": sum(each.numel() for each in weights) * 4 > _MOST_BYTES,
+    }
+    return next((reason for reason, applies in checks.items() if applies), None)
+
+
+def _prompts(model: Any) -> dict[str, str]:
+    """Return what sentence-transformers puts before a query and before a document."""
+    known: Mapping[str, str] = model.prompts
+    usual = known.get(model.default_prompt_name) or ""
+    document = next((name for name in _DOCUMENT_PROMPTS if name in known), None)
+    return {"query": known.get("query", usual), "document": known[document] if document else usual}
+
+
+def _write(model: Any, source: Path, place: Path) -> None:
+    """Write graph, tokenizer and manifest."""
+    place.mkdir()
+    try:
+        tokens = model[0].tokenizer(["a text that fills up the other", "keys"], padding=True, return_tensors="pt")
+        _write_graph(model, dict(tokens), place / GRAPH)
+        limit = _write_tokenizer(model[0].tokenizer, place / TOKENIZER)
+    except Exception as error:  # whatever torch cannot trace
+        raise EmbedderError(f"the model {source.name!r} cannot be exported ({error_text(error)})") from error
+    Manifest(
+        id=folder_id(source),
+        settings=settings_hash(source),
+        dim=len(model.encode("a", show_progress_bar=False)),
+        max_length=limit,
+        pad_id=model[0].tokenizer.pad_token_id,
+        pooling=model[1].pooling_mode,
+        prompts=_prompts(model),
+        sha256={name: file_hash(place / name) for name in (GRAPH, TOKENIZER)},
+    ).write(place)
+
+
+def _write_graph(model: Any, tokens: dict[str, Any], path: Path) -> None:
+    torch: Any = import_module("torch")
+    names = [name for name in tokens if name in _INPUTS]
+
+    class Graph(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, *values: Any) -> Any:
+            return self.model(dict(zip(names, values, strict=True)))["sentence_embedding"]
+
+    free: dict[str, Any] = {name: {0: "texts", 1: "tokens"} for name in names}
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # of the tracer: whether it traced well is seen by comparing vectors
+        torch.onnx.export(
+            Graph().eval(),
+            tuple(tokens[name] for name in names),
+            str(path),
+            input_names=names,
+            output_names=["sentence_embedding"],
+            dynamic_axes={**free, "sentence_embedding": {0: "texts"}},
+            opset_version=17,
+            dynamo=False,
+        )
+
+
+def _write_tokenizer(tokenizer: Any, path: Path) -> int | None:
+    """Write the tokenizer with the length that texts are cut to, and give that length."""
+    copy = import_module("tokenizers").Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    copy.no_padding()
+    copy.no_truncation()
+    longest = tokenizer.model_max_length
+    limit = None if longest is None or longest > _NO_LIMIT else int(longest)
+    if limit is not None:
+        copy.enable_truncation(limit, direction=tokenizer.truncation_side)
+    copy.save(str(path))
+    return limit
+
+
+async def _difference(source: Path, scratch: Path) -> float:
+    """Return the largest difference between what the export and torch make of the same texts."""
+    ours, theirs = OnnxEmbedder(scratch), SentenceTransformerEmbedder(source)
+    gaps = [await ours.embed_documents(_SAMPLES) - await theirs.embed_documents(_SAMPLES)]
+    gaps += [await ours.embed_query(text) - await theirs.embed_query(text) for text in _SAMPLES]
+    difference = max(float(np.abs(gap).max()) for gap in gaps)
+    if not difference < _TOLERANCE:
+        raise EmbedderError(
+            f"the export of {source.name!r} was thrown away: its vectors differ from torch's by {difference:.1e}, "
+            f"and {_TOLERANCE:.0e} is allowed; use it with torch"
+        )
+    return difference
+
+
+def main(source: Path, place: Path) -> int:
+    """Write and compare the export of a model folder; return the exit code."""
+    try:
+        _write(_load(source), source, place)
+        answer: object = anyio.run(_difference, source, place.parent)
+        code = 0
+    except EmbedderError as error:
+        answer, code = [type(error).__name__, str(error)], 1
+    print(json.dumps(answer))  # noqa: T201 - to the process that started this one
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(Path, sys.argv[1:])))

@@ -21,9 +21,9 @@ import numpy as np
 from anyio.lowlevel import checkpoint
 
 from airw._base.arrays import Floats, NDArray
-from airw._base.checks import check_count
+from airw._base.checks import check_count, check_texts
 from airw._base.concurrency import in_thread
-from airw.embedders._texts import checked_texts
+from airw.errors import EmbedderError
 
 __all__ = ["HashingEmbedder"]
 
@@ -87,7 +87,7 @@ class HashingEmbedder:
         Raises:
             EmbedderError: `texts` is one string, or holds something that is not a string.
         """
-        given = checked_texts(texts, of=self.id)
+        given = check_texts(texts, of=self.id, error=EmbedderError)
         rows = np.zeros((len(given), self.dim), np.float32)
         for start, stop in _slices(given, self.dim):
             part = given[start:stop]

@@ -3,17 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import anyio
 import numpy as np
 
 from airw._base.arrays import Floats
-from airw._base.checks import check_count
+from airw._base.checks import check_count, check_texts
 from airw._base.concurrency import in_thread
-from airw._base.http import Api, Exchange, PerLoop, Server, base_url, decoded, in_their_order, told
+from airw._base.http import Api, ApiClient, Exchange, PerLoop, Server, base_url, decoded, in_their_order, told
 from airw._base.vectors import unit_rows
-from airw.embedders._texts import checked_texts
 from airw.errors import ArgumentError, EmbedderError, EmbedderUnavailable
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class _Flight:
         return self.row is not None or self.error is not None
 
 
-class HttpEmbedder:
+class HttpEmbedder(ApiClient):
     """Embeds with a model behind an OpenAI-compatible `/v1/embeddings`, on asyncio and trio.
 
     Making one sends nothing and loads nothing. Texts travel in batches, several at once; where a server takes less in a
@@ -170,7 +169,7 @@ class HttpEmbedder:
             >>> anyio.run(main).round(2).tolist()
             [[0.6000000238418579, 0.800000011920929]]
         """
-        given = checked_texts(texts, of=self._api.server.label)
+        given = check_texts(texts, of=self._api.server.label, error=EmbedderError)
         if not given and self._dim is not None:
             return np.zeros((0, self._dim), np.float32)
         parts = await self._embed(given or ["a"])
@@ -184,7 +183,7 @@ class HttpEmbedder:
             EmbedderError: `text` is not a string, the server cannot be reached or refuses, or its answer cannot be
                 used.
         """
-        checked_texts([text], of=self._api.server.label)
+        check_texts([text], of=self._api.server.label, error=EmbedderError)
         flights = self._flights.get()
         flight = flights.setdefault(text, _Flight())
         flight.waiting += 1
@@ -200,17 +199,6 @@ class HttpEmbedder:
             flight.waiting -= 1
             if flights.get(text) is flight and (flight.has_landed or not flight.waiting):
                 del flights[text]
-
-    async def aclose(self) -> None:
-        """Close the connections kept on this event loop; closing twice is harmless, and it can be used again."""
-        await self._api.aclose()
-
-    async def __aenter__(self) -> Self:
-        self._api.enter()
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self._api.leave()
 
     @property
     def _what(self) -> tuple[str, str, int | None]:

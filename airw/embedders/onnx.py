@@ -1,28 +1,149 @@
-"""An embedder that runs an exported model with onnxruntime: without torch, in less memory, and faster."""
+"""An embedder that runs an exported model with onnxruntime: without torch, in less memory, and faster.
 
+What `airw model export` writes, and this embedder reads:
+
+```text
+FOLDER/airw-onnx/model.onnx       the model with its pooling: token ids to sentence vectors
+FOLDER/airw-onnx/tokenizer.json   the tokenizer as it was loaded, with the length that texts are cut to
+FOLDER/airw-onnx/export.json      the manifest: what they were made from
+```
+
+The three are all that is needed to embed: `FOLDER` may hold the model they were made from, or nothing else.
+"""
+
+import hashlib
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from airw._base.arrays import Floats, NDArray
-from airw._base.checks import check_count
+from airw._base.checks import check_count, check_texts
+from airw._base.local_models import Turns, file_hash, folder_id, need_folder, run_batches, spare_cores, weights_of
+from airw._base.messages import error_text
 from airw._base.vectors import unit_rows
-from airw.embedders._exports import GRAPH, PLACE, TOKENIZER, Manifest, can_run, check_files, read_export
-from airw.embedders._local import Turns, embed_batches, encodable, need_folder, spare_cores
-from airw.embedders._texts import one_line
 from airw.errors import ArgumentError, EmbedderError, EmbedderUnavailable
 
 __all__ = ["OnnxEmbedder"]
 
+FORMAT = 1
+PLACE = "airw-onnx"
+GRAPH, TOKENIZER, MANIFEST = "model.onnx", "tokenizer.json", "export.json"
+
+# What vectors depend on beside what is in the model's id.
+_SETTINGS = ("config.json", "config_sentence_transformers.json", "tokenizer.json", "tokenizer_config.json")
 # Tokens run at once, filled-up ones included. What one layer computes of so many stays in a core's cache, and texts of
 # a batch that differ in length fill up little.
 _RUN_TOKENS = 192
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What an export was made from, and what running it takes.
+
+    Args:
+        id: The id of the model folder it was made from.
+        settings: A hash of that folder's settings which are not part of its id.
+        dim: The width of the vectors.
+        max_length: The tokens that texts are cut to; `None` is no limit.
+        pad_id: The token that fills up shorter texts of a batch.
+        pooling: The way from token vectors to one vector: `mean`, `cls` or `max`. The graph does it.
+        prompts: What is put before a text: `query` and `document`.
+        sha256: The hashes of the graph and the tokenizer, by file name.
+    """
+
+    id: str
+    settings: str
+    dim: int
+    max_length: int | None
+    pad_id: int
+    pooling: str
+    prompts: Mapping[str, str]
+    sha256: Mapping[str, str]
+
+    def write(self, place: Path) -> None:
+        """Write the manifest beside the graph."""
+        text = json.dumps({"format": FORMAT, **asdict(self)}, ensure_ascii=False, indent=2)
+        (place / MANIFEST).write_text(f"{text}\n", encoding="utf-8")
+
+
+def has_export(folder: Path) -> bool:
+    """Return whether a folder holds an export; nothing is read."""
+    return (folder / PLACE / MANIFEST).is_file()
+
+
+def can_run() -> bool:
+    """Return whether the packages that run an export are installed; nothing is loaded."""
+    return all(find_spec(name) is not None for name in ("onnxruntime", "tokenizers"))
+
+
+def settings_hash(folder: Path) -> str:
+    """Return a hash of the settings that vectors depend on and that are not in the model's id."""
+    found = [f"{name}:{file_hash(folder / name)}" for name in _SETTINGS if (folder / name).is_file()]
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()
+
+
+def read_export(folder: Path) -> Manifest:
+    """Return the manifest of a folder's export; where the model lies beside it, it must be the one it was made from.
+
+    Raises:
+        EmbedderUnavailable: There is no export, it cannot be read, or the model was changed after it was made.
+    """
+    if not has_export(folder):
+        raise EmbedderUnavailable(
+            f"the model folder {str(folder)!r} holds no ONNX export; `airw model export {folder}` makes it"
+        )
+    manifest = _read_manifest(folder / PLACE / MANIFEST)
+    if weights_of(folder):
+        for what, now, then in (
+            ("weights", folder_id(folder), manifest.id),
+            ("settings", settings_hash(folder), manifest.settings),
+        ):
+            if now != then:
+                raise EmbedderUnavailable(
+                    f"the {what} in {str(folder)!r} are not those that its ONNX export was made from: "
+                    f"`airw model export {folder}` makes it again"
+                )
+    return manifest
+
+
+def _parse_manifest(text: str) -> Manifest:
+    fields: dict[str, Any] = json.loads(text)
+    if fields.pop("format") != FORMAT:
+        raise ValueError("another version of airw made it")
+    return Manifest(**fields)
+
+
+def _read_manifest(path: Path) -> Manifest:
+    try:
+        return _parse_manifest(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise EmbedderUnavailable(
+            f"{str(path)!r} cannot be used ({error_text(error)}); `airw model export` makes it again"
+        ) from error
+
+
+def check_files(folder: Path, manifest: Manifest) -> None:
+    """Make sure that the graph and the tokenizer are those that were exported.
+
+    Raises:
+        EmbedderUnavailable: One of them is missing, damaged or changed.
+    """
+    for name in (GRAPH, TOKENIZER):
+        path = folder / PLACE / name
+        if not path.is_file() or file_hash(path) != manifest.sha256.get(name):
+            raise EmbedderUnavailable(
+                f"{str(path)!r} is missing or not the file that was exported: copy the export again, "
+                "or make it again with `airw model export`"
+            )
 
 
 class OnnxEmbedder:
@@ -80,7 +201,7 @@ class OnnxEmbedder:
 
     @property
     def dim(self) -> int:
-        """Give the width of the vectors.
+        """Return the width of the vectors.
 
         Raises:
             EmbedderUnavailable: As for `id`.
@@ -88,14 +209,14 @@ class OnnxEmbedder:
         return self._checked_manifest().dim
 
     async def embed_documents(self, texts: Sequence[str]) -> Floats:
-        """Give `(len(texts), dim) float32` unit rows, in the order of the texts.
+        """Return `(len(texts), dim) float32` unit rows, in the order of the texts.
 
         Raises:
             EmbedderUnavailable: onnxruntime or tokenizers is not installed, or the export is missing, damaged, or of
                 other weights than those beside it.
             EmbedderError: `texts` is not a list of strings, one holds a lone surrogate, or the model failed.
         """
-        given = encodable(texts, of=self._label)
+        given = check_texts(texts, of=self._label, error=EmbedderError, encodable=True)
         if not given:
             manifest = await self._turns.run(self._checked_manifest)
             return np.zeros((0, manifest.dim), np.float32)
@@ -104,16 +225,16 @@ class OnnxEmbedder:
         async def encode(batch: list[str]) -> Floats:
             return await self._turns.run(partial(model.rows, batch, "document"))
 
-        return await embed_batches(given, size=self._batch_size, dim=self.dim, encode=encode)
+        return await run_batches(given, size=self._batch_size, dim=self.dim, encode=encode)
 
     async def embed_query(self, text: str) -> Floats:
-        """Give `(dim,) float32`, of length one; a model with a prompt for queries uses it.
+        """Return `(dim,) float32`, of length one; a model with a prompt for queries uses it.
 
         Raises:
             EmbedderUnavailable: As for `embed_documents`.
             EmbedderError: `text` is not a string, it holds a lone surrogate, or the model failed.
         """
-        given = encodable([text], of=self._label)
+        given = check_texts([text], of=self._label, error=EmbedderError, encodable=True)
         model = await self._loaded()
         row: Floats = (await self._turns.run(partial(model.rows, given, "query")))[0]
         return row
@@ -157,18 +278,18 @@ class _Model:
             self._session = _session(place / GRAPH)
         except Exception as error:
             raise EmbedderUnavailable(
-                f"the export in {str(place)!r} cannot be loaded ({one_line(error)}): update onnxruntime and "
+                f"the export in {str(place)!r} cannot be loaded ({error_text(error)}): update onnxruntime and "
                 "tokenizers, or make it again with `airw model export`"
             ) from error
         self._inputs = [each.name for each in self._session.get_inputs()]
 
     def rows(self, texts: list[str], kind: str) -> Floats:
-        """Give a row of length one for each text, with the model's prompt for the kind before it."""
+        """Return a row of length one for each text, with the model's prompt for the kind before it."""
         prompt = self._manifest.prompts[kind]
         try:
             rows = self._run_all([prompt + text for text in texts])
         except Exception as error:  # the errors of two libraries meet here
-            raise EmbedderError(f"{self._label} failed: {one_line(error)}") from error
+            raise EmbedderError(f"{self._label} failed: {error_text(error)}") from error
         return unit_rows(rows, count=len(texts), dim=self._manifest.dim, of=self._label)
 
     def _run_all(self, texts: list[str]) -> Floats:

@@ -4,14 +4,24 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any, cast
 
 from airw._base.arrays import Floats
-from airw._base.checks import check_count
+from airw._base.checks import check_count, check_texts
+from airw._base.local_models import (
+    DEFAULT_MODEL,
+    FIX,
+    Turns,
+    folder_id,
+    folder_width,
+    locate_model,
+    need_folder,
+    run_batches,
+    spare_cores,
+)
+from airw._base.messages import error_text
 from airw._base.vectors import unit_rows
-from airw.embedders._local import DEFAULT_MODEL, FIX, Turns, embed_batches, encodable, located, need_folder, spare_cores
-from airw.embedders._models import folder_id, folder_width
-from airw.embedders._texts import one_line
 from airw.errors import EmbedderError, EmbedderUnavailable
 
 __all__ = ["SentenceTransformerEmbedder"]
@@ -41,7 +51,7 @@ class SentenceTransformerEmbedder:
     def __init__(
         self, model: str | os.PathLike[str] = DEFAULT_MODEL, *, batch_size: int = 32, threads: int | None = None
     ) -> None:
-        self._name, self._folder = located(model)
+        self._name, self._folder = locate_model(model)
         self._batch_size = check_count("batch_size", batch_size, least=1)
         self._threads = spare_cores() if threads is None else check_count("threads", threads, least=1)
         self._model: Any = None
@@ -72,12 +82,12 @@ class SentenceTransformerEmbedder:
             EmbedderUnavailable: The folder is not there, or is no model folder.
         """
         if self._id is None:
-            self._id = folder_id(need_folder(self._folder))
+            self._id = folder_id(cast("Path", self._folder))
         return self._id
 
     @property
     def dim(self) -> int:
-        """Give the width of the vectors, which a plain model's folder tells without loading it.
+        """Return the width of the vectors, which a plain model's folder tells without loading it.
 
         Raises:
             EmbedderUnavailable: The folder is not there, or is no model folder.
@@ -88,25 +98,25 @@ class SentenceTransformerEmbedder:
         return cast("int", self._dim)
 
     async def embed_documents(self, texts: Sequence[str]) -> Floats:
-        """Give `(len(texts), dim) float32` unit rows, in the order of the texts.
+        """Return `(len(texts), dim) float32` unit rows, in the order of the texts.
 
         Raises:
             EmbedderUnavailable: sentence-transformers is not installed, or the model is not found.
             EmbedderError: `texts` is not a list of strings, one holds a lone surrogate, or the model failed.
         """
-        given = encodable(texts, of=self._label)
+        given = check_texts(texts, of=self._label, error=EmbedderError, encodable=True)
         if given or not self._knows_width():
             await self._load()
-        return await embed_batches(given, size=self._batch_size, dim=self.dim, encode=self._encode_documents)
+        return await run_batches(given, size=self._batch_size, dim=self.dim, encode=self._encode_documents)
 
     async def embed_query(self, text: str) -> Floats:
-        """Give `(dim,) float32`, of length one; a model with a prompt for queries uses it.
+        """Return `(dim,) float32`, of length one; a model with a prompt for queries uses it.
 
         Raises:
             EmbedderUnavailable: sentence-transformers is not installed, or the model is not found.
             EmbedderError: `text` is not a string, it holds a lone surrogate, or the model failed.
         """
-        given = encodable([text], of=self._label)
+        given = check_texts([text], of=self._label, error=EmbedderError, encodable=True)
         await self._load()
         row: Floats = (await self._turns.run(partial(self._encode, given, "encode_query")))[0]
         return row
@@ -120,7 +130,7 @@ class SentenceTransformerEmbedder:
 
     def _knows_width(self) -> bool:
         if self._dim is None and self._folder:
-            self._dim = folder_width(need_folder(self._folder))
+            self._dim = folder_width(self._folder)
         return self._dim is not None
 
     async def _load(self) -> None:
@@ -152,11 +162,11 @@ def _loaded(source: str, name: str) -> Any:
     try:
         return library.SentenceTransformer(source)
     except Exception as error:  # the errors of four libraries, and of the network, meet here
-        raise EmbedderUnavailable(f"the model {source!r} cannot be loaded ({one_line(error)}); {FIX}") from error
+        raise EmbedderUnavailable(f"the model {source!r} cannot be loaded ({error_text(error)}); {FIX}") from error
 
 
 def _encoded(model: Any, texts: list[str], method: str, batch_size: int, label: str) -> Any:
     try:
         return getattr(model, method)(texts, batch_size=batch_size, show_progress_bar=False, convert_to_numpy=True)
     except Exception as error:
-        raise EmbedderError(f"{label} failed: {one_line(error)}") from error
+        raise EmbedderError(f"{label} failed: {error_text(error)}") from error

@@ -4,12 +4,10 @@ import os
 from contextlib import suppress
 
 from airw._base.http import base_url
-from airw.embedders._exports import can_run, has_export
-from airw.embedders._local import DEFAULT_MODEL, located
-from airw.embedders._models import weights_of
+from airw._base.local_models import DEFAULT_MODEL, locate_model, weights_of
 from airw.embedders.hashing import HashingEmbedder
 from airw.embedders.http import PATH, HttpEmbedder
-from airw.embedders.onnx import OnnxEmbedder
+from airw.embedders.onnx import OnnxEmbedder, can_run, has_export
 from airw.embedders.sentence import SentenceTransformerEmbedder
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch
 from airw.protocols import Embedder
@@ -65,7 +63,7 @@ def resolve_embedder(spec: str | os.PathLike[str] | Embedder) -> Embedder:
 
 def _model(model: str | os.PathLike[str]) -> Embedder:
     """Let onnxruntime run an exported folder where it can or nothing else could; torch runs all others."""
-    _, folder = located(model)
+    _, folder = locate_model(model)
     if folder is not None and has_export(folder) and (can_run() or not weights_of(folder)):
         return OnnxEmbedder(folder)
     return SentenceTransformerEmbedder(model)

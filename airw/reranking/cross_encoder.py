@@ -1,22 +1,20 @@
 """A reranker that runs a cross-encoder in this process."""
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from airw._base.arrays import Floats
 from airw._base.checks import check_count
-from airw.embedders._local import Turns, embed_batches, located, spare_cores
-from airw.embedders._models import folder_id
-from airw.embedders._texts import one_line
-from airw.errors import EmbedderUnavailable, RerankerError, RerankerUnavailable
-from airw.reranking._texts import checked_texts
+from airw._base.local_models import Turns, folder_id, locate_model, need_folder, run_batches, spare_cores
+from airw._base.messages import error_text
+from airw.errors import RerankerError, RerankerUnavailable
+from airw.reranking.scores import check_asked
 
 __all__ = ["CrossEncoderReranker"]
 
@@ -46,7 +44,7 @@ class CrossEncoderReranker:
     """
 
     def __init__(self, model: str | os.PathLike[str] = DEFAULT_MODEL, *, batch_size: int = 32) -> None:
-        self._name, self._folder = located(model)
+        self._name, self._folder = locate_model(model)
         self._batch_size = check_count("batch_size", batch_size, least=1)
         self._model: Any = None
         self._id: str | None = None if self._folder else f"ce:{self._name}"
@@ -75,21 +73,20 @@ class CrossEncoderReranker:
             RerankerUnavailable: The folder is not there, or is no model folder.
         """
         if self._id is None:
-            with _unavailable(self._label):
-                self._id = f"ce:{folder_id(self._need_folder())}"
+            self._id = f"ce:{folder_id(cast('Path', self._folder), error=RerankerUnavailable, fix=_FIX)}"
         return self._id
 
     async def __call__(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Give a score from 0 to 1 for each text, in their order; higher is more relevant.
+        """Return a score from 0 to 1 for each text, in their order; higher is more relevant.
 
         Raises:
             RerankerUnavailable: sentence-transformers is not installed, or the model is not found.
             RerankerError: `query` or a text is no string or holds a lone surrogate, or the model failed.
         """
-        given = checked_texts(query, texts, of=self._label)
+        given = check_asked(query, texts, of=self._label)
         if given and self._model is None:
             await self._turns.run(self._load_once)
-        logits = await embed_batches(given, size=self._batch_size, dim=1, encode=partial(self._logits, query))
+        logits = await run_batches(given, size=self._batch_size, dim=1, encode=partial(self._logits, query))
         with np.errstate(over="ignore"):  # far below 0 the answer is 0
             scores: list[float] = (1.0 / (1.0 + np.exp(-logits[:, 0].astype(np.float64)))).tolist()
         return scores
@@ -98,14 +95,10 @@ class CrossEncoderReranker:
     def _label(self) -> str:
         return f"the reranker {self._name!r}"
 
-    def _need_folder(self) -> Path:
-        if self._folder is None or not self._folder.is_dir():
-            raise RerankerUnavailable(f"{self._label}: there is no model folder {str(self._folder)!r}; {_FIX}")
-        return self._folder
-
     def _load_once(self) -> None:
         if self._model is None:
-            self._model = _loaded(str(self._need_folder()) if self._folder else self._name, self._label)
+            source = need_folder(self._folder, error=RerankerUnavailable, fix=_FIX) if self._folder else self._name
+            self._model = _loaded(str(source), self._label)
 
     async def _logits(self, query: str, texts: list[str]) -> Floats:
         return await self._turns.run(partial(self._predict, query, texts))
@@ -119,15 +112,6 @@ class CrossEncoderReranker:
         return rows.reshape(len(texts), 1)
 
 
-@contextmanager
-def _unavailable(label: str) -> Iterator[None]:
-    """Tell what an embedder's folder would lack as what this one lacks."""
-    try:
-        yield
-    except EmbedderUnavailable as error:
-        raise RerankerUnavailable(f"{label}: {str(error).rpartition(';')[0]}; {_FIX}") from error
-
-
 def _loaded(source: str, label: str) -> Any:
     try:
         library = import_module("sentence_transformers")
@@ -136,7 +120,7 @@ def _loaded(source: str, label: str) -> Any:
     try:
         return library.CrossEncoder(source)
     except Exception as error:  # the errors of four libraries, and of the network, meet here
-        raise RerankerUnavailable(f"{label} cannot be loaded ({one_line(error)}); {_FIX}") from error
+        raise RerankerUnavailable(f"{label} cannot be loaded ({error_text(error)}); {_FIX}") from error
 
 
 def _predicted(model: Any, query: str, texts: list[str], activation: Any, label: str) -> Floats:
@@ -144,5 +128,5 @@ def _predicted(model: Any, query: str, texts: list[str], activation: Any, label:
     try:
         rows = model.predict(pairs, batch_size=len(pairs), activation_fn=activation, show_progress_bar=False)
     except Exception as error:
-        raise RerankerError(f"{label} failed: {one_line(error)}") from error
+        raise RerankerError(f"{label} failed: {error_text(error)}") from error
     return np.asarray(rows, np.float32)

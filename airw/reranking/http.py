@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from airw._base.checks import check_count
 from airw._base.concurrency import in_thread
-from airw._base.http import Api, Exchange, Server, base_url, decoded, in_their_order, told
+from airw._base.http import Api, ApiClient, Exchange, Server, base_url, decoded, in_their_order, told
 from airw.errors import ArgumentError, RerankerError, RerankerUnavailable
-from airw.reranking._texts import checked_texts
-from airw.reranking.scores import numbers_of
+from airw.reranking.scores import check_asked, numbers_of
 
 if TYPE_CHECKING:
     import httpx
@@ -20,7 +19,7 @@ PATH = "/rerank"
 _MAX_CHARS = 200_000
 
 
-class HttpReranker:
+class HttpReranker(ApiClient):
     """Scores with a model behind a server's `/rerank`, on asyncio and trio.
 
     ```text
@@ -133,23 +132,12 @@ class HttpReranker:
             >>> anyio.run(main)
             [0.75]
         """
-        given = checked_texts(query, texts, of=self._api.server.label)
+        given = check_asked(query, texts, of=self._api.server.label)
         if not given:
             return []
         exchange = Exchange(partial(self._payload, query), self._read)
         parts = await self._api.ask_all(given, exchange, batch_size=self._batch_size, max_chars=_MAX_CHARS)
         return [score for part in parts for score in part]
-
-    async def aclose(self) -> None:
-        """Close the connections kept on this event loop; closing twice is harmless, and it can be used again."""
-        await self._api.aclose()
-
-    async def __aenter__(self) -> Self:
-        self._api.enter()
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self._api.leave()
 
     @property
     def _what(self) -> tuple[str, str | None, str | None]:

@@ -6,9 +6,10 @@ from functools import partial
 from numbers import Real
 from typing import Any
 
+from airw._base.checks import check_texts
 from airw._base.concurrency import called
-from airw._base.messages import short_repr
-from airw.embedders._texts import one_line
+from airw._base.messages import error_text, short_repr
+from airw._base.text import find_text_fault
 from airw.errors import AirwError, RerankerError
 from airw.protocols import Reranker
 
@@ -38,12 +39,25 @@ async def score_texts(reranker: Reranker, query: str, texts: Sequence[str]) -> l
     except AirwError:
         raise
     except Exception as error:
-        raise RerankerError(f"{_label(reranker)} failed: {one_line(error)}") from error
+        raise RerankerError(f"{_label(reranker)} failed: {error_text(error)}") from error
     return _checked(answer, len(texts), reranker)
 
 
+def check_asked(query: str, texts: Sequence[str], *, of: str) -> list[str]:
+    """Return the texts as a list.
+
+    Raises:
+        RerankerError: They are no list of strings, or one of them or the query is none that UTF-8 can say. `of` names
+            who was asked.
+    """
+    fault = find_text_fault(query) if isinstance(query, str) else f"{short_repr(query)}, which is no string"
+    if fault:
+        raise RerankerError(f"{of} cannot read the query: it holds {fault}")
+    return check_texts(texts, of=of, error=RerankerError, encodable=True)
+
+
 def numbers_of(scores: Sequence[Any], label: Callable[[], str]) -> list[float]:
-    """Give scores as floats.
+    """Return scores as floats.
 
     Raises:
         RerankerError: One is no number, or too long for one. `label` names who gave it.

@@ -12,8 +12,7 @@ from airw._base.checks import check_count, check_query
 from airw._base.concurrency import called
 from airw._base.messages import short_repr
 from airw.chat import ChatLike
-from airw.chat.lists import bare, lines_of
-from airw.chat.questions import Question, question_or
+from airw.chat.questions import Question, bare, lines_of, question_or
 from airw.errors import ArgumentKindError
 from airw.protocols import Formulator, MaybeAwaitable
 

@@ -19,8 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airw.chat import ChatClient, ChatModel, resolve_chat
-from airw.chat.lists import bare, lines_of
-from airw.chat.questions import Question, filled
+from airw.chat.questions import Question, bare, filled, lines_of
 from airw.errors import ArgumentError, ArgumentKindError, ChatBudgetSpent, ChatError, ChatUnavailable
 from tests.support.chat_server import ChatServer, alone, choice, message, usage
 from tests.support.embedding_server import changed, cut, dripping, half, later, status
@@ -121,7 +120,7 @@ UNUSABLE = {
     "a tool": (message(content=None, tool_calls=[{"id": "1"}]), "no text, but with calls of tools"),
     "null": (message(content=None), "no text, but with None for content"),
     "parts": (message(content=[{"type": "text", "text": "a"}]), "no text, but with .* for content"),
-    "half a character": (message(content="a\ud800"), "half a character"),
+    "half a character": (message(content="a\ud800"), "an unpaired surrogate"),
     "no message": (choice(message=None), "holds no message"),
     "choice no object": (changed(lambda a: {"choices": ["a"]}), "holds no message"),
     "no choices": (changed(lambda a: {"choices": []}), "holds no message"),

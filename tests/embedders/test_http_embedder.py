@@ -411,7 +411,7 @@ async def test_what_is_not_a_list_of_texts_is_refused_before_anything_is_sent(se
 
 async def test_half_characters_are_refused_with_their_position(server):
     said = await failure(HttpEmbedder(server.url, "m", batch_size=2).embed_documents([*words(3), "a\ud800"]))
-    assert "text 3 holds an unpaired surrogate" in said
+    assert "text 3: it holds an unpaired surrogate" in said
 
 
 # --- keys -----------------------------------------------------------------------------------------------------------

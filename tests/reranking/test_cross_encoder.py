@@ -161,9 +161,9 @@ async def test_a_classifier_of_several_labels_is_refused(libraries, tmp_path):
     ("query", "texts", "why"),
     [
         (QUERY, "bread", "not one string"),
-        (QUERY, ["fine", 3], "text 1 is 3"),
-        (QUERY, ["bread", "bread \ud800"], "text 1 holds a lone surrogate at 6"),
-        (3, ["bread"], "the query is 3"),
+        (QUERY, ["fine", 3], r"takes strings, not 3 \(text 1 of 2\)"),
+        (QUERY, ["bread", "bread \ud800"], "text 1: it holds an unpaired surrogate at position 6"),
+        (3, ["bread"], "the query: it holds 3, which is no string"),
     ],
 )
 async def test_what_is_no_text_is_refused(reranker, query, texts, why):
@@ -315,7 +315,7 @@ async def test_a_folder_that_holds_no_model_is_an_error_that_says_what_would_do(
         (place / name).write_text(text)
     reranker = CrossEncoderReranker(place)
     for ask in (lambda: rerank_tag(reranker), lambda: None):
-        with pytest.raises(RerankerUnavailable, match=r"'empty'.*; pass a folder saved by.*CrossEncoder") as caught:
+        with pytest.raises(RerankerUnavailable, match=r"empty'.*; pass a folder saved by.*CrossEncoder") as caught:
             ask() or await reranker(QUERY, ["bread"])
         assert "\n" not in str(caught.value)
         assert "embedder" not in str(caught.value)

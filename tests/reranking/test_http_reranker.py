@@ -132,10 +132,10 @@ async def test_nan_and_the_infinities_are_passed_on(server, reranker):
     ("query", "texts", "why"),
     [
         (QUERY, "one text", "not one string"),
-        (QUERY, ["a", 3], "text 1 is 3"),
-        (None, ["a"], "the query is None"),
-        (QUERY, ["a", "b\ud800"], "text 1 holds a lone surrogate at 1"),
-        ("\udfff", ["a"], "the query holds a lone surrogate at 0"),
+        (QUERY, ["a", 3], "takes strings, not 3 (text 1 of 2)"),
+        (None, ["a"], "the query: it holds None, which is no string"),
+        (QUERY, ["a", "b\ud800"], "text 1: it holds an unpaired surrogate at position 1"),
+        ("\udfff", ["a"], "the query: it holds an unpaired surrogate at position 0"),
     ],
 )
 async def test_what_is_no_text_is_refused_before_anything_is_sent(server, reranker, query, texts, why):

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -80,7 +80,7 @@ def _encode_body(payload: Callable[[list[str]], Mapping[str, object]], server: S
     except UnicodeEncodeError as error:
         faults = ((at, fault) for at, text in enumerate(batch.texts, batch.start) if (fault := find_text_fault(text)))
         at, fault = next(faults)
-        raise server.error(f"{server.label} takes UTF-8: text {at} holds {fault}") from error
+        raise server.error(f"{server.label} cannot be sent text {at}: it holds {fault}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +175,23 @@ class Api:
         if client is not None:
             with anyio.CancelScope(shield=True):
                 await client.aclose()
+
+
+class ApiClient:
+    """The base of what asks an API: `async with` keeps its connections from call to call."""
+
+    _api: Api
+
+    async def aclose(self) -> None:
+        """Close the connections kept on this event loop; closing twice is harmless, and it can be used again."""
+        await self._api.aclose()
+
+    async def __aenter__(self) -> Self:
+        self._api.enter()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._api.leave()
 
 
 def _new_here(max_concurrency: int) -> _Here:

@@ -1,18 +1,32 @@
-"""From a short specification to something that can be asked."""
+"""What can be asked, and how to name it."""
 
 import os
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from airw._base.http import base_url
 from airw._base.messages import short_repr
 from airw.chat.client import PATH, ChatClient
-from airw.chat.model import ChatModel
 from airw.errors import ArgumentError, ArgumentKindError, ChatUnavailable
 
-__all__ = ["ChatLike", "resolve_chat"]
+__all__ = ["ChatLike", "ChatModel", "resolve_chat"]
 
 VARIABLE = "AIRW_CHAT"
 _EXAMPLE = "'http://localhost:8080/v1#model'"
+
+
+@runtime_checkable
+class ChatModel(Protocol):
+    """Answers a prompt with text: a `ChatClient`, or anything else that has these two."""
+
+    @property
+    def id(self) -> str:
+        """Name the model and what changes its answers, never a server; equal ids mean interchangeable answers."""
+        ...
+
+    async def complete(self, prompt: str) -> str:
+        """Return the model's answer."""
+        ...
+
 
 ChatLike: TypeAlias = str | ChatModel
 """A chat model, or its specification."""
@@ -46,16 +60,13 @@ def resolve_chat(spec: ChatLike | None) -> ChatModel:
         return _served(named, f"the environment variable {VARIABLE}")
     if isinstance(spec, str):
         return _served(spec, "a chat model")
-    if not isinstance(spec, type) and callable(getattr(spec, "complete", None)) and isinstance(_id_of(spec), str):
+    id: object = getattr(spec, "id", None)
+    if not isinstance(spec, type) and callable(getattr(spec, "complete", None)) and isinstance(id, str):
         return spec
     raise ArgumentKindError(
         f"a chat model is {_EXAMPLE}, a ChatClient, or anything with an `id` and an async `complete`, "
         f"not {short_repr(spec)}"
     )
-
-
-def _id_of(spec: object) -> object:
-    return getattr(spec, "id", None)
 
 
 def _served(spec: str, what: str) -> ChatClient:
