@@ -9,8 +9,6 @@ import anyio
 
 from airw.errors import ChatBudgetSpent, ChatError
 
-__all__ = ["Budget", "Charge"]
-
 CHARS_PER_TOKEN = 4
 _RECHECK = 0.01
 

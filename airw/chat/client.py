@@ -16,8 +16,6 @@ from airw.errors import ArgumentError, ArgumentKindError, ChatError, ChatUnavail
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["ChatClient"]
-
 PATH = "/chat/completions"
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _UNFINISHED = {

@@ -8,8 +8,6 @@ from airw._base.messages import short_repr
 from airw.chat.client import PATH, ChatClient
 from airw.errors import ArgumentError, ArgumentKindError, ChatUnavailable
 
-__all__ = ["ChatLike", "ChatModel", "resolve_chat"]
-
 VARIABLE = "AIRW_CHAT"
 _EXAMPLE = "'http://localhost:8080/v1#model'"
 

@@ -12,8 +12,6 @@ from airw._base.messages import short_repr
 from airw.chat.models import ChatLike, ChatModel, resolve_chat
 from airw.errors import ArgumentError, ArgumentKindError
 
-__all__ = ["Question", "bare", "lines_of", "question_or"]
-
 F = TypeVar("F")
 
 _FENCE = re.compile(r"```[\w-]*|~~~[\w-]*")

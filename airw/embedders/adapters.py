@@ -15,8 +15,6 @@ from airw._base.vectors import unit_rows
 from airw.errors import AirwError, ArgumentError, EmbedderError
 from airw.protocols import Embedder
 
-__all__ = ["embedder_from"]
-
 
 def embedder_from(
     fn: Callable[[list[str]], Any] | Callable[[list[str]], Awaitable[Any]], *, id: str, dim: int

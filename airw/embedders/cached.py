@@ -20,8 +20,6 @@ from airw.embedders.specs import resolve_embedder
 from airw.errors import ArgumentError, EmbedderError, StoreBusy
 from airw.protocols import EmbedderLike
 
-__all__ = ["CachedEmbedder"]
-
 R = TypeVar("R")
 Args = TypeVarTuple("Args")
 

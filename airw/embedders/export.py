@@ -29,8 +29,6 @@ from airw.embedders.onnx import GRAPH, MANIFEST, PLACE, TOKENIZER, Manifest, Onn
 from airw.embedders.sentence import SentenceTransformerEmbedder
 from airw.errors import ArgumentError, EmbedderError, EmbedderUnavailable
 
-__all__ = ["ExportReport", "export_model"]
-
 _NEEDED = ("torch", "sentence_transformers", "onnx", "onnxruntime", "tokenizers")
 _TOLERANCE = 1e-4
 _PLAIN = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])

@@ -25,8 +25,6 @@ from airw._base.checks import check_count, check_texts
 from airw._base.concurrency import in_thread
 from airw.errors import EmbedderError
 
-__all__ = ["HashingEmbedder"]
-
 Hashes = NDArray[np.uint64]
 
 _SLICE_CHARS = 1 << 16  # about 1.5 ms of work, and 4 MB of arrays

@@ -18,8 +18,6 @@ from airw.errors import ArgumentError, EmbedderError, EmbedderUnavailable
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["HttpEmbedder"]
-
 PATH = "/embeddings"
 
 

@@ -32,8 +32,6 @@ from airw._base.messages import error_text
 from airw._base.vectors import unit_rows
 from airw.errors import ArgumentError, EmbedderError, EmbedderUnavailable
 
-__all__ = ["OnnxEmbedder"]
-
 FORMAT = 1
 PLACE = "airw-onnx"
 GRAPH, TOKENIZER, MANIFEST = "model.onnx", "tokenizer.json", "export.json"

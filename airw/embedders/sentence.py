@@ -24,8 +24,6 @@ from airw._base.messages import error_text
 from airw._base.vectors import unit_rows
 from airw.errors import EmbedderError, EmbedderUnavailable
 
-__all__ = ["SentenceTransformerEmbedder"]
-
 
 class SentenceTransformerEmbedder:
     """Embeds with a sentence-transformers model, loaded in a worker thread when it is first needed.

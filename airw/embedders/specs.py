@@ -12,8 +12,6 @@ from airw.embedders.sentence import SentenceTransformerEmbedder
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch
 from airw.protocols import Embedder
 
-__all__ = ["check_embedder", "resolve_embedder"]
-
 LIGHT = {"light", "hashing", "hash"}
 DEFAULT = {"default", "local", "minilm", "st", "sentence-transformers"}
 

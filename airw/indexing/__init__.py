@@ -6,31 +6,32 @@ from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from airw.indexing._identity import identity
-    from airw.indexing._tokens import token_offsets
     from airw.indexing.chunked import Chunked
     from airw.indexing.notes import Notes
     from airw.indexing.package import Package
     from airw.indexing.skill import Skill
     from airw.indexing.specs import strategy_from_spec, strategy_spec
-    from airw.indexing.synopsis import with_synopsis
-    from airw.indexing.synthesis import make_llm_synthesizer
-    from airw.indexing.thin import ThinDescription, thin_description_predicate
+    from airw.indexing.synopsis import (
+        ThinDescription,
+        make_llm_synthesizer,
+        thin_description_predicate,
+        with_synopsis,
+    )
     from airw.indexing.whole import WholeText
+    from airw.indexing.windows import token_offsets
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "_tokens": ["token_offsets"],
             "chunked": ["Chunked"],
             "_identity": ["identity"],
             "notes": ["Notes"],
             "package": ["Package"],
             "skill": ["Skill"],
             "specs": ["strategy_from_spec", "strategy_spec"],
-            "synopsis": ["with_synopsis"],
-            "synthesis": ["make_llm_synthesizer"],
-            "thin": ["ThinDescription", "thin_description_predicate"],
+            "synopsis": ["ThinDescription", "make_llm_synthesizer", "thin_description_predicate", "with_synopsis"],
             "whole": ["WholeText"],
+            "windows": ["token_offsets"],
         },
     )
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from airw.indexing._text import check_kind, clean_fields, text_of
-from airw.indexing._windows import Window, chunk_surfaces
+from airw.indexing._reading import check_kind, clean_fields, text_of
+from airw.indexing.windows import Window, chunk_surfaces
 from airw.values import Artifact, IndexPlan
 
 
@@ -57,7 +57,7 @@ class Chunked:
         return repr(self)
 
     def decompose(self, artifact: Artifact) -> IndexPlan:
-        """Give the plan for one artifact.
+        """Return the plan for one artifact.
 
         Raises:
             SourceError: The raw value holds no text.

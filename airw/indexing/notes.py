@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airw._base.frontmatter import Frontmatter, note_title, plain_text, read_frontmatter, without_comments
-from airw.indexing._text import clean_fields, text_of
-from airw.indexing._windows import Window, chunk_surfaces, spans
+from airw.indexing._reading import clean_fields, text_of
+from airw.indexing.windows import Window, chunk_surfaces, spans
 from airw.values import Artifact, IndexPlan, Surface
 
 _FENCE = re.compile(r"`{3,}|~{3,}")
@@ -61,7 +61,7 @@ class Notes:
         return repr(self)
 
     def decompose(self, artifact: Artifact) -> IndexPlan:
-        """Give the plan for one note.
+        """Return the plan for one note.
 
         Raises:
             SourceError: The raw value holds no text.

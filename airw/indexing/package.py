@@ -7,9 +7,8 @@ from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw._base.requirements import bare_name
 from airw.errors import ArgumentError
-from airw.indexing._fields import field_surface, record_of, text_field, text_list
-from airw.indexing._text import clean_fields
-from airw.indexing._windows import Window, chunk_surfaces
+from airw.indexing._reading import clean_fields, field_surface, record_of, text_field, text_list
+from airw.indexing.windows import Window, chunk_surfaces
 from airw.values import Artifact, IndexPlan, Surface
 
 
@@ -71,7 +70,7 @@ class Package:
         return repr(self)
 
     def decompose(self, artifact: Artifact) -> IndexPlan:
-        """Give the plan for one package.
+        """Return the plan for one package.
 
         Raises:
             SourceError: The raw value is neither a mapping nor a text, or a field is not what it must be.

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from airw._base.json import json_clean
-from airw.indexing._fields import field_surface, record_of, text_field
-from airw.indexing._text import clean_fields
+from airw.indexing._reading import clean_fields, field_surface, record_of, text_field
 from airw.values import Artifact, IndexPlan
 
 
@@ -29,7 +28,7 @@ class Skill:
         return repr(self)
 
     def decompose(self, artifact: Artifact) -> IndexPlan:
-        """Give the plan for one skill.
+        """Return the plan for one skill.
 
         Raises:
             SourceError: The raw value is neither a mapping nor a text, or its name or description is no text.

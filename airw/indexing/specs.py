@@ -9,8 +9,7 @@ from airw.indexing.chunked import Chunked
 from airw.indexing.notes import Notes
 from airw.indexing.package import Package
 from airw.indexing.skill import Skill
-from airw.indexing.synopsis import SynopsisStrategy, with_synopsis
-from airw.indexing.thin import ThinDescription
+from airw.indexing.synopsis import SynopsisStrategy, ThinDescription, with_synopsis
 from airw.indexing.whole import WholeText
 from airw.protocols import IndexingStrategy
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from airw.indexing._text import check_kind, clean_fields, text_of
+from airw.indexing._reading import check_kind, clean_fields, text_of
 from airw.values import Artifact, IndexPlan, Surface
 
 
@@ -39,7 +39,7 @@ class WholeText:
         return repr(self)
 
     def decompose(self, artifact: Artifact) -> IndexPlan:
-        """Give the plan for one artifact.
+        """Return the plan for one artifact.
 
         Raises:
             SourceError: The raw value holds no text.

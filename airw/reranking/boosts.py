@@ -12,8 +12,6 @@ from airw._base.requirements import required_name
 from airw.errors import ArgumentError
 from airw.values import SearchHit
 
-__all__ = ["dependency_evidence_boost"]
-
 
 def dependency_evidence_boost(
     relevant_libs: Iterable[str], *, weight: float, saturate: int = 1, deps_field: str = "deps"

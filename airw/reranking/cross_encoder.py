@@ -16,8 +16,6 @@ from airw._base.messages import error_text
 from airw.errors import RerankerError, RerankerUnavailable
 from airw.reranking.scores import check_asked
 
-__all__ = ["CrossEncoderReranker"]
-
 DEFAULT_MODEL = "cross-encoder/ms-marco-MiniLM-L-6-v2"
 INSTALL = "pip install 'airw[sentence-transformers]'"
 _FIX = "pass a folder saved by sentence-transformers' CrossEncoder, or a name on the hub"

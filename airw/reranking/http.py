@@ -13,8 +13,6 @@ from airw.reranking.scores import check_asked, numbers_of
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["HttpReranker"]
-
 PATH = "/rerank"
 _MAX_CHARS = 200_000
 

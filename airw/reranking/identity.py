@@ -11,8 +11,6 @@ from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 from airw.protocols import Reranker
 
-__all__ = ["RERANK_TEXTS", "calibration_key", "is_anonymous", "named", "rerank_tag"]
-
 RERANK_TEXTS = ("surface", "artifact")
 """What a reranker can be given to read: the surface that matched, or the artifact's whole text."""
 

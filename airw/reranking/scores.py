@@ -13,8 +13,6 @@ from airw._base.text import find_text_fault
 from airw.errors import AirwError, RerankerError
 from airw.protocols import Reranker
 
-__all__ = ["numbers_of", "score_texts"]
-
 
 async def score_texts(reranker: Reranker, query: str, texts: Sequence[str]) -> list[float]:
     """Score texts against a query, one number a text, in their order; no texts make no call.

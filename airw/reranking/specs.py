@@ -7,8 +7,6 @@ from airw.errors import ArgumentError, ArgumentKindError, RerankerUnavailable
 from airw.protocols import Reranker
 from airw.reranking.cross_encoder import INSTALL, CrossEncoderReranker
 
-__all__ = ["resolve_reranker"]
-
 CROSS_ENCODER = "cross-encoder"
 _CHOICES = "'cross-encoder', 'cross-encoder:<model or folder>', or a callable (query, texts) -> scores"
 _KNOWN: dict[CrossEncoderReranker, CrossEncoderReranker] = {}

@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.sources._fetching import split_reference
     from airw.sources.files import from_files
     from airw.sources.jsonl import from_jsonl
     from airw.sources.notes import from_notes
     from airw.sources.packages import from_packages
-    from airw.sources.records import from_records
+    from airw.sources.records import from_records, split_reference
     from airw.sources.reports import from_md_reports
     from airw.sources.skills import SKILL_FOLDERS, from_skills
     from airw.sources.source import CorpusSource, content_hash, from_mapping
@@ -19,12 +18,11 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "_fetching": ["split_reference"],
             "files": ["from_files"],
             "jsonl": ["from_jsonl"],
             "notes": ["from_notes"],
             "packages": ["from_packages"],
-            "records": ["from_records"],
+            "records": ["from_records", "split_reference"],
             "reports": ["from_md_reports"],
             "skills": ["SKILL_FOLDERS", "from_skills"],
             "source": ["CorpusSource", "content_hash", "from_mapping"],

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from airw._base.messages import short_repr
+from airw._base.messages import one_line, short_repr
 from airw.sources.files import Folder
 from airw.values import ItemProblem
 
@@ -89,7 +89,7 @@ def _said(files: Folder, name: str, parse: Callable[[str, _Said], None]) -> _Sai
         try:
             parse(item.raw, said)
         except (ValueError, RecursionError) as error:
-            said.problems.append(f"cannot be parsed: {' '.join(str(error).split())}")
+            said.problems.append(f"cannot be parsed: {one_line(str(error))}")
     said.problems = [f"{name}: {problem}" for problem in said.problems]
     said.elsewhere = {key: f"{name}: {reason}" for key, reason in said.elsewhere.items()}
     return said

@@ -14,8 +14,8 @@ from airw.indexing import Skill
 from airw.indexing.notes import first_paragraph
 from airw.links import DependencyLinks
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
-from airw.sources._fetching import Fetched, Fetcher, check_fetcher
 from airw.sources.files import Folder, printable
+from airw.sources.records import Fetched, Fetcher, check_fetcher
 from airw.sources.source import PAGE, AsyncPages, CorpusSource, Item, Pages
 from airw.values import Artifact, ItemProblem
 from airw.values.filters import Filter, matches, parse_filter

@@ -13,7 +13,8 @@ import anyio.lowlevel
 
 from airw._base.concurrency import in_thread
 from airw._base.json import json_clean
-from airw._base.text import NAME_RULE, is_valid_name
+from airw._base.messages import error_text
+from airw._base.text import NAME_RULE, find_text_fault, is_valid_name
 from airw.errors import ArgumentError
 from airw.indexing import WholeText
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
@@ -163,7 +164,7 @@ class CorpusSource:
         try:
             raw = scope[key]
         except Exception as error:  # noqa: BLE001 - a lazy mapping's failure to read one item is that item's problem
-            return ItemProblem(_shown(key), f"cannot be read: {told(error)}")
+            return ItemProblem(_shown(key), f"cannot be read: {error_text(error)}")
         return self._checked(key, raw, {})
 
     def _checked(self, name: Any, raw: Any, metadata: Mapping[str, Any]) -> Item:
@@ -174,11 +175,10 @@ class CorpusSource:
             try:
                 metadata = {**metadata, **self.metadata_of(name, raw)}
             except Exception as error:  # noqa: BLE001 - the caller's function failed on this item
-                return ItemProblem(_shown(name), f"metadata_of failed: {told(error)}")
+                return ItemProblem(_shown(name), f"metadata_of failed: {error_text(error)}")
         try:
-            if _holds_surrogates(name) or _holds_surrogates(raw) or _holds_surrogates(metadata):
-                reason = "holds half of a surrogate pair, which is no text in UTF-8: clean the text first"
-                return ItemProblem(_shown(name), reason)
+            if fault := _fault_in((name, raw, metadata)):
+                return ItemProblem(_shown(name), f"holds {fault}, which is no text in UTF-8: clean the text first")
         except RecursionError:
             return ItemProblem(_shown(name), "its fields contain themselves or nest too deeply")
         return Artifact(name, raw, metadata)
@@ -192,30 +192,20 @@ async def _in_threads(pages: Pages) -> AsyncPages:
         pages.close()
 
 
-def _holds_surrogates(value: Any) -> bool:
+def _fault_in(value: Any) -> str | None:
+    """Return what keeps the texts in a value from being stored, if anything does."""
     if isinstance(value, str):
-        if value.isascii():
-            return False
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            return True
-        return False
+        return None if value.isascii() else find_text_fault(value)
     if value is None or isinstance(value, (int, float)):
-        return False
+        return None
     if isinstance(value, (dict, Mapping)):  # of the two, the first is asked much faster
-        return any(map(_holds_surrogates, chain(value, value.values())))
-    return isinstance(value, (list, tuple)) and any(map(_holds_surrogates, value))
+        return next(filter(None, map(_fault_in, chain(value, value.values()))), None)
+    return next(filter(None, map(_fault_in, value)), None) if isinstance(value, (list, tuple)) else None
 
 
 def _shown(key: Any) -> str:
     """Make any id printable."""
     return str(key).encode("utf-8", "backslashreplace").decode()
-
-
-def told(error: Exception) -> str:
-    """Tell somebody else's error on one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
 
 
 def from_mapping(

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airw._base.messages import short_repr
+from airw._base.messages import error_text, short_repr
 from airw.indexing import Skill
 from airw.protocols import Embedder, IndexingStrategy
-from airw.sources._fetching import Fetched, Fetcher, check_records
-from airw.sources.source import CorpusSource, Item, told
+from airw.sources.records import Fetched, Fetcher, check_records
+from airw.sources.source import CorpusSource, Item
 from airw.values import Artifact, ItemProblem
 
 _SCHEMAS = ("parameters", "inputSchema", "input_schema")
@@ -35,7 +35,7 @@ class _Catalogue:
         try:
             item = _artifact(given, where)
         except Exception as error:  # noqa: BLE001 - a tool of somebody else's class; its attributes may do anything
-            item = ItemProblem(where, f"the tool cannot be read: {told(error)}")
+            item = ItemProblem(where, f"the tool cannot be read: {error_text(error)}")
         if isinstance(item, Artifact) and (first := self.positions.setdefault(item.id, position)) != position:
             taken = f"the name {item.id!r} at position {position} is already at position {first}, counted from 0"
             item = ItemProblem(item.id, f"{taken}: say whose it is, as in 'server.tool'")

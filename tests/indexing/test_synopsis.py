@@ -25,7 +25,7 @@ from airw.indexing import (
     thin_description_predicate,
     with_synopsis,
 )
-from airw.indexing.synthesis import MAX_CHARS
+from airw.indexing.synopsis import MAX_CHARS
 from airw.policies import CollapsedTree
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import Artifact, IndexPlan

@@ -2,20 +2,106 @@
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from operator import index
+from typing import Any, Protocol, TypeAlias
 
 from airw._base.checks import check_count
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
-from airw.indexing._tokens import TokenOffsets, token_offsets
+from airw.indexing._identity import identity
 from airw.values import Surface
+
+Offsets: TypeAlias = Sequence[tuple[int, int]]
 
 _INK = re.compile(r"\S")
 _WORD_START = re.compile(r"(?<=\s)\S")
 # Where to cut, best first: blank lines, line ends, sentence ends, any white space.
 _CUTS = tuple(map(re.compile, (r"\n[ \t\r]*\n", r"\n", r"[.!?…][\"'”’)\]]*\s|[。！？](?=.)", r"\s")))  # noqa: RUF001
+
+
+@dataclass(frozen=True, slots=True)
+class TokenOffsets:
+    """What `token_offsets` makes of a tokenizer: a function of a text; those with the same id are equal.
+
+    Args:
+        function: Gives the offsets of the tokens of a text.
+        id: Names the tokenizer.
+    """
+
+    function: Callable[[str], Offsets] = field(repr=False, compare=False)
+    id: str
+
+    def __call__(self, text: str) -> Offsets:
+        """Return `(start, end)` of each token of a text, in order.
+
+        Raises:
+            ArgumentError: The tokenizer gave something else.
+        """
+        given = self.function(text)
+        try:
+            found = [(index(start), index(end)) for start, end in given]
+        except (TypeError, ValueError) as error:
+            raise self._unusable(given) from error
+        last = len(text)
+        for (start, end), (after, further) in pairwise([(0, 0), *found, (last, last)]):
+            if not start <= after <= further or end > further:
+                raise self._unusable((after, further) if further < last else (start, end))
+        return found
+
+    def _unusable(self, found: object) -> ArgumentError:
+        must = "the (start, end) of each token in its text, in order, without special tokens"
+        return ArgumentError(f"a tokenizer must give {must}; {self.id} gave {short_repr(found)}")
+
+
+def token_offsets(tokenizer: Any, *, id: str | None = None) -> TokenOffsets:
+    r"""Make a function that gives the `(start, end)` of each token of a text, in order.
+
+    Strategies do so themselves with the tokenizer they are given; an `id` of your own is a reason to do it for them.
+
+    Args:
+        tokenizer: Such a function; or a `tokenizers.Tokenizer` or a fast tokenizer of `transformers`, of which a copy
+            is used that adds no special tokens and cuts nothing off.
+        id: Names the tokenizer; left out, a function is named by `identity`, one of those libraries by its content.
+
+    Raises:
+        ArgumentError: It is none of these, or a function without a stable identity and an `id`.
+
+    Example:
+        >>> import re
+        >>> words = token_offsets(lambda text: [word.span() for word in re.finditer(r"\w+", text)], id="words-1")
+        >>> words, words("one two")
+        (TokenOffsets(id='words-1'), [(0, 3), (4, 7)])
+    """
+    if id is not None and (not isinstance(id, str) or not id.strip()):
+        raise ArgumentError(f"id must name the tokenizer and its version, not be {short_repr(id)}")
+    made = tokenizer if isinstance(tokenizer, TokenOffsets) else _adapted(tokenizer, id)
+    return made if id is None else replace(made, id=id)
+
+
+def _adapted(tokenizer: Any, id: str | None) -> TokenOffsets:
+    library = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if hasattr(library, "to_str") and hasattr(library, "encode"):
+        return _copied(library)
+    if not callable(tokenizer) or hasattr(tokenizer, "is_fast"):
+        kinds = "a function of a text, a tokenizers.Tokenizer or a fast tokenizer of transformers"
+        raise ArgumentError(f"a tokenizer is {kinds}, not {short_repr(tokenizer)}")
+    return TokenOffsets(tokenizer, id or identity(tokenizer))
+
+
+def _copied(library: Any) -> TokenOffsets:
+    """Copy a tokenizer, as cutting off and padding are its own settings, which others may rely on."""
+    copy = type(library).from_str(library.to_str())
+    copy.no_truncation()
+    copy.no_padding()
+
+    def offsets(text: str) -> Offsets:
+        found: Offsets = copy.encode(text, add_special_tokens=False).offsets
+        return found
+
+    return TokenOffsets(offsets, f"tokenizer-{identity(copy.to_str())}")
 
 
 class Ruler(Protocol):
@@ -25,11 +111,11 @@ class Ruler(Protocol):
     overlap: int
 
     def ahead(self, position: int, units: int) -> int:
-        """Give the furthest end of at most so many units from a position, past it in any case."""
+        """Return the furthest end of at most so many units from a position, past it in any case."""
         ...
 
     def back(self, position: int, units: int) -> int:
-        """Give the earliest start of at most so many units up to a position."""
+        """Return the earliest start of at most so many units up to a position."""
         ...
 
     def excess(self, start: int, end: int) -> int:
@@ -118,9 +204,9 @@ def chunk_surfaces(artifact_id: str, text: str, kind: str, window: Window, begin
             kind,
             text[start:end],
             "chunk",
-            {"chunk_index": index, "n_chunks": len(cuts), "start": start, "end": end},
+            {"chunk_index": number, "n_chunks": len(cuts), "start": start, "end": end},
         )
-        for index, (start, end) in enumerate(cuts)
+        for number, (start, end) in enumerate(cuts)
     ]
 
 
