@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import sqlite3
 
 ENTRY_BYTES = 128  # what an entry takes beside its vector: its key, twice, its place in the order, half-full pages
-PENDING_USES = 1 << 14
 
 _APPLICATION_ID = 0x61697265
 _VERSION = 1
@@ -56,7 +55,7 @@ class CacheFile:
         self._uses: dict[int, None] = {}  # ids of entries, the latest use last
 
     def read(self, keys: Sequence[str], dim: int | None) -> Found:
-        """Give the vectors of those keys that are there; without a width to expect, they must agree on one."""
+        """Return the vectors of those keys that are there; without a width to expect, they must agree on one."""
         with self._connected() as raw:
             rows = raw.execute(
                 "SELECT given.value, entry.id, dim, CAST(data AS BLOB) FROM json_each(?) AS given "
@@ -82,11 +81,11 @@ class CacheFile:
             fresh = [(key, blob) for key, blob in blobs if key not in known]
             _make_room(raw, self._max_bytes - size * len(fresh))
             _insert(raw, fresh, rows.shape[1])
-            raw.execute("UPDATE total SET bytes = bytes + ?", [size * len(fresh)])
 
-    def has_many_uses(self) -> bool:
-        """Tell whether enough uses wait for being written that it should not be put off."""
-        return len(self._uses) >= PENDING_USES
+    @property
+    def pending_uses(self) -> int:
+        """Count the entries that were used since the last writing."""
+        return len(self._uses)
 
     def write_uses(self) -> None:
         """Write down which entries were used since the last writing."""
@@ -97,14 +96,10 @@ class CacheFile:
         """Let go of the file; what is not written yet of the order of use is forgotten."""
         with self._lock:
             self._is_closed = True
+            self._uses.clear()
             if self._raw is not None:
                 self._raw.close()
                 self._raw = None
-
-    @property
-    def owes_uses(self) -> bool:
-        """Tell whether closing now would lose a part of the order of use that outlives this process."""
-        return self._path is not None and not self._is_closed and bool(self._uses)
 
     @contextmanager
     def _writing(self) -> "Iterator[sqlite3.Connection]":
@@ -119,12 +114,18 @@ class CacheFile:
 
     @contextmanager
     def _connected(self) -> "Iterator[sqlite3.Connection]":
-        with self._lock, self._errors():
+        """Hold the lock and the connection; what SQLite reports becomes an error that says what would do."""
+        import sqlite3
+
+        with self._lock:
             if self._is_closed:
                 raise StoreError(f"{self._name} is closed; make another CachedEmbedder")
-            if self._raw is None:
-                self._raw = self._connect()
-            yield self._raw
+            try:
+                if self._raw is None:
+                    self._raw = self._connect()
+                yield self._raw
+            except sqlite3.Error as error:
+                raise self._translated(error) from error
 
     def _connect(self) -> "sqlite3.Connection":
         import sqlite3
@@ -159,16 +160,6 @@ class CacheFile:
     @property
     def _name(self) -> str:
         return f"the embedding cache {str(self._path)!r}" if self._path else "the embedding cache in memory"
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Raise what SQLite reports as an error of this library that says what would do."""
-        import sqlite3
-
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self._translated(error) from error
 
     def _translated(self, error: Exception) -> StoreError:
         import sqlite3
@@ -205,12 +196,12 @@ def _transaction(raw: "sqlite3.Connection") -> Iterator[None]:
 
 
 def _checksum(key: str, data: bytes | memoryview) -> bytes:
-    """Give four bytes that go with this vector under this key, as SQLite notices no damage to what rows hold."""
+    """Return four bytes that go with this vector under this key, as SQLite notices no damage to what rows hold."""
     return crc32(data, crc32(key.encode())).to_bytes(4, "little")
 
 
 def _checked(rows: Sequence[tuple[str, int, int, bytes | None]], dim: int | None) -> tuple[Found, list[int]]:
-    """Tell sound rows from damaged ones, and give the ids of the sound ones too."""
+    """Tell sound rows from damaged ones; return the ids of the sound ones, too."""
     widths = {width for _, _, width, _ in rows} if dim is None else {dim}
     width = widths.pop() if len(widths) == 1 else 0
     sound = [
@@ -250,13 +241,10 @@ def _remove(raw: "sqlite3.Connection", ids: Sequence[int]) -> None:
     raw.execute("UPDATE total SET bytes = bytes - ?", [sum(ENTRY_BYTES + 4 * dim for (dim,) in gone)])
 
 
-def _insert(raw: "sqlite3.Connection", fresh: Iterable[tuple[str, bytes]], dim: int) -> None:
-    last_id, last_use = raw.execute("SELECT ifnull(max(id), 0), ifnull(max(used), 0) FROM entry").fetchone()
-    numbered = [(order, key, blob) for order, (key, blob) in enumerate(fresh, 1)]
-    raw.executemany(
-        "INSERT INTO entry VALUES (?, ?, ?, ?)",
-        ((last_id + order, key, last_use + order, dim) for order, key, _ in numbered),
-    )
-    raw.executemany(
-        "INSERT OR REPLACE INTO vector VALUES (?, ?)", ((last_id + order, blob) for order, _, blob in numbered)
-    )
+def _insert(raw: "sqlite3.Connection", fresh: Sequence[tuple[str, bytes]], dim: int) -> None:
+    (last,) = raw.execute("SELECT ifnull(max(used), 0) FROM entry").fetchone()
+    entries = ((key, last + order, dim) for order, (key, _) in enumerate(fresh, 1))
+    raw.executemany("INSERT INTO entry (key, used, dim) VALUES (?, ?, ?)", entries)
+    vectors = ((blob, key) for key, blob in fresh)
+    raw.executemany("INSERT OR REPLACE INTO vector SELECT id, ? FROM entry WHERE key = ?", vectors)
+    raw.execute("UPDATE total SET bytes = bytes + ?", [(ENTRY_BYTES + 4 * dim) * len(fresh)])

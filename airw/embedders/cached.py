@@ -13,7 +13,7 @@ import numpy as np
 
 from airw._base.arrays import Floats
 from airw._base.checks import check_count, check_texts
-from airw._base.concurrency import in_thread
+from airw._base.concurrency import in_thread, offload_if
 from airw._base.vectors import unit_rows
 from airw.embedders._cache_file import CacheFile, Found
 from airw.embedders.specs import resolve_embedder
@@ -26,6 +26,7 @@ Args = TypeVarTuple("Args")
 _SLICE = 2048  # texts looked up at once: about 15 ms
 _INLINE = 64  # texts; so few rows are put in order faster than a worker thread is reached
 _ASK_EVERY = 0.01  # seconds between attempts at a file that another process keeps locked
+_PENDING_USES = 1 << 14  # of entries whose new place in the order of use is not written down yet
 _WAIT = 30.0  # seconds until that is an error
 
 
@@ -84,12 +85,12 @@ class CachedEmbedder:
 
     @property
     def id(self) -> str:
-        """Give the other embedder's id, with the errors that it raises."""
+        """Return the other embedder's id, with the errors that it raises."""
         return self._embedder.id
 
     @property
     def dim(self) -> int:
-        """Give the width of the other embedder's vectors, with the errors that it raises."""
+        """Return the width of the other embedder's vectors, with the errors that it raises."""
         return self._embedder.dim
 
     async def __aenter__(self) -> Self:
@@ -108,14 +109,14 @@ class CachedEmbedder:
             StoreError: It could not be written; it is closed all the same.
         """
         try:
-            if self._file.owes_uses:
+            if self._path is not None and self._file.pending_uses:
                 await self._run(self._file.write_uses)
         finally:
             with anyio.CancelScope(shield=True):
                 await in_thread(self._file.close)
 
     async def embed_documents(self, texts: Sequence[str]) -> Floats:
-        """Give `(len(texts), dim) float32` rows as the other embedder would, in the order of the texts.
+        """Return `(len(texts), dim) float32` rows as the other embedder would, in the order of the texts.
 
         Raises:
             EmbedderError: `texts` is not a list of strings, or the other embedder failed or gave unusable vectors.
@@ -127,7 +128,7 @@ class CachedEmbedder:
         return await self._embed(given, "document", self._embedder.embed_documents)
 
     async def embed_query(self, text: str) -> Floats:
-        """Give `(dim,) float32` as the other embedder would.
+        """Return `(dim,) float32` as the other embedder would.
 
         Raises:
             EmbedderError: `text` is not a string, or the other embedder failed or gave an unusable vector.
@@ -145,24 +146,23 @@ class CachedEmbedder:
 
     async def _embed(self, texts: list[str], kind: str, ask: Callable[[list[str]], Awaitable[Any]]) -> Floats:
         keys: list[str] = []
-        held: list[Found] = []
+        rows: dict[str, Floats] = {}
+        damaged: list[int] = []
         dim: int | None = None
         for start in range(0, len(texts), _SLICE):
             hashed, found = await self._run(self._look_up, kind, texts[start : start + _SLICE], dim)
             dim = found.rows.shape[1] if found.keys else dim
             keys += hashed
-            held.append(found)
-        wanted = dict(zip(keys, texts, strict=True))
-        for key in (key for found in held for key in found.keys):
-            wanted.pop(key, None)  # a text may be in several slices
-        if wanted:
-            answer = await ask(list(wanted.values()))
-            rows = await in_thread(self._checked, answer, len(wanted), dim)
-            await self._keep(list(wanted), rows, [id for found in held for id in found.damaged])
-            held.append(Found(list(wanted), rows, []))
-        elif self._file.has_many_uses():
+            rows.update(zip(found.keys, found.rows, strict=True))
+            damaged += found.damaged
+        if missing := {key: text for key, text in zip(keys, texts, strict=True) if key not in rows}:
+            answer = await ask(list(missing.values()))
+            made = await in_thread(self._checked, answer, len(missing), dim)
+            await self._keep(list(missing), made, damaged)
+            rows.update(zip(missing, made, strict=True))
+        elif self._file.pending_uses >= _PENDING_USES:
             await self._run(self._file.write_uses)
-        return _gathered(held, keys) if len(keys) <= _INLINE else await in_thread(_gathered, held, keys)
+        return await offload_if(len(keys) > _INLINE, np.stack, [rows[key] for key in keys])
 
     def _look_up(self, kind: str, texts: list[str], dim: int | None) -> tuple[list[str], Found]:
         keys = self._hashed(kind, texts)
@@ -182,14 +182,14 @@ class CachedEmbedder:
         return keys
 
     def _dim_if_known(self) -> int | None:
-        """Give the width, unless it is known only once the model is loaded: what is cached needs no model."""
+        """Return the width, unless it is known only once the model is loaded: what is cached needs no model."""
         try:
             return self._embedder.dim
         except EmbedderError:
             return None
 
     def _checked(self, answer: Any, count: int, dim: int | None) -> Floats:
-        """Give the answer as it is where it is what an embedder must give, else bring it to that or refuse it."""
+        """Return the answer as it is where it is what an embedder must give, else bring it to that or refuse it."""
         dim = self._dim_if_known() if dim is None else dim
         is_right = isinstance(answer, np.ndarray) and answer.dtype == np.float32 and answer.shape == (count, dim)
         if is_right and np.isfinite(answer).all():
@@ -220,11 +220,3 @@ def _checked_path(path: object) -> Path | None:
     if not isinstance(path, str | os.PathLike) or not str(path).strip() or str(path) == ":memory:":
         raise ArgumentError(f"path must name a file, not {path!r}; leave it out for a cache in memory")
     return Path(path).expanduser().absolute()
-
-
-def _gathered(held: Sequence[Found], keys: Sequence[str]) -> Floats:
-    """Put the rows in the order of the keys."""
-    places = {key: place for place, key in enumerate(key for found in held for key in found.keys)}
-    rows = np.concatenate([found.rows for found in held if found.keys])
-    ordered: Floats = rows[[places[key] for key in keys]]
-    return ordered

@@ -283,7 +283,7 @@ async def test_the_file_does_not_grow_when_entries_make_room(path):
 
 async def test_uses_are_remembered_without_a_write_until_there_are_many(path, monkeypatch):
     texts = [f"text {number}" for number in range(40)]
-    monkeypatch.setattr("airw.embedders._cache_file.PENDING_USES", 40)
+    monkeypatch.setattr(cached, "_PENDING_USES", 40)
     async with CachedEmbedder(Recorder(), path=path) as embedder:
         await embedder.embed_documents(texts)
         [(before,)] = sql(path, "SELECT max(used) FROM entry")
