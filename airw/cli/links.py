@@ -14,11 +14,11 @@ from airw.cli import output
 from airw.cli.resolve import artifact_ids, chosen, ready
 from airw.corpora import Corpus, open_corpus, reading
 from airw.errors import ArgumentError
-from airw.links import INVERSES, CorpusGraph, Inverses, LinkPath
+from airw.links import INVERSES, CorpusGraph, FollowedLinks, Inverses, LinkPath
 from airw.protocols import Store
+from airw.values import LinkFilter
 from airw.views import (
     Bundling,
-    EdgeChoice,
     ListedLink,
     NodeView,
     TreeLines,
@@ -52,8 +52,8 @@ async def _unembedded(name: str) -> AsyncIterator[Corpus]:
         yield Corpus(known, store, CorpusGraph(store).embedder)
 
 
-def _link_choice(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Give which links a command follows, and what it calls them.
+def _followed(arguments: argparse.Namespace) -> FollowedLinks:
+    """Return which links a command follows, and what it calls them.
 
     Raises:
         ArgumentError: Nothing can be followed so.
@@ -63,13 +63,13 @@ def _link_choice(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.no_inverses and arguments.inverse:
         raise ArgumentError("--inverse names what --no-inverses leaves out; give one of them")
     origin = "typed" if arguments.typed_only else "inline" if arguments.inline_only else None
-    return {
-        "direction": arguments.direction,
-        "types": _names("--type", arguments.type) or None,
-        "exclude": _names("--exclude-type", arguments.exclude_type),
-        "origins": None if origin is None else [origin],
-        "inverses": None if arguments.no_inverses else _inverses(arguments.inverse),
-    }
+    chosen = LinkFilter(
+        types=_names("--type", arguments.type) or None,
+        exclude=_names("--exclude-type", arguments.exclude_type),
+        origins=None if origin is None else [origin],
+    )
+    inverses = None if arguments.no_inverses else _inverses(arguments.inverse)
+    return FollowedLinks(direction=arguments.direction, filter=chosen, inverses=inverses)
 
 
 def _link_limits(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -103,15 +103,15 @@ async def tree(arguments: argparse.Namespace) -> int:
         return 0
     if not arguments.ids:
         raise ArgumentError("link tree takes the document to start from, or several: airw link tree ID ...")
-    choice, form = _link_choice(arguments), _form(arguments)
+    links, form = _followed(arguments), _form(arguments)
     sink = output.Sink(arguments.output)
     async with _unembedded(chosen(arguments.corpus)) as corpus:
         roots = await artifact_ids(corpus, arguments.ids)
-        walk = walk_links(corpus, roots, **choice, **_link_limits(arguments), timeout=arguments.timeout)
+        walk = walk_links(corpus, roots, **links.options(), **_link_limits(arguments), timeout=arguments.timeout)
         if form == "text":
-            await _stream(walk, choice["inverses"], sink)
+            await _stream(walk, links.inverses, sink)
         else:
-            found = await read_tree(walk, inverses=choice["inverses"])
+            found = await read_tree(walk, inverses=links.inverses)
             sink.put(await in_thread(_TREES[form], found, arguments))
     sink.close()
     return 0
@@ -149,15 +149,15 @@ async def path(arguments: argparse.Namespace) -> int:
         raise ArgumentError("link path takes two documents: airw link path FROM TO")
     if arguments.timeout is not None:
         check_number("--timeout", arguments.timeout, least=0)
-    choice, form = _link_choice(arguments), _form(arguments)
+    links, form = _followed(arguments), _form(arguments)
     sink = output.Sink(arguments.output)
     async with _unembedded(chosen(arguments.corpus)) as corpus:
         start, end = await artifact_ids(corpus, arguments.ids)
-        found = LinkPath(start, end, choice["direction"], arguments.max_hops, at_least=("timeout",))
+        found = LinkPath(start, end, links.direction, arguments.max_hops, at_least=("timeout",))
         with anyio.move_on_after(arguments.timeout):
-            found = await CorpusGraph(corpus).path(start, end, **choice, **_link_limits(arguments))
+            found = await CorpusGraph(corpus).path(start, end, **links.options(), **_link_limits(arguments))
         nodes = await describe(corpus, found.nodes)
-    sink.put(_PATHS[form](found, nodes, choice["inverses"], arguments))
+    sink.put(_PATHS[form](found, nodes, links.inverses, arguments))
     sink.close()
     return int(not found.found)
 
@@ -173,24 +173,19 @@ _PATHS: Mapping[str, Callable[[LinkPath, Sequence[NodeView], Inverses | None, ar
 
 async def listing(arguments: argparse.Namespace) -> int:
     """List the links of one document, those that lead nowhere included."""
-    choice = EdgeChoice(**_link_choice(arguments))
+    links = _followed(arguments)
     async with _unembedded(chosen(arguments.corpus)) as corpus:
         [id] = await artifact_ids(corpus, [arguments.id])
-        links = await _links_of(corpus, id, choice)
-    output.link_list(id, choice.direction, links, arguments.format)
+        found = await _links_of(corpus, id, links)
+    output.link_list(id, links.direction, found, arguments.format)
     return 0
 
 
-async def _links_of(corpus: Corpus, id: str, choice: EdgeChoice) -> list[ListedLink]:
-    [edges] = await corpus.store.neighbors([id], direction=choice.direction, origins=choice.origins)
-    named = [(edge, choice.named(edge, id)) for edge in edges]
-    kept = [(edge, name) for edge, name in named if choice.takes(name)]
-    found = [] if choice.direction == "in" else await corpus.store.unresolved([id])
-    unresolved = [
-        each
-        for each in found
-        if choice.takes(each.link.type) and (choice.origins is None or each.link.origin in choice.origins)
-    ]
+async def _links_of(corpus: Corpus, id: str, links: FollowedLinks) -> list[ListedLink]:
+    [edges] = await corpus.store.neighbors([id], direction=links.direction, origins=links.filter.origins)
+    kept = [(edge, links.named(edge, id)) for edge in edges if links.accepts(edge, id)]
+    found = [] if links.direction == "in" else await corpus.store.unresolved([id])
+    unresolved = [each for each in found if links.filter.accepts(each.link)]
     ends: list[Any] = [end for edge, _ in kept for end in (edge.source, edge.target) if isinstance(end, str)]
     nodes = await describe(corpus, list(dict.fromkeys(ends)))
     return list_links(id, kept, unresolved, {node.id: node for node in nodes})
@@ -209,7 +204,7 @@ async def context(arguments: argparse.Namespace) -> int:
     """Put whole documents together and print them, as text each at once."""
     if not (arguments.walk or arguments.note or arguments.query is not None):
         raise ArgumentError("context takes what to print: --note ID, --walk ID or --query TEXT, or several of them")
-    choice, words = _link_choice(arguments), await _notes(arguments.note)
+    links, words = _followed(arguments), await _notes(arguments.note)
     count = await in_thread(_counter, arguments)
     sink = output.Sink(arguments.output)
     async with _opened(arguments) as corpus:
@@ -217,7 +212,7 @@ async def context(arguments: argparse.Namespace) -> int:
         limits = {**_link_limits(arguments), "timeout": arguments.timeout}
         bundling = bundle(
             corpus,
-            walk=walk_links(corpus, roots, **choice, **limits) if roots else None,
+            walk=walk_links(corpus, roots, **links.options(), **limits) if roots else None,
             notes=notes,
             query=arguments.query,
             k=arguments.k,
@@ -226,7 +221,7 @@ async def context(arguments: argparse.Namespace) -> int:
             max_chars=arguments.max_chars,
             max_tokens=arguments.max_tokens,
             count_tokens=count,
-            edges=EdgeChoice(**choice),
+            edges=links,
         )
         async with bundling:
             await _print(bundling, arguments.format, sink)

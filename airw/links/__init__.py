@@ -5,11 +5,20 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.links.adapters import CallableLinks, extractor_from
-    from airw.links.dependencies import CHILD, NEXT, PARENT, PREV, REF, DependencyLinks, default_edge_extractor
     from airw.links.diagnosis import Finding, GraphDiagnosis
+    from airw.links.fields import (
+        CHILD,
+        NEXT,
+        PARENT,
+        PREV,
+        REF,
+        CallableLinks,
+        DependencyLinks,
+        default_edge_extractor,
+        extractor_from,
+    )
     from airw.links.graph import CorpusGraph
-    from airw.links.inverses import INVERSES, Inverses
+    from airw.links.inverses import INVERSES, FollowedLinks, Inverses
     from airw.links.markdown import MarkdownLinks
     from airw.links.mentions import MentionFinder, TitleMentions
     from airw.links.paths import LinkCycle, LinkPath
@@ -18,11 +27,20 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "adapters": ["CallableLinks", "extractor_from"],
-            "dependencies": ["CHILD", "DependencyLinks", "NEXT", "PARENT", "PREV", "REF", "default_edge_extractor"],
             "diagnosis": ["Finding", "GraphDiagnosis"],
+            "fields": [
+                "CHILD",
+                "CallableLinks",
+                "DependencyLinks",
+                "NEXT",
+                "PARENT",
+                "PREV",
+                "REF",
+                "default_edge_extractor",
+                "extractor_from",
+            ],
             "graph": ["CorpusGraph"],
-            "inverses": ["INVERSES", "Inverses"],
+            "inverses": ["INVERSES", "FollowedLinks", "Inverses"],
             "markdown": ["MarkdownLinks"],
             "mentions": ["MentionFinder", "TitleMentions"],
             "paths": ["LinkCycle", "LinkPath"],
@@ -41,6 +59,7 @@ __all__ = [
     "CorpusGraph",
     "DependencyLinks",
     "Finding",
+    "FollowedLinks",
     "GraphDiagnosis",
     "Inverses",
     "LinkCycle",

@@ -12,7 +12,7 @@ import numpy as np
 from airw._base.arrays import NDArray
 from airw._base.concurrency import in_thread
 from airw.errors import ArgumentError
-from airw.links._steps import PAGE
+from airw.links._path_search import PAGE
 from airw.links.paths import LinkCycle
 from airw.protocols import LinkReader, Store
 from airw.values import Edge, LinkFilter

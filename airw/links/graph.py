@@ -2,25 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from airw._base.arrays import Floats
-from airw._base.checks import check_count
+from airw._base.checks import check_choice, check_count
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError, EmbedderUnavailable, NoLedgerEntry
-from airw.links._cheapest import CostSearch
-from airw.links._search import HopSearch, PathLimits
-from airw.links._steps import StepReader
+from airw.links._cheapest_path import CostSearch, LimitedCostSearch
+from airw.links._path_search import HopSearch, PathLimits, StepReader
 from airw.links._structure import components_of, cycles_of, read_edges
-from airw.links._two_sided import TwoSidedCostSearch
-from airw.links.dependencies import NEXT
-from airw.links.diagnosis import GraphDiagnosis
-from airw.links.inverses import Inverses
+from airw.links.fields import NEXT
+from airw.links.inverses import FollowedLinks, Inverses
 from airw.links.paths import LinkCycle, LinkPath
 from airw.protocols import Embedder, GraphStore, OpenCorpus, Store
-from airw.values import Direction, Edge, LinkCount, LinkFilter, NodeId, Record, UnresolvedLink
+from airw.values import DIRECTIONS, Direction, Edge, LinkCount, LinkFilter, NodeId, Record, UnresolvedLink
 
-__all__ = ["CorpusGraph"]
+if TYPE_CHECKING:
+    from airw.links.diagnosis import GraphDiagnosis
 
 
 class CorpusGraph:
@@ -103,11 +101,10 @@ class CorpusGraph:
         Raises:
             ArgumentError: A parameter cannot be used.
         """
-        reader = StepReader(
-            store=self.store, direction=direction, filter=LinkFilter(types=types, exclude=exclude, origins=origins)
-        )
+        check_choice("direction", direction, DIRECTIONS)
+        chosen = LinkFilter(types=types, exclude=exclude, origins=origins)
         nodes = self._nodes("ids", ids)
-        return await self.store.neighbors(nodes, direction=reader.direction, **reader.filter.options(), limit=limit)
+        return await self.store.neighbors(nodes, direction=direction, **chosen.options(), limit=limit)
 
     async def edge_types(self, ids: Sequence[NodeId]) -> list[list[str]]:
         """Give the types, sorted, of the edges that lead out of each artifact.
@@ -236,18 +233,14 @@ class CorpusGraph:
         limits = PathLimits(max_hops=max_hops, max_nodes=max_nodes, max_edges=max_edges, max_fanout=max_fanout)
         if not isinstance(weighted, bool):
             raise ArgumentError(f"weighted must be True or False, not {short_repr(weighted)}")
-        reader = StepReader(
-            store=self.store,
-            direction=direction,
-            filter=LinkFilter(types=types, exclude=exclude, origins=origins),
-            inverses=inverses,
-            places={name: place for place, name in enumerate(self.members)},
-        )
+        chosen = LinkFilter(types=types, exclude=exclude, origins=origins)
+        links = FollowedLinks(direction=direction, filter=chosen, inverses=inverses)
+        reader = StepReader(self.store, links, {name: place for place, name in enumerate(self.members)})
         ends = self._nodes("start and end", [start, end])
         await self._check_held(ends)
         if ends[0] == ends[1]:
-            return LinkPath(ends[0], ends[1], reader.direction, max_hops, (ends[0],), cost=0.0, visited=1)
-        by_cost = TwoSidedCostSearch if limits.are_loose else CostSearch
+            return LinkPath(ends[0], ends[1], direction, max_hops, (ends[0],), cost=0.0, visited=1)
+        by_cost = CostSearch if limits.are_loose else LimitedCostSearch
         return await (by_cost if weighted else HopSearch)(reader, ends[0], ends[1], limits).run()
 
     async def components(
@@ -280,7 +273,7 @@ class CorpusGraph:
         chosen = LinkFilter(types=types, exclude=exclude, origins=origins)
         return await cycles_of(await read_edges(self.store, chosen), self.store, chosen)
 
-    async def diagnose(self, *, gold: Sequence[Sequence[NodeId]] | None = None, seed: int = 0) -> GraphDiagnosis:
+    async def diagnose(self, *, gold: Sequence[Sequence[NodeId]] | None = None, seed: int = 0) -> "GraphDiagnosis":
         """Measure the graph, and say whether it can help to find things.
 
         Args:
@@ -291,12 +284,12 @@ class CorpusGraph:
             ArgumentError: A parameter cannot be used.
             NoLedgerEntry: The graph does not hold an artifact in `gold`.
         """
-        from airw.links._diagnosing import diagnosed  # which loads numpy.random
+        from airw.links.diagnosis import diagnose
 
         check_count("seed", seed)
         sets = None if gold is None else [self._nodes("gold", each) for each in gold]
         embedders = {corpus.embedder.id for corpus in self.members.values()}
-        return await diagnosed(self.store, gold=sets, seed=seed, has_vectors=len(embedders) < 2)
+        return await diagnose(self.store, gold=sets, seed=seed, has_vectors=len(embedders) < 2)
 
     async def _check_held(self, nodes: Sequence[Any]) -> None:
         for node, records in zip(nodes, await self.store.records_of(nodes, limit=1), strict=True):

@@ -1,14 +1,14 @@
-"""What a typed edge is called when it is walked against its direction."""
+"""What a typed edge is called when it is walked against its direction, and which are followed, called so."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
+from airw._base.checks import check_choice
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
-from airw.values import Direction, Edge, NodeId
-
-__all__ = ["INVERSES", "Inverses"]
+from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeId
 
 _MARK = "inverse-"
 _BOTH_WAYS = (
@@ -94,3 +94,65 @@ class Inverses:
 
 INVERSES = Inverses()
 """The standard names: part-of and has-part, supports and supported-by, requires and required-by, and so on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowedLinks:
+    """Which links are followed, in which direction, and what they are called there.
+
+    Args:
+        direction: Links are followed `"out"`, `"in"` or `"both"`.
+        filter: Which of them count, by what they are called in the direction they are followed.
+        inverses: What links are called against their direction; `None` for the type as stored.
+
+    Raises:
+        ArgumentError: A field cannot be used.
+
+    Example:
+        >>> edge = Edge("a", "b", "supports")
+        >>> against = LinkFilter(types=["supported-by"])
+        >>> FollowedLinks(filter=against).follows(edge), FollowedLinks(filter=against, direction="out").follows(edge)
+        (True, False)
+    """
+
+    direction: Direction = "both"
+    filter: LinkFilter = field(default_factory=LinkFilter)
+    inverses: Inverses | None = INVERSES
+
+    def __post_init__(self) -> None:
+        """Check every field at birth."""
+        check_choice("direction", self.direction, DIRECTIONS)
+        if not isinstance(self.filter, LinkFilter):
+            raise ArgumentError(f"filter must be a LinkFilter, not {short_repr(self.filter)}")
+        if not (self.inverses is None or isinstance(self.inverses, Inverses)):
+            raise ArgumentError(f"inverses must be None or Inverses such as INVERSES, not {short_repr(self.inverses)}")
+
+    def named(self, edge: Edge, here: NodeId) -> str:
+        """Return what an edge is called from one of its ends."""
+        return edge.type if self.inverses is None else self.inverses.named(edge, here)
+
+    def accepts(self, edge: Edge, here: NodeId) -> bool:
+        """Return whether an edge counts where it is followed from one of its ends."""
+        name, chosen = self.named(edge, here), self.filter
+        return (
+            (chosen.types is None or name in chosen.types)
+            and name not in chosen.exclude
+            and (chosen.origins is None or edge.origin in chosen.origins)
+        )
+
+    def follows(self, edge: Edge) -> bool:
+        """Return whether an edge is followed from any of its ends."""
+        ends = {"out": [edge.source], "in": [edge.target], "both": [edge.source, edge.target]}[self.direction]
+        return any(self.accepts(edge, end) for end in ends)
+
+    def options(self) -> dict[str, Any]:
+        """Return all fields as the keywords that `walk_links` and `CorpusGraph.path` take."""
+        return {"direction": self.direction, **self.filter.options(), "inverses": self.inverses}
+
+    def asked(self) -> dict[str, Any]:
+        """Return the keywords that `neighbors` of a store takes: all links that may count in either direction."""
+        asked = self.filter.options()
+        if self.inverses is not None:
+            types = self.filter.types
+            asked |= {"types": None if types is None else self.inverses.stored(types, self.direction), "exclude": ()}
+        return asked

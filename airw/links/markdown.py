@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airw._base.frontmatter import note_title, read_with_lines
-from airw.errors import ArgumentError, SourceError
-from airw.links._inline import inline_links
+from airw.errors import ArgumentError
+from airw.links._commonmark import inline_links, text_of
 from airw.links._note_names import Ref, Unusable, note_names, path_ref, scalar, typed_ref, wiki_ref
 from airw.values import Artifact, Extraction, Link
 
@@ -76,7 +76,7 @@ class MarkdownLinks:
         Raises:
             SourceError: The raw value is neither a string nor a mapping with a string `text`.
         """
-        text = _text(artifact)
+        text = text_of(artifact)
         front, lines = read_with_lines(text)
         declared = {**fields, **front.fields}
         names = note_names(artifact.id, declared, note_title(artifact.id, declared, text, front.body))
@@ -151,14 +151,6 @@ def _at(lines: Sequence[int]) -> str:
 
 def _line(link: Link) -> int:
     return link.line or 0
-
-
-def _text(artifact: Artifact) -> str:
-    raw = artifact.raw.get("text") if isinstance(artifact.raw, Mapping) else artifact.raw
-    if isinstance(raw, str):
-        return raw
-    given = type(artifact.raw).__name__
-    raise SourceError(f"MarkdownLinks reads a string or a mapping with a string `text`; {artifact.id!r} is a {given}")
 
 
 def _entries(value: Any, lines: Sequence[int]) -> Iterator[tuple[Any, int | None]]:

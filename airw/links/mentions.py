@@ -1,23 +1,32 @@
 """Mentions: the titles of other notes in the text of a note, without a link to them."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
+from zlib import crc32
 
+import numpy as np
+
+from airw._base.arrays import NDArray
 from airw._base.checks import check_count, check_number
+from airw._base.frontmatter import note_title, read_frontmatter
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, SourceError
-from airw.links._prose import paragraphs
-from airw.links._titles import WordCounts, edged, folded, text_of, titles_of
+from airw.links._commonmark import paragraphs, text_of
+from airw.links._note_names import fold, listed, scalar
 from airw.links.markdown import MarkdownLinks
 from airw.protocols import CorpusWideExtractor, EdgeExtractor
 from airw.values import Artifact, Extraction, Link
 
-__all__ = ["MentionFinder", "TitleMentions"]
-
 _FEW = 10
+_WORD = re.compile(r"\w+")
+_EDGE = re.compile(r"\b")
+_EMPHASIS = re.compile(r"(?<!\w)_+|_+(?!\w)")
+_SPACES = re.compile(r"[^\S \n]+|  +")
+_CELLS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +119,7 @@ class TitleSurvey:
         self._settings = settings
         self._seen: set[str] = set()
         self._holder: dict[str, str] = {}
-        self._words = WordCounts()
+        self._words = _WordCounts()
 
     def add(self, artifacts: Iterable[Artifact]) -> None:
         """Collect the titles of some more notes; an artifact without text has none."""
@@ -122,8 +131,8 @@ class TitleSurvey:
                 text = text_of(artifact)
             except SourceError:  # which it will be again when its links are asked for
                 continue
-            self._words.add(folded(text))
-            for title in titles_of(artifact, text):
+            self._words.add(_folded(text))
+            for title in _titles_of(artifact, text):
                 if self._holder.setdefault(title, artifact.id) != artifact.id:
                     self._holder[title] = ""
 
@@ -165,7 +174,7 @@ class MentionFinder:
         digest = blake2b(said.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
         object.__setattr__(self, "id", f"MentionFinder({self.inner.id}, {self.type!r}, titles={digest})")
         object.__setattr__(self, "_targets", list(self.titles.values()))
-        object.__setattr__(self, "_automaton", _automaton([edged(title) for title in self.titles]))
+        object.__setattr__(self, "_automaton", _automaton([_edged(title) for title in self.titles]))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel without the automaton."""
@@ -199,7 +208,7 @@ class MentionFinder:
 
     def _named(self, text: str, line: int) -> dict[str, int]:
         """Give the notes that a text names, and the first line where it names each."""
-        lines, read, named = edged(folded(text)), 0, dict[str, int]()
+        lines, read, named = _edged(_folded(text)), 0, dict[str, int]()
         # Edges are part of what is looked for, so that of whole words alone the first and the longest are found.
         for title, start, _ in self._automaton.find_matches_as_indexes(lines.replace("\n", " ")):
             line += lines.count("\n", read, start)
@@ -215,3 +224,53 @@ def _automaton(patterns: Sequence[str]) -> Any:
     except ImportError as error:
         raise ArgumentError("mentions of titles need ahocorasick-rs: pip install 'airw[mentions]'") from error
     return AhoCorasick(patterns, matchkind=MatchKind.LeftmostLongest)
+
+
+def _folded(text: str) -> str:
+    """Fold case, composition and white space, and drop underscores around words; lines stay lines."""
+    text = _SPACES.sub(" ", text.lower() if text.isascii() else fold(text))
+    text = _EMPHASIS.sub("", text) if "_" in text else text
+    return text.replace(" \n", "\n").replace("\n ", "\n")
+
+
+def _edged(text: str) -> str:
+    """Mark where words begin and end, so that one text is found in another only as whole words."""
+    return _EDGE.sub("\1", text)
+
+
+def _titles_of(artifact: Artifact, text: str) -> Iterator[str]:
+    """Yield the title and the aliases of a note, folded; those without a letter or digit are left out."""
+    front = read_frontmatter(text)
+    declared = {**artifact.metadata, **front.fields}
+    title = note_title(artifact.id, declared, text, front.body)
+    for name in (title, *map(scalar, listed(declared.get("aliases")))):
+        if _WORD.search(called := " ".join(_folded(name or "").split())):
+            yield called
+
+
+class _WordCounts:
+    """Counts in how many texts each word is, in 8 MB whatever the vocabulary and whatever the order of the texts.
+
+    A count is never too low. It is too high where the words that share its two cells, as few do, are in more texts.
+    """
+
+    def __init__(self) -> None:
+        self.texts = 0
+        self._counts = np.zeros((2, _CELLS), np.uint32)
+
+    def add(self, text: str) -> None:
+        """Count the words of a folded text."""
+        self.texts += 1
+        for row, cells in zip(self._counts, _cells(list(set(_WORD.findall(text)))), strict=True):
+            row[np.unique(cells)] += np.uint32(1)
+
+    def share(self, title: str) -> float:
+        """Return the share of texts that would hold all words of a folded title if each word came by itself."""
+        rows = zip(self._counts, _cells(sorted(set(_WORD.findall(title)))), strict=True)
+        return float(np.prod(np.min([row[cells] for row, cells in rows], axis=0) / self.texts))
+
+
+def _cells(words: Sequence[str]) -> NDArray[Any]:
+    """Return the cell of each word in either row."""
+    hashes = np.array([crc32(word.encode("utf-8", "surrogatepass")) for word in words], np.uint32)
+    return np.stack([hashes % _CELLS, hashes >> 12])

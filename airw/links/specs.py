@@ -8,7 +8,7 @@ from typing import Any
 
 from airw._base.specs import from_spec, spec_of
 from airw.errors import ArgumentError
-from airw.links.dependencies import DependencyLinks
+from airw.links.fields import DependencyLinks
 from airw.links.markdown import MarkdownLinks
 from airw.links.mentions import MentionFinder, TitleMentions
 from airw.protocols import EdgeExtractor

@@ -5,15 +5,12 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.views._between import EdgeChoice
-    from airw.views._budgets import estimated_tokens
     from airw.views.bundled import Bundle, BundledNote, NoteLink, bundle_document
-    from airw.views.bundling import Bundling, bundle
-    from airw.views.describing import describe
+    from airw.views.bundling import Bundling, bundle, estimated_tokens
     from airw.views.dot import path_dot, tree_dot
     from airw.views.links import walk_links
     from airw.views.listing import ListedLink, list_links, listing_records, unresolved_dict, unresolved_line
-    from airw.views.model import NodeView, TreeLink, WalkTree, edge_dict, node_view
+    from airw.views.model import NodeView, TreeLink, WalkTree, describe, edge_dict, node_view
     from airw.views.page import path_page, tree_page
     from airw.views.path import path_dict, path_text
     from airw.views.reading import TreeReader, read_tree
@@ -24,15 +21,12 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "_between": ["EdgeChoice"],
-            "_budgets": ["estimated_tokens"],
             "bundled": ["Bundle", "BundledNote", "NoteLink", "bundle_document"],
-            "bundling": ["Bundling", "bundle"],
-            "describing": ["describe"],
+            "bundling": ["Bundling", "bundle", "estimated_tokens"],
             "dot": ["path_dot", "tree_dot"],
             "links": ["walk_links"],
             "listing": ["ListedLink", "list_links", "listing_records", "unresolved_dict", "unresolved_line"],
-            "model": ["NodeView", "TreeLink", "WalkTree", "edge_dict", "node_view"],
+            "model": ["NodeView", "TreeLink", "WalkTree", "describe", "edge_dict", "node_view"],
             "page": ["path_page", "tree_page"],
             "path": ["path_dict", "path_text"],
             "reading": ["TreeReader", "read_tree"],
@@ -46,7 +40,6 @@ __all__ = [
     "Bundle",
     "BundledNote",
     "Bundling",
-    "EdgeChoice",
     "ListedLink",
     "NodeView",
     "NoteLink",

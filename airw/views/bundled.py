@@ -7,12 +7,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from airw._base.checks import check_choice
 from airw.values import Edge, NodeId
-from airw.views._words import counted, id_text, one_line
-from airw.views.model import NodeView, edge_dict
+from airw.views.model import NodeView, counted, edge_dict, id_text, one_line
 from airw.views.records import edge_line, id_token, node_line, token
 from airw.views.text import left_out_text
-
-__all__ = ["DOCUMENTS", "FORMS", "Bundle", "BundledNote", "Form", "FormName", "NoteLink", "bundle_document"]
 
 FormName: TypeAlias = Literal["text", "json", "records"]
 

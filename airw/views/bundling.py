@@ -1,29 +1,32 @@
 """Whole notes put together within a budget, from a walk, from ids, from a search: a consumer of their streams."""
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 from airw._base.checks import check_choice, check_count, check_query
 from airw._base.concurrency import in_thread
 from airw._base.messages import short_repr
-from airw.errors import ArgumentKindError, NoLedgerEntry
+from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry
+from airw.links import FollowedLinks
 from airw.policies.collapsed_tree import LEAF_KINDS
 from airw.protocols import OpenCorpus
 from airw.retrieval import Mode, check_corpus, retrieve
 from airw.retrieval.stitching import stitched
 from airw.values import Edge, NodeId, Record, SearchHit
-from airw.views._between import Between, EdgeChoice
-from airw.views._budgets import ESTIMATE, Budget, Counts
-from airw.views._words import id_text
-from airw.views.bundled import DOCUMENTS, FORMS, Bundle, BundledNote, FormName, NoteLink
-from airw.views.model import node_view
+from airw.views.bundled import DOCUMENTS, FORMS, Bundle, BundledNote, Form, FormName, NoteLink
+from airw.views.model import id_text, node_view
 from airw.views.reading import limit_names
 from airw.walking import Walk
 
-__all__ = ["Bundling", "bundle"]
+ESTIMATE = "tokens are estimated, one for 4 bytes of UTF-8"
+"""What a bundle says of tokens that no tokenizer has counted."""
 
+_DIGITS = 10  # of a count that is not known yet
+_OF_WALKS = ("max_edges", "max_fanout", "max_frontier", "max_hops", "max_nodes", "timeout")
 _MOST_AT_ONCE = 64
 _PATIENCE = 16  # notes in a row that do not fit: what is left of the budget is for smaller ones, and they are rare
 
@@ -40,8 +43,8 @@ def bundle(
     max_chars: int | None = None,
     max_tokens: int | None = None,
     count_tokens: Callable[[str], int] | None = None,
-    edges: EdgeChoice | None = None,
-) -> "Bundling":
+    edges: FollowedLinks | None = None,
+) -> Bundling:
     """Put whole notes together, each the moment it is known to be in, until a budget is full.
 
     The notes are those named, then what the walk finds in its order, then what the query finds by rank; what comes in
@@ -61,7 +64,7 @@ def bundle(
         form: What the document will be that the budget is for: `"text"`, `"json"` or `"records"`.
         max_chars: Characters of the document, at most.
         max_tokens: Tokens of the document, at most.
-        count_tokens: Counts them; `estimated_tokens` unless given. Called in a worker thread.
+        count_tokens: _Counts them; `estimated_tokens` unless given. Called in a worker thread.
         edges: Which of the stored edges between the notes are told; all, unless given.
 
     Returns:
@@ -98,11 +101,11 @@ def bundle(
     if query is not None:
         check_query(query)
     check_choice("form", form, FORMS)
-    counts = Counts(max_chars, max_tokens, count_tokens)
+    counts = _Counts(max_chars, max_tokens, count_tokens)
     empty = Bundle(corpus.name, tokens=ESTIMATE if max_tokens is not None and count_tokens is None else None)
     budgets = counts.budgets(DOCUMENTS[form], empty, walks=walk is not None)
     search = None if query is None else _Search(query, k, mode)
-    return Bundling(corpus, empty, given, walk, search, budgets, edges or EdgeChoice())
+    return Bundling(corpus, empty, given, walk, search, budgets, edges or FollowedLinks())
 
 
 class _Search(NamedTuple):
@@ -141,12 +144,12 @@ class Bundling(AsyncIterator[BundledNote]):
         given: Sequence[_Candidate],
         walk: Walk | None,
         search: _Search | None,
-        budgets: Sequence[Budget],
-        edges: EdgeChoice,
+        budgets: Sequence[_Budget],
+        edges: FollowedLinks,
     ) -> None:
         """Prepare; nothing is read before the first request."""
-        self._corpus, self._origins = corpus, edges.origins
-        self._told, self._notes, self._between = empty, list[BundledNote](), Between(edges)
+        self._corpus, self._origins = corpus, edges.filter.origins
+        self._told, self._notes, self._between = empty, list[BundledNote](), _Between(edges)
         self._unchecked, self._waiting, self._seen = list(given), deque(given), set[NodeId]()
         self._walk, self._search, self._budgets = walk, search, budgets
         self._ready, self._count, self._missed = deque[BundledNote](), 1, 0
@@ -312,3 +315,100 @@ def _note(candidate: _Candidate, records: Sequence[Record], links: tuple[NoteLin
     parts = [record for record in records if record.surface_kind in LEAF_KINDS] or records
     about = node_view(candidate.id, records[0] if records else None)
     return BundledNote(about, stitched(parts), candidate.via, candidate.hop, links)
+
+
+class _Between:
+    """The stored edges between the notes that are in."""
+
+    def __init__(self, links: FollowedLinks) -> None:
+        """Begin without any."""
+        self._links = links
+        self._in: set[NodeId] = set()
+        self._waiting: dict[NodeId, list[Edge]] = {}
+
+    def told_with(self, id: NodeId, out: Sequence[Edge]) -> tuple[NoteLink, ...]:
+        """Return those between a note, whose own edges lead out to others, and the notes that are in."""
+        edges = [*(edge for edge in out if edge.target in self._in), *self._waiting.get(id, ())]
+        return tuple(NoteLink(edge, self._links.named(edge, id)) for edge in edges if self._links.follows(edge))
+
+    def admit(self, id: NodeId, out: Sequence[Edge]) -> None:
+        """Note that a note is in."""
+        self._in.add(id)
+        for edge in out:
+            self._waiting.setdefault(edge.target, []).append(edge)
+
+
+def estimated_tokens(text: str) -> int:
+    """Estimate how many tokens a text has: one for every four bytes of UTF-8, rounded up.
+
+    Example:
+        >>> estimated_tokens("signing keys"), estimated_tokens("鍵")
+        (3, 1)
+    """
+    return -(-len(text.encode()) // 4)
+
+
+@dataclass(slots=True)
+class _Budget:
+    """So much of a document, measured; `used` counts its frame, as it is when every limit was spent."""
+
+    limit: str
+    most: int
+    measure: Callable[[str], int]
+    form: Form
+    frame: Bundle
+    used: int = 0
+
+    def __post_init__(self) -> None:
+        """Measure the frame.
+
+        Raises:
+            ArgumentError: There is no room for it.
+        """
+        self.used = self._of_document(())
+        if self.used > self.most:
+            raise ArgumentError(f"{self.limit} must be at least {self.used}, to say what was left out, not {self.most}")
+
+    def _of_document(self, notes: Sequence[BundledNote]) -> int:
+        document = self.form.whole(replace(self.frame, notes=tuple(notes)))
+        return self.measure(document + "9" * _DIGITS)
+
+    def with_note(self, notes: Sequence[BundledNote], note: BundledNote) -> int | None:
+        """Return what is used once a note is in beside these; `None` where it does not fit."""
+        used = self.used + self.measure(self.form.note(note))
+        if used <= self.most and self.measure is not len:  # the tokens of parts need not add up to those of the whole
+            used = self._of_document([*notes, note])
+        return used if used <= self.most else None
+
+
+class _Counts(NamedTuple):
+    """What may be printed."""
+
+    max_chars: int | None
+    max_tokens: int | None
+    count_tokens: Callable[[str], int] | None
+
+    def budgets(self, form: Form, empty: Bundle, *, walks: bool) -> list[_Budget]:
+        """Return the budgets there are."""
+        if self.count_tokens is not None and (self.max_tokens is None or not callable(self.count_tokens)):
+            raise ArgumentError(
+                "count_tokens= needs max_tokens="
+                if self.max_tokens is None
+                else f"count_tokens must be a function of a text, not {short_repr(self.count_tokens)}"
+            )
+        asked = [("max_chars", self.max_chars, len), ("max_tokens", self.max_tokens, self._tokens)]
+        given = [
+            (limit, check_count(limit, most, least=1), measure) for limit, most, measure in asked if most is not None
+        ]
+        limits = [limit for limit, _, _ in given] + (list(_OF_WALKS) if walks else [])
+        frame = replace(
+            empty,
+            left_out=dict.fromkeys(limits, 10**_DIGITS - 1),
+            at_least=tuple(limits),
+            unknown=tuple(limits) if walks else (),
+        )
+        return [_Budget(limit, most, measure, form, frame) for limit, most, measure in given]
+
+    def _tokens(self, text: str) -> int:
+        count = (self.count_tokens or estimated_tokens)(text)
+        return check_count("what count_tokens gives", count)

@@ -4,12 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from airw.links import LinkPath
 from airw.values import Edge, NodeId
-from airw.views._words import counted, id_text, one_line
-from airw.views.model import NodeView, WalkTree
+from airw.views.model import NodeView, WalkTree, counted, id_text, one_line
 from airw.views.records import id_token
 from airw.views.text import left_out_text
-
-__all__ = ["path_dot", "tree_dot"]
 
 
 def tree_dot(tree: WalkTree) -> str:

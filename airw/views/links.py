@@ -14,8 +14,6 @@ from airw.protocols import OpenCorpus
 from airw.values import Direction, Limits, NodeId
 from airw.walking import Behind, Entry, Walk, WalkState, traverse
 
-__all__ = ["walk_links"]
-
 _MANY = 1_000  # edges, looked up in about a millisecond
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from airw._base.json import json_clean
 from airw.values import Direction, Edge, Link, NodeId, UnresolvedLink
-from airw.views._words import id_text, one_line
-from airw.views.model import NodeView
+from airw.views.model import NodeView, id_text, one_line
 from airw.views.records import edge_line, id_token, token
 
 

@@ -11,12 +11,9 @@ from string import Template
 
 from airw.links import INVERSES, Inverses, LinkPath
 from airw.values import Direction, NodeId
-from airw.views._outline import Met, Outline
-from airw.views._words import counted, id_text, one_line
-from airw.views.model import NodeView, TreeLink, WalkTree
+from airw.views.model import NodeView, TreeLink, WalkTree, counted, id_text, one_line
+from airw.views.reading import Met, Outline
 from airw.views.text import left_out_text
-
-__all__ = ["path_page", "tree_page"]
 
 _WAYS: Mapping[Direction, str] = {"out": "along links", "in": "against links", "both": "links both ways"}
 _DEEPEST = 30  # lists nested deeper would leave the window, and browsers stop nesting at 512 elements

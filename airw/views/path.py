@@ -5,11 +5,8 @@ from typing import Any
 
 from airw._base.json import json_clean
 from airw.links import INVERSES, Inverses, LinkPath
-from airw.views._words import counted, id_text
-from airw.views.model import NodeView, edge_dict
+from airw.views.model import NodeView, counted, edge_dict, id_text
 from airw.views.text import left_out_text, node_text, step_text
-
-__all__ = ["path_dict", "path_text"]
 
 _NOWHERE = "there is none at any distance"
 

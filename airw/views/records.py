@@ -9,10 +9,7 @@ from airw._base.checks import check_count
 from airw.errors import ArgumentError
 from airw.links import LinkPath
 from airw.values import Edge, NodeId
-from airw.views._words import counted
-from airw.views.model import NodeView, WalkTree
-
-__all__ = ["edge_line", "id_token", "node_line", "path_records", "token", "tree_records"]
+from airw.views.model import NodeView, WalkTree, counted
 
 _SPECIAL = re.compile('[\\s%",|\\\\\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]')
 _HIDDEN = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -5,13 +5,9 @@ from dataclasses import dataclass
 
 from airw.links import INVERSES, Inverses
 from airw.values import NodeId
-from airw.views._outline import Met, Outline
-from airw.views._words import counted, id_text, one_line
-from airw.views.model import NodeView, WalkTree
-from airw.views.reading import limit_names
+from airw.views.model import NodeView, WalkTree, counted, id_text, one_line
+from airw.views.reading import Met, Outline, limit_names
 from airw.walking import Ended, WalkEvent
-
-__all__ = ["TreeLines", "left_out_text", "node_text", "step_text", "tree_text"]
 
 _MORE, _LAST, _OPEN, _SHUT = "├─ ", "└─ ", "│  ", "   "
 

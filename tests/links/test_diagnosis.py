@@ -14,7 +14,7 @@ from airw import build, from_mapping, from_notes
 from airw.discovery import FederatedCorpus
 from airw.errors import ArgumentError, NoLedgerEntry
 from airw.links import CorpusGraph, extractor_from
-from airw.links._measures import gini
+from airw.links.diagnosis import gini
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import Edge, LinkCount
 from tests.support.linked_stores import Counting, fill, filled

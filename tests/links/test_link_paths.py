@@ -362,7 +362,7 @@ class TestLimits:
             ({"exclude": "related"}, "exclude must be a list of strings"),
             ({"origins": ["virtual"]}, "origins must be one of 'typed', 'inline', 'derived', not 'virtual'"),
             ({"weighted": 1}, r"^weighted must be True or False, not 1$"),
-            ({"inverses": {"a": "b"}}, "inverses must be an Inverses or None"),
+            ({"inverses": {"a": "b"}}, "inverses must be None or Inverses"),
         ],
     )
     async def test_what_cannot_be_meant_is_refused(self, options, message):

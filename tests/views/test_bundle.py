@@ -13,10 +13,11 @@ from airw import build, from_mapping, traverse
 from airw._base.frontmatter import note_title, read_frontmatter
 from airw.errors import ArgumentError, NoLedgerEntry
 from airw.indexing import Notes
-from airw.links import Inverses, MarkdownLinks
+from airw.links import FollowedLinks, Inverses, MarkdownLinks
 from airw.policies import CollapsedTree
 from airw.stores import MemoryStore
-from airw.views import Bundle, EdgeChoice, bundle, bundle_document, estimated_tokens, walk_links
+from airw.values import LinkFilter
+from airw.views import Bundle, bundle, bundle_document, estimated_tokens, walk_links
 
 VAULT = {
     "index.md": "# Index\n\nSee [[keys]] and [[bread]].\n",
@@ -50,6 +51,10 @@ async def bundled(corpus, **options):
         notes = [note async for note in bundling]
     assert list(bundling.bundle.notes) == notes
     return bundling.bundle
+
+
+def followed(*, types=None, exclude=(), origins=None, **more):
+    return FollowedLinks(filter=LinkFilter(types=types, exclude=exclude, origins=origins), **more)
 
 
 def ids(bundle):
@@ -118,7 +123,7 @@ class TestEdges:
     async def test_a_link_is_named_from_the_note_that_it_is_told_with(self):
         async with opened(VAULT) as corpus:
             found = await bundled(corpus, notes=["keys.md", "vault.md"])
-            bare = await bundled(corpus, notes=["keys.md", "vault.md"], edges=EdgeChoice(inverses=None))
+            bare = await bundled(corpus, notes=["keys.md", "vault.md"], edges=FollowedLinks(inverses=None))
         assert "\n← supported-by  keys.md\n" in bundle_document(found)
         assert "\n← supports  keys.md\n" in bundle_document(bare)
 
@@ -140,7 +145,7 @@ class TestEdges:
     )
     async def test_edges_are_told_that_such_a_walk_could_follow(self, choice, count):
         async with opened(VAULT) as corpus:
-            found = await bundled(corpus, notes=["index.md", "keys.md", "vault.md"], edges=EdgeChoice(**choice))
+            found = await bundled(corpus, notes=["index.md", "keys.md", "vault.md"], edges=followed(**choice))
         assert len(found.edges) == count
 
     @pytest.mark.parametrize(
@@ -155,7 +160,7 @@ class TestEdges:
     )
     def test_a_choice_is_checked_at_birth(self, choice, said):
         with pytest.raises(ArgumentError, match=said):
-            EdgeChoice(**choice)
+            followed(**choice)
 
 
 class TestBudget:

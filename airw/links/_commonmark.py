@@ -1,20 +1,24 @@
-"""Links in markdown text, found as CommonMark reads it."""
+"""What CommonMark says of a text: the links in it, and its prose."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from airw._base.frontmatter import NOTE_SUFFIX
+from airw._base.frontmatter import NOTE_SUFFIX, split_frontmatter
+from airw.errors import SourceError
+from airw.values import Artifact
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.rules_block import StateBlock
     from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
+
+_Rule: TypeAlias = "Callable[[StateInline, bool], bool]"
 
 _NEWLINE = re.compile(r"\r\n?")
 # Where a link could start that leads neither to a URL nor to a place in the same note: most files have none.
@@ -34,6 +38,11 @@ _MAX_NESTING, _MAX_BLOCKS = 100, 50  # levels; a list takes two
 _DEEP = "airw: the first line that nests too deeply"
 # Brackets open at once: what is read takes the product of them and of all brackets.
 _MAX_OPEN, _MANY, _MAX_OPEN_OF_MANY = 90, 1_000, 20
+# What prose has none of, and what is none of it where CommonMark sees no link.
+_SPECIAL = re.compile(r"[`<\[]|://|www\.")
+_ELSE = re.compile(r"!?\[\[[^\[\]\n]+\]\]|\b[A-Za-z][A-Za-z0-9+.-]{0,20}://\S+|\bwww\.\S+")
+_KEPT = re.compile(r"[^\n]")
+_MAX_BRACKETS = 1_000  # in prose; reading takes the square of them
 
 
 # The blocks that hold blocks, and what each may end: the library's own settings.
@@ -51,15 +60,30 @@ class Target(NamedTuple):
     wiki: bool = False
 
 
+def text_of(artifact: Artifact) -> str:
+    """Return the markdown text of an artifact.
+
+    Raises:
+        SourceError: The raw value is neither a string nor a mapping with a string `text`.
+    """
+    raw = artifact.raw.get("text") if isinstance(artifact.raw, Mapping) else artifact.raw
+    if isinstance(raw, str):
+        return raw
+    given = type(artifact.raw).__name__
+    raise SourceError(
+        f"links are looked for in a string or a mapping with a string `text`; {artifact.id!r} is a {given}"
+    )
+
+
 def inline_links(text: str) -> tuple[list[Target], list[tuple[str, int]]]:
-    """Give the links of a markdown text in order of line, and what could not be read with its line, 0-based too.
+    """Return the links of a markdown text in order of line, and what could not be read with its line, 0-based too.
 
     Links in code, comments and tags are not links, nor are images, but embeds of notes are. A reference definition is
     one, on its own line, unless an image uses it; a footnote is text.
     """
     if not _LOCAL.search(text):
         return [], []
-    markdown, tokens, env = _parser(), list["Token"](), dict[str, Any]()
+    markdown, tokens, env = _link_parser(), list["Token"](), dict[str, Any]()
     markdown.block.parse(_NEWLINE.sub("\n", text), markdown, env, tokens)
     defined = env.get("references", {})
     targets: list[Target] = []
@@ -76,12 +100,12 @@ def inline_links(text: str) -> tuple[list[Target], list[tuple[str, int]]]:
 
 
 def _is_prose(token: Token) -> bool:
-    """Say whether a block may hold links: text, and what stands among tags, which many renderers read as text."""
+    """Return whether a block may hold links: text, and what stands among tags, which many renderers read as text."""
     return token.type == "inline" or (token.type == "html_block" and not _OPAQUE.match(token.content))
 
 
 def _pieces(content: str, line: int, problems: list[tuple[str, int]]) -> Iterator[tuple[int, str]]:
-    """Give a paragraph whole, or line by line where it opens so many brackets that reading it would take minutes."""
+    """Yield a paragraph whole, or line by line where it opens so many brackets that reading it would take minutes."""
     if _is_readable(content):
         yield line, content
         return
@@ -104,7 +128,7 @@ def _most_open(content: str) -> int:
 
 def _collect(piece: str, line: int, env: dict[str, Any], targets: list[Target], images: set[str]) -> None:
     tokens: list[Token] = []
-    _parser().inline.parse(piece, _parser(), env, tokens)
+    _link_parser().inline.parse(piece, _link_parser(), env, tokens)
     read = 0
     for token in tokens:
         at = token.meta.get("at")
@@ -120,7 +144,7 @@ def _collect(piece: str, line: int, env: dict[str, Any], targets: list[Target], 
 
 
 @cache
-def _parser() -> MarkdownIt:
+def _link_parser() -> MarkdownIt:
     """Make the CommonMark parser, without the rules that no link depends on, and with wiki links."""
     from markdown_it import MarkdownIt
 
@@ -172,7 +196,7 @@ def _image(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the sign
     return _placed(image, state, silent)
 
 
-def _placed(rule: Callable[[StateInline, bool], bool], state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - so are the rules
+def _placed(rule: _Rule, state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - so are the rules
     at, before = state.pos, len(state.tokens)
     matched = rule(state, silent)
     if matched and not silent:
@@ -192,3 +216,77 @@ def _wiki_link(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the 
         token.content, token.meta["at"] = found[1], state.pos
     state.pos = found.end()
     return True
+
+
+# Prose.
+
+
+class Paragraph(NamedTuple):
+    """The text of a paragraph or heading, the 1-based line where it starts, and the definitions its links may use."""
+
+    text: str
+    line: int
+    env: Mapping[str, Any]
+
+    @property
+    def plain(self) -> bool:
+        """Return whether nothing in it can be anything but prose."""
+        return not _SPECIAL.search(self.text)
+
+    @property
+    def unreadable(self) -> bool:
+        """Return whether reading it would take minutes."""
+        return self.text.count("[") + self.text.count("<") > _MAX_BRACKETS
+
+    def prose(self) -> str:
+        """Return the text with NUL for each character that is no prose; lines stay lines."""
+        spans: list[tuple[int, int]] = []
+        _prose_parser().inline.parse(self.text, _prose_parser(), {**self.env, "whole": self.text, "spans": spans}, [])
+        pieces, read = [], 0
+        for start, end in sorted(spans):  # those of a link before those in its text
+            if end > read:
+                pieces += [self.text[read:start], _KEPT.sub("\0", self.text[max(read, start) : end])]
+                read = end
+        kept = "".join([*pieces, self.text[read:]])
+        return _ELSE.sub(lambda found: _KEPT.sub("\0", found[0]), kept)
+
+
+def paragraphs(text: str) -> Iterator[Paragraph]:
+    """Yield the paragraphs and headings below the frontmatter of a text; long rows of brackets line by line."""
+    text = _NEWLINE.sub("\n", text)
+    _, body = split_frontmatter(text)
+    above = text.count("\n", 0, body) + 1
+    tokens, env = list["Token"](), dict[str, Any]()
+    _prose_parser().block.parse(text[body:], _prose_parser(), env, tokens)
+    for token in tokens:
+        if token.type == "inline" and token.map:
+            whole = Paragraph(token.content, token.map[0] + above, env)
+            if whole.unreadable:
+                yield from (Paragraph(line, at, env) for at, line in enumerate(whole.text.split("\n"), whole.line))
+            else:
+                yield whole
+
+
+@cache
+def _prose_parser() -> MarkdownIt:
+    """Make a CommonMark parser that notes where what is no prose stands."""
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_inline import autolink, backtick, html_inline, image, link
+
+    parser = MarkdownIt("commonmark", {"maxNesting": 100})
+    parser.disable(["emphasis", "entity", "newline"])
+    rules = {"backticks": backtick, "link": link, "image": image, "autolink": autolink, "html_inline": html_inline}
+    for name, rule in rules.items():
+        parser.inline.ruler.at(name, _noting(rule))
+    return parser
+
+
+def _noting(rule: _Rule) -> _Rule:
+    def noted(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the signature is the library's
+        at = state.pos
+        matched = rule(state, silent)
+        if matched and not silent and state.src is state.env["whole"]:  # else it is a part, which counts from its start
+            state.env["spans"].append((at, state.pos))
+        return matched
+
+    return noted

@@ -1,16 +1,100 @@
-"""The shortest path by hops: breadth-first search from both ends, the smaller side first."""
+"""The shortest path by hops: breadth-first search from both ends; and what every search for a path reads."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import chain
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from airw._base.checks import check_count
 from airw._base.concurrency import offload_if
-from airw.links._steps import MANY, PAGE, Step, StepReader
+from airw.links.costs import value_of
+from airw.links.inverses import FollowedLinks
 from airw.links.paths import LinkPath
+from airw.protocols import GraphStore
+from airw.values import Direction, Edge
 
-__all__ = ["LIMITS", "HopSearch", "PathLimits"]
+PAGE = 1_000
+"""Artifacts asked about in one call: with ten links each, some milliseconds of work."""
+
+MANY = 500  # links, looked at in about a millisecond
+_REVERSE: Mapping[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
+
+
+class Step(NamedTuple):
+    """A link as a path takes it: from one artifact to another, by an edge as it is stored."""
+
+    start: Any
+    end: Any
+    edge: Edge
+
+
+@dataclass(frozen=True, slots=True)
+class StepReader:
+    """Reads steps that a path may take.
+
+    Args:
+        store: What holds the links.
+        links: Which of them are followed, and what they are called.
+        places: The places of corpora, by name, which order the artifacts of several.
+    """
+
+    store: GraphStore
+    links: FollowedLinks
+    places: Mapping[str, int]
+
+    async def read(self, ids: Sequence[Any], *, back: bool = False) -> list[list[Step]]:
+        """Return the steps from each artifact, or back from each one to where they begin; one store call.
+
+        In order of what the link is called, then of the artifact at the other end.
+        """
+        direction = _REVERSE[self.links.direction] if back else self.links.direction
+        edges = await self.store.neighbors(ids, direction=direction, **self.links.asked())
+        return await offload_if(sum(map(len, edges)) > MANY, self._all_steps, ids, edges, back)
+
+    async def read_values(self, known: dict[Any, float], found: Iterable[Iterable[Step]]) -> None:
+        """Add the values of the artifacts that steps lead to; one store call where some are not known yet."""
+        new = [end for end in dict.fromkeys(step.end for steps in found for step in steps) if end not in known]
+        records = await self.store.records_of(new, limit=1) if new else []
+        known.update({id: value_of(each[0] if each else None) for id, each in zip(new, records, strict=True)})
+
+    def _all_steps(self, ids: Sequence[Any], edges: Sequence[Sequence[Edge]], *back: bool) -> list[list[Step]]:
+        return [self._steps(id, each, back=all(back)) for id, each in zip(ids, edges, strict=True)]
+
+    def _steps(self, id: Any, edges: Sequence[Edge], *, back: bool) -> list[Step]:
+        """Return the steps of one artifact; where one corpus is searched, what is of another is no place to go."""
+        ends = [(edge.target if edge.source == id else edge.source, edge) for edge in edges]
+        steps = [
+            Step(other, id, edge) if back else Step(id, other, edge) for other, edge in ends if type(other) is type(id)
+        ]
+        if self.links.inverses is None:  # already chosen and ordered by the store
+            return steps
+        counting = [step for step in steps if self.links.accepts(step.edge, step.start)]
+        return sorted(counting, key=lambda step: self._order(step, step.start if back else step.end))
+
+    def key(self, step: Step) -> tuple[Any, ...]:
+        """Return what orders steps from one artifact: name, end, along before against, origin."""
+        return self._order(step, step.end)
+
+    def _order(self, step: Step, other: Any) -> tuple[Any, ...]:
+        place = other if isinstance(other, str) else (self.places.get(other[0], len(self.places)), *other)
+        return self.links.named(step.edge, step.start), place, step.edge.source != step.start, step.edge.origin
+
+    def path(
+        self,
+        ends: tuple[Any, Any],
+        steps: Sequence[Step] | None,
+        *,
+        max_hops: int | None,
+        cost: float | None,
+        visited: int,
+        left_out: Mapping[str, int] = MappingProxyType({}),
+        at_least: tuple[str, ...] = (),
+    ) -> LinkPath:
+        """Return the path of these steps; without steps, that none was found."""
+        nodes = () if steps is None else (ends[0], *(step.end for step in steps))
+        edges = tuple(step.edge for step in steps or ())
+        return LinkPath(*ends, self.links.direction, max_hops, nodes, edges, cost, visited, dict(left_out), at_least)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,17 +279,14 @@ class HopSearch:
     def _result(self, steps: Sequence[Step] | None) -> LinkPath:
         if self._refused:
             self._left_out["max_nodes"] = len(self._refused)
-        return LinkPath(
-            self._near.root,
-            self._far.root,
-            self._reader.direction,
-            self._limits.max_hops,
-            () if steps is None else (self._near.root, *(step.end for step in steps)),
-            tuple(step.edge for step in steps or ()),
-            None if steps is None else float(len(steps)),
-            len(self._near.depths.keys() | self._far.depths.keys()),
-            {name: self._left_out[name] for name in LIMITS if name in self._left_out},
-            tuple(name for name in LIMITS if name in self._at_least and name in self._left_out),
+        return self._reader.path(
+            (self._near.root, self._far.root),
+            steps,
+            max_hops=self._limits.max_hops,
+            cost=None if steps is None else float(len(steps)),
+            visited=len(self._near.depths.keys() | self._far.depths.keys()),
+            left_out={name: self._left_out[name] for name in LIMITS if name in self._left_out},
+            at_least=tuple(name for name in LIMITS if name in self._at_least and name in self._left_out),
         )
 
 
