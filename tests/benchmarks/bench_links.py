@@ -34,6 +34,11 @@ WALKS = {
     "walk both": {"direction": "both"},
     "walk both, no look over": {"direction": "both", "look_over": False},
 }
+PATHS_BETWEEN = {
+    "path between two": {},
+    "cheapest path": {"weighted": True},
+    "cheapest, from one end": {"weighted": True, "max_nodes": 1_000_000},  # what a limit costs: it searches one way
+}
 
 
 def name(number: int) -> str:
@@ -80,13 +85,13 @@ async def medians(run: Callable[[int], Awaitable[tuple[float, int, int]]]) -> tu
     return tuple(statistics.median(column) for column in zip(*told, strict=True))
 
 
-async def paths(corpus: Corpus, count: int) -> tuple[float, float]:
+async def paths(corpus: Corpus, count: int, **options) -> tuple[float, float]:
     """Give the median milliseconds and hops of paths between random notes."""
     draw, graph, told = random.Random(1), CorpusGraph(corpus), []
     for _ in range(PATHS):
         ends = [name(draw.randrange(count)) for _ in range(2)]
         start = time.perf_counter()
-        path = await graph.path(*ends)
+        path = await graph.path(*ends, **options)
         told.append(((time.perf_counter() - start) * 1e3, len(path.edges)))
     return tuple(statistics.median(column) for column in zip(*told, strict=True))
 
@@ -109,8 +114,9 @@ def test_trees_and_paths(count, tmp_path):
                 ms, nodes, edges = await medians(run)
                 print(f"  {way:24}{ms:9.1f}{nodes:10,.0f}{edges:10,.0f}{ms / nodes * 1000:15.1f}")
                 assert nodes > 1_000
-            ms, hops = await paths(corpus, count)
-            print(f"  path between two        {ms:9.1f}{hops:10,.0f} hops")
+            for title, options in PATHS_BETWEEN.items():
+                ms, hops = await paths(corpus, count, **options)
+                print(f"  {title:24}{ms:9.1f}{hops:10,.0f} hops")
 
     anyio.run(main)
 
