@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,51 @@ MODULES = sorted((ROOT / "airw").rglob("*.py"))
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 LONGEST_FILE, LONGEST_FUNCTION = 600, 50
 
-every_module = pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+# What still breaks a rule below. These sets only ever shrink.
+REACHING_INTO_OTHERS = {
+    "airw.cli.link_list",
+    "airw.corpora.registry.kinds",
+    "airw.reranking.cross_encoder",
+    "airw.reranking.scores",
+}
+TESTING_INTERNALS = {
+    "tests/corpora/test_corpus.py",
+    "tests/discovery/test_discover.py",
+    "tests/discovery/test_federated_corpus.py",
+    "tests/discovery/test_final_places.py",
+    "tests/links/test_diagnosis.py",
+    "tests/policies/test_pagerank.py",
+    "tests/policies/test_strategy.py",
+    "tests/sources/test_records_source.py",
+    "tests/stores/test_columns.py",
+    "tests/stores/test_large_corpora.py",
+    "tests/stores/test_matrix.py",
+    "tests/stores/test_postings.py",
+    "tests/stores/test_second_names.py",
+    "tests/stores/test_sql_filter.py",
+    "tests/stores/test_sqlite_store.py",
+    "tests/stores/test_stores.py",
+    "tests/testing/test_embedder_suite.py",
+    "tests/testing/test_policy_suite.py",
+    "tests/testing/test_store_suite.py",
+}
+LEANING_ON_OTHERS = {"tests/stores/test_columns.py", "tests/stores/test_large_corpora.py"}
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forgotten():
+    yield
+    tree_of.cache_clear()
+
+
+def shown(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
 
 
 def run(*command) -> str:
@@ -62,19 +107,80 @@ def test_every_name_in_all_is_there_once():
     assert [name for name in airw.__all__ if not hasattr(airw, name)] == []
 
 
-@every_module
-def test_no_file_is_too_long(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_FILE
+def test_no_file_is_too_long():
+    lengths = {shown(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
+    assert {path: length for path, length in lengths.items() if length > LONGEST_FILE} == {}
 
 
-@every_module
-def test_no_function_is_too_long(path):
-    """Counted without the docstring."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, FUNCTIONS):
-            body = node.body[1:] if ast.get_docstring(node) else node.body
-            length = body[-1].end_lineno - body[0].lineno + 1 if body else 0
-            assert length <= LONGEST_FUNCTION, f"{path}:{node.lineno} {node.name} has {length} lines"
+def length_of(function) -> int:
+    """The lines of its body, without the docstring."""
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    return body[-1].end_lineno - body[0].lineno + 1 if body else 0
+
+
+def test_no_function_is_too_long():
+    functions = [(path, node) for path in MODULES for node in ast.walk(tree_of(path)) if isinstance(node, FUNCTIONS)]
+    assert [f"{path}:{n.lineno} {n.name}" for path, n in functions if length_of(n) > LONGEST_FUNCTION] == []
+
+
+def imports_of(path: Path) -> set[str]:
+    """The modules that a file imports, and the names that it takes from them, all with dots."""
+    found = set()
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}:{node.lineno} is relative"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def home_of(name: str) -> str | None:
+    """The package of airw that keeps this name to itself, if one does; all may use `airw._base`."""
+    parts = name.split(".")
+    if parts[0] != "airw" or parts[1:2] == ["_base"]:
+        return None
+    return next((".".join(parts[:at]) for at, part in enumerate(parts) if part.startswith("_")), None)
+
+
+def test_no_package_imports_what_is_private_to_another():
+    """A private module is for its own package and what lies below it, and a private name for its module."""
+    faults = []
+    for path in MODULES:
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        homes = {name: home_of(name) for name in imports_of(path)}
+        is_outside = {name for name, home in homes.items() if home and not f"{module}.".startswith(f"{home}.")}
+        faults += [f"{module}: {name}" for name in is_outside if module not in REACHING_INTO_OTHERS]
+    assert faults == []
+
+
+def test_only_tests_of_internals_import_what_is_private():
+    """They are in folders named `internals`; all other tests see what a user sees."""
+    paths = [path for path in TESTS if "internals" not in path.parts and any(map(home_of, imports_of(path)))]
+    assert set(map(shown, paths)) - TESTING_INTERNALS == set()
+
+
+def test_tests_import_no_other_test_and_leave_the_import_path_alone():
+    """What several test files share is in `tests/support`."""
+    faults = []
+    for path in set(TESTS) - {Path(__file__)}:
+        others = {name for name in imports_of(path) if re.match(r"tests\.(?!support\.)", name)}
+        touched = re.findall(r"sys\.path(?:\.insert|\.append|\.extend| \+?= ).*", path.read_text(encoding="utf-8"))
+        faults += [f"{shown(path)}: {fault}" for fault in (*others, *touched) if shown(path) not in LEANING_ON_OTHERS]
+    assert faults == []
+
+
+def test_every_folder_of_tests_mirrors_a_package():
+    """But for those of the project as a whole; a folder `internals` holds laws of what is private to its package."""
+    folders = {path.parent.relative_to(ROOT / "tests") for path in TESTS if path.name.startswith("test_")}
+    mirrored = {Path(*(part for part in folder.parts if part != "internals")) for folder in folders} - {Path("project")}
+    packages = {Path("_base" if folder == Path("base") else folder) for folder in mirrored}
+    assert [str(package) for package in packages if not (ROOT / "airw" / package / "__init__.py").exists()] == []
+
+
+def test_the_names_of_tests_are_the_same_in_every_process(request):
+    """Or they could not be run by several, or asked for by name."""
+    assert [item.nodeid for item in request.session.items if re.search(r" at 0x[0-9a-f]{6}", item.nodeid)] == []
 
 
 PACKAGES = [path for path in MODULES if path.name == "__init__.py" and not {"_base", "cli"} & {*path.parts}]
@@ -91,7 +197,7 @@ def imported(nodes) -> dict[str, str]:
 def test_init_files_say_once_for_the_checker_and_once_for_python_where_names_are(path):
     """Nothing else stands in them, and no name is both a module's and that of something in the package."""
     package = ".".join(path.parent.relative_to(ROOT).parts)
-    docstring, *nodes = ast.parse(path.read_text(encoding="utf-8")).body
+    docstring, *nodes = tree_of(path).body
     assert isinstance(docstring, ast.Expr)
     assert isinstance(docstring.value, ast.Constant)
     if not nodes:
@@ -124,13 +230,21 @@ def public(body):
                 yield from public(node.body)
 
 
-@every_module
-def test_public_docstrings_start_with_one_sentence(path):
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in [tree, *public(tree.body)]:
-        where = f"{path}:{getattr(node, 'lineno', 1)} {getattr(node, 'name', '')}"
-        docstring = ast.get_docstring(node)
-        assert docstring, f"{where} has no docstring"
-        first = docstring.splitlines()[0]
-        assert first.endswith((".", "?", "!")), f"{where}: {first!r} is no sentence on one line"
-        assert not re.search(r"[^.\s][.?!] [A-Z]", first), f"{where}: {first!r} is more than one sentence"
+def docstring_fault(node) -> str | None:
+    docstring = ast.get_docstring(node)
+    if not docstring:
+        return "has no docstring"
+    first = docstring.splitlines()[0]
+    if not first.endswith((".", "?", "!")):
+        return f"{first!r} is no sentence on one line"
+    if re.search(r"[^.\s][.?!] [A-Z]", first):
+        return f"{first!r} is more than one sentence"
+    return None
+
+
+def test_public_docstrings_start_with_one_sentence():
+    faults = []
+    for path in MODULES:
+        nodes = [tree_of(path), *public(tree_of(path).body)]
+        faults += [f"{path}:{getattr(node, 'lineno', 1)} {fault}" for node in nodes if (fault := docstring_fault(node))]
+    assert faults == []
