@@ -13,6 +13,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # A stamp is younger than pyproject.toml as long as what it stands for is installed.
 READY := $(VENV)/.ready
 
+# The tests start many processes: without compiled modules each one would compile the library again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all lint format bench clean
 .NOTPARALLEL:

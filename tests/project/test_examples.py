@@ -19,7 +19,7 @@ LONG = {"dask_ingest.py", "many_corpora.py", "own_policy.py", "own_store.py"}
 def ran(name):
     """Run an example, once for all tests that look at what it printed."""
     command = [sys.executable, ROOT / "examples" / name]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,8 @@ def test_the_agent_stops_when_it_has_enough_and_says_when_a_limit_or_the_deadlin
         "timeout, cut off by the deadline",
     )
     assert left_out == ("nothing that was counted", "{'node_budget': 3}", "nothing that was counted")
-    assert [each.count("\n") for each in hits] == [5, 3, 2]
+    assert [each.count("\n") for each in hits[:2]] == [5, 3]
+    assert hits[2].count("\n") in (1, 2)  # the second one only in time on a machine that is not too busy
     assert all(hits[0].startswith(each) for each in hits)
     assert all(kept[0].startswith(each) for each in kept)
     assert "eip-712.md > eip-2294.md" in kept[0]
@@ -81,7 +82,7 @@ def test_the_demo_walks_to_depth_two_and_says_why_it_stopped(home):
     for arguments in demo_commands() * 2:
         command = [sys.executable, "-m", "airw", *arguments]
         done = subprocess.run(
-            command, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=100, check=False
+            command, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=280, check=False
         )
         assert (done.returncode, done.stderr) == (0, "")
         printed += done.stdout

@@ -48,7 +48,7 @@ def started(code, *arguments, before=()):
 def run(code, *arguments, **options):
     """Run another process to its good end, and give what it printed."""
     with started(code, *arguments, **options) as process:
-        output, complaints = process.communicate(timeout=110)
+        output, complaints = process.communicate(timeout=280)
     assert process.returncode == 0, complaints
     return output
 

@@ -69,7 +69,7 @@ class Stage:
 
 
 async def by_deadline(stage, policy, seen):
-    for timeout in (0.02, 0.2, 2.0):  # a busy machine may need more to get to the stage
+    for timeout in (0.02, 0.2, 2.0, 20.0):  # a busy machine may need more to get to the stage
         seen.clear()
         walk = walk_of(policy, timeout=timeout, **stage.options)
         await take(stage.stream(walk), seen)
@@ -185,6 +185,7 @@ async def test_a_policy_that_raises_while_it_is_interrupted_fails_the_walk(form,
     assert at.left == 1
 
 
+@pytest.mark.slow
 async def test_iterables_that_never_close_hold_a_walk_up_for_a_second_at_most():
     """Of ten that are read side by side."""
     closing = []
@@ -194,7 +195,7 @@ async def test_iterables_that_never_close_hold_a_walk_up_for_a_second_at_most():
             closing.append(self)
             await anyio.sleep_forever()
 
-    with anyio.fail_after(3):
+    with anyio.fail_after(8):  # one after the other would take ten
         policy = Batched(lambda node: Stuck(count(node * 10)), seeds=range(10))
         ids, _ = await walked(policy, node_budget=12, limits={"max_fanout": 5})
     assert len(ids) == 12
@@ -347,7 +348,7 @@ async def test_a_policy_that_closes_its_own_walk_in_a_shield_does_not_wait_for_i
     waited = []
 
     async def act(walk):
-        with anyio.move_on_after(0.1, shield=True) as scope:
+        with anyio.move_on_after(5, shield=True) as scope:
             try:
                 await walk.aclose()
             finally:
@@ -451,21 +452,24 @@ async def test_asyncios_own_ways_to_leave_a_walk_leave_nothing(how):
         assert sources.open == 0
 
 
-async def requests(walk):
+async def requests(walk, patience):
     while True:
-        yield await asyncio.wait_for(anext(walk), 0.01)
+        yield await asyncio.wait_for(anext(walk), patience)
 
 
 @pytest.mark.asyncio_only
 @two_forms
 @every_stage
 async def test_wait_for_around_a_request_closes_the_walk_whatever_it_waits_in(form, stage):
-    at = Stage(stage)
-    async with leaving_nothing():
-        walk = walk_of(at.policy(form), **at.options)
-        with pytest.raises(TimeoutError):
-            [hit async for hit in requests(walk)]
-        assert walk.summary.stop == "closed"
+    for patience in (0.01, 0.2, 2.0, 20.0):  # a busy machine may need more to get to the stage
+        at = Stage(stage)
+        async with leaving_nothing():
+            walk = walk_of(at.policy(form), **at.options)
+            with pytest.raises(TimeoutError):
+                [hit async for hit in requests(walk, patience)]
+            assert walk.summary.stop == "closed"
+        if at.left:
+            break
     assert at.left == 1
 
 
@@ -647,9 +651,9 @@ async def test_top_k_that_is_cancelled_or_fails_closes_its_walk():
     at = Stage("expand")
     walk = walk_of(at.policy(Batched))
     async with leaving_nothing():
-        with anyio.move_on_after(0.01) as scope:
+        with anyio.CancelScope() as at.patience:  # it ends once the stage is reached
             await top_k(walk)
-    assert (scope.cancelled_caught, walk.summary.stop, at.left) == (True, "closed", 1)
+    assert (at.patience.cancelled_caught, walk.summary.stop, at.left) == (True, "closed", 1)
     error, _ = await failing(Batched(at="expand", do=lambda state: [] + None))
     assert isinstance(error, TypeError)
 

@@ -17,6 +17,7 @@ from airw.stores import MemoryStore
 from airw.values import SearchHit
 from airw.walking import traverse
 from tests.support.adversaries import (
+    PATIENCE,
     STAGES,
     STAR,
     Batched,
@@ -175,7 +176,7 @@ async def test_ids_that_are_never_known_again_end_at_the_budget_or_in_an_error(f
         "changing": lambda node: next(hashes),
     }[strange]
     policy = form(lambda node: [1, 2, 3], node_id=make)
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE):
         walk = walk_of(policy, node_budget=50)
         with suppress(PolicyError, KeyError):
             async for _ in walk:
