@@ -92,13 +92,11 @@ def test_a_skipped_module_is_an_error_under_require_all(run, monkeypatch):
     assert result.ret == pytest.ExitCode.INTERRUPTED
 
 
-def test_async_tests_run_on_both_loops_unless_marked(run):
-    run(test_a=BACKENDS).assert_outcomes(passed=3)
-
-
-def test_a_pairwise_test_runs_on_each_pair_of_values_with_the_loops_among_them(run):
-    result = run(test_a=PAIRS)
-    result.assert_outcomes(passed=9 + 18 + 5)
+def test_async_tests_run_on_both_loops_unless_marked_and_pairwise_ones_on_few_combinations(run):
+    """The loop is one of the values that are paired."""
+    result = run(test_a=BACKENDS, test_b=PAIRS)
+    result.stdout.fnmatch_lines(["*test_a.py ... *", f"*test_b.py {'.' * (9 + 18 + 5)} *"])
+    result.assert_outcomes(passed=3 + 9 + 18 + 5)
 
 
 def test_each_test_has_a_home_of_its_own_that_is_not_made_yet(home, tmp_path):
