@@ -90,6 +90,7 @@ async def test_a_file_of_no_length_holds_no_corpus_and_the_next_build_fills_it(p
     await check_whole(path, undisturbed)
 
 
+@pytest.mark.slow
 async def test_bytes_flipped_anywhere_are_never_more_than_a_typed_error_of_one_line(path):
     await built(path)
     whole, chance, said = path.read_bytes(), random.Random(5), []
@@ -223,6 +224,7 @@ BESIDE = {
 
 
 @pytest.mark.parametrize("fault", BESIDE)
+@pytest.mark.slow
 async def test_after_a_crash_the_log_counts_as_far_as_it_is_whole(crashed, tmp_path, fault, undisturbed):
     folder = tmp_path / "corpus"
     shutil.copytree(crashed, folder)
@@ -301,6 +303,7 @@ def shared():
 
 
 @pytest.mark.parametrize(("folder_mode", "file_mode"), [("555", "644"), ("555", "666"), ("555", "444")])
+@pytest.mark.slow
 async def test_a_corpus_in_a_folder_that_cannot_be_written_is_searched_but_not_built(
     shared, folder_mode, file_mode, undisturbed
 ):
@@ -314,6 +317,7 @@ async def test_a_corpus_in_a_folder_that_cannot_be_written_is_searched_but_not_b
     await check_whole(path, undisturbed)
 
 
+@pytest.mark.slow
 async def test_a_file_that_cannot_be_written_is_searched_but_not_built(shared, undisturbed):
     path = shared / "notes.airw"
     await built(path)
@@ -344,6 +348,7 @@ anyio.run(main)
 )
 
 
+@pytest.mark.slow
 async def test_in_a_folder_that_cannot_be_written_the_log_of_a_crash_is_read_or_missed_aloud(crashed, shared):
     shutil.copytree(crashed, shared, dirs_exist_ok=True)
     other = shared / "other.airw"
@@ -392,6 +397,7 @@ anyio.run(main)
 
 
 @pytest.mark.parametrize("hidden", ["file", "folder"])
+@pytest.mark.slow
 async def test_a_corpus_that_may_not_be_read_is_a_store_error(shared, hidden, undisturbed):
     path = shared / "notes.airw"
     await built(path)
@@ -409,6 +415,7 @@ def ask(reader):
     return reader.stdout.readline()
 
 
+@pytest.mark.slow
 async def test_a_reader_who_may_not_write_sees_each_write_of_a_writer_at_its_next_call(shared):
     path = shared / "notes.airw"
     await built(path)
@@ -422,6 +429,7 @@ async def test_a_reader_who_may_not_write_sees_each_write_of_a_writer_at_its_nex
                 assert ask(reader) == f"{23 - number}\n"
 
 
+@pytest.mark.slow
 async def test_a_reader_without_locks_is_told_to_open_again_when_the_file_has_changed(shared):
     path = shared / "notes.airw"
     await built(path)

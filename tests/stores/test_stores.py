@@ -1,9 +1,7 @@
 """The exam of every store, taken by ours; the laws that Hypothesis looks for holes in; what is particular to memory."""
 
 import asyncio
-import gc
 import math
-import sqlite3
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airw.errors import StoreError
+from airw.errors import ArgumentError, ArgumentKindError, StoreError
+from airw.protocols import ChangeFinder, RunKeeper
 from airw.stores import MemoryStore, SqliteStore
-from airw.stores._indexes import values
-from airw.stores._indexes.texts import split_queries
 from airw.testing import CAPABILITIES, StoreSuite
 from airw.testing._store_tools import put, vector_of
 from airw.values import Link
@@ -36,6 +33,16 @@ async def test_memory_store(case):
 @pytest.mark.parametrize("case", SQLITE.cases, ids=str)
 async def test_sqlite_store(case):
     await SQLITE.check(case)
+
+
+@pytest.mark.parametrize("kind", [MemoryStore, SqliteStore])
+def test_a_store_inherits_no_method_of_a_protocol(kind):
+    """It would answer `None`."""
+    for protocol in kind.__mro__[1:]:
+        methods = {name for name, value in vars(protocol).items() if callable(value) and not name.startswith("_")}
+        assert not methods - vars(kind).keys()
+    assert issubclass(kind, RunKeeper)
+    assert issubclass(kind, ChangeFinder) == (kind is SqliteStore)
 
 
 REFS = ["a", "b", "c", "d", "e", "T", "U"]
@@ -92,14 +99,16 @@ async def content(store, queries=("one two", "three")):
         (put("b\0d", "x"), "NUL"),
         (put("good", "put twice"), "'good' is put"),
         (replace(put("bad", "x"), records=put("kept", "kept one").records), "'kept'.*'bad'"),
+        (put("bad", "x", metadata={"k": 10**5_000}), "metadata .* cannot be stored"),
+        (replace(put("bad", "x"), records=[replace(put("kept", "x").records[0], artifact_id="bad")]), "make_id"),
     ],
 )
 def test_the_error_for_what_cannot_be_stored_says_what_was_given(bad, message):
     async def refused(store):
-        await store.apply([put("kept", "kept one")])
+        await store.apply([put("kept", "kept one"), put("other", "other")])
         before = await content(store)
         with pytest.raises(StoreError, match=message) as caught:
-            await store.apply([put("good", "three"), bad])
+            await store.apply([put("good", "three"), bad], removals=["other"])
         assert "\n" not in str(caught.value)
         return await content(store) == before
 
@@ -109,18 +118,19 @@ def test_the_error_for_what_cannot_be_stored_says_what_was_given(bad, message):
     anyio.run(main)
 
 
-async def test_a_forgotten_store_closes_its_database():
-    store = MemoryStore()
-    await store.apply([put("a", "text")])
-    database, closing = store._texts._connection, store._close
-    del store
-    gc.collect()
-    for _ in range(100):  # the worker thread may hold the last reference for a moment, and close in its turn
-        await anyio.sleep(0.05)
-        if not closing.alive:
-            break
-    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-        database.execute("SELECT 1")
+@pytest.mark.asyncio_only
+async def test_arguments_that_cannot_be_used_are_refused():
+    async def ask(store):
+        for limit in (-1, True, 1.5, "2"):
+            with pytest.raises(ArgumentError, match="limit must be a whole number of at least 0"):
+                await store.unresolved(limit=limit)
+        for ask in (store.neighbors, store.referrers, store.fan_in):
+            with pytest.raises(ArgumentKindError, match="types must be a list of strings"):
+                await ask(["a"], types="related")
+        with pytest.raises(ArgumentError, match="direction must be one of"):
+            await store.neighbors(["a"], direction="up")
+
+    await with_both(ask)
 
 
 def test_one_store_serves_several_event_loops_one_after_the_other():
@@ -306,39 +316,3 @@ def test_matching_finds_what_equals_the_value_or_is_a_list_that_holds_it_after_a
             ]
 
     anyio.run(with_both, follow)
-
-
-async def test_what_has_not_changed_is_not_sorted_again(monkeypatch):
-    sizes = []
-    monkeypatch.setattr(values, "sorted", lambda names: (sizes.append(len(names)), sorted(names))[1], raising=False)
-    async with MemoryStore() as store:
-        await store.apply([put(name, "t", metadata={"tag": [name, "all"]}) for name in "cab"])
-        for _ in range(3):
-            [names, one] = await store.matching([("tag", "all"), ("tag", "a")])
-            assert (names, one) == (["a", "b", "c"], ["a"])
-            names.clear()
-        assert sizes == [3, 1]
-        await store.apply([put("d", "t", metadata={"tag": "all"})], removals=["b"])
-        assert await store.matching([("tag", "all"), ("tag", "a")]) == [["a", "c", "d"], ["a"]]
-        assert sizes == [3, 1, 3]
-
-
-@pytest.mark.asyncio_only
-async def test_only_the_fields_asked_for_last_are_remembered():
-    async def ask(store):
-        await store.apply([put("a", "t", metadata={f"f{at}": at for at in range(50)})])
-        for at in [*range(40), 0, 39]:
-            assert await store.matching([(f"f{at}", at)]) == [["a"]]
-        return [*(store._fields if isinstance(store, SqliteStore) else store._values)]
-
-    assert await with_both(ask) == [[*(f"f{at}" for at in range(9, 39)), "f0", "f39"]] * 2
-
-
-# Words
-
-
-@given(st.text(st.characters(max_codepoint=127)) | st.integers(32_760, 32_780).map(lambda count: "x" * count + " y"))
-def test_the_words_of_plain_ascii_are_those_that_sqlite_would_cut(query):
-    """Which is asked for the words of any other text."""
-    [fast], [slow] = split_queries([query]), split_queries([f"{query} \u0436"])
-    assert slow == [*fast, "\u0436"]

@@ -297,6 +297,16 @@ def test_an_index_that_does_not_fit_the_records_is_an_error_of_the_database(dama
             Postings().rank(connection, ["one w2 filler"], 5)
 
 
+# Words
+
+
+@given(st.text(st.characters(max_codepoint=127)) | st.integers(32_760, 32_780).map(lambda count: "x" * count + " y"))
+def test_the_words_of_plain_ascii_are_those_that_sqlite_would_cut(query):
+    """Which is asked for the words of any other text."""
+    [fast], [slow] = split_queries([query]), split_queries([f"{query} \u0436"])
+    assert slow == [*fast, "\u0436"]
+
+
 # In the stores
 
 

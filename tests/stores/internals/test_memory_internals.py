@@ -1,0 +1,48 @@
+"""What only the parts of a store in memory can show: what it lets go of, and what it does not do again."""
+
+import gc
+import sqlite3
+
+import anyio
+import pytest
+
+from airw.stores import MemoryStore
+from airw.stores._indexes import values
+from airw.testing._store_tools import put
+
+
+async def test_a_forgotten_store_closes_its_database():
+    store = MemoryStore()
+    await store.apply([put("a", "text")])
+    database, closing = store._texts._connection, store._close
+    del store
+    gc.collect()
+    for _ in range(100):  # the worker thread may hold the last reference for a moment, and close in its turn
+        await anyio.sleep(0.05)
+        if not closing.alive:
+            break
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        database.execute("SELECT 1")
+
+
+async def test_what_has_not_changed_is_not_sorted_again(monkeypatch):
+    sizes = []
+    monkeypatch.setattr(values, "sorted", lambda names: (sizes.append(len(names)), sorted(names))[1], raising=False)
+    async with MemoryStore() as store:
+        await store.apply([put(name, "t", metadata={"tag": [name, "all"]}) for name in "cab"])
+        for _ in range(3):
+            [names, one] = await store.matching([("tag", "all"), ("tag", "a")])
+            assert (names, one) == (["a", "b", "c"], ["a"])
+            names.clear()
+        assert sizes == [3, 1]
+        await store.apply([put("d", "t", metadata={"tag": "all"})], removals=["b"])
+        assert await store.matching([("tag", "all"), ("tag", "a")]) == [["a", "c", "d"], ["a"]]
+        assert sizes == [3, 1, 3]
+
+
+async def test_only_the_fields_asked_for_last_are_remembered():
+    async with MemoryStore() as store:
+        await store.apply([put("a", "t", metadata={f"f{at}": at for at in range(50)})])
+        for at in [*range(40), 0, 39]:
+            assert await store.matching([(f"f{at}", at)]) == [["a"]]
+        assert [*store._values] == [*(f"f{at}" for at in range(9, 39)), "f0", "f39"]

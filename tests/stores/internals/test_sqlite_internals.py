@@ -1,0 +1,309 @@
+"""What only the parts of a store in a file can show: how much it reads, what it remembers, and whom it waits for."""
+
+import asyncio
+import sqlite3
+import sys
+import threading
+from contextlib import closing
+
+import anyio
+import numpy as np
+import pytest
+
+from airw.errors import StoreBusy, StoreError
+from airw.stores import MemoryStore, SqliteStore
+from airw.stores._indexes.dense import DenseIndex
+from airw.stores.sqlite import _connection, _links, _schema, _segmented_index, _writing
+from airw.stores.sqlite._records import counts
+from airw.stores.sqlite._schema import APPLICATION_ID, check_sqlite, connect
+from airw.stores.sqlite._writing import apply_changes
+from airw.values import Record
+from airw.values.filters import parse_filter
+from tests.support.stored import change, everything, fill
+
+pytestmark = pytest.mark.asyncio_only
+
+FOREVER = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "notes.airw"
+
+
+@pytest.fixture
+async def store(path):
+    async with SqliteStore(path) as store:
+        yield store
+
+
+# Files
+
+
+async def test_a_full_disk_is_a_store_error_and_stores_nothing(store):
+    await store.apply([change("a")])
+    await store._writer.run(lambda raw: raw.execute("PRAGMA max_page_count = 60").fetchall())
+    before = await everything(store)
+    with pytest.raises(StoreError, match="free some space"):
+        await store.apply([change(f"b{each}", "words " * 500) for each in range(200)])
+    assert await everything(store) == before
+
+
+@pytest.mark.parametrize(("version", "has_fts5"), [((3, 37, 2), True), ((3, 40, 1), False)])
+def test_an_sqlite_that_lacks_something_is_named(version, has_fts5):
+    with pytest.raises(StoreError, match=r"SQLite 3\.\d+\.\d.* FTS5.*MemoryStore"):
+        check_sqlite(version, has_fts5=has_fts5)
+
+
+def test_a_corpus_s_file_says_whose_it_is(path):
+    connect(path, create=True).close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+async def test_a_file_that_another_process_made_first_is_not_made_again(path, monkeypatch):
+    def other_is_faster(connection):
+        monkeypatch.undo()
+        connect(path, create=True).close()
+        return True
+
+    monkeypatch.setattr(_schema, "_is_empty", other_is_faster)
+    await fill(path, change("a"))
+    async with await SqliteStore.open(path) as store:
+        assert await store.artifact_ids() == ["a"]
+
+
+async def test_an_aiosqlite_that_does_not_fit_is_an_error_that_names_the_interpreter_and_the_command(path, monkeypatch):
+    import aiosqlite
+
+    monkeypatch.delattr(aiosqlite.Connection, "_execute")
+    with pytest.raises(StoreError, match="too new for this airw") as caught:
+        await SqliteStore.open(path, create=True)
+    assert f"{sys.executable} -m pip install 'aiosqlite<" in str(caught.value)
+    assert not path.exists()
+
+
+# What follows the file
+
+
+async def test_after_one_write_a_matrix_takes_in_only_what_changed(store, monkeypatch):
+    await store.apply([change(f"{each}") for each in range(50)])
+    east, seen, put = np.ones((1, 4), np.float32), [], DenseIndex.put
+
+    def spied(self, ids, *columns, **more):
+        seen.extend(ids)
+        put(self, ids, *columns, **more)
+
+    await store.search_vectors(east, 1)
+    monkeypatch.setattr(DenseIndex, "put", spied)
+    await store.apply([change("7", version="2", records=2)], removals=["8"])
+    await store.search_vectors(east, 1)
+    assert seen == [Record.make_id("7", "chunk", at) for at in range(2)]
+
+
+@pytest.mark.parametrize("filter", [None, parse_filter({"n": {"$gt": 1}})])
+async def test_a_dense_query_after_one_write_costs_the_file_the_same_in_a_corpus_of_any_size(store, filter):
+    """Counted in steps of SQLite's virtual machine."""
+    east, steps = np.ones((1, 4), np.float32), []
+
+    def watch(raw):
+        raw.set_progress_handler(lambda: steps.__setitem__(-1, steps[-1] + 1), 1)
+
+    for size in (50, 1_500):
+        await store.apply([change(f"{each}", metadata={"n": each % 3}) for each in range(size)])
+        await store.search_vectors(east, 1, filter=filter)
+        await store.apply([change("7", version="2")], removals=["8"])
+        steps.append(0)
+        await store._reader.run(watch)
+        await store.search_vectors(east, 1, filter=filter)
+        await store._reader.run(lambda raw: raw.set_progress_handler(None, 1))
+    assert 10 < steps[1] <= steps[0] + 20
+
+
+@pytest.mark.parametrize("kept", [3, 100_000])
+async def test_fields_are_matched_in_the_present_state_whatever_was_asked_before(store, monkeypatch, kept, path):
+    """Of two connections; also by one that is so far behind that it has to start again."""
+    monkeypatch.setattr(_writing, "_TOMBSTONES", kept)
+    random = np.random.default_rng(5)
+    wanted = [(field, value) for field in ("n", "tags", "none") for value in range(3)]
+    async with await SqliteStore.open(path) as other:
+        for step in range(60):
+            names = [f"{each}" for each in random.permutation(12)[:5]]
+            puts = [
+                change(name, version=f"{step}", records=at, metadata={"n": step % 3, "tags": [step % 2, at]})
+                for at, name in enumerate(names[:3])
+            ]
+            await store.apply(puts, removals=names[3:])
+            held = [record for group in await store.records_of(await store.artifact_ids()) for record in group]
+            expected = [
+                sorted({r.artifact_id for r in held if value in np.atleast_1d(r.metadata.get(field, -1))})
+                for field, value in wanted
+            ]
+            assert await store.matching(wanted[: step % 10]) == expected[: step % 10]
+            if step % 7 == 0:
+                assert await other.matching(wanted[::-1]) == expected[::-1]
+
+
+async def test_matching_after_one_write_costs_the_file_the_same_in_a_corpus_of_any_size(store):
+    """Counted in steps of SQLite's virtual machine."""
+    steps, wanted = [], [("tag", "rare"), ("n", 7)]
+
+    def watch(raw):
+        raw.set_progress_handler(lambda: steps.__setitem__(-1, steps[-1] + 1), 1)
+
+    for size in (50, 1_500):
+        await store.apply([change(f"{each}", metadata={"n": each, "tag": "often"}) for each in range(size)])
+        assert await store.matching(wanted) == [[], ["7"]]
+        await store.apply([change("7", version="2", metadata={"n": 7, "tag": "rare"})], removals=["8"])
+        steps.append(0)
+        await store._reader.run(watch)
+        assert await store.matching(wanted) == [["7"], ["7"]]
+        await store._reader.run(lambda raw: raw.set_progress_handler(None, 1))
+    assert 10 < steps[1] <= steps[0] + 20
+
+
+async def test_a_field_whose_reading_was_stopped_midway_is_read_on(store):
+    await store.apply([change(f"{at:04}", metadata={"n": at % 5}) for at in range(4_000)])
+    for stop in (500, 1_500, 3_000):
+
+        def is_due(stop=stop):
+            return "n" in store._fields and store._fields["n"]._log.last >= stop
+
+        await store._reader.run(lambda raw, is_due=is_due: raw.set_progress_handler(is_due, 100))
+        with pytest.raises(StoreError, match="interrupted"):
+            await store.matching([("n", 0)])
+        assert stop <= store._fields["n"]._log.last < 4_000
+        await store._reader.run(lambda raw: raw.set_progress_handler(None, 1))
+        await store.apply([change("0000", metadata={"n": stop})], removals=[f"{stop // 10:04}"])
+    gone = {f"{stop // 10:04}" for stop in (500, 1_500, 3_000)} | {"0000"}
+    expected = [[f"{at:04}" for at in range(value, 4_000, 5) if f"{at:04}" not in gone] for value in range(5)]
+    assert await store.matching([("n", value) for value in (*range(5), 500, 3_000)]) == [*expected, [], ["0000"]]
+
+
+async def test_what_most_artifacts_link_to_is_counted_once_a_state_of_the_file(store, monkeypatch, path):
+    asked, ask = [], _links._ask
+    monkeypatch.setattr(_links, "_ask", lambda *args, **bound: (asked.append(args), ask(*args, **bound))[1])
+    await store.apply([change("a", links=["c"]), change("b", links=["c"])])
+    async with await SqliteStore.open(path) as other:
+        for _ in range(2):
+            assert [await each.max_fan_in() for each in (store, other, store)] == [2, 2, 2]
+            assert await store.max_fan_in(types=["none"]) == 0
+        assert len(asked) == 3
+        await other.apply([change("d", links=["c"])])
+        assert [await each.max_fan_in() for each in (store, other, store)] == [3, 3, 3]
+        assert len(asked) == 5
+
+
+async def test_the_vectors_of_artifacts_are_those_of_memory_in_a_corpus_too_large_for_a_matrix_too(store, monkeypatch):
+    monkeypatch.setattr(_segmented_index, "EXACT_ROWS", 50)
+    async with MemoryStore() as memory:
+        for each in (store, memory):
+            await each.apply([change(f"{at}", records=at % 5) for at in range(40)])
+            await each.apply([change("7", version="2", records=4)], removals=["8"])
+        for asked in (["7", "absent", "4", "5", "7", "8", "7\0", "\ud800"], ["absent"], []):
+            (ids, vectors), (expected, rows) = [await each.vectors_of(asked) for each in (store, memory)]
+            assert ids == expected
+            assert vectors.dtype == rows.dtype
+            assert np.array_equal(vectors, rows)
+        assert vectors.shape == (0, 4)
+
+
+async def test_a_matrix_far_behind_is_read_again(store, monkeypatch, path):
+    monkeypatch.setattr(_writing, "_TOMBSTONES", 3)
+    await store.apply([change(f"{each}") for each in range(10)])
+    async with await SqliteStore.open(path) as other:
+        await everything(other)
+        for step in range(8):
+            await store.apply([change(f"{step}", version="2")], removals=[f"{step + 1}"])
+        assert await everything(other) == await everything(store)
+
+
+async def test_each_call_reads_one_state(store, path):
+    """A write between two statements of one call is seen by neither."""
+    with closing(connect(path, writable=True)) as writer:
+
+        def read_twice(raw):
+            before = counts(raw)
+            apply_changes(writer, [change("new")], [])
+            return before, counts(raw)
+
+        before, after = await store._read(read_twice)
+    assert before == after == {**await store.counts(), "artifacts": 0, "records": 0}
+    assert await store.artifact_ids() == ["new"]
+
+
+# Cancellation and writers
+
+
+async def test_cancelling_a_long_statement_stops_it_and_the_connection_works(store):
+    await store.apply([change("a")])
+    with anyio.fail_after(20):
+        with anyio.move_on_after(0.1):
+            await store._read(lambda raw: raw.execute(FOREVER).fetchall())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):  # it knows nothing of shields
+                await store._read(lambda raw: raw.execute(FOREVER).fetchall())
+        assert await store.artifact_ids() == ["a"]
+
+
+async def test_a_cancelled_write_is_undone_and_holds_up_nobody(store, path):
+    def slow(raw):
+        raw.execute("BEGIN IMMEDIATE")
+        raw.execute("DELETE FROM artifact")
+        raw.execute(FOREVER).fetchall()
+
+    await store.apply([change("a")])
+    with anyio.move_on_after(0.1):
+        await store._write(slow)
+    async with SqliteStore(path) as other:
+        with anyio.fail_after(20):
+            await other.apply([change("b")])
+    await store.apply([change("c")])
+    assert await store.artifact_ids() == ["a", "b", "c"]
+
+
+async def test_cancelling_one_task_does_not_stop_another_s_statement(store):
+    begun, released, finished = threading.Event(), threading.Event(), []
+
+    def wait():
+        begun.set()
+        return released.wait(60)
+
+    async def ask():
+        await store._reader.run(lambda raw: raw.create_function("wait", 0, wait))
+        finished.extend(await store._read(lambda raw: raw.execute("SELECT wait() FROM setting").fetchall()))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask)
+        await anyio.to_thread.run_sync(begun.wait)
+        with anyio.move_on_after(0.02) as scope:
+            await store.artifact_ids()
+        assert scope.cancelled_caught
+        released.set()
+    assert finished == [(True,)]
+
+
+async def test_a_write_waits_for_another_writer_and_then_gives_up(store, path, monkeypatch):
+    await store.apply([change("a")])
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        monkeypatch.setattr(_connection, "_PATIENCE", 0.1)
+        writer.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusy, match="try again"):
+            await store.apply([change("b")])
+        monkeypatch.setattr(_connection, "_PATIENCE", 60)
+        async with anyio.create_task_group() as group:
+            group.start_soon(store.apply, [change("c")])
+            await anyio.sleep(0.1)
+            writer.execute("ROLLBACK")
+        writer.execute("BEGIN IMMEDIATE")
+        with anyio.fail_after(20), anyio.move_on_after(0.05):
+            await store.apply([change("d")])
+    assert await store.artifact_ids() == ["a", "c"]
+
+
+async def test_only_the_fields_asked_for_last_are_remembered(store):
+    await store.apply([change("a", metadata={f"f{at}": at for at in range(50)})])
+    for at in [*range(40), 0, 39]:
+        assert await store.matching([(f"f{at}", at)]) == [["a"]]
+    assert [*store._fields] == [*(f"f{at}" for at in range(9, 39)), "f0", "f39"]

@@ -1,0 +1,444 @@
+"""What is particular to a store in a file: other connections and processes, crashes, damage, cancellation, locks."""
+
+import gc
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
+import anyio
+import numpy as np
+import pytest
+
+from airw.errors import CorpusNotFound, StoreCorrupt, StoreError
+from airw.stores import MemoryStore, SqliteStore
+from airw.values import Edge
+from airw.values.filters import matches, parse_filter
+from tests.support.corpora import ROOT, run, started
+from tests.support.stored import change, check_file, everything, fill
+
+pytestmark = pytest.mark.asyncio_only
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "notes.airw"
+
+
+@pytest.fixture
+async def store(path):
+    async with SqliteStore(path) as store:
+        yield store
+
+
+# Files
+
+
+async def test_everything_is_there_again_after_reopening(path):
+    async with SqliteStore(path) as store:
+        await store.apply([change("a", records=3, links=["B"], metadata={"year": 2020}), change("b", names=[["B"]])])
+        await store.set_config({"embedder": "e", "n": [1, None]})
+        await store.set_calibration("dense", {"floor": 0.25})
+        before = await everything(store)
+    store = await SqliteStore.open(path)
+    after = await everything(store)
+    await store.aclose()
+    assert before == after
+    assert before[0] == ["a", "b"]
+    assert before[7] == [[Edge("a", "b", "related")]] * 2
+
+
+async def test_reading_a_file_leaves_it_as_it_was(path):
+    await fill(path, change("a"), change("b", links=["a"]))
+    bytes_before, time_before = path.read_bytes(), path.stat().st_mtime_ns
+    async with await SqliteStore.open(path) as store:
+        await everything(store)
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == (bytes_before, time_before)
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("name", ["what?.airw", "a#b%20c.airw", "naïve 🤖.airw", "file:x.airw", "it's.airw"])
+async def test_a_path_is_taken_literally(tmp_path, name):
+    await fill(tmp_path / name, change("a"))
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+    async with await SqliteStore.open(str(tmp_path / name)) as store:
+        assert await store.artifact_ids() == ["a"]
+
+
+def damage(content, path):
+    """Make a bad file of each kind out of a good one."""
+    if content == "text":
+        path.write_text("# Notes\n" * 1000)
+    elif content == "another application's":
+        path.unlink()
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE t (x)")
+    elif content in ("older", "newer"):
+        with closing(sqlite3.connect(path)) as connection:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            connection.execute(f"PRAGMA user_version = {version + (1 if content == 'newer' else -1)}")
+    elif content == "without a table":
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("DROP TABLE name")
+    elif content == "cut in the header":
+        path.write_bytes(path.read_bytes()[:60])
+    elif content == "cut in half":
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    else:
+        content = path.read_bytes()
+        path.write_bytes(content[:4096] + b"\x55" * (len(content) - 4096))
+
+
+@pytest.mark.parametrize(
+    ("content", "create", "says"),
+    [
+        ("text", False, "damaged or not a corpus"),
+        ("text", True, "damaged or not a corpus"),
+        ("another application's", True, "another application"),
+        ("older", True, r"has format \d+, .* build it again"),
+        ("newer", False, r"format \d+.*upgrade"),
+        ("without a table", True, "lacks the table 'name'"),
+        ("cut in the header", False, "damaged or not a corpus"),
+        ("cut in half", True, "damaged"),
+        ("overwritten", False, "damaged"),
+    ],
+)
+async def test_a_file_that_is_no_good_corpus_is_refused_with_one_line_and_left_alone(path, content, create, says):
+    await fill(path, *[change(f"{each}", "word " * 100) for each in range(50)])
+    damage(content, path)
+    before = path.read_bytes()
+    with pytest.raises(StoreCorrupt, match=says) as caught:
+        async with await SqliteStore.open(path, create=create) as store:
+            await everything(store)
+    assert "\n" not in str(caught.value)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("metadata", ["{}, {}", "{", ""])
+async def test_metadata_that_is_no_json_is_damage_beside_other_records_too(path, metadata):
+    await fill(path, change("a"), change("b"))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE record SET metadata = ? WHERE artifact_id = 'a'", [metadata])
+    async with await SqliteStore.open(path) as store:
+        with pytest.raises(StoreCorrupt, match="damaged"):
+            await store.records_of(["a", "b"])
+
+
+@pytest.mark.parametrize("empty", [False, True])
+async def test_opening_without_create_makes_nothing(path, empty):
+    if empty:
+        path.touch()
+    with pytest.raises(CorpusNotFound, match="build it first"):
+        await SqliteStore.open(path)
+    assert path.exists() == empty
+    assert not empty or not path.stat().st_size
+
+
+async def test_an_empty_file_becomes_a_corpus_when_entered(path):
+    """As a process leaves it that was killed right after making it."""
+    path.touch()
+    await fill(path, change("a"))
+    async with await SqliteStore.open(path) as store:
+        assert await store.artifact_ids() == ["a"]
+
+
+@pytest.mark.parametrize("where", ["missing/x.airw", "file/x.airw", ".", "/proc/x.airw"])
+async def test_a_file_that_cannot_be_made_is_a_store_error(tmp_path, where):
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="cannot be read or written") as caught:
+        async with SqliteStore(tmp_path / where):
+            pass
+    assert isinstance(caught.value.__cause__, sqlite3.Error)
+
+
+async def test_a_lock_file_that_cannot_be_made_is_a_store_error():
+    with pytest.raises(StoreError, match="cannot be made"):
+        async with SqliteStore("/proc/x.airw").writing(timeout=0):
+            pass
+
+
+# Manners
+
+
+def test_trio_is_told_which_store_to_use(path):
+    async def main():
+        async with SqliteStore(path):
+            pass
+
+    with pytest.raises(StoreError, match=r"asyncio only.*MemoryStore"):
+        anyio.run(main, backend="trio")
+    assert not path.exists()
+
+
+@pytest.mark.slow
+def test_importing_stores_does_not_load_aiosqlite():
+    code = "import sys; from airw.stores import SqliteStore; sys.exit('aiosqlite' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+async def test_a_store_that_is_not_open_says_what_to_do(path):
+    store = SqliteStore(path)
+    with pytest.raises(StoreError, match="async with"):
+        await store.artifact_ids()
+    await store.aclose()
+    async with store:
+        await store.apply([change("a")])
+    await store.aclose()
+    for call in (store.artifact_ids, store.counts):
+        with pytest.raises(StoreError, match="closed; open it again"):
+            await call()
+    with pytest.raises(StoreError, match="closed; open it again"):
+        await store.apply([change("b")])
+
+
+async def test_a_forgotten_store_warns_with_the_fix(path):
+    store = SqliteStore(path)
+    await store.__aenter__()
+    await store.apply([change("a")])
+    with pytest.warns(ResourceWarning) as caught:
+        del store
+    gc.collect()
+    await anyio.sleep(0.05)  # its threads end, and have nothing to add
+    assert [str(each.message).partition("; ")[2] for each in caught] == ["use `async with`, or `await store.aclose()`"]
+
+
+@pytest.mark.slow
+def test_a_forgotten_store_does_not_keep_the_interpreter_from_exiting(path):
+    code = """
+        store = SqliteStore(path)
+        anyio.run(store.__aenter__)
+        print("done")
+        """
+    assert run(code, path) == "done\n"
+
+
+# Values
+
+
+async def test_an_id_with_nul_is_not_the_id_before_it(store):
+    await store.apply([change("a", links=["b"]), change("b")])
+    asked = ["a\0b", "a", "\ud800"]
+    assert [entry and entry.artifact_id for entry in await store.ledger(asked)] == [None, "a", None]
+    assert [len(edges) for edges in await store.neighbors(asked)] == [0, 1, 0]
+    await store.apply([], removals=["a\0b"])
+    assert await store.artifact_ids() == ["a", "b"]
+
+
+async def test_a_corpus_may_change_its_width_when_all_of_it_is_replaced(store, path):
+    other = await SqliteStore.open(path)
+    await store.apply([change("a"), change("b")])
+    assert len((await other.search_vectors(np.ones((1, 4), np.float32), 5))[0]) == 2
+    await store.apply([change("a", dim=6), change("c", dim=6)], removals=["b"])
+    for each in (store, other):
+        [ranking] = await each.search_vectors(np.ones((1, 6), np.float32), 5)
+        assert sorted(ranking.artifact_ids) == ["a", "c"]
+    await other.aclose()
+
+
+async def test_removing_takes_a_damaged_corpus_but_no_file_of_somebody_else(tmp_path):
+    for name in ("notes.db", "damaged.airw"):
+        await fill(tmp_path / name, change("a"))
+    (tmp_path / "damaged.airw").write_bytes(b"garbage")
+    for name in ("notes.db", "damaged.airw", "never.airw", "never.db"):
+        await SqliteStore.remove(tmp_path / name)
+    (tmp_path / "letter.txt").write_text("Dear ...")
+    (tmp_path / "folder").mkdir()
+    with closing(sqlite3.connect(tmp_path / "other.db")) as other:
+        other.execute("CREATE TABLE t (x)")
+    for name in ("letter.txt", "folder", "other.db"):
+        with pytest.raises(StoreError, match=name):
+            await SqliteStore.remove(tmp_path / name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "letter.txt", "other.db"]
+
+
+async def test_a_store_that_has_only_read_so_far_never_writes_to_a_file_that_took_the_place_of_its_own(path):
+    await fill(path, change("a"))
+    async with await SqliteStore.open(path) as store:
+        await store.artifact_ids()
+        await SqliteStore.remove(path)
+        await fill(path, change("b"))
+        with pytest.raises(StoreError, match="replaced while open"):
+            await store.apply([change("c")])
+    async with await SqliteStore.open(path) as store:
+        assert await store.artifact_ids() == ["b"]
+
+
+# Other connections and processes
+
+
+async def test_another_store_sees_each_write_at_its_next_call(store, path):
+    async with await SqliteStore.open(path) as other:
+        for step in range(5):
+            await store.apply(
+                [change("a", version=str(step), records=step % 3), change(f"n{step}", links=["a"])],
+                removals=[f"n{step - 2}"],
+            )
+            assert await everything(other) == await everything(store)
+            assert (await other.counts())["artifacts"] == min(step + 2, 3)
+
+
+@pytest.mark.slow
+async def test_another_process_s_writes_are_seen_at_the_next_query(store, path):
+    await store.apply([change("a", "old words", metadata={"tag": "x"}), change("b", metadata={"tag": ["x", "y"]})])
+    assert len((await store.search_vectors(np.ones((1, 4), np.float32), 9))[0]) == 2
+    wanted = [("tag", "x"), ("tag", "y"), ("tag", "z")]
+    assert await store.matching(wanted) == [["a", "b"], ["b"], []]
+    code = """
+        from tests.support.stored import change
+        async def main():
+            async with SqliteStore(path) as store:
+                puts = [change("a", "new words", records=2, metadata={"tag": "z"}), change("c", metadata={"tag": "y"})]
+                await store.apply(puts, removals=["b"])
+        anyio.run(main)
+        """
+    run(code, path)
+    [dense] = await store.search_vectors(np.ones((1, 4), np.float32), 9)
+    [lexical] = await store.search_text(["old new"], 9)
+    assert sorted(dense.artifact_ids) == ["a", "a", "c"]
+    assert list(lexical.artifact_ids) == ["a", "a"]
+    assert await store.matching(wanted) == [[], ["c"], ["a"]]
+
+
+async def test_what_a_filter_keeps_is_remembered_and_never_grows_old(store):
+    east, filters = np.ones((1, 4), np.float32), [parse_filter({"n": 1}), parse_filter({"n": {"$ne": 1}})]
+    random = np.random.default_rng(3)
+    for step in range(40):
+        names = [f"{each}" for each in random.permutation(9)[:4]]
+        puts = [change(name, version=f"{step}", records=2, metadata={"n": step % 2}) for name in names[:2]]
+        await store.apply(puts, removals=names[2:])
+        groups = await store.records_of(await store.artifact_ids())
+        for filter in filters if step % 3 else filters[:1]:
+            [ranking] = await store.search_vectors(east, 100, filter=filter)
+            kept = {record.id for group in groups for record in group if matches(filter, record.metadata)}
+            assert set(ranking.record_ids) == kept
+
+
+async def test_readers_neither_wait_for_a_writer_nor_see_half_of_its_work(store, path):
+    await store.apply([change("a")])
+    before = await everything(store)
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("DELETE FROM artifact")
+        with anyio.fail_after(20):
+            assert await everything(store) == before
+        writer.execute("ROLLBACK")
+
+
+async def test_artifacts_that_change_together_are_never_seen_apart(store, path):
+    seen = set()
+
+    async def write():
+        async with SqliteStore(path) as writer:
+            for step in range(150):
+                await writer.apply([change(name, f"{name} w{step}", version=f"{step}") for name in "ab"])
+        scope.cancel()
+
+    await store.apply([change(name, f"{name} w0", version="0") for name in "ab"])
+    async with anyio.create_task_group() as group:
+        scope = group.cancel_scope
+        group.start_soon(write)
+        while True:
+            versions = {entry.version for entry in await store.ledger(["a", "b"])}
+            first, second = await store.search_text(["a", "b"], 5)
+            texts = {record.text[2:] for record in await store.get_records([*first.record_ids, *second.record_ids])}
+            assert (len(versions), len(texts), len(first)) == (1, 1, 1)
+            seen |= versions
+    assert len(seen) > 5
+
+
+@pytest.mark.slow
+async def test_a_process_killed_at_any_moment_leaves_whole_artifacts(path):
+    code = """
+        from tests.support.stored import change
+        async def main():
+            async with SqliteStore(path) as store:
+                for step in range(10**6):
+                    names = [f"{(step * 7 + each) % 40}" for each in range(5)]
+                    version = f"{sys.argv[2]}.{step}"
+                    same = {"version": version, "records": 4, "links": names[:1]}
+                    changes = [change(name, f"{name} w{version}", **same) for name in names]
+                    await store.apply(changes, removals=[f"{step % 50}"])
+                    print("x", flush=True)
+        anyio.run(main)
+        """
+    for kill in range(12):
+        with started(code, path, kill) as process:
+            process.stdout.read(2 + 2 * kill)
+            await anyio.sleep(0.003 * (kill % 5))
+            process.kill()
+            process.wait()
+        async with await SqliteStore.open(path) as store:
+            entries = await store.ledger()
+            for entry, records in zip(entries, await store.records_of(await store.artifact_ids()), strict=True):
+                assert [record.text for record in records] == [f"{entry.artifact_id} w{entry.version}"] * 4
+                assert entry.record_ids == tuple(record.id for record in records)
+            [dense] = await store.search_vectors(np.ones((1, 4), np.float32), 10**6)
+            assert sorted(dense.record_ids) == sorted(each for entry in entries for each in entry.record_ids)
+    check_file(path)
+    assert len(entries) > 10
+
+
+# Cancellation
+
+
+async def test_cancelling_a_long_search_stops_it(store):
+    """A filter over many records, decided one by one in Python."""
+    await store.apply([change("a", "word", records=20_000, metadata={"tags": ["x"] * 50})])
+    hard = parse_filter({"$or": [{"tags": {"$in": [f"{each}"]}} for each in range(100)]})
+    with anyio.fail_after(20), anyio.move_on_after(0.1) as scope:
+        await store.search_text(["word"], 5, filter=hard)
+    assert scope.cancelled_caught
+    assert len((await store.search_text(["word"], 5))[0]) == 5
+
+
+async def test_an_apply_cancelled_midway_leaves_all_or_nothing(store, path):
+    await store.apply([change("a", records=5)])
+    for delay in (0, 0.001, 0.005, 0.02, 0.05, 0.1):
+        big = [change(f"{each}", "some words here", version=str(delay), records=10) for each in range(200)]
+        with anyio.move_on_after(delay):
+            await store.apply(big)
+        assert {entry.version for entry in await store.ledger()} - {"1"} in ({str(delay)}, set())
+        await store.apply([], removals=[str(each) for each in range(200)])
+    assert await store.artifact_ids() == ["a"]
+    assert (await store.counts())["records"] == 5
+    check_file(path)
+
+
+# Writers
+
+
+async def test_one_builder_at_a_time_among_tasks(store):
+    order = []
+
+    async def build(name):
+        async with store.writing(timeout=5):
+            order.append(name)
+            await anyio.sleep(0.06)
+            order.append(name)
+
+    async with anyio.create_task_group() as group:
+        for name in "abc":
+            group.start_soon(build, name)
+    assert [order[0], order[2], order[4]] == [order[1], order[3], order[5]]
+
+
+# Equal to memory
+
+
+async def test_a_long_random_history_equals_memory(path):
+    random = np.random.default_rng(7)
+    async with SqliteStore(path) as store, MemoryStore() as memory:
+        for step in range(40):
+            puts = [
+                change(
+                    f"{name}", " ".join(random.choice(list("pqrst"), 4)), version=f"{step}", records=name % 4, seed=step
+                )
+                for name in random.choice(30, 5, replace=False)
+            ]
+            removals = [f"{name}" for name in random.choice(30, 3)]
+            for each in (store, memory):
+                await each.apply(puts, removals=removals)
+            if step % 4 == 0:
+                assert await everything(store) == await everything(memory)
+        assert await everything(store) == await everything(memory)
+    check_file(path)

@@ -1,0 +1,69 @@
+"""Small artifacts, and everything that a store holds, for tests of stores."""
+
+import sqlite3
+import zlib
+from contextlib import closing
+
+import numpy as np
+
+from airw.stores import SqliteStore
+from airw.values import ArtifactChange, Extraction, LedgerEntry, Link, Record
+
+
+def change(name, text="", *, version="1", records=1, dim=4, links=(), names=(), metadata=None, seed=None):
+    """Make one artifact with `records` chunks; its vectors follow from its name and version."""
+    rows = [
+        Record(Record.make_id(name, "chunk", at), name, "chunk", at, text or f"{name} {version}", dict(metadata or {}))
+        for at in range(records)
+    ]
+    random = np.random.default_rng(zlib.crc32(f"{name} {version} {seed}".encode(errors="replace")))
+    vectors = random.standard_normal((records, dim)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    entry = LedgerEntry(name, version, "e", "s", record_ids=tuple(row.id for row in rows))
+    return ArtifactChange(entry, rows, vectors, Extraction([Link(ref) for ref in links], names))
+
+
+async def everything(store):
+    """Read all that a store holds, by every way to read it."""
+    ids = await store.artifact_ids()
+    records = await store.records_of(ids)
+    record_ids = [record.id for group in records for record in group]
+    words = [record.text for group in records for record in group][:3]
+    query = np.ones((1, 4), np.float32)
+    rankings = [*await store.search_vectors(query, 99), *await store.search_text(words, 99)]
+    return (
+        ids,
+        records,
+        await store.get_records(record_ids),
+        await store.ledger(),
+        (await store.vectors(record_ids)).tolist(),
+        [vectors.tolist() if isinstance(vectors, np.ndarray) else vectors for vectors in await store.vectors_of(ids)],
+        [(list(ranking.record_ids), ranking.scores.tolist()) for ranking in rankings],
+        await store.neighbors(ids, direction="both"),
+        await store.referrers(ids),
+        await store.max_fan_in(),
+        await store.unresolved(),
+        await store.link_counts(),
+        await store.matching([("n", 1), ("version", "1")]),
+        await store.counts(),
+        await store.config(),
+        await store.calibration(),
+    )
+
+
+async def fill(path, *changes):
+    async with SqliteStore(path) as store:
+        await store.apply(changes)
+
+
+def check_file(path):
+    """Ask SQLite itself whether the file and the text index are whole, and look for what nothing refers to."""
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        connection.execute("INSERT INTO record_text (record_text, rank) VALUES ('integrity-check', 1)")
+        for table, column in (("record", "artifact_id"), ("link", "artifact_id"), ("name", "artifact_id")):
+            orphans = f"SELECT count(*) FROM {table} WHERE {column} NOT IN (SELECT id FROM artifact)"
+            assert connection.execute(orphans).fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM vector").fetchone() == (
+            connection.execute("SELECT count(*) FROM record").fetchone()
+        )
