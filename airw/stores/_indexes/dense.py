@@ -46,7 +46,7 @@ def check_queries(queries: Floats, dim: int | None) -> Floats:
 
 
 class DenseIndex:
-    """The vectors of a store's records, searched exactly by dot product.
+    """The vectors of a store's records, searched exactly by dot product; questions are those of `VectorSearch`.
 
     Rows lie compact: the last row moves into the hole that a dropped one leaves. Not thread-safe: callers see to it
     that nothing reads while something writes.
@@ -154,22 +154,7 @@ class DenseIndex:
         surfaces: Sequence[str] | None = None,
         per_artifact: bool = False,
     ) -> list[Ranking]:
-        """Rank for each row of `queries` `(m, dim)` the best `k` records, or artifacts by their best record.
-
-        Args:
-            queries: `(m, dim) float32`, finite.
-            k: How many at most.
-            allowed: Only records of these numbers.
-            surfaces: Only these surface kinds.
-            per_artifact: Keep the best record of each artifact, before the cut at `k`.
-
-        Returns:
-            One ranking a query: score descending, then `(artifact_id, surface_index)`.
-
-        Raises:
-            EmbedderMismatch: The queries are of another width than the vectors.
-            EmbedderError: A query is not finite.
-        """
+        """Rank for each query the best `k` records of these numbers, or artifacts."""
         queries = check_queries(queries, self.dim)
         rows = self._candidates(allowed, surfaces)
         if k < 1 or not len(self) or (rows is not None and not len(rows)):
@@ -180,12 +165,7 @@ class DenseIndex:
         ]
 
     def similarities(self, query: Floats, ids: Sequence[str]) -> Floats:
-        """Return the score of each record for `query` `(dim,)`: `(n,) float32`, NaN where there is no such record.
-
-        Raises:
-            EmbedderMismatch: The query is of another width than the vectors.
-            EmbedderError: The query is not finite.
-        """
+        """Return the score of each record for a query; NaN where there is no such record."""
         query = check_queries(query[None], self.dim)[0]
         rows, known = self._locate(ids)
         scores = np.full(len(ids), np.nan, np.float32)
@@ -193,14 +173,7 @@ class DenseIndex:
         return scores
 
     def best_of(self, query: Floats, artifact_ids: Sequence[str], surfaces: Sequence[str] | None = None) -> BestRecords:
-        """Return for each artifact the id and score of its best record; `None` and NaN where it has none.
-
-        Ties go to the lower surface index.
-
-        Raises:
-            EmbedderMismatch: The query is of another width than the vectors.
-            EmbedderError: The query is not finite.
-        """
+        """Return for each artifact the id and score of its best record; `None` and NaN where it has none."""
         query = check_queries(query[None], self.dim)[0]
         best_ids: list[str | None] = [None] * len(artifact_ids)
         best_scores = np.full(len(artifact_ids), np.nan, np.float32)
@@ -217,7 +190,7 @@ class DenseIndex:
         return BestRecords(best_ids, best_scores)
 
     def vectors(self, ids: Sequence[str]) -> Floats:
-        """Return the vector of each record: `(n, dim) float32`, a row of NaN where there is no such record."""
+        """Return the vector of each record; a row of NaN where there is no such record."""
         rows, known = self._locate(ids)
         found = np.full((len(ids), self.dim or 0), np.nan, np.float32)
         found[known] = self._matrix[rows[known]]
