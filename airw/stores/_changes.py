@@ -45,7 +45,7 @@ def check_changes(puts: Sequence[ArtifactChange]) -> Floats | None:
         if count > 1:
             raise StoreError(f"{artifact_id!r} is put twice in one call; put it once")
     _check_keys(puts)
-    return _checked_vectors(puts)
+    return _stack_vectors(puts)
 
 
 def check_record(record: Record, artifact_id: str) -> str:
@@ -116,11 +116,11 @@ def _check_keys(puts: Sequence[ArtifactChange]) -> None:
                 )
 
 
-def _checked_vectors(puts: Sequence[ArtifactChange]) -> Floats | None:
+def _stack_vectors(puts: Sequence[ArtifactChange]) -> Floats | None:
     blocks: list[Floats] = []
     for change in puts:
         if change.records:
-            blocks.append(_checked_block(change))
+            blocks.append(_check_block(change))
             if blocks[-1].shape[1] != blocks[0].shape[1]:
                 raise StoreError(
                     f"the vectors of {change.entry.artifact_id!r} are {blocks[-1].shape[1]} wide, others of the call "
@@ -136,7 +136,7 @@ def _checked_vectors(puts: Sequence[ArtifactChange]) -> Floats | None:
     return vectors
 
 
-def _checked_block(change: ArtifactChange) -> Floats:
+def _check_block(change: ArtifactChange) -> Floats:
     vectors = np.asarray(change.vectors, np.float32)
     if vectors.ndim != 2 or vectors.shape[0] != len(change.records):
         raise StoreError(

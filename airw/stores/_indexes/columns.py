@@ -1,7 +1,7 @@
 """Which records satisfy a filter: columns in memory, one for each field that was asked for.
 
-A column keeps every distinct value of its field once. What a condition says of a value it says of all the rows that
-hold it, so it is decided by value, and rows are looked up.
+A column keeps every distinct value of its field once. A condition is decided once for each value, and rows look up
+what was decided for theirs.
 """
 
 import json
@@ -21,7 +21,7 @@ Rows: TypeAlias = NDArray[np.int64]
 
 _FIELDS = 32  # of which columns are kept, those that filters named last
 _SPARE = 4096  # values that nobody holds any more may be kept
-_FEW, _PART = 256, 256  # so many values are decided one by one, or one in so many: sorting them takes longer
+_FEW, _PART = 256, 256  # so many new values, or one in so many, are compared one by one; of more, all are sorted
 _VALUE, _CHARACTER = 150, 4  # bytes that a value takes, about, and each character of its JSON text
 
 
@@ -101,38 +101,38 @@ class Column:
         if op in ("$ne", "$nin"):
             return ~self.holds("$eq" if op == "$ne" else "$in", operand)
         chosen = np.zeros(len(self._keys), np.bool_)
-        for codes in self._chosen(op, operand):
+        for codes in self._find_codes(op, operand):
             chosen[codes] = True
         kept: Mask = chosen.take(self._codes)
         return kept
 
-    def _chosen(self, op: str, operand: Any) -> Iterable[Any]:
+    def _find_codes(self, op: str, operand: Any) -> Iterable[Any]:
         """Return the codes of the values that satisfy a condition."""
         match op:
             case "$exists":
                 return [slice(1, None) if operand else slice(1)]
             case "$eq":
-                return [self._known([operand])]
+                return [self._codes_of([operand])]
             case "$in":
-                return self._among(operand)
+                return self._codes_among(operand)
             case "$contains":
-                return self._containing(operand)
-        return self._ordered(op, operand)
+                return self._codes_containing(operand)
+        return self._codes_in_order(op, operand)
 
-    def _known(self, values: Iterable[Any]) -> list[int]:
+    def _codes_of(self, values: Iterable[Any]) -> list[int]:
         return [self._code_of[key] for key in map(as_key, values) if key in self._code_of]
 
-    def _among(self, operand: Sequence[Any]) -> Iterable[Any]:
-        yield self._known(item for item in operand if not isinstance(item, list))
+    def _codes_among(self, operand: Sequence[Any]) -> Iterable[Any]:
+        yield self._codes_of(item for item in operand if not isinstance(item, list))
         wanted = {*map(as_key, operand)}  # a list matches by what it holds
         yield [code for code in self._of_kind[tuple] if not wanted.isdisjoint(self._keys[code])]
 
-    def _containing(self, operand: Any) -> Iterable[Any]:
+    def _codes_containing(self, operand: Any) -> Iterable[Any]:
         key = as_key(operand)
         for kind in (tuple, str) if isinstance(operand, str) else (tuple,):
             yield [code for code in self._of_kind[kind] if key in self._keys[code]]
 
-    def _ordered(self, op: str, operand: Any) -> Iterable[Any]:
+    def _codes_in_order(self, op: str, operand: Any) -> Iterable[Any]:
         self._sort()
         leaf = Compare("v", op, operand)
         fresh = enumerate(self._keys[self._sorted :], self._sorted)
@@ -186,7 +186,7 @@ class FilterColumns:
 
     def find(self, filter: Filter, columns: Mapping[str, Column]) -> Rows:
         """Return the numbers of the records that satisfy a filter; the columns of its fields must be complete."""
-        return self.numbers[_satisfying(filter, columns, len(self.numbers))]
+        return self.numbers[_match_rows(filter, columns, len(self.numbers))]
 
 
 def fields_of(filter: Filter) -> list[str]:
@@ -204,16 +204,16 @@ def _paths(filter: Filter) -> set[str]:
             return set().union(*map(_paths, parts))
 
 
-def _satisfying(filter: Filter, columns: Mapping[str, Column], count: int) -> Mask:
+def _match_rows(filter: Filter, columns: Mapping[str, Column], count: int) -> Mask:
     """Return for each of `count` rows whether it satisfies the filter."""
     match filter:
         case Compare(path, op, operand):
             return columns[path].holds(op, operand)
         case Not(part):
-            return ~_satisfying(part, columns, count)
+            return ~_match_rows(part, columns, count)
         case And(parts) | Or(parts):
             combine = np.logical_and if isinstance(filter, And) else np.logical_or
             kept = np.full(count, isinstance(filter, And))
             for part in parts:
-                kept = combine(kept, _satisfying(part, columns, count))
+                kept = combine(kept, _match_rows(part, columns, count))
             return kept

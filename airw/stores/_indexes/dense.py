@@ -156,12 +156,12 @@ class DenseIndex:
     ) -> list[Ranking]:
         """Rank for each query the best `k` records of these numbers, or artifacts."""
         queries = check_queries(queries, self.dim)
-        rows = self._candidates(allowed, surfaces)
+        rows = self._find_candidates(allowed, surfaces)
         if k < 1 or not len(self) or (rows is not None and not len(rows)):
             return [Ranking([], [], np.empty(0, np.float64)) for _ in queries]
         return [
             self._rank(query, scores, rows, k, per_artifact=per_artifact)
-            for query, scores in zip(queries, self._rough(queries, rows), strict=True)
+            for query, scores in zip(queries, self._score_roughly(queries, rows), strict=True)
         ]
 
     def similarities(self, query: Floats, ids: Sequence[str]) -> Floats:
@@ -169,7 +169,7 @@ class DenseIndex:
         query = check_queries(query[None], self.dim)[0]
         rows, known = self._locate(ids)
         scores = np.full(len(ids), np.nan, np.float32)
-        scores[known] = self._exact(query, rows[known])
+        scores[known] = self._score_exactly(query, rows[known])
         return scores
 
     def best_of(self, query: Floats, artifact_ids: Sequence[str], surfaces: Sequence[str] | None = None) -> BestRecords:
@@ -180,7 +180,7 @@ class DenseIndex:
         wanted = dict.fromkeys(artifact_ids)
         rows = np.array([self._row_of[each] for name in wanted for each in self._groups.members(name)], np.int64)
         rows = rows[self._of_kinds(rows, surfaces)]
-        scores = self._exact(query, rows)
+        scores = self._score_exactly(query, rows)
         firsts = self._first_of_each(rows, scores)
         best = {self._artifact(int(rows[at])): int(at) for at in firsts}
         for position, name in enumerate(artifact_ids):
@@ -232,7 +232,7 @@ class DenseIndex:
         wanted = {self._kinds[kind] for kind in surfaces if kind in self._kinds}
         return np.isin(kinds, list(wanted))
 
-    def _candidates(self, allowed: Rows | None, surfaces: Sequence[str] | None) -> Rows | None:
+    def _find_candidates(self, allowed: Rows | None, surfaces: Sequence[str] | None) -> Rows | None:
         """Return the rows that may be found, ascending; `None` for all of them."""
         if allowed is None and surfaces is None:
             return None
@@ -240,7 +240,7 @@ class DenseIndex:
         wanted = self._of_kinds(live, surfaces)
         return np.flatnonzero(wanted if allowed is None else wanted & np.isin(self._columns[3, live], allowed))
 
-    def _rough(self, queries: Floats, rows: Rows | None) -> Iterator[Floats]:
+    def _score_roughly(self, queries: Floats, rows: Rows | None) -> Iterator[Floats]:
         """Score all candidates for each query, one matrix product for as many queries as fit in memory."""
         live = self._matrix[: len(self)]
         gathered = rows is not None and len(rows) * _GATHER < len(live)
@@ -254,9 +254,9 @@ class DenseIndex:
         # Rough and exact scores are each within dim * 2**-24 * |row| * |query| of the true one; two scores change
         # their order only when they are within four times that.
         margin = 4 * len(query) * 2.0**-24 * self._longest * float(np.linalg.norm(query))
-        near = np.flatnonzero(rough >= self._cut(rough, rows, k, per_artifact=per_artifact) - margin)
+        near = np.flatnonzero(rough >= self._find_cut(rough, rows, k, per_artifact=per_artifact) - margin)
         near = near if rows is None else rows[near]
-        exact = self._exact(query, near)
+        exact = self._score_exactly(query, near)
         if per_artifact:
             firsts = self._first_of_each(near, exact)
             near, exact = near[firsts], exact[firsts]
@@ -268,7 +268,7 @@ class DenseIndex:
             exact[order].astype(np.float64),
         )
 
-    def _cut(self, rough: Floats, rows: Rows | None, k: int, *, per_artifact: bool) -> float:
+    def _find_cut(self, rough: Floats, rows: Rows | None, k: int, *, per_artifact: bool) -> float:
         """Return the `k`-th highest score, of records or of artifacts."""
         if per_artifact:
             best = np.full(len(self._groups.names), -np.inf, np.float32)
@@ -277,7 +277,7 @@ class DenseIndex:
         place = len(rough) - k
         return float(np.partition(rough, place)[place]) if place > 0 else -np.inf
 
-    def _exact(self, query: Floats, rows: Rows) -> Floats:
+    def _score_exactly(self, query: Floats, rows: Rows) -> Floats:
         """Score rows one at a time, so that no score depends on its neighbours."""
         scores = np.empty(len(rows), np.float32)
         for start in range(0, len(rows), _BLOCK):

@@ -96,9 +96,9 @@ class Postings:
             self._read_kinds(connection)
         k, rankings = max(k, 0), []
         for words in split_queries(queries):
-            scores = self._scores(connection, words if k else [])
-            found = self._kept(np.flatnonzero(scores), allowed, surfaces)
-            best = self._best(connection, scores, found, k, per_artifact=per_artifact)
+            scores = self._score(connection, words if k else [])
+            found = self._select(np.flatnonzero(scores), allowed, surfaces)
+            best = self._find_best(connection, scores, found, k, per_artifact=per_artifact)
             ids, artifact_ids = [row[-1] for row in best], [row[1] for row in best]
             rankings.append(Ranking(ids, artifact_ids, np.array([-row[0] for row in best], np.float64)))
         return rankings
@@ -139,7 +139,7 @@ class Postings:
         self._take_words(connection, lengths)
         self._numbers, self._stays, self._lengths = there, stays, np.concatenate([self._lengths, lengths])
         self._count, self._last = count, last
-        self._weigh()
+        self._compute_norms()
 
     def _take_words(self, connection: "sqlite3.Connection", lengths: NDArray[np.float64]) -> None:
         """Count, in rows that are new, the words that are known already."""
@@ -155,23 +155,23 @@ class Postings:
                 if word in self._postings:
                     self._postings[word].late.append((row, count))
 
-    def _weigh(self) -> None:
+    def _compute_norms(self) -> None:
         """Work out what the length of each row does to its score."""
         words = float(self._lengths[self._stays].sum())
         average = words / self._count if words else 1.0
         self._norms = _K1 * (1 - _B + _B * self._lengths / average)
 
-    def _scores(self, connection: "sqlite3.Connection", words: Sequence[str]) -> NDArray[np.float64]:
+    def _score(self, connection: "sqlite3.Connection", words: Sequence[str]) -> NDArray[np.float64]:
         """Return the score of each row, 0 for those without any of the words; in the very steps that FTS5 takes."""
         scores = np.zeros(len(self._numbers))
         for word in words:
-            posting = self._posting(connection, word)
+            posting = self._get_posting(connection, word)
             rows, counts, held = posting.rows, posting.counts, len(posting.rows)
             weight = math.log((self._count - held + 0.5) / (held + 0.5))
             scores[rows] += max(weight, _COMMON) * (counts * (_K1 + 1.0) / (counts + self._norms[rows]))
         return scores
 
-    def _posting(self, connection: "sqlite3.Connection", word: str) -> _Posting:
+    def _get_posting(self, connection: "sqlite3.Connection", word: str) -> _Posting:
         """Return what is known of a word, brought up to date or read now; others are forgotten where it is too much."""
         posting = self._postings.pop(word, None)
         if posting is None:
@@ -179,7 +179,7 @@ class Postings:
             posting = _Posting(rows, counts, self._left)
         else:
             self._bytes -= posting.size
-            self._settle(posting)
+            self._update(posting)
         self._postings[word] = posting
         self._bytes += posting.size
         while self._bytes > _ROOM and len(self._postings) > 1:
@@ -190,7 +190,7 @@ class Postings:
     def _left(self) -> int:
         return len(self._numbers) - self._count
 
-    def _settle(self, posting: _Posting) -> None:
+    def _update(self, posting: _Posting) -> None:
         """Put what came late with the rest, and take out the rows that left."""
         if posting.late:
             rows, counts = np.array(posting.late, np.int32).T
@@ -204,10 +204,10 @@ class Postings:
     def _read_posting(self, connection: "sqlite3.Connection", word: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         # The number of a row comes once for each time that the row holds the word, one beside the other.
         asked = "SELECT group_concat(doc) FROM temp.record_word WHERE term = ?"
-        numbers = _parsed(*connection.execute(asked, [word]).fetchone())
+        numbers = _parse_numbers(*connection.execute(asked, [word]).fetchone())
         starts = np.flatnonzero(np.diff(numbers, prepend=-1))
         rows, counts = np.searchsorted(self._numbers, numbers[starts]), np.diff(starts, append=len(numbers))
-        _check(np.array_equal(self._numbers.take(rows, mode="clip") if len(rows) else rows, numbers[starts]))
+        _check_fits(np.array_equal(self._numbers.take(rows, mode="clip") if len(rows) else rows, numbers[starts]))
         return rows.astype(np.int32), counts.astype(np.int32)
 
     def _read_kinds(self, connection: "sqlite3.Connection") -> None:
@@ -221,10 +221,10 @@ class Postings:
         ).fetchone()
         codes = [self._codes.setdefault(kind, len(self._codes)) for kind in json.loads(kinds)]
         added = np.full(len(self._numbers) - known, -1, np.int32)
-        added[np.searchsorted(self._numbers, _parsed(numbers)) - known] = codes
+        added[np.searchsorted(self._numbers, _parse_numbers(numbers)) - known] = codes
         self._kinds = np.concatenate([self._kinds, added])
 
-    def _kept(
+    def _select(
         self, found: NDArray[np.int64], allowed: NDArray[np.int64] | None, surfaces: Sequence[str] | None
     ) -> NDArray[np.int64]:
         """Return those of the found rows that are to be ranked."""
@@ -234,7 +234,7 @@ class Postings:
             found = found[np.isin(self._kinds[found], [self._codes[kind] for kind in surfaces if kind in self._codes])]
         return found
 
-    def _best(
+    def _find_best(
         self,
         connection: "sqlite3.Connection",
         scores: NDArray[np.float64],
@@ -245,7 +245,7 @@ class Postings:
     ) -> list[Row]:
         depth = min(k, len(found))
         while True:
-            rows = self._first(connection, scores, found, depth)
+            rows = self._find_first(connection, scores, found, depth)
             best = dict[str, Row]()
             for row in rows:
                 best.setdefault(row[1], row)
@@ -253,7 +253,7 @@ class Postings:
                 return [*(best.values() if per_artifact else rows)][:k]
             depth = min(_DEEPER * depth, len(found))
 
-    def _first(
+    def _find_first(
         self, connection: "sqlite3.Connection", scores: NDArray[np.float64], found: NDArray[np.int64], depth: int
     ) -> list[Row]:
         """Return the best `depth` of the found rows, in order."""
@@ -291,16 +291,16 @@ def _read_lengths(connection: "sqlite3.Connection", after: int) -> tuple[NDArray
     places = np.repeat(ends, spans) - np.arange(len(digits))
     values = (digits & 127) * 128.0**places
     lengths = np.add.reduceat(values, ends - spans + 1) if len(ends) else values
-    found = _parsed(numbers)
-    _check(len(found) == len(lengths))
+    found = _parse_numbers(numbers)
+    _check_fits(len(found) == len(lengths))
     return found, lengths
 
 
 def _read_numbers(connection: "sqlite3.Connection") -> NDArray[np.int64]:
-    return _parsed(*connection.execute("SELECT group_concat(id) FROM record_text_docsize").fetchone())
+    return _parse_numbers(*connection.execute("SELECT group_concat(id) FROM record_text_docsize").fetchone())
 
 
-def _parsed(numbers: str | None) -> NDArray[np.int64]:
+def _parse_numbers(numbers: str | None) -> NDArray[np.int64]:
     """Read numbers with commas between; in slices, as each holds up all other threads."""
     text, start, parts = numbers or "", 0, [np.empty(0, np.int64)]
     while start < len(text):
@@ -311,7 +311,7 @@ def _parsed(numbers: str | None) -> NDArray[np.int64]:
     return np.concatenate(parts)
 
 
-def _check(is_whole: object) -> None:
+def _check_fits(is_whole: object) -> None:
     import sqlite3
 
     if not is_whole:

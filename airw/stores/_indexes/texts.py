@@ -80,13 +80,13 @@ def delete_records(connection: "sqlite3.Connection", artifact_ids: Sequence[str]
 
 def prepare_texts(connection: "sqlite3.Connection") -> None:
     """Make callable what the triggers of `TEXT_TABLES` call, and readable, as `temp.record_word`, what they index."""
-    connection.create_function("airw_composed", 1, _composed, deterministic=True)
+    connection.create_function("airw_composed", 1, _compose, deterministic=True)
     connection.execute(
         "CREATE VIRTUAL TABLE IF NOT EXISTS temp.record_word USING fts5vocab (main, record_text, instance)"
     )
 
 
-def _composed(text: str) -> str:
+def _compose(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
@@ -120,7 +120,7 @@ def split_words(texts: Sequence[str]) -> list[list[str]]:
         connection.execute("CREATE VIRTUAL TABLE word USING fts5vocab (piece, instance)")
         connection.executemany(
             "INSERT INTO piece (rowid, text) VALUES (?, ?)",
-            ((row, _composed(text).encode(errors="replace").decode()) for row, text in enumerate(texts)),
+            ((row, _compose(text).encode(errors="replace").decode()) for row, text in enumerate(texts)),
         )
         found: list[list[str]] = [[] for _ in texts]
         for row, word in connection.execute("SELECT doc, term FROM word"):

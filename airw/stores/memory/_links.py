@@ -90,19 +90,19 @@ class LinkTable:
 
     def resolve(self, ref: str) -> Sequence[str]:
         """Return the artifacts, sorted, that carry this name in the strongest tier where any does."""
-        return self._carried(ref)[1]
+        return self._find_carriers(ref)[1]
 
-    def _carried(self, name: str) -> tuple[int, Sequence[str]]:
+    def _find_carriers(self, name: str) -> tuple[int, Sequence[str]]:
         """Return the strongest tier of a name, and the artifacts, sorted, that carry it there."""
         holders = self._holders.get(name, {})
         strongest = min(holders.values(), default=0)
         return strongest, sorted(artifact_id for artifact_id, tier in holders.items() if tier == strongest)
 
-    def _candidates(self, ref: str | _Either) -> Sequence[str]:
+    def _find_candidates(self, ref: str | _Either) -> Sequence[str]:
         """Return the artifacts, sorted, that a reference may mean: where one of two names means one, that one."""
         if isinstance(ref, str):
             return self.resolve(ref)
-        sides = [self._carried(ref.first), self._carried(ref.second)]
+        sides = [self._find_carriers(ref.first), self._find_carriers(ref.second)]
         single = [side for side in sides if len(side[1]) == 1]
         if single:
             return min(single, key=lambda side: side[0])[1]
@@ -110,14 +110,14 @@ class LinkTable:
 
     def referrers(self, node: NodeId, links: LinkFilter) -> set[str]:
         """Return the artifacts, other than the node itself, that link to it."""
-        return {source for ref in self._refs_to(node) for source in self._holding(ref, links)} - {node}
+        return {source for ref in self._refs_to(node) for source in self._find_sources(ref, links)} - {node}
 
     def max_fan_in(self, links: LinkFilter) -> int:
         """Count the referrers of the node that has most."""
         return self._most.get_or_create(links, self._count_most)
 
     def _count_most(self, links: LinkFilter) -> int:
-        return max((len(self.referrers(node, links)) for node in set(map(self._meant, self._sources))), default=0)
+        return max((len(self.referrers(node, links)) for node in set(map(self._find_meant, self._sources))), default=0)
 
     def degree(self, artifact_id: str, direction: Direction) -> int:
         """Count the references that `neighbors` would look at."""
@@ -129,14 +129,14 @@ class LinkTable:
         """Count the links that are `resolved`, `dangling`, `ambiguous` and `foreign`."""
         counts = Counter(resolved=0, dangling=0, ambiguous=0, foreign=0)
         for ref, sources in self._sources.items():
-            counts[self._state(ref)] += sum(len(self._mentions[source][ref]) for source in sources)
+            counts[self._get_state(ref)] += sum(len(self._mentions[source][ref]) for source in sources)
         return dict(counts)
 
     def link_counts(self) -> list[LinkCount]:
         """Count the links by type, origin and state, in that order."""
         counts: Counter[tuple[str, str, LinkState]] = Counter()
         for ref, sources in self._sources.items():
-            state = self._state(ref)
+            state = self._get_state(ref)
             counts.update((link.type, link.origin, state) for each in sources for link in self._mentions[each][ref])
         return [LinkCount(*key, count) for key, count in sorted(counts.items())]
 
@@ -145,34 +145,34 @@ class LinkTable:
         for artifact_id in sorted(self._written if artifact_ids is None else {*artifact_ids} & self._written.keys()):
             for link in self._written[artifact_id]:
                 ref = _ref_of(link)
-                candidates = () if isinstance(ref, tuple) else self._candidates(ref)
+                candidates = () if isinstance(ref, tuple) else self._find_candidates(ref)
                 if not isinstance(ref, tuple) and len(candidates) != 1:
                     yield UnresolvedLink(artifact_id, link, tuple(candidates))
 
-    def _state(self, ref: _Ref) -> LinkState:
+    def _get_state(self, ref: _Ref) -> LinkState:
         if isinstance(ref, tuple):
             return "foreign"
-        candidates = len(self._candidates(ref))
+        candidates = len(self._find_candidates(ref))
         return "dangling" if not candidates else "resolved" if candidates == 1 else "ambiguous"
 
     def neighbors(self, artifact_id: str, direction: Direction, links: LinkFilter) -> list[Edge]:
         """Return the edges of one artifact, ordered by type, then by the id at the other end."""
         edges: dict[Edge, tuple[str, tuple[str, str], bool, str]] = {}
         if direction != "in":
-            for edge in self._outgoing(artifact_id, links.accepts):
-                edges[edge] = (edge.type, _sortable(edge.target), False, edge.origin)
+            for edge in self._list_outgoing(artifact_id, links.accepts):
+                edges[edge] = (edge.type, _sort_key(edge.target), False, edge.origin)
         if direction != "out":
-            for edge in self._incoming(artifact_id, links.accepts):
-                edges[edge] = (edge.type, _sortable(edge.source), True, edge.origin)
+            for edge in self._list_incoming(artifact_id, links.accepts):
+                edges[edge] = (edge.type, _sort_key(edge.source), True, edge.origin)
         return sorted(edges, key=lambda edge: edges[edge])
 
-    def _outgoing(self, artifact_id: str, keeps: Callable[[Link], bool]) -> Iterator[Edge]:
+    def _list_outgoing(self, artifact_id: str, keeps: Callable[[Link], bool]) -> Iterator[Edge]:
         for ref, links in self._mentions.get(artifact_id, {}).items():
-            targets = [ref] if isinstance(ref, tuple) else self._candidates(ref)
+            targets = [ref] if isinstance(ref, tuple) else self._find_candidates(ref)
             if len(targets) == 1 and targets[0] != artifact_id:
                 yield from (Edge(artifact_id, targets[0], link.type, link.origin) for link in links if keeps(link))
 
-    def _incoming(self, artifact_id: str, keeps: Callable[[Link], bool]) -> Iterator[Edge]:
+    def _list_incoming(self, artifact_id: str, keeps: Callable[[Link], bool]) -> Iterator[Edge]:
         for ref in self._refs_to(artifact_id) if artifact_id in self._names else ():
             for source in self._sources[ref] - {artifact_id}:
                 links = self._mentions[source][ref]
@@ -183,9 +183,9 @@ class LinkTable:
         if isinstance(node, tuple):
             return [node] if node in self._sources else []
         if node not in self._names:
-            return [ref for ref in self._refs_with(node) if self._meant(ref) == node]
+            return [ref for ref in self._refs_with(node) if self._find_meant(ref) == node]
         known = dict.fromkeys(ref for name in self._names[node] for ref in self._refs_with(name))
-        return [ref for ref in known if self._candidates(ref) == [node]]
+        return [ref for ref in known if self._find_candidates(ref) == [node]]
 
     def _refs_with(self, name: str) -> Iterator[str | _Either]:
         """Return the references, among those that any artifact holds, that give a name, alone or beside another one."""
@@ -193,16 +193,16 @@ class LinkTable:
             yield name
         yield from self._choices.get(name, ())
 
-    def _meant(self, ref: _Ref) -> NodeId:
+    def _find_meant(self, ref: _Ref) -> NodeId:
         """Return the one artifact that a reference means, or what is written first where it means none or several."""
         if isinstance(ref, tuple):
             return ref
-        artifacts = self._candidates(ref)
+        artifacts = self._find_candidates(ref)
         if len(artifacts) == 1:
             return artifacts[0]
         return ref if isinstance(ref, str) else ref.first
 
-    def _holding(self, ref: _Ref, links: LinkFilter) -> Iterator[str]:
+    def _find_sources(self, ref: _Ref, links: LinkFilter) -> Iterator[str]:
         """Return the artifacts that hold a link, of those that count, with this reference."""
         return (source for source in self._sources[ref] if any(map(links.accepts, self._mentions[source][ref])))
 
@@ -215,6 +215,6 @@ def _ref_of(link: Link) -> _Ref:
     return _Either(link.target_ref, link.or_ref)
 
 
-def _sortable(node: NodeId) -> tuple[str, str]:
+def _sort_key(node: NodeId) -> tuple[str, str]:
     """Order the ids of this corpus before those of others."""
     return ("", node) if isinstance(node, str) else node

@@ -55,7 +55,7 @@ def _locked(body: _Body[P, R]) -> _Method[P, R]:
 
     @wraps(body)
     async def method(self: "MemoryStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await in_thread(self._hold, partial(body, self, *args, **kwargs))
+        return await in_thread(self._run_locked, partial(body, self, *args, **kwargs))
 
     return method
 
@@ -78,7 +78,7 @@ def _locked_here_if(is_short: Callable[..., bool]) -> Callable[[_Body[P, R]], _M
                         return body(self, *args, **kwargs)
                 finally:
                     self._lock.release()
-            return await in_thread(self._hold, partial(body, self, *args, **kwargs))
+            return await in_thread(self._run_locked, partial(body, self, *args, **kwargs))
 
         return method
 
@@ -163,7 +163,7 @@ class MemoryStore(Store, RunKeeper):
             self._close()
             self._clear()
 
-    def _hold(self, work: Callable[[], R]) -> R:
+    def _run_locked(self, work: Callable[[], R]) -> R:
         with self._lock:
             self._check_open()
             return work()
@@ -238,7 +238,7 @@ class MemoryStore(Store, RunKeeper):
     def _apply(self, puts: Sequence[ArtifactChange], removals: Sequence[str]) -> None:
         """Put and remove whole artifacts, all or nothing: what can fail comes first."""
         vectors = check_changes(puts)
-        puts = [_own(change) for change in puts]
+        puts = [_copy_change(change) for change in puts]
         leaving = [*({*removals, *(change.entry.artifact_id for change in puts)} & self._ledger.keys())]
         stays = len(self._vectors) - sum(len(self._ledger[each].record_ids) for each in leaving)
         if vectors is not None and self._vectors.dim is not None and stays:
@@ -308,7 +308,7 @@ class MemoryStore(Store, RunKeeper):
     @override
     @_locked
     def read_run(self, run: Run, parts: Sequence[int] | None = None) -> RunRows | None:
-        begun = self._begun(run)
+        begun = self._find_run(run)
         if begun is None:
             return None
         wanted = sorted(begun.parts if parts is None else begun.parts.keys() & {*parts})
@@ -319,7 +319,7 @@ class MemoryStore(Store, RunKeeper):
     def apply_part(
         self, run: Run, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
     ) -> dict[str, Any] | None:
-        begun = self._begun(run)
+        begun = self._find_run(run)
         if begun is None or not run.fits(json.loads(self._config)):
             return None
         if part not in begun.parts:
@@ -331,7 +331,7 @@ class MemoryStore(Store, RunKeeper):
     @override
     @_locked
     def forget_run(self, run: Run, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()) -> None:
-        begun = self._begun(run)
+        begun = self._find_run(run)
         if begun is None:
             return
         self._apply([], removals)
@@ -340,7 +340,7 @@ class MemoryStore(Store, RunKeeper):
         else:
             begun.parts = {part: row for part, row in begun.parts.items() if part not in parts}
 
-    def _begun(self, run: Run) -> _BegunRun | None:
+    def _find_run(self, run: Run) -> _BegunRun | None:
         """Return what is kept of a run; `None` where it was replaced or forgotten."""
         begun = self._runs.get(run.name)
         return begun if begun is not None and begun.mark == run.mark else None
@@ -476,7 +476,7 @@ def _copy(record: Record) -> Record:
     return replace(record, metadata=copied(record.metadata))
 
 
-def _own(change: ArtifactChange) -> ArtifactChange:
+def _copy_change(change: ArtifactChange) -> ArtifactChange:
     """Return a copy of one artifact's content that nobody else holds.
 
     Raises:

@@ -10,7 +10,7 @@ import anyio
 
 from airw._base.concurrency import in_thread
 from airw.errors import StoreBusy, StoreError
-from airw.stores.sqlite._schema import connect, lies_still, sqlite_errors
+from airw.stores.sqlite._schema import connect, immutable_state, sqlite_errors
 
 if TYPE_CHECKING:
     import sqlite3
@@ -37,7 +37,7 @@ class Connection:
         self._path = path
         self._raw = raw
         self._thread = thread
-        self._still = lies_still(path)
+        self._state = immutable_state(path)
         self._inode = path.stat().st_ino
         self._turn = anyio.Lock()
         self.is_open = True
@@ -120,7 +120,7 @@ class Connection:
             ) from error
         if inode != self._inode:
             raise StoreError(f"{str(self._path)!r} was replaced while open; open it again")
-        if self._still and lies_still(self._path) != self._still:  # it is read without locks
+        if self._state and immutable_state(self._path) != self._state:  # it is read without locks
             raise StoreError(f"{str(self._path)!r} has changed in a folder that cannot be written; open it again")
 
     async def _submit(self, work: Callable[..., object], *args: object, **kwargs: object) -> object:

@@ -78,12 +78,12 @@ def sqlite_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise _translated(path, error) from error
+        raise _translate(path, error) from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:  # all JSON and text in a file is ours
-        raise StoreCorrupt(_damaged(path, error)) from error
+        raise StoreCorrupt(_describe_damage(path, error)) from error
 
 
-def _translated(path: Path, error: "sqlite3.Error") -> StoreError:
+def _translate(path: Path, error: "sqlite3.Error") -> StoreError:
     import sqlite3
 
     # The lower byte is the kind of an error, whatever its details.
@@ -91,7 +91,7 @@ def _translated(path: Path, error: "sqlite3.Error") -> StoreError:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StoreBusy(f"another writer holds {str(path)!r}; try again when it has finished")
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_FORMAT:
-            return StoreCorrupt(_damaged(path, error))
+            return StoreCorrupt(_describe_damage(path, error))
         case sqlite3.SQLITE_FULL:
             return StoreError(f"no room to write {str(path)!r} ({error}); free some space and try again")
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_IOERR:
@@ -99,12 +99,12 @@ def _translated(path: Path, error: "sqlite3.Error") -> StoreError:
                 f"{str(path)!r} cannot be read or written ({error}); it needs a folder one can write to, with room"
             )
         case _ if "decode to UTF-8" in str(error) or "malformed JSON" in str(error):
-            return StoreCorrupt(_damaged(path, error))
+            return StoreCorrupt(_describe_damage(path, error))
         case _:
             return StoreError(f"{str(path)!r}: {one_line(str(error))}")
 
 
-def _damaged(path: Path, error: Exception) -> str:
+def _describe_damage(path: Path, error: Exception) -> str:
     said = one_line(str(error))
     return f"{str(path)!r} is damaged or not a corpus ({said}); restore it, or remove it and build it again"
 
@@ -129,7 +129,7 @@ def in_snapshot(connection: "sqlite3.Connection", work: "Callable[[sqlite3.Conne
 
 
 def connect(path: Path, *, create: bool = False, writable: bool = False) -> "sqlite3.Connection":
-    """Open a corpus's file for use in any one thread at a time; one that `lies_still` is read without locks.
+    """Open a corpus's file for use in any one thread at a time; one with an `immutable_state` is read without locks.
 
     Args:
         path: The file, absolute.
@@ -149,7 +149,7 @@ def connect(path: Path, *, create: bool = False, writable: bool = False) -> "sql
     with sqlite_errors(path):
         while True:
             try:
-                return _connected(path, create=create, writable=writable)
+                return _open_connection(path, create=create, writable=writable)
             except sqlite3.OperationalError as error:
                 # Nor does SQLite always wait by itself, for a change to WAL say, or for the last one to close.
                 kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -169,7 +169,7 @@ def _holds_something(path: Path) -> bool:
     return found
 
 
-def lies_still(path: Path) -> tuple[int, int, int] | None:
+def immutable_state(path: Path) -> tuple[int, int, int] | None:
     """Return inode, time and size of a file that we may not write to and nobody else is writing to; else `None`.
 
     SQLite would make files beside it even to read it, and so could not read it in a folder that cannot be written.
@@ -215,10 +215,10 @@ async def remove_files(path: Path, segments: Path) -> None:
             raise StoreError(f"{str(file)!r} cannot be removed ({error.strerror})") from error
 
 
-def _connected(path: Path, *, create: bool, writable: bool) -> "sqlite3.Connection":
+def _open_connection(path: Path, *, create: bool, writable: bool) -> "sqlite3.Connection":
     import sqlite3
 
-    mode = "ro&immutable=1" if lies_still(path) else "rwc" if create else "rw"
+    mode = "ro&immutable=1" if immutable_state(path) else "rwc" if create else "rw"
     connection = sqlite3.connect(
         f"{path.as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=_PATIENCE
     )

@@ -144,7 +144,7 @@ class SegmentMaker:
 
     def save(self, folder: Path, corpus: str, number: int) -> None:
         """Measure what effort a search needs, and write the file as a whole or not at all."""
-        final = folder / f"{corpus}-{number}-{len(self._numbers)}-{self._effort()}.usearch"
+        final = folder / f"{corpus}-{number}-{len(self._numbers)}-{self._measure_effort()}.usearch"
         partial = folder / "partial"  # one name, as one writer at a time makes indexes: a killed one leaves no litter
         try:
             self._index.save(str(partial))
@@ -152,7 +152,7 @@ class SegmentMaker:
         finally:
             partial.unlink(missing_ok=True)
 
-    def _effort(self) -> int:
+    def _measure_effort(self) -> int:
         """Return the least effort that finds enough, or 0: compare all; vectors without any structure need that."""
         step = max(1, len(self._numbers) // _SAMPLE)
         queries = self._vectors[::step]

@@ -334,14 +334,14 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
         self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
     ) -> R:
         """Call `work` where it sees one state of the file."""
-        return await self._opened().run(in_snapshot, lambda connection: work(connection, *args, **kwargs))
+        return await self._get_reader().run(in_snapshot, lambda connection: work(connection, *args, **kwargs))
 
     async def _write(
         self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
     ) -> R:
         """Call `work`, which writes in one transaction; wait, where it can be cancelled, for other writers."""
         async with self._writer_turn:
-            reader = self._opened()
+            reader = self._get_reader()
             if self._writer is None:
                 reader.check_same()
                 self._writer = await Connection.open(self._path, writable=True)
@@ -357,7 +357,7 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
             answer, is_ready = await self._read(self._vectors.answer, ask, filter)
             return answer() if is_ready else await in_thread(answer)
 
-    def _opened(self) -> Connection:
+    def _get_reader(self) -> Connection:
         if self._reader is None:
             raise StoreError(f"{str(self._path)!r} is not open; use `async with`, or `await SqliteStore.open(path)`")
         if not self._reader.is_open:

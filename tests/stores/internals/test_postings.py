@@ -234,7 +234,7 @@ def test_after_many_new_words_those_known_are_read_again_when_they_are_asked_for
 def test_numbers_are_read_whole_whatever_the_slices(numbers, slice):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(postings_module, "_SLICE", slice)
-        assert postings_module._parsed(",".join(map(str, numbers)) or None).tolist() == numbers
+        assert postings_module._parse_numbers(",".join(map(str, numbers)) or None).tolist() == numbers
 
 
 def test_a_word_that_takes_more_than_all_may_is_ranked_all_the_same(monkeypatch):
