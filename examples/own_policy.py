@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,34 +14,45 @@ import airw
 from airw.testing import PolicySuite
 
 
+@dataclass(slots=True)
+class Nearness:
+    """What one walk remembers: the query's vector, and the record of each note that is nearest to it."""
+
+    query: Any = None
+    records: dict[str, str | None] = field(default_factory=dict)
+
+
+State = airw.WalkState[Nearness]
+
+
 @dataclass(frozen=True)
-class Greedy(airw.Policy):
+class Greedy(airw.Policy[Nearness]):
     """Go on from the nearest notes that wait; a node is the id of a note, `walk.ranking` is by nearness."""
 
     width: int = 2
     keeps_frontier = True  # who is not selected waits for a later step
 
-    async def seed(self, state: airw.WalkState, store: airw.Corpus) -> list[str]:
-        state.cache["query"] = await store.embedder.embed_query(state.query)
+    def begin(self, state: State) -> Nearness:
+        return Nearness()
+
+    async def seed(self, state: State, store: airw.Corpus) -> list[str]:
+        state.memory.query = await store.embedder.embed_query(state.query)
         return [hit.artifact_id for hit in await store.search(state.query, k=3)]
 
-    async def score(self, state: airw.WalkState, nodes: Sequence[str], store: airw.Corpus) -> Any:
-        records, cosines = await store.store.best_of(state.cache["query"], nodes)
-        state.cache.update(zip(nodes, records, strict=True))
+    async def score(self, state: State, nodes: Sequence[str], store: airw.Corpus) -> Any:
+        records, cosines = await store.store.best_of(state.memory.query, nodes)
+        state.memory.records.update(zip(nodes, records, strict=True))
         return np.nan_to_num(cosines, nan=-1)  # without text, far
 
-    def select(self, state: airw.WalkState, frontier: airw.Frontier) -> Any:
+    def select(self, state: State, frontier: airw.Frontier) -> Any:
         return frontier.best_first(self.width)
 
-    async def expand(self, state: airw.WalkState, committed: Sequence[airw.Entry], store: airw.Corpus) -> list[Any]:
+    async def expand(self, state: State, committed: Sequence[airw.Entry], store: airw.Corpus) -> list[Any]:
         links = await store.store.neighbors([entry.node for entry in committed], direction="both")
         return [[end for link in found for end in (link.source, link.target)] for found in links]
 
-    def node_id(self, node: str) -> str:
-        return node
-
-    async def to_hits(self, state: airw.WalkState, committed: Sequence[airw.Entry], store: airw.Corpus) -> list[Any]:
-        records = await store.store.get_records([state.cache[entry.node] or "" for entry in committed])
+    async def to_hits(self, state: State, committed: Sequence[airw.Entry], store: airw.Corpus) -> list[Any]:
+        records = await store.store.get_records([state.memory.records[entry.node] or "" for entry in committed])
         return [each and each.as_hit(entry.score, store.name) for each, entry in zip(records, committed, strict=True)]
 
 

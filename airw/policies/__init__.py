@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.policies._nodes import Node
     from airw.policies._per_node import PerNode, per_node
+    from airw.policies.admitting_policy import Node
     from airw.policies.beam import Beam
     from airw.policies.collapsed_tree import CollapsedTree, collapsed_tree_policy
     from airw.policies.eager import Eager
@@ -21,7 +21,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "_nodes": ["Node"],
+            "admitting_policy": ["Node"],
             "beam": ["Beam"],
             "collapsed_tree": ["CollapsedTree", "collapsed_tree_policy"],
             "eager": ["Eager"],

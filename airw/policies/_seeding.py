@@ -8,13 +8,13 @@ from typing import Any, Literal, TypeAlias, cast
 
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry
-from airw.policies._artifacts import ArtifactNode, best_of, query_vector
-from airw.protocols import OpenCorpus
-from airw.retrieval import MODES, Mode, channel_rankings, channels_of, check_corpus, hybrid_depth
+from airw.policies._capabilities import check_open, require
+from airw.policies.artifact_memory import ArtifactMemory, Id
+from airw.protocols import LinkReader, OpenCorpus
+from airw.retrieval import MODES, Mode, channel_rankings, channels_of, hybrid_depth
 from airw.retrieval.fusion import fuse_ranks
 from airw.values import NodeId
 from airw.values.filters import Filter, matches, parse_filter
-from airw.walking import WalkState
 
 AnyFilter: TypeAlias = Mapping[str, Any] | Filter | None
 Seeding: TypeAlias = Literal["dense", "lexical", "hybrid", "titles"]
@@ -48,20 +48,20 @@ def _checked_node(name: str, given: object) -> NodeId:
     raise ArgumentError(f"{name} must be ids or (source, id) pairs, not {short_repr(given)}")
 
 
-def member_names(corpus: OpenCorpus) -> Collection[str]:
+def member_names(corpus: OpenCorpus[object]) -> Collection[str]:
     """Give the names of the corpora that an open corpus is made of; none where it is a single one."""
     names: Collection[str] = getattr(corpus, "members", ())
     return names
 
 
-def root_ids(roots: Sequence[NodeId], corpus: OpenCorpus) -> list[Any]:
+def root_ids(roots: Sequence[NodeId], corpus: OpenCorpus[object]) -> list[Id]:
     """Give roots as the store knows them: ids, where a pair may name the corpus itself; of several corpora pairs.
 
     Raises:
         NoLedgerEntry: One is of another corpus; or of several, and it does not say of which.
     """
     members = member_names(corpus)
-    return [_root_id(root, check_corpus(corpus).name, members) for root in dict.fromkeys(roots)]
+    return [_root_id(root, check_open(corpus).name, members) for root in dict.fromkeys(roots)]
 
 
 def _root_id(root: NodeId, name: str, members: Collection[str]) -> NodeId:
@@ -74,52 +74,65 @@ def _root_id(root: NodeId, name: str, members: Collection[str]) -> NodeId:
     raise NoLedgerEntry(f"corpus {name!r} holds no artifact {short_repr(root)}; a root is {wanted}")
 
 
-async def seed_artifacts(
-    state: WalkState, corpus: OpenCorpus, *, k: int, seeding: Seeding, roots: Sequence[NodeId], filter: AnyFilter
-) -> list[ArtifactNode]:
-    """Give the `k` artifacts that are found, best first, then the given roots; each once.
+async def find_start(
+    memory: ArtifactMemory,
+    corpus: OpenCorpus[object],
+    who: str,
+    *,
+    k: int,
+    seeding: Seeding,
+    roots: Sequence[NodeId] = (),
+    filter: AnyFilter,
+) -> list[Id]:
+    """Return the `k` artifacts that are found, best first, then the given roots; each once.
 
     Raises:
         NoLedgerEntry: A root is not of this corpus.
+        ArgumentError: The store lacks what the seeding needs; the message names the policy.
     """
     given = root_ids(roots, corpus)
-    found = await _found(state, corpus, k, seeding, filter) if k else ()
-    return [ArtifactNode(id) for id in dict.fromkeys([*found, *given])]
+    if not k:
+        return list(dict.fromkeys(given))
+    if seeding == "titles":
+        found = await _named(memory.query, corpus, who, k, filter)
+    else:
+        found = await _searched(memory, corpus, who, k=k, mode=seeding, filter=filter)
+    return list(dict.fromkeys([*found, *given]))
 
 
-async def _found(state: WalkState, corpus: OpenCorpus, k: int, seeding: Seeding, filter: AnyFilter) -> Sequence[str]:
-    if seeding != "titles":
-        return await _searched(state, corpus, k, seeding, filter)
-    named = await named_artifacts(state.query, corpus)
-    return (await _satisfying([id for ids in named for id in ids], corpus, filter))[:k]
+async def _named(query: str, corpus: OpenCorpus[object], who: str, k: int, filter: AnyFilter) -> Sequence[Id]:
+    """Find the artifacts that the query names, and that have a surface that satisfies the filter; two store calls."""
+    setting = "seeding='titles'"
+    named = await named_artifacts(query, require(corpus, "resolve", who, setting))
+    ids, parsed = [id for ids in named for id in ids], parse_filter(filter)
+    if parsed is not None:
+        records_of = require(corpus, "records_of", who, f"{setting}, scope=...").records_of
+        found = zip(ids, await records_of(ids), strict=True)
+        ids = [id for id, records in found if any(matches(parsed, record.metadata) for record in records or ())]
+    return ids[:k]
 
 
-async def _searched(state: WalkState, corpus: OpenCorpus, k: int, mode: Mode, filter: AnyFilter) -> list[str]:
+async def _searched(
+    memory: ArtifactMemory, corpus: OpenCorpus[object], who: str, *, k: int, mode: Mode, filter: AnyFilter
+) -> list[Id]:
     """Find the artifacts that `retrieve` finds; no records are read, and cosines are kept: two store calls fewer."""
     channels, depth = channels_of(mode), hybrid_depth(k) if mode == "hybrid" else k
-    vector = partial(query_vector, state, corpus)
+    for channel in channels:
+        require(corpus, "search_vectors" if channel == "dense" else "search_text", who, f"seeding={mode!r}")
+    vector = partial(memory.embed_query, corpus)
     rankings = await channel_rankings(
-        check_corpus(corpus), channels, state.query, vector, depth, filter=filter, per_artifact=True
+        cast("OpenCorpus", corpus), channels, memory.query, vector, depth, filter=filter, per_artifact=True
     )
     found = [id for id, _ in fuse_ranks([ranking.artifact_ids for ranking in rankings])[:k]]
     for channel, ranking in zip(channels, rankings, strict=True):
         if channel == "dense":
             best = zip(ranking.artifact_ids, zip(ranking.record_ids, ranking.scores.tolist(), strict=True), strict=True)
             # What was filtered may not be the best surface of what is not started from.
-            best_of(state).update(best if filter is None else ((id, each) for id, each in best if id in found))
+            memory.best.update(best if filter is None else ((id, each) for id, each in best if id in found))
     return found
 
 
-async def _satisfying(ids: Sequence[str], corpus: OpenCorpus, filter: AnyFilter) -> Sequence[str]:
-    """Give the artifacts with a surface that satisfies the filter; one store call, none without a filter."""
-    parsed = parse_filter(filter)
-    if parsed is None:
-        return ids
-    found = zip(ids, await corpus.store.records_of(ids), strict=True)
-    return [id for id, records in found if any(matches(parsed, record.metadata) for record in records or ())]
-
-
-async def named_artifacts(query: str, corpus: OpenCorpus) -> list[list[str]]:
+async def named_artifacts(query: str, store: LinkReader) -> list[list[Id]]:
     """Give for each name that the query holds the artifacts it means; longer names first, then as they stand there.
 
     Names are what links go by: ids, titles, aliases. Of overlapping names the longest counts. One store call.
@@ -128,8 +141,8 @@ async def named_artifacts(query: str, corpus: OpenCorpus) -> list[list[str]]:
     spans = list(_spans(query))
     texts = [" ".join(query[start:end].split()) for start, end in spans]
     forms = [form for text in texts for form in (text, _fold(text))]
-    found = await check_corpus(corpus).store.resolve(forms)
-    named, taken = cast("list[list[str]]", []), set[int]()
+    found = await store.resolve(forms)
+    named, taken = cast("list[list[Id]]", []), set[int]()
     for at, (start, end) in enumerate(spans):
         meant = found[2 * at] or found[2 * at + 1]
         if meant and taken.isdisjoint(range(start, end)):

@@ -8,15 +8,13 @@ import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.checks import check_count
-from airw._base.concurrency import in_thread
-from airw.policies._artifacts import ArtifactNode, best_of, cosines
-from airw.policies._edges import all_neighbors
-from airw.policies._walker import ArtifactWalker
-from airw.protocols import OpenCorpus
+from airw._base.concurrency import offload_if
+from airw._base.overriding import override
+from airw.policies.artifact_memory import ArtifactMemory
+from airw.policies.artifact_policy import ArtifactNode, ArtifactPolicy
+from airw.protocols import OpenCorpus, WalkStore
 from airw.values import Edge
 from airw.walking import Entry, Frontier, WalkState
-
-__all__ = ["Beam"]
 
 _MANY = 2_000  # paths, compared in about a millisecond
 
@@ -34,7 +32,7 @@ class PathNode(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beam(ArtifactWalker):
+class Beam(ArtifactPolicy[ArtifactMemory]):
     """Start from a search and keep, step by step, the `width` artifacts to which the nearest paths lead.
 
     A path scores by the mean of the cosines of its artifacts to the query, and an artifact by the best path to it from
@@ -91,25 +89,29 @@ class Beam(ArtifactWalker):
         check_count("width", self.width, least=1)
         check_count("seed_k", self.seed_k)
 
-    async def seed(self, state: WalkState, store: OpenCorpus) -> list[PathNode]:
-        """Search for the start; one search, and the roots."""
-        return [PathNode(node.id) for node in await self._start(state, store, self.seed_k)]
+    @override
+    def begin(self, state: WalkState[ArtifactMemory]) -> ArtifactMemory:
+        return ArtifactMemory(state.query, self.scope, self._reads_fields)
 
-    async def score(self, state: WalkState, nodes: Sequence[Any], store: OpenCorpus) -> NDArray[np.float64]:
+    async def seed(self, state: WalkState[ArtifactMemory], store: OpenCorpus[WalkStore]) -> list[PathNode]:
+        """Search for the start; one search, and the roots."""
+        return [PathNode(node.id) for node in await self._find_start(state, store, self.seed_k)]
+
+    async def score(
+        self, state: WalkState[ArtifactMemory], nodes: Sequence[Any], store: OpenCorpus[WalkStore]
+    ) -> NDArray[np.float64]:
         """Score by the mean cosine of each path; one store call, however many paths lead to an artifact."""
         await super().score(state, list({node.id: node for node in nodes}.values()), store)
-        totals = cosines(state, (node.id for node in nodes)) + np.array([node.total for node in nodes])
+        totals = state.memory.cosines(node.id for node in nodes) + np.array([node.total for node in nodes])
         means: NDArray[np.float64] = totals / np.array([node.before + 1 for node in nodes])
         return means
 
-    async def select(self, state: WalkState, frontier: Frontier) -> list[int]:
+    async def select(self, state: WalkState[ArtifactMemory], frontier: Frontier) -> list[int]:
         """Commit the best path to each of the `width` best artifacts."""
-        if len(frontier.live) > _MANY:
-            return await in_thread(self._best_paths, state, frontier)
-        return self._best_paths(state, frontier)
+        return await offload_if(len(frontier.live) > _MANY, self._best_paths, state, frontier)
 
-    def _best_paths(self, state: WalkState, frontier: Frontier) -> list[int]:
-        live = self._open(state, frontier)
+    def _best_paths(self, state: WalkState[ArtifactMemory], frontier: Frontier) -> list[int]:
+        live = self._selectable(state, frontier)
         scores = frontier.scores[live]
         live, scores = live[np.isfinite(scores)], scores[np.isfinite(scores)]
         best: dict[Hashable, int] = {}
@@ -119,21 +121,18 @@ class Beam(ArtifactWalker):
                 break
         return list(best.values())
 
-    async def expand(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[list[Any]]:
-        """Give the paths that lead on from each one; one store call."""
+    async def expand(
+        self, state: WalkState[ArtifactMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
+    ) -> list[list[Any]]:
+        """Return the paths that lead on from each one; one store call."""
         found = await super().expand(state, committed, store)
-        return [_longer(state, entry.node, nodes) for entry, nodes in zip(committed, found, strict=True)]
-
-    async def _neighbors(
-        self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus
-    ) -> list[list[ArtifactNode]]:
-        if self.edges is None:
-            return await super()._neighbors(state, committed, store)
-        records = await self._records(state, committed, store)  # all ways: what was dropped may be reached again
-        return await all_neighbors(state, records, committed, store, self.edges)
+        best = state.memory.best
+        return [
+            _extend(entry.node, best[entry.node.id][1], nodes) for entry, nodes in zip(committed, found, strict=True)
+        ]
 
 
-def _longer(state: WalkState, path: PathNode, nodes: Sequence[ArtifactNode]) -> list[PathNode]:
-    """Give a path once for each artifact behind it."""
-    before, total = path.before + 1, path.total + best_of(state)[path.id][1]
+def _extend(path: PathNode, cosine: float, nodes: Sequence[ArtifactNode]) -> list[PathNode]:
+    """Return a path, to an artifact of this cosine, once for each artifact behind it."""
+    before, total = path.before + 1, path.total + cosine
     return [PathNode(node.id, node.edge, before, total) for node in nodes]

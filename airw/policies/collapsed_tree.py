@@ -1,28 +1,42 @@
 """Summary routing: find artifacts by their summaries, descend to their parts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
 
-from airw._base.arrays import NDArray
+from airw._base.arrays import Floats, NDArray
 from airw._base.checks import check_count, check_strings
-from airw.policies._artifacts import OPEN, query_vector
-from airw.policies.scope import Scope, check_scope
-from airw.protocols import OpenCorpus
+from airw._base.overriding import override
+from airw.policies._capabilities import embed, require
+from airw.policies.scope import ALLOW_ALL, Scope, check_scope
+from airw.protocols import OpenCorpus, WalkStore
 from airw.values import Record, SearchHit
 from airw.values.filters import Filter, matches
 from airw.walking import Entry, Policy, WalkState
-
-__all__ = ["CollapsedTree", "collapsed_tree_policy"]
 
 SUMMARY_KINDS = ("description", "synopsis", "capability", "document")
 LEAF_KINDS = ("chunk", "readme_chunk")
 
 
+@dataclass(slots=True, eq=False)
+class TreeMemory:
+    """What one walk remembers.
+
+    Args:
+        query: The query as `(dim,) float32`.
+        cosines: Those of the records that were scored.
+        leaves: The leaves of each router, by the ids of their records.
+    """
+
+    query: Floats = field(init=False)
+    cosines: dict[str, float] = field(default_factory=dict)
+    leaves: dict[str, list[Record]] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, kw_only=True)
-class CollapsedTree(Policy):
+class CollapsedTree(Policy[TreeMemory]):
     """Route from the best-matching summaries down to the parts of their artifacts.
 
     A summary whose artifact has leaf surfaces only routes; one without is itself the hit. Hits score by cosine; the
@@ -48,7 +62,7 @@ class CollapsedTree(Policy):
     summary_kinds: Sequence[str] = SUMMARY_KINDS
     leaf_kinds: Sequence[str] = LEAF_KINDS
     seed_k: int = 10
-    scope: Scope = OPEN
+    scope: Scope = ALLOW_ALL
     max_depth: int | None = 2
 
     def __post_init__(self) -> None:
@@ -60,22 +74,27 @@ class CollapsedTree(Policy):
         if self.max_depth is not None:
             check_count("max_depth", self.max_depth)
 
-    async def seed(self, state: WalkState, store: OpenCorpus) -> list[Record]:
+    @override
+    def begin(self, state: WalkState[TreeMemory]) -> TreeMemory:
+        return TreeMemory()
+
+    async def seed(self, state: WalkState[TreeMemory], store: OpenCorpus[WalkStore]) -> list[Record]:
         """Find the best summary of each of `seed_k` artifacts, and their leaves; two store calls."""
-        query = await query_vector(state, store)
-        search = store.store.search_vectors
-        [ranking] = await search(
+        records_of = require(store, "records_of", "CollapsedTree").records_of
+        require(store, "similarities", "CollapsedTree")
+        memory = state.memory
+        memory.query = query = await embed(store, state.query)
+        [ranking] = await store.store.search_vectors(
             query[None, :], self.seed_k, filter=self.scope.of_starts, surfaces=self.summary_kinds, per_artifact=True
         )
         kinds = [*self.summary_kinds, *self.leaf_kinds]
-        found = await store.store.records_of(ranking.artifact_ids, kinds=kinds)
-        state.cache["cosines"] = dict(zip(ranking.record_ids, ranking.scores.tolist(), strict=True))
-        return self._admitted(state, dict(zip(ranking.record_ids, found, strict=True)))
+        found = await records_of(ranking.artifact_ids, kinds=kinds)
+        memory.cosines.update(zip(ranking.record_ids, ranking.scores.tolist(), strict=True))
+        return self._admit(memory.leaves, dict(zip(ranking.record_ids, found, strict=True)))
 
-    def _admitted(self, state: WalkState, found: Mapping[str, Sequence[Record] | None]) -> list[Record]:
-        """Give the summaries, of those found by id with all surfaces beside them, that route or are to be kept."""
+    def _admit(self, leaves: dict[str, list[Record]], found: Mapping[str, Sequence[Record] | None]) -> list[Record]:
+        """Return the summaries, of those found by id with all surfaces beside them, that route or are to be kept."""
         cross, keep = cast("Filter | None", self.scope.cross), cast("Filter | None", self.scope.keep)
-        leaves: dict[str, list[Record]] = state.cache.setdefault("leaves", {})
         admitted = []
         for id, records in found.items():
             summary = next((record for record in records or () if record.id == id), None)
@@ -88,27 +107,32 @@ class CollapsedTree(Policy):
                 admitted.append(summary)
         return admitted
 
-    async def score(self, state: WalkState, nodes: Sequence[Record], store: OpenCorpus) -> NDArray[np.float64]:
+    async def score(
+        self, state: WalkState[TreeMemory], nodes: Sequence[Record], store: OpenCorpus[WalkStore]
+    ) -> NDArray[np.float64]:
         """Score by cosine; the search has scored the start, one store call scores the leaves."""
-        cosines = state.cache["cosines"]
+        cosines = state.memory.cosines
         new = [node.id for node in nodes if node.id not in cosines]
         if new:
-            scores = await store.store.similarities(await query_vector(state, store), new)
+            scores = await require(store, "similarities", "CollapsedTree").similarities(state.memory.query, new)
             cosines.update(zip(new, np.nan_to_num(scores.astype(np.float64), nan=-np.inf).tolist(), strict=True))
         return np.array([cosines[node.id] for node in nodes])
 
-    async def expand(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[list[Record]]:
-        """Give the leaves of each router, read when the walk was seeded."""
-        leaves = state.cache["leaves"]
-        return [leaves.get(entry.id, []) for entry in committed]
+    async def expand(
+        self, state: WalkState[TreeMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
+    ) -> list[list[Record]]:
+        """Return the leaves of each router, read when the walk was seeded."""
+        return [state.memory.leaves.get(cast("str", entry.id), []) for entry in committed]
 
+    @override
     def node_id(self, node: Record) -> str:
-        """Identify a node by its record."""
         return node.id
 
-    async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[SearchHit | None]:
-        """Give each record as a hit, routers aside; a leaf names the artifact that routed to it as its `seed`."""
-        routers = state.cache["leaves"]
+    async def to_hits(
+        self, state: WalkState[TreeMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
+    ) -> list[SearchHit | None]:
+        """Return each record as a hit, routers aside; a leaf names the artifact that routed to it as its `seed`."""
+        routers = state.memory.leaves
         hits = [None if entry.id in routers else entry.node.as_hit(entry.score, store.name) for entry in committed]
         for hit, entry in zip(hits, committed, strict=True):
             if hit is not None and entry.depth:

@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airw.policies._selecting import Selecting
+from airw._base.overriding import override
+from airw.policies.admitting_policy import AdmittingMemory, AdmittingPolicy
 from airw.values import SearchHit
 from airw.walking import Frontier, WalkState
 
-__all__ = ["Eager"]
-
 
 @dataclass(frozen=True, kw_only=True)
-class Eager(Selecting):
+class Eager(AdmittingPolicy[AdmittingMemory]):
     """Start from a search and walk breadth-first, committing the nearest artifacts of every layer.
 
     The start is committed as it was found, each further layer by cosine to the query, best first, ties in order of
@@ -46,15 +45,19 @@ class Eager(Selecting):
         """Whether what was found and not admitted waits for another way to it."""
         return self.edges is not None
 
-    def select(self, state: WalkState, frontier: Frontier) -> Sequence[int]:
-        """Commit all that is admitted."""
-        admitted: list[int] = [] if self._has_enough(state) else self._admitted(state, frontier).tolist()
-        return admitted or self._rest(state, frontier)
+    @override
+    def begin(self, state: WalkState[AdmittingMemory]) -> AdmittingMemory:
+        return AdmittingMemory(state.query, self.scope, self._reads_fields)
 
-    def stop(self, state: WalkState) -> bool:
+    def select(self, state: WalkState[AdmittingMemory], frontier: Frontier) -> Sequence[int]:
+        """Commit all that is admitted."""
+        admitted: list[int] = [] if self._has_enough(state) else self._admit(state, frontier).tolist()
+        return admitted or self._select_nothing(state, frontier)
+
+    def stop(self, state: WalkState[AdmittingMemory]) -> bool:
         """Stop once `select_k` hits are out."""
         return self._has_enough(state)
 
-    def rank(self, state: WalkState, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
+    def rank(self, state: WalkState[AdmittingMemory], hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
         """Keep the order of the walk, cut at `select_k`."""
         return hits[: self.select_k]

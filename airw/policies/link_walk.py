@@ -1,10 +1,10 @@
 """A deterministic walk along links: a tree from given artifacts, without a model in sight."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import repeat
-from typing import Any, NamedTuple, TypeAlias, TypeVar, TypeVarTuple
+from functools import cache, partial
+from itertools import compress, repeat
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -12,31 +12,18 @@ from airw._base.arrays import NDArray
 from airw._base.checks import check_choice, check_count
 from airw._base.concurrency import offload_if
 from airw._base.messages import short_repr
+from airw._base.overriding import override
 from airw.errors import ArgumentError, NoLedgerEntry
 from airw.links import Inverses
 from airw.links.costs import JUST_BELOW_LEAST, PARTS, link_parts, value_of
-from airw.policies._artifacts import (
-    OPEN,
-    are_shut,
-    artifact_hits,
-    best_of,
-    judge,
-    keep_records,
-    open_positions,
-    verdict,
-)
-from airw.policies._link_ends import NamedEnds, stored_ends
-from airw.policies._seeding import SEEDINGS, Seeding, check_nodes, member_names, root_ids, seed_artifacts
-from airw.policies.scope import Scope, check_scope
-from airw.protocols import OpenCorpus
-from airw.retrieval import check_corpus
+from airw.policies._capabilities import check_open, require
+from airw.policies._seeding import SEEDINGS, Seeding, check_nodes, find_start, member_names, root_ids
+from airw.policies.artifact_memory import ArtifactMemory, Id, selectable
+from airw.policies.artifact_policy import other_ends
+from airw.policies.scope import ALLOW_ALL, Scope, check_scope
+from airw.protocols import GraphStore, OpenCorpus
 from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeId, SearchHit
 from airw.walking import Behind, Entry, Frontier, Policy, WalkState
-
-__all__ = ["LinkWalk"]
-
-R = TypeVar("R")
-Args = TypeVarTuple("Args")
 
 _START_K = 4
 _MANY = 2_000  # ways, looked at in about a millisecond
@@ -55,7 +42,7 @@ _Ways: TypeAlias = Behind | list[Way]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinkWalk(Policy):
+class LinkWalk(Policy[ArtifactMemory]):
     """Walk breadth-first along links from the given roots, then from what a search finds.
 
     Neighbours of an artifact come in order of edge type, then of the id at the other end, and artifacts are committed
@@ -122,7 +109,7 @@ class LinkWalk(Policy):
     weighted: bool = False
     start_k: int | None = None
     seeding: Seeding = "dense"
-    scope: Scope = OPEN
+    scope: Scope = ALLOW_ALL
     max_depth: int | None = 2
 
     def __post_init__(self) -> None:
@@ -134,8 +121,7 @@ class LinkWalk(Policy):
         if self.max_depth is not None:
             check_count("max_depth", self.max_depth)
         object.__setattr__(self, "roots", check_nodes("roots", self.roots))
-        chosen = LinkFilter(types=self.types, exclude=self.exclude, origins=self.origins)
-        for name, value in chosen.options().items():
+        for name, value in self._filter.options().items():
             object.__setattr__(self, name, value)
         if not (self.inverses is None or isinstance(self.inverses, Inverses)):
             raise ArgumentError(f"inverses must be None or Inverses such as INVERSES, not {short_repr(self.inverses)}")
@@ -154,123 +140,144 @@ class LinkWalk(Policy):
         return self.weighted
 
     @property
-    def _reads_fields(self) -> bool:
-        return self.weighted or self.scope != OPEN
+    def _filter(self) -> LinkFilter:
+        return LinkFilter(types=self.types, exclude=self.exclude, origins=self.origins)
 
-    async def seed(self, state: WalkState, store: OpenCorpus) -> list[Way]:
+    @property
+    def _reads_fields(self) -> bool:
+        return self.weighted or self.scope != ALLOW_ALL
+
+    @override
+    def begin(self, state: WalkState[ArtifactMemory]) -> ArtifactMemory:
+        return ArtifactMemory(state.query, self.scope, keeps_records=True)
+
+    async def seed(self, state: WalkState[ArtifactMemory], store: OpenCorpus[GraphStore]) -> list[Way]:
         """Look up the roots and search for more; one store call, and those of the search and of `scope.start`."""
+        memory, corpus = state.memory, check_open(store)
+        require(corpus, "records_of", "LinkWalk")
         k = self.start_k if self.start_k is not None else 0 if self.roots else _START_K
-        found = await seed_artifacts(
-            state, check_corpus(store), k=k, seeding=self.seeding, roots=(), filter=self.scope.of_starts
-        )
-        best_of(state).clear()  # a hit is the first surface, whichever the search has found
-        roots = root_ids(self.roots, store)
-        ids = list(dict.fromkeys([*roots, *(node.id for node in found)]))
-        absent = await _read_first(state, ids, store)
+        found = await find_start(memory, corpus, "LinkWalk", k=k, seeding=self.seeding, filter=self.scope.of_starts)
+        memory.best.clear()  # a hit is the first surface, whichever the search has found
+        roots = root_ids(self.roots, corpus)
+        ids = list(dict.fromkeys([*roots, *found]))
+        absent = await _read_first(memory, ids, corpus)
         for id in roots:
             if id in absent:
                 raise NoLedgerEntry(
                     f"corpus {store.name!r} holds no artifact {short_repr(id)}; a root is an artifact's id"
                 )
         if self.scope.start is not None:  # what is barred may still be reached, so it must not wait as a start
-            await judge(state, ids, store, self.scope)
-        return [Way(id) for id in ids if verdict(state, id).start]
+            memory.judge_by(ids, memory.kept_records(ids))
+        return [Way(id) for id in ids if memory.verdict(id).start]
 
-    async def score(self, state: WalkState, nodes: Sequence[Way], store: OpenCorpus) -> NDArray[np.float64]:
+    async def score(
+        self, state: WalkState[ArtifactMemory], nodes: Sequence[Way], store: OpenCorpus[GraphStore]
+    ) -> NDArray[np.float64]:
         """Score by minus the cost; one store call where fields decide, else none."""
+        memory = state.memory
         if self._reads_fields:
             ids = list(dict.fromkeys(node.id for node in nodes))
-            await _read_first(state, ids, store)
-            await judge(state, ids, store, self.scope)
-        return await offload_if(len(nodes) > _MANY, self._scores, state, nodes)
+            await _read_first(memory, ids, store)
+            if self.scope != ALLOW_ALL:
+                memory.judge_by(ids, memory.kept_records(ids))
+        return await offload_if(len(nodes) > _MANY, self._scores, memory, nodes)
 
-    def _scores(self, state: WalkState, nodes: Sequence[Way]) -> NDArray[np.float64]:
-        costs = np.array([self._cost(state, node) for node in nodes], np.float64)
+    def _scores(self, memory: ArtifactMemory, nodes: Sequence[Way]) -> NDArray[np.float64]:
+        costs = np.array([self._cost(memory, node) for node in nodes], np.float64)
         scores: NDArray[np.float64] = 0.0 - costs / PARTS  # 0, not -0, at the start
         return scores
 
-    def _cost(self, state: WalkState, way: Way) -> float:
-        """Give what a way costs up to its end, in parts."""
+    def _cost(self, memory: ArtifactMemory, way: Way) -> float:
+        """Return what a way costs up to its end, in parts."""
         if way.edge is None:
             return way.cost
         if not self.weighted:
             return way.cost + PARTS
-        return way.cost + link_parts(way.edge.type, value_of(state.cache["records"].get(best_of(state)[way.id][0])))
+        [record] = memory.kept_records([way.id])
+        return way.cost + link_parts(way.edge.type, value_of(record))
 
-    async def select(self, state: WalkState, frontier: Frontier) -> NDArray[np.intp]:
+    async def select(self, state: WalkState[ArtifactMemory], frontier: Frontier) -> NDArray[np.intp]:
         """Commit all in order of discovery, or those to which no cheaper way can be found any more, cheapest first."""
         return await offload_if(len(frontier.live) > _MANY, self._next, state, frontier)
 
-    def _next(self, state: WalkState, frontier: Frontier) -> NDArray[np.intp]:
-        is_bounded = self.scope != OPEN
-        live = open_positions(frontier, partial(are_shut, state)) if is_bounded else frontier.live
+    def _next(self, state: WalkState[ArtifactMemory], frontier: Frontier) -> NDArray[np.intp]:
+        live = frontier.live
+        if self.scope != ALLOW_ALL:
+            live = selectable(frontier, partial(state.memory.are_excluded, is_start=not state.visited))
         return _cheapest(frontier, live) if self.weighted and len(live) else live
 
-    async def expand(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[_Ways]:
-        """Give the ways that lead on from each one; one store call."""
-        crossed = [entry for entry in committed if verdict(state, entry.id).cross]
-        ids, named = [entry.node.id for entry in crossed], self._named
-        asked = {"types": self.types, "exclude": self.exclude} if named is None else named.asked()
-        choice: dict[str, Any] = {"direction": self.direction, "origins": self.origins, **asked}
-        edges = await store.store.neighbors(ids, **choice) if ids else []
+    async def expand(
+        self, state: WalkState[ArtifactMemory], committed: Sequence[Entry], store: OpenCorpus[GraphStore]
+    ) -> list[_Ways]:
+        """Return the ways that lead on from each one; one store call."""
+        crossed, named = state.memory.crossed(committed), self._named
+        ids: list[Id] = [entry.node.id for entry in crossed]
+        asked = self._filter if named is None else named.stored_filter()
+        edges = await store.store.neighbors(ids, direction=self.direction, **asked.options()) if ids else []
         places = {name: place for place, name in enumerate(member_names(store))}
         starts = [entry.node for entry in crossed]
-        ways = await offload_if(sum(map(len, edges)) > _MANY, self._ways, state, starts, edges, places)
+        ways = await offload_if(sum(map(len, edges)) > _MANY, self._ways, state.memory, starts, edges, places)
         found = dict(zip((entry.id for entry in crossed), ways, strict=True))
         return [found.get(entry.id, []) for entry in committed]
 
     @property
-    def _named(self) -> NamedEnds | None:
-        """Give what to go by where links have other names against their direction, which need not be asked along it."""
+    def _named(self) -> "_NamedLinks | None":
+        """What to go by where links have other names against their direction, which need not be asked along it."""
         if self.inverses is None or self.direction == "out":
             return None
-        return NamedEnds(self.inverses, self.direction, self.types, self.exclude)
+        return _NamedLinks(self.inverses, self.direction, self._filter)
 
     def _ways(
-        self, state: WalkState, starts: Sequence[Way], edges: Sequence[Sequence[Edge]], places: Mapping[str, int]
+        self,
+        memory: ArtifactMemory,
+        starts: Sequence[Way],
+        edges: Sequence[Sequence[Edge]],
+        places: Mapping[str, int],
     ) -> list[_Ways]:
         ids, named = [way.id for way in starts], self._named
-        ends = map(stored_ends, ids, edges) if named is None else named.followed(ids, edges, places)
-        costs = [self._cost(state, way) for way in starts]
+        ends = map(other_ends, ids, edges) if named is None else named.followed(ids, edges, places)
+        costs = [self._cost(memory, way) for way in starts]
         return [_behind(*each, cost) for each, cost in zip(ends, costs, strict=True)]
 
-    def node_id(self, node: Way) -> NodeId:
-        """Identify a node by its artifact."""
-        id: NodeId = node.id
-        return id
+    @override
+    def node_id(self, node: Way) -> Id:
+        return node.id
 
+    @override
     def edge_of(self, node: Way) -> Edge | None:
-        """Give the edge it was reached by."""
         return node.edge
 
-    async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[SearchHit | None]:
-        """Give each artifact's first surface; one store call, none where fields decided."""
-        ids = [entry.node.id for entry in committed]
-        await _read_first(state, ids, store)
-        hits = await artifact_hits(state, committed, store)
+    async def to_hits(
+        self, state: WalkState[ArtifactMemory], committed: Sequence[Entry], store: OpenCorpus[GraphStore]
+    ) -> list[SearchHit | None]:
+        """Return each artifact's first surface; one store call, none where fields decided."""
+        memory, ids = state.memory, [entry.node.id for entry in committed]
+        await _read_first(memory, ids, store)
+        hits = [
+            None if record is None or not memory.verdict(entry.id).keep else record.as_hit(entry.score, store.name)
+            for entry, record in zip(committed, memory.kept_records(ids), strict=True)
+        ]
         if not self._reads_fields:  # nobody asks again for what was given
             for id in ids:
-                state.cache["records"].pop(best_of(state)[id][0], None)
+                memory.records.pop(memory.best[id][0] or "", None)
         return hits
 
 
-async def _read_first(state: WalkState, ids: Sequence[Any], corpus: OpenCorpus) -> list[Any]:
-    """Read the first surface of artifacts, which stands for them; give those that the corpus does not hold.
+async def _read_first(memory: ArtifactMemory, ids: Sequence[Id], corpus: OpenCorpus[GraphStore]) -> list[Id]:
+    """Read the first surface of artifacts, which stands for them; return those that the corpus does not hold.
 
     One store call, for what is new.
     """
-    keep_records(state)
-    known, kept = best_of(state), state.cache["records"]
-    new = [id for id in ids if id not in known]
+    new = [id for id in ids if id not in memory.best]
     found = await corpus.store.records_of(new, limit=1) if new else []
     for id, records in zip(new, found, strict=True):
-        known[id] = (records[0].id if records else None, 0.0)
-        kept.update({record.id: record for record in records or ()})
+        memory.best[id] = (records[0].id if records else None, 0.0)
+        memory.records.update({record.id: record for record in records or ()})
     return [id for id, records in zip(new, found, strict=True) if records is None]
 
 
 def _cheapest(frontier: Frontier, live: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Give the ways, in order, that cost less than any further one can: that one goes on from one that waits."""
+    """Return the ways, in order, that cost less than any further one can: that one goes on from one that waits."""
     costs = -frontier.scores[live]
     is_final = costs < costs.min() + JUST_BELOW_LEAST / PARTS
     live, costs = live[is_final], costs[is_final]
@@ -279,10 +286,62 @@ def _cheapest(frontier: Frontier, live: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def _behind(ends: Sequence[Any], edges: Sequence[Edge], cost: float) -> _Ways:
-    """Give ways to make when they are read; where they are many, those that are made already."""
+    """Return ways to make when they are read; where they are many, those that are made already."""
     make = partial(_made, ends, edges, cost)
     return make(slice(None)) if len(ends) > _MANY else Behind(ends, make)
 
 
 def _made(ends: Sequence[Any], edges: Sequence[Edge], cost: float, part: slice) -> list[Way]:
     return list(map(_way, zip(ends[part], edges[part], repeat(cost))))
+
+
+@dataclass(frozen=True, slots=True)
+class _NamedLinks:
+    """Which links are followed, and in which order, where one that is walked against is called by its inverse."""
+
+    inverses: Inverses
+    direction: Direction
+    filter: LinkFilter
+
+    def stored_filter(self) -> LinkFilter:
+        """Return what to ask a store for: the types that may have a right name, without those that never have."""
+        chosen = self.filter
+        types = None if chosen.types is None else self.inverses.stored(chosen.types, self.direction)
+        exclude = self.inverses.stored(chosen.exclude, self.direction)
+        if self.direction == "both":  # what a store drops is dropped either way
+            exclude = tuple(each for each in exclude if {each, self.inverses.of(each)} <= set(chosen.exclude))
+        return LinkFilter(types=types, exclude=exclude, origins=chosen.origins)
+
+    def followed(
+        self, ids: Sequence[Id], edges: Sequence[Sequence[Edge]], places: Mapping[str, int]
+    ) -> list[tuple[Sequence[Id], Sequence[Edge]]]:
+        """Return the other ends of the edges of each artifact that are followed.
+
+        In order of the name, then of the end, out before in, then of the origin; pairs by the place of their corpus.
+        """
+        inverse = cache(self.inverses.of)
+        return [self._followed(id, *other_ends(id, each), inverse, places) for id, each in zip(ids, edges, strict=True)]
+
+    def _followed(
+        self,
+        id: Id,
+        ends: Sequence[Id],
+        edges: Sequence[Edge],
+        inverse: Callable[[str], str],
+        places: Mapping[str, int],
+    ) -> tuple[Sequence[Id], Sequence[Edge]]:
+        types, exclude = self.filter.types, self.filter.exclude
+        names = [edge.type if edge.source == id else inverse(edge.type) for edge in edges]
+        if types is not None or exclude:
+            are_right = [(types is None or name in types) and name not in exclude for name in names]
+            names, ends, edges = (list(compress(each, are_right)) for each in (names, ends, edges))
+        if names == [edge.type for edge in edges]:  # so they are in order
+            return ends, edges
+        rows = zip(names, [_place(end, places) for end in ends], edges, strict=True)
+        keys = [(name, place, edge.source != id, edge.origin, edge.type) for name, place, edge in rows]
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        return [ends[at] for at in order], [edges[at] for at in order]
+
+
+def _place(end: Any, places: Mapping[str, int]) -> Any:
+    return end if isinstance(end, str) else (places.get(end[0], len(places)), end)

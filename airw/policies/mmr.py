@@ -1,31 +1,104 @@
 """Near the query, and unlike what was chosen already."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from airw._base.arrays import Floats, NDArray
-from airw._base.concurrency import in_thread
+from airw._base.arrays import Floats, NDArray, reserve
+from airw._base.concurrency import offload_if
 from airw._base.messages import short_repr
+from airw._base.overriding import override
 from airw._base.vectors import exact_scores
 from airw.errors import ArgumentError
-from airw.policies._artifacts import ArtifactNode, best_vectors
-from airw.policies._nodes import Rows
-from airw.policies._selecting import Selecting
-from airw.protocols import OpenCorpus
+from airw.policies.admitting_policy import AdmittingMemory, AdmittingPolicy
+from airw.policies.artifact_memory import Id
+from airw.policies.artifact_policy import ArtifactNode
+from airw.protocols import OpenCorpus, WalkStore
 from airw.values import SearchHit
 from airw.walking import Entry, Frontier, WalkState
-
-__all__ = ["Mmr"]
 
 _PICKS = 64  # without anything behind them, chosen in one go
 _MANY = 1 << 19  # numbers, compared in about a millisecond
 
 
+class Pick(NamedTuple):
+    """Why an artifact was chosen: `score` is its relevance less its redundancy, each with its weight."""
+
+    position: int
+    score: float
+    redundancy: float
+
+
+class Pool:
+    """What may be chosen, in columns without holes, and the vectors of what was."""
+
+    def __init__(self, weight: float) -> None:
+        """Start with nothing to choose from."""
+        self._weight = weight
+        self.count = 0
+        self._numbers = np.empty((3, 0))  # position, relevance, redundancy
+        self._rows: Floats = np.empty((0, 0), np.float32)
+        self._chosen: Floats = np.empty((0, 0), np.float32)
+        self._picks = 0
+
+    @property
+    def size(self) -> int:
+        """Count the numbers that each choice is compared with."""
+        return self.count * int(self._rows.shape[1])
+
+    def admit(self, positions: NDArray[np.intp], relevance: NDArray[np.float64], rows: Floats) -> None:
+        """Let in nodes by position, with cosines to the query, `(n,) float64`, and vectors, `(n, dim) float32`."""
+        redundancy = np.zeros(len(rows))
+        if self._picks:
+            redundancy = np.einsum("ij,kj->ik", rows, self._chosen[: self._picks]).max(axis=1).astype(np.float64)
+        until = self.count + len(rows)
+        self._rows = reserve(self._rows if len(self._rows) else rows[:0], until)
+        self._numbers = reserve(self._numbers, until, axis=1)
+        self._rows[self.count : until] = rows
+        self._numbers[:, self.count : until] = positions, relevance, redundancy
+        self.count = until
+
+    def pick(self, least: float) -> Pick | None:
+        """Choose the best, first discovered of equals; `None` below `least`."""
+        if not self.count:
+            return None
+        position, relevance, redundancy = self._numbers[:, : self.count]
+        with np.errstate(invalid="ignore"):  # 0 times -inf, of what has no surfaces
+            scores = self._weight * relevance - (1 - self._weight) * redundancy
+        scores[np.isneginf(relevance)] = -np.inf
+        best = scores.max()
+        if best < least:
+            return None
+        equal = np.flatnonzero(scores == best)
+        at = int(equal[position[equal].argmin()])
+        picked = Pick(int(position[at]), float(best), float(redundancy[at]))
+        self._choose(at)
+        return picked
+
+    def _choose(self, at: int) -> None:
+        """Take one out, the last moves into its place, and raise the redundancy of the others."""
+        row = self._rows[at].copy()
+        self._chosen = reserve(self._chosen if len(self._chosen) else row[np.newaxis][:0], self._picks + 1)
+        self._chosen[self._picks] = row
+        self._picks += 1
+        self.count -= 1
+        self._rows[at], self._numbers[:, at] = self._rows[self.count], self._numbers[:, self.count]
+        others = self._numbers[2, : self.count]
+        np.maximum(others, exact_scores(self._rows[: self.count], row), out=others)
+
+
+@dataclass(slots=True, eq=False)
+class MmrMemory(AdmittingMemory):
+    """What one walk remembers besides: what may be chosen, and why what was chosen was."""
+
+    pool: Pool = field(kw_only=True)
+    picks: dict[Id, Pick] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)  # what is its own may be given by position, as in graph-retriever
-class Mmr(Selecting):
+class Mmr(AdmittingPolicy[MmrMemory]):
     """Start from a search and choose, one after another, what is near the query and unlike what was chosen.
 
     Maximal marginal relevance (Carbonell and Goldstein, SIGIR 1998) over all that was admitted so far: `lambda_mult`
@@ -70,114 +143,53 @@ class Mmr(Selecting):
             if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
                 raise ArgumentError(f"{name} must be a number from {low:g} to {high:g}, not {short_repr(value)}")
 
-    async def score(self, state: WalkState, nodes: Sequence[ArtifactNode], store: OpenCorpus) -> NDArray[np.float64]:
+    @override
+    def begin(self, state: WalkState[MmrMemory]) -> MmrMemory:
+        return MmrMemory(state.query, self.scope, self._reads_fields, pool=Pool(self.lambda_mult))
+
+    async def score(
+        self, state: WalkState[MmrMemory], nodes: Sequence[ArtifactNode], store: OpenCorpus[WalkStore]
+    ) -> NDArray[np.float64]:
         """Score by cosine of the best surface, and keep its vector; one store call."""
-        rows: Rows = state.cache.setdefault("rows", Rows())
-        rows.add(await best_vectors(state, [node.id for node in nodes], store))
+        await self._keep_vectors(state, nodes, store)
         return await super().score(state, nodes, store)
 
-    def select(self, state: WalkState, frontier: Frontier) -> Any:
+    async def select(self, state: WalkState[MmrMemory], frontier: Frontier) -> list[int]:
         """Choose until one is chosen that has something behind it."""
-        pool: _Pool = state.cache.setdefault("pool", _Pool(self.lambda_mult))
-        admitted = self._admitted(state, frontier)
+        memory, admitted = state.memory, self._admit(state, frontier)
         if len(admitted):
-            pool.admit(admitted, frontier.scores[admitted], state.cache["rows"].at(admitted))
-        if pool.size * (1 if state.max_depth is None else _PICKS) > _MANY:
-            return in_thread(self._chosen, state, frontier, pool)
-        return self._chosen(state, frontier, pool)
+            memory.pool.admit(admitted, frontier.scores[admitted], memory.rows[admitted])
+        picks = 1 if state.max_depth is None else _PICKS
+        return await offload_if(memory.pool.size * picks > _MANY, self._choose, state, frontier)
 
-    def _chosen(self, state: WalkState, frontier: Frontier, pool: "_Pool") -> list[int]:
-        room = pool.count if self.select_k is None else self.select_k - len(state.results)
+    def _choose(self, state: WalkState[MmrMemory], frontier: Frontier) -> list[int]:
+        memory = state.memory
+        room = memory.pool.count if self.select_k is None else self.select_k - len(state.results)
         chosen: list[int] = []
         for _ in range(min(room, _PICKS)):
-            found = pool.pick(self.min_mmr_score)
-            if found is None:
+            pick = memory.pool.pick(self.min_mmr_score)
+            if pick is None:
                 break
-            chosen.append(found[0])
-            state.cache[frontier.ids[found[0]], "mmr"] = found[1:]
-            if state.max_depth is None or frontier.depths[found[0]] < state.max_depth:
+            chosen.append(pick.position)
+            memory.picks[frontier.ids[pick.position]] = pick
+            if state.max_depth is None or frontier.depths[pick.position] < state.max_depth:
                 break
-        return chosen or self._rest(state, frontier)
+        return chosen or self._select_nothing(state, frontier)
 
-    def stop(self, state: WalkState) -> bool:
+    def stop(self, state: WalkState[MmrMemory]) -> bool:
         """Stop once `select_k` hits are out."""
         return self._has_enough(state)
 
-    async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[SearchHit | None]:
-        """Give each artifact's best surface, and why it was chosen; one store call."""
+    async def to_hits(
+        self, state: WalkState[MmrMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
+    ) -> list[SearchHit | None]:
+        """Return each artifact's best surface, and why it was chosen; one store call."""
         hits = await super().to_hits(state, committed, store)
         for entry, hit in zip(committed, hits, strict=True):
             if hit is not None:
-                hit.metadata["mmr_score"], hit.metadata["redundancy"] = state.cache[entry.id, "mmr"]
+                _, hit.metadata["mmr_score"], hit.metadata["redundancy"] = state.memory.picks[entry.id]
         return hits
 
-    def rank(self, state: WalkState, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
+    def rank(self, state: WalkState[MmrMemory], hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
         """Keep the order of the walk, cut at `select_k`."""
         return hits[: self.select_k]
-
-
-class _Pool:
-    """What may be chosen, in columns without holes, and the vectors of what was."""
-
-    def __init__(self, weight: float) -> None:
-        self._weight = weight
-        self.count = 0
-        self._numbers = np.empty((3, 0))  # position, relevance, redundancy
-        self._rows: Floats = np.empty((0, 0), np.float32)
-        self._chosen: Floats = np.empty((0, 0), np.float32)
-        self._picks = 0
-
-    @property
-    def size(self) -> int:
-        """Count the numbers that each choice is compared with."""
-        return self.count * int(self._rows.shape[1])
-
-    def admit(self, positions: NDArray[np.intp], relevance: NDArray[np.float64], rows: Floats) -> None:
-        """Let in nodes by position, with cosines to the query, `(n,) float64`, and vectors, `(n, dim) float32`."""
-        redundancy = np.zeros(len(rows))
-        if self._picks:
-            redundancy = np.einsum("ij,kj->ik", rows, self._chosen[: self._picks]).max(axis=1).astype(np.float64)
-        until = self.count + len(rows)
-        self._rows = _grown(self._rows, until, rows.shape[1])
-        if until > self._numbers.shape[1]:
-            self._numbers = np.concatenate([self._numbers, np.empty((3, len(self._rows) - self._numbers.shape[1]))], 1)
-        self._rows[self.count : until] = rows
-        self._numbers[:, self.count : until] = positions, relevance, redundancy
-        self.count = until
-
-    def pick(self, least: float) -> tuple[int, float, float] | None:
-        """Choose the best, first discovered of equals: its position, score and redundancy; `None` below `least`."""
-        if not self.count:
-            return None
-        position, relevance, redundancy = self._numbers[:, : self.count]
-        with np.errstate(invalid="ignore"):  # 0 times -inf, of what has no surfaces
-            scores = self._weight * relevance - (1 - self._weight) * redundancy
-        scores[np.isneginf(relevance)] = -np.inf
-        best = scores.max()
-        if best < least:
-            return None
-        equal = np.flatnonzero(scores == best)
-        at = int(equal[position[equal].argmin()])
-        picked = int(position[at]), float(best), float(redundancy[at])
-        self._choose(at)
-        return picked
-
-    def _choose(self, at: int) -> None:
-        """Take one out, the last moves into its place, and raise the redundancy of the others."""
-        row = self._rows[at].copy()
-        self._chosen = _grown(self._chosen, self._picks + 1, len(row))
-        self._chosen[self._picks] = row
-        self._picks += 1
-        self.count -= 1
-        self._rows[at], self._numbers[:, at] = self._rows[self.count], self._numbers[:, self.count]
-        others = self._numbers[2, : self.count]
-        np.maximum(others, exact_scores(self._rows[: self.count], row), out=others)
-
-
-def _grown(rows: Floats, count: int, width: int) -> Floats:
-    """Give room for `count` rows; what is there already stays."""
-    if count <= len(rows):
-        return rows
-    grown = np.empty((max(count, 2 * len(rows), 64), width), np.float32)
-    grown[: len(rows)] = rows if len(rows) else 0
-    return grown

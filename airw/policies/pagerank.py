@@ -3,49 +3,57 @@
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.checks import check_choice, check_count, check_weight
-from airw._base.concurrency import in_thread
+from airw._base.concurrency import offload_if
 from airw._base.messages import short_repr
+from airw._base.overriding import override
 from airw._base.vectors import best_first
 from airw.errors import ArgumentError
-from airw.policies._artifacts import (
-    OPEN,
-    ArtifactNode,
-    best_of,
-    judge,
-    keep_records,
-    node_of_hit,
-    score_artifacts,
-    verdict,
-)
-from airw.policies._edges import ID, all_neighbors
-from airw.policies._push import ROUNDING, Bounds, Push, are_final, are_first
-from airw.policies._seeding import named_artifacts, root_ids, seed_artifacts
-from airw.policies._walker import ArtifactWalker
-from airw.protocols import OpenCorpus
+from airw.policies._capabilities import require
+from airw.policies._forward_push import ROUNDING, Bounds, Push, are_final, are_first
+from airw.policies._seeding import find_start, named_artifacts, root_ids
+from airw.policies._shared_fields import ID
+from airw.policies.artifact_memory import ArtifactMemory, Id, node_of_hit
+from airw.policies.artifact_policy import ArtifactNode, ArtifactPolicy
+from airw.policies.scope import ALLOW_ALL
+from airw.protocols import OpenCorpus, WalkStore
 from airw.values import Direction, SearchHit
 from airw.walking import Entry, Frontier, WalkState
 
-__all__ = ["PersonalizedPageRank"]
-
 Weighting: TypeAlias = Literal["uniform", "score"]
-Book: TypeAlias = dict[Any, int]
-"""The number of each artifact that was heard of, in that order."""
-
 _WEIGHTINGS: tuple[Weighting, ...] = ("uniform", "score")
 _TOLD = ("ppr_lower", "ppr_upper", "rank_final")
 _MANY = 5_000  # neighbours, numbered and pushed to in about a millisecond
 _DIGITS = -round(math.log10(ROUNDING))
 
 
+@dataclass(slots=True, eq=False)
+class PushMemory(ArtifactMemory):
+    """What one walk remembers besides: how far the walker has come.
+
+    Args:
+        numbers: The number of each artifact that was heard of, in that order.
+        push: The mass at each number; there is none where the walk has no seeds.
+        at_positions: The number of the artifact at each position.
+    """
+
+    numbers: dict[Id, int] = field(default_factory=dict)
+    push: Push = field(init=False)
+    at_positions: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
+
+    def numbers_of(self, ids: Sequence[Id]) -> NDArray[np.intp]:
+        """Return the numbers of artifacts that were heard of."""
+        return np.fromiter(map(self.numbers.__getitem__, ids), np.intp, len(ids))
+
+
 @dataclass(frozen=True, kw_only=True)
-class PersonalizedPageRank(ArtifactWalker):
+class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
     """Rank artifacts by where a random walker is found that starts again and again from the seeds.
 
     With probability `1 - restart` it goes on from an artifact to one of its distinct neighbours, each as likely as the
@@ -114,97 +122,105 @@ class PersonalizedPageRank(ArtifactWalker):
         if not 0 < self.restart < 1:
             raise ArgumentError(f"restart must lie between 0 and 1, not {short_repr(self.restart)}")
 
-    async def seed(self, state: WalkState, store: OpenCorpus) -> list[ArtifactNode]:
-        """Give what has mass: what is found by search, the roots, what the query names; each once, in this order."""
+    @override
+    def begin(self, state: WalkState[PushMemory]) -> PushMemory:
+        return PushMemory(state.query, self.scope, self._reads_fields)
+
+    async def seed(self, state: WalkState[PushMemory], store: OpenCorpus[WalkStore]) -> list[ArtifactNode]:
+        """Return what has mass: what is found by search, the roots, what the query names; each once, in this order."""
+        memory = state.memory
+        if self.edges is not None:
+            require(store, "matching", self._name, "edges=...")
+        masses = {id: mass for id, mass in (await self._masses(memory, store)).items() if mass}
         if self._reads_fields:
-            keep_records(state)
-        masses = {id: mass for id, mass in (await self._masses(state, store)).items() if mass}
-        if self._reads_fields:
-            await score_artifacts(state, list(masses), store)
-            await judge(state, list(masses), store, self.scope)
-            shut = self._are_shut(state, list(masses))
-            masses = {id: mass for (id, mass), out in zip(masses.items(), shut, strict=True) if not out}
+            await memory.score(list(masses), store)
+            await memory.judge(list(masses), store)
+            excluded = self._are_excluded(state, list(masses))
+            masses = {id: mass for (id, mass), out in zip(masses.items(), excluded, strict=True) if not out}
         if masses:
-            state.cache["book"] = {id: at for at, id in enumerate(masses)}
-            state.cache["push"] = Push.start(list(masses.values()), self.restart)
+            memory.numbers = {id: at for at, id in enumerate(masses)}
+            memory.push = Push.start(list(masses.values()), self.restart)
         return [ArtifactNode(id) for id in masses]
 
-    @property
-    def _reads_fields(self) -> bool:
-        return self.edges is not None or self.scope != OPEN
-
-    async def _masses(self, state: WalkState, corpus: OpenCorpus) -> dict[Any, float]:
-        """Give the mass of each seed, in order of discovery."""
+    async def _masses(self, memory: PushMemory, corpus: OpenCorpus[WalkStore]) -> dict[Id, float]:
+        """Return the mass of each seed, in order of discovery."""
         k = self.seed_k if self.search_weight else 0
-        nodes = await seed_artifacts(state, corpus, k=k, seeding=self.seeding, roots=(), filter=self.scope.of_starts)
-        found, masses = [node.id for node in nodes], defaultdict[Any, float](float)
+        found = await find_start(memory, corpus, self._name, k=k, seeding=self.seeding, filter=self.scope.of_starts)
         shares = np.ones(len(found))
         if self.weighting == "score" and found:
-            shares = _scaled(await score_artifacts(state, found, corpus))
+            shares = _scale(await memory.score(found, corpus))
+        masses = defaultdict[Id, float](float)
         for id, share in zip(found, shares.tolist(), strict=True):
             masses[id] += self.search_weight * share
         for id in root_ids(self.roots, corpus):
             masses[id] += 1
         if self.title_weight:
-            await self._weigh_names(masses, await named_artifacts(state.query, corpus), corpus)
+            await self._weigh_names(masses, memory.query, corpus)
         return masses
 
-    async def _weigh_names(self, masses: dict[Any, float], named: list[list[str]], corpus: OpenCorpus) -> None:
-        """Add the mass of what the query names; one store call."""
+    async def _weigh_names(self, masses: dict[Id, float], query: str, corpus: OpenCorpus[object]) -> None:
+        """Add the mass of what the query names; two store calls."""
+        links = require(corpus, "resolve", self._name, "title_weight=...")
+        require(corpus, "fan_in", self._name, "title_weight=...")
+        named = await named_artifacts(query, links)
         ids = list(dict.fromkeys(id for meant in named for id in meant))
-        linking = dict(zip(ids, await corpus.store.fan_in(ids), strict=True)) if ids else {}
+        linking = dict(zip(ids, await links.fan_in(ids), strict=True)) if ids else {}
         for meant in named:
             for id in meant:
                 masses[id] += self.title_weight / (len(meant) * max(1, linking[id]))
 
-    async def score(self, state: WalkState, nodes: Sequence[ArtifactNode], store: OpenCorpus) -> NDArray[np.float64]:
+    async def score(
+        self, state: WalkState[PushMemory], nodes: Sequence[ArtifactNode], store: OpenCorpus[WalkStore]
+    ) -> NDArray[np.float64]:
         """Score by the lower bound at discovery; no store call without a scope."""
-        if self.scope != OPEN:
+        if self.scope != ALLOW_ALL:
             await super().score(state, nodes, store)
-        return self.restart * _push(state).residual[_numbers(state, [node.id for node in nodes])]
+        return self._lower_bounds(state.memory, [node.id for node in nodes])
 
-    def select(self, state: WalkState, frontier: Frontier) -> NDArray[np.intp]:
+    def _lower_bounds(self, memory: PushMemory, ids: Sequence[Id]) -> NDArray[np.float64]:
+        return self.restart * memory.push.residual[memory.numbers_of(ids)]
+
+    def select(self, state: WalkState[PushMemory], frontier: Frontier) -> NDArray[np.intp]:
         """Commit the `width` largest residuals, ties in order of discovery."""
-        live, known = self._open(state, frontier), state.cache.get("numbers", np.empty(0, np.intp))
-        fresh = _numbers(state, frontier.ids[len(known) : len(frontier.ids)])
-        numbers = state.cache["numbers"] = np.concatenate([known, fresh])  # of the artifact at each position
-        return live[best_first(_push(state).residual[numbers[live]], self.width)]
+        memory, live = state.memory, self._selectable(state, frontier)
+        fresh = memory.numbers_of(frontier.ids[len(memory.at_positions) : len(frontier.ids)])
+        memory.at_positions = np.concatenate([memory.at_positions, fresh])
+        return live[best_first(memory.push.residual[memory.at_positions[live]], self.width)]
 
+    @override
     async def _neighbors(
-        self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus
+        self, state: WalkState[PushMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
     ) -> list[list[ArtifactNode]]:
-        """Give all neighbours of each one, and push on; one store call for links, two for fields."""
-        if self.edges is None:
-            found = await super()._neighbors(state, committed, store)
-        else:
-            records = await self._records(state, committed, store)
-            found = await all_neighbors(state, records, committed, store, self.edges)
-            found = await _real(state, found, store)
+        # All neighbours of each one, from where it is pushed on; one store call for links, two for fields.
+        memory, found = state.memory, await super()._neighbors(state, committed, store)
+        if self.edges is not None:
+            found = await _leave_out_unknown(memory, found, store)
         if committed:
             ids = [entry.node.id for entry in committed]
-            arguments = state.cache["book"], _push(state), ids, found
-            many = len(_push(state).targets) + sum(map(len, found)) > _MANY
-            state.cache["push"] = await in_thread(_pushed_on, *arguments) if many else _pushed_on(*arguments)
+            is_long = len(memory.push.targets) + sum(map(len, found)) > _MANY
+            memory.push = await offload_if(is_long, _push_on, memory, ids, found)
         return found
 
-    async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[SearchHit | None]:
-        """Give each artifact's best surface, with the lower bound as score; at most two store calls."""
+    async def to_hits(
+        self, state: WalkState[PushMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
+    ) -> list[SearchHit | None]:
+        """Return each artifact's best surface, with the lower bound as score; at most two store calls."""
         ids = [entry.node.id for entry in committed]
-        await score_artifacts(state, ids, store)
-        scores = self.restart * _push(state).residual[_numbers(state, ids)]
-        scored = [entry._replace(score=score) for entry, score in zip(committed, scores.tolist(), strict=True)]
+        await state.memory.score(ids, store)
+        scores = self._lower_bounds(state.memory, ids).tolist()
+        scored = [entry._replace(score=score) for entry, score in zip(committed, scores, strict=True)]
         return await super().to_hits(state, scored, store)
 
-    def rank(self, state: WalkState, hits: Sequence[SearchHit]) -> list[SearchHit]:
-        """Order by the last estimate, and say how far off it may be and which places are proven."""
+    def rank(self, state: WalkState[PushMemory], hits: Sequence[SearchHit]) -> list[SearchHit]:
+        """Order by the last estimate, and write into hits how far off it may be and which places are proven."""
         if not hits:
             return []
-        book = state.cache["book"]
-        push, at = _push(state).settled(), _numbers(state, [node_of_hit(hit, book) for hit in hits])
+        memory = state.memory
+        push, at = memory.push.settled(), memory.numbers_of([node_of_hit(hit, memory.numbers) for hit in hits])
         bounds = push.bounds(may_loop=self._may_loop)
         scores, ranked = self._by_degree(push, bounds)
         order = np.argsort(-np.round(scores[at], _DIGITS), kind="stable")
-        rivals = _rivals(state, at, len(scores))
+        rivals = _rivals(memory, at, len(scores))
         finals = are_first(ranked, at[order], rivals, self.certify_k) | are_final(ranked, at[order], rivals)
         columns = [column[at[order]].tolist() for column in (scores, bounds.lower, bounds.upper)]
         rows = zip([hits[number] for number in order.tolist()], *columns, finals.tolist(), strict=True)
@@ -214,7 +230,7 @@ class PersonalizedPageRank(ArtifactWalker):
         ]
 
     def _by_degree(self, push: Push, bounds: Bounds) -> tuple[NDArray[np.float64], Bounds]:
-        """Give what is ranked by, and its bounds; who was not explored may have any number of neighbours, but one."""
+        """Return what is ranked by, and its bounds; who was not explored may have any number of neighbours, but one."""
         counts = push.neighbor_counts()
         power = np.maximum(counts, 1.0) ** self.degree_exponent
         scores = bounds.lower / power
@@ -223,47 +239,38 @@ class PersonalizedPageRank(ArtifactWalker):
 
     @property
     def _may_loop(self) -> bool:
-        """Say whether an artifact may be its own neighbour: links never lead back, nor does a shared value."""
+        """Whether an artifact may be its own neighbour: links never lead back, nor does a shared value."""
         return self.edges is not None and (callable(self.edges) or any(there == ID for _, there in self.edges))
 
 
-def _push(state: WalkState) -> Push:
-    push: Push = state.cache["push"]
-    return push
-
-
-def _numbers(state: WalkState, ids: Sequence[Any]) -> NDArray[np.intp]:
-    return np.fromiter(map(state.cache["book"].__getitem__, ids), np.intp, len(ids))
-
-
-def _pushed_on(book: Book, push: Push, ids: Sequence[str], found: Sequence[Sequence[ArtifactNode]]) -> Push:
+def _push_on(memory: PushMemory, ids: Sequence[Id], found: Sequence[Sequence[ArtifactNode]]) -> Push:
     """Number what was found behind some artifacts, each once, and push on."""
+    numbers = memory.numbers
     ends = [dict.fromkeys(node.id for node in nodes) for nodes in found]
-    neighbors = [[book.setdefault(id, len(book)) for id in each] for each in ends]
-    return push.explore([book[id] for id in ids], neighbors, len(book)).pushed_on()
+    neighbors = [[numbers.setdefault(id, len(numbers)) for id in each] for each in ends]
+    return memory.push.explore([numbers[id] for id in ids], neighbors, len(numbers)).pushed_on()
 
 
-async def _real(
-    state: WalkState, found: Sequence[Sequence[ArtifactNode]], corpus: OpenCorpus
+async def _leave_out_unknown(
+    memory: PushMemory, found: Sequence[Sequence[ArtifactNode]], corpus: OpenCorpus[WalkStore]
 ) -> list[list[ArtifactNode]]:
     """Leave out ends without a record, which lead nowhere and are no hits; one store call."""
-    await score_artifacts(state, list(dict.fromkeys(node.id for nodes in found for node in nodes)), corpus)
-    best = best_of(state)
-    return [[node for node in nodes if best[node.id][0] is not None] for nodes in found]
+    await memory.score(list(dict.fromkeys(node.id for nodes in found for node in nodes)), corpus)
+    return [[node for node in nodes if memory.has_surface(node.id)] for nodes in found]
 
 
-def _scaled(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def _scale(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Scale to 0 for the lowest and 1 for the highest; 1 where all are equal, 0 for what has no score."""
     known = np.isfinite(scores)
     low, high = scores[known].min(initial=np.inf), scores[known].max(initial=-np.inf)
     return np.where(known, (scores - low) / (high - low) if high > low else 1.0, 0.0)
 
 
-def _rivals(state: WalkState, ranked: NDArray[np.intp], count: int) -> NDArray[np.bool_]:
-    """Say which of the known artifacts may be returned and are not ranked."""
-    book, best = state.cache["book"], best_of(state)
-    routers = [id for id, (record, _) in best.items() if record is None or not verdict(state, id).keep]
+def _rivals(memory: PushMemory, ranked: NDArray[np.intp], count: int) -> NDArray[np.bool_]:
+    """Return which of the known artifacts may be returned and are not ranked."""
+    numbers = memory.numbers
+    routers = [id for id in memory.best if not (memory.has_surface(id) and memory.verdict(id).keep)]
     rivals = np.ones(count, np.bool_)
     rivals[ranked] = False
-    rivals[[book[id] for id in routers if id in book]] = False
+    rivals[[numbers[id] for id in routers if id in numbers]] = False
     return rivals

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,27 +11,16 @@ import numpy as np
 from airw._base.arrays import NDArray
 from airw._base.checks import check_count, check_weight
 from airw._base.messages import short_repr
+from airw._base.overriding import override
 from airw._base.requirements import bare_name, required_name
 from airw.errors import ArgumentError
-from airw.policies._artifacts import (
-    OPEN,
-    are_shut,
-    artifact_hits,
-    best_of,
-    judge,
-    keep_records,
-    open_positions,
-    score_artifacts,
-    verdict,
-)
+from airw.policies._capabilities import check_open, require
 from airw.policies._seeding import check_nodes, member_names
-from airw.policies.scope import Scope, check_scope
-from airw.protocols import OpenCorpus
-from airw.retrieval import check_corpus
+from airw.policies.artifact_memory import ArtifactMemory, Id, selectable
+from airw.policies.scope import ALLOW_ALL, Scope, check_scope
+from airw.protocols import OpenCorpus, WalkStore
 from airw.values import Edge, NodeId, SearchHit
 from airw.walking import Entry, Frontier, Policy, WalkState
-
-__all__ = ["ReverseDependency", "reverse_dependency_policy"]
 
 REF = "REF"
 
@@ -58,8 +47,25 @@ class _Dependents:
         return (_Node(id, self.of.seed, self.of.id) for id in self.ids)
 
 
+@dataclass(slots=True, eq=False)
+class DependencyMemory(ArtifactMemory):
+    """What one walk remembers besides: who depends on what.
+
+    Args:
+        outside: What seeds name and the corpus does not hold, each with the ways to spell it.
+        referrers: The dependents of each node.
+        max_fan_in: How many dependents the node with most has; 0 where nobody asks.
+        places: The place of each corpus among several.
+    """
+
+    outside: dict[Id, list[Id]] = field(default_factory=dict)
+    referrers: dict[Id, Sequence[Id]] = field(default_factory=dict)
+    max_fan_in: int = 0
+    places: Mapping[str, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, kw_only=True)
-class ReverseDependency(Policy):
+class ReverseDependency(Policy[DependencyMemory]):
     """Walk from given libraries to the artifacts that depend on them, to those that depend on these, and so on.
 
     ```text
@@ -107,7 +113,7 @@ class ReverseDependency(Policy):
     edge_type: str = REF
     fan_in_weight: float = 0.0
     proximity_weight: float = 0.0
-    scope: Scope = OPEN
+    scope: Scope = ALLOW_ALL
     max_depth: int | None = 2
 
     def __post_init__(self) -> None:
@@ -123,26 +129,31 @@ class ReverseDependency(Policy):
         if self.max_depth is not None:
             check_count("max_depth", self.max_depth)
 
-    async def seed(self, state: WalkState, store: OpenCorpus) -> list[_Node]:
-        """Give what the seeds mean, sorted, strings before pairs; one store call, and one for the largest fan-in."""
-        corpus = check_corpus(store)
-        if self.scope != OPEN:
-            keep_records(state)
-        if self.fan_in_weight:
-            state.cache["max_fan_in"] = await corpus.store.max_fan_in(types=[self.edge_type])
-        inside, outside = await self._resolved(corpus)
-        state.cache["outside"] = outside
-        state.cache["places"] = {name: place for place, name in enumerate(member_names(corpus))}
-        best_of(state).update(dict.fromkeys(outside, (None, -math.inf)))
-        return [_Node(id, id) for id in _in_order(state, [*inside, *outside])]
+    @override
+    def begin(self, state: WalkState[DependencyMemory]) -> DependencyMemory:
+        return DependencyMemory(state.query, self.scope, keeps_records=self.scope != ALLOW_ALL)
 
-    async def _resolved(self, corpus: OpenCorpus) -> tuple[set[NodeId], dict[NodeId, list[NodeId]]]:
-        """Give the artifacts that seeds mean; and what the corpus does not hold, by id, as links may spell it."""
+    async def seed(self, state: WalkState[DependencyMemory], store: OpenCorpus[WalkStore]) -> list[_Node]:
+        """Return what the seeds mean, sorted, strings before pairs; one store call, and one for the largest fan-in."""
+        memory, corpus = state.memory, check_open(store)
+        require(corpus, "referrers", "ReverseDependency")
+        if self.fan_in_weight:
+            links = require(corpus, "max_fan_in", "ReverseDependency", "fan_in_weight=...")
+            memory.max_fan_in = await links.max_fan_in(types=[self.edge_type])
+        inside, memory.outside = await self._resolve(corpus)
+        memory.places = {name: place for place, name in enumerate(member_names(corpus))}
+        memory.best.update(dict.fromkeys(memory.outside, (None, -math.inf)))
+        return [_Node(id, id) for id in _sort(memory, [*inside, *memory.outside])]
+
+    async def _resolve(self, corpus: OpenCorpus[object]) -> tuple[set[NodeId], dict[NodeId, list[NodeId]]]:
+        """Return the artifacts that seeds mean; and what the corpus does not hold, by id, as links may spell it."""
         bare = [seed[1] if isinstance(seed, tuple) and seed[0] == corpus.name else seed for seed in self.seeds]
         spelled = [self._references(seed, member_names(corpus)) for seed in bare]
         known = (ref for refs in spelled for ref in refs if isinstance(ref, str) or ref[0] in member_names(corpus))
         asked: list[Any] = list(dict.fromkeys(known))
-        meant: dict[NodeId, Any] = dict(zip(asked, await corpus.store.resolve(asked), strict=True))
+        meant: dict[NodeId, Any] = dict(
+            zip(asked, await require(corpus, "resolve", "ReverseDependency").resolve(asked), strict=True)
+        )
         inside, outside = set[NodeId](), dict[NodeId, list[NodeId]]()
         for seed, spellings in zip(bare, spelled, strict=True):
             found = [(ref, meant[ref]) for ref in spellings if meant.get(ref)]
@@ -154,88 +165,97 @@ class ReverseDependency(Policy):
         return inside, outside
 
     def _references(self, seed: NodeId, members: Collection[str]) -> Sequence[NodeId]:
-        """Give what to look for, the seed as it was given first; what is of a corpus not walked has one spelling."""
+        """Return what to look for, the seed as it was given first; what is of a corpus not walked has one spelling."""
         if isinstance(seed, str):
             return self._spellings(seed)
         source, id = seed
         return [(source, text) for text in self._spellings(id)] if source in members else [seed]
 
     def _spellings(self, seed: str) -> list[str]:
-        """Give the ways to write what a seed names, the given one first."""
+        """Return the ways to write what a seed names, the given one first."""
         if self.edge_type != REF:
             return [seed]
         name = required_name(seed)
         return list(dict.fromkeys([seed, bare_name(seed), *(name.replace("-", mark) for mark in "-_.")]))
 
-    async def score(self, state: WalkState, nodes: Sequence[_Node], store: OpenCorpus) -> NDArray[np.float64]:
+    async def score(
+        self, state: WalkState[DependencyMemory], nodes: Sequence[_Node], store: OpenCorpus[WalkStore]
+    ) -> NDArray[np.float64]:
         """Score by the best surface, the fan-in and the depth; three store calls at most, one to judge the scope."""
-        ids: list[Any] = [node.id for node in nodes]
-        cosines = await score_artifacts(state, ids, store)
-        await self._read_referrers(state, ids, store)
-        await judge(state, [id for id in ids if id not in state.cache["outside"]], store, self.scope)
+        memory, ids = state.memory, [node.id for node in nodes]
+        cosines = await memory.score(ids, store)
+        await self._read_referrers(memory, ids, store)
+        await memory.judge([id for id in ids if id not in memory.outside], store)
         return np.where(np.isneginf(cosines), 0.0, cosines + self._bonus(state, ids))
 
-    async def _read_referrers(self, state: WalkState, ids: Sequence[NodeId], corpus: OpenCorpus) -> None:
+    async def _read_referrers(self, memory: DependencyMemory, ids: Sequence[Id], corpus: OpenCorpus[object]) -> None:
         """Remember the dependents of each node, which are its fan-in now and lead on later; one store call."""
-        outside, known = state.cache["outside"], state.cache.setdefault("referrers", {})
-        asked = {id: outside.get(id, [id]) for id in ids if id not in known}
+        known, asked = memory.referrers, {id: memory.outside.get(id, [id]) for id in ids if id not in memory.referrers}
         nodes = [node for spellings in asked.values() for node in spellings]
-        answers = iter(await corpus.store.referrers(nodes, types=[self.edge_type]))
+        answers = iter(await require(corpus, "referrers", "ReverseDependency").referrers(nodes, types=[self.edge_type]))
         for id, spellings in asked.items():
             found = [next(answers) for _ in spellings]
-            known[id] = found[0] if len(found) == 1 else _in_order(state, set().union(*found))
+            known[id] = found[0] if len(found) == 1 else _sort(memory, set[Id]().union(*found))
 
-    def _bonus(self, state: WalkState, ids: Sequence[NodeId]) -> NDArray[np.float64]:
-        """Give what the links are worth; all that is found in one step is equally far from its seed."""
-        bonus = np.zeros(len(ids))
-        if state.cache.get("max_fan_in"):
-            fan_ins = np.array([len(state.cache["referrers"][id]) for id in ids])
-            bonus += self.fan_in_weight * fan_ins / state.cache["max_fan_in"]
+    def _bonus(self, state: WalkState[DependencyMemory], ids: Sequence[Id]) -> NDArray[np.float64]:
+        """Return what the links are worth; all that is found in one step is equally far from its seed."""
+        memory, bonus = state.memory, np.zeros(len(ids))
+        if memory.max_fan_in:
+            fan_ins = np.array([len(memory.referrers[id]) for id in ids])
+            bonus += self.fan_in_weight * fan_ins / memory.max_fan_in
         if self.proximity_weight:
             bonus += self.proximity_weight / (1 + (state.depth_of(ids[0]) or 0))
         return bonus
 
-    def select(self, state: WalkState, frontier: Frontier) -> Iterable[int] | Awaitable[Iterable[int]]:
+    def select(
+        self, state: WalkState[DependencyMemory], frontier: Frontier
+    ) -> Iterable[int] | Awaitable[Iterable[int]]:
         """Commit all that the scope does not pass over, best first, ties in order of discovery."""
-        if self.scope == OPEN:
+        if self.scope == ALLOW_ALL:
             return super().select(state, frontier)
-        is_open = set(open_positions(frontier, partial(are_shut, state)).tolist())
-        return [at for at in frontier.best_first().tolist() if at in is_open]
+        are_excluded = partial(state.memory.are_excluded, is_start=not state.visited)
+        allowed = set(selectable(frontier, are_excluded).tolist())
+        return [at for at in frontier.best_first().tolist() if at in allowed]
 
-    async def expand(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[_Dependents]:
-        """Give the dependents of each one, sorted; they were read when it was scored."""
-        known = state.cache["referrers"]
+    async def expand(
+        self, state: WalkState[DependencyMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
+    ) -> list[_Dependents]:
+        """Return the dependents of each one, sorted; they were read when it was scored."""
+        memory = state.memory
         return [
-            _Dependents(known[entry.id] if verdict(state, entry.id).cross else (), entry.node) for entry in committed
+            _Dependents(memory.referrers[entry.id] if memory.verdict(entry.id).cross else (), entry.node)
+            for entry in committed
         ]
 
-    def node_id(self, node: _Node) -> NodeId:
+    def node_id(self, node: _Node) -> Id:
         """Identify a node by its artifact, or as links name it where there is none."""
         return node.id
 
     def edge_of(self, node: _Node) -> Edge | None:
-        """Give the edge from a dependent to what it depends on."""
+        """Return the edge from a dependent to what it depends on."""
         return None if node.library is None else Edge(node.id, node.library, self.edge_type, "derived")
 
-    async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[SearchHit | None]:
-        """Give each artifact's best surface, `None` for what the corpus does not hold; one store call."""
-        hits = await artifact_hits(state, committed, store)
+    async def to_hits(
+        self, state: WalkState[DependencyMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
+    ) -> list[SearchHit | None]:
+        """Return each artifact's best surface, `None` for what the corpus does not hold; one store call."""
+        hits = await state.memory.make_hits(committed, store)
         for hit, entry in zip(hits, committed, strict=True):
             if hit is not None:
-                hit.metadata["fan_in"] = len(state.cache["referrers"][entry.id])
+                hit.metadata["fan_in"] = len(state.memory.referrers[entry.id])
                 if entry.depth:
                     hit.metadata["seed"] = entry.node.seed
         return hits
 
 
 def _strongest(ref: NodeId, ids: Sequence[NodeId]) -> Sequence[NodeId]:
-    """Give what a reference means: the artifact of that very id, of several corpora all of them, else the first."""
+    """Return what a reference means: the artifact of that very id, of several corpora all of them, else the first."""
     same = [id for id in ids if id == ref or (isinstance(id, tuple) and id[1] == ref)]
     return same or ids[:1]
 
 
-def _in_order(state: WalkState, nodes: Iterable[NodeId]) -> list[NodeId]:
-    return sorted(nodes, key=partial(_order, places=state.cache["places"]))
+def _sort(memory: DependencyMemory, nodes: Iterable[Id]) -> list[Id]:
+    return sorted(nodes, key=partial(_order, places=memory.places))
 
 
 def _order(node: NodeId, *, places: Mapping[str, int]) -> Any:

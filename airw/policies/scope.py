@@ -2,13 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
-from airw.values.filters import And, Filter, Or, parse_filter
+from airw.values.filters import And, Filter, Or, matches, parse_filter
 
-__all__ = ["Scope", "check_scope"]
+
+class Verdict(NamedTuple):
+    """What a scope says of one artifact."""
+
+    start: bool
+    cross: bool
+    keep: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +56,11 @@ class Scope:
         parts = tuple(each for each in (start, passes) if each is not None)
         return And(parts) if len(parts) > 1 else next(iter(parts), None)
 
+    def verdict(self, fields: Mapping[str, Any]) -> Verdict:
+        """Return what may be done with an artifact of these fields."""
+        filters = cast("tuple[Filter | None, ...]", (self.start, self.cross, self.keep))
+        return Verdict(*(matches(each, fields) for each in filters))
+
     @classmethod
     def only(cls, filter: Mapping[str, Any] | Filter) -> "Scope":
         """Keep the whole walk to what one filter lets through.
@@ -59,6 +70,9 @@ class Scope:
             True
         """
         return cls(start=filter, cross=filter, keep=filter)
+
+
+ALLOW_ALL = Scope()
 
 
 def check_scope(scope: object) -> None:

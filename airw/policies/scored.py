@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, cast
 
@@ -11,23 +11,37 @@ import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.checks import check_count
-from airw._base.concurrency import Pacer, in_thread, map_bounded
+from airw._base.concurrency import Pacer, map_bounded, offload_if
 from airw._base.messages import short_repr
+from airw._base.overriding import override
 from airw.errors import ArgumentError, PolicyError
-from airw.policies._artifacts import ArtifactNode, best_records, best_vectors, keep_records
-from airw.policies._nodes import Node, Rows, node_of
-from airw.policies._selecting import Selecting
-from airw.protocols import OpenCorpus
+from airw.policies.admitting_policy import AdmittingMemory, AdmittingPolicy, Node
+from airw.policies.artifact_memory import Id
+from airw.policies.artifact_policy import ArtifactNode
+from airw.protocols import OpenCorpus, WalkStore
 from airw.values import SearchHit
 from airw.walking import Entry, Frontier, WalkState
-
-__all__ = ["Scored"]
 
 _MANY = 5_000  # of which the order takes about a millisecond
 
 
+@dataclass(slots=True, eq=False)
+class ScoredMemory(AdmittingMemory):
+    """What one walk remembers besides: the scores of what was admitted, and the corpus, which `select` is not given.
+
+    Args:
+        corpus: The corpus that is walked.
+        pool: The score at each position that was admitted and not chosen.
+        given: The score of each artifact that was chosen.
+    """
+
+    corpus: OpenCorpus[WalkStore] = field(init=False)
+    pool: dict[int, float] = field(default_factory=dict)
+    given: dict[Id, float] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)  # what is its own may be given by position, as in graph-retriever
-class Scored(Selecting):
+class Scored(AdmittingPolicy[ScoredMemory]):
     """Start from a search and always go on from the best that was admitted so far.
 
     Hits stream in order of commitment, which is not final: `walk.ranking` orders by score, ties in order of commitment,
@@ -71,47 +85,53 @@ class Scored(Selecting):
         if self.per_iteration_limit is not None:
             check_count("per_iteration_limit", self.per_iteration_limit, least=1)
 
-    async def seed(self, state: WalkState, store: OpenCorpus) -> list[ArtifactNode]:
-        """Search for the start; one search, and the roots."""
-        if self.scorer is not None:
-            keep_records(state)
-            state.cache["corpus"] = store  # `select` is not given it
+    @override
+    def begin(self, state: WalkState[ScoredMemory]) -> ScoredMemory:
+        return ScoredMemory(state.query, self.scope, self._reads_fields or self.scorer is not None)
+
+    @override
+    async def seed(self, state: WalkState[ScoredMemory], store: OpenCorpus[WalkStore]) -> list[ArtifactNode]:
+        state.memory.corpus = store
         return await super().seed(state, store)
 
-    async def score(self, state: WalkState, nodes: Sequence[ArtifactNode], store: OpenCorpus) -> NDArray[np.float64]:
+    async def score(
+        self, state: WalkState[ScoredMemory], nodes: Sequence[ArtifactNode], store: OpenCorpus[WalkStore]
+    ) -> NDArray[np.float64]:
         """Score by cosine of the best surface, by which is admitted; one store call."""
         if self.scorer is not None:
-            rows: Rows = state.cache.setdefault("rows", Rows())
-            rows.add(await best_vectors(state, [node.id for node in nodes], store))
+            await self._keep_vectors(state, nodes, store, "scorer=...")
         return await super().score(state, nodes, store)
 
-    async def select(self, state: WalkState, frontier: Frontier) -> Sequence[int]:
+    async def select(self, state: WalkState[ScoredMemory], frontier: Frontier) -> Sequence[int]:
         """Commit the best of all that was admitted; the scorer is asked about each once, after one store call."""
         if self._has_enough(state):
-            return self._rest(state, frontier)
-        pool: dict[int, float] = state.cache.setdefault("pool", {})
-        admitted = np.sort(self._admitted(state, frontier)).tolist()
+            return self._select_nothing(state, frontier)
+        pool = state.memory.pool
+        admitted = np.sort(self._admit(state, frontier)).tolist()
         pool.update(zip(admitted, await self._scores(state, frontier, admitted), strict=True))
-        best = await in_thread(_best, pool) if len(pool) > _MANY else _best(pool)
-        chosen = self._chosen(state, frontier, best)
+        best = await offload_if(len(pool) > _MANY, _best, pool)
+        chosen = self._choose(state, frontier, best)
         given = {frontier.ids[position]: pool.pop(position) for position in chosen}
-        state.cache.setdefault("given", {}).update(given)
+        state.memory.given.update(given)
         self._expect(state, given)
-        return chosen or self._rest(state, frontier)
+        return chosen or self._select_nothing(state, frontier)
 
-    async def _scores(self, state: WalkState, frontier: Frontier, positions: list[int]) -> list[float]:
-        """Give the score of each node at a position; `-inf` for artifacts without surfaces."""
+    async def _scores(self, state: WalkState[ScoredMemory], frontier: Frontier, positions: list[int]) -> list[float]:
+        """Return the score of each node at a position; `-inf` for artifacts without surfaces."""
         if self.scorer is None or not positions:
             scores: list[float] = frontier.scores[positions].tolist()
             return scores
-        ids: list[Any] = [frontier.ids[position] for position in positions]
-        records = await best_records(state, ids, state.cache["corpus"])
-        rows = zip(positions, records, state.cache["rows"].at(positions), strict=True)
-        nodes = {at: node_of(state, record, frontier.depths[at], row) for at, record, row in rows if record is not None}
-        answers = dict(zip(nodes, await self._asked(state, list(nodes.values())), strict=True))
+        memory, ids = state.memory, [frontier.ids[position] for position in positions]
+        records = await memory.best_records(ids, memory.corpus)
+        nodes = {
+            at: memory.node(id, record, frontier.depths[at], row)
+            for at, id, record, row in zip(positions, ids, records, memory.rows[positions], strict=True)
+            if record is not None
+        }
+        answers = dict(zip(nodes, await self._ask_all(state, list(nodes.values())), strict=True))
         return [answers.get(position, -np.inf) for position in positions]
 
-    async def _asked(self, state: WalkState, nodes: Sequence[Node]) -> list[float]:
+    async def _ask_all(self, state: WalkState[ScoredMemory], nodes: Sequence[Node]) -> list[float]:
         if inspect.iscoroutinefunction(self.scorer):
             return await map_bounded(self._ask, nodes, limit=state.limits.max_concurrency)
         scores, pacer = [], Pacer()
@@ -135,7 +155,7 @@ class Scored(Selecting):
             raise PolicyError(f"the scorer must give a number for {node.id!r}, not {short_repr(said)}")
         return score
 
-    def _chosen(self, state: WalkState, frontier: Frontier, best: NDArray[np.intp]) -> list[int]:
+    def _choose(self, state: WalkState[ScoredMemory], frontier: Frontier, best: NDArray[np.intp]) -> list[int]:
         """Take the best until as many as may have something behind them are taken."""
         room = len(best) if self.select_k is None else self.select_k - len(state.results)
         room = min(room, self.per_iteration_limit or room)
@@ -147,22 +167,24 @@ class Scored(Selecting):
             room -= state.max_depth is None or frontier.depths[position] < state.max_depth
         return chosen
 
-    def stop(self, state: WalkState) -> bool:
+    def stop(self, state: WalkState[ScoredMemory]) -> bool:
         """Stop at the end of the step in which `select_k` hits are out."""
         return self._has_step(state)
 
-    async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[SearchHit | None]:
-        """Give each artifact's best surface, with its score; one store call, none after a scorer."""
-        given = state.cache["given"]
+    async def to_hits(
+        self, state: WalkState[ScoredMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
+    ) -> list[SearchHit | None]:
+        """Return each artifact's best surface, with its score; one store call, none after a scorer."""
+        given = state.memory.given
         return await super().to_hits(state, [entry._replace(score=given[entry.id]) for entry in committed], store)
 
-    def rank(self, state: WalkState, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
+    def rank(self, state: WalkState[ScoredMemory], hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
         """Order by score, and cut at `select_k`."""
         return super().rank(state, hits)[: self.select_k]
 
 
 def _best(pool: Mapping[int, float]) -> NDArray[np.intp]:
-    """Give the positions, highest score first, ties in order of discovery."""
+    """Return the positions, highest score first, ties in order of discovery."""
     positions = np.fromiter(pool, np.intp, len(pool))
     scores = np.fromiter(pool.values(), np.float64, len(pool))
     best: NDArray[np.intp] = positions[np.lexsort((positions, -scores))]

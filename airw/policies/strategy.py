@@ -8,18 +8,17 @@ from typing import Any, TypeVar, cast
 
 from airw._base.arrays import Floats, NDArray
 from airw._base.messages import short_repr
+from airw._base.overriding import override
 from airw.errors import ArgumentError, PolicyError
-from airw.policies._artifacts import OPEN, ArtifactNode, best_records, best_vectors, keep_records, node_of_hit, verdict
-from airw.policies._edges import Edges
-from airw.policies._nodes import Node, Rows, node_of
 from airw.policies._seeding import Seeding
-from airw.policies._selecting import Selecting
-from airw.policies.scope import Scope
-from airw.protocols import OpenCorpus
+from airw.policies._shared_fields import Edges
+from airw.policies.admitting_policy import AdmittingMemory, AdmittingPolicy, Node
+from airw.policies.artifact_memory import Id, node_of_hit
+from airw.policies.artifact_policy import ArtifactNode
+from airw.policies.scope import ALLOW_ALL, Scope
+from airw.protocols import OpenCorpus, WalkStore
 from airw.values import Direction, Edge, NodeId, SearchHit
 from airw.walking import Entry, Frontier, Policy, WalkState
-
-__all__ = ["NodeTracker", "Strategy"]
 
 S = TypeVar("S")
 
@@ -74,7 +73,7 @@ class NodeTracker:
 
 
 @dataclass(kw_only=True)
-class Strategy(Policy, ABC):
+class Strategy(Policy["StrategyMemory"], ABC):
     """A policy by `iteration`, which is shown the nodes that a step let in and tells a tracker what to do with them.
 
     A strategy may keep what it needs in itself: each walk works on a deep copy. For that it is a plain dataclass, as
@@ -115,16 +114,17 @@ class Strategy(Policy, ABC):
     edges: Edges | None = None
     direction: Direction = "out"
     types: Sequence[str] | None = None
-    scope: Scope = OPEN
+    scope: Scope = ALLOW_ALL
     keeps_frontier = True
     query_embedding: Floats | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check the parameters of every strategy at birth."""
-        Selecting(**self._shared())
+        self._make_run()
 
-    def _shared(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(Selecting)}
+    def _make_run(self) -> "_Run":
+        shared = {each.name: getattr(self, each.name) for each in fields(_Run) if each.name != "name"}
+        return _Run(**shared, name=type(self).__name__)
 
     @abstractmethod
     def iteration(self, nodes: Iterable[Node], tracker: NodeTracker) -> Awaitable[None] | None:
@@ -159,119 +159,168 @@ class Strategy(Policy, ABC):
             options["select_k"] = options.pop("k")
         return cast("S", replace(cast("Any", base), **options))
 
-    async def seed(self, state: WalkState, store: OpenCorpus) -> list[ArtifactNode]:
+    @override
+    def begin(self, state: "WalkState[StrategyMemory]") -> "StrategyMemory":
+        memory = StrategyMemory(state.query, self.scope, keeps_records=True)
+        memory.strategy = copy.deepcopy(self)
+        memory.tracker = NodeTracker(self.select_k, state.max_depth, lambda each: memory.verdict(each).keep)
+        memory.run = self._make_run()
+        return memory
+
+    async def seed(self, state: "WalkState[StrategyMemory]", store: OpenCorpus[WalkStore]) -> list[ArtifactNode]:
         """Search for the start; one search, and the roots."""
-        keep_records(state)
-        tracker = NodeTracker(self.select_k, state.max_depth, lambda each: verdict(state, each).keep)
-        run = _Run(**self._shared(), strategy=copy.deepcopy(self), tracker=tracker, corpus=store)
-        state.cache["run"] = run
-        return await run.seed(state, store)
+        return await state.memory.run.seed(state, store)
 
-    async def score(self, state: WalkState, nodes: Sequence[ArtifactNode], store: OpenCorpus) -> NDArray[Any]:
+    async def score(
+        self, state: "WalkState[StrategyMemory]", nodes: Sequence[ArtifactNode], store: OpenCorpus[WalkStore]
+    ) -> NDArray[Any]:
         """Score by cosine of the best surface, and keep its vector; one store call."""
-        return await _run(state).score(state, nodes, store)
+        return await state.memory.run.score(state, nodes, store)
 
-    async def select(self, state: WalkState, frontier: Frontier) -> list[int]:
+    async def select(self, state: "WalkState[StrategyMemory]", frontier: Frontier) -> list[int]:
         """Ask `iteration` of the walk's own copy; one store call."""
-        return await _run(state).select(state, frontier)
+        return await state.memory.run.select(state, frontier)
 
-    async def expand(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[list[ArtifactNode]]:
-        """Give the artifacts behind those to go on from; one store call."""
-        return await _run(state).expand(state, committed, store)
+    async def expand(
+        self, state: "WalkState[StrategyMemory]", committed: Sequence[Entry], store: OpenCorpus[WalkStore]
+    ) -> list[list[ArtifactNode]]:
+        """Return the artifacts behind those to go on from; one store call."""
+        return await state.memory.run.expand(state, committed, store)
 
-    def node_id(self, node: ArtifactNode) -> NodeId:
-        """Identify a node by its artifact."""
-        id: NodeId = node.id
-        return id
+    @override
+    def node_id(self, node: ArtifactNode) -> Id:
+        return node.id
 
+    @override
     def edge_of(self, node: ArtifactNode) -> Edge | None:
-        """Give the edge it was reached by."""
         return node.edge
 
-    def stop(self, state: WalkState) -> bool:
+    def stop(self, state: "WalkState[StrategyMemory]") -> bool:
         """Stop at the end of the step in which `select_k` hits are out."""
-        return _run(state).stop(state)
+        return state.memory.run.stop(state)
 
-    async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[SearchHit | None]:
-        """Give what was selected as hits; its record is there already."""
-        return await _run(state).to_hits(state, committed, store)
+    async def to_hits(
+        self, state: "WalkState[StrategyMemory]", committed: Sequence[Entry], store: OpenCorpus[WalkStore]
+    ) -> list[SearchHit | None]:
+        """Return what was selected as hits; its record is there already."""
+        return await state.memory.run.to_hits(state, committed, store)
 
-    def rank(self, state: WalkState, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
+    def rank(self, state: "WalkState[StrategyMemory]", hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
         """Order as `finalize_nodes` says."""
-        return _run(state).rank(state, hits) if hits else hits
+        return state.memory.run.rank(state, hits) if hits else hits
 
 
-def _run(state: WalkState) -> "_Run":
-    run: _Run = state.cache["run"]
-    return run
+@dataclass(slots=True, eq=False)
+class StrategyMemory(AdmittingMemory):
+    """What one walk of a strategy remembers besides.
+
+    Args:
+        strategy: The copy of the strategy that this walk is given to work with.
+        tracker: What it selects and goes on from.
+        run: The policy that walks for it, with its parameters.
+        corpus: The corpus that is walked; `select` is not given it.
+        places: The positions of nodes that were shown to it and wait.
+        shown: The nodes that were shown to it.
+        chosen: The nodes that it selected in this step.
+        is_over: Whether it has all it wants, or goes on from nothing.
+    """
+
+    strategy: Strategy = field(init=False)
+    tracker: NodeTracker = field(init=False)
+    run: "_Run" = field(init=False)
+    corpus: OpenCorpus[WalkStore] = field(init=False)
+    places: dict[Id, int] = field(default_factory=dict)
+    shown: dict[Id, Node] = field(default_factory=dict)
+    chosen: dict[Id, Node] = field(default_factory=dict)
+    is_over: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Run(Selecting):
-    """One walk of a strategy."""
+class _Run(AdmittingPolicy[StrategyMemory]):
+    """The parameters that strategies share, as a policy that asks the walk's own strategy what to select."""
 
-    strategy: Strategy
-    tracker: NodeTracker
-    corpus: OpenCorpus
+    name: str
     keeps_frontier = True
 
-    async def score(self, state: WalkState, nodes: Sequence[ArtifactNode], store: OpenCorpus) -> NDArray[Any]:
-        rows: Rows = state.cache.setdefault("rows", Rows())
-        rows.add(await best_vectors(state, [node.id for node in nodes], store))
+    @property
+    @override
+    def _name(self) -> str:
+        return self.name
+
+    @override
+    async def seed(self, state: WalkState[StrategyMemory], store: OpenCorpus[WalkStore]) -> list[ArtifactNode]:
+        state.memory.corpus = store
+        return await super().seed(state, store)
+
+    @override
+    async def score(
+        self, state: WalkState[StrategyMemory], nodes: Sequence[ArtifactNode], store: OpenCorpus[WalkStore]
+    ) -> NDArray[Any]:
+        await self._keep_vectors(state, nodes, store)
         return await super().score(state, nodes, store)
 
-    async def select(self, state: WalkState, frontier: Frontier) -> list[int]:
-        if state.cache.get("is_over") or self.select_k == 0:
-            return self._rest(state, frontier)
-        self.strategy.query_embedding = state.cache["query_vector"]
-        places: dict[str, int] = state.cache.setdefault("places", {})
-        shown_before: dict[str, Node] = state.cache.setdefault("shown", {})
+    async def select(self, state: WalkState[StrategyMemory], frontier: Frontier) -> list[int]:
+        memory = state.memory
+        if memory.is_over or self.select_k == 0:
+            return self._select_nothing(state, frontier)
+        tracker, places = memory.tracker, memory.places
+        memory.strategy.query_embedding = memory.vector
         for id, position in places.items():
-            shown_before[id].depth = frontier.depths[position]  # it may have been found nearer meanwhile
-        nodes, before = await self._let_in(state, frontier, places), len(self.tracker.selected)
-        shown_before.update((node.id, node) for node in nodes)
-        said = self.strategy.iteration(nodes, self.tracker)
-        if said is not None:
-            await said
-        chosen = {node.id: node for node in self.tracker.selected[before:]}
-        going = {id: node for id, node in self.tracker.to_traverse.items() if id not in chosen}
-        state.cache["nodes"] = chosen
-        state.cache["is_over"] = not (self.tracker.num_remaining and self.tracker.to_traverse)
-        taken = [_taken(places, id) for id in (*chosen, *going)]
+            memory.shown[id].depth = frontier.depths[position]  # it may have been found nearer meanwhile
+        nodes, before = await self._let_in(state, frontier), len(tracker.selected)
+        memory.shown.update((node.id, node) for node in nodes)
+        answer = memory.strategy.iteration(nodes, tracker)
+        if answer is not None:
+            await answer
+        chosen = memory.chosen = {node.id: node for node in tracker.selected[before:]}
+        going = [id for id in tracker.to_traverse if id not in chosen]
+        memory.is_over = not (tracker.num_remaining and tracker.to_traverse)
+        taken = [_take(places, id) for id in (*chosen, *going)]
         self._expect(state, chosen)
-        return taken or self._rest(state, frontier)
+        return taken or self._select_nothing(state, frontier)
 
-    async def _let_in(self, state: WalkState, frontier: Frontier, places: dict[str, int]) -> list[Node]:
-        admitted = self._admitted(state, frontier)
-        ids = [cast("str", frontier.ids[at]) for at in admitted.tolist()]
-        read = zip(admitted.tolist(), await best_records(state, ids, self.corpus), strict=True)
-        found = [(at, record) for at, record in read if record is not None]
-        places.update((record.artifact_id, at) for at, record in found)
-        rows = state.cache["rows"].at([at for at, _ in found]) if found else ()
-        return [node_of(state, record, frontier.depths[at], row) for (at, record), row in zip(found, rows, strict=True)]
-
-    async def expand(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[list[ArtifactNode]]:
-        going = [
-            entry for entry in committed if entry.id in self.tracker.to_traverse or entry.id in self.tracker.at_cap
+    async def _let_in(self, state: WalkState[StrategyMemory], frontier: Frontier) -> list[Node]:
+        """Return the artifacts with surfaces that this step admits; one store call."""
+        memory, admitted = state.memory, self._admit(state, frontier).tolist()
+        ids: list[Id] = [frontier.ids[at] for at in admitted]
+        records = await memory.best_records(ids, memory.corpus)
+        found = [each for each in zip(admitted, ids, records, strict=True) if each[2] is not None]
+        memory.places.update((id, at) for at, id, _ in found)
+        return [
+            memory.node(id, record, frontier.depths[at], memory.rows[at].copy())
+            for at, id, record in found
+            if record is not None
         ]
+
+    @override
+    async def expand(
+        self, state: WalkState[StrategyMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
+    ) -> list[list[ArtifactNode]]:
+        tracker = state.memory.tracker
+        going = [entry for entry in committed if entry.id in tracker.to_traverse or entry.id in tracker.at_cap]
         found = dict(zip((entry.id for entry in going), await super().expand(state, going, store), strict=True))
-        self.tracker.to_traverse.clear()
+        tracker.to_traverse.clear()
         return [found.get(entry.id, []) for entry in committed]
 
-    def stop(self, state: WalkState) -> bool:
+    @override
+    def stop(self, state: WalkState[StrategyMemory]) -> bool:
         return self._has_step(state)
 
-    async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[SearchHit | None]:
-        chosen: dict[str, Node] = state.cache["nodes"]
+    @override
+    async def to_hits(
+        self, state: WalkState[StrategyMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
+    ) -> list[SearchHit | None]:
         hits = await super().to_hits(state, committed, store)
         for at, (entry, hit) in enumerate(zip(committed, hits, strict=True)):
             if hit is not None:
-                selected = chosen.get(entry.node.id)
+                selected = state.memory.chosen.get(entry.node.id)
                 hits[at] = replace(hit, metadata=selected.extra_metadata | hit.metadata) if selected else None
         return hits
 
-    def rank(self, state: WalkState, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
-        final = {node.id: node for node in self.strategy.finalize_nodes(list(self.tracker.selected))}
+    @override
+    def rank(self, state: WalkState[StrategyMemory], hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
+        memory = state.memory
+        final = {node.id: node for node in memory.strategy.finalize_nodes(list(memory.tracker.selected))}
         made = {node_of_hit(hit, final): hit for hit in hits}
         return [
             replace(made[id], metadata=node.extra_metadata | made[id].metadata)
@@ -280,8 +329,8 @@ class _Run(Selecting):
         ]
 
 
-def _taken(places: dict[str, int], id: str) -> int:
-    """Give the position of a node that waits, once.
+def _take(places: dict[Id, int], id: Id) -> int:
+    """Return the position of a node that waits, once.
 
     Raises:
         PolicyError: It does not wait.

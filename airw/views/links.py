@@ -1,34 +1,47 @@
 """A walk along the links of a corpus, under the names of the limits that people give."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 from airw._base.checks import check_count
-from airw._base.concurrency import in_thread
+from airw._base.concurrency import offload_if
 from airw.errors import ArgumentError
 from airw.links import INVERSES, Inverses
 from airw.policies import LinkWalk
+from airw.policies.artifact_memory import ArtifactMemory
 from airw.policies.link_walk import Way
-from airw.protocols import OpenCorpus
+from airw.protocols import GraphStore, OpenCorpus
 from airw.values import Direction, Limits, NodeId
 from airw.walking import Behind, Entry, Walk, WalkState, traverse
 
 _MANY = 1_000  # edges, looked up in about a millisecond
 
 
+@dataclass(slots=True, eq=False)
+class _Met(ArtifactMemory):
+    """What one walk remembers besides: the edges that it met."""
+
+    met: set[Any] = field(default_factory=set)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _EdgesOnce(LinkWalk):
     """Walks an edge from the end it was met at first, and not back, which would use up limits and leave nothing out."""
 
-    async def expand(self, state: WalkState, committed: Sequence[Entry], store: OpenCorpus) -> list[Behind | list[Way]]:
+    def begin(self, state: WalkState[ArtifactMemory]) -> ArtifactMemory:
+        """Remember the edges that were met, too."""
+        return _Met(state.query, self.scope, keeps_records=True)
+
+    async def expand(
+        self, state: WalkState[ArtifactMemory], committed: Sequence[Entry], store: OpenCorpus[GraphStore]
+    ) -> list[Behind | list[Way]]:
         """Give the ways that lead on from each one along edges that were not met before."""
         found = await super().expand(state, committed, store)
         if self.direction != "both":
             return found
-        met: set[Any] = state.cache.setdefault("met", set())
-        args = met, found, state.limits.max_fanout
-        return await in_thread(_unmet, *args) if sum(map(len, found)) > _MANY else _unmet(*args)
+        met = cast("_Met", state.memory).met
+        return await offload_if(sum(map(len, found)) > _MANY, _unmet, met, found, state.limits.max_fanout)
 
 
 def _unmet(met: set[Any], found: Sequence[Iterable[Way]], fanout: int) -> list[Behind | list[Way]]:

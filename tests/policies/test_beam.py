@@ -330,18 +330,18 @@ async def test_many_paths_are_compared_in_a_thread_with_the_same_outcome(monkeyp
     async with corpus_of(layered(6)) as corpus:
         expected = await told(corpus, from_root(width=5))
         monkeypatch.setattr(beam, "_MANY", 5)
-        monkeypatch.setattr(beam, "in_thread", counted := CountingCalls(beam.in_thread))
+        monkeypatch.setattr(beam, "offload_if", counted := CountingThreads(beam.offload_if))
         assert await told(corpus, from_root(width=5)) == expected
     assert counted.count == 3
 
 
-class CountingCalls:
-    def __init__(self, function):
-        self.function, self.count = function, 0
+class CountingThreads:
+    def __init__(self, offload_if):
+        self.offload_if, self.count = offload_if, 0
 
-    def __call__(self, *arguments):
-        self.count += 1
-        return self.function(*arguments)
+    def __call__(self, is_long, *arguments):
+        self.count += is_long
+        return self.offload_if(is_long, *arguments)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airw import build, embedder_from, from_mapping, open_corpus, top_k, traverse
+from airw._base import concurrency
 from airw.discovery import FederatedCorpus
 from airw.errors import ArgumentError, NoLedgerEntry
 from airw.links import INVERSES, Inverses
@@ -784,9 +785,9 @@ async def test_many_ways_are_looked_at_in_a_thread_with_the_same_outcome(weighte
             calls[function.__name__] += 1
             return await in_thread(function, *arguments)
 
-        in_thread = link_walk.in_thread
+        in_thread = concurrency.in_thread
         monkeypatch.setattr(link_walk, "_MANY", 0)
-        monkeypatch.setattr(link_walk, "in_thread", counted)
+        monkeypatch.setattr(concurrency, "in_thread", counted)
         assert (await told(corpus, policy))[0] == expected
     assert set(calls) == {"_scores", "_next", "_ways"}
 

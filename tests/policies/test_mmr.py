@@ -206,13 +206,13 @@ class TestCost:
         assert walk.summary.steps == 2  # of 64 choices at most
 
     async def test_a_large_pool_is_compared_in_a_thread_with_the_same_outcome(self, monkeypatch):
-        unpatched, threads, told = mmr.in_thread, [], []
+        unpatched, threads, told = mmr.offload_if, [], []
 
-        async def in_thread(function, *arguments):
-            threads.append(function)
-            return await unpatched(function, *arguments)
+        async def offload_if(is_long, function, *arguments):
+            threads.extend([function] * is_long)
+            return await unpatched(is_long, function, *arguments)
 
-        monkeypatch.setattr(mmr, "in_thread", in_thread)
+        monkeypatch.setattr(mmr, "offload_if", offload_if)
         policy = Mmr(select_k=None, adjacent_k=None)
         for many in (mmr._MANY, 1):
             monkeypatch.setattr(mmr, "_MANY", many)

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
 import anyio
@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from networkx.algorithms.link_analysis.pagerank_alg import _pagerank_python as networkx_pagerank
 
 from airw import build, embedder_from, from_mapping, open_corpus, top_k, traverse
+from airw._base import concurrency
 from airw.errors import ArgumentError
 from airw.policies import PersonalizedPageRank, Scope, pagerank
-from airw.policies._push import ROUNDING, Push, are_final, are_first
+from airw.policies._forward_push import ROUNDING, Push, are_final, are_first
 from airw.stores import MemoryStore
 from airw.testing import PolicySuite
 from airw.values import Extraction, IndexPlan, Limits, Link, SearchHit, Surface
@@ -604,7 +605,7 @@ class TestTheStream:
                 used.append(function)
                 return await anyio.to_thread.run_sync(function, *arguments)
 
-            monkeypatch.setattr(pagerank, "in_thread", in_thread)
+            monkeypatch.setattr(concurrency, "in_thread", in_thread)
             monkeypatch.setattr(pagerank, "_MANY", 0)
             found, _ = await walked(corpus, policy=policy)
         assert used
@@ -628,12 +629,12 @@ class TestTheRanking:
             hits = [hit async for hit in walk]
             told = [hit.to_dict() for hit in hits]
             state = walk._steps.state
-            before = {name: id(value) for name, value in state.cache.items()}
-            residual = state.cache["push"].residual.tolist()
+            before = {each.name: id(getattr(state.memory, each.name)) for each in fields(state.memory)}
+            residual = state.memory.push.residual.tolist()
             first, again = policy.rank(state, hits), policy.rank(state, tuple(hits))
         assert first == again == walk.ranking
-        assert {name: id(value) for name, value in state.cache.items()} == before
-        assert state.cache["push"].residual.tolist() == residual
+        assert {each.name: id(getattr(state.memory, each.name)) for each in fields(state.memory)} == before
+        assert state.memory.push.residual.tolist() == residual
         assert [hit.to_dict() for hit in hits] == told
         assert not any(one.metadata is other.metadata for one in first for other in [*hits, *again])
 
@@ -870,7 +871,7 @@ async def test_only_what_is_committed_is_compared_with_the_query():
     names = [f"n{at}" for at in range(30)]
     async with corpus_of({"hub": names} | {name: [] for name in names}) as corpus:
         hits, walk = await walked(corpus, policy=PersonalizedPageRank(seed_k=0, roots=["hub"], width=3), node_budget=7)
-    assert sorted(walk._steps.state.cache["best"]) == sorted(ids_of(hits))
+    assert sorted(walk._steps.state.memory.best) == sorted(ids_of(hits))
 
 
 def test_bad_parameters_are_refused_at_birth():

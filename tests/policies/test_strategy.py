@@ -12,8 +12,7 @@ from hypothesis import given, settings
 
 from airw import open_corpus, traverse
 from airw.errors import ArgumentError, PolicyError
-from airw.policies import Eager, Mmr, NodeTracker, Scope, Scored, Strategy
-from airw.policies._nodes import Node
+from airw.policies import Eager, Mmr, Node, NodeTracker, Scope, Scored, Strategy
 from airw.testing import PolicySuite
 from tests.support.graph_retriever_oracle import (
     QUERY,

@@ -1,0 +1,155 @@
+"""What a walk remembers is in its memory, and what a policy asks of a store is no more than it says."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import airw
+from airw.errors import ArgumentError
+from airw.policies import (
+    Beam,
+    CollapsedTree,
+    Eager,
+    LinkWalk,
+    Mmr,
+    PersonalizedPageRank,
+    ReverseDependency,
+    Scope,
+    Scored,
+    Strategy,
+)
+from airw.views.links import walk_links
+from tests.support.artifact_corpora import corpus_of, item
+
+ROOT = Path(airw.__file__).parent
+GRAPH = {
+    "a": item("10", to=["b", "c"], tag="x"),
+    "b": item("20", to=["c", "d"], tag="x"),
+    "c": item("30", to=["a"], tag="y"),
+    "d": item("40", tag="y"),
+}
+FIELDS = [("tag", "tag")]
+
+
+class Nearest(Strategy):
+    def iteration(self, nodes, tracker):
+        tracker.select_and_traverse(sorted(nodes, key=lambda node: -node.similarity_score))
+
+
+POLICIES = {
+    "eager": Eager(start_k=1),
+    "eager over fields": Eager(start_k=1, edges=FIELDS),
+    "scored": Scored(start_k=1),
+    "scored by a scorer": Scored(start_k=1, scorer=lambda node: len(node.content)),
+    "mmr": Mmr(start_k=1, max_traverse=2),
+    "beam": Beam(seed_k=1, edges=FIELDS),
+    "pagerank": PersonalizedPageRank(seed_k=1, title_weight=1, scope=Scope(keep={"tag": "x"})),
+    "collapsed tree": CollapsedTree(summary_kinds=("chunk",), leaf_kinds=("part",)),
+    "link walk": LinkWalk(roots=["a"], weighted=True),
+    "reverse dependency": ReverseDependency(seeds=["c"], fan_in_weight=1),
+    "strategy": Nearest(start_k=1),
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+async def test_a_walk_keeps_nothing_in_the_cache(policy):
+    async with corpus_of(GRAPH) as corpus, airw.traverse("0", corpus, policy=policy) as walk:
+        assert [hit async for hit in walk]
+        assert walk.ranking
+        assert walk._steps.state.cache == {}
+        assert walk._steps.state.memory is not None
+
+
+async def test_a_walk_along_each_edge_once_keeps_nothing_in_the_cache():
+    async with corpus_of(GRAPH) as corpus, walk_links(corpus, ["a"]) as walk:
+        assert len([hit async for hit in walk]) == 4
+        assert walk._steps.state.cache == {}
+
+
+@pytest.mark.parametrize("package", ["policies", "views", "discovery", "walking"])
+def test_nobody_of_ours_touches_the_cache(package):
+    for path in (ROOT / package).rglob("*.py"):
+        assert not re.search(r"\.cache\b[.\[]|state\.cache\s*=", path.read_text(encoding="utf-8")), path
+
+
+def test_each_walk_of_a_policy_has_a_memory_of_its_own():
+    policy = Eager()
+    one, other = (airw.traverse("0", None, policy=policy)._steps.state for _ in range(2))
+    assert policy.begin(one) is not policy.begin(other)
+    assert policy.begin(one).best is not policy.begin(other).best
+
+
+class FourMethods:
+    """A store that is walked and can do nothing else."""
+
+    def __init__(self, store):
+        self._inner = store
+
+    async def get_records(self, ids):
+        return await self._inner.get_records(ids)
+
+    async def search_vectors(self, queries, k, **options):
+        return await self._inner.search_vectors(queries, k, **options)
+
+    async def best_of(self, query, artifact_ids, *, surfaces=None):
+        return await self._inner.best_of(query, artifact_ids, surfaces=surfaces)
+
+    async def neighbors(self, ids, **options):
+        return await self._inner.neighbors(ids, **options)
+
+
+@dataclass
+class Walked:
+    """A corpus by its three parts."""
+
+    name: str
+    store: Any
+    embedder: Any
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Eager(start_k=1),
+        Eager(start_k=0, roots=["a"], scope=Scope(keep={"tag": "x"})),
+        Scored(start_k=1),
+        Beam(seed_k=1),
+        PersonalizedPageRank(seed_k=1),
+    ],
+    ids=["eager", "scoped", "scored", "beam", "pagerank"],
+)
+async def test_four_methods_are_enough_to_be_walked(policy):
+    async with corpus_of(GRAPH) as corpus:
+        whole = [hit async for hit in airw.traverse("0", corpus, policy=policy)]
+        small = Walked(corpus.name, FourMethods(corpus.store), corpus.embedder)
+        assert [hit async for hit in airw.traverse("0", small, policy=policy)] == whole != []
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        (
+            Eager(edges=FIELDS),
+            r"Eager\(edges=\.\.\.\) needs a store with a method matching, which FourMethods",
+        ),
+        (PersonalizedPageRank(edges=FIELDS), r"PersonalizedPageRank\(edges=\.\.\.\) .* matching"),
+        (Eager(seeding="hybrid"), r"Eager\(seeding='hybrid'\) .* search_text"),
+        (Beam(seeding="titles"), r"Beam\(seeding='titles'\) .* resolve"),
+        (PersonalizedPageRank(title_weight=1), r"PersonalizedPageRank\(title_weight=\.\.\.\) .* resolve"),
+        (Mmr(), "Mmr needs .* vectors_of"),
+        (Scored(scorer=lambda node: 1), r"Scored\(scorer=\.\.\.\) .* vectors_of"),
+        (Nearest(), "Nearest needs .* vectors_of"),
+        (CollapsedTree(), "CollapsedTree needs .* records_of"),
+        (LinkWalk(), "LinkWalk needs .* records_of"),
+        (ReverseDependency(seeds=["a"]), "ReverseDependency needs .* referrers"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_what_else_a_setting_needs_is_said_before_the_first_hit(policy, says):
+    async with corpus_of(GRAPH) as corpus:
+        walk = airw.traverse("0", Walked(corpus.name, FourMethods(corpus.store), corpus.embedder), policy=policy)
+        with pytest.raises(ArgumentError, match=f"^{says}"):
+            await anext(walk)

@@ -1,0 +1,160 @@
+"""What one walk remembers: made by the policy, once a walk; and methods that are not what they must be."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+import airw
+from airw.errors import PolicyError
+
+
+@dataclass
+class Seen:
+    nodes: list = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Countdown(airw.Policy[Seen]):
+    start: int = 3
+
+    def begin(self, state):
+        return Seen()
+
+    async def seed(self, state, store):
+        return [self.start]
+
+    async def score(self, state, nodes, store):
+        state.memory.nodes += nodes
+        return [0.0] * len(nodes)
+
+    async def expand(self, state, committed, store):
+        return [[entry.node - 1] if entry.node else [] for entry in committed]
+
+    async def to_hits(self, state, committed, store):
+        return [airw.SearchHit(str(entry.node), "number", entry.score, "") for entry in committed]
+
+
+async def test_each_walk_has_a_memory_of_its_own():
+    policy = Countdown()
+    walks = [airw.traverse("count", None, policy=policy) for _ in range(2)]
+    for walk in walks:
+        assert len([hit async for hit in walk]) == 4
+    memories = [walk._steps.state.memory for walk in walks]
+    assert memories == [Seen([3, 2, 1, 0])] * 2
+    assert memories[0] is not memories[1]
+
+
+async def test_it_is_made_once_a_walk_before_the_seed():
+    calls = []
+
+    class Noting(Countdown):
+        def begin(self, state):
+            calls.append(("begin", state.memory, state.query, state.node_budget))
+            return super().begin(state)
+
+        async def seed(self, state, store):
+            calls.append(("seed", state.memory))
+            return await super().seed(state, store)
+
+    walk = airw.traverse("count", None, policy=Noting(), node_budget=3)
+    assert calls == []
+    assert len([hit async for hit in walk]) == 3
+    assert calls[0] == ("begin", None, "count", 3)
+    assert [name for name, *_ in calls] == ["begin", "seed"]
+
+
+class Structural:
+    """A policy that inherits nothing and has no `begin`."""
+
+    max_depth, keeps_frontier, scores_paths = None, False, False
+
+    def __init__(self):
+        self.memories = []
+
+    async def seed(self, state, store):
+        self.memories.append(state.memory)
+        return [1, 2]
+
+    async def score(self, state, nodes, store):
+        return [float(node) for node in nodes]
+
+    def select(self, state, frontier):
+        return frontier.best_first()
+
+    async def expand(self, state, committed, store):
+        return [[] for _ in committed]
+
+    def node_id(self, node):
+        return node
+
+    def stop(self, state):
+        return False
+
+    async def to_hits(self, state, committed, store):
+        return [airw.SearchHit(str(entry.id), "number", entry.score, "") for entry in committed]
+
+    def edge_of(self, node):
+        return None
+
+    def rank(self, state, hits):
+        return hits
+
+
+@pytest.mark.parametrize("begin", ["missing", None, 7])
+async def test_a_policy_without_begin_remembers_nothing(begin):
+    policy = Structural()
+    if begin != "missing":
+        policy.begin = begin  # an attribute of that name is none of ours
+    assert [hit.artifact_id async for hit in airw.traverse("", None, policy=policy)] == ["2", "1"]
+    assert policy.memories == [None]
+
+
+async def test_a_node_is_its_own_id():
+    assert airw.Policy().node_id((1, "a")) == (1, "a")
+
+
+def plain(name):
+    """A policy that forgets one `async`."""
+
+    def forgetful(self, state, *arguments):
+        return [1]
+
+    return type("Forgetful", (Countdown,), {name: forgetful})()
+
+
+@pytest.mark.parametrize("name", ["seed", "score", "expand", "to_hits"])
+async def test_a_method_that_is_not_async_is_an_error_that_names_it(name):
+    walk = airw.traverse("count", None, policy=plain(name))
+    with pytest.raises(PolicyError, match=rf"^Forgetful\.{name} must be an `async def` that returns; \[1\] cannot be"):
+        _ = [hit async for hit in walk]
+    assert walk.summary.stop == "failed"
+
+
+async def test_an_async_generator_is_no_async_method():
+    class Yields(Countdown):
+        async def seed(self, state, store):
+            yield 1
+
+    with pytest.raises(PolicyError, match=r"^Yields\.seed must be an `async def` that returns; <async_generator"):
+        await anext(airw.traverse("count", None, policy=Yields()))
+
+
+async def test_begin_is_a_plain_function():
+    class Waits(Countdown):
+        async def begin(self, state):
+            return Seen()
+
+    with pytest.raises(PolicyError, match=r"^Waits\.begin must be a plain function, not an `async def`"):
+        await anext(airw.traverse("count", None, policy=Waits()))
+
+
+async def test_an_error_in_begin_says_where_it_happened():
+    class Fails(Countdown):
+        def begin(self, state):
+            raise ValueError("no memory")
+
+    walk = airw.traverse("count", None, policy=Fails())
+    with pytest.raises(ValueError, match="no memory") as caught:
+        await anext(walk)
+    assert caught.value.__notes__ == ["raised in Fails.begin during a walk"]
+    assert walk.summary.stop == "failed"
