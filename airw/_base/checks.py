@@ -1,8 +1,8 @@
 """Checks of arguments: each returns the value it was given, or raises an error that names the argument."""
 
 import math
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from numbers import Real
 from typing import TypeVar
 
@@ -144,3 +144,44 @@ def check_query(query: object) -> str:
     except UnicodeEncodeError as error:
         raise ArgumentError(f"query holds half a character (a lone surrogate) at position {error.start}") from error
     return query
+
+
+def check_methods(verb: str, store: object, methods: Iterable[str]) -> None:
+    """Refuse a store that lacks a method, before the verb that calls it begins.
+
+    Raises:
+        ArgumentError: It lacks one; the message names the verb and the method.
+
+    Example:
+        >>> check_methods("delete", [], ["apply"])
+        Traceback (most recent call last):
+        airw.errors.ArgumentError: delete() needs a store with apply(), which list does not have
+    """
+    for method in methods:
+        if not callable(getattr(store, method, None)):
+            raise _lacking(verb, store, method)
+
+
+@contextmanager
+def name_missing_method(verb: str, store: object) -> Iterator[None]:
+    """Raise an error that names the verb where a store lacks a method that is called inside the block.
+
+    Raises:
+        ArgumentError: It lacks one.
+
+    Example:
+        >>> with name_missing_method("search", store := []):
+        ...     store.search_text(["keys"], 10)
+        Traceback (most recent call last):
+        airw.errors.ArgumentError: search() needs a store with search_text(), which list does not have
+    """
+    try:
+        yield
+    except AttributeError as error:
+        if error.obj is not store:
+            raise
+        raise _lacking(verb, store, str(error.name)) from None
+
+
+def _lacking(verb: str, store: object, method: str) -> ArgumentError:
+    return ArgumentError(f"{verb}() needs a store with {method}(), which {type(store).__name__} does not have")

@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 import anyio
 
@@ -15,7 +15,6 @@ from airw.cli.resolve import artifact_ids, chosen, ready
 from airw.corpora import Corpus, open_corpus, reading
 from airw.errors import ArgumentError
 from airw.links import INVERSES, CorpusGraph, FollowedLinks, Inverses, LinkPath
-from airw.protocols import Store
 from airw.values import LinkFilter
 from airw.views import (
     Bundling,
@@ -47,8 +46,7 @@ from airw.walking import Walk
 @asynccontextmanager
 async def _unembedded(name: str) -> AsyncIterator[Corpus]:
     """Open a corpus without its embedder, which links do not need, and close it again."""
-    async with reading(await ready(name)) as (known, reader):
-        store = cast("Store", reader)
+    async with reading(await ready(name)) as (known, store):
         yield Corpus(known, store, CorpusGraph(store).embedder)
 
 

@@ -5,16 +5,15 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.corpora.building import build
+    from airw.corpora.building import BuildOptions, build
     from airw.corpora.definitions import PRESETS, Definition, Maintenance
     from airw.corpora.maintenance import Coverage, Maintained, MaintenanceReport, coverage, maintain
     from airw.corpora.naming import corpus_names, corpus_path, existing_path, home, is_name
-    from airw.corpora.opening import CUSTOM, Corpus, CorpusLike, Opening, borrowed, open_corpus
+    from airw.corpora.opening import CUSTOM, Corpus, CorpusLike, Opening, borrowed, open_corpus, reading
     from airw.corpora.partitions import IngestPlan, PartitionReport, finish_ingest, ingest_partition, prepare_ingest
     from airw.corpora.pipeline import Builder, BuildProgress, BuildReport, Pages, surveyed
     from airw.corpora.recipes import BY_HAND, OnError, Recipe, edge_extractor_of, recipes_with, strategy_of
     from airw.corpora.registry import (
-        BuildOptions,
         Retrievers,
         build_corpus,
         list_corpora,
@@ -23,21 +22,20 @@ if TYPE_CHECKING:
         retrievers,
         unregister,
     )
-    from airw.corpora.searching import CorpusRetriever, as_retriever, reading, records_for_artifact, search
+    from airw.corpora.searching import CorpusRetriever, as_retriever, records_for_artifact, search
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "building": ["build"],
+            "building": ["BuildOptions", "build"],
             "definitions": ["Definition", "Maintenance", "PRESETS"],
             "maintenance": ["Coverage", "Maintained", "MaintenanceReport", "coverage", "maintain"],
             "naming": ["corpus_names", "corpus_path", "existing_path", "home", "is_name"],
-            "opening": ["CUSTOM", "Corpus", "CorpusLike", "Opening", "borrowed", "open_corpus"],
+            "opening": ["CUSTOM", "Corpus", "CorpusLike", "Opening", "borrowed", "open_corpus", "reading"],
             "partitions": ["IngestPlan", "PartitionReport", "finish_ingest", "ingest_partition", "prepare_ingest"],
             "pipeline": ["BuildProgress", "BuildReport", "Builder", "Pages", "surveyed"],
             "recipes": ["BY_HAND", "OnError", "Recipe", "edge_extractor_of", "recipes_with", "strategy_of"],
             "registry": [
-                "BuildOptions",
                 "Retrievers",
                 "build_corpus",
                 "list_corpora",
@@ -46,7 +44,7 @@ else:
                 "retrievers",
                 "unregister",
             ],
-            "searching": ["CorpusRetriever", "as_retriever", "reading", "records_for_artifact", "search"],
+            "searching": ["CorpusRetriever", "as_retriever", "records_for_artifact", "search"],
         },
     )
 

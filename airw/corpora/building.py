@@ -2,16 +2,18 @@
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, aclosing, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypedDict, Unpack
 
 import anyio
 
-from airw._base.checks import check_count
+from airw._base.checks import check_choice, check_count, check_methods
 from airw._base.concurrency import in_thread
+from airw._base.messages import short_repr
+from airw._base.signatures import check_option_names, shows_options
 from airw.corpora.naming import corpus_path, is_name
 from airw.corpora.opening import CUSTOM, Corpus, Opening
 from airw.corpora.pipeline import Builder, BuildProgress, BuildReport, Pages, surveyed
@@ -21,72 +23,106 @@ from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, Embedder
 from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, Source, Store
 from airw.stores import SqliteStore
 
+_METHODS = ("writing", "config", "set_config", "artifact_ids", "ledger", "get_records", "vectors", "apply")
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What a build was asked for."""
+
+class BuildOptions(TypedDict, total=False):
+    """The options of `build`, which says what they mean."""
+
+    store: Store | str | os.PathLike[str] | None
+    embedder: EmbedderLike | None
+    full: bool
+    force: bool
+    batch_size: int
+    edge_extractor: EdgeExtractor | None
+    progress: Callable[[BuildProgress], None] | None
+    on_error: OnError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRequest:
+    """What a build was asked for, with what the source says filled in; fields with a default are options of `build`.
+
+    Args:
+        source: Where the artifacts come from.
+        place: The store, or the file of the corpus.
+        name: The name that the corpus was given; `None` where it was given a store or a path.
+        spec: The embedder or its specification.
+        extractor: What finds links.
+    """
 
     source: Source
-    where: Store | Path
+    place: Store | Path
     name: str | None
     spec: EmbedderLike
     extractor: EdgeExtractor | None
-    on_error: OnError
-    full: bool
-    force: bool
+    full: bool = True
+    force: bool = False
+    batch_size: int = 256
+    progress: Callable[[BuildProgress], None] | None = None
+    on_error: OnError = "raise"
 
-    def resolved(self) -> tuple[Embedder, Recipe]:
-        """Give the embedder, and what it makes of an artifact; its id may be read from a model's weights."""
-        embedder = resolve_embedder(self.spec)
-        return embedder, Recipe(self.source, embedder.id, self.extractor, self.on_error)
+    @classmethod
+    def parse(cls, verb: str, source: Source, options: BuildOptions) -> Self:
+        """Check a source and the options that were given; `verb` is the function that was called.
 
-
-def job_for(
-    source: Source,
-    *,
-    store: Store | str | os.PathLike[str] | None,
-    embedder: EmbedderLike | None,
-    edge_extractor: EdgeExtractor | None,
-    on_error: OnError,
-    full: bool,
-    force: bool,
-    what: str,
-) -> Job:
-    """Check what a build, or `what` else it is, was asked for, and fill in what the source says.
-
-    Raises:
-        ArgumentError: It cannot be used.
-    """
-    if isinstance(source, type) or not all(hasattr(source, part) for part in ("name", "items", "change_signal")):
-        raise ArgumentError(
-            f"{what} takes a source, such as from_notes(folder) or from_mapping(items, name=...), not {source!r}"
+        Raises:
+            ArgumentError: A value cannot be used.
+            TypeError: There is no such option.
+        """
+        check_option_names(verb, options, BUILD_DEFAULTS)
+        given: dict[str, Any] = {**options}
+        store, embedder, extractor = (given.pop(name, None) for name in ("store", "embedder", "edge_extractor"))
+        if isinstance(source, type) or not all(hasattr(source, part) for part in ("name", "items", "change_signal")):
+            makers = "from_notes(folder) or from_mapping(items, name=...)"
+            raise ArgumentError(f"{verb} takes a source, such as {makers}, not {short_repr(source)}")
+        check_choice("on_error", given.get("on_error", "raise"), ("raise", "skip"))
+        check_count("batch_size", given.get("batch_size", 1), least=1)
+        place: Any = _named(source) if store is None else store
+        if not isinstance(place, str | os.PathLike) and not hasattr(place, "writing"):
+            raise ArgumentError(f"store must be a Store, or the name or path of a corpus, not {short_repr(place)}")
+        path = corpus_path(place) if isinstance(place, str | os.PathLike) else None
+        return cls(
+            source=source,
+            place=path or place,
+            name=path.stem if path and is_name(place) else None,
+            spec=source.embedder if embedder is None else embedder,
+            extractor=source.edge_extractor if extractor is None else extractor,
+            **given,
         )
-    if on_error not in ("raise", "skip"):
-        raise ArgumentError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
-    if store is not None and not isinstance(store, str | os.PathLike) and not hasattr(store, "writing"):
-        raise ArgumentError(f"store must be a Store, or the name or path of a corpus, not {store!r}")
-    place: Store | str | os.PathLike[str] = store if store is not None else _named(source)
-    return Job(
-        source=source,
-        where=corpus_path(place) if isinstance(place, str | os.PathLike) else place,
-        name=corpus_path(place).stem if isinstance(place, str) and is_name(place) else None,
-        spec=source.embedder if embedder is None else embedder,
-        extractor=source.edge_extractor if edge_extractor is None else edge_extractor,
-        on_error=on_error,
-        full=full,
-        force=force,
-    )
+
+    def resolve(self) -> tuple[Embedder, Recipe]:
+        """Return the embedder, and what it makes of an artifact; its id may be read from a model's weights."""
+        embedder = resolve_embedder(self.spec)
+        return embedder, Recipe.of(self.source, embedder.id, self.extractor, self.on_error)
+
+    @asynccontextmanager
+    async def hold_store(self, opened: AsyncExitStack, before: Callable[[], Awaitable[object]]) -> AsyncIterator[Store]:
+        """Hold the store for writing; a file is opened as long as `opened` is, and made only once `before` is back."""
+        if not isinstance(self.place, Path):
+            async with self.place.writing():
+                yield self.place
+            return
+        store = await _file_store(self.place, before)
+        async with store.writing():
+            await opened.enter_async_context(store)  # under the lock: two builders never make one file at once
+            yield store
+
+
+_DEFAULTS = {each.name: each.default for each in fields(BuildRequest) if each.name in BuildOptions.__annotations__}
+BUILD_DEFAULTS: Mapping[str, Any] = {"store": None, "embedder": None, **_DEFAULTS, "edge_extractor": None}
+"""What each option of `build` is when it is left out."""
 
 
 def _named(source: Source) -> str:
-    """Give the source's name when a corpus can have it."""
+    """Return the source's name when a corpus can have it."""
     if not isinstance(source.name, str) or not is_name(source.name):
         raise ArgumentError(f"source {source.name!r} cannot name a corpus; say where it goes: store=Path(...)")
     return source.name
 
 
-async def file_store(path: Path, before: Callable[[], Awaitable[None]]) -> SqliteStore:
-    """Give the store of a corpus's file, not yet open; its folder is made only once `before` has come back."""
+async def _file_store(path: Path, before: Callable[[], Awaitable[object]]) -> SqliteStore:
+    """Return the store of a corpus's file, not yet open; its folder is made only once `before` has come back."""
     with suppress(PermissionError):  # else it may exist, and locking it says what is wrong
         if await anyio.Path(path).exists():
             return SqliteStore(path)
@@ -98,103 +134,8 @@ async def file_store(path: Path, before: Callable[[], Awaitable[None]]) -> Sqlit
     return SqliteStore(path)
 
 
-async def config_after(job: Job, recipe: Recipe, store: Store, embedder: Embedder) -> dict[str, Any]:
-    """Give the settings of the corpus after this build."""
-    stored = await store.config()
-    same = stored.get("embedder_id") == recipe.embedder_id
-    keeps_spec = same and not isinstance(job.spec, str | os.PathLike)
-    return {
-        **stored,
-        "name": job.name or stored.get("name", job.source.name),
-        "embedder": stored["embedder"] if keeps_spec else await in_thread(_spec, job.spec, recipe.embedder_id),
-        "embedder_id": recipe.embedder_id,
-        "dim": stored["dim"] if same else await _width(embedder),
-        "strategy_id": recipe.strategy_id,
-        "extractor_id": recipe.extractor_id,
-        "source": job.source.name,
-        "recipes": await in_thread(recipes_with, recipe, stored),
-    }
-
-
-def _spec(given: EmbedderLike, embedder_id: str) -> str:
-    """Give the specification that makes an embedder again, from any working folder, where there is one."""
-    if isinstance(given, str | os.PathLike):
-        folder = Path(given).expanduser()
-        return str(folder.absolute()) if isinstance(given, os.PathLike) or _is_folder(given) else given
-    for spec in ("light", "default"):
-        with suppress(EmbedderUnavailable):
-            if resolve_embedder(spec).id == embedder_id:
-                return spec
-    return CUSTOM
-
-
-def _is_folder(spec: str) -> bool:
-    return bool({os.sep, os.altsep}.intersection(spec)) and Path(spec).expanduser().is_dir()
-
-
-async def _width(embedder: Embedder) -> int:
-    """Give the width of the vectors; some models know it only once they have been asked for vectors."""
-    try:
-        return await in_thread(lambda: embedder.dim)
-    except EmbedderUnavailable:
-        raise
-    except EmbedderError:
-        await embedder.embed_documents([])
-        return embedder.dim
-
-
-async def outdated_by(job: Job, recipe: Recipe, store: Store, config: Mapping[str, Any]) -> frozenset[str]:
-    """Give the artifacts that another embedder made, which must all be this source's to embed again."""
-    old = (await store.config()).get("embedder_id", config["embedder_id"])
-    if old == config["embedder_id"]:
-        return frozenset()
-    entries = [entry for entry in await store.ledger() if entry is not None]
-    others = sorted({entry.source or BY_HAND for entry in entries if not recipe.owns(entry)})
-    if others or (entries and not job.full):
-        why = f"holds artifacts of {', '.join(map(repr, others))}" if others else "may hold what full=False leaves out"
-        raise EmbedderMismatch(
-            f"corpus {config['name']!r} cannot change from embedder {old!r} to {recipe.embedder_id!r}, as it {why}: "
-            f"build with the old one{'' if others else ', with full=True'} or into another store"
-        )
-    return frozenset(entry.artifact_id for entry in entries)
-
-
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """What leaves a corpus at the end of a build: how many artifacts, and which of them are still stored."""
-
-    count: int = 0
-    stored: tuple[str, ...] = ()
-
-
-async def gone_from(job: Job, builder: Builder) -> Gone:
-    """Give what the source no longer has; never all there is, without force."""
-    if not job.full:
-        return Gone()
-    unseen = builder.unheld(await builder.store.artifact_ids())
-    entries = await builder.store.ledger(unseen)
-    vanished = [entry.artifact_id for entry in entries if entry is not None and builder.recipe.owns(entry)]
-    gone = builder.outdated.difference(builder.held).union(vanished)
-    if gone and not builder.held and not job.force:
-        raise SourceError(
-            f"source {job.source.name!r} gave nothing to index, but {len(gone)} of its artifacts are indexed: "
-            "check the source, or build with force=True to remove them all"
-        )
-    return Gone(len(gone), tuple(vanished))
-
-
-def build(
-    source: Source,
-    *,
-    store: Store | str | os.PathLike[str] | None = None,
-    embedder: EmbedderLike | None = None,
-    full: bool = True,
-    force: bool = False,
-    batch_size: int = 256,
-    edge_extractor: EdgeExtractor | None = None,
-    progress: Callable[[BuildProgress], None] | None = None,
-    on_error: OnError = "raise",
-) -> Opening[Corpus]:
+@shows_options(BuildOptions, BUILD_DEFAULTS)
+def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
     """Bring a corpus up to date with its source and open it; awaitable, and an async context manager that closes it.
 
     Incremental: an artifact is decomposed and its links are found again only when the source's change signal for it,
@@ -242,57 +183,141 @@ def build(
         >>> anyio.run(main)
         (1, 1, 0, 1)
     """
-    job = job_for(
-        source,
-        store=store,
-        embedder=embedder,
-        edge_extractor=edge_extractor,
-        on_error=on_error,
-        full=full,
-        force=force,
-        what="build",
-    )
-    check_count("batch_size", batch_size, least=1)
-    return Opening(_build(job, batch_size, progress))
+    request = BuildRequest.parse("build", source, options)
+    if not isinstance(request.place, Path):
+        check_methods("build", request.place, _METHODS)
+    return Opening(_build(request))
 
 
-async def _build(job: Job, batch_size: int, progress: Callable[[BuildProgress], None] | None) -> Corpus:
+async def _build(request: BuildRequest) -> Corpus:
     start = time.perf_counter()
-    embedder, recipe = await in_thread(job.resolved)
-    async with AsyncExitStack() as opened, aclosing(Pages(job.source, batch_size)) as pages:
-        store = await file_store(job.where, pages.peek) if isinstance(job.where, Path) else job.where
-        async with store.writing():
-            if isinstance(store, SqliteStore) and store is not job.where:
-                await opened.enter_async_context(store)  # under the lock: two builders never make one file at once
-            recipe = await surveyed(recipe, job.source, batch_size)
-            config = await config_after(job, recipe, store, embedder)
-            outdated = await outdated_by(job, recipe, store, config)
-            builder = Builder(recipe, store, embedder, config, outdated, progress)
+    embedder, recipe = await in_thread(request.resolve)
+    async with AsyncExitStack() as opened, aclosing(Pages(request.source, request.batch_size)) as pages:
+        async with request.hold_store(opened, pages.peek) as store:
+            recipe = await surveyed(recipe, request.source, request.batch_size)
+            config = await make_config(request, recipe, store, embedder)
+            outdated = await find_outdated(request, recipe, store, config)
+            builder = Builder(recipe, store, embedder, config, outdated, request.progress)
             await builder.run(pages)
-            gone = await gone_from(job, builder)
-            if gone.stored:
-                await store.apply([], removals=gone.stored)
+            pruning = await find_pruning(builder, full=request.full, force=request.force)
+            if pruning.stored:
+                await store.apply([], removals=pruning.stored)
             await builder.adopt()
         opened.pop_all()
-    report = _report(builder, gone.count, time.perf_counter() - start)
-    return Corpus(
-        config["name"],
-        store,
-        embedder,
-        report,
-        owns_store=isinstance(job.where, Path),
-        strategy=recipe.strategy,
-        edge_extractor=recipe.extractor,
-    )
-
-
-def _report(builder: Builder, removed: int, seconds: float) -> BuildReport:
-    counts = builder.counts
-    return BuildReport(
-        added=counts.added,
-        updated=counts.updated,
-        unchanged=counts.unchanged,
-        removed=removed,
+    report = BuildReport(
+        added=builder.counts.added,
+        updated=builder.counts.updated,
+        unchanged=builder.counts.unchanged,
+        removed=pruning.count,
         problems=tuple(builder.problems),
-        seconds=seconds,
+        seconds=time.perf_counter() - start,
     )
+    return built_corpus(builder, report, owns_store=isinstance(request.place, Path))
+
+
+def built_corpus(builder: Builder, report: BuildReport, *, owns_store: bool) -> Corpus:
+    """Return the open corpus that a builder has finished."""
+    return Corpus(
+        builder.config["name"],
+        builder.store,
+        builder.embedder,
+        report,
+        owns_store=owns_store,
+        strategy=builder.recipe.strategy,
+        edge_extractor=builder.recipe.extractor,
+    )
+
+
+async def make_config(request: BuildRequest, recipe: Recipe, store: Store, embedder: Embedder) -> dict[str, Any]:
+    """Return the settings of the corpus after this build."""
+    stored = await store.config()
+    same = stored.get("embedder_id") == recipe.embedder_id
+    keeps_spec = same and not isinstance(request.spec, str | os.PathLike)
+    return {
+        **stored,
+        "name": request.name or stored.get("name", request.source.name),
+        "embedder": stored["embedder"] if keeps_spec else await in_thread(_spec, request.spec, recipe.embedder_id),
+        "embedder_id": recipe.embedder_id,
+        "dim": stored["dim"] if same else await _width(embedder),
+        "strategy_id": recipe.strategy_id,
+        "extractor_id": recipe.extractor_id,
+        "source": request.source.name,
+        "recipes": await in_thread(recipes_with, recipe, stored),
+    }
+
+
+def _spec(given: EmbedderLike, embedder_id: str) -> str:
+    """Return the specification that makes an embedder again, from any working folder, where there is one."""
+    if isinstance(given, str | os.PathLike):
+        folder = Path(given).expanduser()
+        return str(folder.absolute()) if isinstance(given, os.PathLike) or _is_folder(given) else given
+    for spec in ("light", "default"):
+        with suppress(EmbedderUnavailable):
+            if resolve_embedder(spec).id == embedder_id:
+                return spec
+    return CUSTOM
+
+
+def _is_folder(spec: str) -> bool:
+    return bool({os.sep, os.altsep}.intersection(spec)) and Path(spec).expanduser().is_dir()
+
+
+async def _width(embedder: Embedder) -> int:
+    """Return the width of the vectors; some models know it only once they have been asked for vectors."""
+    try:
+        return await in_thread(lambda: embedder.dim)
+    except EmbedderUnavailable:
+        raise
+    except EmbedderError:
+        await embedder.embed_documents([])
+        return embedder.dim
+
+
+async def find_outdated(
+    request: BuildRequest, recipe: Recipe, store: Store, config: Mapping[str, Any]
+) -> frozenset[str]:
+    """Return the artifacts that another embedder made, all of which must be this source's to embed again.
+
+    Raises:
+        EmbedderMismatch: There are others.
+    """
+    old = (await store.config()).get("embedder_id", config["embedder_id"])
+    if old == config["embedder_id"]:
+        return frozenset()
+    entries = [entry for entry in await store.ledger() if entry is not None]
+    others = sorted({entry.source or BY_HAND for entry in entries if not recipe.owns(entry)})
+    if others or (entries and not request.full):
+        why = f"holds artifacts of {', '.join(map(repr, others))}" if others else "may hold what full=False leaves out"
+        raise EmbedderMismatch(
+            f"corpus {config['name']!r} cannot change from embedder {old!r} to {recipe.embedder_id!r}, as it {why}: "
+            f"build with the old one{'' if others else ', with full=True'} or into another store"
+        )
+    return frozenset(entry.artifact_id for entry in entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """What leaves a corpus at the end of a build: how many artifacts, and which of them are still stored."""
+
+    count: int = 0
+    stored: tuple[str, ...] = ()
+
+
+async def find_pruning(builder: Builder, *, full: bool, force: bool) -> Pruning:
+    """Return what the source no longer has.
+
+    Raises:
+        SourceError: That is all there is, without `force`.
+    """
+    if not full:
+        return Pruning()
+    unseen = builder.unheld(await builder.store.artifact_ids())
+    entries = await builder.store.ledger(unseen)
+    vanished = [entry.artifact_id for entry in entries if entry is not None and builder.recipe.owns(entry)]
+    gone = builder.outdated.difference(builder.held).union(vanished)
+    if gone and not builder.held and not force:
+        raise SourceError(
+            f"source {builder.recipe.source.name!r} gave nothing to index, but {len(gone)} of its artifacts are "
+            "indexed: check the source, or build with force=True to remove them all"
+        )
+    return Pruning(len(gone), tuple(vanished))

@@ -83,7 +83,7 @@ class Changes:
     def _builder(self, owner: str, config: Mapping[str, Any], on_error: OnError) -> Builder:
         origin = _ByHand(owner, strategy_of(owner, config, self.strategy))
         extractor = edge_extractor_of(owner, config, self.edge_extractor)
-        recipe = Recipe(origin, config["embedder_id"], extractor, on_error)
+        recipe = Recipe.of(origin, config["embedder_id"], extractor, on_error)
         return Builder(recipe, self.store, self.embedder, config, frozenset(), None)
 
     async def _put(self, builders: Mapping[str, Builder], owned: Sequence[tuple[str, Artifact]]) -> None:

@@ -9,19 +9,18 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from airw._base.checks import check_choice
+from airw._base.checks import check_choice, name_missing_method
 from airw._base.concurrency import in_thread
 from airw._base.file_lock import hold_file
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.corpora.definitions import Action, Decision, Definition
-from airw.corpora.opening import Corpus, CorpusLike
+from airw.corpora.opening import Corpus, CorpusLike, reading
 from airw.corpora.pipeline import BuildProgress, BuildReport, Pages, surveyed
 from airw.corpora.recipes import OnError, Recipe, check_id
 from airw.corpora.registry import build_corpus, find, list_corpora, made_home
-from airw.corpora.searching import reading
 from airw.errors import AirwError, ArgumentError, CorpusNotFound, SourceError
-from airw.protocols import Source
+from airw.protocols import RecordReader, Source
 from airw.values import Artifact, ItemProblem, LedgerEntry
 
 Progress = Callable[[str, BuildProgress], None]
@@ -254,7 +253,7 @@ class Coverage:
         }
 
 
-async def coverage(name_or_source: str | Source, *, corpus: CorpusLike | None = None) -> Coverage:
+async def coverage(name_or_source: str | Source, *, corpus: CorpusLike[RecordReader] | None = None) -> Coverage:
     """Say what of a source is indexed and what is not; nothing is embedded, and nothing is written.
 
     The source is read as a build reads it. What a build would index again counts as outdated, except that embedders are
@@ -287,7 +286,7 @@ async def coverage(name_or_source: str | Source, *, corpus: CorpusLike | None = 
     """
     source = await in_thread(_source, name_or_source)
     config, entries = await _held(corpus, source.name)
-    recipe = Recipe(source, config.get("embedder_id", ""), source.edge_extractor, "skip")
+    recipe = Recipe.of(source, config.get("embedder_id", ""), source.edge_extractor, "skip")
     recipe = await surveyed(recipe, source, _PAGE)
     versions, problems = await _given(source, recipe)
     excluded = getattr(source, "excluded", None)
@@ -303,11 +302,12 @@ def _source(given: str | Source) -> Source:
     return given
 
 
-async def _held(corpus: CorpusLike | None, name: str) -> tuple[dict[str, Any], list[LedgerEntry]]:
+async def _held(corpus: CorpusLike[RecordReader] | None, name: str) -> tuple[dict[str, Any], list[LedgerEntry]]:
     """Give the settings of a corpus and what it holds; nothing of one that is not built yet."""
     try:
         async with reading(name if corpus is None else corpus) as (_, store):
-            return await store.config(), [entry for entry in await store.ledger() if entry is not None]
+            with name_missing_method("coverage", store):
+                return await store.config(), [entry for entry in await store.ledger() if entry is not None]
     except CorpusNotFound:
         if corpus is not None:
             raise

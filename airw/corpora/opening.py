@@ -1,27 +1,30 @@
 """Open corpora, and what is on its way to being open."""
 
 import os
-from collections.abc import Coroutine, Generator, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, Unpack
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, Unpack, cast
 
 import anyio
 
+from airw._base.checks import check_methods
 from airw._base.concurrency import in_thread
+from airw._base.signatures import shows_options
 from airw.corpora.changing import Changes, Given
 from airw.corpora.naming import existing_path, is_name
 from airw.corpora.pipeline import BuildReport
 from airw.corpora.recipes import OnError
 from airw.embedders import check_embedder, resolve_embedder
 from airw.errors import CorpusNotFound, EmbedderMismatch, EmbedderUnavailable
-from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, IndexingStrategy, OpenCorpus, Store
-from airw.retrieval import SearchOptions, check_corpus, retrieve
+from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, IndexingStrategy, OpenCorpus, SearchStore, Store
+from airw.protocols.stores import StoreT_co
+from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, answer, check_corpus
 from airw.stores import SqliteStore
 from airw.values import SearchHit
 
-CorpusLike: TypeAlias = OpenCorpus | str | os.PathLike[str]
+CorpusLike: TypeAlias = OpenCorpus[StoreT_co] | str | os.PathLike[str]
 """An open corpus, or the name or path of one."""
 
 CUSTOM = "custom"
@@ -68,8 +71,11 @@ class Opening(Generic[Opened]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Corpus:
+class Corpus(Generic[StoreT_co]):
     """An open corpus, made by `build` or `open_corpus`: a name, a store, and the embedder its vectors came from.
+
+    One over a store of your own needs only the store's methods that its verbs call: a `WalkStore` can be walked, a
+    `SearchStore` searched, and what changes the corpus needs a whole `Store`.
 
     Args:
         name: Hits carry it as their source.
@@ -94,7 +100,7 @@ class Corpus:
     """
 
     name: str
-    store: Store
+    store: StoreT_co
     embedder: Embedder
     report: BuildReport | None = None
     owns_store: bool = False
@@ -106,11 +112,12 @@ class Corpus:
         """Name the model and weights that its vectors came from."""
         return self.embedder.id
 
-    async def search(self, query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
+    @shows_options(SearchOptions, SEARCH_DEFAULTS)
+    async def search(self: "Corpus[SearchStore]", query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
         """Rank what this corpus holds against a query; the options are those of `airw.retrieval.retrieve`."""
-        return await retrieve(self, query, **options)
+        return await answer(self, SearchQuery.parse("search", query, options))
 
-    async def upsert(self, items: Given, *, on_error: OnError = "raise") -> BuildReport:
+    async def upsert(self: "Corpus[Store]", items: Given, *, on_error: OnError = "raise") -> BuildReport:
         """Put artifacts in, or in the place of those with their ids; whoever searches next, finds them.
 
         They are indexed as a build would: what did not change is not embedded again, an artifact is never seen half,
@@ -141,9 +148,10 @@ class Corpus:
             >>> anyio.run(main)
             (1, ['b'])
         """
+        check_methods("upsert", self.store, ("writing", "config", "ledger", "get_records", "vectors", "apply"))
         return await self._changes().upsert(items, on_error)
 
-    async def delete(self, artifact_ids: Iterable[str]) -> int:
+    async def delete(self: "Corpus[Store]", artifact_ids: Iterable[str]) -> int:
         """Take artifacts out, in one transaction, and count them; an id that is not there is no error.
 
         What its source still has, the next build puts in again.
@@ -152,16 +160,17 @@ class Corpus:
             ArgumentError: They are not a list of ids.
             StoreError: The store failed, or a build held it for longer than 30 seconds (`StoreBusy`).
         """
+        check_methods("delete", self.store, ("writing", "ledger", "apply"))
         return await self._changes().delete(artifact_ids)
 
-    def _changes(self) -> Changes:
+    def _changes(self: "Corpus[Store]") -> Changes:
         return Changes(self.name, self.store, self.embedder, self.strategy, self.edge_extractor)
 
     async def aclose(self) -> None:
         """Close the store if the corpus opened it; closing twice is harmless."""
         if self.owns_store:
             with anyio.CancelScope(shield=True):
-                await self.store.aclose()
+                await cast("_Closable", self.store).aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -252,11 +261,30 @@ def _spec_here(config: Mapping[str, Any]) -> str:
     return spec
 
 
-def borrowed(corpus: CorpusLike) -> AbstractAsyncContextManager[OpenCorpus]:
+def borrowed(corpus: CorpusLike[StoreT_co]) -> AbstractAsyncContextManager[OpenCorpus[StoreT_co]]:
     """Give an open corpus for a while: one that is opened for it, by its name or path, is closed again.
 
     Raises:
         ArgumentError: It is no corpus; raised by this call.
         CorpusNotFound: There is none of that name or at that path.
     """
-    return open_corpus(corpus) if isinstance(corpus, str | os.PathLike) else nullcontext(check_corpus(corpus))
+    if isinstance(corpus, str | os.PathLike):
+        return cast("Opening[Any]", open_corpus(corpus))
+    return nullcontext(check_corpus(corpus))
+
+
+@asynccontextmanager
+async def reading(corpus: CorpusLike[StoreT_co]) -> AsyncIterator[tuple[str, StoreT_co]]:
+    """Yield the name and the store of a corpus; one that is named is opened without its embedder, and closed again.
+
+    Raises:
+        CorpusNotFound: There is no corpus of that name or at that path.
+        ArgumentError: It is no corpus.
+    """
+    if not isinstance(corpus, str | os.PathLike):
+        yield check_corpus(corpus).name, corpus.store
+        return
+    path = existing_path(corpus)
+    async with await SqliteStore.open(path) as store:
+        name = path.stem if is_name(corpus) else (await store.config()).get("name", path.stem)
+        yield name, cast("StoreT_co", store)

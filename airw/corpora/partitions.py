@@ -24,7 +24,7 @@ from airw._base.checks import check_count
 from airw._base.concurrency import in_thread
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
-from airw.corpora.building import Gone, Job, config_after, file_store, gone_from, job_for, outdated_by
+from airw.corpora.building import BuildOptions, BuildRequest, built_corpus, find_outdated, find_pruning, make_config
 from airw.corpora.opening import Corpus, Opening
 from airw.corpora.pipeline import Builder, BuildReport, Page, Pages
 from airw.corpora.recipes import OnError, Recipe
@@ -38,12 +38,18 @@ from airw.protocols import (
     EmbedderLike,
     Run,
     RunKeeper,
+    RunRows,
     Source,
     Store,
 )
 from airw.sources import CorpusSource
 from airw.stores import SqliteStore
 from airw.values import Artifact, ArtifactChange, ItemProblem
+
+Items: TypeAlias = Mapping[str, Any] | Iterable[Artifact | ItemProblem]
+
+_PATIENCE = 300.0  # seconds that a partition, embedded already, waits for builders and for others to be written
+_NAMED = 10  # partitions or ids named in an error
 
 
 class RunStore(Store, RunKeeper, Protocol):
@@ -71,59 +77,6 @@ class IngestPlan:
     began: float
 
 
-async def open_store(plan: IngestPlan, opened: AsyncExitStack) -> RunStore:
-    """Give the store of an ingest, opened for as long as `opened` is; one that was given stays its owner's."""
-    if isinstance(plan.store, Path):
-        return await opened.enter_async_context(await SqliteStore.open(plan.store))
-    return run_store(plan.store)
-
-
-def run_store(store: Store) -> RunStore:
-    """Give the store, when it can keep the rows of an ingest."""
-    if not isinstance(store, RunKeeper):
-        raise ArgumentError(
-            f"an ingest in partitions needs a store that keeps runs, as SqliteStore does; not {store!r}"
-        )
-    return cast("RunStore", store)
-
-
-async def begun(
-    plan: IngestPlan, store: RunStore, parts: Sequence[int] | None = None
-) -> tuple[frozenset[str], dict[int, dict[str, Any]]]:
-    """Give what was outdated when the ingest began, and the rows of its partitions; it must still be under way."""
-    found = await store.read_run(plan.run, parts)
-    if found is None:
-        raise SourceError(
-            f"this ingest of source {plan.source.name!r} has ended: it was finished, or another one was prepared; "
-            "prepare_ingest begins a new one"
-        )
-    if not plan.run.fits(await store.config()):
-        raise other_embedder(plan)
-    return frozenset(found[0]["outdated"]), found[1]
-
-
-def other_embedder(plan: IngestPlan) -> EmbedderMismatch:
-    """Make the error that says so."""
-    return EmbedderMismatch(
-        f"the corpus is no longer one of embedder {plan.run.settings['embedder_id']!r}, for which this ingest of "
-        f"source {plan.source.name!r} was prepared; prepare_ingest begins a new one"
-    )
-
-
-def resolved(plan: IngestPlan) -> tuple[Embedder, Recipe]:
-    """Give the embedder, checked to be that of the plan, and what it makes of an artifact."""
-    embedder = _made(plan.embedder) if isinstance(plan.embedder, str) else plan.embedder
-    settings = plan.run.settings
-    check_embedder(embedder, settings["embedder_id"], settings["dim"], plan.source.name)
-    return embedder, Recipe(plan.source, settings["embedder_id"], plan.source.edge_extractor, plan.on_error)
-
-
-@lru_cache(maxsize=4)
-def _made(spec: str) -> Embedder:
-    """Make an embedder once in each process: its model may take seconds to load."""
-    return resolve_embedder(spec)
-
-
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
     """What became of one partition.
@@ -141,84 +94,6 @@ class PartitionReport:
     updated: int = 0
     unchanged: int = 0
     problems: tuple[ItemProblem, ...] = ()
-
-
-def row_of(page: Page, changes: Iterable[ArtifactChange], held: Iterable[str]) -> dict[str, Any]:
-    """Say what a partition adds, updates and finds unchanged, with versions; what else it keeps; and its problems."""
-    puts = {change.entry.artifact_id: change.entry.version for change in changes}
-    return {
-        "added": {name: version for name, version in puts.items() if name not in page.known},
-        "updated": {name: version for name, version in puts.items() if name in page.known},
-        "unchanged": page.unchanged,
-        "kept": sorted(name for name in held if name not in puts and name not in page.unchanged),
-        "problems": [json_clean([each.item, each.reason, each.lost]) for each in page.problems],
-    }
-
-
-def report_of(number: int, row: Mapping[str, Any]) -> PartitionReport:
-    """Give the report of the partition whose row this is."""
-    counts = {verdict: len(row[verdict]) for verdict in ("added", "updated", "unchanged")}
-    return PartitionReport(number, **counts, problems=tuple(_problems(row)))
-
-
-@dataclass(slots=True)
-class Tally:
-    """What all partitions hold together; of an id that several give, the partition with the lowest number has it."""
-
-    version_of: dict[str, str] = field(default_factory=dict)
-    number_of: dict[str, int] = field(default_factory=dict)
-    kept: set[str] = field(default_factory=set)
-    problems: list[ItemProblem] = field(default_factory=list)
-    doubles: list[ItemProblem] = field(default_factory=list)
-    verdicts: dict[str, set[str]] = field(
-        default_factory=lambda: {"added": set(), "updated": set(), "unchanged": set()}
-    )
-
-    @classmethod
-    def of(cls, rows: Mapping[int, Mapping[str, Any]]) -> "Tally":
-        """Read the rows, which come in the order of their numbers."""
-        tally = cls()
-        for number, row in rows.items():
-            tally._add(number, row)
-        return tally
-
-    def _add(self, number: int, row: Mapping[str, Any]) -> None:
-        self.problems.extend(_problems(row))
-        self.kept.update(row["kept"])
-        for verdict, names in self.verdicts.items():
-            names.update(row[verdict])
-        for name, version in chain.from_iterable(row[verdict].items() for verdict in self.verdicts):
-            first = self.number_of.setdefault(name, number)
-            self.version_of.setdefault(name, version)
-            if first != number:
-                problem = ItemProblem(name, f"is given by partition {number} as by partition {first}; ids must differ")
-                self.doubles.append(problem)
-                self.problems.append(problem)
-
-    @property
-    def held(self) -> set[str]:
-        """Give all that must not be pruned."""
-        return self.kept.union(self.number_of)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Count each artifact once: as added if any partition added it, else as updated if any updated it."""
-        added, updated, unchanged = self.verdicts.values()
-        return {
-            "added": len(added),
-            "updated": len(updated - added),
-            "unchanged": len(unchanged - updated - added),
-        }
-
-
-def _problems(row: Mapping[str, Any]) -> Iterator[ItemProblem]:
-    return (ItemProblem(item, reason, lost=lost) for item, reason, lost in row["problems"])
-
-
-Items: TypeAlias = Mapping[str, Any] | Iterable[Artifact | ItemProblem]
-
-_PATIENCE = 300.0  # seconds that a partition, embedded already, waits for builders and for others to be written
-_NAMED = 10  # partitions or ids named in an error
 
 
 async def prepare_ingest(
@@ -266,40 +141,35 @@ async def prepare_ingest(
         >>> anyio.run(main)
         (3, ['a', 'b', 'c'])
     """
-    job = job_for(
-        source,
-        store=store,
-        embedder=embedder,
-        edge_extractor=edge_extractor,
-        on_error=on_error,
-        full=True,
-        force=False,
-        what="prepare_ingest",
-    )
-    if isinstance(job.extractor, CorpusWideExtractor):
-        named = type(job.extractor).__name__
+    options: BuildOptions = {
+        "store": store,
+        "embedder": embedder,
+        "edge_extractor": edge_extractor,
+        "on_error": on_error,
+    }
+    request = BuildRequest.parse("prepare_ingest", source, options)
+    if isinstance(request.extractor, CorpusWideExtractor):
+        named = type(request.extractor).__name__
         raise ArgumentError(
             f"{named} has to see all artifacts first, which no partition does: pass what {named}.over(artifacts) gives"
         )
     began = time.time()
-    made, recipe = await in_thread(job.resolved)
-    async with AsyncExitStack() as opened:
-        given = await file_store(job.where, anyio.lowlevel.checkpoint) if isinstance(job.where, Path) else job.where
-        async with given.writing():
-            if isinstance(given, SqliteStore) and given is not job.where:
-                await opened.enter_async_context(given)
-            run, config = await _begin(job, recipe, run_store(given), made)
-    spec = config["embedder"] if isinstance(job.spec, str | os.PathLike) else job.spec
-    where = job.where.absolute() if isinstance(job.where, Path) else job.where  # workers may run in other folders
-    return IngestPlan(run, where, _emptied(source, job.extractor), spec, on_error, began)
+    made, recipe = await in_thread(request.resolve)
+    async with AsyncExitStack() as opened, request.hold_store(opened, anyio.lowlevel.checkpoint) as given:
+        run, config = await _begin(request, recipe, _run_store(given), made)
+    spec = config["embedder"] if isinstance(request.spec, str | os.PathLike) else request.spec
+    where = request.place.absolute() if isinstance(request.place, Path) else request.place  # whatever a worker's folder
+    return IngestPlan(run, where, _emptied(source, request.extractor), spec, on_error, began)
 
 
-async def _begin(job: Job, recipe: Recipe, store: RunStore, embedder: Embedder) -> tuple[Run, dict[str, Any]]:
+async def _begin(
+    request: BuildRequest, recipe: Recipe, store: RunStore, embedder: Embedder
+) -> tuple[Run, dict[str, Any]]:
     """Open the run, then write the settings: at every moment they fit the vectors."""
-    config = await config_after(job, recipe, store, embedder)
-    outdated = sorted(await outdated_by(job, recipe, store, config))
+    config = await make_config(request, recipe, store, embedder)
+    outdated = sorted(await find_outdated(request, recipe, store, config))
     needed = {name: config[name] for name in ("embedder_id", "dim")}
-    run = Run(job.source.name.casefold(), os.urandom(16).hex(), needed)
+    run = Run(request.source.name.casefold(), os.urandom(16).hex(), needed)
     await store.begin_run(run, {"outdated": outdated}, removals=outdated)
     if await store.config() != config:
         await store.set_config(config)
@@ -354,12 +224,12 @@ async def ingest_partition(plan: IngestPlan, number: int, items: Items) -> Parti
     check_count("number", number, least=0)
     source = _filled(plan.source, items)
     async with AsyncExitStack() as opened:
-        store = await open_store(plan, opened)
-        outdated, rows = await begun(plan, store, [number])
-        if number in rows:
-            return report_of(number, rows[number])
-        embedder, recipe = await in_thread(resolved, plan)
-        builder = Builder(recipe, store, embedder, plan.run.settings, outdated, None)
+        store = await _open_store(plan, opened)
+        rows = await _rows(plan, store, [number])
+        if number in rows.parts:
+            return report_of(number, rows.parts[number])
+        embedder, recipe = await in_thread(_resolve, plan)
+        builder = Builder(recipe, store, embedder, plan.run.settings, frozenset(rows.row["outdated"]), None)
         async with aclosing(Pages(source, sys.maxsize)) as pages:
             page, changes = await builder.prepare(await pages.next())
         row = await _applied(plan, store, number, row_of(page, changes, builder.held), changes)
@@ -387,9 +257,132 @@ async def _applied(
     async with store.writing(timeout=_PATIENCE):  # no build may change the embedder between check and write
         stored = await store.apply_part(plan.run, number, row, changes)
     if stored is None:
-        await begun(plan, store, [])
-        raise other_embedder(plan)
+        await _rows(plan, store, [])
+        raise _mismatch(plan)
     return stored
+
+
+async def _open_store(plan: IngestPlan, opened: AsyncExitStack) -> RunStore:
+    """Give the store of an ingest, opened for as long as `opened` is; one that was given stays its owner's."""
+    if isinstance(plan.store, Path):
+        return await opened.enter_async_context(await SqliteStore.open(plan.store))
+    return _run_store(plan.store)
+
+
+def _run_store(store: Store) -> RunStore:
+    """Give the store, when it can keep the rows of an ingest."""
+    if not isinstance(store, RunKeeper):
+        raise ArgumentError(
+            f"an ingest in partitions needs a store that keeps runs, as SqliteStore does; not {store!r}"
+        )
+    return cast("RunStore", store)
+
+
+async def _rows(plan: IngestPlan, store: RunStore, parts: Sequence[int] | None = None) -> RunRows:
+    """Return the row of an ingest, which must still be under way, and those of its partitions."""
+    rows = await store.read_run(plan.run, parts)
+    if rows is None:
+        raise SourceError(
+            f"this ingest of source {plan.source.name!r} has ended: it was finished, or another one was prepared; "
+            "prepare_ingest begins a new one"
+        )
+    if not plan.run.fits(await store.config()):
+        raise _mismatch(plan)
+    return rows
+
+
+def _mismatch(plan: IngestPlan) -> EmbedderMismatch:
+    """Make the error that says so."""
+    return EmbedderMismatch(
+        f"the corpus is no longer one of embedder {plan.run.settings['embedder_id']!r}, for which this ingest of "
+        f"source {plan.source.name!r} was prepared; prepare_ingest begins a new one"
+    )
+
+
+def _resolve(plan: IngestPlan) -> tuple[Embedder, Recipe]:
+    """Give the embedder, checked to be that of the plan, and what it makes of an artifact."""
+    embedder = _made(plan.embedder) if isinstance(plan.embedder, str) else plan.embedder
+    settings = plan.run.settings
+    check_embedder(embedder, settings["embedder_id"], settings["dim"], plan.source.name)
+    return embedder, Recipe.of(plan.source, settings["embedder_id"], plan.source.edge_extractor, plan.on_error)
+
+
+@lru_cache(maxsize=4)
+def _made(spec: str) -> Embedder:
+    """Make an embedder once in each process: its model may take seconds to load."""
+    return resolve_embedder(spec)
+
+
+def row_of(page: Page, changes: Iterable[ArtifactChange], held: Iterable[str]) -> dict[str, Any]:
+    """Say what a partition adds, updates and finds unchanged, with versions; what else it keeps; and its problems."""
+    puts = {change.entry.artifact_id: change.entry.version for change in changes}
+    return {
+        "added": {name: version for name, version in puts.items() if name not in page.known},
+        "updated": {name: version for name, version in puts.items() if name in page.known},
+        "unchanged": page.unchanged,
+        "kept": sorted(name for name in held if name not in puts and name not in page.unchanged),
+        "problems": [json_clean([each.item, each.reason, each.lost]) for each in page.problems],
+    }
+
+
+def report_of(number: int, row: Mapping[str, Any]) -> PartitionReport:
+    """Give the report of the partition whose row this is."""
+    counts = {verdict: len(row[verdict]) for verdict in ("added", "updated", "unchanged")}
+    return PartitionReport(number, **counts, problems=tuple(_problems(row)))
+
+
+@dataclass(slots=True)
+class PartitionTotals:
+    """What all partitions hold together; of an id that several give, the partition with the lowest number has it."""
+
+    version_of: dict[str, str] = field(default_factory=dict)
+    number_of: dict[str, int] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)
+    problems: list[ItemProblem] = field(default_factory=list)
+    doubles: list[ItemProblem] = field(default_factory=list)
+    verdicts: dict[str, set[str]] = field(
+        default_factory=lambda: {"added": set(), "updated": set(), "unchanged": set()}
+    )
+
+    @classmethod
+    def of(cls, rows: Mapping[int, Mapping[str, Any]]) -> "PartitionTotals":
+        """Read the rows, which come in the order of their numbers."""
+        totals = cls()
+        for number, row in rows.items():
+            totals._add(number, row)
+        return totals
+
+    def _add(self, number: int, row: Mapping[str, Any]) -> None:
+        self.problems.extend(_problems(row))
+        self.kept.update(row["kept"])
+        for verdict, names in self.verdicts.items():
+            names.update(row[verdict])
+        for name, version in chain.from_iterable(row[verdict].items() for verdict in self.verdicts):
+            first = self.number_of.setdefault(name, number)
+            self.version_of.setdefault(name, version)
+            if first != number:
+                problem = ItemProblem(name, f"is given by partition {number} as by partition {first}; ids must differ")
+                self.doubles.append(problem)
+                self.problems.append(problem)
+
+    @property
+    def held(self) -> set[str]:
+        """Give all that must not be pruned."""
+        return self.kept.union(self.number_of)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Count each artifact once: as added if any partition added it, else as updated if any updated it."""
+        added, updated, unchanged = self.verdicts.values()
+        return {
+            "added": len(added),
+            "updated": len(updated - added),
+            "unchanged": len(unchanged - updated - added),
+        }
+
+
+def _problems(row: Mapping[str, Any]) -> Iterator[ItemProblem]:
+    return (ItemProblem(item, reason, lost=lost) for item, reason, lost in row["problems"])
 
 
 def finish_ingest(plan: IngestPlan, *, partitions: int, full: bool = True, force: bool = False) -> Opening[Corpus]:
@@ -434,35 +427,26 @@ def finish_ingest(plan: IngestPlan, *, partitions: int, full: bool = True, force
 
 
 async def _finish(plan: IngestPlan, partitions: int, *, full: bool, force: bool) -> Corpus:
-    embedder, recipe = await in_thread(resolved, plan)
-    job = Job(plan.source, plan.store, None, embedder, plan.source.edge_extractor, plan.on_error, full, force)
+    embedder, recipe = await in_thread(_resolve, plan)
     async with AsyncExitStack() as opened:
-        store = await open_store(plan, opened)
+        store = await _open_store(plan, opened)
         async with store.writing():
-            outdated, rows = await begun(plan, store)
-            _check_numbers(plan, partitions, rows)
-            tally = await in_thread(Tally.of, rows)
-            for problem in tally.doubles:
+            rows = await _rows(plan, store)
+            _check_numbers(plan, partitions, rows.parts)
+            totals = await in_thread(PartitionTotals.of, rows.parts)
+            for problem in totals.doubles:
                 recipe.complain(problem)
-            await _check_written(plan, store, recipe, tally)
-            config = await store.config()
-            builder = Builder(recipe, store, embedder, config, outdated, None, held=tally.held, problems=tally.problems)
-            gone = await gone_from(job, builder)
-            await store.forget_run(plan.run, removals=gone.stored)
+            await _check_written(plan, store, recipe, totals)
+            config, outdated = await store.config(), frozenset(rows.row["outdated"])
+            builder = Builder(
+                recipe, store, embedder, config, outdated, None, held=totals.held, problems=totals.problems
+            )
+            pruning = await find_pruning(builder, full=full, force=force)
+            await store.forget_run(plan.run, removals=pruning.stored)
         opened.pop_all()
-    return Corpus(
-        config["name"],
-        store,
-        embedder,
-        _report(builder, tally, gone, time.time() - plan.began),
-        owns_store=isinstance(plan.store, Path),
-        strategy=recipe.strategy,
-        edge_extractor=recipe.extractor,
-    )
-
-
-def _report(builder: Builder, tally: Tally, gone: Gone, seconds: float) -> BuildReport:
-    return BuildReport(**tally.counts, removed=gone.count, problems=tuple(builder.problems), seconds=max(0.0, seconds))
+    seconds = max(0.0, time.time() - plan.began)
+    report = BuildReport(**totals.counts, removed=pruning.count, problems=tuple(builder.problems), seconds=seconds)
+    return built_corpus(builder, report, owns_store=isinstance(plan.store, Path))
 
 
 def _check_numbers(plan: IngestPlan, partitions: int, rows: Mapping[int, object]) -> None:
@@ -476,9 +460,9 @@ def _check_numbers(plan: IngestPlan, partitions: int, rows: Mapping[int, object]
         )
 
 
-async def _check_written(plan: IngestPlan, store: RunStore, recipe: Recipe, tally: Tally) -> None:
+async def _check_written(plan: IngestPlan, store: RunStore, recipe: Recipe, totals: PartitionTotals) -> None:
     """Make sure that all that was written is there; forget the partitions that have to be written again."""
-    versions = tally.version_of
+    versions = totals.version_of
     unsure = await store.changed(versions, recipe.stamp()) if isinstance(store, ChangeFinder) else list(versions)
     entries = await store.ledger(unsure)
     lost = [
@@ -487,7 +471,7 @@ async def _check_written(plan: IngestPlan, store: RunStore, recipe: Recipe, tall
         if entry is None or not recipe.is_current(entry, versions[name])
     ]
     if lost:
-        again = sorted({tally.number_of[name] for name in lost})
+        again = sorted({totals.number_of[name] for name in lost})
         await store.forget_run(plan.run, again)
         raise PartitionsMissing(
             f"source {plan.source.name!r}: {min(lost)!r} was written by others meanwhile; "

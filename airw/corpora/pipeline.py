@@ -389,7 +389,7 @@ async def surveyed(recipe: Recipe, source: Source, page_size: int) -> Recipe:
     async with aclosing(Pages(source, page_size)) as pages:
         while page := await pages.next():
             await in_thread(survey.add, [item for item in page if isinstance(item, Artifact) and _is_sound(item)])
-    return replace(recipe, extractor=await in_thread(survey.extractor))
+    return recipe.with_extractor(await in_thread(survey.extractor))
 
 
 def _is_sound(artifact: Artifact) -> bool:

@@ -3,8 +3,8 @@
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, TypeVar, TypeVarTuple, cast
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeGuard, TypeVar, TypeVarTuple, cast
 
 from airw._base.arrays import Floats
 from airw._base.json import json_clean
@@ -58,7 +58,7 @@ class Origin(Protocol):
         """Give the strategy that decomposes its artifacts."""
         ...
 
-    def change_signal(self, artifact: Artifact) -> str:
+    def change_signal(self, artifact: Artifact, /) -> str:
         """Give a text that changes whenever what would be indexed of the artifact changes."""
         ...
 
@@ -72,21 +72,33 @@ class Recipe:
         embedder_id: The model and weights of the vectors.
         extractor: What finds links; `None` for no links.
         on_error: `"raise"` makes each problem an error, `"skip"` a line of the report.
+        strategy: What decomposes an artifact.
+        strategy_id: Its id.
+        extractor_id: The id of the extractor; `""` for none.
     """
 
     source: Origin
     embedder_id: str
     extractor: EdgeExtractor | None
     on_error: OnError
-    strategy: IndexingStrategy = field(init=False)
-    strategy_id: str = field(init=False)
-    extractor_id: str = field(init=False)
+    strategy: IndexingStrategy
+    strategy_id: str
+    extractor_id: str
 
-    def __post_init__(self) -> None:
-        """Ask for the ids once: they may be computed from many settings."""
-        object.__setattr__(self, "strategy", self.source.indexing_strategy)
-        object.__setattr__(self, "strategy_id", _id_of(self.strategy, "an indexing strategy"))
-        object.__setattr__(self, "extractor_id", _id_of(self.extractor, "an edge extractor") if self.extractor else "")
+    @classmethod
+    def of(cls, source: Origin, embedder_id: str, extractor: EdgeExtractor | None, on_error: OnError) -> Self:
+        """Make the recipe of a source; ids are asked for once, as they may be computed from many settings.
+
+        Raises:
+            ArgumentError: The strategy or the extractor has no id.
+        """
+        strategy = source.indexing_strategy
+        strategy_id = _id_of(strategy, "an indexing strategy")
+        return cls(source, embedder_id, extractor, on_error, strategy, strategy_id, _extractor_id(extractor))
+
+    def with_extractor(self, extractor: EdgeExtractor) -> Self:
+        """Return the same recipe with another extractor."""
+        return replace(self, extractor=extractor, extractor_id=_extractor_id(extractor))
 
     def owns(self, entry: LedgerEntry) -> bool:
         """Say whether the artifact came from this source; names are compared without case."""
@@ -197,6 +209,10 @@ def _id_of(part: object, kind: str) -> str:
     if not isinstance(found, str) or not found:
         raise ArgumentError(f"{kind} needs an `id` that names it and its settings; {part!r} has {found!r}")
     return found
+
+
+def _extractor_id(extractor: EdgeExtractor | None) -> str:
+    return "" if extractor is None else _id_of(extractor, "an edge extractor")
 
 
 def check_id(item: object) -> str:

@@ -7,23 +7,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, TypeAlias, TypedDict, Unpack
+from typing import Any, Self, TypeAlias, Unpack
 
 import anyio
 
 from airw._base.concurrency import in_thread
 from airw._base.file_lock import hold_file
-from airw._base.messages import short_repr
-from airw.corpora.building import build
+from airw._base.messages import one_line, short_repr
+from airw._base.signatures import check_option_names, shows_options
+from airw.corpora.building import BUILD_DEFAULTS, BuildOptions, build
 from airw.corpora.definitions import PRESETS, Definition, Maintenance, check_name, storable_embedder, storable_strategy
 from airw.corpora.naming import corpus_names, home
 from airw.corpora.opening import Corpus, Opening
-from airw.corpora.pipeline import BuildProgress
-from airw.corpora.recipes import OnError
 from airw.corpora.searching import CorpusRetriever, as_retriever
 from airw.errors import AirwError, CorpusNotFound, StoreCorrupt, StoreError
-from airw.protocols import EdgeExtractor, EmbedderLike, IndexingStrategy, Store
-from airw.retrieval import SearchOptions, ask
+from airw.protocols import IndexingStrategy
+from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery
 
 _VERSION = 1
 _PATIENCE = 30.0  # seconds that one registration waits for others
@@ -54,8 +53,9 @@ def list_corpora() -> dict[str, Definition]:
     except StoreCorrupt as error:
         raise StoreCorrupt(f"the registry {str(path)!r} {error}") from error
     except (AirwError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        why = " ".join(str(error).split())[:200]
-        raise StoreCorrupt(f"the registry {str(path)!r} is damaged ({why}): mend it or remove it") from error
+        raise StoreCorrupt(
+            f"the registry {str(path)!r} is damaged ({one_line(str(error))}): mend it or remove it"
+        ) from error
 
 
 def _parsed(content: Any) -> Entries:
@@ -273,19 +273,7 @@ def _path() -> Path:
     return home() / "registry.json"
 
 
-class BuildOptions(TypedDict, total=False):
-    """The keywords of `build`, for those who pass them on."""
-
-    store: Store | str | os.PathLike[str] | None
-    embedder: EmbedderLike | None
-    full: bool
-    force: bool
-    batch_size: int
-    edge_extractor: EdgeExtractor | None
-    progress: Callable[[BuildProgress], None] | None
-    on_error: OnError
-
-
+@shows_options(BuildOptions, BUILD_DEFAULTS)
 def build_corpus(name: str, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
     """Bring a registered corpus up to date and open it; awaitable, and an async context manager that closes it.
 
@@ -317,6 +305,7 @@ def build_corpus(name: str, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
         ...     anyio.run(main, folder)
         ('vault', 1)
     """
+    check_option_names("build_corpus", options, BUILD_DEFAULTS)
     return Opening(_build(name, options))
 
 
@@ -341,12 +330,13 @@ def _built_with(definition: Definition, options: BuildOptions) -> Definition:
     )
 
 
-def retriever_for(name: str, **defaults: Unpack[SearchOptions]) -> CorpusRetriever:
+@shows_options(SearchOptions, SEARCH_DEFAULTS)
+def retriever_for(name: str, **options: Unpack[SearchOptions]) -> CorpusRetriever:
     """Bind a corpus, by its name, and options to a function of a query; the first call opens it.
 
     Args:
         name: The name of a corpus that is registered or built.
-        defaults: Options for every call, those of `airw.retrieval.retrieve`; those that a call gives replace them.
+        options: Options for every call, those of `airw.retrieval.retrieve`; those that a call gives replace them.
 
     Raises:
         ArgumentError: A parameter's value cannot be used.
@@ -368,15 +358,15 @@ def retriever_for(name: str, **defaults: Unpack[SearchOptions]) -> CorpusRetriev
     """
     if spelled(corpus_names(), check_name(name)) is None:
         registered(name)
-    return as_retriever(name, **defaults)
+    return CorpusRetriever(name, options, "retriever_for")
 
 
 class Retrievers(Mapping[str, CorpusRetriever]):
     """The retrievers of all registered corpora by name; `retrievers` makes it."""
 
-    def __init__(self, defaults: SearchOptions) -> None:
-        ask("", **defaults)
-        self._defaults = defaults
+    def __init__(self, options: SearchOptions) -> None:
+        SearchQuery.parse("retrievers", "", options)
+        self._options = options
         self._made: dict[str, CorpusRetriever] = {}
         self._closed = False
 
@@ -393,7 +383,7 @@ class Retrievers(Mapping[str, CorpusRetriever]):
         if self._closed:
             raise StoreError("the retrievers are closed; make others with retrievers()")
         if known.casefold() not in self._made:
-            self._made[known.casefold()] = as_retriever(known, **self._defaults)
+            self._made[known.casefold()] = as_retriever(known, **self._options)
         return self._made[known.casefold()]
 
     def __iter__(self) -> Iterator[str]:
@@ -403,7 +393,7 @@ class Retrievers(Mapping[str, CorpusRetriever]):
         return len(list_corpora())
 
     def __repr__(self) -> str:
-        return f"retrievers({', '.join(f'{key}={value!r}' for key, value in self._defaults.items())})"
+        return f"retrievers({', '.join(f'{key}={value!r}' for key, value in self._options.items())})"
 
     async def aclose(self) -> None:
         """Close all that were opened; closing twice is harmless."""
@@ -419,11 +409,12 @@ class Retrievers(Mapping[str, CorpusRetriever]):
         await self.aclose()
 
 
-def retrievers(**defaults: Unpack[SearchOptions]) -> Retrievers:
+@shows_options(SearchOptions, SEARCH_DEFAULTS)
+def retrievers(**options: Unpack[SearchOptions]) -> Retrievers:
     """Give a view of the registry as a mapping of name to retriever, always current; each opens at its first call.
 
     Args:
-        defaults: Options for every call, those of `airw.retrieval.retrieve`; those that a call gives replace them.
+        options: Options for every call, those of `airw.retrieval.retrieve`; those that a call gives replace them.
 
     Returns:
         A read-only mapping; `async with` it, or `await` its `aclose()`, to close the corpora that were opened. An
@@ -447,4 +438,4 @@ def retrievers(**defaults: Unpack[SearchOptions]) -> Retrievers:
         ...     anyio.run(main, folder)
         [('vault', 1)]
     """
-    return Retrievers(defaults)
+    return Retrievers(options)

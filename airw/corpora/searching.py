@@ -1,30 +1,28 @@
 """Searching a corpus that is open or named, once or with options bound."""
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any, Self, Unpack
+from typing import Any, Self, Unpack, cast
 
 import anyio
 
-from airw.corpora.naming import corpus_path, existing_path, is_name
-from airw.corpora.opening import Corpus, CorpusLike, borrowed, open_corpus
+from airw._base.checks import name_missing_method
+from airw._base.signatures import shows_options
+from airw.corpora.naming import corpus_path
+from airw.corpora.opening import Corpus, CorpusLike, borrowed, open_corpus, reading
 from airw.errors import NoLedgerEntry, StoreError
-from airw.protocols import OpenCorpus, RecordReader
-from airw.retrieval import SearchOptions, answer, ask, check_corpus, retrieve
-from airw.stores import SqliteStore
+from airw.protocols import OpenCorpus, RecordsByArtifact, SearchStore
+from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, answer, check_corpus
 from airw.values import Record, SearchHit
 
 
-async def search(corpus: CorpusLike, query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
+@shows_options(SearchOptions, SEARCH_DEFAULTS)
+async def search(corpus: CorpusLike[SearchStore], query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
     """Rank what a corpus holds against a query, as `airw.retrieval.retrieve` does.
 
     Args:
         corpus: An open corpus, which stays open, or a name or path, which is opened and closed again.
         query: What to look for.
-        options: As in `retrieve`, which explains them: `k`, `mode`, `filter`, `surfaces`, `per_artifact`; of a hybrid
-            search `fusion`, `rrf_k`, `alpha`, `bm25_sat_k`; of a second stage `fetch_k`, `rerank`, `rerank_text`,
-            `rerank_max_chars`, `surface_weights`, `boost`; and `formulate`.
+        options: As in `retrieve`, which explains them.
 
     Raises:
         CorpusNotFound: There is no corpus of that name or at that path.
@@ -44,12 +42,13 @@ async def search(corpus: CorpusLike, query: str, **options: Unpack[SearchOptions
         >>> anyio.run(main)
         ['b']
     """
+    parsed = SearchQuery.parse("search", query, options)
     async with borrowed(corpus) as opened:
-        return await retrieve(opened, query, **options)
+        return await answer(opened, parsed)
 
 
 async def records_for_artifact(
-    corpus: CorpusLike, artifact_id: str, *, surface_kind: str | None = None
+    corpus: CorpusLike[RecordsByArtifact], artifact_id: str, *, surface_kind: str | None = None
 ) -> list[Record]:
     """Give all records of one artifact in plan order, or those of one surface kind; needs no embedder.
 
@@ -71,44 +70,29 @@ async def records_for_artifact(
     """
     kinds = None if surface_kind is None else [surface_kind]
     async with reading(corpus) as (name, store):
-        [records] = await store.records_of([artifact_id], kinds=kinds)
+        with name_missing_method("records_for_artifact", store):
+            [records] = await store.records_of([artifact_id], kinds=kinds)
     if records is None:
         raise NoLedgerEntry(f"corpus {name!r} holds no artifact {artifact_id!r}")
     return records
 
 
-@asynccontextmanager
-async def reading(corpus: CorpusLike) -> AsyncIterator[tuple[str, RecordReader]]:
-    """Give the name and the store of a corpus; one that is named is opened without its embedder, and closed again.
-
-    Raises:
-        CorpusNotFound: There is no corpus of that name or at that path.
-        ArgumentError: It is no corpus.
-    """
-    if not isinstance(corpus, str | os.PathLike):
-        yield check_corpus(corpus).name, corpus.store
-        return
-    path = existing_path(corpus)
-    async with await SqliteStore.open(path) as store:
-        yield path.stem if is_name(corpus) else (await store.config()).get("name", path.stem), store
-
-
 class CorpusRetriever:
     """Searches one corpus with options bound beforehand; `as_retriever` makes it."""
 
-    def __init__(self, corpus: OpenCorpus | str | os.PathLike[str], options: SearchOptions) -> None:
+    def __init__(self, corpus: CorpusLike[SearchStore], options: SearchOptions, verb: str = "as_retriever") -> None:
         self._corpus = corpus
         self._opened: Corpus | None = None
         self._opening = anyio.Lock()
         self._closed = False
-        checked = ask("", **options)
+        checked = SearchQuery.parse(verb, "", options)
         # As they were checked: an iterator is read once, and what the caller changes later changes nothing here.
         self._options: dict[str, Any] = {
             name: value if value is None else getattr(checked, name) for name, value in options.items()
         }
 
     @property
-    def corpus(self) -> OpenCorpus | str | os.PathLike[str]:
+    def corpus(self) -> CorpusLike[SearchStore]:
         """Give the corpus it searches: as it was given, until a name or path is opened."""
         return self._opened or self._corpus
 
@@ -125,10 +109,10 @@ class CorpusRetriever:
             CorpusNotFound: There is no corpus of that name or at that path.
             StoreError: The store failed, or the retriever is closed.
         """
-        question = ask(query, **{**self._options, **options})
-        return await answer(await self._open(), question)
+        parsed = SearchQuery.parse("retriever", query, cast("SearchOptions", {**self._options, **options}))
+        return await answer(await self._open(), parsed)
 
-    async def _open(self) -> OpenCorpus:
+    async def _open(self) -> OpenCorpus[SearchStore]:
         if not isinstance(self._corpus, str | os.PathLike):
             return self._corpus
         async with self._opening:
@@ -153,16 +137,15 @@ class CorpusRetriever:
         await self.aclose()
 
 
-def as_retriever(
-    corpus_or_name: OpenCorpus | str | os.PathLike[str], **defaults: Unpack[SearchOptions]
-) -> CorpusRetriever:
+@shows_options(SearchOptions, SEARCH_DEFAULTS)
+def as_retriever(corpus_or_name: CorpusLike[SearchStore], **options: Unpack[SearchOptions]) -> CorpusRetriever:
     """Bind a corpus and options to a function of a query; see `airw.retrieval.retrieve` for the options.
 
     Args:
         corpus_or_name: An open corpus, which stays its owner's to close; or a name or path, which the first call opens,
             once for all calls, and which stays open until `await retriever.aclose()` or the end of
             `async with retriever`.
-        defaults: Options for every call; those that a call gives replace them.
+        options: Options for every call; those that a call gives replace them.
 
     Raises:
         ArgumentError: A parameter's value cannot be used, or what is given is no corpus, nor a name that one can have.
@@ -186,4 +169,4 @@ def as_retriever(
         corpus_path(corpus_or_name)
     else:
         check_corpus(corpus_or_name)
-    return CorpusRetriever(corpus_or_name, defaults)
+    return CorpusRetriever(corpus_or_name, options)

@@ -2,33 +2,106 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
 
+from airw._base.arrays import Floats
+from airw._base.checks import check_number, name_missing_method
+from airw._base.concurrency import in_thread
+from airw._base.messages import error_text
 from airw.corpora import borrowed
-from airw.discovery._planning import AUTO, SKILLS, Member, Plan, SharedQueries, calibrated_floor
+from airw.discovery._planning import AUTO, SKILLS, DiscoveryPlan, Member
+from airw.discovery.federated import FederatedCorpus
 from airw.discovery.results import Answer
 from airw.errors import ArgumentError, DiscoveryError, FilterError
-from airw.protocols import OpenCorpus
-from airw.retrieval import answer, formulated
+from airw.protocols import Embedder, OpenCorpus
+from airw.reranking import is_anonymous
+from airw.retrieval import SearchQuery, answer, formulated
 from airw.values import SearchHit
 from airw.walking import WalkPolicy, traverse
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A query on its way: whoever holds the lock embeds, the others take what came of it."""
+
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    row: Floats | None = None
+    error: Exception | None = None
+
+
+class SharedQueries:
+    """Embeds each query once for all corpora of one discovery whose embedders have one id."""
+
+    def __init__(self) -> None:
+        self._flights: dict[tuple[str, str], _Flight] = {}
+
+    def view(self, corpus: OpenCorpus[Any]) -> OpenCorpus[Any]:
+        """Give the corpus with an embedder that shares its queries; one graph of several embeds them once anyway."""
+        if isinstance(corpus, FederatedCorpus):
+            return corpus
+        return _View(corpus.name, corpus.store, _Shared(corpus.embedder, self))
+
+    async def embed(self, embedder: Embedder, text: str) -> Floats:
+        """Give `(dim,) float32`; one that was cancelled while it embedded is taken over by the next."""
+        flight = self._flights.setdefault((embedder.id, text), _Flight())
+        async with flight.lock:
+            if flight.error is not None:
+                raise flight.error
+            if flight.row is None:
+                try:
+                    flight.row = await embedder.embed_query(text)
+                except Exception as error:
+                    flight.error = error
+                    raise
+        return flight.row
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shared:
+    """An embedder whose queries are embedded once."""
+
+    embedder: Embedder
+    queries: SharedQueries
+
+    @property
+    def id(self) -> str:
+        return self.embedder.id
+
+    @property
+    def dim(self) -> int:
+        return self.embedder.dim
+
+    async def embed_documents(self, texts: Sequence[str]) -> Floats:
+        return await self.embedder.embed_documents(texts)
+
+    async def embed_query(self, text: str) -> Floats:
+        return await self.queries.embed(self.embedder, text)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _View:
+    """What ranking needs of a corpus."""
+
+    name: str
+    store: Any
+    embedder: Embedder
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asking:
     """What all sources of one discovery are asked, and until when."""
 
-    plan: Plan
+    plan: DiscoveryPlan
     queries: tuple[str, ...]
     shared: SharedQueries
     start: float
     deadline: float
 
 
-async def begin(plan: Plan) -> Asking:
+async def begin(plan: DiscoveryPlan) -> Asking:
     """Formulate the queries, once for all sources.
 
     Raises:
@@ -36,10 +109,10 @@ async def begin(plan: Plan) -> Asking:
     """
     start = anyio.current_time()
     whole = math.inf if plan.timeout is None else start + plan.timeout
-    queries: tuple[str, ...] = (plan.question.text,)
-    if plan.walk is None and plan.question.formulate is not None:
+    queries: tuple[str, ...] = (plan.search.text,)
+    if plan.walk is None and plan.search.formulate is not None:
         with anyio.move_on_after(plan.timeout) as scope:
-            queries = await formulated(plan.question)
+            queries = await formulated(plan.search)
         if scope.cancelled_caught:
             raise DiscoveryError(f"no source was asked: formulating the query took all of timeout={plan.timeout:g} s")
     now = anyio.current_time()
@@ -79,16 +152,16 @@ async def ask_source(member: Member, asking: Asking) -> Answer:
     return _answer(member.name, found, error, asking)
 
 
-async def _find(found: _Found, member: Member, corpus: OpenCorpus, asking: Asking) -> None:
+async def _find(found: _Found, member: Member, corpus: OpenCorpus[Any], asking: Asking) -> None:
     plan, view = asking.plan, asking.shared.view(corpus)
     found.embedder_id = corpus.embedder.id
     floor = plan.floors[member.name]
     if floor == AUTO:
-        found.floor, found.floor_note = await calibrated_floor(corpus, plan.question)
+        found.floor, found.floor_note = await calibrated_floor(corpus, plan.search)
     else:
         found.floor = floor
     if plan.walk is None:
-        hits = await answer(view, plan.question, asking.queries)
+        hits = await answer(view, plan.search, asking.queries)
     else:
         hits = await _walked(found, view, asking, plan.walk)
     hits = _deduplicated(hits, plan.dedup_by, member.name)
@@ -98,12 +171,12 @@ async def _find(found: _Found, member: Member, corpus: OpenCorpus, asking: Askin
     ]
 
 
-async def _walked(found: _Found, corpus: OpenCorpus, asking: Asking, policy: WalkPolicy) -> list[SearchHit]:
+async def _walked(found: _Found, corpus: OpenCorpus[Any], asking: Asking, policy: WalkPolicy) -> list[SearchHit]:
     """Walk a corpus, and rank artifacts by their best hit; a walk that runs out of time gives what it has."""
     plan = asking.plan
     left = asking.deadline - anyio.current_time()
     timeout = None if math.isinf(left) else max(left, 0.0)
-    query, budget = plan.question.text, plan.node_budget
+    query, budget = plan.search.text, plan.node_budget
     found.scope.deadline = math.inf  # from here on the walk has the deadline, as it keeps what it has found
     async with traverse(query, corpus, policy=policy, node_budget=budget, timeout=timeout) as walk:
         async for _ in walk:
@@ -114,7 +187,7 @@ async def _walked(found: _Found, corpus: OpenCorpus, asking: Asking, policy: Wal
     best: dict[Any, SearchHit] = {}
     for hit in walk.ranking or ():
         best.setdefault(hit.key, hit)
-    return list(best.values())[: plan.question.k]
+    return list(best.values())[: plan.search.k]
 
 
 def _deduplicated(hits: Sequence[SearchHit], key: str | None, name: str) -> list[SearchHit]:
@@ -139,7 +212,7 @@ def _answer(name: str, found: _Found, error: Exception | None, asking: Asking) -
         error = TimeoutError(f"no answer within {max(0.0, asking.deadline - asking.start):.3g} s")
     report: dict[str, Any] = {
         "status": "timeout" if late else "failed" if error else "ok",
-        "error": None if error is None else _told(error),
+        "error": None if error is None else error_text(error),
         "seconds": anyio.current_time() - asking.start,
         "n_retrieved": len(hits),
         "top_score": top,
@@ -154,16 +227,42 @@ def _answer(name: str, found: _Found, error: Exception | None, asking: Asking) -
     return Answer(name, hits, report, error, found.embedder_id, found.floor_note)
 
 
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
-
-
-def _abstains(hits: Sequence[SearchHit], top: float | None, floor: float | None, plan: Plan) -> str | None:
+def _abstains(hits: Sequence[SearchHit], top: float | None, floor: float | None, plan: DiscoveryPlan) -> str | None:
     """Say why a source takes no part: nothing found, nothing above its floor, or nothing that speaks for any hit."""
     if floor is not None and plan.strategy != "abs_threshold" and (top is None or not top >= floor):
         return "below_floor"
     if top is None:
         return "no_hits"
-    if plan.walk is None and not plan.question.has_evidence(hits):
+    if plan.walk is None and not plan.search.has_evidence(hits):
         return "no_evidence"
     return None
+
+
+async def calibrated_floor(corpus: OpenCorpus[Any], query: SearchQuery) -> tuple[float | None, str | None]:
+    """Return the floor that was calibrated for this way of searching a corpus; or none, and why there is none."""
+    if query.rescaled:
+        return None, f"{' and '.join(query.rescaled)} move scores off the scale that floors are calibrated on"
+    key, tag = await in_thread(query.scale)
+    if is_anonymous(tag):
+        return None, "the reranker has no name of its own to know its floor by: give it an attribute `id`"
+    with name_missing_method(query.verb, corpus.store):
+        record = await corpus.store.calibration(key)
+    return _usable(record, key, query.mode, tag, corpus.embedder.id)
+
+
+def _usable(
+    record: Mapping[str, Any], key: str, mode: str, tag: str | None, embedder_id: str
+) -> tuple[float | None, str | None]:
+    if not record:
+        return None, f"nothing is calibrated for {key!r}: calibrate_min_score(…, persist=True) does it"
+    if record.get("mode") != mode or record.get("rerank") != tag:
+        return None, f"what is stored under {key!r} was calibrated for another way of searching"
+    if record.get("embedder_id") != embedder_id:
+        return None, f"it was calibrated with the embedder {record.get('embedder_id')!r}, not {embedder_id!r}"
+    floor = record.get("min_score")
+    if floor is None:
+        return None, f"calibrating found no floor: {record.get('reason', 'no reason stored')}"
+    try:
+        return check_number("it", floor), None
+    except ArgumentError:
+        return None, f"the floor stored under {key!r} is no finite number"

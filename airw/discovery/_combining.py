@@ -6,7 +6,7 @@ from typing import Any
 
 from airw._base.concurrency import called
 from airw._base.messages import short_repr
-from airw.discovery._planning import Plan
+from airw.discovery._planning import DiscoveryPlan
 from airw.discovery.disclosure import disclose
 from airw.discovery.results import Answer, DiscoveryResult
 from airw.discovery.selection import Selection, select
@@ -16,7 +16,7 @@ from airw.retrieval.fusion import Fused, fused
 from airw.values import SearchHit
 
 
-async def finish(plan: Plan, answers: Mapping[str, Answer]) -> DiscoveryResult:
+async def finish(plan: DiscoveryPlan, answers: Mapping[str, Answer]) -> DiscoveryResult:
     """Make the result of a discovery; what the order of the answers was does not matter.
 
     Raises:
@@ -37,7 +37,7 @@ async def finish(plan: Plan, answers: Mapping[str, Answer]) -> DiscoveryResult:
         roots=plan.roots,
     )
     return DiscoveryResult(
-        query=plan.question.text,
+        query=plan.search.text,
         mode=plan.mode,
         strategy="custom" if callable(plan.strategy) else plan.strategy,
         disclose_level=plan.disclose_level,
@@ -49,7 +49,7 @@ async def finish(plan: Plan, answers: Mapping[str, Answer]) -> DiscoveryResult:
     )
 
 
-def _check_answered(plan: Plan, answers: Sequence[Answer]) -> None:
+def _check_answered(plan: DiscoveryPlan, answers: Sequence[Answer]) -> None:
     causes = {answer.source: answer.error for answer in answers if answer.error is not None}
     if len(causes) < len(answers):
         return
@@ -59,7 +59,7 @@ def _check_answered(plan: Plan, answers: Sequence[Answer]) -> None:
     raise DiscoveryError(f"no source answered: {told}", causes) from ExceptionGroup("sources", list(causes.values()))
 
 
-async def _merged(plan: Plan, answers: Sequence[Answer]) -> list[SearchHit]:
+async def _merged(plan: DiscoveryPlan, answers: Sequence[Answer]) -> list[SearchHit]:
     surviving = {answer.source: answer.survivors for answer in answers if answer.survivors}
     if callable(plan.merge):
         hits = list(await called(plan.merge, surviving))
@@ -69,19 +69,19 @@ async def _merged(plan: Plan, answers: Sequence[Answer]) -> list[SearchHit]:
         return hits
     if plan.merge == "score":
         return _by_score(plan, answers)
-    return fuse_hits(surviving, rrf_k=plan.rrf_k, weights=plan.merge_weights, identity=plan.identity, k=plan.question.k)
+    return fuse_hits(surviving, rrf_k=plan.rrf_k, weights=plan.merge_weights, identity=plan.identity, k=plan.search.k)
 
 
-def _by_score(plan: Plan, answers: Sequence[Answer]) -> list[SearchHit]:
+def _by_score(plan: DiscoveryPlan, answers: Sequence[Answer]) -> list[SearchHit]:
     ids = {answer.source: answer.embedder_id for answer in answers if answer.survivors}
     if len(set(ids.values())) > 1:
         told = ", ".join(f"{source}: {id}" for source, id in ids.items())
         raise ArgumentError(f"merge='score' needs one embedder for all corpora, not {told}; use 'rrf'")
     hits = [hit for answer in answers for hit in answer.survivors]
-    return sorted(hits, key=lambda hit: -hit.score)[: plan.question.k]
+    return sorted(hits, key=lambda hit: -hit.score)[: plan.search.k]
 
 
-async def _selected(plan: Plan, hits: Sequence[SearchHit], answers: Sequence[Answer]) -> Selection:
+async def _selected(plan: DiscoveryPlan, hits: Sequence[SearchHit], answers: Sequence[Answer]) -> Selection:
     """Commit to a few of the hits; where a lone corpus has nothing above its floor, the selection says so itself."""
     strategy, floor = plan.strategy, None if plan.many else answers[0].report["floor"]
     if not plan.many and answers[0].report["reason"] == "below_floor":
@@ -92,7 +92,7 @@ async def _selected(plan: Plan, hits: Sequence[SearchHit], answers: Sequence[Ans
     return select(hits, strategy=strategy, max_k=plan.max_k, rel=plan.rel, gap_ratio=plan.gap_ratio, min_score=floor)
 
 
-def _reason(plan: Plan, selection: Selection, answers: Sequence[Answer]) -> str:
+def _reason(plan: DiscoveryPlan, selection: Selection, answers: Sequence[Answer]) -> str:
     """Tell why nothing was left to select from, where that is so; otherwise what the selection says."""
     if any(answer.survivors for answer in answers):
         return selection.reason
@@ -106,7 +106,7 @@ def _reason(plan: Plan, selection: Selection, answers: Sequence[Answer]) -> str:
     return "abstain:no_evidence" if "no_evidence" in reasons else selection.reason
 
 
-def _signals(plan: Plan, selection: Selection, answers: Sequence[Answer]) -> dict[str, Any]:
+def _signals(plan: DiscoveryPlan, selection: Selection, answers: Sequence[Answer]) -> dict[str, Any]:
     signals = dict(selection.signals)
     if not plan.many:
         report = answers[0].report
@@ -120,7 +120,7 @@ def _signals(plan: Plan, selection: Selection, answers: Sequence[Answer]) -> dic
     return signals
 
 
-def ranked_so_far(plan: Plan, answers: Mapping[str, Answer]) -> list[SearchHit]:
+def ranked_so_far(plan: DiscoveryPlan, answers: Mapping[str, Answer]) -> list[SearchHit]:
     """Give what the sources that have answered give together, with `rank_final` in each hit's metadata.
 
     Only a merge by rank has bounds: with any other, nothing is final, or told, before all have answered.
@@ -133,7 +133,7 @@ def ranked_so_far(plan: Plan, answers: Mapping[str, Answer]) -> list[SearchHit]:
     entries = fused(hits, **options)
     weights = {at: (plan.merge_weights or {}).get(name, 1.0) for at, name in pending.items()}
     final = final_places(entries, weights, rrf_k=plan.rrf_k, may_merge=plan.identity is not None)
-    ranking = fuse_hits(hits, **options, k=plan.question.k)
+    ranking = fuse_hits(hits, **options, k=plan.search.k)
     return [
         replace(hit, metadata={**hit.metadata, "rank_final": is_final})
         for hit, is_final in zip(ranking, final, strict=False)

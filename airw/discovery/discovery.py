@@ -1,57 +1,24 @@
 """One question to one corpus or many: find, keep what is good enough, fuse, commit to few, disclose."""
 
 import warnings
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator
 from functools import partial
-from os import PathLike
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Self, Unpack
 
 from airw._base.concurrency import map_bounded
+from airw._base.signatures import shows_options
 from airw.discovery._asking import Asking, ask_source, begin
 from airw.discovery._combining import finish, ranked_so_far
-from airw.discovery._planning import Corpora, DiscoverOptions, Floors, Member, Merge, Plan
-from airw.discovery.disclosure import Level, Loader
+from airw.discovery._planning import DISCOVER_DEFAULTS, Corpora, DiscoverOptions, DiscoveryPlan, Member
 from airw.discovery.results import Answer, DiscoveryResult, SourceAnswered
-from airw.discovery.selection import Strategy
 from airw.errors import ArgumentError
-from airw.protocols import NeighborhoodPolicy, Selector
-from airw.retrieval import Mode, SearchTuning
-from airw.retrieval.fusion import Identity
-from airw.values.filters import Filter
-from airw.walking import WalkPolicy, merge
+from airw.walking import merge
 from airw.walking.streams import ReadAhead
 
 
-async def discover(
-    corpus: Corpora,
-    query: str,
-    *,
-    k: int = 10,
-    mode: Mode = "hybrid",
-    strategy: Strategy | Selector = "conservative",
-    disclose_level: Level = "metadata",
-    filter: Mapping[str, Any] | Filter | None = None,
-    surfaces: Iterable[str] | None = None,
-    max_k: int = 3,
-    rel: float = 0.9,
-    gap_ratio: float = 0.5,
-    min_score: Floors = None,
-    merge: Merge = "rrf",
-    merge_weights: Mapping[str, float] | None = None,
-    merge_rrf_k: int | None = None,
-    loader: Loader | None = None,
-    store: Mapping[str, Any] | None = None,
-    expand: NeighborhoodPolicy | None = None,
-    roots: Sequence[str | PathLike[str]] = (),
-    dedup_by: str | None = "auto",
-    identity: Identity = None,
-    walk: WalkPolicy | None = None,
-    node_budget: int = 64,
-    source_timeout: float | None = 30.0,
-    timeout: float | None = None,  # noqa: ASYNC109 - what runs out is told source by source, and the rest is kept
-    **tuning: Unpack[SearchTuning],
-) -> DiscoveryResult:
+@shows_options(DiscoverOptions, DISCOVER_DEFAULTS)
+async def discover(corpus: Corpora, query: str, **options: Unpack[DiscoverOptions]) -> DiscoveryResult:
     """Find what answers a query, commit to few hits or to none, and reveal as much of them as asked for.
 
     Several corpora are asked at once. One that fails or is late is told of in `signals["per_source"]`, and the others
@@ -91,7 +58,7 @@ async def discover(
         node_budget: How many nodes each walk may visit.
         source_timeout: Seconds each corpus has to answer.
         timeout: Seconds they have all together, formulating included.
-        **tuning: Further options of `airw.search`: `fusion`, `rrf_k`, `rerank`, `formulate`, `surface_weights`, ….
+        options: Further options of `airw.search`: `fusion`, `rrf_k`, `rerank`, `formulate`, `surface_weights`, ….
 
     Raises:
         ArgumentError: A parameter's value cannot be used, or two do not go together.
@@ -112,34 +79,7 @@ async def discover(
         >>> anyio.run(main)
         (['keys'], [], 'abstain:no_evidence')
     """
-    plan = Plan.of(
-        corpus,
-        query,
-        k=k,
-        strategy=strategy,
-        disclose_level=disclose_level,
-        max_k=max_k,
-        rel=rel,
-        gap_ratio=gap_ratio,
-        min_score=min_score,
-        merge=merge,
-        merge_weights=merge_weights,
-        merge_rrf_k=merge_rrf_k,
-        loader=loader,
-        store=store,
-        expand=expand,
-        roots=roots,
-        dedup_by=dedup_by,
-        identity=identity,
-        walk=walk,
-        node_budget=node_budget,
-        source_timeout=source_timeout,
-        timeout=timeout,
-        mode=mode,
-        filter=filter,
-        surfaces=surfaces,
-        **tuning,
-    )
+    plan = DiscoveryPlan.parse("discover", corpus, query, options)
     asking = await begin(plan)
     given = await map_bounded(partial(ask_source, asking=asking), plan.members, limit=len(plan.members))
     for answer in given:
@@ -148,6 +88,7 @@ async def discover(
     return await finish(plan, {answer.source: answer for answer in given})
 
 
+@shows_options(DiscoverOptions, DISCOVER_DEFAULTS)
 def discover_stream(corpus: Corpora, query: str, **options: Unpack[DiscoverOptions]) -> "DiscoveryStream":
     """Discover, and tell of each source as it answers.
 
@@ -157,7 +98,7 @@ def discover_stream(corpus: Corpora, query: str, **options: Unpack[DiscoverOptio
     Args:
         corpus: One corpus or several, and a query and options as for `discover`.
         query: What to look for.
-        **options: Those of `discover`.
+        options: Those of `discover`.
 
     Returns:
         An async context manager that gives itself: an async iterator of one `SourceAnswered` a source, in the order in
@@ -184,13 +125,13 @@ def discover_stream(corpus: Corpora, query: str, **options: Unpack[DiscoverOptio
         DiscoveryResult
         ['k']
     """
-    return DiscoveryStream(Plan.of(corpus, query, **options))
+    return DiscoveryStream(DiscoveryPlan.parse("discover_stream", corpus, query, options))
 
 
 class DiscoveryStream:
     """A discovery at work while its block is open; made by `discover_stream`."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: DiscoveryPlan) -> None:
         self._plan = plan
         self._answers: dict[str, Answer] = {}
         self._coming: ReadAhead[tuple[AsyncGenerator[Answer, None], Answer]] | None = None

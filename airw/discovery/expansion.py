@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, TypeAlias
 
-from airw._base.checks import check_count
+from airw._base.checks import check_count, name_missing_method
 from airw._base.concurrency import in_thread, map_bounded
 from airw._base.messages import short_repr
 from airw.corpora import CorpusLike, reading
 from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry, SeedNotFound
-from airw.protocols import NeighborhoodPolicy, RecordReader
+from airw.protocols import NeighborhoodPolicy, RecordsByArtifact
 from airw.retrieval.stitching import stitched
 from airw.values import Passage, Record, SearchHit
 
@@ -73,7 +73,9 @@ def parent_policy() -> Parent:
     return Parent()
 
 
-async def expand(hit: SearchHit, corpus: CorpusLike, *, policy: NeighborhoodPolicy | None = None) -> Passage:
+async def expand(
+    hit: SearchHit, corpus: CorpusLike[RecordsByArtifact], *, policy: NeighborhoodPolicy | None = None
+) -> Passage:
     """Give a hit with its neighbourhood as one text; its identity and its score stay.
 
     What two chunks share is said once, where they were stored with their offsets; what is not adjacent, or not of one
@@ -130,7 +132,7 @@ def check_policy(policy: NeighborhoodPolicy) -> NeighborhoodPolicy:
 
 
 async def passages_of(
-    hits: Sequence[SearchHit], name: str, store: RecordReader, policy: NeighborhoodPolicy
+    hits: Sequence[SearchHit], name: str, store: RecordsByArtifact, policy: NeighborhoodPolicy
 ) -> list[Passage | NoLedgerEntry | SeedNotFound]:
     """Give the passage of each hit, or the error that says why there is none, in one store call.
 
@@ -138,7 +140,8 @@ async def passages_of(
         ArgumentError: As `expand` does.
     """
     artifact_ids = list(dict.fromkeys(hit.artifact_id for hit in hits))
-    siblings = dict(zip(artifact_ids, await store.records_of(artifact_ids), strict=True))
+    with name_missing_method("expand", store):
+        siblings = dict(zip(artifact_ids, await store.records_of(artifact_ids), strict=True))
 
     def passage(hit: SearchHit) -> Passage | NoLedgerEntry | SeedNotFound:
         records = siblings[hit.artifact_id]
@@ -182,7 +185,8 @@ def _passage(hit: SearchHit, records: Sequence[Record]) -> Passage:
     )
 
 
-Corpora: TypeAlias = CorpusLike | Sequence[CorpusLike] | Mapping[str, CorpusLike]
+_Source: TypeAlias = CorpusLike[RecordsByArtifact]
+Corpora: TypeAlias = _Source | Sequence[_Source] | Mapping[str, _Source]
 
 _MAX_CONCURRENCY = 16
 
@@ -197,7 +201,7 @@ async def passages_from(
     keyed = _keyed(corpora)
     alone = len(keyed) == 1 and not isinstance(corpora, Mapping)
 
-    async def found(entry: tuple[str | None, CorpusLike]) -> dict[int, Any]:
+    async def found(entry: tuple[str | None, _Source]) -> dict[int, Any]:
         key, corpus = entry
         if isinstance(corpora, Mapping) and all(hit.source != key for hit in hits):
             return {}
@@ -213,7 +217,7 @@ async def passages_from(
     return [_told(told.get(at)) for at in range(len(hits))]
 
 
-def _keyed(corpora: Any) -> list[tuple[str | None, CorpusLike]]:
+def _keyed(corpora: Any) -> list[tuple[str | None, _Source]]:
     if isinstance(corpora, Mapping):
         return list(corpora.items())
     return list(zip(repeat(None), corpora if isinstance(corpora, list | tuple) else [corpora]))

@@ -15,9 +15,9 @@ from airw._base.messages import short_repr
 from airw.corpora import CorpusLike, borrowed
 from airw.errors import ArgumentError, ArgumentKindError
 from airw.evaluation.cases import DiscoveryCase
-from airw.protocols import OpenCorpus
+from airw.protocols import OpenCorpus, SearchStore
 from airw.reranking import is_anonymous
-from airw.retrieval import Mode, Question, answer, ask
+from airw.retrieval import Mode, SearchOptions, SearchQuery, answer
 from airw.values import SearchHit
 
 NOTHING = -math.inf
@@ -325,8 +325,9 @@ async def calibrate_min_score(
         >>> found.reason, found.youden_j, 0 < found.min_score < 1
         ('calibrated', 1.0, True)
     """
-    question = ask("", k=k, mode=mode, surfaces=surfaces, **search_options)
-    setting = await in_thread(_setting, question)
+    options = {"k": k, "mode": mode, "surfaces": surfaces, **search_options}
+    query = SearchQuery.parse("calibrate_min_score", "", cast("SearchOptions", options))
+    setting = await in_thread(_setting, query)
     if persist:
         check_keepable(setting["rerank"], setting["rescaled"])
     checked = _checked(cases)
@@ -334,7 +335,7 @@ async def calibrate_min_score(
     weight = check_number("sensitivity_weight", sensitivity_weight, least=0, most=1)
     measure = partial(separating_floor, sensitivity_weight=weight, floor_grid=grid)
     async with borrowed(corpus) as opened:
-        positives, negatives, missed = await _best_scores(opened, question, checked)
+        positives, negatives, missed = await _best_scores(opened, query, checked)
         found = await in_thread(measure, positives, negatives)
         context = {"n_retrieval_miss": missed, "corpus_name": opened.name, "embedder_id": opened.embedder.id, **setting}
         found = replace(found, **context)
@@ -372,7 +373,8 @@ async def load_calibration(
         >>> anyio.run(main)
         (0.25, None)
     """
-    setting = await in_thread(_setting, ask("", mode=mode, **search_options))
+    options = cast("SearchOptions", {"mode": mode, **search_options})
+    setting = await in_thread(_setting, SearchQuery.parse("load_calibration", "", options))
     if setting["rescaled"] or is_anonymous(setting["rerank"]):
         return None
     async with borrowed(corpus) as opened:
@@ -382,10 +384,10 @@ async def load_calibration(
     return MinScoreCalibration.from_dict(record)
 
 
-def _setting(question: Question) -> dict[str, Any]:
+def _setting(query: SearchQuery) -> dict[str, Any]:
     """Give what a calibration says of the searches that it holds for."""
-    key, tag = question.scale()
-    return {"mode": question.mode, "k": question.k, "rerank": tag, "key": key, "rescaled": question.rescaled}
+    key, tag = query.scale()
+    return {"mode": query.mode, "k": query.k, "rerank": tag, "key": key, "rescaled": query.rescaled}
 
 
 def _checked(cases: Iterable[object]) -> list[DiscoveryCase]:
@@ -397,14 +399,14 @@ def _checked(cases: Iterable[object]) -> list[DiscoveryCase]:
 
 
 async def _best_scores(
-    corpus: OpenCorpus, question: Question, cases: Sequence[DiscoveryCase]
+    corpus: OpenCorpus[SearchStore], query: SearchQuery, cases: Sequence[DiscoveryCase]
 ) -> tuple[list[float], list[float], int]:
     """Give the best score of each case that was found, and of each without an answer; and count the others."""
     answered = [case for case in cases if not case.gold_is_none]
 
     async def search(case: DiscoveryCase) -> tuple[float, set[str]]:
-        hits = await answer(corpus, replace(question, text=case.query))
-        return _best(hits, question), {hit.artifact_id for hit in hits}.intersection(case.gold)
+        hits = await answer(corpus, replace(query, text=case.query))
+        return _best(hits, query), {hit.artifact_id for hit in hits}.intersection(case.gold)
 
     results = await map_bounded(search, cases, limit=_AT_ONCE)
     pairs = list(zip(cases, results, strict=True))
@@ -413,6 +415,6 @@ async def _best_scores(
     return positives, negatives, len(answered) - len(positives)
 
 
-def _best(hits: Sequence[SearchHit], question: Question) -> float:
+def _best(hits: Sequence[SearchHit], query: SearchQuery) -> float:
     """Give the best score; of a search that `discover` and `select` take for one without evidence, `NOTHING`."""
-    return hits[0].score if question.has_evidence(hits) and hits[0].score != 0 else NOTHING
+    return hits[0].score if query.has_evidence(hits) and hits[0].score != 0 else NOTHING

@@ -123,7 +123,7 @@ class Source(Protocol):
         """Give what finds the links of its artifacts; `None` for no links."""
         ...
 
-    def change_signal(self, artifact: Artifact) -> str:
+    def change_signal(self, artifact: Artifact, /) -> str:
         """Give a short text that changes whenever what would be indexed of the artifact changes."""
         ...
 

@@ -2,100 +2,38 @@
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias, TypeVar, TypeVarTuple, Unpack, cast
+from typing import Any, TypeAlias, Unpack, cast
 
 import numpy as np
 
 from airw._base.arrays import Floats
-from airw._base.checks import check_number
+from airw._base.checks import check_number, name_missing_method
 from airw._base.concurrency import called, in_thread, map_bounded, offload_if
 from airw._base.messages import short_repr
+from airw._base.signatures import shows_options
 from airw._base.vectors import unit_rows
 from airw.errors import ArgumentError, ArgumentKindError
-from airw.protocols import OpenCorpus, Reranker
+from airw.protocols import OpenCorpus, Reranker, SearchStore
+from airw.protocols.stores import StoreT_co
 from airw.reranking import score_texts
 from airw.retrieval.formulation import queries_of
-from airw.retrieval.merging import Candidate, Found, holds_too_few, lengthened, merged, weighed
-from airw.retrieval.query import Boost, Mode, PassageReader, Question, SearchOptions, ask
+from airw.retrieval.merging import Candidate, Found, append_artifacts, apply_weights, merge_rankings, was_cut_short
+from airw.retrieval.query import SEARCH_DEFAULTS, Boost, Mode, PassageReader, SearchOptions, SearchQuery
 from airw.retrieval.stitching import stitched
 from airw.values import Ranking, Record, SearchHit
 
 Vectors: TypeAlias = Callable[[], Awaitable[Floats]]
+"""Gives the vectors of the queries, embedded when first asked for."""
 
 _EMBEDDINGS = 16  # at once
+_READERS = 16  # at once
+_FEW = 1_000  # candidates, merge_rankings in less than a millisecond
 
 
-def check_corpus(corpus: OpenCorpus) -> OpenCorpus:
-    """Give an open corpus back when it is one.
-
-    Raises:
-        ArgumentError: It has no name, store or embedder.
-    """
-    if not all(hasattr(corpus, part) for part in ("name", "store", "embedder")):
-        raise ArgumentError(f"expected an open corpus, as `build` and `open_corpus` give, not {corpus!r}")
-    return corpus
-
-
-async def channel_rankings(
-    corpus: OpenCorpus, channels: Sequence[Mode], text: str, vector: Vectors, depth: int, **scope: Any
-) -> list[Ranking]:
-    """Rank `depth` deep in each channel, `"dense"` or `"lexical"`, at once; answers are in the order of `channels`.
-
-    `vector` gives the query as a `(dim,)` or `(1, dim)` row, asked for where a channel needs it; `scope` is what both
-    searches of a store take.
-    """
-    return [ranking for (ranking,) in await query_rankings(corpus, channels, [text], vector, depth, **scope)]
-
-
-async def query_rankings(
-    corpus: OpenCorpus, channels: Sequence[Mode], texts: Sequence[str], vectors: Vectors, depth: int, **scope: Any
-) -> list[list[Ranking]]:
-    """Rank each of several queries in each channel: one store call a channel, one list of rankings for each."""
-
-    async def dense() -> list[Ranking]:
-        return await corpus.store.search_vectors(np.atleast_2d(await vectors()), depth, **scope)
-
-    async def lexical() -> list[Ranking]:
-        return await corpus.store.search_text(texts, depth, **scope)
-
-    searches: dict[Mode, Callable[[], Awaitable[list[Ranking]]]] = {"dense": dense, "lexical": lexical}
-    return await map_bounded(lambda channel: searches[channel](), channels, limit=2)
-
-
-async def embedded(corpus: OpenCorpus, text: str) -> Floats:
-    """Embed a query: `(1, dim) float32`, a unit row.
-
-    Raises:
-        EmbedderError: The embedder failed, or answered with what is no vector.
-    """
-    vector = np.asarray(await corpus.embedder.embed_query(text))
-    return unit_rows(vector[np.newaxis], count=1, of=_embedder_of(corpus))
-
-
-async def embedded_queries(corpus: OpenCorpus, texts: Sequence[str]) -> Floats:
-    """Embed several queries at once: `(m, dim) float32`, unit rows in their order.
-
-    Raises:
-        EmbedderError: The embedder failed, or answered with what is no vector, or with vectors of several widths.
-    """
-    if len(texts) == 1:
-        return await embedded(corpus, texts[0])
-    rows = await map_bounded(partial(embedded, corpus), texts, limit=_EMBEDDINGS)
-    return unit_rows([row[0] for row in rows], count=len(texts), of=_embedder_of(corpus))
-
-
-def _embedder_of(corpus: OpenCorpus) -> str:
-    return f"the embedder of corpus {corpus.name!r}"
-
-
-_FEW = 1_000  # candidates, merged in less than a millisecond
-R = TypeVar("R")
-Args = TypeVarTuple("Args")
-
-
-async def retrieve(corpus: OpenCorpus, query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
+@shows_options(SearchOptions, SEARCH_DEFAULTS)
+async def retrieve(corpus: OpenCorpus[SearchStore], query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
     """Rank the surfaces of an open corpus against a query.
 
     ```text
@@ -166,114 +104,118 @@ async def retrieve(corpus: OpenCorpus, query: str, **options: Unpack[SearchOptio
         >>> anyio.run(main)
         ['a']
     """
-    return await answer(check_corpus(corpus), ask(query, **options))
+    return await answer(check_corpus(corpus), SearchQuery.parse("retrieve", query, options))
 
 
-async def formulated(question: Question) -> tuple[str, ...]:
-    """Give the queries to search with: the question's own, or what its formulator makes of it, each once.
+async def formulated(query: SearchQuery) -> tuple[str, ...]:
+    """Give the queries to search with: the query's own, or what its formulator makes of it, each once.
 
     Raises:
         ArgumentError: The formulator gives neither a string nor a list of strings.
     """
-    if question.formulate is None:
-        return (question.text,)
-    return queries_of(await called(question.formulate, question.text)) or (question.text,)
+    if query.formulate is None:
+        return (query.text,)
+    return queries_of(await called(query.formulate, query.text)) or (query.text,)
 
 
-async def answer(corpus: OpenCorpus, question: Question, queries: Sequence[str] | None = None) -> list[SearchHit]:
-    """Answer a question as `retrieve` does; `queries`, at least one, are what `formulated` gave where it was asked."""
-    if not question.k:
+async def answer(
+    corpus: OpenCorpus[SearchStore], query: SearchQuery, queries: Sequence[str] | None = None
+) -> list[SearchHit]:
+    """Answer a query as `retrieve` does; `queries`, at least one, are what `formulated` gave where it was asked.
+
+    Raises:
+        ArgumentError: The store lacks a method that the search calls.
+    """
+    if not query.k:
         return []
-    found = await _found(corpus, question, await formulated(question) if queries is None else queries)
-    if question.rerank is not None:
-        found = await reranked(corpus, question, found, question.rerank)
-    if question.boost is not None:
-        return (await boosted(_hits(corpus, found), question.boost))[: question.k]
-    return _hits(corpus, found[: question.k])
+    with name_missing_method(query.verb, corpus.store):
+        found = await _Search(corpus, query, await formulated(query) if queries is None else queries).run()
+        if query.rerank is not None:
+            found = await _reranked(corpus, query, found, query.rerank)
+    if query.boost is not None:
+        return (await _boosted(_hits(corpus.name, found), query.boost))[: query.k]
+    return _hits(corpus.name, found[: query.k])
 
 
-def _hits(corpus: OpenCorpus, found: Sequence[Found]) -> list[SearchHit]:
-    hits = [record.as_hit(candidate.score, corpus.name) for record, candidate in found]
+def _hits(corpus: str, found: Sequence[Found]) -> list[SearchHit]:
+    hits = [record.as_hit(candidate.score, corpus) for record, candidate in found]
     for hit, (_, candidate) in zip(hits, found, strict=True):
         hit.metadata.update(candidate.before)
     return hits
 
 
-async def _found(corpus: OpenCorpus, question: Question, queries: Sequence[str]) -> list[Found]:
-    """Rank and read the candidates of the second stage; without one, what is given."""
-    vectors, limit = _once(corpus, queries), question.fetch_k if question.has_second_stage else question.k
-    found: list[Found] = []
-    # A writer may remove a record between ranking and reading: then the answer is of two states, and we ask once more.
-    for _ in range(2):
-        candidates = await _candidates(corpus, question, queries, vectors, limit)
-        records = await corpus.store.get_records([candidate.record_id for candidate in candidates])
-        pairs = zip(records, candidates, strict=True)
-        found = [Found(record, candidate) for record, candidate in pairs if record is not None]
-        if len(found) == len(candidates):
-            break
-    return (
-        (await offload_if(len(found) > _FEW, weighed, found, question))[:limit] if question.surface_weights else found
-    )
+@dataclass(slots=True)
+class _Search:
+    """The first stage of one search: rank in each channel, merge, read."""
 
+    corpus: OpenCorpus[SearchStore]
+    query: SearchQuery
+    queries: Sequence[str]
+    embedded: Floats | None = None
 
-def _once(corpus: OpenCorpus, queries: Sequence[str]) -> Vectors:
-    """Embed queries when they are first asked for."""
-    kept = cast("list[Floats]", [])
+    async def run(self) -> list[Found]:
+        """Return the candidates of the second stage; without one, what is found."""
+        limit = self.query.depth if self.query.has_second_stage else self.query.k
+        found: list[Found] = []
+        # A writer may remove a record between ranking and reading: the answer is then of two states, so ask once more.
+        for _ in range(2):
+            candidates = await self._candidates(limit)
+            records = await self.corpus.store.get_records([candidate.record_id for candidate in candidates])
+            pairs = zip(records, candidates, strict=True)
+            found = [Found(record, candidate) for record, candidate in pairs if record is not None]
+            if len(found) == len(candidates):
+                break
+        if not self.query.surface_weights:
+            return found
+        return (await offload_if(len(found) > _FEW, apply_weights, found, self.query))[:limit]
 
-    async def vectors() -> Floats:
-        if not kept:
-            kept.append(await embedded_queries(corpus, queries))
-        return kept[0]
+    async def _candidates(self, limit: int) -> list[Candidate]:
+        """Rank in each channel and merge; weights, which need the records, act on everything that was ranked."""
+        rankings = await self._rankings()
+        count = sum(len(ranking) for of_channel in rankings for ranking in of_channel)
+        cut = None if self.query.surface_weights else limit
+        return await offload_if(count > _FEW, merge_rankings, rankings, self.query, cut)
 
-    return vectors
-
-
-async def _candidates(
-    corpus: OpenCorpus, question: Question, queries: Sequence[str], vectors: Vectors, limit: int
-) -> list[Candidate]:
-    """Rank in each channel and merge; weights, which need the records, act on everything that was ranked."""
-    rankings = await _rankings(corpus, question, queries, vectors)
-    cut = None if question.surface_weights else limit
-    return await offload_if(
-        sum(len(each) for ranked in rankings for each in ranked) > _FEW, merged, rankings, question, cut
-    )
-
-
-async def _rankings(
-    corpus: OpenCorpus, question: Question, queries: Sequence[str], vectors: Vectors
-) -> list[list[Ranking]]:
-    """Rank each query in each channel: artifacts, or surfaces where these are weighed or asked for."""
-    channels, scope = question.channels, {"filter": question.filter, "surfaces": question.surfaces}
-    lone = len(channels) == len(queries) == 1 and not question.has_second_stage
-    depth = question.k if lone else question.fetch_k
-    rankings = await query_rankings(
-        corpus, channels, queries, vectors, depth, per_artifact=question.ranks_artifacts, **scope
-    )
-    if question.ranks_artifacts or not question.per_artifact:
+    async def _rankings(self) -> list[list[Ranking]]:
+        """Rank each query in each channel: artifacts, or surfaces where these are weighted or asked for."""
+        query, channels = self.query, self.query.channels
+        lone = len(channels) == len(self.queries) == 1 and not query.has_second_stage
+        depth = query.k if lone else query.depth
+        rankings = await self._ranked(channels, depth, per_artifact=query.ranks_artifacts)
+        if query.ranks_artifacts or not query.per_artifact:
+            return rankings
+        short = [
+            channel
+            for channel, of_channel in zip(channels, rankings, strict=True)
+            if any(was_cut_short(ranking, depth, query.k) for ranking in of_channel)
+        ]
+        behind = await self._ranked(short, query.k, per_artifact=True)
+        for channel, artifacts in zip(short, behind, strict=True):
+            at = channels.index(channel)
+            rankings[at] = list(map(append_artifacts, rankings[at], artifacts))
         return rankings
-    short = [
-        channel
-        for channel, ranked in zip(channels, rankings, strict=True)
-        if any(holds_too_few(ranking, depth, question.k) for ranking in ranked)
-    ]
-    behind = await query_rankings(corpus, short, queries, vectors, question.k, per_artifact=True, **scope)
-    for channel, artifacts in zip(short, behind, strict=True):
-        at = channels.index(channel)
-        rankings[at] = list(map(lengthened, rankings[at], artifacts))
-    return rankings
+
+    async def _ranked(self, channels: Sequence[Mode], depth: int, *, per_artifact: bool) -> list[list[Ranking]]:
+        scope = {"filter": self.query.filter, "surfaces": self.query.surfaces, "per_artifact": per_artifact}
+        return await query_rankings(self.corpus, channels, self.queries, self._vectors, depth, **scope)
+
+    async def _vectors(self) -> Floats:
+        """Embed the queries when a channel first asks for them."""
+        if self.embedded is None:
+            self.embedded = await embedded_queries(self.corpus, self.queries)
+        return self.embedded
 
 
-_READERS = 16  # at once
-
-
-async def reranked(corpus: OpenCorpus, question: Question, found: Sequence[Found], reranker: Reranker) -> list[Found]:
-    """Give candidates the reranker's scores, best first: ties stay in order, what is not a number comes last.
+async def _reranked(
+    corpus: OpenCorpus[SearchStore], query: SearchQuery, found: Sequence[Found], reranker: Reranker
+) -> list[Found]:
+    """Return candidates with the reranker's scores, best first: ties stay in order, what is not a number comes last.
 
     Candidates of equal texts share one score.
     """
-    texts = await _passages(corpus, question, [record for record, _ in found])
+    texts = await _passages(corpus, query, [record for record, _ in found])
     distinct = list(dict.fromkeys(texts))
-    scores = dict(zip(distinct, await score_texts(reranker, question.text, distinct), strict=True))
+    scores = dict(zip(distinct, await score_texts(reranker, query.text, distinct), strict=True))
     moved = [_rescored(each, scores[text]) for each, text in zip(found, texts, strict=True)]
     return sorted(moved, key=lambda each: _place(each.candidate.score))
 
@@ -288,15 +230,15 @@ def _place(score: float) -> tuple[bool, float]:
     return (True, 0.0) if math.isnan(score) else (False, -score)
 
 
-async def _passages(corpus: OpenCorpus, question: Question, records: Sequence[Record]) -> list[str]:
+async def _passages(corpus: OpenCorpus[SearchStore], query: SearchQuery, records: Sequence[Record]) -> list[str]:
     """Give what a reranker reads of each record."""
-    if callable(question.rerank_text):
-        return await _read(corpus, question.rerank_text, records)
-    if question.rerank_text == "surface":
+    if callable(query.rerank_text):
+        return await _read(corpus, query.rerank_text, records)
+    if query.rerank_text == "surface":
         return [record.text for record in records]
     ids = list(dict.fromkeys(record.artifact_id for record in records))
     siblings = await corpus.store.records_of(ids)
-    whole = dict(zip(ids, await in_thread(_joined, siblings, question.rerank_max_chars), strict=True))
+    whole = dict(zip(ids, await in_thread(_joined, siblings, query.rerank_max_chars), strict=True))
     return [whole[record.artifact_id] or record.text for record in records]
 
 
@@ -305,9 +247,9 @@ def _joined(artifacts: Sequence[Sequence[Record] | None], most: int) -> list[str
     return [stitched([record for record in records or () if record.text])[:most] for records in artifacts]
 
 
-async def _read(corpus: OpenCorpus, reader: PassageReader, records: Sequence[Record]) -> list[str]:
+async def _read(corpus: OpenCorpus[SearchStore], reader: PassageReader, records: Sequence[Record]) -> list[str]:
     async def read(record: Record) -> str:
-        text: Any = await called(cast("Callable[[OpenCorpus, Record], Any]", reader), corpus, record)
+        text: Any = await called(cast("Callable[[OpenCorpus[Any], Record], Any]", reader), corpus, record)
         if not isinstance(text, str):
             raise ArgumentKindError(
                 f"rerank_text must give a string, not {short_repr(text)} (for {short_repr(record.artifact_id)})"
@@ -317,7 +259,7 @@ async def _read(corpus: OpenCorpus, reader: PassageReader, records: Sequence[Rec
     return await map_bounded(read, records, limit=_READERS)
 
 
-async def boosted(hits: Sequence[SearchHit], boost: Boost) -> list[SearchHit]:
+async def _boosted(hits: Sequence[SearchHit], boost: Boost) -> list[SearchHit]:
     """Add to each hit's score what the boost gives for it, best first; ties stay in order.
 
     Raises:
@@ -330,3 +272,66 @@ async def boosted(hits: Sequence[SearchHit], boost: Boost) -> list[SearchHit]:
 
 def _extra(boost: Boost, hit: SearchHit) -> float:
     return check_number(f"what boost gives for {short_repr(hit.artifact_id)}", boost(hit))
+
+
+def check_corpus(corpus: OpenCorpus[StoreT_co]) -> OpenCorpus[StoreT_co]:
+    """Give an open corpus back when it is one.
+
+    Raises:
+        ArgumentError: It has no name, store or embedder.
+    """
+    if not all(hasattr(corpus, part) for part in ("name", "store", "embedder")):
+        raise ArgumentError(f"expected an open corpus, as `build` and `open_corpus` give, not {corpus!r}")
+    return corpus
+
+
+async def channel_rankings(
+    corpus: OpenCorpus[Any], channels: Sequence[Mode], text: str, vector: Vectors, depth: int, **scope: Any
+) -> list[Ranking]:
+    """Rank `depth` deep in each channel, `"dense"` or `"lexical"`, at once; answers are in the order of `channels`.
+
+    `vector` gives the query as a `(dim,)` or `(1, dim)` row, asked for where a channel needs it; `scope` is what both
+    searches of a store take.
+    """
+    return [ranking for (ranking,) in await query_rankings(corpus, channels, [text], vector, depth, **scope)]
+
+
+async def query_rankings(
+    corpus: OpenCorpus[Any], channels: Sequence[Mode], texts: Sequence[str], vectors: Vectors, depth: int, **scope: Any
+) -> list[list[Ranking]]:
+    """Rank each of several queries in each channel: one store call a channel, one list of rankings for each."""
+
+    async def dense() -> Any:
+        return await corpus.store.search_vectors(np.atleast_2d(await vectors()), depth, **scope)
+
+    async def lexical() -> Any:
+        return await corpus.store.search_text(texts, depth, **scope)
+
+    searches: dict[Mode, Callable[[], Awaitable[list[Ranking]]]] = {"dense": dense, "lexical": lexical}
+    return await map_bounded(lambda channel: searches[channel](), channels, limit=2)
+
+
+async def embedded(corpus: OpenCorpus[object], text: str) -> Floats:
+    """Embed a query: `(1, dim) float32`, a unit row.
+
+    Raises:
+        EmbedderError: The embedder failed, or answered with what is no vector.
+    """
+    vector = np.asarray(await corpus.embedder.embed_query(text))
+    return unit_rows(vector[np.newaxis], count=1, of=_embedder_of(corpus))
+
+
+async def embedded_queries(corpus: OpenCorpus[object], texts: Sequence[str]) -> Floats:
+    """Embed several queries at once: `(m, dim) float32`, unit rows in their order.
+
+    Raises:
+        EmbedderError: The embedder failed, or answered with what is no vector, or with vectors of several widths.
+    """
+    if len(texts) == 1:
+        return await embedded(corpus, texts[0])
+    rows = await map_bounded(partial(embedded, corpus), texts, limit=_EMBEDDINGS)
+    return unit_rows([row[0] for row in rows], count=len(texts), of=_embedder_of(corpus))
+
+
+def _embedder_of(corpus: OpenCorpus[object]) -> str:
+    return f"the embedder of corpus {corpus.name!r}"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from airw.retrieval.fusion import fuse_ranks
-from airw.retrieval.query import Question
+from airw.retrieval.query import SearchQuery
 from airw.values import Ranking, Record
 
 
@@ -34,25 +34,25 @@ class _Keyed(NamedTuple):
     ranking: Ranking
 
 
-def merged(rankings: Sequence[Sequence[Ranking]], question: Question, limit: int | None) -> list[Candidate]:
+def merge_rankings(rankings: Sequence[Sequence[Ranking]], query: SearchQuery, limit: int | None) -> list[Candidate]:
     """Merge the rankings of each channel, one a query, into the `limit` best candidates, best first.
 
     A lone ranking keeps its scores. Otherwise what is ranked, artifacts or records, is fused; the record of an artifact
     is the one of the ranking where it stands highest, the earlier one on a tie.
     """
     keyed = [
-        [_keyed(channel, ranking, question) for channel, ranking in zip(question.channels, of_query, strict=True)]
+        [_keyed(channel, ranking, query) for channel, ranking in zip(query.channels, of_query, strict=True)]
         for of_query in zip(*rankings, strict=True)
     ]
     flat = [each for of_query in keyed for each in of_query]
     if len(flat) == 1:
         return list(_candidates(flat[0].ranking))[:limit]
     places, before = _places(flat), _before(flat)
-    return [Candidate(*places[key][1:], score, before[key]) for key, score in _fused(keyed, question)[:limit]]
+    return [Candidate(*places[key][1:], score, before[key]) for key, score in _fused(keyed, query)[:limit]]
 
 
-def _keyed(channel: str, ranking: Ranking, question: Question) -> _Keyed:
-    return _Keyed(channel, ranking.artifact_ids if question.ranks_artifacts else ranking.record_ids, ranking)
+def _keyed(channel: str, ranking: Ranking, query: SearchQuery) -> _Keyed:
+    return _Keyed(channel, ranking.artifact_ids if query.ranks_artifacts else ranking.record_ids, ranking)
 
 
 def _candidates(ranking: Ranking) -> Iterator[Candidate]:
@@ -83,23 +83,23 @@ def _before(rankings: Sequence[_Keyed]) -> dict[str, dict[str, float]]:
     return before
 
 
-def _fused(keyed: Sequence[Sequence[_Keyed]], question: Question) -> list[tuple[str, float]]:
+def _fused(keyed: Sequence[Sequence[_Keyed]], query: SearchQuery) -> list[tuple[str, float]]:
     """Give `(key, score)` pairs, best first: blended scores, or masses, as the mean over several queries."""
-    if question.mode == "hybrid" and question.fusion == "blend":
-        blends = [_blended(of_query, question) for of_query in keyed]
+    if query.mode == "hybrid" and query.fusion == "blend":
+        blends = [_blended(of_query, query) for of_query in keyed]
         if len(blends) == 1:
             return blends[0]
         lists: list[Sequence[str]] = [[key for key, _ in blend] for blend in blends]
     else:
         lists = [each.keys for of_query in keyed for each in of_query]
-    masses = fuse_ranks(lists, rrf_k=question.rrf_k)
+    masses = fuse_ranks(lists, rrf_k=query.rrf_k)
     return masses if len(keyed) == 1 else [(key, mass / len(keyed)) for key, mass in masses]
 
 
-def _blended(of_query: Sequence[_Keyed], question: Question) -> list[tuple[str, float]]:
+def _blended(of_query: Sequence[_Keyed], query: SearchQuery) -> list[tuple[str, float]]:
     """Add up what both channels gave, which are dense and lexical; ties in order of first appearance."""
     dense, lexical = (dict(zip(each.keys, each.ranking.scores.tolist(), strict=True)) for each in of_query)
-    alpha, level = question.alpha, question.bm25_sat_k
+    alpha, level = query.alpha, query.bm25_sat_k
     blend = {
         key: alpha * dense.get(key, 0.0) + (1 - alpha) * _saturated(lexical.get(key, 0.0), level)
         for key in [*dense, *lexical]
@@ -111,18 +111,18 @@ def _saturated(score: float, level: float) -> float:
     return score / (score + level)
 
 
-def weighed(found: Sequence[Found], question: Question) -> list[Found]:
+def apply_weights(found: Sequence[Found], query: SearchQuery) -> list[Found]:
     """Multiply scores by the weights of the surfaces' kinds, best first; ties stay in order.
 
     Where artifacts are what is asked for, each is there once.
     """
-    weights = question.surface_weights or {}
+    weights = query.surface_weights or {}
     moved = [
         Found(record, candidate._replace(score=candidate.score * weights.get(record.surface_kind, 1.0)))
         for record, candidate in found
     ]
     moved.sort(key=lambda each: -each.candidate.score)
-    if not question.per_artifact:
+    if not query.per_artifact:
         return moved
     best: dict[str, Found] = {}
     for each in moved:
@@ -130,12 +130,12 @@ def weighed(found: Sequence[Found], question: Question) -> list[Found]:
     return list(best.values())
 
 
-def holds_too_few(ranking: Ranking, depth: int, k: int) -> bool:
+def was_cut_short(ranking: Ranking, depth: int, k: int) -> bool:
     """Say whether a ranking of records was cut before it held `k` artifacts."""
     return len(ranking) == depth and len(set(ranking.artifact_ids)) < k
 
 
-def lengthened(ranking: Ranking, artifacts: Ranking) -> Ranking:
+def append_artifacts(ranking: Ranking, artifacts: Ranking) -> Ranking:
     """Put the artifacts that a ranking of records lacks behind it, each by its best record.
 
     They belong there: an artifact above the cut would have its best record in the ranking.

@@ -1,12 +1,14 @@
 """A search before it runs: its options, what they may be, and what follows from them; pure."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, Self, TypeAlias, TypedDict
 
 from airw._base.checks import check_choice, check_count, check_number, check_query, check_strings, check_weight
 from airw._base.messages import short_repr
+from airw._base.signatures import check_option_names
 from airw.errors import ArgumentError, ArgumentKindError
 from airw.protocols import Formulator, OpenCorpus, Reranker
 from airw.reranking import RERANK_TEXTS, calibration_key, rerank_tag, resolve_reranker
@@ -16,7 +18,7 @@ from airw.values.filters import Filter, parse_filter
 Mode: TypeAlias = Literal["dense", "lexical", "hybrid"]
 Fusion: TypeAlias = Literal["rrf", "blend"]
 Boost: TypeAlias = Callable[[SearchHit], float]
-PassageReader: TypeAlias = Callable[[OpenCorpus, Record], str | Awaitable[str]]
+PassageReader: TypeAlias = Callable[[OpenCorpus[Any], Record], str | Awaitable[str]]
 
 MODES: tuple[Mode, ...] = ("dense", "lexical", "hybrid")
 """The ways to rank: by cosine, by BM25, by both fused."""
@@ -26,7 +28,7 @@ FUSIONS: tuple[Fusion, ...] = ("rrf", "blend")
 
 
 class SearchTuning(TypedDict, total=False):
-    """The keywords of `retrieve` that say how to rank rather than what, for those who pass them on."""
+    """The options of `search` that say how to rank rather than what."""
 
     fusion: Fusion
     rrf_k: int
@@ -42,7 +44,7 @@ class SearchTuning(TypedDict, total=False):
 
 
 class SearchOptions(SearchTuning, total=False):
-    """The keywords of `retrieve`, for those who pass them on."""
+    """The options of `search`; `SearchQuery` has their defaults, `retrieve` says what they mean."""
 
     k: int
     mode: Mode
@@ -51,31 +53,55 @@ class SearchOptions(SearchTuning, total=False):
     per_artifact: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A search whose options were checked, as `ask` gives it; the fields are the options of `retrieve`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchQuery:
+    """A search whose options were checked; the fields with a default are the options of `search`.
 
-    `fetch_k` has its default filled in, `filter` is parsed, `rerank` is the function that a specification means, and
+    `verb` is the function that was called, as errors name it. `rerank` is the function that a specification means, and
     `surface_weights` is `None` where all weights are 1.
     """
 
+    verb: str
     text: str
-    k: int
-    mode: Mode
-    filter: Filter | None
-    surfaces: tuple[str, ...] | None
-    per_artifact: bool
-    fusion: Fusion
-    rrf_k: int
-    alpha: float
-    bm25_sat_k: float
-    fetch_k: int
-    rerank: Reranker | None
-    rerank_text: str | PassageReader
-    rerank_max_chars: int
-    formulate: Formulator | None
-    surface_weights: Mapping[str, float] | None
-    boost: Boost | None
+    k: int = 10
+    mode: Mode = "dense"
+    filter: Filter | None = None
+    surfaces: tuple[str, ...] | None = None
+    per_artifact: bool = True
+    fusion: Fusion = "rrf"
+    rrf_k: int = 60
+    alpha: float = 0.5
+    bm25_sat_k: float = 8.0
+    fetch_k: int | None = None
+    rerank: Reranker | None = None
+    rerank_text: str | PassageReader = "surface"
+    rerank_max_chars: int = 2000
+    formulate: Formulator | None = None
+    surface_weights: Mapping[str, float] | None = None
+    boost: Boost | None = None
+
+    @classmethod
+    def parse(cls, verb: str, query: str, options: SearchOptions) -> Self:
+        """Check a query and the options that were given.
+
+        Raises:
+            ArgumentError: A value cannot be used.
+            FilterError: The filter is malformed.
+            RerankerUnavailable: What the reranker needs is not installed or not found.
+            TypeError: There is no such option.
+
+        Example:
+            >>> SearchQuery.parse("search", "signing keys", {"mode": "hybrid"}).channels
+            ('dense', 'lexical')
+        """
+        check_option_names(verb, options, SEARCH_DEFAULTS)
+        text = check_query(query)
+        return cls(verb=verb, text=text, **{name: _CHECKS[name](name, value) for name, value in options.items()})
+
+    @property
+    def depth(self) -> int:
+        """Return how deep each channel is read where rankings are fused or moved."""
+        return hybrid_depth(self.k) if self.fetch_k is None else self.fetch_k
 
     @property
     def channels(self) -> tuple[Mode, ...]:
@@ -97,7 +123,8 @@ class Question:
         """Name the options that move scores off the scale of the mode, or of the reranker.
 
         Example:
-            >>> ask("keys", surface_weights={"title": 2}, boost=lambda hit: 0.1).rescaled
+            >>> options = {"surface_weights": {"title": 2}, "boost": lambda hit: 0.1}
+            >>> SearchQuery.parse("search", "keys", options).rescaled
             ('surface_weights', 'boost')
         """
         masses = self.formulate is not None and self.rerank is None
@@ -122,58 +149,6 @@ class Question:
         if self.mode == "dense":
             return any(hit.metadata.get("dense_score", hit.metadata.get("retrieval_score", hit.score)) for hit in hits)
         return bool(hits)
-
-
-def ask(
-    query: str,
-    *,
-    k: int = 10,
-    mode: Mode = "dense",
-    filter: Mapping[str, Any] | Filter | None = None,
-    surfaces: Iterable[str] | None = None,
-    per_artifact: bool = True,
-    fusion: Fusion = "rrf",
-    rrf_k: int = 60,
-    alpha: float = 0.5,
-    bm25_sat_k: float = 8.0,
-    fetch_k: int | None = None,
-    rerank: Reranker | str | None = None,
-    rerank_text: Literal["surface", "artifact"] | PassageReader = "surface",
-    rerank_max_chars: int = 2000,
-    formulate: Formulator | None = None,
-    surface_weights: Mapping[str, float] | None = None,
-    boost: Boost | None = None,
-) -> Question:
-    """Check a search before anything is asked; the keywords are those of `retrieve`, where they are explained.
-
-    Raises:
-        ArgumentError: A parameter's value cannot be used.
-        FilterError: The filter is malformed.
-        RerankerUnavailable: What the reranker needs is not installed or not found.
-
-    Example:
-        >>> ask("signing keys", mode="hybrid").channels
-        ('dense', 'lexical')
-    """
-    return Question(
-        text=check_query(query),
-        k=check_count("k", k),
-        mode=check_choice("mode", mode, MODES),
-        filter=parse_filter(filter),
-        surfaces=None if surfaces is None else check_strings("surfaces", surfaces),
-        per_artifact=per_artifact,
-        fusion=check_choice("fusion", fusion, FUSIONS),
-        rrf_k=check_count("rrf_k", rrf_k),
-        alpha=check_number("alpha", alpha, least=0, most=1),
-        bm25_sat_k=_check_saturation("bm25_sat_k", bm25_sat_k),
-        fetch_k=hybrid_depth(k) if fetch_k is None else check_count("fetch_k", fetch_k, least=1),
-        rerank=resolve_reranker(rerank),
-        rerank_text=rerank_text if callable(rerank_text) else check_choice("rerank_text", rerank_text, RERANK_TEXTS),
-        rerank_max_chars=check_count("rerank_max_chars", rerank_max_chars, least=1),
-        formulate=_check_function("formulate", formulate, "a query"),
-        surface_weights=_check_weights(surface_weights),
-        boost=_check_function("boost", boost, "a hit"),
-    )
 
 
 def channels_of(mode: object) -> tuple[Mode, ...]:
@@ -209,7 +184,30 @@ def _check_weights(weights: object) -> Mapping[str, float] | None:
     return MappingProxyType(checked) if any(weight != 1 for weight in checked.values()) else None
 
 
-def _check_function(name: str, value: Any, of: str) -> Any:
+def _check_function(name: str, value: object, of: str) -> object:
     if value is not None and not callable(value):
         raise ArgumentKindError(f"{name} must be a function of {of}, not {short_repr(value)}")
     return value
+
+
+_CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
+    "k": check_count,
+    "mode": partial(check_choice, choices=MODES),
+    "filter": lambda _, value: parse_filter(value),
+    "surfaces": lambda name, value: None if value is None else check_strings(name, value),
+    "per_artifact": lambda _, value: value,
+    "fusion": partial(check_choice, choices=FUSIONS),
+    "rrf_k": check_count,
+    "alpha": partial(check_number, least=0, most=1),
+    "bm25_sat_k": _check_saturation,
+    "fetch_k": lambda name, value: None if value is None else check_count(name, value, least=1),
+    "rerank": lambda _, value: resolve_reranker(value),
+    "rerank_text": lambda name, value: value if callable(value) else check_choice(name, value, RERANK_TEXTS),
+    "rerank_max_chars": partial(check_count, least=1),
+    "formulate": partial(_check_function, of="a query"),
+    "surface_weights": lambda _, value: _check_weights(value),
+    "boost": partial(_check_function, of="a hit"),
+}
+
+SEARCH_DEFAULTS: Mapping[str, Any] = {each.name: each.default for each in fields(SearchQuery) if each.name in _CHECKS}
+"""What each option of `search` is when it is left out."""

@@ -8,7 +8,6 @@ longer differs must leave them.
 import dataclasses
 import inspect
 import re
-import typing
 from collections.abc import Sized
 from contextlib import suppress
 from operator import attrgetter
@@ -239,13 +238,8 @@ def written(signature):
 
 
 def own(thing):
-    """The parameters of something of ours; those that it passes on to a search or a build are that one's."""
-    found = dict(inspect.signature(thing).parameters)
-    for each in list(found.values()):
-        if each.kind is each.VAR_KEYWORD and (passed := typing.get_args(each.annotation)):
-            known = inspect.signature(airw.build).parameters | inspect.signature(airw.retrieval.ask).parameters
-            found |= {name: known[name] for name in passed[0].__annotations__}
-    return found
+    """The parameters of something of ours."""
+    return dict(inspect.signature(thing).parameters)
 
 
 def default(thing, parameter):

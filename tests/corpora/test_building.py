@@ -534,7 +534,7 @@ async def test_the_callers_store_stays_open_and_the_corpus_carries_the_report():
     ("options", "message"),
     [
         ({"batch_size": 0}, "batch_size must be"),
-        ({"on_error": "ignore"}, "'raise' or 'skip'"),
+        ({"on_error": "ignore"}, "'raise', 'skip'"),
         ({"embedder": 7}, "embedder"),
         ({"store": 7}, "name or path of a corpus"),
     ],

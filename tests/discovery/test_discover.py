@@ -1,6 +1,5 @@
 """What `discover` promises over one corpus and over many."""
 
-import inspect
 import math
 import re
 from functools import partial
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 
 import airw
 from airw.discovery import FederatedCorpus, discover, parent_policy
-from airw.discovery._planning import Plan
 from airw.errors import ArgumentError, CorpusNotFound, DiscoveryError, EmbedderError, FilterError, StoreBusy, StoreError
 from airw.links import extractor_from
 from airw.policies import CollapsedTree, Eager, LinkWalk
@@ -511,15 +509,6 @@ async def test_where_no_floor_fits_there_is_none_and_a_warning(record, options, 
             result = await discover(keys, "keys", min_score="auto", **options)
     assert result.ids
     assert note in result.signals["floor_note"]
-
-
-def test_the_defaults_of_a_plan_are_those_of_discover():
-    """They are written twice: once for readers and signatures, once for streams."""
-    told = {name: each.default for name, each in inspect.signature(discover).parameters.items()}
-    fields = Plan.__dataclass_fields__
-    common = [name for name in told if name in fields]
-    assert len(common) > 15
-    assert {name: told[name] for name in common} == {name: fields[name].default for name in common}
 
 
 DELAYS = st.lists(st.integers(0, 5), min_size=4, max_size=4)

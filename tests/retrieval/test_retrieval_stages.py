@@ -16,9 +16,9 @@ from airw.corpora import build
 from airw.embedders import embedder_from
 from airw.errors import ArgumentError, ArgumentKindError, EmbedderError, RerankerError, RerankerUnavailable
 from airw.indexing import Chunked
-from airw.retrieval import FUSIONS, MODES, answer, ask, formulated, identity_formulator, retrieve
+from airw.retrieval import FUSIONS, MODES, SearchQuery, answer, formulated, identity_formulator, retrieve
 from airw.retrieval.fusion import fuse_ranks
-from airw.retrieval.merging import lengthened
+from airw.retrieval.merging import append_artifacts
 from airw.sources import from_mapping
 from airw.stores import MemoryStore
 from airw.values import IndexPlan, Ranking, Surface
@@ -127,6 +127,10 @@ async def test_a_bad_option_is_an_error_before_anything_is_asked(options, messag
     assert "\n" not in str(caught.value)
 
 
+def ask(query, **options):
+    return SearchQuery.parse("search", query, options)
+
+
 def test_what_a_reranker_needs_is_missed_when_the_question_is_asked(monkeypatch):
     monkeypatch.setattr("airw.reranking.specs.find_spec", lambda name: None)
     with pytest.raises(RerankerUnavailable, match="pip install"):
@@ -139,7 +143,7 @@ def test_a_question_keeps_what_it_was_asked_with():
     weights["chunk"] = -1
     assert question.surface_weights == {"chunk": 2.0}
     assert question.surfaces == ("chunk",)
-    assert question.fetch_k == 100
+    assert question.depth == 100
     with pytest.raises(TypeError):
         question.surface_weights["chunk"] = 1
     assert ask("keys", surface_weights={"chunk": 1}) == ask("keys", surface_weights={}) == ask("keys")
@@ -277,7 +281,7 @@ def ranking(*ids):
 
 
 def test_artifacts_behind_a_ranking_of_surfaces_are_those_that_it_lacks():
-    longer = lengthened(ranking("a0", "b0", "a1"), ranking("a0", "b0", "c0", "d0"))
+    longer = append_artifacts(ranking("a0", "b0", "a1"), ranking("a0", "b0", "c0", "d0"))
     assert (longer.record_ids, longer.artifact_ids) == (["a0", "b0", "a1", "c0", "d0"], ["a", "b", "a", "c", "d"])
     assert longer.scores.tolist() == [3, 2, 1, 2, 1]
 

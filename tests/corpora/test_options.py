@@ -1,0 +1,118 @@
+"""Every verb with options shows all of them, with their defaults, and refuses others under its own name."""
+
+import inspect
+import pydoc
+import re
+
+import pytest
+
+import airw
+from airw.corpora import BuildOptions, retriever_for, retrievers
+from airw.discovery._planning import DiscoverOptions
+from airw.embedders import resolve_embedder
+from airw.errors import ArgumentError
+from airw.evaluation import calibrate_min_score, load_calibration
+from airw.retrieval import SearchOptions, retrieve
+from airw.stores import MemoryStore
+
+
+def notes(items):
+    return airw.from_mapping(items, name="notes", embedder="light")
+
+
+SEARCHING = [airw.search, airw.Corpus.search, retrieve, airw.as_retriever, retriever_for, retrievers]
+DISCOVERING = [airw.discover, airw.discover_stream]
+BUILDING = [airw.build, airw.build_corpus]
+VERBS = (
+    [(verb, SearchOptions) for verb in SEARCHING]
+    + [(verb, DiscoverOptions) for verb in DISCOVERING]
+    + [(verb, BuildOptions) for verb in BUILDING]
+)
+
+
+def options_of(verb):
+    parameters = inspect.signature(verb).parameters.values()
+    return {each.name: each for each in parameters if each.kind is each.KEYWORD_ONLY}
+
+
+@pytest.mark.parametrize(("verb", "options"), VERBS, ids=lambda each: getattr(each, "__qualname__", None))
+def test_a_verb_shows_each_option_with_its_type_and_its_default(verb, options):
+    shown = options_of(verb)
+    assert {name: each.annotation for name, each in shown.items()} == options.__annotations__
+    assert inspect.Parameter.empty not in [each.default for each in shown.values()]
+    help_text = re.sub(r"\s+", " ", pydoc.plain(pydoc.render_doc(verb)))
+    for name, each in shown.items():
+        assert re.search(rf"\b{name}: .*{re.escape(repr(each.default))}", help_text)
+
+
+def test_verbs_of_one_kind_have_one_set_of_defaults():
+    for verbs in (SEARCHING, DISCOVERING, BUILDING):
+        first, *others = [{name: each.default for name, each in options_of(verb).items()} for verb in verbs]
+        assert all(other == first for other in others)
+    search, discover = options_of(airw.search), options_of(airw.discover)
+    shared = {name: (search[name].default, discover[name].default) for name in search if name in discover}
+    assert {name: pair for name, pair in shared.items() if pair[0] != pair[1]} == {"mode": ("dense", "hybrid")}
+    assert search.keys() - shared.keys() == {"per_artifact"}
+
+
+CALLS = {
+    "search": lambda corpus, **options: airw.search(corpus, "keys", **options),
+    "Corpus.search": lambda corpus, **options: corpus.search("keys", **options),
+    "retrieve": lambda corpus, **options: retrieve(corpus, "keys", **options),
+    "as_retriever": airw.as_retriever,
+    "retriever": lambda corpus, **options: airw.as_retriever(corpus)("keys", **options),
+    "retriever_for": lambda corpus, **options: retriever_for("notes", **options),
+    "retrievers": lambda corpus, **options: retrievers(**options),
+    "discover": lambda corpus, **options: airw.discover(corpus, "keys", **options),
+    "discover_stream": lambda corpus, **options: airw.discover_stream(corpus, "keys", **options),
+    "calibrate_min_score": lambda corpus, **options: calibrate_min_score(corpus, [], **options),
+    "load_calibration": load_calibration,
+    "build": lambda corpus, **options: airw.build(notes({}), **options),
+    "build_corpus": lambda corpus, **options: airw.build_corpus("notes", **options),
+    "prepare_ingest": lambda corpus, **options: airw.corpora.prepare_ingest(notes({}), **options),
+}
+
+
+async def outcome(called):
+    return await called if inspect.isawaitable(called) else called
+
+
+@pytest.mark.parametrize("verb", CALLS)
+async def test_a_misspelt_option_is_refused_under_the_name_that_was_called(verb, monkeypatch):
+    monkeypatch.setattr("airw.corpora.registry.corpus_names", lambda: ["notes"])
+    async with airw.build(notes({"a": "keys"}), store=MemoryStore()) as corpus:
+        with pytest.raises(TypeError) as caught:
+            await outcome(CALLS[verb](corpus, mood="dense"))
+    name = verb.rpartition(".")[2]
+    hint = "" if "build" in verb or verb == "prepare_ingest" else "; did you mean 'mode'?"
+    assert str(caught.value) == f"{name}() got an unexpected keyword argument 'mood'{hint}"
+
+
+class WalkedOnly:
+    """A store that is walked, and no more."""
+
+    async def get_records(self, ids):
+        return [None] * len(ids)
+
+    async def search_vectors(self, queries, k, **_):
+        return []
+
+
+LACKING = {
+    "search": (lambda corpus: airw.search(corpus, "keys", mode="lexical"), "search_text"),
+    "discover": (lambda corpus: airw.discover(corpus, "keys"), "search_text"),
+    "upsert": (lambda corpus: corpus.upsert({"a": "keys"}), "writing"),
+    "delete": (lambda corpus: corpus.delete(["a"]), "writing"),
+    "records_for_artifact": (lambda corpus: airw.corpora.records_for_artifact(corpus, "a"), "records_of"),
+    "expand": (lambda corpus: airw.expand(airw.SearchHit("a", "document", 1.0, ""), corpus), "records_of"),
+    "coverage": (lambda corpus: airw.corpora.coverage(notes({}), corpus=corpus), "config"),
+}
+
+
+@pytest.mark.parametrize("verb", LACKING)
+async def test_what_a_store_lacks_is_told_by_verb_and_method(verb):
+    call, method = LACKING[verb]
+    corpus = airw.Corpus("mine", WalkedOnly(), resolve_embedder("light"))
+    with pytest.raises(ArgumentError) as caught:
+        await call(corpus)
+    assert str(caught.value) == f"{verb}() needs a store with {method}(), which WalkedOnly does not have"
