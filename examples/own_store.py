@@ -1,60 +1,82 @@
-"""A store of one's own, and the exam that says what it keeps: python examples/own_store.py."""
+"""A store of one's own from scratch: the six methods that a walk and a search call: python examples/own_store.py."""
 
-import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import anyio
 import numpy as np
 
-from airw._base.json import json_clean
-from airw.stores import MemoryStore
-from airw.testing import CAPABILITIES, StoreSuite
-from airw.values import ArtifactChange, Extraction, LedgerEntry, Link, Record
+import airw
+from airw.embedders import resolve_embedder
+from airw.protocols import BestRecords, Embedder
+from airw.values import Direction, Edge, Floats, Ranking, Record
+from airw.values.filters import Filter, matches
 
 
-class JournalStore(MemoryStore):
-    """Answers from memory; every write is also a line of a file, and opening the store repeats them."""
+class FolderStore:
+    """Markdown files, one record each, whose links are the file names they mention."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self._path, self._turn = anyio.Path(path), anyio.Lock()
+    def __init__(self, texts: Mapping[str, str], vectors: Floats) -> None:
+        self.records = {name: Record(name, name, "document", 0, text) for name, text in texts.items()}
+        self.vectors = dict(zip(texts, vectors, strict=True))
+        self.words = {name: _words(text) for name, text in texts.items()}
+        mentions = {name: sorted({*re.findall(r"eip-\d+\.md", text)} - {name}) for name, text in texts.items()}
+        self.edges = [Edge(name, end, "mentions") for name, ends in mentions.items() for end in ends if end in texts]
 
-    async def __aenter__(self) -> Self:
-        lines = (await self._path.read_text()).splitlines() if await self._path.exists() else []
-        for method, arguments, options in map(json.loads, lines):
-            values = [list(map(_change, arguments[0]))] if method == "apply" else arguments
-            await getattr(super(), method)(*values, **options)
-        return self
+    @classmethod
+    async def read(cls, folder: Path, embedder: Embedder) -> "FolderStore":
+        files = sorted([file async for file in anyio.Path(folder).glob("*.md")])
+        texts = {file.name: await file.read_text() for file in files}
+        return cls(texts, await embedder.embed_documents([*texts.values()]))
 
-    async def apply(self, puts: Sequence[ArtifactChange], *, removals: Sequence[str] = ()) -> None:
-        """Put and remove whole artifacts."""
-        await self._write("apply", puts, removals=removals)
+    async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
+        return [self.records.get(each) for each in ids]
 
-    async def set_config(self, config: Mapping[str, Any]) -> None:
-        """Replace the settings."""
-        await self._write("set_config", config)
+    async def records_of(self, artifact_ids: Sequence[str], **_: Any) -> list[list[Record] | None]:
+        return [[self.records[each]] if each in self.records else None for each in artifact_ids]
 
-    async def set_calibration(self, key: str, value: Mapping[str, Any]) -> None:
-        """Replace one calibration."""
-        await self._write("set_calibration", key, value)
+    async def search_vectors(self, queries: Floats, k: int, *, filter: Filter | None = None, **_: Any) -> list[Ranking]:
+        scored = [{name: float(vector @ query) for name, vector in self.vectors.items()} for query in queries]
+        return [self._best(scores, k, filter) for scores in scored]
 
-    async def _write(self, method: str, *arguments: Any, **options: Any) -> None:
-        with anyio.CancelScope(shield=True):  # in memory and in the file, or in neither
-            async with self._turn, await self._path.open("a") as file:
-                await getattr(super(), method)(*arguments, **options)
-                plain = [[asdict(each) for each in arguments[0]]] if method == "apply" else arguments
-                await file.write(json.dumps(json_clean([method, plain, options])) + "\n")
+    async def search_text(
+        self, queries: Sequence[str], k: int, *, filter: Filter | None = None, **_: Any
+    ) -> list[Ranking]:
+        asked = [_words(query) for query in queries]
+        shared = [{name: len(each & words) for name, words in self.words.items() if each & words} for each in asked]
+        return [self._best(scores, k, filter) for scores in shared]
+
+    def _best(self, scores: Mapping[str, float], k: int, filter: Filter | None) -> Ranking:
+        kept = [name for name in scores if matches(filter, self.records[name].metadata)]
+        names = sorted(kept, key=lambda name: (-scores[name], name))[:k]
+        return Ranking(names, names, np.array([scores[name] for name in names], np.float64))
+
+    async def best_of(self, query: Floats, artifact_ids: Sequence[str], **_: Any) -> BestRecords:
+        cosines = [self.vectors[each] @ query if each in self.vectors else np.nan for each in artifact_ids]
+        return BestRecords(
+            [each if each in self.records else None for each in artifact_ids], np.array(cosines, np.float32)
+        )
+
+    async def neighbors(self, ids: Sequence[str], *, direction: Direction = "out", **_: Any) -> list[list[Edge]]:
+        ends = {"out": ["source"], "in": ["target"], "both": ["source", "target"]}[direction]
+        return [[edge for edge in self.edges if any(getattr(edge, end) == each for end in ends)] for each in ids]
 
 
-def _change(line: Mapping[str, Any]) -> ArtifactChange:
-    records = [Record(**each) for each in line["records"]]
-    extraction = Extraction([Link(**each) for each in line["extraction"]["links"]], line["extraction"]["names"])
-    return ArtifactChange(LedgerEntry(**line["entry"]), records, np.array(line["vectors"], np.float32), extraction)
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower()))
 
 
-suite = StoreSuite(lambda folder: JournalStore(folder / "log"), capabilities=CAPABILITIES.keys() - {"shared"})
-print(report := anyio.run(suite.run))
-raise SystemExit(not report.passed)
+async def main(question: str) -> None:
+    """Walk and search a folder that no build has seen."""
+    embedder = resolve_embedder("light")
+    store = await FolderStore.read(Path(__file__).parent / "data" / "eips", embedder)
+    corpus = airw.Corpus("eips", store, embedder)
+    for hit in await airw.search(corpus, question, mode="hybrid", k=3):
+        print(f"{hit.score:.3f}  {hit.artifact_id}")
+    for hit in await airw.top_k(airw.traverse(question, corpus, policy=airw.policies.Beam(width=2)), k=5):
+        print(f"{hit.score:.3f}  {' > '.join(hit.metadata['walk_path'])}")
+
+
+anyio.run(main, "how do wallets sign typed structured data")

@@ -78,14 +78,16 @@ class BuildRequest:
             raise ArgumentError(f"{verb} takes a source, such as {makers}, not {short_repr(source)}")
         check_choice("on_error", given.get("on_error", "raise"), ("raise", "skip"))
         check_count("batch_size", given.get("batch_size", 1), least=1)
-        place: Any = _named(source) if store is None else store
-        if not isinstance(place, str | os.PathLike) and not hasattr(place, "writing"):
+        place, name = _named(source) if store is None else store, None
+        if isinstance(place, str | os.PathLike):
+            path = corpus_path(place)
+            place, name = path, path.stem if is_name(place) else None
+        elif not hasattr(place, "writing"):
             raise ArgumentError(f"store must be a Store, or the name or path of a corpus, not {short_repr(place)}")
-        path = corpus_path(place) if isinstance(place, str | os.PathLike) else None
         return cls(
             source=source,
-            place=path or place,
-            name=path.stem if path and is_name(place) else None,
+            place=place,
+            name=name,
             spec=source.embedder if embedder is None else embedder,
             extractor=source.edge_extractor if extractor is None else extractor,
             **given,

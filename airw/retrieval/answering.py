@@ -184,7 +184,7 @@ class _Search:
         rankings = await self._ranked(channels, depth, per_artifact=query.ranks_artifacts)
         if query.ranks_artifacts or not query.per_artifact:
             return rankings
-        short = [
+        short: list[Mode] = [
             channel
             for channel, of_channel in zip(channels, rankings, strict=True)
             if any(was_cut_short(ranking, depth, query.k) for ranking in of_channel)

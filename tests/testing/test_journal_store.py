@@ -1,0 +1,68 @@
+"""A store that a third party could have written: a journal in front of memory takes the whole exam but for sharing."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+import anyio
+import numpy as np
+import pytest
+
+from airw._base.json import json_clean
+from airw.stores import MemoryStore
+from airw.testing import CAPABILITIES, StoreSuite
+from airw.values import ArtifactChange, Extraction, LedgerEntry, Link, Record
+
+
+class JournalStore(MemoryStore):
+    """Answers from memory; every write is also a line of a file, and opening the store repeats them."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path, self._turn = anyio.Path(path), anyio.Lock()
+
+    async def __aenter__(self) -> Self:
+        lines = (await self._path.read_text()).splitlines() if await self._path.exists() else []
+        for method, arguments, options in map(json.loads, lines):
+            values = [list(map(_change, arguments[0]))] if method == "apply" else arguments
+            await getattr(super(), method)(*values, **options)
+        return self
+
+    async def apply(self, puts: Sequence[ArtifactChange], *, removals: Sequence[str] = ()) -> None:
+        """Put and remove whole artifacts."""
+        await self._write("apply", puts, removals=removals)
+
+    async def set_config(self, config: Mapping[str, Any]) -> None:
+        """Replace the settings."""
+        await self._write("set_config", config)
+
+    async def set_calibration(self, key: str, value: Mapping[str, Any]) -> None:
+        """Replace one calibration."""
+        await self._write("set_calibration", key, value)
+
+    async def _write(self, method: str, *arguments: Any, **options: Any) -> None:
+        with anyio.CancelScope(shield=True):  # in memory and in the file, or in neither
+            async with self._turn, await self._path.open("a") as file:
+                await getattr(super(), method)(*arguments, **options)
+                plain = [[asdict(each) for each in arguments[0]]] if method == "apply" else arguments
+                await file.write(json.dumps(json_clean([method, plain, options])) + "\n")
+
+
+def _change(line: Mapping[str, Any]) -> ArtifactChange:
+    records = [Record(**each) for each in line["records"]]
+    extraction = Extraction([Link(**each) for each in line["extraction"]["links"]], line["extraction"]["names"])
+    return ArtifactChange(LedgerEntry(**line["entry"]), records, np.array(line["vectors"], np.float32), extraction)
+
+
+@pytest.mark.slow
+def test_a_journal_takes_the_whole_exam_but_for_sharing():
+    suite = StoreSuite(lambda folder: JournalStore(folder / "log"), capabilities=CAPABILITIES.keys() - {"shared"})
+    report = anyio.run(suite.run)
+    head, *lines = str(report).splitlines()
+    assert report.passed
+    assert re.fullmatch(r"store: 1\d\d passed, \d left out", head)
+    assert "  passed    What was put is there when opened again as links tell." in lines
+    assert all("shared" in line for line in lines if line.strip().startswith("needs"))
