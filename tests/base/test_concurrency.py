@@ -37,10 +37,10 @@ class TestMapBounded:
         async def work(item):
             if item == 1:
                 raise KeyError(item)
-            await anyio.sleep(5)
+            await anyio.sleep(60)
             finished.append(item)
 
-        with anyio.fail_after(2), pytest.raises(KeyError):
+        with anyio.fail_after(20), pytest.raises(KeyError):
             await map_bounded(work, range(5), limit=5)
         assert finished == []
 
@@ -102,8 +102,8 @@ async def test_a_paced_loop_lets_other_tasks_run():
     pacer = Pacer(seconds=0.002)
     async with anyio.create_task_group() as group:
         group.start_soon(ticker)
-        end = time.perf_counter() + 0.05
-        while time.perf_counter() < end:
+        end = time.perf_counter() + 20
+        while len(seen) <= 5 and time.perf_counter() < end:
             await pacer.pace()
         group.cancel_scope.cancel()
     assert len(seen) > 5

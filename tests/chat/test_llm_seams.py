@@ -13,8 +13,8 @@ from airw.indexing import WholeText, make_llm_synthesizer, with_synopsis
 from airw.retrieval import make_llm_formulator
 from airw.stores import MemoryStore
 from airw.values import SearchHit
-from tests.support.chat_server import ChatServer, alone, choice, message
-from tests.support.embedding_server import cut, half, later, status
+from tests.support.chat_server import ChatServer, choice, message
+from tests.support.embedding_server import alone, cut, half, later, status
 
 BRACES = "rotate {query} {n} {candidates} {0} {{keys}} %s"
 
@@ -32,7 +32,7 @@ def server():
 
 @pytest.fixture
 def chat(server) -> ChatClient:
-    return ChatClient(server.url, "m", timeout=5, retries=0)
+    return ChatClient(server.url, "m", timeout=30, retries=0)
 
 
 HITS = [SearchHit(name, "document", score, f"text of {name}") for name, score in [("a", 1.0), ("b", 0.95), ("c", 0.1)]]
@@ -162,7 +162,7 @@ async def test_cancelling_is_no_failure(server, seam):
         await seam(ChatClient(server.url, "m"), fallen.append)
     assert scope.cancelled_caught
     assert fallen == []
-    assert await anyio.to_thread.run_sync(server.hung_up.wait, 5)
+    assert await anyio.to_thread.run_sync(server.hung_up.wait, 20)
 
 
 # --- construction ---------------------------------------------------------------------------------------------------

@@ -344,6 +344,7 @@ def hammer(path, seed, *, rounds, limit=200 * (128 + 64)):
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_processes_share_one_file(path):
     """Both begin with no file, write at the same time, and evict what the other wrote."""
     workers = [hammer(path, seed, rounds=60) for seed in (1, 2)]
@@ -354,6 +355,7 @@ def test_processes_share_one_file(path):
     assert 0 < counted(path) <= 200 * (128 + 64)
 
 
+@pytest.mark.slow
 def test_what_one_process_embedded_another_need_not(path):
     worker = hammer(path, 5, rounds=1, limit=1 << 20)
     worker.communicate(timeout=60)

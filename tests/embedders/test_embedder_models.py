@@ -13,7 +13,7 @@ import pytest
 from airw.embedders import SentenceTransformerEmbedder, check_embedder, resolve_embedder
 from airw.errors import EmbedderUnavailable
 
-pytestmark = [pytest.mark.models]
+pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 TEXTS = ["how to bake sourdough bread at home", "a recipe for a loaf of bread", "stock prices fell on Monday"]
 
@@ -28,7 +28,6 @@ def minilm(folder) -> SentenceTransformerEmbedder:
     return SentenceTransformerEmbedder(folder)
 
 
-@pytest.mark.slow
 async def test_meaning_ranks_bread_with_bread_and_not_with_stocks(minilm):
     rows = await minilm.embed_documents(TEXTS)
     assert rows.shape == (3, 384)
@@ -83,7 +82,6 @@ async def test_concurrent_first_calls_load_one_model(folder, monkeypatch):
     assert made == [(str(folder),)]
 
 
-@pytest.mark.slow
 def test_the_thread_count_is_the_one_asked_for(folder):
     """Asked of torch after encoding in a fresh process: the count is the process's."""
     code = (

@@ -14,6 +14,7 @@ import pytest
 from airw.embedders import (
     HashingEmbedder,
     HttpEmbedder,
+    OnnxEmbedder,
     SentenceTransformerEmbedder,
     check_embedder,
     embedder_from,
@@ -297,8 +298,24 @@ def test_every_error_is_one_of_ours():
     assert issubclass(EmbedderMismatch, ValueError)
 
 
+@pytest.mark.slow
 def test_importing_the_embedders_loads_no_model_library():
     code = "import sys, airw.embedders; print({'torch', 'sentence_transformers', 'httpx'} & {*sys.modules})"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("options", [{"folder": " "}, {"folder": 3}, {"batch_size": 0}, {"threads": 0}])
+def test_unusable_options_of_an_exported_model_are_refused_at_birth(options):
+    with pytest.raises(ArgumentError, match=next(iter(options))):
+        OnnxEmbedder(**{"folder": "model", **options})
+
+
+@pytest.mark.parametrize("text", ["", "{broken", "[]", '{"format": 1}', '{"format": 2}'])
+def test_a_manifest_that_cannot_be_read_is_an_error_in_one_line(text, tmp_path):
+    (tmp_path / "airw-onnx").mkdir()
+    (tmp_path / "airw-onnx" / "export.json").write_text(text)
+    with pytest.raises(EmbedderUnavailable, match=r"export\.json' cannot be .*`airw model export`") as caught:
+        _ = OnnxEmbedder(tmp_path).id
+    assert "\n" not in str(caught.value)

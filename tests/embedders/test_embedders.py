@@ -5,10 +5,10 @@ import math
 import os
 import subprocess
 import sys
-import time
 import unicodedata
 
 import anyio
+import anyio.lowlevel
 import numpy as np
 import pytest
 from hypothesis import given
@@ -82,6 +82,7 @@ def test_a_vector_does_not_depend_on_the_size_of_the_batch():
         assert (rows[position] == embed([texts[position]], 64)[0]).all()
 
 
+@pytest.mark.slow
 def test_vectors_are_the_same_in_another_process_and_release():
     """Pinned: another value means that every corpus built with `hashing-v1` must be rebuilt, so the id must change."""
     texts = ["Rotate the signing keys; rotate them often.", "Crème brûlée 東京 \ud800 हिन्दी"]
@@ -193,27 +194,21 @@ def test_the_id_of_hashing_names_its_width_and_equals_are_equal():
     assert HashingEmbedder(64) == HashingEmbedder(dim=64)
 
 
-async def longest_gap(work) -> float:
-    """The longest time in seconds that the event loop was away while `work()` ran."""
-    gaps = []
+async def test_the_loop_runs_other_tasks_while_texts_are_hashed():
+    """Between any two of its slices, of which this takes more than 50."""
+    ticks = 0
 
     async def tick():
+        nonlocal ticks
         while True:
-            start = time.perf_counter()
-            await anyio.sleep(0.001)
-            gaps.append(time.perf_counter() - start)
+            await anyio.lowlevel.checkpoint()
+            ticks += 1
 
     async with anyio.create_task_group() as group:
         group.start_soon(tick)
-        await anyio.sleep(0.01)
-        await work()
+        await HashingEmbedder().embed_documents([" ".join(WORDS[:60])] * 10_000)
         group.cancel_scope.cancel()
-    return sorted(gaps)[-2]  # one outlier belongs to a busy machine
-
-
-async def test_the_loop_stays_responsive_while_hashing():
-    texts = [" ".join(WORDS[:60])] * 10_000
-    assert await longest_gap(lambda: HashingEmbedder().embed_documents(texts)) < 0.1
+    assert ticks > 50
 
 
 async def test_cancelling_takes_effect_between_slices():

@@ -1,11 +1,8 @@
 """How a model that runs in this process shares it with others: by torch and by onnxruntime alike."""
 
-import gc
-import time
-
 import anyio
+import anyio.from_thread
 import anyio.to_thread
-import numpy as np
 import pytest
 
 from airw.embedders import OnnxEmbedder, SentenceTransformerEmbedder
@@ -24,30 +21,19 @@ def model(request):
     return OnnxEmbedder(request.getfixturevalue("minilm_export"))
 
 
-async def seconds(model, texts) -> float:
-    start = time.perf_counter()
-    await model.embed_documents(texts)
-    return time.perf_counter() - start
-
-
 async def test_the_loop_keeps_ticking_while_a_batch_is_encoded(model):
     await model.embed_query("loads the model")
-    gaps = []
+    ticks = []
 
     async def tick():
         while True:
-            start = time.perf_counter()
-            await anyio.sleep(0.001)
-            gaps.append(time.perf_counter() - start)
+            ticks.append(await anyio.sleep(0.001))
 
-    gc.collect()
     async with anyio.create_task_group() as group:
         group.start_soon(tick)
-        took = await seconds(model, [LONG] * 64)
+        await model.embed_documents([LONG] * 64)
         group.cancel_scope.cancel()
-    assert took > 0.2
-    assert len(gaps) > 20
-    assert np.percentile(gaps, 95) < 0.05
+    assert len(ticks) > 20
 
 
 async def test_a_query_does_not_wait_for_all_documents(model):
@@ -66,15 +52,26 @@ async def test_a_query_does_not_wait_for_all_documents(model):
     assert finished == ["query", "documents"]
 
 
-async def test_cancelling_takes_effect_between_batches(model):
-    """Ten batches, cancelled in the first: it takes the time of about one."""
+async def test_cancelling_takes_effect_between_batches(model, monkeypatch):
+    """Ten batches, cancelled in the first: no other is begun."""
     await model.embed_query("loads the model")
-    one = await seconds(model, [LONG] * 32)
-    start = time.perf_counter()
-    with anyio.move_on_after(one / 10) as scope:
+    began, run = [], model._turns.run
+    scope = anyio.CancelScope()
+
+    async def run_first(function):
+        def work():
+            began.append(function)
+            anyio.from_thread.run_sync(scope.cancel)
+            return function()
+
+        return await run(work)
+
+    monkeypatch.setattr(model._turns, "run", run_first)
+    with scope:
         await model.embed_documents([LONG] * 320)
+    monkeypatch.undo()
     assert scope.cancelled_caught
-    assert time.perf_counter() - start < 5 * one
+    assert len(began) == 1
     assert (await model.embed_query("still works")).shape == (384,)
 
 

@@ -165,6 +165,7 @@ for thing in [*DIFFERENT, *rings(), strings, Strategy(a=strings), lambda text: t
 """
 
 
+@pytest.mark.slow
 def test_names_are_the_same_in_every_process():
     def printed(seed):
         variables = {**os.environ, "PYTHONHASHSEED": seed}

@@ -29,8 +29,8 @@ from airw.indexing.synopsis import MAX_CHARS
 from airw.policies import CollapsedTree
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import Artifact, IndexPlan
-from tests.support.chat_server import ChatServer, alone
-from tests.support.embedding_server import later, status
+from tests.support.chat_server import ChatServer
+from tests.support.embedding_server import alone, later, status
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def server():
 
 @pytest.fixture
 def chat(server) -> ChatClient:
-    return ChatClient(server.url, "m", timeout=5, retries=0)
+    return ChatClient(server.url, "m", timeout=30, retries=0)
 
 
 NOTE = Artifact("a", "some text", {"year": 2026})
@@ -294,6 +294,7 @@ def test_names_that_are_given_come_before_those_that_a_function_has():
     assert with_synopsis(WholeText(), synthesize=str, synthesizer_id="s", when=Named()).when_id == "named"
 
 
+@pytest.mark.slow
 def test_an_id_is_the_same_in_another_process(chat):
     code = (
         "from airw.indexing import *\nfrom airw.chat import ChatClient\n"
@@ -494,7 +495,7 @@ async def test_cancelling_a_build_hangs_up_on_the_server_and_leaves_nothing_open
     async with chat, anyio.create_task_group() as group:
         group.start_soon(built, DOCS, chat, store)
         for _ in range(8):
-            assert await anyio.to_thread.run_sync(lambda: server.arrived.acquire(timeout=5))
+            assert await anyio.to_thread.run_sync(lambda: server.arrived.acquire(timeout=30))
         start = anyio.current_time()
         group.cancel_scope.cancel()
     assert anyio.current_time() - start < 2

@@ -3,17 +3,7 @@
 It answers with what `reply` makes of the prompt, and says that this took `tokens`.
 """
 
-from airw._base.http import calls
 from tests.support.embedding_server import EmbeddingServer, changed
-
-
-def alone(monkeypatch):
-    """No model, no key, no proxy, short pauses, and httpx loaded before anything is timed."""
-    calls.tls()
-    for name in ("AIRW_CHAT", "AIRW_CHAT_KEY", "AIRW_EMBEDDER_KEY", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(calls, "FIRST_PAUSE", 0.002)
 
 
 class ChatServer(EmbeddingServer):

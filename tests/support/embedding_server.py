@@ -15,6 +15,22 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from zlib import crc32
 
+from airw._base.http import api, calls
+
+
+def alone(monkeypatch):
+    """No model, no key, no proxy, short pauses, and httpx loaded before anything is timed."""
+    calls.tls()
+    for name in ("AIRW_CHAT", "AIRW_CHAT_KEY", "AIRW_EMBEDDER_KEY", "AIRW_RERANKER_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(calls, "FIRST_PAUSE", 0.002)
+
+
+def held() -> int:
+    """How many objects have something of their own on this event loop."""
+    return len(api.HELD.get({}))
+
 
 @dataclass(frozen=True)
 class Asked:

@@ -1,0 +1,23 @@
+"""Libraries that bring each other down when they are loaded without care."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+pytestmark = [pytest.mark.models, pytest.mark.slow]
+
+
+def test_it_loads_after_the_indexes_of_a_large_corpus(minilm_export):
+    """Whose library, loaded without care, brings down every C++ library that is loaded after it."""
+    code = """
+        import sys, anyio, numpy as np
+        from airw.embedders import OnnxEmbedder
+        from airw.stores.sqlite._segments import SegmentMaker
+        SegmentMaker(np.arange(9), np.ones((9, 4), np.float32)).add(slice(9))
+        assert "onnxruntime" not in sys.modules
+        print(anyio.run(OnnxEmbedder(sys.argv[1]).embed_query, "keys").shape)
+        """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(minilm_export)]
+    assert subprocess.run(command, capture_output=True, text=True, check=False).stdout == "(384,)\n"
