@@ -128,12 +128,7 @@ class CachedEmbedder:
         return await self._embed(given, "document", self._embedder.embed_documents)
 
     async def embed_query(self, text: str) -> Floats:
-        """Return `(dim,) float32` as the other embedder would.
-
-        Raises:
-            EmbedderError: `text` is not a string, or the other embedder failed or gave an unusable vector.
-            StoreError: The cache is closed, damaged, locked by another process for 30 seconds, or cannot be written.
-        """
+        """Return `(dim,) float32` as the other embedder would; errors are those of `embed_documents`."""
 
         async def ask(texts: list[str]) -> Any:
             row = await self._embedder.embed_query(texts[0])

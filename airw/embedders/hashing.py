@@ -77,7 +77,7 @@ class HashingEmbedder:
         return f"hashing-v1-{self.dim}"
 
     async def embed_documents(self, texts: Sequence[str]) -> Floats:
-        """Give `(len(texts), dim) float32` rows, unit or zero, in the order of the texts.
+        """Return `(len(texts), dim) float32` rows, unit or zero, in the order of the texts.
 
         The work is done in a worker thread, in slices of about 1.5 ms (a longer text is a slice of its own);
         cancellation takes effect between them.
@@ -97,11 +97,7 @@ class HashingEmbedder:
         return rows
 
     async def embed_query(self, text: str) -> Floats:
-        """Give `(dim,) float32`, the same vector that the text has as a document.
-
-        Raises:
-            EmbedderError: `text` is not a string.
-        """
+        """Return `(dim,) float32`, the same vector that the text has as a document."""
         row: Floats = (await self.embed_documents([text]))[0]
         return row
 
@@ -120,7 +116,7 @@ def _slices(texts: list[str], dim: int) -> Iterator[tuple[int, int]]:
 
 
 def _embed(texts: list[str], dim: int) -> Floats:
-    """Give the rows of one slice."""
+    """Return the rows of one slice."""
     keys = _gram_keys(*_token_hashes(texts))
     rows = np.zeros((len(texts), dim), np.float32)
     if not keys.size:
@@ -141,7 +137,7 @@ def _embed(texts: list[str], dim: int) -> Floats:
 
 
 def _gram_keys(tokens: Hashes, rows: Hashes) -> Hashes:
-    """Give one key for each word and each pair of neighbours of a row: the row above 52 bits of the gram's hash."""
+    """Return one key for each word and each pair of neighbours of a row: the row above 52 bits of the gram's hash."""
     paired = rows[1:] == rows[:-1]
     pairs = _mixed((tokens[:-1] * _PAIR + tokens[1:])[paired])
     grams = np.concatenate([tokens, pairs])
@@ -149,7 +145,7 @@ def _gram_keys(tokens: Hashes, rows: Hashes) -> Hashes:
 
 
 def _token_hashes(texts: list[str]) -> tuple[Hashes, Hashes]:
-    """Give the hash of every token in order, and the number of the text that it stands in."""
+    """Return the hash of every token in order, and the number of the text that it stands in."""
     plain = [_normalised(text) for text in texts]
     encoded = "\n".join([*plain, ""]).encode("utf-32-le", "surrogatepass")
     codes = np.frombuffer(encoded, "<u4")
@@ -194,7 +190,7 @@ def _kind(character: str) -> int:
 
 
 def _powers(count: int) -> tuple[Hashes, Hashes]:
-    """Give at least the first `count` powers of the base modulo 2^64, and their inverses."""
+    """Return at least the first `count` powers of the base modulo 2^64, and their inverses."""
     return _common_powers() if count <= 2 * _SLICE_CHARS else _new_powers(count)
 
 

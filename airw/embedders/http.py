@@ -134,7 +134,7 @@ class HttpEmbedder(ApiClient):
 
     @property
     def dim(self) -> int:
-        """Give the width of the vectors.
+        """Return the width of the vectors.
 
         Raises:
             EmbedderError: Neither were `dimensions` given, nor has the server answered yet.
@@ -147,7 +147,7 @@ class HttpEmbedder(ApiClient):
         return self._dim
 
     async def embed_documents(self, texts: Sequence[str]) -> Floats:
-        """Give `(len(texts), dim) float32` unit rows, in the order of the texts.
+        """Return `(len(texts), dim) float32` unit rows, in the order of the texts.
 
         No texts make no request, unless the width is not known yet: then the server is asked for one vector.
 
@@ -174,13 +174,7 @@ class HttpEmbedder(ApiClient):
         return (await in_thread(np.concatenate, parts))[: len(given)]
 
     async def embed_query(self, text: str) -> Floats:
-        """Give `(dim,) float32`, of length one.
-
-        Raises:
-            EmbedderUnavailable: The environment variable that `api_key_env` names is not set.
-            EmbedderError: `text` is not a string, the server cannot be reached or refuses, or its answer cannot be
-                used.
-        """
+        """Return `(dim,) float32`, of length one; errors are those of `embed_documents`."""
         check_texts([text], of=self._api.server.label, error=EmbedderError)
         flights = self._flights.get()
         flight = flights.setdefault(text, _Flight())
@@ -210,7 +204,7 @@ class HttpEmbedder(ApiClient):
             raise
 
     async def _embed(self, texts: list[str]) -> list[Floats]:
-        """Give the rows of the texts, in one array for each answer."""
+        """Return the rows of the texts, in one array for each answer."""
         exchange = Exchange(self._payload, self._read)
         return await self._api.ask_all(texts, exchange, batch_size=self._batch_size, max_chars=self._max_chars)
 
@@ -234,7 +228,7 @@ class HttpEmbedder(ApiClient):
 
 
 def _rows_of(content: bytes, count: int, *, of: str) -> Floats:
-    """Give the vectors of an answer as `(count, dim) float32` unit rows, in the order of the texts.
+    """Return the vectors of an answer as `(count, dim) float32` unit rows, in the order of the texts.
 
     Raises:
         EmbedderError: It is not an answer, or not one usable vector for each text. `of` names who answered.

@@ -226,12 +226,7 @@ class OnnxEmbedder:
         return await run_batches(given, size=self._batch_size, dim=self.dim, encode=encode)
 
     async def embed_query(self, text: str) -> Floats:
-        """Return `(dim,) float32`, of length one; a model with a prompt for queries uses it.
-
-        Raises:
-            EmbedderUnavailable: As for `embed_documents`.
-            EmbedderError: `text` is not a string, it holds a lone surrogate, or the model failed.
-        """
+        """Return `(dim,) float32`, of length one, with the model's prompt for queries."""
         given = check_texts([text], of=self._label, error=EmbedderError, encodable=True)
         model = await self._loaded()
         row: Floats = (await self._turns.run(partial(model.rows, given, "query")))[0]

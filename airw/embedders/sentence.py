@@ -108,12 +108,7 @@ class SentenceTransformerEmbedder:
         return await run_batches(given, size=self._batch_size, dim=self.dim, encode=self._encode_documents)
 
     async def embed_query(self, text: str) -> Floats:
-        """Return `(dim,) float32`, of length one; a model with a prompt for queries uses it.
-
-        Raises:
-            EmbedderUnavailable: sentence-transformers is not installed, or the model is not found.
-            EmbedderError: `text` is not a string, it holds a lone surrogate, or the model failed.
-        """
+        """Return `(dim,) float32`, of length one, with the model's prompt for queries."""
         given = check_texts([text], of=self._label, error=EmbedderError, encodable=True)
         await self._load()
         row: Floats = (await self._turns.run(partial(self._encode, given, "encode_query")))[0]

@@ -57,11 +57,6 @@ class Chunked:
         return repr(self)
 
     def decompose(self, artifact: Artifact) -> IndexPlan:
-        """Return the plan for one artifact.
-
-        Raises:
-            SourceError: The raw value holds no text.
-            ArgumentError: The tokenizer gives offsets that are none of this text.
-        """
+        """Return the plan for one artifact."""
         text = text_of(artifact, self.text_key)
         return IndexPlan(clean_fields(artifact), chunk_surfaces(artifact.id, text, self.kind, self._window))

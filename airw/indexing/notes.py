@@ -61,12 +61,7 @@ class Notes:
         return repr(self)
 
     def decompose(self, artifact: Artifact) -> IndexPlan:
-        """Return the plan for one note.
-
-        Raises:
-            SourceError: The raw value holds no text.
-            ArgumentError: The tokenizer gives offsets that are none of this text.
-        """
+        """Return the plan for one note."""
         text = text_of(artifact)
         front = read_frontmatter(text)
         said = self._description(artifact.id, text, front)

@@ -70,12 +70,7 @@ class Package:
         return repr(self)
 
     def decompose(self, artifact: Artifact) -> IndexPlan:
-        """Return the plan for one package.
-
-        Raises:
-            SourceError: The raw value is neither a mapping nor a text, or a field is not what it must be.
-            ArgumentError: The tokenizer gives offsets that are none of this text.
-        """
+        """Return the plan for one package."""
         record = record_of(artifact)
         name, readme = text_field(artifact, record, "name", artifact.id), text_field(artifact, record, "readme")
         said, deps = text_field(artifact, record, "description"), text_list(artifact, record, "deps")

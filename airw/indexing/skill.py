@@ -28,11 +28,7 @@ class Skill:
         return repr(self)
 
     def decompose(self, artifact: Artifact) -> IndexPlan:
-        """Return the plan for one skill.
-
-        Raises:
-            SourceError: The raw value is neither a mapping nor a text, or its name or description is no text.
-        """
+        """Return the plan for one skill."""
         record = record_of(artifact)
         name = text_field(artifact, record, "name", artifact.id)
         said = text_field(artifact, record, "description")

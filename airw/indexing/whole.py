@@ -39,11 +39,7 @@ class WholeText:
         return repr(self)
 
     def decompose(self, artifact: Artifact) -> IndexPlan:
-        """Return the plan for one artifact.
-
-        Raises:
-            SourceError: The raw value holds no text.
-        """
+        """Return the plan for one artifact."""
         text = text_of(artifact, self.text_key)
         surfaces = [Surface(artifact.id, self.kind, text)] if text.strip() else []
         return IndexPlan(clean_fields(artifact), surfaces)
