@@ -65,34 +65,23 @@ def damaged(others, home):
 
 
 @pytest.fixture
-def printed(capsys):
-    """Run a command that must do its work, and give the lines it printed."""
-
-    def run(*argv, code=0):
-        assert main(argv) == code
-        return capsys.readouterr().out.splitlines()
-
-    return run
-
-
-@pytest.fixture
-def objects(printed):
-    """The same in JSON, and give the objects."""
-    return lambda *argv, **options: [json.loads(line) for line in printed(*argv, "--format", "json", **options)]
+def lines(printed):
+    """Run a command that must end with a code, and return the lines it printed."""
+    return lambda *argv, **options: printed(*argv, **options).splitlines()
 
 
 class TestDiscover:
-    def test_commits_to_the_few_that_answer(self, notes, printed):
-        (line,) = printed("discover", notes, "signing keys")
+    def test_commits_to_the_few_that_answer(self, notes, lines):
+        (line,) = lines("discover", notes, "signing keys")
         assert re.fullmatch(r"  1 +0\.\d{4}  keys\.md  Signing keys", line)
 
-    def test_says_why_where_nothing_answers(self, notes, printed):
-        assert printed("discover", "zebra") == ["nothing answers it: abstain:no_evidence"]
-        low = printed("discover", "signing keys", "-m", "dense", "--min-score", "0.99")
+    def test_says_why_where_nothing_answers(self, notes, lines):
+        assert lines("discover", "zebra") == ["nothing answers it: abstain:no_evidence"]
+        low = lines("discover", "signing keys", "-m", "dense", "--min-score", "0.99")
         assert low == ["nothing answers it: abstain:below_floor"]
 
-    def test_tells_of_each_of_several_corpora_then_of_them_all(self, notes, others, printed):
-        *answers, first, second = printed("discover", notes, others, "signing keys", "--max-k", "2")
+    def test_tells_of_each_of_several_corpora_then_of_them_all(self, notes, others, lines):
+        *answers, first, second = lines("discover", notes, others, "signing keys", "--max-k", "2")
         told = sorted(re.fullmatch(r"(\w+) +ok +(\d) hits  \d+ ms", line).groups() for line in answers)
         assert told == [("notes", "3"), ("others", "2")]
         assert first.split()[2:] == ["notes", "keys.md", "Signing", "keys"]
@@ -149,9 +138,9 @@ class TestDiscover:
         assert told.count("\n") == 1
         return told
 
-    def test_reveals_passages_and_bodies_below_a_folder(self, notes, library, printed):
+    def test_reveals_passages_and_bodies_below_a_folder(self, notes, library, lines):
         asked = ("discover", "bake an hour", "-m", "lexical", "--expand", "1", "--disclose", "body")
-        assert printed(*asked, "--root", str(library / "notes"))[1:] == [
+        assert lines(*asked, "--root", str(library / "notes"))[1:] == [
             "     passage:",
             "       # Bread",
             "",
@@ -169,7 +158,7 @@ class TestDiscover:
             "",
             "       Bake it for an hour.",
         ]
-        assert printed(*asked, "--root", str(library / "notes" / "ops"))[-2:] == [
+        assert lines(*asked, "--root", str(library / "notes" / "ops"))[-2:] == [
             "     note:",
             "       pointer_outside_roots",
         ]
@@ -208,9 +197,9 @@ class TestDiscover:
 
 
 class TestExpand:
-    def test_prints_what_stands_around_a_surface(self, notes, printed):
-        assert printed("expand", "bread.md") == ["Bread", "", "Flour, water, salt."]
-        assert printed("expand", notes, "bread.md", "--surface-index", "1", "--window", "0") == [
+    def test_prints_what_stands_around_a_surface(self, notes, lines):
+        assert lines("expand", "bread.md") == ["Bread", "", "Flour, water, salt."]
+        assert lines("expand", notes, "bread.md", "--surface-index", "1", "--window", "0") == [
             "# Bread",
             "",
             "Flour, water, salt.",
@@ -220,8 +209,8 @@ class TestExpand:
             "Bake it for an hour.",
         ]
 
-    def test_prints_the_whole_document(self, notes, printed):
-        whole = printed("expand", "bread.md", "--parent")
+    def test_prints_the_whole_document(self, notes, lines):
+        whole = lines("expand", "bread.md", "--parent")
         assert (whole[0], whole[-1]) == ("Bread", "Bake it for an hour.")
 
     def test_prints_json_with_what_it_was_put_together_from(self, notes, objects):
@@ -251,15 +240,15 @@ class TestExpand:
 
 
 class TestCalibrate:
-    def test_finds_a_floor_and_sums_up(self, notes, cases, printed):
-        floor, positive, negative, measured = printed("calibrate", cases, "-m", "dense")
+    def test_finds_a_floor_and_sums_up(self, notes, cases, lines):
+        floor, positive, negative, measured = lines("calibrate", cases, "-m", "dense")
         assert re.fullmatch(r"floor: 0\.\d{4} \(calibrated\) for dense search of 'notes', k=10", floor)
         assert re.fullmatch(r"with an answer: 2 cases, best scores .*; 1 more were not found", positive)
         assert negative.startswith("without one: 2 cases")
         assert "specificity 1.0000" in measured
 
-    def test_keeps_the_floor_where_discover_finds_it(self, notes, cases, printed, objects, capsys):
-        lines = printed("calibrate", notes, cases, "-m", "dense", "--save")
+    def test_keeps_the_floor_where_discover_finds_it(self, notes, cases, lines, objects, capsys):
+        lines = lines("calibrate", notes, cases, "-m", "dense", "--save")
         assert lines[-1] == "saved as dense: `airw discover --min-score auto` finds it"
         progress, summary = objects("discover", "a month in Rome", "-m", "dense", "--min-score", "auto")
         assert f"floor: {progress['report']['floor']:.4f} " in lines[0]

@@ -57,19 +57,6 @@ def vault(tmp_path, capsys):
     return tmp_path / "vault"
 
 
-@pytest.fixture
-def printed(capsys):
-    """Run a command that must end with a code, and give what it printed."""
-
-    def run(*argv, code=0, err=""):
-        assert main(list(map(str, argv))) == code
-        told = capsys.readouterr()
-        assert re.fullmatch(err, told.err), told.err
-        return told.out
-
-    return run
-
-
 def process(*argv, env=None, **options):
     command = [sys.executable, "-m", "airw", *map(str, argv)]
     return subprocess.run(
@@ -371,6 +358,7 @@ class TestMistakes:
         assert len([json.loads(line) for line in capsys.readouterr().out.splitlines()]) == 2
 
 
+@pytest.mark.slow
 class TestPipes:
     def test_a_reader_that_leaves_early_is_no_error(self, vault):
         for name in range(200):

@@ -1,7 +1,6 @@
 """The commands that keep corpora, as a user meets them: register, build, maintain, coverage, ls, info, rm."""
 
 import fcntl
-import json
 import re
 import subprocess
 import sys
@@ -36,29 +35,6 @@ def items(tmp_path):
     file = tmp_path / "items.jsonl"
     file.write_text('{"id": "a", "body": "one"}\n{"id": "b", "body": "two"}\n', encoding="utf-8")
     return file
-
-
-@pytest.fixture
-def printed(capsys):
-    """Run a command that must end with a code, and give what it printed."""
-
-    def run(*argv, code=0, err=""):
-        assert main(list(map(str, argv))) == code
-        told = capsys.readouterr()
-        assert re.fullmatch(err, told.err), told.err
-        return told.out
-
-    return run
-
-
-@pytest.fixture
-def objects(printed):
-    """The same in JSON, and give the objects."""
-
-    def run(*argv, **options):
-        return [json.loads(line) for line in printed(*argv, "--format", "json", **options).splitlines()]
-
-    return run
 
 
 @pytest.fixture
@@ -456,16 +432,6 @@ class TestListAndRemove:
 
 
 class TestProgram:
-    @pytest.mark.parametrize("command", ["register", "maintain", "coverage"])
-    def test_every_command_explains_itself(self, capsys, monkeypatch, command):
-        monkeypatch.setenv("COLUMNS", "120")
-        with pytest.raises(SystemExit) as leaving:
-            main([command, "--help"])
-        told = capsys.readouterr().out
-        assert leaving.value.code == 0
-        assert told.startswith("usage: airw " + command)
-        assert max(map(len, told.splitlines())) <= 120
-
     def test_a_damaged_registry_is_one_line(self, built, home, error):
         (home / "registry.json").write_text("{", encoding="utf-8")
         for command in (["ls"], ["build", built], ["maintain"], ["coverage"], ["info", built]):

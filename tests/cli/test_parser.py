@@ -7,6 +7,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from airw.cli import main
 from airw.cli.parser import parser
 from airw.corpora import Maintenance
 from airw.discovery import LEVELS, STRATEGIES
@@ -33,6 +34,17 @@ COMMANDS = {command.prog.removeprefix("airw "): command for command in commands(
 def test_every_command_has_something_that_does_it(name):
     module, _, function = COMMANDS[name].get_default("run").partition(".")
     assert inspect.iscoroutinefunction(getattr(import_module(f"airw.cli.{module}"), function))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    with pytest.raises(SystemExit) as leaving:
+        main([*name.split(), "--help"])
+    told = capsys.readouterr().out
+    assert leaving.value.code == 0
+    assert told.startswith(f"usage: airw {name}")
+    assert max(map(len, told.splitlines())) <= 120
 
 
 def choices(name, option):

@@ -332,9 +332,9 @@ def test_any_text_gives_links_that_stay_in_the_root_and_in_the_file(text):
     ],
 )
 def test_a_hostile_paragraph_costs_its_own_links_at_most_and_no_time(hostile):
-    began = time.perf_counter()
+    began = time.process_time()
     extraction = extracted(f"[t](before.md)\n\n[x](x.md) {hostile}\n\n[t](after.md)")
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
     found = [link.target_ref for link in extraction.links]
     assert (found[0], found[-1]) == ("folder/before.md", "folder/after.md")
 
@@ -342,9 +342,9 @@ def test_a_hostile_paragraph_costs_its_own_links_at_most_and_no_time(hostile):
 @pytest.mark.parametrize("gap", ["\n", "\n\n", " ", "\n- ", " | "])
 def test_ten_thousand_links_in_one_note_are_read_however_they_stand(gap):
     text = gap.join(f"[t]({number}.md) [[n{number}]]" for number in range(5_000))
-    began = time.perf_counter()
+    began = time.process_time()
     extraction = extracted(text)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
     assert (len(extraction.links), extraction.problems) == (10_000, [])
     last = text.count("\n") + 1
     assert [(link.target_ref, link.line) for link in extraction.links[-2:]] == [
@@ -362,9 +362,9 @@ def test_the_same_fault_on_many_lines_is_one_problem():
 @pytest.mark.slow
 def test_a_hundred_thousand_links_in_the_frontmatter_are_read_in_seconds():
     yaml = "".join(f"- 'n{number}'\n" for number in range(100_000))
-    began = time.perf_counter()
+    began = time.process_time()
     links = extracted(f"---\nlinks:\n{yaml}---\n").links
-    assert time.perf_counter() - began < 30
+    assert time.process_time() - began < 30
     assert [(link.target_ref, link.line) for link in links[::99_999]] == [("n0", 3), ("n99999", 100_002)]
 
 

@@ -106,6 +106,7 @@ def read(label):
 
 if shutil.which("dot"):
 
+    @pytest.mark.slow
     def test_graphviz_reads_it():
         link = TreeLink("a", 'b"\\', 1, "x\\", Edge("a", 'b"\\', "x\\"))
         dot = tree_dot(WalkTree(["a"], "out", 1, [NodeView("a", "\\"), NodeView('b"\\')], [link.edge], [link]))
