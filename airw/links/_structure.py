@@ -17,8 +17,6 @@ from airw.links.paths import LinkCycle
 from airw.protocols import LinkReader, Store
 from airw.values import Edge, LinkFilter
 
-__all__ = ["EdgeTable", "components_of", "cycles_of", "labelled", "read_edges", "sliced"]
-
 R = TypeVar("R")
 Ints: TypeAlias = NDArray[np.int32]
 Slices: TypeAlias = Generator[None, None, R]

@@ -4,8 +4,6 @@ from typing import Any
 
 from airw.values import Record
 
-__all__ = ["CLOSE_TYPES", "JUST_BELOW_LEAST", "PARTS", "UNSET", "link_parts", "value_of"]
-
 CLOSE_TYPES = frozenset({"part-of", "has-part", "follows", "precedes", "same-as", "alias-of", "has-alias"})
 """Structure and identity: a link of these types costs half."""
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 
 from airw.values import Direction, Edge, NodeId
 
-__all__ = ["LinkCycle", "LinkPath"]
-
 
 @dataclass(frozen=True, slots=True)
 class LinkPath:
