@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.testing._exam import Case, Outcome, Report
     from airw.testing.clock import run_on_virtual_clock
     from airw.testing.embedders import EmbedderSuite
+    from airw.testing.exam import Case, Outcome, Report
     from airw.testing.policies import PolicySuite
     from airw.testing.scripted import ScriptedStore
     from airw.testing.stores import CAPABILITIES, StoreSuite
@@ -15,7 +15,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "_exam": ["Case", "Outcome", "Report"],
+            "exam": ["Case", "Outcome", "Report"],
             "clock": ["run_on_virtual_clock"],
             "embedders": ["EmbedderSuite"],
             "policies": ["PolicySuite"],

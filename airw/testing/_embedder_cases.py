@@ -13,7 +13,7 @@ from airw._base.arrays import Floats
 from airw._base.concurrency import first_error
 from airw.errors import EmbedderError
 from airw.protocols import Embedder
-from airw.testing._exam import Case, expect, expect_error
+from airw.testing.exam import Case, expect, expect_error
 
 __all__ = ["CASES", "EmbedderCase", "Examinee"]
 

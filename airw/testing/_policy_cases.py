@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from airw.testing._exam import brief, expect
+from airw._base.messages import short_repr
 from airw.testing._policy_tools import Asked, Examinee, PolicyCase, fact, identity
-from airw.testing._store_tools import expect_equal
+from airw.testing.exam import expect, expect_equal
 from airw.values import Edge, SearchHit
 from airw.walking import WalkPolicy
 
@@ -47,8 +47,14 @@ async def _the_query_yields_hits_for_the_other_cases_to_look_at(given: Examinee)
 async def _a_policy_is_a_frozen_value_that_equals_and_prints_like_its_copy(given: Examinee) -> None:
     policy = given.policy
     twin = copy.copy(policy)
-    expect(twin == policy, f"expected a copy to be equal, got {brief(twin)} != {brief(policy)}; use a frozen dataclass")
-    expect(repr(twin) == repr(policy), f"expected a copy to print the same, got {brief(twin)} and {brief(policy)}")
+    expect(
+        twin == policy,
+        f"expected a copy to be equal, got {short_repr(twin)} != {short_repr(policy)}; use a frozen dataclass",
+    )
+    expect(
+        repr(twin) == repr(policy),
+        f"expected a copy to print the same, got {short_repr(twin)} and {short_repr(policy)}",
+    )
     for name in [*_parts(policy)] or ["max_depth"]:
         try:
             setattr(twin, name, getattr(policy, name))
@@ -60,7 +66,7 @@ async def _a_policy_is_a_frozen_value_that_equals_and_prints_like_its_copy(given
 @fact(CASES, "factory")
 async def _another_policy_made_the_same_way_is_equal_and_walks_the_same(given: Examinee) -> None:
     other = cast("Callable[[], WalkPolicy]", given.make_another)()
-    expect(other == given.policy, f"expected equal policies, got {brief(other)} and {brief(given.policy)}")
+    expect(other == given.policy, f"expected equal policies, got {short_repr(other)} and {short_repr(given.policy)}")
     expected = await given.walked()
     expect_equal((await given.walked(policy=other)).told, expected.told, "the walk of another one")
 
@@ -83,7 +89,7 @@ def _parts(policy: Any) -> dict[str, Any]:
 def _picture(value: Any) -> Any:
     """Give a value that changes with a policy, the policies in it and what they hold, but not with their models."""
     if isinstance(value, dict):
-        return {brief(key): _picture(item) for key, item in value.items()}
+        return {short_repr(key): _picture(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_picture(item) for item in value]
     if isinstance(value, set | frozenset):
@@ -106,7 +112,9 @@ async def _ids(given: Examinee) -> list[Hashable]:
     ids: list[Hashable] = []
     for node in [node for call in (await given.watched())[1] if call.method == "score" for node in call.items]:
         id, again = given.policy.node_id(node), given.policy.node_id(node)
-        expect(id == again and hash(id) == hash(again), f"expected one id for {brief(node)}, got {id!r} and {again!r}")
+        expect(
+            id == again and hash(id) == hash(again), f"expected one id for {short_repr(node)}, got {id!r} and {again!r}"
+        )
         ids.append(id)
     return ids
 
@@ -118,11 +126,12 @@ async def _score_gives_one_number_a_node_and_never_nan(given: Examinee) -> None:
             return
         scores = list(islice(call.answer, len(call.items) + 1))
         expect(
-            len(scores) == len(call.items), f"expected {len(call.items)} scores, one a node, got {brief(call.answer)}"
+            len(scores) == len(call.items),
+            f"expected {len(call.items)} scores, one a node, got {short_repr(call.answer)}",
         )
         for node, score in zip(call.items, scores, strict=True):
             is_number = isinstance(score, Real | np.floating | np.integer) and score == score  # noqa: PLR0124 - not NaN
-            expect(is_number, f"expected a number for {brief(node)}, got {score!r}")
+            expect(is_number, f"expected a number for {short_repr(node)}, got {score!r}")
 
     await given.watch(check)
 
@@ -134,7 +143,7 @@ async def _select_gives_positions_that_are_live(given: Examinee) -> None:
         for position in call.answer if call.method == "select" else ():
             is_whole = isinstance(position, int | np.integer) and not isinstance(position, bool)
             expect(is_whole, f"expected positions, whole numbers, got {position!r}")
-            expect(int(position) in live, f"expected only positions of {brief(sorted(live))}, got {position}")
+            expect(int(position) in live, f"expected only positions of {short_repr(sorted(live))}, got {position}")
 
     await given.watch(check)
 
@@ -153,10 +162,12 @@ async def _expand_gives_one_iterable_for_each_node(given: Examinee) -> None:
     def check(call: Asked) -> None:
         if call.method != "expand":
             return
-        expect(len(call.answer) == len(call.items), f"expected {len(call.items)} iterables, got {brief(call.answer)}")
+        expect(
+            len(call.answer) == len(call.items), f"expected {len(call.items)} iterables, got {short_repr(call.answer)}"
+        )
         for found in call.answer:
             is_many = isinstance(found, Iterable | AsyncIterable) and not isinstance(found, str | bytes)
-            expect(is_many, f"expected an iterable of nodes, got {brief(found)}")
+            expect(is_many, f"expected an iterable of nodes, got {short_repr(found)}")
 
     await given.watch(check)
 
@@ -166,9 +177,11 @@ async def _to_hits_gives_a_hit_or_none_for_each_node(given: Examinee) -> None:
     def check(call: Asked) -> None:
         if call.method != "to_hits":
             return
-        expect(len(call.answer) == len(call.items), f"expected {len(call.items)} answers, got {brief(call.answer)}")
+        expect(
+            len(call.answer) == len(call.items), f"expected {len(call.items)} answers, got {short_repr(call.answer)}"
+        )
         for hit in call.answer:
-            expect(hit is None or isinstance(hit, SearchHit), f"expected a SearchHit or None, got {brief(hit)}")
+            expect(hit is None or isinstance(hit, SearchHit), f"expected a SearchHit or None, got {short_repr(hit)}")
 
     await given.watch(check)
 
@@ -197,13 +210,15 @@ async def _a_hit_is_made_of_what_it_says_and_can_be_told_as_json(given: Examinee
     for hit in (await given.walked()).hits:
         texts = (hit.artifact_id, hit.surface_kind, hit.text)
         expect(
-            all(isinstance(part, str) for part in texts), f"expected id, kind and text as strings, got {brief(texts)}"
+            all(isinstance(part, str) for part in texts),
+            f"expected id, kind and text as strings, got {short_repr(texts)}",
         )
         is_number = isinstance(hit.score, Real | np.floating) and hit.score == hit.score
         expect(is_number, f"expected a number as score of hit {hit.artifact_id!r}, got {hit.score!r}")
         told = json.dumps(hit.to_dict(), allow_nan=False)
         expect(
-            " object at 0x" not in told, f"expected values, not objects, in hit {hit.artifact_id!r}, got {brief(told)}"
+            " object at 0x" not in told,
+            f"expected values, not objects, in hit {hit.artifact_id!r}, got {short_repr(told)}",
         )
 
 
@@ -217,7 +232,7 @@ async def _rank_orders_the_hits_it_is_given_and_adds_none(given: Examinee) -> No
     )
     expect(len(first) <= len(hits), f"expected at most the {len(hits)} hits of the walk, got more")
     foreign = {*map(identity, first)} - {*map(identity, hits)}
-    expect(not foreign, f"expected hits of the walk only, got {brief(foreign)}")
+    expect(not foreign, f"expected hits of the walk only, got {short_repr(foreign)}")
     expect_equal([hit.to_dict() for hit in again], [hit.to_dict() for hit in first], "the ranking, asked for again")
 
 

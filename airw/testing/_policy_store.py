@@ -9,10 +9,10 @@ from random import Random
 import anyio
 
 from airw._base.concurrency import first_error
+from airw._base.messages import short_repr
 from airw.errors import StoreError
-from airw.testing._exam import brief, expect
 from airw.testing._policy_tools import Asked, Examinee, PolicyCase, fact
-from airw.testing._store_tools import expect_equal
+from airw.testing.exam import expect, expect_equal
 from airw.values import Limits
 from airw.walking import Walk
 
@@ -54,7 +54,7 @@ async def _an_error_of_the_store_ends_the_walk_as_itself(given: Examinee) -> Non
                 told.append(hit.to_dict())  # noqa: PERF401 - what came before the error counts
         except Exception as raised:  # noqa: BLE001 - which one is the question
             got = raised
-        expect(got is error, f"expected {what} as itself, got {brief(got) if got else 'no error'}")
+        expect(got is error, f"expected {what} as itself, got {short_repr(got) if got else 'no error'}")
         expect_equal(told, whole[: len(told)], f"the hits before {what}")
 
 

@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any, TypeAlias, cast
 
 from airw.protocols import Store
-from airw.testing._exam import Case
+from airw.testing.exam import Case
 from airw.testing.scripted import Delays, Failures, ScriptedStore
 from airw.values import Limits, SearchHit
 from airw.walking import Entry, Frontier, Neighbors, Walk, WalkPolicy, WalkState, WalkSummary, traverse

@@ -5,9 +5,9 @@ from typing import Any
 import anyio
 
 from airw._base.concurrency import first_error
-from airw.testing._exam import brief, expect
+from airw._base.messages import short_repr
 from airw.testing._policy_tools import Examinee, PolicyCase, Walked, containers, fact, generators, identity, take
-from airw.testing._store_tools import expect_equal
+from airw.testing.exam import expect, expect_equal
 from airw.values import Limits
 from airw.walking import Walk
 
@@ -35,7 +35,7 @@ async def _walks_at_the_same_time_are_each_as_one_alone(given: Examinee) -> None
         ("in tasks of their own", await _in_tasks([given.start(**variant) for variant in variants])),
     ):
         for variant, told, expected in zip(variants, found, alone, strict=True):
-            expect_equal(told, expected, f"a walk {brief(variant)} among others, {what}")
+            expect_equal(told, expected, f"a walk {short_repr(variant)} among others, {what}")
 
 
 async def _other_queries(given: Examinee) -> list[dict[str, Any]]:
@@ -111,7 +111,7 @@ async def _small_bounds_end_a_walk_and_are_no_errors(given: Examinee) -> None:
         try:
             await take(walk)
         except Exception as error:
-            raise AssertionError(f"expected a walk {brief(bound)} to end, got {brief(error)}") from error
+            raise AssertionError(f"expected a walk {short_repr(bound)} to end, got {short_repr(error)}") from error
 
 
 @fact(CASES)
@@ -144,12 +144,12 @@ async def _a_hit_says_truly_how_it_was_reached(given: Examinee) -> None:
         depth, path = hit.metadata.get("walk_depth"), walked.walk.path(hit)
         who = f"hit {hit.artifact_id!r}"
         expect(depth == len(path) - 1, f"expected the walk_depth of {who} to be {len(path) - 1}, got {depth!r}")
-        expect(path[0] in seeds, f"expected the path of {who} to begin at a seed, got {brief(path)}")
+        expect(path[0] in seeds, f"expected the path of {who} to begin at a seed, got {short_repr(path)}")
         parent = path[-2] if depth else None
         told = hit.metadata.get("walk_parent")
         expect(told == parent, f"expected the walk_parent of {who} to be {parent!r}, got {told!r}")
         told = hit.metadata.get("walk_path") if len(path) <= _PATH_DEPTH else path
-        expect(told == path, f"expected the walk_path of {who} to be {brief(path)}, got {brief(told)}")
+        expect(told == path, f"expected the walk_path of {who} to be {short_repr(path)}, got {short_repr(told)}")
 
 
 @fact(CASES)
@@ -160,7 +160,10 @@ async def _hits_are_fresh_and_share_nothing(given: Examinee) -> None:
         expect(id(hit) not in owners, f"expected a fresh hit each time, got {hit.artifact_id!r} again")
         for part in (hit, *containers(hit.metadata)):
             other = owners.setdefault(id(part), hit)
-            expect(other is hit, f"expected metadata of its own at hit {hit.artifact_id!r}, got a shared {brief(part)}")
+            expect(
+                other is hit,
+                f"expected metadata of its own at hit {hit.artifact_id!r}, got a shared {short_repr(part)}",
+            )
 
 
 @fact(CASES)
@@ -196,5 +199,6 @@ async def _a_walk_leaves_no_task_and_no_iterator_behind(given: Examinee) -> None
             await each.aclose()
         expect(not tasks, f"expected no task left by a walk {where}, got {', '.join(str(task.name) for task in tasks)}")
         expect(
-            not still_open, f"expected every async generator of a walk {where} to be closed, got {brief(still_open)}"
+            not still_open,
+            f"expected every async generator of a walk {where} to be closed, got {short_repr(still_open)}",
         )

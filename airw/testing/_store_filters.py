@@ -1,17 +1,15 @@
-"""Cases of filters: a search keeps what `airw.values.filters` keeps, in every family of conditions, before the cut."""
+"""Cases of filters: a search keeps what `airw.values.filters` keeps, in every family of conditions."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from airw._base.json import json_clean
-from airw.protocols import Store
-from airw.testing._store_tools import EAST, StoreCase, axes, expect_equal, on_one_store, put, store_case
+from airw.testing._store_tools import ExaminedStore, FullStore, StoreCase
+from airw.testing.changes import EAST, axes, put
+from airw.testing.exam import Case, expect_equal
 from airw.values import Ranking
 from airw.values.filters import matches, parse_filter
-
-__all__ = ["CASES"]
 
 VALUES: list[Any] = [
     None, True, False, 0, 1, 1.0, -1, 2, 0.5, -0.0, 1e300,
@@ -58,82 +56,39 @@ FAMILIES: Mapping[str, Sequence[Mapping[str, Any]]] = {
 }  # fmt: skip
 
 
-async def _by_vector(store: Store, k: int, **options: Any) -> Ranking:
-    [ranking] = await store.search_vectors(EAST, k, **options)
+async def _by_vector(store: FullStore, **options: Any) -> Ranking:
+    [ranking] = await store.search_vectors(EAST, 1_000, **options)
     return ranking
 
 
-async def _by_words(store: Store, k: int, **options: Any) -> Ranking:
-    [ranking] = await store.search_text(["word"], k, **options)
+async def _by_words(store: FullStore, **options: Any) -> Ranking:
+    [ranking] = await store.search_text(["word"], 1_000, **options)
     return ranking
 
 
-async def _filters_keep_what_they_match(search: Callable[..., Any], family: str, store: Store) -> None:
+async def _filters_keep_what_they_match(
+    family: str, search: Callable[..., Awaitable[Ranking]], given: ExaminedStore
+) -> None:
     names = [f"a{at:02}" for at in range(len(ROWS))]
-    await store.apply([put(name, "word", metadata=row, vectors=axes(0)) for name, row in zip(names, ROWS, strict=True)])
+    store = await given.store(
+        [put(name, "word", metadata=row, vectors=axes(0)) for name, row in zip(names, ROWS, strict=True)]
+    )
     for condition in FAMILIES[family]:
         parsed = parse_filter(condition)
-        found = set((await search(store, 1_000, filter=parsed)).artifact_ids)
+        found = set((await search(store, filter=parsed)).artifact_ids)
         for name, row in zip(names, ROWS, strict=True):
-            if (name in found) != matches(parsed, json_clean(row)):
-                raise AssertionError(f"expected {condition} to {'drop' if name in found else 'keep'} {row}")
+            kept = {True: "kept", False: "dropped"}
+            expect_equal(
+                kept[name in found], kept[matches(parsed, json_clean(row))], f"{row} by the filter {condition}"
+            )
 
 
-async def _filters_act_before_the_cut(search: Callable[..., Any], store: Store) -> None:
-    """Of 60 artifacts of two records, the ten worst pass the filter, by one record each."""
-    changes = [
-        put(f"a{at:02}", f"word {'pad ' * at}", f"word {'pad ' * at}", vectors=axes(at, at), metadata={"n": at})
-        for at in range(60)
-    ]
-    await store.apply(changes)
-    worst, third = parse_filter({"n": {"$gte": 50}}), parse_filter({"n": {"$gte": 50, "$lt": 53}})
-    for k, options, expected in (
-        (4, {"filter": worst}, ["a50", "a50", "a51", "a51"]),
-        (4, {"filter": worst, "per_artifact": True}, ["a50", "a51", "a52", "a53"]),
-        (100, {"filter": third, "per_artifact": True}, ["a50", "a51", "a52"]),
-        (0, {"filter": worst}, []),
-        (5, {"filter": parse_filter({"n": -1})}, []),
-    ):
-        found = list((await search(store, k, **options)).artifact_ids)
-        expect_equal(found, expected, f"artifacts found with k={k} and {options}")
-
-
-async def _surface_metadata_is_what_a_filter_sees(search: Callable[..., Any], store: Store) -> None:
-    """A filter is about records: one record of an artifact may pass where another does not."""
-    change = put("a", "word", "word", vectors=axes(0, 10))
-    records = [replace(record, metadata={"page": at}) for at, record in enumerate(change.records)]
-    await store.apply([replace(change, records=records)])
-    for page in (0, 1):
-        ranking = await search(store, 5, filter=parse_filter({"page": page}))
-        expect_equal(list(ranking.record_ids), [change.records[page].id], f"records found on page {page}")
-
-
-async def _filters_follow_every_write(search: Callable[..., Any], store: Store) -> None:
-    await store.apply([put(name, "word", vectors=axes(0), metadata={"tag": "old"}) for name in "abc"])
-    await search(store, 5, filter=parse_filter({"tag": "old"}))
-    await store.apply([put("a", "word", vectors=axes(0), metadata={"tag": "new"})], removals=["b"])
-    for tag, expected in (("old", ["c"]), ("new", ["a"])):
-        found = list((await search(store, 5, filter=parse_filter({"tag": tag}))).artifact_ids)
-        expect_equal(found, expected, f"artifacts found with the tag {tag!r}")
-
-
-def _cases() -> list[StoreCase]:
-    found = []
-    for capability, how, search in (("vectors", "vector", _by_vector), ("text", "words", _by_words)):
-        checks = {
-            f"filters_{each}_keep_what_they_match": partial(_filters_keep_what_they_match, search, each)
-            for each in FAMILIES
-        }
-        checks |= {
-            "filters_act_before_the_cut": partial(_filters_act_before_the_cut, search),
-            "filters_see_each_record_by_itself": partial(_surface_metadata_is_what_a_filter_sees, search),
-            "filters_follow_every_write": partial(_filters_follow_every_write, search),
-        }
-        found += [
-            store_case(f"{name}_in_search_by_{how}", [capability], on_one_store(check))
-            for name, check in checks.items()
-        ]
-    return found
-
-
-CASES = _cases()
+CASES: list[StoreCase] = [
+    Case.of(
+        f"filters_{family}_keep_what_they_match_in_search_by_{how}",
+        partial(_filters_keep_what_they_match, family, search),
+        [method],
+    )
+    for how, method, search in (("vector", "search_vectors", _by_vector), ("words", "search_text", _by_words))
+    for family in FAMILIES
+]

@@ -1,35 +1,26 @@
 """Cases of `RunKeeper`: a part of a run and its row come together, once, and only while no other run was begun."""
 
 import math
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol, cast
+from collections.abc import Mapping
+from typing import Any
 
 import anyio
 
 from airw.errors import StoreError
-from airw.protocols import Run, RunKeeper, Store
-from airw.testing._exam import expect
-from airw.testing._store_tools import Opener, StoreCase, expect_equal, expect_refusal, fact, fact_of_several, put
-from airw.testing._store_writes import DELAYS
-
-__all__ = ["CASES"]
+from airw.protocols import Run
+from airw.testing._store_tools import ExaminedStore, FullStore, StoreCase
+from airw.testing._store_writing import DELAYS
+from airw.testing.changes import put
+from airw.testing.exam import case, expect, expect_equal, expect_refusal
 
 CASES: list[StoreCase] = []
 RUN, LATER, OTHER = Run("notes", "first", {}), Run("notes", "second", {}), Run("mails", "first", {})
 ROW: Mapping[str, Any] = {"held": {"a": "1"}, "é": [1, None, True]}
 
 
-class _Keeper(Store, RunKeeper, Protocol):
-    """A store that keeps runs."""
-
-
-def _fact(*needs: str) -> Callable[[Callable[[_Keeper], Coroutine[Any, Any, None]]], object]:
-    """Add a check of one open, empty store that keeps runs to the cases."""
-    return lambda check: fact(CASES, "runs", *needs)(cast("Any", check))
-
-
-@_fact()
-async def _rows_of_a_run_are_read_by_part_and_apart_from_those_of_other_runs(store: _Keeper) -> None:
+@case(CASES, "read_run", "begin_run", "apply_part")
+async def _rows_of_a_run_are_read_by_part_and_apart_from_those_of_other_runs(given: ExaminedStore) -> None:
+    store = await given.store()
     expect_equal(await store.read_run(RUN), None, "read_run() before any run")
     await store.begin_run(RUN, {"of": "notes"})
     await store.begin_run(OTHER, {"of": "mails"})
@@ -43,8 +34,9 @@ async def _rows_of_a_run_are_read_by_part_and_apart_from_those_of_other_runs(sto
     expect_equal(await store.read_run(OTHER), ({"of": "mails"}, {}), "read_run() of another run")
 
 
-@_fact("records")
-async def _a_part_of_a_run_and_its_artifacts_come_together_or_not_at_all(store: _Keeper) -> None:
+@case(CASES, "begin_run", "apply_part", "artifact_ids", "read_run")
+async def _a_part_of_a_run_and_its_artifacts_come_together_or_not_at_all(given: ExaminedStore) -> None:
+    store = await given.store()
     await store.begin_run(RUN, {})
     await store.apply_part(RUN, 0, ROW, [put("a", "x")])
     for row, puts in ((ROW, [put("b", "y"), put("b", "z")]), ({"held": math.nan}, [put("b", "y")])):
@@ -57,14 +49,13 @@ async def _a_part_of_a_run_and_its_artifacts_come_together_or_not_at_all(store: 
             await store.apply_part(RUN, part, ROW, [put(name, "text") for name in names])
         stored = [each for each in await store.artifact_ids() if each.startswith(f"p{part}")]
         _, rows = await store.read_run(RUN) or ({}, {})
-        expect(
-            (stored, part in rows) in (([], False), (names, True)),
-            f"a part cancelled at {delay} s has {len(stored)} of 50 artifacts and {'a' if part in rows else 'no'} row",
-        )
+        wanted = names if part in rows else []
+        expect_equal(stored, wanted, f"artifacts of a part cancelled at {delay} s, {part in rows} for its row")
 
 
-@_fact("records")
-async def _a_part_that_is_there_is_not_written_again_and_gives_its_row(store: _Keeper) -> None:
+@case(CASES, "begin_run", "apply_part", "ledger", "forget_run", "read_run")
+async def _a_part_that_is_there_is_not_written_again_and_gives_its_row(given: ExaminedStore) -> None:
+    store = await given.store()
     await store.begin_run(RUN, {})
     await store.apply_part(RUN, 0, ROW, [put("a", "x", version="1")])
     found = await store.apply_part(RUN, 0, {"other": 1}, [put("a", "y", version="2"), put("b", "z")])
@@ -76,8 +67,9 @@ async def _a_part_that_is_there_is_not_written_again_and_gives_its_row(store: _K
     expect_equal([each and each.version for each in await store.ledger()], ["2"], "versions once it was forgotten")
 
 
-@_fact("records")
-async def _a_run_that_was_replaced_or_forgotten_takes_no_part_and_says_so(store: _Keeper) -> None:
+@case(CASES, "begin_run", "apply_part", "read_run", "forget_run", "artifact_ids")
+async def _a_run_that_was_replaced_or_forgotten_takes_no_part_and_says_so(given: ExaminedStore) -> None:
+    store = await given.store()
     await store.begin_run(RUN, {})
     await store.apply_part(RUN, 0, ROW, [put("a", "x")])
     await store.begin_run(LATER, {"later": True})
@@ -91,9 +83,10 @@ async def _a_run_that_was_replaced_or_forgotten_takes_no_part_and_says_so(store:
     expect_equal(await store.artifact_ids(), ["a"], "artifact_ids()")
 
 
-@_fact("settings", "records")
-async def _a_part_is_refused_while_the_settings_are_not_what_its_run_needs(store: _Keeper) -> None:
+@case(CASES, "begin_run", "set_config", "apply_part", "artifact_ids")
+async def _a_part_is_refused_while_the_settings_are_not_what_its_run_needs(given: ExaminedStore) -> None:
     run = Run("notes", "first", {"embedder_id": "e", "dim": 2})
+    store = await given.store()
     await store.begin_run(run, {})
     for config in ({}, {"embedder_id": "e"}, {"embedder_id": "f", "dim": 2}):
         await store.set_config(config)
@@ -103,9 +96,9 @@ async def _a_part_is_refused_while_the_settings_are_not_what_its_run_needs(store
     expect_equal(await store.apply_part(run, 0, ROW, [put("a", "x")]), ROW, "apply_part with the settings it needs")
 
 
-@_fact("records")
-async def _a_run_begins_and_ends_with_removals_in_the_same_write(store: _Keeper) -> None:
-    await store.apply([put(name, "x") for name in "abc"])
+@case(CASES, "begin_run", "artifact_ids", "forget_run")
+async def _a_run_begins_and_ends_with_removals_in_the_same_write(given: ExaminedStore) -> None:
+    store = await given.store([put(name, "x") for name in "abc"])
     await expect_refusal(StoreError, store.begin_run(RUN, {"a": math.nan}, removals=["a"]), "begin_run with NaN")
     expect_equal(await store.artifact_ids(), ["a", "b", "c"], "artifact_ids() after a run was refused")
     await store.begin_run(RUN, {}, removals=["a", "never there"])
@@ -114,19 +107,18 @@ async def _a_run_begins_and_ends_with_removals_in_the_same_write(store: _Keeper)
     expect_equal(await store.artifact_ids(), ["c"], "artifact_ids() after a run was forgotten")
 
 
-@fact_of_several(CASES, "runs", "records", "shared")
-async def _of_stores_that_write_one_part_at_once_one_does(open_store: Opener) -> None:
-    found = []
+@case(CASES, "shared", "begin_run", "apply_part", "ledger")
+async def _of_stores_that_write_one_part_at_once_one_does(given: ExaminedStore) -> None:
+    found: list[dict[str, Any] | None] = []
 
-    async def write(store: Any, at: int) -> None:
+    async def write(store: FullStore, at: int) -> None:
         found.append(await store.apply_part(RUN, 0, {"by": at}, [put("a", f"text {at}", version=str(at))]))
 
-    async with open_store() as one, open_store() as other:
-        begun: Any = one
-        await begun.begin_run(RUN, {})
-        async with anyio.create_task_group() as group:
-            for at, store in enumerate((one, other, one, other)):
-                group.start_soon(write, store, at)
-        expect(all(row == found[0] for row in found), f"expected one row for all, got {found}")
-        versions = [each and each.version for each in await other.ledger()]
-        expect_equal(versions, [str(found[0]["by"])], "the version that was written")
+    one, other = await given.store(), await given.store()
+    await one.begin_run(RUN, {})
+    async with anyio.create_task_group() as group:
+        for at, store in enumerate((one, other, one, other)):
+            group.start_soon(write, store, at)
+    expect(all(row == found[0] for row in found), f"expected one row for all, got {found}")
+    versions = [each and each.version for each in await other.ledger()]
+    expect_equal(versions, [str((found[0] or {})["by"])], "the version that was written")

@@ -1,255 +1,209 @@
-"""What the store cases are made of: expectations that say what came, small artifacts, and views of a store."""
+"""What the store cases are made of: ways to open stores, and the questions whose answers show all there is to see."""
 
-import math
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from airw._base.arrays import Floats, NDArray
-from airw.protocols import Store
-from airw.testing._exam import Case, brief, expect
-from airw.values import ArtifactChange, Extraction, LedgerEntry, Link, NodeId, Ranking, Record
+from airw._base.messages import one_line
+from airw.protocols import RunKeeper, Store
+from airw.stores import MemoryStore
+from airw.testing.changes import ODD_IDS, put, vector_of
+from airw.testing.exam import Case
+from airw.values import ArtifactChange, Link
+from airw.values.filters import parse_filter
 
-__all__ = [
-    "EAST",
-    "VIEWS",
-    "Asked",
-    "Opener",
-    "StoreCase",
-    "axes",
-    "columns",
-    "expect_equal",
-    "expect_refusal",
-    "fact",
-    "fact_of_several",
-    "on_one_store",
-    "put",
-    "record_id",
-    "store_case",
-    "vector_of",
-]
-
-Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Store]]
-OnStore: TypeAlias = Callable[[Store], Coroutine[Any, Any, None]]
-OnOpener: TypeAlias = Callable[[Opener], Coroutine[Any, Any, None]]
-StoreCase: TypeAlias = Case[Opener]
-Array: TypeAlias = NDArray[Any]
-View: TypeAlias = "Callable[[Store, Asked], Awaitable[Any]]"
-
-EAST: Floats = np.array([[1.0, 0.0]], np.float32)
+GROUPS = {
+    "records": ("records_of", "get_records", "artifact_ids", "ledger", "counts"),
+    "vectors": ("search_vectors", "similarities", "best_of", "vectors", "vectors_of"),
+    "text": ("search_text",),
+    "links": (
+        *("neighbors", "resolve", "referrers", "fan_in", "max_fan_in", "matching"),
+        *("unresolved", "link_counts"),
+    ),
+}
+"""The methods that show content. A law needs the first of a group, and asks the others too where they are offered."""
 
 
-def on_one_store(check: OnStore) -> OnOpener:
-    """Turn a check of an open, empty store into one that opens it."""
-
-    async def run(open_store: Opener) -> None:
-        async with open_store() as store:
-            await check(store)
-
-    return run
+class FullStore(Store, RunKeeper, Protocol):
+    """A store with everything that one may offer; a case uses the methods that it needs."""
 
 
-def store_case(name: str, needs: Iterable[str], check: OnOpener) -> StoreCase:
-    """Make a case whose promise is its name, read as a sentence; `check` is given what opens stores.
+class Question(NamedTuple):
+    """What one call of a method is given."""
 
-    The first store opened is empty, later ones are on the same content.
-    """
-    return Case(name, f"{name[0].upper()}{name[1:].replace('_', ' ')}.", check, frozenset(needs))
+    arguments: tuple[Any, ...]
+    options: dict[str, Any]
 
+    async def put_to(self, store: FullStore, method: str) -> Any:
+        """Return the answer of a store, as a value that compares."""
+        answer = await getattr(store, method)(*self.arguments, **self.options)
+        if method == "ledger":
+            return [each and replace(each, record_ids=tuple(each.record_ids)) for each in answer]
+        if method == "counts":
+            return {kind: answer.get(kind) for kind in ("artifacts", "records", *_LINK_STATES)}
+        if method.startswith("search"):
+            return [(list(each.record_ids), list(each.artifact_ids), each.scores) for each in answer]
+        return list(answer) if method in ("best_of", "vectors_of") else answer
 
-def fact(cases: list[StoreCase], *needs: str) -> Callable[[OnStore], OnStore]:
-    """Add a check of one open, empty store to the cases, under its function's name."""
-
-    def add(check: OnStore) -> OnStore:
-        cases.append(store_case(check.__name__.strip("_"), needs, on_one_store(check)))
-        return check
-
-    return add
-
-
-def fact_of_several(cases: list[StoreCase], *needs: str) -> Callable[[OnOpener], OnOpener]:
-    """Add a check that opens stores on the same content itself to the cases, under its function's name."""
-
-    def add(check: OnOpener) -> OnOpener:
-        cases.append(store_case(check.__name__.strip("_"), needs, check))
-        return check
-
-    return add
+    def __str__(self) -> str:
+        told = [one_line(repr(each), longest=60) for each in self.arguments]
+        return f"({', '.join([*told, *(f'{name}={value!r}' for name, value in self.options.items())])})"
 
 
-def expect_equal(got: object, expected: object, what: str) -> None:
-    """Raise, naming the first place that differs, unless both are equal; arrays to 1e-6, NaN equal to NaN."""
-    difference = _difference(got, expected, "")
-    if difference is not None:
-        place, part, wanted = difference
-        raise AssertionError(f"{what}{place}: expected {brief(wanted)}, got {brief(part)}")
+_LINK_STATES = ("resolved", "dangling", "ambiguous", "foreign")
+_FILTERS: list[dict[str, Any]] = [{"tag": "x"}, {"tag": {"$contains": "x"}}, {"$not": {"n": {"$gte": 2}}}]
 
 
-def _difference(got: Any, expected: Any, place: str) -> tuple[str, object, object] | None:
-    """Give the first place that differs and both its values."""
-    if isinstance(expected, np.ndarray):
-        return _array_difference(got, expected, place)
-    if isinstance(expected, list | tuple) and type(got) is type(expected) and len(got) == len(expected):
-        keys: Iterable[Any] = range(len(expected))
-    elif isinstance(expected, dict) and isinstance(got, dict) and got.keys() == expected.keys():
-        keys = expected
-    elif (
-        isinstance(expected, Record)
-        and isinstance(got, Record)
-        and replace(got, metadata=expected.metadata) == expected
-    ):
-        return _difference(got.metadata, expected.metadata, f"{place}.metadata")
-    else:
-        same = got == expected and isinstance(got, bool) == isinstance(expected, bool)
-        return None if same else (place, got, expected)
-    parts = (_difference(got[key], expected[key], f"{place}[{key!r}]") for key in keys)
-    return next((part for part in parts if part is not None), None)
+def _ask(*arguments: Any, **options: Any) -> Question:
+    return Question(arguments, options)
 
 
-def _array_difference(got: Any, expected: Array, place: str) -> tuple[str, object, object] | None:
-    if not isinstance(got, np.ndarray) or (got.shape, got.dtype) != (expected.shape, expected.dtype):
-        kind = f"{got.dtype} {got.shape}" if isinstance(got, np.ndarray) else got
-        return place, kind, f"{expected.dtype} {expected.shape}"
-    wrong = np.argwhere(~np.isclose(got, expected, 1e-6, 1e-6, equal_nan=True))
-    if not len(wrong):
-        return None
-    at = tuple(wrong[0].tolist())
-    return f"{place}{list(at)}", got[at].item(), expected[at].item()
-
-
-async def expect_refusal(kind: type[Exception], call: Awaitable[object], what: str, *naming: str) -> Exception:
-    """Raise unless the call fails with an error of this kind whose message is one line and holds each of `naming`."""
-    try:
-        answer = await call
-    except kind as error:
-        message = str(error)
-        expect(message and "\n" not in message, f"{what}: expected a message of one line, got {message!r}")
-        for each in naming:
-            expect(each in message, f"{what}: expected a message that names {each!r}, got {brief(message)}")
-        return error
-    except Exception as error:
-        raise AssertionError(f"{what}: expected {kind.__name__}, got {brief(error)}") from error
-    raise AssertionError(f"{what}: expected {kind.__name__}, got no error but {brief(answer)}")
-
-
-def record_id(name: str, at: int = 0, kind: str = "chunk") -> str:
-    """Give the id of one record that `put` makes."""
-    return Record.make_id(name, kind, at)
-
-
-def vector_of(text: str, dim: int = 4) -> Floats:
-    """Give a unit vector `(dim,)` that only depends on the text."""
-    row = np.random.default_rng(list(text.encode(errors="surrogatepass"))).standard_normal(dim)
-    return np.asarray(row / np.linalg.norm(row), np.float32)
-
-
-def axes(*angles: float) -> list[list[float]]:
-    """Give unit vectors in the plane at these angles; their cosine to `EAST` falls from 0 to 180."""
-    return [[math.cos(math.radians(angle)), math.sin(math.radians(angle))] for angle in angles]
-
-
-def put(
-    name: str,
-    *texts: str,
-    kinds: Sequence[str] = ("chunk",),
-    metadata: Mapping[str, Any] | None = None,
-    vectors: Sequence[Sequence[float]] | None = None,
-    links: Sequence[Link] = (),
-    names: Sequence[Sequence[str]] = (),
-    version: str = "1",
-    dim: int = 4,
-) -> ArtifactChange:
-    """Make an artifact of these texts, one record each, with vectors that follow from the texts unless given."""
-    records = [
-        Record(record_id(name, at, kinds[at % len(kinds)]), name, kinds[at % len(kinds)], at, text, metadata or {})
-        for at, text in enumerate(texts)
+def questions_about(changes: Iterable[ArtifactChange]) -> dict[str, list[Question]]:
+    """Return by method what can be asked about artifacts, whether a store holds them or not."""
+    changes = list(changes)
+    absent = ["absent", "\ud800", "nul\0"]
+    names = sorted({change.entry.artifact_id for change in changes})
+    ids = sorted({record.id for change in changes for record in change.records})
+    asked, records, refs = [*names, *absent, *names[:1]], [*ids, *absent, *ids[:1]], [*names, *absent, "T", "U"]
+    nodes = [*refs, *(("else", ref) for ref in refs)]
+    vectors = np.array([vector_of("one two"), vector_of("three")], np.float32)
+    cuts: list[dict[str, Any]] = [{"kinds": ["chunk"]}, {"kinds": ["title", "chunk"], "limit": 1}, {"kinds": []}]
+    searches: list[tuple[int, dict[str, Any]]] = [
+        (0, {}),
+        *((k, {"per_artifact": flag}) for k in (1, 5, 1_000) for flag in (False, True)),
+        *((5, {"surfaces": kinds, "per_artifact": True}) for kinds in (["chunk"], ["title", "chunk", "no"], [])),
+        *((5, {"filter": parse_filter(each), "per_artifact": flag}) for each in _FILTERS for flag in (False, True)),
     ]
-    rows = [vector_of(text, dim) for text in texts] if vectors is None else vectors
-    return ArtifactChange(
-        LedgerEntry(name, version, "embedder", "strategy", "extractor", "source", tuple(each.id for each in records)),
-        records,
-        np.array(rows, np.float32).reshape(len(records), -1) if records else np.empty((0, 0), np.float32),
-        Extraction(links, names),
-    )
+    choices: list[dict[str, Any]] = [
+        *({"direction": direction} for direction in ("out", "in", "both")),
+        *({"direction": "both", "limit": limit} for limit in (0, 1, 2, 3)),
+        *({"types": types, "exclude": exclude} for types in (None, ["r"], []) for exclude in ([], ["q"])),
+        *({"origins": origins, "direction": "both"} for origins in (["typed"], [])),
+        {"exclude": ["related"], "limit": 1},
+    ]
+    shared = [("tag", "x"), ("tag", ["x"]), ("tag", None), ("n", 1), ("n", True), ("n", "1"), ("who.name", "Ada")]
+    return {
+        "records_of": [_ask(asked), _ask([]), *(_ask(asked, **cut) for cut in cuts), _ask(asked, limit=2)],
+        "get_records": [_ask(records), _ask([])],
+        "artifact_ids": [_ask()],
+        "ledger": [_ask(), _ask(asked)],
+        "counts": [_ask()],
+        "search_vectors": [_ask(vectors, k, **options) for k, options in searches] + [_ask(vectors[:0], 5)],
+        "similarities": [_ask(vectors[0], records)],
+        "best_of": [_ask(vectors[0], asked), _ask(vectors[0], asked, surfaces=["title"])],
+        "vectors": [_ask(records)],
+        "vectors_of": [_ask(asked), _ask(["absent"]), _ask([])],
+        "search_text": [
+            *(_ask(["one two", "three", "?!", ""], k, **options) for k, options in searches),
+            _ask(["CAFE", "keys' OR", '"bucher', "日本", "text:rotate*", "NEAR(", "\ud800", "s", "rotate\0keys"], 5),
+        ],
+        "neighbors": [_ask(asked, **choice) for choice in choices] + [_ask([])],
+        "resolve": [_ask(refs), _ask([])],
+        "referrers": [_ask(nodes), _ask(nodes, types=["r"]), _ask(nodes, types=[])],
+        "fan_in": [_ask(nodes), _ask(nodes, types=["r"])],
+        "max_fan_in": [_ask(), _ask(types=["r"]), _ask(types=[])],
+        "matching": [_ask(shared * 2), _ask(shared, limit=1), _ask([])],
+        "unresolved": [_ask(), _ask(limit=1), _ask(asked), _ask(asked[1:-1], limit=1), _ask([])],
+        "link_counts": [_ask()],
+    }
 
 
-def columns(ranking: Ranking) -> tuple[list[str], list[str], object]:
-    """Give a ranking as values that compare."""
-    return list(ranking.record_ids), list(ranking.artifact_ids), ranking.scores
+def linked() -> list[ArtifactChange]:
+    """Return artifacts with links by id, of several types and origins, to themselves, to other corpora, to nowhere."""
+    away = Link("b2", "z", "derived", "else"), Link("zz", "r", target_source="else")
+    several = Link("c", "r"), Link("b", "r"), Link("a", "r"), Link("b", "q", "typed"), Link("no", "r")
+    return [
+        put("a", "one", links=several),
+        put("b", "two", "three", kinds=("title", "chunk"), links=[Link("a", "r"), *away]),
+        put("c", links=[Link("a", "r", "typed"), Link("a", "r", file="f", line=1), Link("a", "r", line=2)]),
+        *(put(name, "four", links=[Link(ODD_IDS[at - 1])]) for at, name in enumerate(ODD_IDS) if name != "a"),
+    ]
+
+
+def named() -> list[ArtifactChange]:
+    """Return artifacts that carry names, shared and not, and links by them to one, to several and to none."""
+    many, either, wider = Link("T", "r", "typed", file="f.md", line=3), Link("no", "b", or_ref="T"), Link("W", "c")
+    others = Link("V", "q"), Link("b", "r"), Link("no", "q")
+    return [
+        put("a", names=[["T"], ["U"], ["V", "b"]], links=[either, Link("b"), Link("T", target_source="else"), wider]),
+        put("b", names=[[], ["T"], ["W"]], links=[many, Link("a"), Link("no", "r"), Link("no", "r"), Link("t")]),
+        put("c", names=[["T"], ["U"]], links=[Link("no", or_ref="no too"), Link("V", or_ref="c")]),
+        put("B", names=[[], ["U"], ["T", "W"]], links=[*others, Link("B"), Link("a", "d", or_ref="c")]),
+    ]
+
+
+def rich() -> list[ArtifactChange]:
+    """Return artifacts with equal texts, odd ones and none, many records and few, and fields of all kinds."""
+    tags: list[Any] = ["x", ["x", "y"], None, [["x"]], [], {"deep": 1}]
+    numbers: list[Any] = [1, 1.0, True, "1", 2, {"m": [1]}]
+    backwards = put("backwards", *"pqrstuvwxy")
+    odd = {"half": 0.5, "yes": True, "big": 2**63 + 1, "none": None, "who.name": "Ada"}
+    return [
+        *linked(),
+        *(
+            put(
+                f"t{at:02}",
+                *["one two"] * (at % 3 + 1),
+                *["three"] * (at % 2),
+                kinds=("title", "chunk"),
+                metadata={"tag": tags[at % 6], "n": numbers[at // 2 % 6], "who": {"name": "Ada"}},
+                version=str(at),
+            )
+            for at in range(24)
+        ),
+        replace(backwards, records=[replace(each, surface_index=9 - each.surface_index) for each in backwards.records]),
+        put("crowd", *(f"one {at}" for at in range(60)), metadata={"n": 3}),
+        put("odd", "", "\n \t", "nul \0 inside", "a\r\nb", "🦊 é e\u0301", "long " * 20_000, metadata=odd),
+        put("words", "Café-Bücher: rotate the KEYS", "日本語 text", "AND or not near", "it's snake_case x1"),
+    ]
+
+
+def anchored() -> list[ArtifactChange]:
+    """Return two artifacts with something to see by every method."""
+    return [
+        put("anchor", "one two", "four", metadata={"tag": ["x"]}, names=[[], ["T"]]),
+        put("old", "two three", metadata={"tag": "y"}, links=[Link("T"), Link("new0")]),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a view asks about: artifacts and records that the store may hold or not."""
+class ExaminedStore:
+    """What a case is given: ways to open stores on one content, empty at first.
 
-    names: list[str]
-    record_ids: list[str]
+    Args:
+        open: Called with artifacts, gives an async context manager of a store that holds them too.
+        offers: The names of the methods that a store has.
+        stack: Closes what `store` opened.
+    """
 
-    @classmethod
-    def of(cls, changes: Iterable[ArtifactChange]) -> "Asked":
-        """Ask about everything in these changes."""
-        changes = list(changes)
-        names = {change.entry.artifact_id for change in changes}
-        return cls(sorted(names), sorted({record.id for change in changes for record in change.records}))
+    open: Callable[[Sequence[ArtifactChange]], AbstractAsyncContextManager[FullStore]]
+    offers: frozenset[str]
+    stack: AsyncExitStack
 
+    async def store(self, changes: Sequence[ArtifactChange] = ()) -> FullStore:
+        """Return a store that holds these artifacts, open until the case is over."""
+        return await self.stack.enter_async_context(self.open(changes))
 
-async def _view_of_records(store: Store, asked: Asked) -> Any:
-    counts = await store.counts()
-    entries = [await store.ledger(), await store.ledger(asked.names)]
-    return {
-        "artifact_ids": await store.artifact_ids(),
-        "ledger": [[each and replace(each, record_ids=tuple(each.record_ids)) for each in some] for some in entries],
-        "records_of": await store.records_of(asked.names),
-        "get_records": await store.get_records(asked.record_ids),
-        "counts": [counts["artifacts"], counts["records"]],
-    }
+    async def see(self, group: str, store: FullStore, about: Iterable[ArtifactChange]) -> dict[str, Any]:
+        """Return what the methods of a group that are offered show about artifacts."""
+        questions = questions_about(about)
+        return {
+            f"{method}{question}": await question.put_to(store, method)
+            for method in GROUPS[group]
+            if method in self.offers
+            for question in questions[method]
+        }
 
-
-async def _view_of_vectors(store: Store, asked: Asked) -> Any:
-    queries = np.array([vector_of("one two"), vector_of("three")], np.float32)
-    best, scores = await store.best_of(queries[0], asked.names)
-    return {
-        "vectors": await store.vectors(asked.record_ids),
-        "similarities": await store.similarities(queries[0], asked.record_ids),
-        "vectors_of": list(await store.vectors_of(asked.names)),
-        "best_of": [best, scores],
-        "search_vectors": [
-            columns(each)
-            for per_artifact in (False, True)
-            for each in await store.search_vectors(queries, 5, per_artifact=per_artifact)
-        ],
-    }
+    async def see_fresh(
+        self, group: str, changes: Iterable[ArtifactChange], about: Iterable[ArtifactChange]
+    ) -> dict[str, Any]:
+        """Return what they show of a fresh `MemoryStore` that is given artifacts in one call, in reverse."""
+        async with MemoryStore() as fresh:
+            await fresh.apply(sorted(changes, key=lambda each: each.entry.artifact_id, reverse=True))
+            return await self.see(group, fresh, about)
 
 
-async def _view_of_text(store: Store, _: Asked) -> Any:
-    return [
-        columns(each)
-        for per_artifact in (False, True)
-        for each in await store.search_text(["one two", "three"], 5, per_artifact=per_artifact)
-    ]
-
-
-async def _view_of_links(store: Store, asked: Asked) -> Any:
-    refs = [*asked.names, "T", "U"]
-    nodes: list[NodeId] = [*refs, *(("else", each) for each in refs)]
-    return {
-        "resolve": await store.resolve(refs),
-        "referrers": await store.referrers(nodes),
-        "fan_in": [await store.fan_in(nodes, types=["r"]), await store.max_fan_in()],
-        "neighbors": [await store.neighbors(asked.names, direction=direction) for direction in ("out", "in", "both")],
-        "matching": await store.matching([("tag", "x"), ("tag", "y"), ("tag", None)]),
-        "unresolved": await store.unresolved(),
-        "link_counts": await store.link_counts(),
-    }
-
-
-VIEWS: Mapping[str, View] = {
-    "records": _view_of_records,
-    "vectors": _view_of_vectors,
-    "text": _view_of_text,
-    "links": _view_of_links,
-}
-"""For each capability that shows content: all that can be seen through it."""
+StoreCase: TypeAlias = Case[ExaminedStore]

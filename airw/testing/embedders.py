@@ -8,7 +8,7 @@ from typing import cast
 from airw.errors import ArgumentError
 from airw.protocols import Embedder
 from airw.testing._embedder_cases import CASES, EmbedderCase, Examinee
-from airw.testing._exam import Exam
+from airw.testing.exam import Exam
 
 __all__ = ["EmbedderSuite"]
 
@@ -35,7 +35,7 @@ class EmbedderSuite(Exam[Examinee]):
         ()
     """
 
-    _subject, _all_cases = "embedder", CASES
+    subject, all_cases = "embedder", CASES
 
     def __init__(
         self, embedder: Embedder | Callable[[], Embedder], *, tolerance: float = 1e-5, max_gap: float | None = 0.25

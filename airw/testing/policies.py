@@ -8,8 +8,8 @@ from typing import Any, cast
 from airw._base.checks import check_count
 from airw.errors import ArgumentError
 from airw.testing import _policy_cases, _policy_store, _policy_walks
-from airw.testing._exam import Exam
 from airw.testing._policy_tools import Examinee, PolicyCase
+from airw.testing.exam import Exam
 from airw.walking import WalkPolicy
 
 __all__ = ["PolicySuite"]
@@ -47,7 +47,7 @@ class PolicySuite(Exam[Examinee]):
         ()
     """
 
-    _subject, _all_cases = "policy", _CASES
+    subject, all_cases = "policy", _CASES
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ from airw.policies import (
 )
 from airw.stores import MemoryStore
 from airw.testing import PolicySuite
-from airw.testing._store_tools import put
+from airw.testing.changes import put
 from airw.values import Edge, Link, LinkCount, UnresolvedLink
 from tests.support.artifact_corpora import EIGHTHS, LINKS, Counting, Graph, Texts, graph_of, item, walked
 

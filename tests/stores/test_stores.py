@@ -16,7 +16,7 @@ from airw.errors import ArgumentError, ArgumentKindError, StoreError
 from airw.protocols import ChangeFinder, RunKeeper
 from airw.stores import MemoryStore, SqliteStore
 from airw.testing import CAPABILITIES, StoreSuite
-from airw.testing._store_tools import put, vector_of
+from airw.testing.changes import put, vector_of
 from airw.values import Link
 from airw.values.filters import get_field, matches, parse_filter
 

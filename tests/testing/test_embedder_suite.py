@@ -11,7 +11,7 @@ import pytest
 
 from airw.embedders import CachedEmbedder, HashingEmbedder, SentenceTransformerEmbedder, embedder_from
 from airw.errors import ArgumentError, EmbedderError
-from airw.testing import EmbedderSuite, _exam
+from airw.testing import EmbedderSuite
 
 GOOD = HashingEmbedder(64)
 
@@ -341,7 +341,7 @@ def case_named(name, suite):
 @pytest.mark.parametrize(("broken", "name", "why"), BROKEN, ids=[broken.__name__ for broken, _, _ in BROKEN])
 async def test_a_broken_promise_is_caught_by_the_case_that_names_it(broken, name, why, monkeypatch):
     if broken is HangsAfterwards:
-        monkeypatch.setattr(_exam, "_PATIENCE", 0.5)
+        monkeypatch.setattr(EmbedderSuite, "patience", 0.5)
     suite = EmbedderSuite(broken)
     with pytest.raises(AssertionError, match=f"^{name}: .*({why})") as caught:
         await suite.check(case_named(name, suite))
@@ -413,6 +413,7 @@ def test_unusable_options_are_refused_at_birth(options, name):
         EmbedderSuite(**{"embedder": Good, **options})
 
 
+@pytest.mark.slow
 def test_the_exam_needs_no_test_framework():
     code = (
         "import sys, anyio; from airw.testing import EmbedderSuite; from airw.embedders import HashingEmbedder;"

@@ -17,7 +17,7 @@ import pytest
 from airw import open_corpus
 from airw.errors import ArgumentError, PolicyError, StoreError
 from airw.policies import CollapsedTree, Eager, per_node
-from airw.testing import PolicySuite, _exam, policies
+from airw.testing import PolicySuite
 from airw.values import SearchHit
 from airw.walking import Policy
 from tests.support.ring import QUERY, corpus
@@ -146,7 +146,7 @@ def suite_of(mutant):
 def mutants_and_cases():
     for mutant, patterns in MUTANTS:
         for pattern in patterns:
-            found = [case for case in policies._CASES if fnmatch(case.name, pattern)]
+            found = [case for case in PolicySuite.all_cases if fnmatch(case.name, pattern)]
             assert found, f"no case is named {pattern}"
             yield from (pytest.param(mutant, case, id=f"{mutant.__name__}-{case}") for case in found)
 
@@ -667,7 +667,7 @@ async def test_a_broken_policy_fails_the_case_that_says_so_in_one_line(mutant, c
 
 def test_every_case_is_failed_by_some_broken_policy():
     caught = {param.values[1].name for param in mutants_and_cases()}
-    assert [case.name for case in policies._CASES if case.name not in caught] == []
+    assert [case.name for case in PolicySuite.all_cases if case.name not in caught] == []
 
 
 async def test_a_per_node_policy_that_keeps_something_in_itself_is_caught():
@@ -685,7 +685,7 @@ async def test_a_policy_that_never_answers_is_given_up(monkeypatch):
         async def stop(self, state):
             await anyio.sleep_forever()
 
-    monkeypatch.setattr(_exam, "_PATIENCE", 0.2)
+    monkeypatch.setattr(PolicySuite, "patience", 0.2)
     suite = suite_of(Stuck)
     with pytest.raises(AssertionError, match=r"^the_query_yields.*: expected an answer, got none in 0.2 s$"):
         await suite.check(suite.cases[1])
@@ -749,6 +749,7 @@ def test_unusable_arguments_are_refused_at_birth(arguments, name):
         PolicySuite(Eager, corpus, "", max_calls=-1)
 
 
+@pytest.mark.slow
 def test_the_exam_needs_no_test_framework():
     code = (
         "import sys, anyio; from airw import build, from_mapping; from airw.policies import Eager;"

@@ -21,7 +21,7 @@ from airw.stores.sqlite import _field_indexes, _writing
 from airw.stores.sqlite._field_indexes import FilterIndex
 from airw.stores.sqlite._schema import connect, in_snapshot
 from airw.stores.sqlite._writing import apply_changes
-from airw.testing._store_tools import put
+from airw.testing.changes import put
 from airw.values.filters import And, Compare, Not, Or, matches, parse_filter
 from tests.stores.internals.test_conditions import EDGES, FILTERS, METADATA, STRINGS
 

@@ -16,7 +16,7 @@ from airw.stores.sqlite import _links
 from airw.stores.sqlite._records import counts
 from airw.stores.sqlite._schema import _create_tables
 from airw.stores.sqlite._writing import apply_changes
-from airw.testing._store_tools import put
+from airw.testing.changes import put
 from airw.values import Edge, Extraction, Link, LinkCount, LinkFilter, UnresolvedLink
 
 NAMES = ["a", "b", "c"]

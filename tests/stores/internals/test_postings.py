@@ -16,7 +16,7 @@ from airw.stores._indexes import postings as postings_module
 from airw.stores._indexes.postings import Postings
 from airw.stores._indexes.texts import TEXT_TABLES, insert_records, prepare_texts, split_queries
 from airw.stores.sqlite._schema import in_snapshot
-from airw.testing._store_tools import put
+from airw.testing.changes import put
 
 
 @cache

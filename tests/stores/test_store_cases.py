@@ -1,0 +1,21 @@
+"""What the exam of stores asks by comparison with memory, asked of both stores with answers that are written down."""
+
+import pytest
+
+from airw.stores import MemoryStore, SqliteStore
+from airw.testing import CAPABILITIES
+from tests.support.store_cases.suite import CloseSuite
+
+MEMORY = CloseSuite(lambda folder: MemoryStore(), capabilities=CAPABILITIES.keys() - {"persistent", "shared"})
+SQLITE = CloseSuite(lambda folder: SqliteStore(folder / "corpus.airw"), capabilities=list(CAPABILITIES))
+
+
+@pytest.mark.parametrize("case", MEMORY.cases, ids=str)
+async def test_memory_store(case):
+    await MEMORY.check(case)
+
+
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize("case", SQLITE.cases, ids=str)
+async def test_sqlite_store(case):
+    await SQLITE.check(case)
