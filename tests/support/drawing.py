@@ -4,5 +4,5 @@ from hypothesis import settings
 
 
 def examples(count: int) -> int:
-    """Return `count` under the profile `full`, and a share of it under profiles that draw less than 100."""
-    return max(1, count * settings().max_examples // 100)
+    """Return `count` under the profile `full`, and a quarter of it, but not less than ten, under `quick`."""
+    return max(min(count, 10), count * settings().max_examples // 100)

@@ -8,7 +8,7 @@ import pytest
 
 from airw.stores import MemoryStore
 from airw.stores._indexes import values
-from airw.testing._store_tools import put
+from airw.testing.changes import put
 
 
 async def test_a_forgotten_store_closes_its_database():
