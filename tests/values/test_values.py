@@ -6,6 +6,7 @@ import json
 import uuid
 from dataclasses import FrozenInstanceError, fields
 from pathlib import PurePosixPath
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airw._base.json import json_clean
+from airw.errors import ArgumentError
 from airw.values import Artifact, Edge, Record, SearchHit, Surface
 
 
@@ -41,6 +43,20 @@ def test_no_separator_in_a_part_can_make_two_records_one(one, other):
 
 def test_record_ids_are_those_of_every_earlier_version():
     assert Record.make_id("a.md", "chunk", 0) == "b86931bf364215e1e93dd62a"
+
+
+def test_a_vector_in_the_place_of_the_metadata_is_an_error_in_one_line():
+    for wrong in (np.ones(2, np.float32), [0.5], None, "text"):
+        with pytest.raises(ArgumentError, match=r"^a record's metadata is a mapping, not .*; its vector is kept by"):
+            Record("i", "a", "k", 0, "t", wrong)
+
+
+def test_a_record_has_metadata_of_its_own_unless_given():
+    one, other = Record("i", "a", "k", 0, "t"), Record("i", "a", "k", 0, "t")
+    assert one == other
+    assert one.metadata == {}
+    assert one.metadata is not other.metadata
+    assert Record("i", "a", "k", 0, "t", metadata=(given := MappingProxyType({"x": 1}))).metadata is given
 
 
 def test_an_id_that_no_file_could_hold_still_gives_a_record_id():
