@@ -9,7 +9,7 @@ __all__ = ["lazy_names"]
 
 
 def lazy_names(
-    package: str, homes: Mapping[str, Sequence[str]]
+    package: str, homes: Mapping[str, Sequence[str]], instead: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the `__getattr__` and the `__dir__` of a package.
 
@@ -17,6 +17,8 @@ def lazy_names(
         package: The package, `__name__` in its `__init__`.
         homes: The names that each of its modules defines. A module may be asked for by its name, too. One outside the
             package has its whole path.
+        instead: Names that are not here, each with what to write instead. To ask for one is an `ImportError` that says
+            so, and that `from … import` shows.
 
     Example:
         >>> getattr_, dir_ = lazy_names("airw", {"values": ["Edge"]})
@@ -33,6 +35,8 @@ def lazy_names(
             return value
         if name in modules:
             return import_module(modules[name])
+        if instead is not None and name in instead:
+            raise ImportError(f"{package} has no {name}: {instead[name]}")
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     def names() -> list[str]:

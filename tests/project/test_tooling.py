@@ -217,7 +217,8 @@ def test_init_files_say_once_for_the_checker_and_once_for_python_where_names_are
     assert modules <= set(homes)
     assert sorted(ast.literal_eval(listing.value)) == sorted(set(checked) - modules)
     inside = {each.stem for each in path.parent.iterdir()}
-    assert inside.isdisjoint(set(checked) - modules)
+    both = {"expand", "select", "traverse"} if path.parent.name == "ir" else set()  # modules that can be called
+    assert inside & (set(checked) - modules) == both
 
 
 def public(body):
