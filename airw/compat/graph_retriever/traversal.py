@@ -1,0 +1,125 @@
+"""Walks that give a list of nodes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from airw import walking
+from airw.compat._sync import run
+from airw.compat.graph_retriever.adapters.in_memory import InMemory
+from airw.compat.graph_retriever.edges import EdgeFunction, EdgeSpec, edges_of
+from airw.corpora import borrowed
+from airw.errors import ArgumentError
+from airw.policies import Node, Scope, Scored, Strategy
+from airw.values import Limits, SearchHit
+
+_UNBOUNDED = 1_000_000
+_SCORES = {"mmr_score": "_mmr_score", "redundancy": "_redundancy"}
+
+
+def traverse(
+    query: str,
+    *,
+    edges: list[EdgeSpec] | EdgeFunction,
+    strategy: Any,
+    store: Any,
+    metadata_filter: dict[str, Any] | None = None,
+    initial_root_ids: Sequence[str] = (),
+    store_kwargs: Mapping[str, Any] = {},
+) -> list[Node]:
+    """Walk as a strategy says, and return the nodes that it selected, in its order.
+
+    Args:
+        query: What to look for.
+        edges: Pairs of fields, or a function of a content.
+        strategy: One of `strategies`, or one of your own.
+        store: An `InMemory`, or a corpus of airw, open or by its name.
+        metadata_filter: What fields must be or hold, of roots too.
+        initial_root_ids: Nodes to start from besides those found.
+        store_kwargs: Nothing: stores of airw take none.
+
+    Raises:
+        ArgumentError: A parameter cannot be used.
+
+    Example:
+        >>> from airw.compat.graph_retriever import Content
+        >>> from airw.compat.graph_retriever.adapters.in_memory import InMemory
+        >>> from airw.compat.graph_retriever.strategies import Eager
+        >>> vectors = {"fox": [1.0, 0.0], "hen": [0.6, 0.8], "oak": [0.0, 1.0]}
+        >>> words = {"fox": ["red"], "hen": ["red", "farm"], "oak": ["tree"]}
+        >>> animals = [Content(id, id, vector, {"words": words[id]}) for id, vector in vectors.items()]
+        >>> nodes = traverse(
+        ...     "fox", edges=[("words", "words")], strategy=Eager(start_k=1), store=InMemory(vectors.get, animals)
+        ... )
+        >>> [(node.id, node.depth, round(node.similarity_score, 2)) for node in nodes]
+        [('fox', 0, 1.0), ('hen', 1, 0.6)]
+    """
+    return run(
+        atraverse,
+        query,
+        edges=edges,
+        strategy=strategy,
+        store=store,
+        metadata_filter=metadata_filter,
+        initial_root_ids=initial_root_ids,
+        store_kwargs=store_kwargs,
+    )
+
+
+async def atraverse(
+    query: str,
+    *,
+    edges: list[EdgeSpec] | EdgeFunction,
+    strategy: Any,
+    store: Any,
+    metadata_filter: dict[str, Any] | None = None,
+    initial_root_ids: Sequence[str] = (),
+    store_kwargs: Mapping[str, Any] = {},
+) -> list[Node]:
+    """Walk as `traverse` does, in an event loop.
+
+    Raises:
+        ArgumentError: A parameter cannot be used.
+    """
+    if store_kwargs:
+        raise ArgumentError("a store of airw takes no store_kwargs; set it up before")
+    options: dict[str, Any] = {"edges": edges_of(edges), "roots": tuple(initial_root_ids)}
+    if metadata_filter:
+        options["scope"] = Scope.only({name: {"$in": [value]} for name, value in metadata_filter.items()})
+    policy = Strategy.build(strategy, **options)
+    async with borrowed(await store.filled() if isinstance(store, InMemory) else store) as corpus:
+        if isinstance(store, InMemory) and not store.contents:
+            return []
+        limits = Limits(max_edges=_UNBOUNDED, max_fanout=_UNBOUNDED, max_frontier=_UNBOUNDED)
+        walk = walking.traverse(query, corpus, policy=policy, node_budget=_UNBOUNDED, limits=limits)
+        async with walk:
+            async for _ in walk:
+                pass
+        return await _nodes(query, corpus, walk.ranking or (), policy, getattr(store, "contents", {}))
+
+
+async def _nodes(
+    query: str, corpus: Any, hits: Sequence[SearchHit], policy: object, contents: Mapping[str, Any]
+) -> list[Node]:
+    vector = await corpus.embedder.embed_query(query)
+    best = await corpus.store.best_of(vector, [hit.artifact_id for hit in hits])
+    rows = await corpus.store.vectors([id or "" for id in best.record_ids])
+    nodes = [
+        _node(hit, float(np.nan_to_num(score)), row, contents.get(hit.artifact_id))
+        for hit, score, row in zip(hits, best.scores, rows, strict=True)
+    ]
+    if isinstance(policy, Scored):
+        for hit, node in zip(hits, nodes, strict=True):
+            node.extra_metadata["_score"] = hit.score
+    return nodes
+
+
+def _node(hit: SearchHit, similarity: float, row: Any, content: Any) -> Node:
+    depth = hit.metadata["walk_depth"]
+    extra = {name: value for name, value in hit.metadata.items() if name.startswith("_")}
+    extra |= {theirs: hit.metadata[ours] for ours, theirs in _SCORES.items() if ours in hit.metadata}
+    extra |= {"_depth": depth, "_similarity_score": similarity}
+    if content is None:
+        return Node(hit.artifact_id, hit.text, depth, similarity, row, hit.metadata, extra)
+    return Node(content.id, content.content, depth, similarity, content.embedding, content.metadata, extra)

@@ -1,0 +1,3 @@
+"""Nodes."""
+
+from airw.policies import Node as Node
