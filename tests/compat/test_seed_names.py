@@ -1,6 +1,7 @@
-"""Every public name of `ir`'s reference, its parameters and defaults: here under the same names, or told as different.
+"""Every public name of `ir`'s reference, its parameters and defaults: in `airw.compat.ir` exactly as there.
 
-`NAMES` holds what its pages list. What differs is in `DIFFERENCES`, with the text in backticks that its row in
+`NAMES` holds what its pages list. In airw's own packages it is here under the same names, or told as different. What
+differs is in `DIFFERENCES`, with the text in backticks that its row in
 docs/migrating.md begins with; what is under another name, in `ELSEWHERE`, with a row too. Both are exact: what no
 longer differs must leave them.
 """
@@ -10,12 +11,14 @@ import inspect
 import re
 from collections.abc import Sized
 from contextlib import suppress
+from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
 import airw
+import airw.compat.ir
 import airw.retrieval
 
 PLACES = (
@@ -31,6 +34,7 @@ PLACES = (
     airw.walking,
     airw.policies,
 )
+COMPAT = (airw.compat.ir, import_module("airw.compat.ir.traverse"))
 MIGRATING = Path(__file__).parents[2] / "docs" / "migrating.md"
 ANY = object()
 """A default that must be there, and no more."""
@@ -221,12 +225,17 @@ DIFFERENCES = {
 """What is different, a name or a parameter of it, each with its row."""
 
 
-def here(name):
-    """What a name stands for here; `None` where it stands for nothing."""
-    get = attrgetter(ELSEWHERE.get(name, (name,))[0])
-    for place in PLACES:
+def here(name, places=PLACES):
+    """What a name stands for in some modules; `None` where it stands for nothing."""
+    get = attrgetter(name if places is COMPAT else ELSEWHERE.get(name, (name,))[0])
+    for place in places:
         with suppress(AttributeError):
             return get(place)
+        owner, _, field = name.rpartition(".")
+        if owner and field in getattr(
+            attrgetter(owner)(place) if hasattr(place, owner) else None, "__annotations__", ()
+        ):
+            return field
     return None
 
 
@@ -238,8 +247,13 @@ def written(signature):
 
 
 def own(thing):
-    """The parameters of something of ours."""
-    return dict(inspect.signature(thing).parameters)
+    """The parameters of something of ours; those that `compat` passes on to a search are that one's."""
+    found = dict(inspect.signature(thing).parameters)
+    passes_on = any(each.kind is each.VAR_KEYWORD for each in found.values())
+    if passes_on and thing.__module__.startswith("airw.compat."):
+        known = inspect.signature(airw.compat.ir.search).parameters
+        found |= {name: each for name, each in known.items() if each.kind is each.KEYWORD_ONLY and name not in found}
+    return found
 
 
 def default(thing, parameter):
@@ -264,9 +278,9 @@ def is_as_there(thing, ours, theirs):
     return both_empty or left_out == theirs.default
 
 
-def differences(name):
-    """What of a name is different here: the name itself, or parameters of it."""
-    thing, signature = here(name), NAMES[name]
+def differences(name, places=PLACES):
+    """What of a name is different in some modules: the name itself, or parameters of it."""
+    thing, signature = here(name, places), NAMES[name]
     if thing is None:
         return {name}
     if not signature:
@@ -297,6 +311,11 @@ def rows():
 @pytest.mark.parametrize("name", NAMES)
 def test_is_here_as_it_is_there_or_told_as_different(name):
     assert differences(name) == {difference for difference in DIFFERENCES if owner(difference) == name}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_is_in_compat_as_it_is_there(name):
+    assert differences(name, COMPAT) == set()
 
 
 @pytest.mark.parametrize("row", sorted({*DIFFERENCES.values(), *(row for _, row in ELSEWHERE.values())}))

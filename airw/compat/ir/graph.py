@@ -50,7 +50,12 @@ class CorpusGraph:
     """
 
     def __init__(self, store_or_corpus: Any) -> None:
-        self.store, self.source = store_of(store_or_corpus)
+        self.store, self._source = store_of(store_or_corpus)
+
+    @property
+    def source(self) -> str | None:
+        """The name of the corpus; `None` for a bare store."""
+        return self._source
 
     def __getitem__(self, node_id: str) -> list[Record]:
         """Return the records of an artifact.

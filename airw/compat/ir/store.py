@@ -26,7 +26,17 @@ class CorpusStore:
         0
     """
 
-    def __init__(self, *views: Any, **more: Any) -> None:
+    def __init__(  # noqa: PLR0917 - as there
+        self,
+        meta: Any,
+        vectors: Any,
+        ledger: Any,
+        config: Any,
+        calibration: Any = None,
+        links: Any = None,
+        *,
+        packed_dir: Any = None,
+    ) -> None:
         """Raise an error that says what to write instead.
 
         Raises:
