@@ -8,10 +8,9 @@ from random import Random
 import graph_retriever
 import pytest
 
-import airw
 import airw.compat.graph_retriever as compat
+from airw.compat import ir
 from airw.errors import ArgumentError
-from airw.stores import MemoryStore
 
 
 def graph():
@@ -147,14 +146,10 @@ def test_every_name_is_there_or_says_what_to_write(module):
 
 
 def test_walks_an_open_corpus_and_one_in_memory_without_contents():
-    async def build():
-        source = airw.from_mapping({"a": "red fox", "b": "red hen"}, name="farm", embedder="light")
-        return await airw.build(source, store=MemoryStore())
-
-    from airw.compat._sync import run
-
+    source = ir.CorpusSource.from_mapping({"a": "red fox", "b": "red hen"}, name="farm")
+    corpus = ir.build(source, store=ir.CorpusStore.memory(), embedder="light")
     options = {"edges": [("$id", "$id")], "strategy": compat.strategies.Eager(start_k=1)}
-    [node] = compat.traverse("fox", store=run(build), **options)
+    [node] = compat.traverse("fox", store=corpus.opened, **options)
     assert (node.id, node.content, node.depth, len(node.embedding)) == ("a", "red fox", 0, 512)
     empty = compat.adapters.in_memory.InMemory(lambda _: [1.0], [])
     assert compat.traverse("fox", store=empty, **options) == []
