@@ -1,4 +1,7 @@
-"""A store in memory: what every other store must equal."""
+"""A store in memory: what every other store must equal.
+
+Its methods are written as they work, at once; `_locked` makes each of them asynchronous.
+"""
 
 import json
 import threading

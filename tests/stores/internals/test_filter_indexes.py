@@ -23,7 +23,7 @@ from airw.stores.sqlite._schema import connect, in_snapshot
 from airw.stores.sqlite._writing import apply_changes
 from airw.testing.changes import put
 from airw.values.filters import And, Compare, Not, Or, matches, parse_filter
-from tests.stores.internals.test_conditions import EDGES, FILTERS, METADATA, STRINGS
+from tests.support.filters import EDGES, FILTERS, METADATA, STRINGS
 
 COMPARISONS = ["$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$contains"]
 NESTED = [[], ["a"], ["a", "b"], [1], [True, "a"], [None], [["a"]], [{"k": 1}], {}, {"k": 1}, {"k": [1]}, {"k": 1.0}]
