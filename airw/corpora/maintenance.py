@@ -13,7 +13,7 @@ from airw._base.checks import check_choice, name_missing_method
 from airw._base.concurrency import in_thread
 from airw._base.file_lock import hold_file
 from airw._base.json import json_clean
-from airw._base.messages import short_repr
+from airw._base.messages import one_line, short_repr
 from airw.corpora.definitions import Action, Decision, Definition
 from airw.corpora.opening import Corpus, CorpusLike, reading
 from airw.corpora.pipeline import BuildProgress, BuildReport, Pages, surveyed
@@ -167,7 +167,7 @@ class _Run:
                 raise
             reason = str(error) if isinstance(error, AirwError) else f"{type(error).__name__}: {error}"
             seconds = time.perf_counter() - start
-            return Maintained(definition.name, "failed", " ".join(reason.split()), seconds=seconds, error=error)
+            return Maintained(definition.name, "failed", one_line(reason, longest=1_000), seconds=seconds, error=error)
 
     async def _maintained(self, definition: Definition, start: float) -> Maintained:
         now = (self.now or datetime.now(UTC)).astimezone(UTC)

@@ -18,8 +18,9 @@ import anyio
 
 from airw._base.arrays import Floats
 from airw._base.concurrency import first_error, in_thread, map_bounded
+from airw._base.text import find_text_fault
 from airw._base.vectors import unit_rows
-from airw.corpora.recipes import Draft, Plan, Recipe, check_id, is_text
+from airw.corpora.recipes import Draft, Plan, Recipe, check_id
 from airw.errors import AirwError, SourceError
 from airw.protocols import ChangeFinder, CorpusWideExtractor, Embedder, Source, Store
 from airw.values import Artifact, ArtifactChange, ItemProblem, LedgerEntry
@@ -169,7 +170,7 @@ class Builder:
         page = Page()
         fresh = self._sorted_out(items, page)
         versions = await self._of_interest(await in_thread(self._signalled, fresh, page), page)
-        lost = [problem.item for problem in page.problems if is_text(problem.item) and "\0" not in problem.item]
+        lost = [problem.item for problem in page.problems if not find_text_fault(problem.item, allow_nul=False)]
         asked = [artifact.id for artifact, _ in versions] + lost
         entries = await self.store.ledger(asked) if asked else []
         stored = {entry.artifact_id: entry for entry in entries if entry is not None}

@@ -4,10 +4,12 @@ import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, Self, TypeAlias, TypeGuard, TypeVar, TypeVarTuple, cast
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, TypeVarTuple, cast
 
 from airw._base.arrays import Floats
 from airw._base.json import json_clean
+from airw._base.messages import one_line, short_repr
+from airw._base.text import find_text_fault
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import strategy_from_spec, strategy_spec
 from airw.links import extractor_from_spec, extractor_spec
@@ -165,7 +167,7 @@ class Recipe:
         for text in _texts(draft):
             _check_text(text)
         for key in _keys(draft):
-            _check_key(key)
+            _check_text(key, allow_nul=False)  # or a store could not look it up again
         return draft
 
     def attempt(self, make: Callable[[Item, *Rest], Made], item: Item, *rest: *Rest) -> Made | ItemProblem:
@@ -181,7 +183,7 @@ class Recipe:
 
     def _failed(self, item: object, error: Exception) -> ItemProblem:
         reason = str(error) if isinstance(error, SourceError) else f"{type(error).__name__}: {error}"
-        problem = ItemProblem(_called(item), " ".join(reason.split()))
+        problem = ItemProblem(_called(item), one_line(reason, longest=1_000))
         if self.on_error == "raise":
             raise self.error(problem) from error
         return problem
@@ -198,7 +200,11 @@ class Recipe:
 
     def error(self, problem: ItemProblem) -> SourceError:
         """Make the error that names the source, the item and the reason."""
-        named = problem.reason if brief(problem.item) in problem.reason else f"{brief(problem.item)} {problem.reason}"
+        named = (
+            problem.reason
+            if short_repr(problem.item) in problem.reason
+            else f"{short_repr(problem.item)} {problem.reason}"
+        )
         given = f"source {self.source.name!r}" if self.source.name else "upsert"
         return SourceError(f"{given}: {named} (on_error='skip' leaves it out)")
 
@@ -222,28 +228,17 @@ def check_id(item: object) -> str:
         SourceError: It is no artifact, or its id is empty, no string, or cannot be looked up again.
     """
     if not isinstance(item, Artifact):
-        raise SourceError(f"a source gives Artifact or ItemProblem, not {brief(item)}")
+        raise SourceError(f"a source gives Artifact or ItemProblem, not {short_repr(item)}")
     if not isinstance(item.id, str) or not item.id:
         raise SourceError(f"an artifact's id must be a string that is not empty, not {item.id!r}")
-    _check_key(item.id)
+    _check_text(item.id, allow_nul=False)
     return item.id
 
 
 def _called(item: object) -> str:
     """Give what to call an item in a problem: its id where that can be printed and looked up."""
     known = getattr(item, "id", item)
-    return known if is_text(known) and known else brief(known)
-
-
-def brief(item: object) -> str:
-    """Give the repr of an item's name, cut in the middle when it is long.
-
-    Example:
-        >>> brief("a.md")
-        "'a.md'"
-    """
-    text = repr(item)
-    return text if len(text) <= 120 else f"{text[:80]}...{text[-30:]}"
+    return known if isinstance(known, str) and known and not find_text_fault(known) else short_repr(known)
 
 
 def _texts(draft: Draft) -> Iterator[object]:
@@ -262,27 +257,11 @@ def _keys(draft: Draft) -> Iterator[object]:
         yield from tier
 
 
-def is_text(text: object) -> TypeGuard[str]:
-    """Say whether something is a string that can be stored: one without half characters (lone surrogates)."""
-    try:
-        return isinstance(text, str) and (text.isascii() or text.encode() is not None)
-    except UnicodeEncodeError:
-        return False
-
-
-def _check_text(text: object) -> None:
+def _check_text(text: object, *, allow_nul: bool = True) -> None:
     if not isinstance(text, str):
-        raise SourceError(f"expected text, not {brief(text)}")
-    if not is_text(text):
-        at = next(at for at, char in enumerate(text) if not is_text(char))
-        raise SourceError(f"{brief(text[max(0, at - 20) : at + 20])} holds half a character (a lone surrogate)")
-
-
-def _check_key(text: object) -> None:
-    """Refuse what a store could not look up again."""
-    _check_text(text)
-    if "\0" in str(text):
-        raise SourceError(f"{brief(text)} holds a NUL character; take it out")
+        raise SourceError(f"expected text, not {short_repr(text)}")
+    if fault := find_text_fault(text, allow_nul=allow_nul):
+        raise SourceError(f"{short_repr(text)} holds {fault}")
 
 
 BY_HAND = "upserts"

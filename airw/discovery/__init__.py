@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from airw.discovery._planning import DiscoverOptions
     from airw.discovery.disclosure import LEVELS, Disclosure, Level, Loader, check_loading, disclose
     from airw.discovery.discovery import DiscoveryStream, discover, discover_stream
     from airw.discovery.expansion import expand, parent_policy, sentence_window_policy
@@ -16,6 +17,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "_planning": ["DiscoverOptions"],
             "disclosure": ["Disclosure", "LEVELS", "Level", "Loader", "check_loading", "disclose"],
             "discovery": ["DiscoveryStream", "discover", "discover_stream"],
             "expansion": ["expand", "parent_policy", "sentence_window_policy"],
@@ -31,6 +33,7 @@ __all__ = [
     "STRATEGIES",
     "Chooser",
     "Disclosure",
+    "DiscoverOptions",
     "DiscoveryResult",
     "DiscoveryStream",
     "FederatedCorpus",

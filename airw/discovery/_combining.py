@@ -143,7 +143,11 @@ def ranked_so_far(plan: DiscoveryPlan, answers: Mapping[str, Answer]) -> list[Se
 def final_places(
     entries: Sequence[Fused], pending: Mapping[int, float], *, rrf_k: int = 60, may_merge: bool = False
 ) -> list[bool]:
-    """Say of each entry of a fused ranking whether its place, and the hit that stands there, can still change.
+    """Return for each entry of a fused ranking whether its place, and the hit that stands there, is final.
+
+    A source that has not answered gives a hit at most `weight / (rrf_k + 1)`, the mass of its first rank. What lies
+    beyond the bound of all the rest is decided: the idea of the threshold algorithms (Fagin, Lotem and Naor, "Optimal
+    aggregation algorithms for middleware", 2003).
 
     Args:
         entries: The ranking so far, as `airw.retrieval.fusion.fused` gives it.
@@ -152,7 +156,7 @@ def final_places(
         may_merge: Whether hits of several sources may be one thing, so that known ones can still grow.
 
     Returns:
-        One answer an entry, true where it is final.
+        One answer an entry: true if no pending source can still change it.
 
     Example:
         >>> from airw.retrieval.fusion import fused
@@ -161,48 +165,54 @@ def final_places(
         >>> final_places(entries, {1: 1.0})
         [True, False]
     """
-    firsts = {position: weight / (rrf_k + 1) for position, weight in pending.items()}
+    most = {position: weight / (rrf_k + 1) for position, weight in pending.items()}
     if not may_merge:
-        return [not any(_before(mass, position, entry) for position, mass in firsts.items()) for entry in entries]
-    if not firsts:
+        return [not any(_comes_before(mass, position, entry) for position, mass in most.items()) for entry in entries]
+    if not most:
         return [True] * len(entries)
-    growth = sum(firsts.values())
-    grown = [entry.mass + (growth if _may_grow(entry) else 0.0) for entry in entries]
-    return [_is_settled(at, entries, grown, firsts, growth) for at in range(len(entries))]
+    bounds = [entry.mass + (sum(most.values()) if _may_grow(entry) else 0.0) for entry in entries]
+    return [_is_final(place, entries, bounds, most) for place in range(len(entries))]
 
 
-def _before(mass: float, position: int, entry: Fused) -> bool:
-    """Say whether a source's first hit would stand before an entry."""
+def _is_final(place: int, entries: Sequence[Fused], bounds: Sequence[float], most: Mapping[int, float]) -> bool:
+    """Return whether an entry keeps its place.
+
+    Args:
+        place: Where it stands.
+        entries: The ranking.
+        bounds: The mass that each entry can reach.
+        most: The mass of the first hit of each pending source, by the source's position.
+    """
+    entry = entries[place]
+    if _may_grow(entry) and any((1, position) < (entry.rank, entry.position) for position in most):
+        return False  # another hit may come to stand for it
+    if len(most) == 1:
+        is_displaced = any(_comes_before(mass, position, entry) for position, mass in most.items())
+    else:
+        is_displaced = not _exceeds(entry.mass, sum(most.values()))  # one thing may be first in all of them
+    above, below = range(place), range(place + 1, len(entries))
+    return (
+        not is_displaced
+        and all(_stays_above(entries[other], entry, bounds[place]) for other in above)
+        and all(_stays_above(entry, entries[other], bounds[other]) for other in below)
+    )
+
+
+def _comes_before(mass: float, position: int, entry: Fused) -> bool:
+    """Return whether a first hit of this mass, from the source at this position, would stand before an entry."""
     return (-mass, 1, position) < (-entry.mass, entry.rank, entry.position)
 
 
 def _may_grow(entry: Fused) -> bool:
-    """Say whether another source may hold it: what is known by its source and id alone cannot be found elsewhere."""
+    """Return whether another source may hold it: what is known by its source and id alone cannot be found elsewhere."""
     return entry.key != entry.hit.key
 
 
-def _is_settled(
-    at: int, entries: Sequence[Fused], grown: Sequence[float], firsts: Mapping[int, float], growth: float
-) -> bool:
-    entry = entries[at]
-    if _may_grow(entry) and any((1, position) < (entry.rank, entry.position) for position in firsts):
-        return False  # another hit may come to stand for it
-    if len(firsts) == 1:
-        displaced = any(_before(mass, position, entry) for position, mass in firsts.items())
-    else:
-        displaced = not _exceeds(entry.mass, growth)  # one thing may be first in all of them
-    return (
-        not displaced
-        and all(_stays_above(entries[other], entry, grown[at]) for other in range(at))
-        and all(_stays_above(entry, entries[other], grown[other]) for other in range(at + 1, len(entries)))
-    )
-
-
-def _stays_above(upper: Fused, lower: Fused, grown: float) -> bool:
-    """Say whether an entry stays above another one that may grow to a mass; its own growth only helps."""
-    return not _may_grow(lower) or _exceeds(upper.mass, grown)
+def _stays_above(upper: Fused, lower: Fused, bound: float) -> bool:
+    """Return whether an entry stays above another one, whose mass has a bound; its own growth only helps."""
+    return not _may_grow(lower) or _exceeds(upper.mass, bound)
 
 
 def _exceeds(mass: float, bound: float) -> bool:
-    """Compare beyond what sums of the same terms in another order may differ by."""
+    """Return whether a mass is greater by more than sums of the same terms in another order may differ."""
     return mass > bound * (1 + 1e-12)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from airw._base.text import find_text_fault
+
 MAX_CHARS = 20_000
 MAX_FILES = 1_000
 
@@ -115,18 +117,10 @@ def _listed(folder: Path, below: str) -> list[str]:
     names = []
     with os.scandir(folder / below) as entries:
         for entry in entries:
-            if entry.name.startswith(".") or not _sayable(entry.name):
+            if entry.name.startswith(".") or find_text_fault(entry.name):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 names.append(f"{below}{entry.name}/")
             elif entry.is_file(follow_symlinks=False):
                 names.append(f"{below}{entry.name}")
     return sorted(names, reverse=True)
-
-
-def _sayable(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:  # bytes that are not UTF-8
-        return False
-    return True

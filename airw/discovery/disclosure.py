@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from airw._base.checks import check_choice
 from airw._base.concurrency import called, in_thread, map_bounded
 from airw._base.json import copied, json_clean
-from airw._base.messages import short_repr
+from airw._base.messages import error_text, short_repr
 from airw.discovery._disclosed_files import UNREADABLE, Body, Bundle, read_body, read_bundle
 from airw.discovery.expansion import Corpora, check_policy, passages_from
 from airw.discovery.selection import Selection
@@ -30,7 +30,6 @@ Loader: TypeAlias = Callable[[dict[str, Any]], MaybeAwaitable[str | None]]
 """Gives the body of a hit from its metadata, or `None`."""
 
 _MAX_CONCURRENCY = 16
-_MAX_MESSAGE = 200
 _NO_PASSAGE: list[tuple[str | None, str | None]] = [(None, None)]
 
 
@@ -190,8 +189,7 @@ async def _loaded(name: str, load: Callable[[Any], Any], asked: object, pointer:
     try:
         text = await called(load, asked)
     except Exception as error:  # noqa: BLE001 - it must not take the other hits with it
-        message = " ".join(f"{type(error).__name__}: {error}".split())
-        return Body(note=f"{name}_failed: {message.removesuffix(':')[:_MAX_MESSAGE]}")
+        return Body(note=f"{name}_failed: {error_text(error).removesuffix(':')}")
     if text is None:
         return Body(note=None if pointer is None else UNREADABLE)
     return Body(text) if isinstance(text, str) else Body(note=f"{name}_failed: gave {type(text).__name__}, not text")

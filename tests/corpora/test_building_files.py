@@ -145,6 +145,7 @@ async def test_a_rebuild_killed_at_any_moment_mixes_no_vectors_and_the_next_buil
             assert await content(corpus.store) == expected
 
 
+@pytest.mark.slow
 async def test_two_processes_that_build_one_name_leave_what_one_of_them_built(home):
     code = """
     async def main():

@@ -376,7 +376,7 @@ async def test_an_upsert_that_fails_or_is_cancelled_changes_nothing_and_holds_up
         assert hanging.cancelled_caught
         assert await content(corpus.store) == before
         embedder.mood = ""
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             assert (await corpus.upsert({"a": "two", "b": "three"})).added == 1
 
 
@@ -443,6 +443,7 @@ OTHER_PROCESS = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 async def test_changes_of_another_process_are_seen_at_the_next_query():
     async with build(notes({"a": "nothing"})) as corpus:

@@ -8,7 +8,7 @@ import pytest
 
 import airw
 from airw.corpora import BuildOptions, retriever_for, retrievers
-from airw.discovery._planning import DiscoverOptions
+from airw.discovery import DiscoverOptions
 from airw.embedders import resolve_embedder
 from airw.errors import ArgumentError
 from airw.evaluation import calibrate_min_score, load_calibration

@@ -63,6 +63,7 @@ STEPS = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(STEPS, min_size=1, max_size=3))
 def test_any_sequence_of_ingests_leaves_and_reports_what_the_same_sequence_of_builds_does(steps):

@@ -321,7 +321,7 @@ async def test_a_cancelled_registration_keeps_nothing_and_holds_nothing(home):
             await register("other", "notes", root="/srv")
     assert scope.cancelled_caught
     assert list(list_corpora()) == ["vault"]
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         await register("other", "notes", root="/srv")
 
 

@@ -88,7 +88,7 @@ def test_a_source_that_fails_or_hangs_is_told_of_and_no_longer_pending():
 
 async def test_leaving_early_stops_the_sources_that_have_not_answered():
     async with corpora(THREE, delays={"B": math.inf, "C": math.inf}) as many:
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             async with discover_stream(many, "keys", mode="lexical") as updates:
                 async for update in updates:
                     assert update.source == "A"
@@ -167,6 +167,7 @@ async def test_what_a_source_is_blamed_for_by_mistake_is_raised_as_it_is():
 WORDS = st.lists(st.sampled_from(["keys", "keys keys bread", "bread", "keys and oil"]), max_size=4)
 
 
+@pytest.mark.slow
 @given(st.lists(WORDS, min_size=2, max_size=4), st.data())
 @settings(max_examples=50)
 def test_no_hit_marked_final_ever_moves(texts, data):

@@ -225,7 +225,7 @@ async def test_the_two_channels_of_a_hybrid_search_run_at_the_same_time():
             await store.searching.wait()
         return [[1.0, 0.0]] * len(texts)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with corpus_of(TEXTS, store=store, embedder=embedder_from(embed, id="meet-v1", dim=2)) as corpus:
             assert len(await retrieve(corpus, "keys", mode="hybrid")) == len(TEXTS)
 

@@ -560,7 +560,7 @@ async def test_several_queries_cost_one_call_a_channel_and_are_embedded_at_the_s
     queries = ["?keys", "?bread", "?locks"]
     async with corpus_of(TEXTS, embedder=embedder_from(embed_slowly, id="slow", dim=2)) as corpus:
         counting = Counting(corpus.store)
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             opened = Opened(counting, corpus.embedder)
             hits = await retrieve(opened, "?any", mode="hybrid", formulate=lambda _: queries)
     assert sorted(counting.calls) == ["get_records", "search_text", "search_vectors"]

@@ -1,5 +1,6 @@
 """A hit that is marked final keeps its place, whatever the sources say that have not answered yet."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -74,6 +75,7 @@ PATHS = st.lists(st.sampled_from([None, "/1", "/2", "/3"]), max_size=4)
 LISTS = st.tuples(st.lists(st.sampled_from(list("abcdef")), max_size=5), PATHS)
 
 
+@pytest.mark.slow
 @given(
     st.lists(LISTS, min_size=1, max_size=4),
     st.data(),
