@@ -63,7 +63,7 @@ class BuildRequest:
     on_error: OnError = "raise"
 
     @classmethod
-    def parse(cls, verb: str, source: Source, options: BuildOptions) -> Self:
+    def from_options(cls, verb: str, source: Source, options: BuildOptions) -> Self:
         """Check a source and the options that were given; `verb` is the function that was called.
 
         Raises:
@@ -185,7 +185,7 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
         >>> anyio.run(main)
         (1, 1, 0, 1)
     """
-    request = BuildRequest.parse("build", source, options)
+    request = BuildRequest.from_options("build", source, options)
     if not isinstance(request.place, Path):
         check_methods("build", request.place, _METHODS)
     return Opening(_build(request))
@@ -204,7 +204,7 @@ async def _build(request: BuildRequest) -> Corpus:
             pruning = await find_pruning(builder, full=request.full, force=request.force)
             if pruning.stored:
                 await store.apply([], removals=pruning.stored)
-            await builder.adopt()
+            await builder.write_settings()
         opened.pop_all()
     report = BuildReport(
         added=builder.counts.added,
@@ -313,7 +313,7 @@ async def find_pruning(builder: Builder, *, full: bool, force: bool) -> Pruning:
     """
     if not full:
         return Pruning()
-    unseen = builder.unheld(await builder.store.artifact_ids())
+    unseen = builder.find_unseen(await builder.store.artifact_ids())
     entries = await builder.store.ledger(unseen)
     vanished = [entry.artifact_id for entry in entries if entry is not None and builder.recipe.owns(entry)]
     gone = builder.outdated.difference(builder.held).union(vanished)

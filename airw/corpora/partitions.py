@@ -147,7 +147,7 @@ async def prepare_ingest(
         "edge_extractor": edge_extractor,
         "on_error": on_error,
     }
-    request = BuildRequest.parse("prepare_ingest", source, options)
+    request = BuildRequest.from_options("prepare_ingest", source, options)
     if isinstance(request.extractor, CorpusWideExtractor):
         named = type(request.extractor).__name__
         raise ArgumentError(

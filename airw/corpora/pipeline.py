@@ -20,7 +20,7 @@ from airw._base.arrays import Floats
 from airw._base.concurrency import first_error, in_thread, map_bounded
 from airw._base.text import find_text_fault
 from airw._base.vectors import unit_rows
-from airw.corpora.recipes import Draft, Plan, Recipe, check_id
+from airw.corpora.recipes import Draft, Planned, Recipe, check_id
 from airw.errors import AirwError, SourceError
 from airw.protocols import ChangeFinder, CorpusWideExtractor, Embedder, Source, Store
 from airw.values import Artifact, ArtifactChange, ItemProblem, LedgerEntry
@@ -100,7 +100,9 @@ class Page:
     """What became of one page of items: what is to be stored, and what is only counted."""
 
     drafts: list[Draft] = field(default_factory=list)
-    again: list[Draft] = field(default_factory=list)  # those of the drafts whose texts the embedder may have had before
+    reusable: list[Draft] = field(
+        default_factory=list
+    )  # those of the drafts whose texts the embedder may have had before
     known: set[str] = field(default_factory=set)
     unchanged: dict[str, str] = field(default_factory=dict)  # with their versions
     problems: list[ItemProblem] = field(default_factory=list)
@@ -130,12 +132,12 @@ class Builder:
     held: set[str] = field(default_factory=set)
     problems: list[ItemProblem] = field(default_factory=list)
     counts: BuildProgress = field(default_factory=BuildProgress)
-    _adopted: bool = False
+    _settings_written: bool = False
 
     async def run(self, pages: Pages) -> None:
         """Take every page through the four stages; the first failure cancels the rest and arrives as itself."""
         if not self.outdated:
-            await self.adopt()
+            await self.write_settings()
         with first_error(), ExitStack() as streams:
             await self._overlap(pages, streams)
 
@@ -156,11 +158,11 @@ class Builder:
         """Take one page through all but the last stage, for those who write it themselves and `record` it then."""
         return await self._embed(await self._plan(items))
 
-    async def adopt(self) -> None:
-        """Take out what another embedder made, then write the settings: at every moment they fit the vectors."""
-        if self._adopted:
+    async def write_settings(self) -> None:
+        """Remove what another embedder made, then write the settings, once: at every moment they fit the vectors."""
+        if self._settings_written:
             return
-        self._adopted = True
+        self._settings_written = True
         if self.outdated:
             await self.store.apply([], removals=sorted(self.outdated))
         if await self.store.config() != self.config:
@@ -168,23 +170,23 @@ class Builder:
 
     async def _plan(self, items: list[Item]) -> Page:
         page = Page()
-        fresh = self._sorted_out(items, page)
-        versions = await self._of_interest(await in_thread(self._signalled, fresh, page), page)
+        fresh = self._check_items(items, page)
+        versions = await self._skip_unchanged(await in_thread(self._find_versions, fresh, page), page)
         lost = [problem.item for problem in page.problems if not find_text_fault(problem.item, allow_nul=False)]
         asked = [artifact.id for artifact, _ in versions] + lost
         entries = await self.store.ledger(asked) if asked else []
         stored = {entry.artifact_id: entry for entry in entries if entry is not None}
-        if changed := self._owned(self._changed(versions, stored, page), stored, page):
-            plans = await self._awaited(changed) if self.recipe.is_async else {}
-            await in_thread(self._drafted, changed, plans, page)
+        if changed := self._refuse_foreign(self._find_changed(versions, stored, page), stored, page):
+            plans = await self._await_plans(changed) if self.recipe.is_async else {}
+            await in_thread(self._draft, changed, plans, page)
             mine = {name for name, entry in stored.items() if entry.embedder_id == self.recipe.embedder_id}
-            page.again = [draft for draft in page.drafts if draft.name in mine]
+            page.reusable = [draft for draft in page.drafts if draft.name in mine]
         page.known = stored.keys() | (self.outdated & set(asked))
-        self._keep(page, stored)
+        self._keep_lost(page, stored)
         return page
 
-    def _sorted_out(self, items: Sequence[Item], page: Page) -> list[Artifact]:
-        """Give the artifacts of a page that have an id of their own."""
+    def _check_items(self, items: Sequence[Item], page: Page) -> list[Artifact]:
+        """Return the artifacts of a page that have an id of their own."""
         artifacts = []
         for item in items:
             if isinstance(item, ItemProblem):
@@ -201,7 +203,7 @@ class Builder:
                 artifacts.append(item)
         return artifacts
 
-    def _signalled(self, artifacts: Sequence[Artifact], page: Page) -> list[Version]:
+    def _find_versions(self, artifacts: Sequence[Artifact], page: Page) -> list[Version]:
         signalled = []
         for artifact in artifacts:
             version = self.recipe.attempt(self.recipe.source.change_signal, artifact)
@@ -211,8 +213,8 @@ class Builder:
                 signalled.append((artifact, version))
         return signalled
 
-    async def _of_interest(self, versions: list[Version], page: Page) -> list[Version]:
-        """Leave out, and count, what the store can tell to be as it was without saying what it holds of it."""
+    async def _skip_unchanged(self, versions: list[Version], page: Page) -> list[Version]:
+        """Drop artifacts that the store reports as unchanged, and count them."""
         if not isinstance(self.store, ChangeFinder):
             return versions
         asked = {artifact.id: version for artifact, version in versions if isinstance(version, str)}
@@ -221,8 +223,10 @@ class Builder:
         page.unchanged.update((name, version) for name, version in asked.items() if name not in changed)
         return [each for each in versions if each[0].id in changed or each[0].id not in asked]
 
-    def _changed(self, versions: Sequence[Version], stored: Mapping[str, LedgerEntry], page: Page) -> list[Version]:
-        """Give what is to be stored anew, and count the rest."""
+    def _find_changed(
+        self, versions: Sequence[Version], stored: Mapping[str, LedgerEntry], page: Page
+    ) -> list[Version]:
+        """Return what has to be stored again, and count the rest."""
         changed = []
         for artifact, version in versions:
             entry = stored.get(artifact.id)
@@ -233,8 +237,10 @@ class Builder:
                 changed.append((artifact, version))
         return changed
 
-    def _owned(self, changed: Sequence[Version], stored: Mapping[str, LedgerEntry], page: Page) -> list[Version]:
-        """Give those that are this source's to store; the artifacts of other sources are theirs."""
+    def _refuse_foreign(
+        self, changed: Sequence[Version], stored: Mapping[str, LedgerEntry], page: Page
+    ) -> list[Version]:
+        """Return those that are this source's to store; an artifact of another source stays with that one."""
         owned = []
         for artifact, version in changed:
             entry = stored.get(artifact.id)
@@ -245,13 +251,13 @@ class Builder:
                 owned.append((artifact, version))
         return owned
 
-    async def _awaited(self, changed: Sequence[Version]) -> dict[str, Plan]:
+    async def _await_plans(self, changed: Sequence[Version]) -> dict[str, Planned]:
         """Await the plans of a strategy that is async, several at once."""
         artifacts = [artifact for artifact, _ in changed]
         plans = await map_bounded(self.recipe.planned, artifacts, limit=PLANS_AT_ONCE)
         return {artifact.id: plan for artifact, plan in zip(artifacts, plans, strict=True)}
 
-    def _drafted(self, changed: Sequence[Version], plans: Mapping[str, Plan], page: Page) -> None:
+    def _draft(self, changed: Sequence[Version], plans: Mapping[str, Planned], page: Page) -> None:
         """Draft what changed."""
         for artifact, version in changed:
             draft = self.recipe.attempt(self.recipe.draft, artifact, version, plans.get(artifact.id))
@@ -262,7 +268,7 @@ class Builder:
             self.held.add(artifact.id)
             page.problems.extend(ItemProblem(artifact.id, reason, lost=False) for reason in draft.problems)
 
-    def _keep(self, page: Page, stored: Mapping[str, LedgerEntry]) -> None:
+    def _keep_lost(self, page: Page, stored: Mapping[str, LedgerEntry]) -> None:
         """Hold what was indexed before of each lost item, and say so; or say that it cannot be held."""
         for at, problem in enumerate(page.problems):
             if not problem.lost or problem.item in self.held:
@@ -276,8 +282,8 @@ class Builder:
                 continue
             page.problems[at] = replace(problem, reason=f"{problem.reason}; {note}")
 
-    def unheld(self, stored: Iterable[str]) -> list[str]:
-        """Give the stored ids that the source no longer has; what lies below a folder it could not read stays."""
+    def find_unseen(self, stored: Iterable[str]) -> list[str]:
+        """Return the stored ids that the source no longer has; what is below a folder that it could not read stays."""
         lost = {problem.item for problem in self.problems if problem.lost}
         unseen = [item for item in stored if item not in self.held]
         above = {item: lost.intersection(map(str, PurePosixPath(item).parents)) for item in unseen}
@@ -293,14 +299,14 @@ class Builder:
     async def _embed(self, page: Page) -> tuple[Page, list[ArtifactChange]]:
         if not page.drafts:
             return page, []
-        vectors = await self._kept(page.again)
+        vectors = await self._reuse_vectors(page.reusable)
         new = [draft for draft in page.drafts if draft.name not in vectors]
-        rows = await self._rows([record.text for draft in new for record in draft.records])
-        vectors |= _shares(new, rows)
+        rows = await self._embed_texts([record.text for draft in new for record in draft.records])
+        vectors |= _rows_of(new, rows)
         return page, [each.change(vectors[each.name]) for each in page.drafts]
 
-    async def _kept(self, drafts: Sequence[Draft]) -> dict[str, Floats]:
-        """Give the stored vectors of those drafts whose texts are what is stored."""
+    async def _reuse_vectors(self, drafts: Sequence[Draft]) -> dict[str, Floats]:
+        """Return the stored vectors of drafts whose texts did not change."""
         ids = [record.id for draft in drafts for record in draft.records]
         if not ids:
             return {}
@@ -308,16 +314,16 @@ class Builder:
         same = [each for each in drafts if all(texts.get(record.id) == record.text for record in each.records)]
         # Only where there are any: a store may have to read more than what is asked for.
         kept = [record.id for draft in same for record in draft.records]
-        return _shares(same, await self.store.vectors(kept)) if kept else {}
+        return _rows_of(same, await self.store.vectors(kept)) if kept else {}
 
-    async def _rows(self, texts: list[str]) -> Floats:
+    async def _embed_texts(self, texts: list[str]) -> Floats:
         answer: Any = await self.embedder.embed_documents(texts) if texts else []
         of = f"the embedder {self.recipe.embedder_id!r}"
         return await in_thread(partial(unit_rows, answer, count=len(texts), dim=self.config["dim"], of=of))
 
     async def _write(self, page: Page, changes: list[ArtifactChange]) -> None:
         if changes:
-            await self.adopt()
+            await self.write_settings()
             await self.store.apply(changes)
         self.record(page, changes)
         if self.progress is not None:
@@ -335,8 +341,8 @@ class Builder:
         )
 
 
-def _shares(drafts: Sequence[Draft], rows: Floats) -> dict[str, Floats]:
-    """Give the rows of each draft, by the name of its artifact."""
+def _rows_of(drafts: Sequence[Draft], rows: Floats) -> dict[str, Floats]:
+    """Return the rows of each draft, by the name of its artifact."""
     ends = accumulate(len(draft.records) for draft in drafts)
     return {draft.name: rows[end - len(draft.records) : end] for draft, end in zip(drafts, ends, strict=True)}
 

@@ -17,7 +17,7 @@ from airw.protocols import EdgeExtractor, IndexingStrategy
 from airw.values import Artifact, ArtifactChange, Extraction, IndexPlan, ItemProblem, LedgerEntry, Record
 
 OnError: TypeAlias = Literal["raise", "skip"]
-Plan: TypeAlias = IndexPlan | ItemProblem
+Planned: TypeAlias = IndexPlan | ItemProblem
 Item = TypeVar("Item")
 Rest = TypeVarTuple("Rest")
 Made = TypeVar("Made")
@@ -127,7 +127,7 @@ class Recipe:
         """Say whether the strategy's plans have to be awaited before drafting."""
         return inspect.iscoroutinefunction(self.strategy.decompose)
 
-    async def planned(self, artifact: Artifact) -> Plan:
+    async def planned(self, artifact: Artifact) -> Planned:
         """Await the plan for one artifact.
 
         Raises:
@@ -138,7 +138,7 @@ class Recipe:
         except Exception as error:  # noqa: BLE001 - whatever a strategy raises is a problem of its item
             return self._failed(artifact, error)
 
-    def draft(self, artifact: Artifact, version: str, awaited: Plan | None) -> Draft | ItemProblem:
+    def draft(self, artifact: Artifact, version: str, awaited: Planned | None) -> Draft | ItemProblem:
         """Decompose an artifact, unless its plan has been awaited, and find its links.
 
         Raises:

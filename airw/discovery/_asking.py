@@ -124,70 +124,97 @@ class _Late(Exception):
     """The time of a source is up, and it has nothing."""
 
 
-@dataclass(slots=True)
-class _Found:
-    """What a source has given so far, and the scope it works in."""
+async def ask_source(member: Member, asking: Asking) -> Answer:
+    """Ask one source; what goes wrong with it is reported, and raised only where the question itself is at fault."""
+    return await _SourceSearch(member, asking).run()
 
-    scope: anyio.CancelScope
+
+@dataclass(slots=True)
+class _SourceSearch:
+    """One source at work, and what it has given so far."""
+
+    member: Member
+    asking: Asking
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     hits: Sequence[SearchHit] | None = None
+    error: Exception | None = None
     floor: float | None = None
     floor_note: str | None = None
     embedder_id: str = ""
     walked: Mapping[str, Any] | None = None
 
+    async def run(self) -> Answer:
+        self.scope.deadline = self.asking.deadline
+        with self.scope:
+            try:
+                async with borrowed(self.member.corpus) as corpus:
+                    await self._find(corpus)
+            except (ArgumentError, FilterError):
+                raise
+            except _Late:
+                pass
+            except Exception as failure:  # noqa: BLE001 - whatever it is, the other sources go on
+                self.error = failure
+        return self._answer()
 
-async def ask_source(member: Member, asking: Asking) -> Answer:
-    """Ask one source; what goes wrong with it is told, and raised only where the question itself is at fault."""
-    found, error = _Found(anyio.CancelScope(deadline=asking.deadline)), None
-    with found.scope:
-        try:
-            async with borrowed(member.corpus) as corpus:
-                await _find(found, member, corpus, asking)
-        except (ArgumentError, FilterError):
-            raise
-        except _Late:
-            pass
-        except Exception as failure:  # noqa: BLE001 - whatever it is, the other sources go on
-            error = failure
-    return _answer(member.name, found, error, asking)
+    async def _find(self, corpus: OpenCorpus[Any]) -> None:
+        plan, name = self.asking.plan, self.member.name
+        view = self.asking.shared.view(corpus)
+        self.embedder_id = corpus.embedder.id
+        floor = plan.floors[name]
+        if floor == AUTO:
+            self.floor, self.floor_note = await calibrated_floor(corpus, plan.search)
+        else:
+            self.floor = floor
+        if plan.walk is None:
+            hits = await answer(view, plan.search, self.asking.queries)
+        else:
+            hits = await self._walk(view, plan.walk)
+        self.hits = [
+            replace(hit, source=name) if hit.source in (None, corpus.name) and hit.source != name else hit
+            for hit in _deduplicated(hits, plan.dedup_by, name)
+        ]
 
+    async def _walk(self, corpus: OpenCorpus[Any], policy: WalkPolicy) -> list[SearchHit]:
+        """Walk a corpus, and rank artifacts by their best hit; a walk that runs out of time gives what it has."""
+        plan, left = self.asking.plan, self.asking.deadline - anyio.current_time()
+        timeout = None if math.isinf(left) else max(left, 0.0)
+        self.scope.deadline = math.inf  # from here on the walk has the deadline, as it keeps what it has found
+        query, budget = plan.search.text, plan.node_budget
+        async with traverse(query, corpus, policy=policy, node_budget=budget, timeout=timeout) as walk:
+            async for _ in walk:
+                pass
+        if walk.summary is not None:
+            if walk.summary.stop == "timeout" and not walk.ranking:
+                raise _Late
+            self.walked = walk.summary.to_dict()
+        best: dict[Any, SearchHit] = {}
+        for hit in walk.ranking or ():
+            best.setdefault(hit.key, hit)
+        return list(best.values())[: plan.search.k]
 
-async def _find(found: _Found, member: Member, corpus: OpenCorpus[Any], asking: Asking) -> None:
-    plan, view = asking.plan, asking.shared.view(corpus)
-    found.embedder_id = corpus.embedder.id
-    floor = plan.floors[member.name]
-    if floor == AUTO:
-        found.floor, found.floor_note = await calibrated_floor(corpus, plan.search)
-    else:
-        found.floor = floor
-    if plan.walk is None:
-        hits = await answer(view, plan.search, asking.queries)
-    else:
-        hits = await _walked(found, view, asking, plan.walk)
-    hits = _deduplicated(hits, plan.dedup_by, member.name)
-    found.hits = [
-        replace(hit, source=member.name) if hit.source in (None, corpus.name) and hit.source != member.name else hit
-        for hit in hits
-    ]
-
-
-async def _walked(found: _Found, corpus: OpenCorpus[Any], asking: Asking, policy: WalkPolicy) -> list[SearchHit]:
-    """Walk a corpus, and rank artifacts by their best hit; a walk that runs out of time gives what it has."""
-    plan = asking.plan
-    left = asking.deadline - anyio.current_time()
-    timeout = None if math.isinf(left) else max(left, 0.0)
-    query, budget = plan.search.text, plan.node_budget
-    found.scope.deadline = math.inf  # from here on the walk has the deadline, as it keeps what it has found
-    async with traverse(query, corpus, policy=policy, node_budget=budget, timeout=timeout) as walk:
-        async for _ in walk:
-            pass
-    if walk.summary is not None and walk.summary.stop == "timeout" and not walk.ranking:
-        raise _Late
-    found.walked = walk.summary.to_dict() if walk.summary is not None else None
-    best: dict[Any, SearchHit] = {}
-    for hit in walk.ranking or ():
-        best.setdefault(hit.key, hit)
-    return list(best.values())[: plan.search.k]
+    def _answer(self) -> Answer:
+        asking, hits, error = self.asking, tuple(self.hits or ()), self.error
+        is_late = error is None and self.hits is None
+        if is_late:
+            error = TimeoutError(f"no answer within {max(0.0, asking.deadline - asking.start):.3g} s")
+        top = hits[0].score if hits else None
+        reason = None if self.error else _why_abstained(hits, top, self.floor, asking.plan)
+        report: dict[str, Any] = {
+            "status": "timeout" if is_late else "failed" if error else "ok",
+            "error": None if error is None else error_text(error),
+            "seconds": anyio.current_time() - asking.start,
+            "n_retrieved": len(hits),
+            "top_score": top,
+            "floor": self.floor,
+            "abstained": error is not None or reason is not None,
+            "reason": reason,
+        }
+        if self.floor_note is not None:
+            report["floor_note"] = self.floor_note
+        if self.walked is not None:
+            report["walk"] = self.walked
+        return Answer(self.member.name, hits, report, error, self.embedder_id, self.floor_note)
 
 
 def _deduplicated(hits: Sequence[SearchHit], key: str | None, name: str) -> list[SearchHit]:
@@ -203,32 +230,10 @@ def _deduplicated(hits: Sequence[SearchHit], key: str | None, name: str) -> list
     return list(kept.values())
 
 
-def _answer(name: str, found: _Found, error: Exception | None, asking: Asking) -> Answer:
-    hits = tuple(found.hits or ())
-    top = hits[0].score if hits else None
-    reason = None if error else _abstains(hits, top, found.floor, asking.plan)
-    late = error is None and found.hits is None
-    if late:
-        error = TimeoutError(f"no answer within {max(0.0, asking.deadline - asking.start):.3g} s")
-    report: dict[str, Any] = {
-        "status": "timeout" if late else "failed" if error else "ok",
-        "error": None if error is None else error_text(error),
-        "seconds": anyio.current_time() - asking.start,
-        "n_retrieved": len(hits),
-        "top_score": top,
-        "floor": found.floor,
-        "abstained": error is not None or reason is not None,
-        "reason": reason,
-    }
-    if found.floor_note is not None:
-        report["floor_note"] = found.floor_note
-    if found.walked is not None:
-        report["walk"] = found.walked
-    return Answer(name, hits, report, error, found.embedder_id, found.floor_note)
-
-
-def _abstains(hits: Sequence[SearchHit], top: float | None, floor: float | None, plan: DiscoveryPlan) -> str | None:
-    """Say why a source takes no part: nothing found, nothing above its floor, or nothing that speaks for any hit."""
+def _why_abstained(
+    hits: Sequence[SearchHit], top: float | None, floor: float | None, plan: DiscoveryPlan
+) -> str | None:
+    """Return why a source takes no part: nothing found, nothing above its floor, or nothing that speaks for any hit."""
     if floor is not None and plan.strategy != "abs_threshold" and (top is None or not top >= floor):
         return "below_floor"
     if top is None:

@@ -108,7 +108,7 @@ class DiscoveryPlan:
     timeout: float | None = None
 
     @classmethod
-    def parse(cls, verb: str, corpus: Corpora, query: str, options: DiscoverOptions) -> Self:
+    def prepare(cls, verb: str, corpus: Corpora, query: str, options: DiscoverOptions) -> Self:
         """Check everything that can be checked before anything is asked; `verb` is the function that was called.
 
         Raises:

@@ -79,7 +79,7 @@ async def discover(corpus: Corpora, query: str, **options: Unpack[DiscoverOption
         >>> anyio.run(main)
         (['keys'], [], 'abstain:no_evidence')
     """
-    plan = DiscoveryPlan.parse("discover", corpus, query, options)
+    plan = DiscoveryPlan.prepare("discover", corpus, query, options)
     asking = await begin(plan)
     given = await map_bounded(partial(ask_source, asking=asking), plan.members, limit=len(plan.members))
     for answer in given:
@@ -125,7 +125,7 @@ def discover_stream(corpus: Corpora, query: str, **options: Unpack[DiscoverOptio
         DiscoveryResult
         ['k']
     """
-    return DiscoveryStream(DiscoveryPlan.parse("discover_stream", corpus, query, options))
+    return DiscoveryStream(DiscoveryPlan.prepare("discover_stream", corpus, query, options))
 
 
 class DiscoveryStream:

@@ -19,7 +19,14 @@ from airw.protocols import OpenCorpus, Reranker, SearchStore
 from airw.protocols.stores import StoreT_co
 from airw.reranking import score_texts
 from airw.retrieval.formulation import queries_of
-from airw.retrieval.merging import Candidate, Found, append_artifacts, apply_weights, merge_rankings, was_cut_short
+from airw.retrieval.merging import (
+    Candidate,
+    RankedRecord,
+    append_artifacts,
+    apply_weights,
+    merge_rankings,
+    was_cut_short,
+)
 from airw.retrieval.query import SEARCH_DEFAULTS, Boost, Mode, PassageReader, SearchOptions, SearchQuery
 from airw.retrieval.stitching import stitched
 from airw.values import Ranking, Record, SearchHit
@@ -137,7 +144,7 @@ async def answer(
     return _hits(corpus.name, found[: query.k])
 
 
-def _hits(corpus: str, found: Sequence[Found]) -> list[SearchHit]:
+def _hits(corpus: str, found: Sequence[RankedRecord]) -> list[SearchHit]:
     hits = [record.as_hit(candidate.score, corpus) for record, candidate in found]
     for hit, (_, candidate) in zip(hits, found, strict=True):
         hit.metadata.update(candidate.before)
@@ -153,16 +160,16 @@ class _Search:
     queries: Sequence[str]
     embedded: Floats | None = None
 
-    async def run(self) -> list[Found]:
+    async def run(self) -> list[RankedRecord]:
         """Return the candidates of the second stage; without one, what is found."""
         limit = self.query.depth if self.query.has_second_stage else self.query.k
-        found: list[Found] = []
+        found: list[RankedRecord] = []
         # A writer may remove a record between ranking and reading: the answer is then of two states, so ask once more.
         for _ in range(2):
             candidates = await self._candidates(limit)
             records = await self.corpus.store.get_records([candidate.record_id for candidate in candidates])
             pairs = zip(records, candidates, strict=True)
-            found = [Found(record, candidate) for record, candidate in pairs if record is not None]
+            found = [RankedRecord(record, candidate) for record, candidate in pairs if record is not None]
             if len(found) == len(candidates):
                 break
         if not self.query.surface_weights:
@@ -207,8 +214,8 @@ class _Search:
 
 
 async def _reranked(
-    corpus: OpenCorpus[SearchStore], query: SearchQuery, found: Sequence[Found], reranker: Reranker
-) -> list[Found]:
+    corpus: OpenCorpus[SearchStore], query: SearchQuery, found: Sequence[RankedRecord], reranker: Reranker
+) -> list[RankedRecord]:
     """Return candidates with the reranker's scores, best first: ties stay in order, what is not a number comes last.
 
     Candidates of equal texts share one score.
@@ -220,7 +227,7 @@ async def _reranked(
     return sorted(moved, key=lambda each: _place(each.candidate.score))
 
 
-def _rescored(found: Found, score: float) -> Found:
+def _rescored(found: RankedRecord, score: float) -> RankedRecord:
     before = {**found.candidate.before, "retrieval_score": found.candidate.score}
     return found._replace(candidate=found.candidate._replace(score=score, before=before))
 

@@ -19,7 +19,7 @@ class Candidate(NamedTuple):
     before: Mapping[str, float]
 
 
-class Found(NamedTuple):
+class RankedRecord(NamedTuple):
     """A candidate that was read."""
 
     record: Record
@@ -111,20 +111,20 @@ def _saturated(score: float, level: float) -> float:
     return score / (score + level)
 
 
-def apply_weights(found: Sequence[Found], query: SearchQuery) -> list[Found]:
+def apply_weights(found: Sequence[RankedRecord], query: SearchQuery) -> list[RankedRecord]:
     """Multiply scores by the weights of the surfaces' kinds, best first; ties stay in order.
 
     Where artifacts are what is asked for, each is there once.
     """
     weights = query.surface_weights or {}
     moved = [
-        Found(record, candidate._replace(score=candidate.score * weights.get(record.surface_kind, 1.0)))
+        RankedRecord(record, candidate._replace(score=candidate.score * weights.get(record.surface_kind, 1.0)))
         for record, candidate in found
     ]
     moved.sort(key=lambda each: -each.candidate.score)
     if not query.per_artifact:
         return moved
-    best: dict[str, Found] = {}
+    best: dict[str, RankedRecord] = {}
     for each in moved:
         best.setdefault(each.record.artifact_id, each)
     return list(best.values())
