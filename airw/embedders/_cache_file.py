@@ -84,8 +84,8 @@ class CacheFile:
 
     @property
     def pending_uses(self) -> int:
-        """Count the entries that were used since the last writing."""
-        return len(self._uses)
+        """Count the entries that were used since the last writing; none once it is closed."""
+        return 0 if self._is_closed else len(self._uses)
 
     def write_uses(self) -> None:
         """Write down which entries were used since the last writing."""
@@ -96,7 +96,6 @@ class CacheFile:
         """Let go of the file; what is not written yet of the order of use is forgotten."""
         with self._lock:
             self._is_closed = True
-            self._uses.clear()
             if self._raw is not None:
                 self._raw.close()
                 self._raw = None

@@ -134,9 +134,8 @@ class CachedEmbedder:
             row = await self._embedder.embed_query(texts[0])
             return row[None] if isinstance(row, np.ndarray) else [row]
 
-        row: Floats = (
-            await self._embed(check_texts([text], of=type(self).__name__, error=EmbedderError), "query", ask)
-        )[0]
+        given = check_texts([text], of=type(self).__name__, error=EmbedderError)
+        row: Floats = (await self._embed(given, "query", ask))[0]
         return row
 
     async def _embed(self, texts: list[str], kind: str, ask: Callable[[list[str]], Awaitable[Any]]) -> Floats:

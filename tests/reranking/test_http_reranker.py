@@ -1,28 +1,20 @@
 """The HTTP reranker against a real server on the loopback interface.
 
-What it shares with the HTTP embedder is tested there to the last fault; here, that it is what is shared.
+What it shares with other clients is tested in tests/base/test_http_clients.py.
 """
 
-import gc
 import math
-import os
-import subprocess
-import sys
-import time
-import traceback
-from contextlib import nullcontext
 from functools import partial
 
 import anyio
 import anyio.to_thread
-import httpx
 import pytest
 
 from airw import build, from_mapping
-from airw.errors import ArgumentError, RerankerError, RerankerUnavailable
+from airw.errors import ArgumentError, RerankerError
 from airw.reranking import HttpReranker, is_anonymous, rerank_tag, resolve_reranker, score_texts
 from airw.stores import MemoryStore
-from tests.support.embedding_server import alone, at_most, changed, cut, dripping, flooding, half, held, later, status
+from tests.support.embedding_server import alone, at_most, changed, later, status
 from tests.support.rerank_server import RerankServer
 
 URL = "http://localhost:8080/v1"
@@ -157,7 +149,7 @@ async def test_order_is_kept_whatever_order_the_batches_come_back_in(server):
 
 
 async def test_no_more_requests_are_on_their_way_than_allowed(server):
-    server.always = later(0.02)
+    server.always = later(0.05)
     reranker = HttpReranker(server.url, "m", batch_size=1, max_concurrency=3)
     async with anyio.create_task_group() as group:
         group.start_soon(reranker, QUERY, words(6))
@@ -183,36 +175,6 @@ async def test_a_single_text_that_is_too_much_is_named(server, reranker):
 
 
 # --- trying again, and giving up ------------------------------------------------------------------------------------
-
-PASSING = {"500": status(500), "429": status(429, Retry_After="0"), "no answer": cut, "half an answer": half}
-
-
-@pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
-async def test_a_fault_that_may_pass_is_tried_again(server, either, fault):
-    server.plan(fault, fault)
-    assert await either(QUERY, words(2)) == expected(server, words(2))
-    assert len(server.requests) == 3
-
-
-async def test_tries_are_bounded_and_the_last_reason_is_told(server):
-    server.always = status(503, {"error": "Model is\nloading"})
-    said = await failure(HttpReranker(server.url, "m", retries=2)(QUERY, words(2)))
-    assert said == f"the reranker 'm' at {server.url} answered 503: Model is loading (3 attempts)"
-    assert len(server.requests) == 3
-
-
-async def test_an_answer_that_only_drips_is_bounded(server):
-    server.always = dripping(0.02)
-    said = await failure(HttpReranker(server.url, "m", timeout=0.15, retries=0)(QUERY, ["a"]))
-    assert "timeout=0.15 s (the whole attempt)" in said
-
-
-async def test_a_body_without_end_is_not_read_to_its_end(server, reranker, monkeypatch):
-    monkeypatch.setattr("airw._base.http.calls.LARGEST_ITEM", 1_000)
-    server.plan(flooding)
-    with anyio.fail_after(10):
-        assert "more than 3,000 bytes for 2 texts" in await failure(reranker(QUERY, words(2)))
-    assert await anyio.to_thread.run_sync(server.hung_up.wait, 20)
 
 
 async def test_a_refusal_is_not_tried_again_and_gives_the_servers_reason(server):
@@ -260,125 +222,6 @@ async def test_an_answer_that_cannot_be_used_is_an_error_that_says_why(server, r
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 500
     assert len(server.requests) == 1
-
-
-# --- keys -----------------------------------------------------------------------------------------------------------
-
-
-async def test_the_key_is_its_own_and_read_from_the_environment_at_each_request(server, reranker, monkeypatch):
-    monkeypatch.setenv("AIRW_EMBEDDER_KEY", "not for rerankers")
-    monkeypatch.setenv("OPENAI_API_KEY", "nor this")
-    await reranker(QUERY, ["a"])
-    monkeypatch.setenv("AIRW_RERANKER_KEY", SECRET)
-    await reranker(QUERY, ["a"])
-    assert [asked.headers.get("Authorization") for asked in server.requests] == [None, f"Bearer {SECRET}"]
-
-
-async def test_another_variable_may_hold_the_key_and_must_then_be_set(server, monkeypatch):
-    reranker = HttpReranker(server.url, "m", api_key_env="MY_SERVER_KEY")
-    with pytest.raises(RerankerUnavailable, match="set the environment variable MY_SERVER_KEY"):
-        await reranker(QUERY, ["a"])
-    monkeypatch.setenv("MY_SERVER_KEY", SECRET)
-    await reranker(QUERY, ["a"])
-    assert [asked.headers["Authorization"] for asked in server.requests] == [f"Bearer {SECRET}"]
-
-
-ECHOES = {
-    "refused": status(401, {"error": {"message": "Incorrect API key: {authorization}"}}),
-    "unavailable": status(503, {"detail": "{authorization}"}),
-    "too large": status(413, {"detail": "{authorization}"}),
-    "success without scores": status(200, {"error": "{authorization}"}),
-    "redirect": status(302, Location="/login?was={authorization}"),
-}
-
-
-@pytest.mark.parametrize("fault", ECHOES.values(), ids=ECHOES)
-async def test_a_server_that_repeats_the_key_gives_it_to_no_error(server, monkeypatch, fault):
-    monkeypatch.setenv("AIRW_RERANKER_KEY", SECRET)
-    server.always = fault
-    with pytest.raises(RerankerError) as caught:
-        await HttpReranker(server.url, "m", retries=0)(QUERY, ["a"])
-    assert SECRET[:6] not in "".join(traceback.format_exception(caught.value))
-
-
-async def test_redirects_are_not_followed_and_take_no_key_along(server, reranker, monkeypatch):
-    monkeypatch.setenv("AIRW_RERANKER_KEY", SECRET)
-    with RerankServer() as other:
-        server.plan(status(307, Location=other.url + "/rerank"))
-        assert f"points to '{other.url}/rerank'" in await failure(reranker(QUERY, ["a"]))
-        assert other.connections == 0
-
-
-# --- cancellation, clients and event loops --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("held", [True, False])
-async def test_cancelling_hangs_up_on_the_server(server, held):
-    server.always = later(30)
-    reranker = HttpReranker(server.url, "m", batch_size=1)
-
-    async def rerank():
-        async with reranker if held else nullcontext():
-            await reranker(QUERY, words(8))
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(rerank)
-        await arrival(server, 4)
-        start = time.monotonic()
-        group.cancel_scope.cancel()
-    assert time.monotonic() - start < 15
-    assert await anyio.to_thread.run_sync(server.hung_up.wait, 20)
-    assert len(server.requests) == 4
-
-
-async def test_waiting_to_try_again_can_be_cancelled(server, reranker):
-    server.always = status(503, Retry_After="60")
-    with anyio.move_on_after(0.2) as scope:
-        await score_texts(reranker, QUERY, ["a"])
-    assert scope.cancelled_caught
-
-
-async def test_connections_are_kept_between_calls_inside_async_with_only(server, reranker):
-    async with reranker:
-        for _ in range(3):
-            await reranker(QUERY, ["a"])
-        assert server.connections == 1
-    await reranker(QUERY, ["a"])
-    await reranker(QUERY, ["b"])
-    assert server.connections == 3
-    await reranker.aclose()
-    await reranker.aclose()
-
-
-async def test_the_callers_client_is_used_and_stays_open(server):
-    async with httpx.AsyncClient(headers={"X-Mine": "1"}) as client:
-        async with HttpReranker(server.url, "m", client=client) as reranker:
-            await reranker(QUERY, ["a"])
-        assert not client.is_closed
-        assert server.requests[0].headers["X-Mine"] == "1"
-    assert "its client is closed" in await failure(reranker(QUERY, ["a"]))
-
-
-def test_one_reranker_serves_several_event_loops_and_nothing_is_left_open(server, reranker, recwarn):
-    async def use():
-        await reranker(QUERY, words(3))
-        async with reranker:
-            return await reranker(QUERY, ["a"])
-
-    for backend in ("asyncio", "trio", "asyncio"):
-        assert anyio.run(use, backend=backend) == expected(server, ["a"])
-    gc.collect()
-    assert not recwarn.list
-
-
-async def test_a_forgotten_reranker_leaves_nothing_behind(server):
-    gc.collect()
-    before = held()
-    reranker = HttpReranker(server.url, "m")
-    await reranker(QUERY, ["a"])
-    assert held() > before
-    del reranker
-    assert held() == before
 
 
 # --- what it is -----------------------------------------------------------------------------------------------------
@@ -439,14 +282,3 @@ def test_what_is_no_base_of_an_api_is_refused(url, why):
     with pytest.raises(ArgumentError, match=why) as caught:
         HttpReranker(url)
     assert "S3cret" not in str(caught.value)
-
-
-@pytest.mark.slow
-def test_making_one_loads_no_http_library():
-    code = (
-        "import sys; from airw.reranking import HttpReranker; HttpReranker('http://localhost/v1', 'm');"
-        "print({'httpx', 'httpcore', 'ssl'} & {*sys.modules})"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"

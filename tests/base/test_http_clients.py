@@ -1,0 +1,358 @@
+"""What all clients of a server's API share: the embedder, the reranker and the chat client, each with its server."""
+
+import gc
+import os
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+
+import anyio
+import anyio.to_thread
+import httpx
+import pytest
+
+from airw.chat import ChatClient
+from airw.embedders import HttpEmbedder
+from airw.errors import (
+    AirwError,
+    ChatError,
+    ChatUnavailable,
+    EmbedderError,
+    EmbedderUnavailable,
+    RerankerError,
+    RerankerUnavailable,
+)
+from airw.reranking import HttpReranker
+from airw.testing import run_on_virtual_clock
+from tests.support.chat_server import ChatServer
+from tests.support.embedding_server import (
+    EmbeddingServer,
+    alone,
+    cut,
+    dripping,
+    flooding,
+    half,
+    held,
+    later,
+    raw,
+    status,
+)
+from tests.support.rerank_server import RerankServer
+
+SECRET = "sk-S3cret/4711"  # with a slash, which some servers escape
+KEYS = ("AIRW_EMBEDDER_KEY", "AIRW_RERANKER_KEY", "AIRW_CHAT_KEY", "OPENAI_API_KEY")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One client, its server, and how it is asked about one text."""
+
+    make: type
+    server: type
+    ask: Callable
+    label: str
+    path: str
+    key: str
+    error: type[AirwError]
+    unavailable: type[AirwError]
+
+
+KINDS = {
+    "embedder": Kind(
+        HttpEmbedder,
+        EmbeddingServer,
+        lambda client, text: client.embed_documents([text]),
+        "the embedder 'm'",
+        "/embeddings",
+        "AIRW_EMBEDDER_KEY",
+        EmbedderError,
+        EmbedderUnavailable,
+    ),
+    "reranker": Kind(
+        HttpReranker,
+        RerankServer,
+        lambda client, text: client("rotate the signing keys", [text]),
+        "the reranker 'm'",
+        "/rerank",
+        "AIRW_RERANKER_KEY",
+        RerankerError,
+        RerankerUnavailable,
+    ),
+    "chat": Kind(
+        ChatClient,
+        ChatServer,
+        lambda client, text: client.complete(text),
+        "the model 'm'",
+        "/chat/completions",
+        "AIRW_CHAT_KEY",
+        ChatError,
+        ChatUnavailable,
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def settings(monkeypatch):
+    alone(monkeypatch)
+
+
+@pytest.fixture(params=KINDS.values(), ids=KINDS)
+def kind(request) -> Kind:
+    return request.param
+
+
+@pytest.fixture
+def server(kind):
+    with kind.server() as running:
+        yield running
+
+
+@pytest.fixture
+def make(kind, server):
+    return partial(kind.make, server.url, "m")
+
+
+async def failure(kind, client, text="a") -> str:
+    """The message of the error, which is one line."""
+    with pytest.raises(kind.error) as caught:
+        await kind.ask(client, text)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# --- trying again, and giving up ------------------------------------------------------------------------------------
+
+PASSING = {
+    "500": status(500),
+    "502": status(502, "<html>Bad Gateway</html>"),
+    "503": status(503),
+    "504": status(504),
+    "429": status(429, Retry_After="0"),
+    "no answer": cut,
+    "half an answer": half,
+    "not HTTP": raw(lambda handler: b"*2\r\n"),
+}
+
+
+@pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
+async def test_a_fault_that_may_pass_is_tried_again(kind, server, make, fault):
+    right = await kind.ask(make(timeout=30), "a")
+    server.plan(fault, fault)
+    assert repr(await kind.ask(make(timeout=30), "a")) == repr(right)
+    assert len(server.requests) == 4
+
+
+async def test_tries_are_bounded_and_the_last_reason_is_told(kind, server, make):
+    server.always = status(503, {"error": {"message": "Model is\nloading"}})
+    said = await failure(kind, make(retries=2))
+    assert said == f"{kind.label} at {server.url} answered 503: Model is loading (3 attempts)"
+    assert len(server.requests) == 3
+
+
+@pytest.mark.slow
+async def test_an_answer_that_only_drips_is_bounded(kind, server, make):
+    server.always = dripping(0.02)
+    start = time.monotonic()
+    assert "timeout=0.15 s (the whole attempt)" in await failure(kind, make(timeout=0.15, retries=0))
+    assert 0.25 < time.monotonic() - start < 25
+
+
+async def test_a_body_without_end_is_not_read_to_its_end(kind, server, make, monkeypatch):
+    monkeypatch.setattr("airw._base.http.calls.LARGEST_ITEM", 1_000)
+    server.plan(flooding)
+    with anyio.fail_after(25):
+        assert "more than 2,000 bytes for 1 texts" in await failure(kind, make(timeout=30))
+    assert await anyio.to_thread.run_sync(server.hung_up.wait, 20)
+
+
+@pytest.mark.parametrize(("asked", "waited"), [("7", 7), ("86400", 60)])
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_retry_after_is_waited_for_up_to_a_minute(kind, backend, asked, waited):
+    times = []
+
+    def answer(request):
+        times.append(anyio.current_time())
+        return httpx.Response(429 if len(times) == 1 else 404, headers={"Retry-After": asked})
+
+    async def main():
+        async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+            await failure(kind, kind.make("http://server.test", "m", client=client))
+
+    run_on_virtual_clock(main, backend=backend)
+    first, second = times
+    assert waited <= second - first < waited + 0.1
+
+
+# --- keys -----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_key_is_its_own_and_read_from_the_environment_at_each_request(kind, server, make, monkeypatch):
+    client = make(timeout=30)
+    for name in KEYS:
+        monkeypatch.setenv(name, "not for this one")
+    monkeypatch.delenv(kind.key)
+    await kind.ask(client, "a")
+    for key in (" one\n", SECRET):
+        monkeypatch.setenv(kind.key, key)
+        await kind.ask(client, "a")
+    sent = [asked.headers.get("Authorization") for asked in server.requests]
+    assert sent == [None, "Bearer one", f"Bearer {SECRET}"]
+    assert SECRET not in repr(client) + client.id
+
+
+async def test_another_variable_may_hold_the_key_and_must_then_be_set(kind, server, make, monkeypatch):
+    client = make(api_key_env="MY_SERVER_KEY")
+    monkeypatch.setenv(kind.key, "another")
+    with pytest.raises(kind.unavailable, match="set the environment variable MY_SERVER_KEY"):
+        await kind.ask(client, "a")
+    monkeypatch.setenv("MY_SERVER_KEY", SECRET)
+    await kind.ask(client, "a")
+    assert [asked.headers["Authorization"] for asked in server.requests] == [f"Bearer {SECRET}"]
+
+
+ECHOES = {
+    "refused": status(401, {"error": {"message": "Incorrect API key: {authorization}"}}),
+    "plain text": status(400, "you sent {authorization}, did you not"),
+    "unavailable": status(503, {"detail": "{authorization}"}),
+    "too large": status(413, {"detail": "{authorization}"}),
+    "success without what was asked for": status(200, {"error": "{authorization}"}),
+    "cut inside of the key": status(400, {"error": "x" * 185 + "{authorization}"}),
+    "slashes escaped": raw(
+        lambda handler: (
+            b'HTTP/1.1 404 X\r\nConnection: close\r\n\r\n{"error": "%s"}'
+            % handler.headers["Authorization"].replace("/", "\\/").encode()
+        )
+    ),
+    "illegal header": raw(lambda handler: f"HTTP/1.1 200 OK\r\n{handler.headers['Authorization']}\r\n\r\n".encode()),
+    "redirect": status(302, Location="/login?was={authorization}"),
+}
+
+
+@pytest.mark.parametrize("fault", ECHOES.values(), ids=ECHOES)
+async def test_a_server_that_repeats_the_key_gives_it_to_no_error(kind, server, make, monkeypatch, fault):
+    """Neither to the message nor to the traceback, causes included."""
+    monkeypatch.setenv(kind.key, SECRET)
+    server.always = fault
+    with pytest.raises(kind.error) as caught:
+        await kind.ask(make(retries=1), "a")
+    shown = "".join(traceback.format_exception(caught.value))
+    assert all(secret not in shown for secret in (SECRET, SECRET.replace("/", "\\/"), SECRET[:6]))
+
+
+async def test_redirects_are_not_followed_and_take_no_key_along(kind, server, make, monkeypatch):
+    monkeypatch.setenv(kind.key, SECRET)
+    with kind.server() as other:
+        server.plan(*[status(307, Location=other.url + kind.path)] * 2)
+        assert f"points to '{other.url}{kind.path}'" in await failure(kind, make())
+        async with httpx.AsyncClient(follow_redirects=True) as client:
+            await failure(kind, make(client=client))
+        assert other.connections == 0
+
+
+# --- cancellation, connections and event loops ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("enters", [True, False])
+async def test_cancelling_hangs_up_on_the_server(kind, server, make, enters):
+    server.always = later(30)
+    client = make()
+
+    async def ask():
+        async with client if enters else nullcontext():
+            await kind.ask(client, "a")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask)
+        assert await anyio.to_thread.run_sync(partial(server.arrived.acquire, timeout=30))
+        start = time.monotonic()
+        group.cancel_scope.cancel()
+    assert time.monotonic() - start < 15
+    assert await anyio.to_thread.run_sync(server.hung_up.wait, 20)
+
+
+async def test_waiting_to_try_again_can_be_cancelled(kind, server, make):
+    server.always = status(503, Retry_After="60")
+    with anyio.move_on_after(0.2) as scope:
+        await kind.ask(make(), "a")
+    assert scope.cancelled_caught
+
+
+async def test_connections_are_kept_between_calls_inside_async_with_only(kind, server, make):
+    client = make(timeout=30)
+    async with client:
+        for _ in range(3):
+            await kind.ask(client, "a")
+        assert server.connections == 1
+        async with client:
+            await kind.ask(client, "inner")
+        await kind.ask(client, "outer")
+    assert server.connections == 1
+    await kind.ask(client, "a")
+    await kind.ask(client, "b")
+    assert server.connections == 3
+
+
+async def test_closing_twice_is_harmless_and_it_can_be_used_again(kind, server, make):
+    client = make(timeout=30)
+    await client.aclose()
+    async with client:
+        await kind.ask(client, "a")
+        await client.aclose()
+        await kind.ask(client, "a")
+    await client.aclose()
+    await client.aclose()
+    await kind.ask(client, "a")
+    assert len(server.requests) == 3
+
+
+async def test_the_callers_client_is_used_and_stays_open(kind, server, make):
+    async with httpx.AsyncClient(headers={"X-Mine": "1"}, base_url="http://elsewhere.invalid") as own:
+        async with make(client=own) as client:
+            await kind.ask(client, "a")
+            await kind.ask(client, "b")
+        await client.aclose()
+        assert not own.is_closed
+        assert server.connections == 1
+        assert [asked.headers["X-Mine"] for asked in server.requests] == ["1", "1"]
+    assert "its client is closed" in await failure(kind, client)
+
+
+def test_one_client_serves_several_event_loops_and_nothing_is_left_open(kind, server, make, recwarn):
+    client = make(timeout=30)
+
+    async def use():
+        await kind.ask(client, "a")
+        async with client:
+            return repr(await kind.ask(client, "b"))
+
+    assert len({anyio.run(use, backend=backend) for backend in ("asyncio", "trio", "asyncio")}) == 1
+    gc.collect()
+    assert not recwarn.list
+
+
+async def test_a_forgotten_client_leaves_nothing_behind(kind, make):
+    gc.collect()
+    before = held()
+    clients = [make(timeout=30) for _ in range(3)]
+    for client in clients:
+        await kind.ask(client, "a")
+    assert held() > before
+    del clients, client
+    assert held() == before
+
+
+@pytest.mark.slow
+def test_making_them_loads_no_http_library():
+    code = (
+        "import sys, airw.chat, airw.embedders, airw.reranking; airw.chat.resolve_chat('http://localhost/v1#m');"
+        "airw.embedders.resolve_embedder('http://localhost/v1#m'); airw.reranking.HttpReranker('http://localhost/v1');"
+        "print({'httpx', 'httpcore', 'ssl'} & {*sys.modules})"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
