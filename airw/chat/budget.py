@@ -21,7 +21,7 @@ class Charge:
     tokens: int | None = None
 
     def after(self, error: ChatError) -> int:
-        """Give the cost of a request that failed."""
+        """Return the cost of a request that failed."""
         if self.tokens is not None:
             return self.tokens
         return 0 if _is_unworked(error) else self.estimate
@@ -61,7 +61,7 @@ class Budget:
                 self.used += cost
 
     def _reserve(self, estimate: int) -> bool:
-        """Say whether the tokens are now held; not while others hold them."""
+        """Return whether the tokens are now held; not while others hold them."""
         with self._lock:
             left = None if self._most is None else self._most - self.used
             if left is not None and estimate > left:
@@ -76,12 +76,12 @@ class Budget:
 
 
 def estimated(prompt: str, max_tokens: int) -> int:
-    """Give the tokens that a request may take."""
+    """Return the tokens that a request may take."""
     return -(-len(prompt) // CHARS_PER_TOKEN) + max_tokens
 
 
 def _is_unworked(error: ChatError) -> bool:
-    """Say whether the server refused a request, or never got it, so that it cost nothing."""
+    """Return whether the server refused a request, or never got it, so that it cost nothing."""
     import httpx
 
     return error.__cause__ is None or isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout)

@@ -200,7 +200,7 @@ def _checksum(key: str, data: bytes | memoryview) -> bytes:
 
 
 def _checked(rows: Sequence[tuple[str, int, int, bytes | None]], dim: int | None) -> tuple[Found, list[int]]:
-    """Tell sound rows from damaged ones; return the ids of the sound ones, too."""
+    """Part sound rows from damaged ones; return the ids of the sound ones, too."""
     widths = {width for _, _, width, _ in rows} if dim is None else {dim}
     width = widths.pop() if len(widths) == 1 else 0
     sound = [

@@ -168,7 +168,7 @@ def _normalised(text: str) -> str:
 
 
 def _kinds(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """Say of every code point what it is to a word; marks become part of the word they stand on, or nothing."""
+    """Return what every code point is to a word; marks become part of the word they stand on, or nothing."""
     low = np.minimum(codes, 128).astype(np.uint8).tobytes()
     kinds = np.frombuffer(bytearray(low.translate(_ASCII)), np.uint8)
     high = np.flatnonzero(codes >= 128)

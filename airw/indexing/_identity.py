@@ -147,7 +147,7 @@ class _Digests:
 
 
 def _recipe(thing: object) -> Any:
-    """Give what `pickle` asks a thing for.
+    """Return what `pickle` asks a thing for.
 
     Raises:
         ArgumentError: It cannot be asked, and so has a state that nobody sees; or there is nothing to it but that it is
@@ -165,7 +165,7 @@ def _recipe(thing: object) -> Any:
 
 
 def _settings(kind: type) -> list[str]:
-    """Give the names under which a class or its bases set a string, a number, or another value without parts."""
+    """Return the names under which a class or its bases set a string, a number, or another value without parts."""
     attributes = ((name, value) for each in kind.__mro__ for name, value in vars(each).items())
     return sorted({name for name, value in attributes if type(value) in _SCALARS and not name.startswith("__")})
 

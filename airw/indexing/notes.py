@@ -79,7 +79,7 @@ class Notes:
 
 
 def first_paragraph(markup: str) -> str:
-    r"""Give the first paragraph or list that says something, without its markup; `""` when there is none.
+    r"""Return the first paragraph or list that says something, without its markup; `""` when there is none.
 
     Example:
         >>> first_paragraph("# Title\n\n![logo](a.png)\n\nSome\n*words*.\n\nMore.")

@@ -17,7 +17,7 @@ _GATES = {"ThinDescription": ThinDescription}
 
 
 def strategy_spec(strategy: object) -> dict[str, Any] | None:
-    """Give what `strategy_from_spec` makes an equal strategy of; `None` where JSON cannot say it.
+    """Return what `strategy_from_spec` makes an equal strategy of; `None` where JSON cannot say it.
 
     It can say the shipped strategies, unless they hold a tokenizer; one with synopses where the model that writes them
     is the one that `AIRW_CHAT` names, asked with the prompt that is used unless another is given.

@@ -62,6 +62,6 @@ class _DependencyEvidence:
 
 
 def _required(deps: Any) -> set[str]:
-    """Give the names that a field's value requires; what is no requirement names nothing."""
+    """Return the names that a field's value requires; what is no requirement names nothing."""
     entries = deps if isinstance(deps, Iterable) and not isinstance(deps, str | Mapping) else [deps]
     return {required_name(entry) for entry in entries if isinstance(entry, str)}

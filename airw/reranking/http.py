@@ -112,7 +112,7 @@ class HttpReranker(ApiClient):
         return self._id
 
     async def __call__(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Give the server's score for each text, in their order; higher is more relevant. No texts make no request.
+        """Return the server's score for each text, in their order; higher is more relevant. No texts make no request.
 
         Raises:
             RerankerUnavailable: The environment variable that `api_key_env` names is not set.
@@ -159,7 +159,7 @@ def _name(what: str, value: object) -> str | None:
 
 
 def _scores_of(content: bytes, count: int, *, of: str) -> list[float]:
-    """Give the scores of an answer in the order of the texts.
+    """Return the scores of an answer in the order of the texts.
 
     Raises:
         RerankerError: It is not an answer, or not one number for each text. `of` names who answered.

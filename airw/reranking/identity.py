@@ -108,7 +108,7 @@ def rerank_tag(
 
 
 def is_anonymous(tag: str | None) -> bool:
-    """Say whether a tag rests on a callable without a name, so that no floor may be kept under it.
+    """Return whether a tag rests on a callable without a name, so that no floor may be kept under it.
 
     Example:
         >>> is_anonymous(rerank_tag(lambda query, texts: [0.0] * len(texts)))
@@ -118,7 +118,7 @@ def is_anonymous(tag: str | None) -> bool:
 
 
 def named(function: object) -> str | None:
-    """Give the name of a callable, as `rerank_tag` finds it; `None` where it has none."""
+    """Return the name of a callable, as `rerank_tag` finds it; `None` where it has none."""
     id = getattr(function, "id", None)
     if isinstance(id, str) and id.strip():
         return id
@@ -142,6 +142,6 @@ def _text_tag(rerank_text: str | Callable[..., Any], max_chars: int) -> str:
 
 
 def _escaped(function: object) -> str:
-    """Give a callable's name without loss in letters, digits and `_.-%`."""
+    """Return a callable's name without loss in letters, digits and `_.-%`."""
     name = named(function)
     return _ANONYMOUS if name is None else quote(name, safe="", errors="surrogatepass").replace("~", "%7E")

@@ -112,7 +112,7 @@ def _pyproject(text: str, said: _Said) -> None:
 
 
 def _of_poetry(table: Mapping[str, Any]) -> list[str]:
-    """Give the names; Poetry's versions are not PEP 508's, and an optional one is of an extra."""
+    """Return the names; Poetry's versions are not PEP 508's, and an optional one is of an extra."""
     optional = {name for name, value in table.items() if isinstance(value, dict) and value.get("optional")}
     return [name for name in table if name != "python" and name not in optional]
 
@@ -165,7 +165,7 @@ PARSERS: dict[str, Callable[[str, _Said], None]] = {
 
 
 def _readme(files: Folder, names: Collection[str], said: Sequence[_Said], problems: list[str]) -> str:
-    """Give the README that a file declares, else the first of `READMES`; each that cannot be read is a problem."""
+    """Return the README that a file declares, else the first of `READMES`; each that cannot be read is a problem."""
     if given := next((each.readme for each in said if each.readme), ""):
         return given
     declared = [each.readme_file for each in said if each.readme_file]

@@ -56,7 +56,7 @@ class Folder:
             yield [self.read(name) for name in names[first : first + PAGE]]
 
     def excluded(self) -> dict[str, list[str]]:
-        """Give the files that are left out on purpose, by reason, in order of path; none is read.
+        """Return the files that are left out on purpose, by reason, in order of path; none is read.
 
         Raises:
             SourceError: The root is missing or no folder.
@@ -64,7 +64,7 @@ class Folder:
         return grouped((self._reason(name), name) for name in self.listed()[0])
 
     def listed(self, enters: Callable[[str], bool] | None = None) -> tuple[list[str], list[Item]]:
-        """Give the paths of all files below the root, sorted, and the folders that cannot be listed.
+        """Return the paths of all files below the root, sorted, and the folders that cannot be listed.
 
         Args:
             enters: Called with the relative path of a folder; false leaves out what is below it.
@@ -76,7 +76,7 @@ class Folder:
         return names, problems
 
     def _walked(self, enters: Callable[[str], bool] | None = None) -> tuple[list[str], list[Item], list[Item]]:
-        """Give the files, the folders that cannot be listed, and the links to folders, which are not followed."""
+        """Return the files, the folders that cannot be listed, and the links to folders, which are not followed."""
         if not self.root.is_dir():
             found = "is not a folder" if self.root.exists() else "does not exist"
             raise SourceError(f"the folder to read {found}: {str(self.root)!r}")
@@ -102,7 +102,7 @@ class Folder:
         return sorted(names), problems, [ItemProblem(printable(each), reason, lost=False) for each in told]
 
     def _reason(self, name: str) -> str | None:
-        """Say why a file is left out; `None` when it is not."""
+        """Return why a file is left out; `None` when it is not."""
         if re.search(self.pattern, name) is None:
             return "not of the pattern"
         return "excluded" if self.exclude and self.exclude(name) else None
@@ -140,7 +140,7 @@ class Folder:
 
 
 def grouped(reasons: Iterable[tuple[str | None, str]]) -> dict[str, list[str]]:
-    """Give the paths of each reason; those without one are none of it.
+    """Return the paths of each reason; those without one are none of it.
 
     Example:
         >>> grouped([("blank", "b.md"), (None, "c.md"), ("blank", "a.md")])
@@ -154,7 +154,7 @@ def grouped(reasons: Iterable[tuple[str | None, str]]) -> dict[str, list[str]]:
 
 
 def printable(name: str) -> str:
-    """Give a file's name with the bytes of it that are not UTF-8 as escapes."""
+    """Return a file's name with the bytes of it that are not UTF-8 as escapes."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 

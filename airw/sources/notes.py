@@ -29,7 +29,7 @@ class _Bearers:
     def shared(
         self, artifact_id: str, title: str, fields: Mapping[str, Any], lines: Mapping[str, Sequence[int]]
     ) -> list[str]:
-        """Give one line for each name of a note that a note before it bears too, then count it as a bearer."""
+        """Return one line for each name of a note that a note before it bears too, then count it as a bearer."""
         given = [
             ("title", title),
             *((field, name) for field in ("id", "aliases") for name in _names(fields.get(field))),

@@ -246,7 +246,7 @@ def _names(folder: Path) -> set[str]:
 
 
 def _named(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """Give each folder an id of its own: its name; of further ones with that name, with the folders it lies in."""
+    """Yield each folder with an id of its own: its name, or the name with as many folders above as tell it apart."""
     taken: set[str] = set()
     for folder in folders:
         *above, name = folder.parts

@@ -67,7 +67,7 @@ class _Reports:
         return "blank" if isinstance(item, Artifact) and not item.raw.strip() else None
 
     def _located(self, parts: Sequence[str]) -> tuple[str, Sequence[str]] | None:
-        """Give the project of a path and what the path is below the project's docs; `None` outside of these."""
+        """Return the project of a path and what the path is below the project's docs; `None` outside of these."""
         for depth in (3, 2) if self._is_in_pocket(parts) else (2,):
             for docs in _DOCS:
                 start = depth + len(docs)
@@ -76,7 +76,7 @@ class _Reports:
         return None
 
     def _is_in_pocket(self, parts: Sequence[str]) -> bool:
-        """Say whether a path lies in a repository of a folder of repositories.
+        """Return whether a path lies in a repository of a folder of repositories.
 
         A `.git` that is a file marks a work tree or a submodule, whose reports are those of another folder.
         """

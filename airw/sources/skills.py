@@ -66,7 +66,7 @@ class _Reading:
     left_out: list[str] = field(default_factory=list)
 
     def items(self, found: _Found) -> Iterator[Item]:
-        """Give a skill its id, whether or not the filter then wants it, so that no filter changes an id."""
+        """Yield a skill under its id, whether or not the filter then wants it, so that no filter changes an id."""
         name = self._free(found.calls)
         if isinstance(found.item, ItemProblem):
             yield replace(found.item, item=name)
@@ -126,7 +126,7 @@ class _Folders:
         reading.check()
 
     def _existing(self) -> list[Path]:
-        """Give the folders to read; of the usual ones, those that are there."""
+        """Return the folders to read; of the usual ones, those that are there."""
         if self.roots is not None:
             return [root.expanduser() for root in self.roots]
         return [folder for folder in (Path(usual).expanduser() for usual in SKILL_FOLDERS) if folder.is_dir()]
@@ -149,7 +149,7 @@ class _Folders:
 
 
 def _links_in(root: Path) -> Iterator[ItemProblem]:
-    """Tell of skills that are only linked to: a user who links them in would miss them."""
+    """Yield a problem for each skill that is only linked to: a user who links them in would miss them."""
     for folder in sorted(root.iterdir()):
         files = (os.path.isfile(folder / name) for name in ("SKILL.md", "skill.md"))  # noqa: PTH113 - a Path's may raise
         if folder.is_symlink() and any(files):
@@ -167,7 +167,7 @@ def _is_skill(name: str) -> bool:
 
 
 def _is_new(path: Path, files: set[str]) -> bool:
-    """Say whether a file was not seen before: a folder may lie inside another one, or be a link to it."""
+    """Return whether a file was not seen before: a folder may lie inside another one, or be a link to it."""
     real = os.path.realpath(path)
     known = real in files
     files.add(real)
@@ -199,14 +199,14 @@ def _text(fields: Mapping[str, Any], key: str, warnings: list[str]) -> str:
 
 
 def _calls(name: str, path: Path, root: Path) -> tuple[str, ...]:
-    """Give what a skill may be called, the shortest first; the last is its own in any case."""
+    """Return what a skill may be called, the shortest first; the last is its own in any case."""
     parent = _parent(path.parent)
     below = Path(os.path.relpath(path.parent, root)).as_posix()
     return (name, *([f"{name}@{parent}"] if parent else []), f"{name}@{below}", f"{name}@{path}")
 
 
 def _parent(folder: Path) -> str:
-    """Give the name of what a skill belongs to, a plugin or a project: the next folder above with a name of its own."""
+    """Return the name of what a skill belongs to, a plugin or a project: the next folder above with its own name."""
     names = (above.name for above in folder.parents)
     return next((name for name in names if name and not name.startswith(".") and name.lower() != "skills"), "")
 

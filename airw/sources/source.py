@@ -68,7 +68,7 @@ def _cleaned(value: Any) -> str:
 
 
 def id_from(value: object) -> str | None:
-    """Give a string itself and a number as its decimal text; `None` for what can be no id.
+    """Return a string itself and a number as its decimal text; `None` for what can be no id.
 
     Example:
         >>> id_from("a"), id_from(0), id_from(""), id_from(True)

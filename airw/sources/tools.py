@@ -73,7 +73,7 @@ def _field(tool: object, key: str) -> Any:
 
 
 def _param_names(schema: Mapping[str, Any]) -> list[str]:
-    """Give the names sorted: their order in a schema means nothing."""
+    """Return the names sorted: their order in a schema means nothing."""
     properties = schema.get("properties")
     return sorted(map(str, properties)) if isinstance(properties, Mapping) else []
 

@@ -78,7 +78,7 @@ def base_url(url: str, *, path: str) -> str:
 
 
 def _is_host(name: str | None, v6: str | None) -> bool:
-    """Say whether the HTTP library will take a host for one."""
+    """Return whether the HTTP library will take a host for one."""
     from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
     try:
@@ -142,7 +142,7 @@ class Server:
 
     @property
     def is_openai(self) -> bool:
-        """Say whether it is OpenAI's own server."""
+        """Return whether it is OpenAI's own server."""
         return _OPENAI.fullmatch(self.url) is not None
 
 
@@ -289,7 +289,7 @@ def _describe(error: Exception) -> tuple[str, Exception | None]:
 
 
 def _refusal(server: Server, response: "httpx.Response", content: bytes) -> Exception:
-    """Say what an answer of no success means."""
+    """Return the error that an answer without success means."""
     status = response.status_code
     said = _hidden(message_of(content), response.request)
     answered = f"{server.label} answered {status}: {one_line(said)}"
