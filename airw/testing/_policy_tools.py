@@ -6,9 +6,7 @@ from collections.abc import (
     AsyncGenerator,
     Awaitable,
     Callable,
-    Coroutine,
     Hashable,
-    Iterable,
     Iterator,
     Sequence,
 )
@@ -18,40 +16,15 @@ from inspect import isawaitable
 from itertools import islice
 from typing import Any, TypeAlias, cast
 
-from airw.protocols import Store
 from airw.testing.exam import Case
 from airw.testing.scripted import Delays, Failures, ScriptedStore
 from airw.values import Limits, SearchHit
-from airw.walking import Entry, Frontier, Neighbors, Walk, WalkPolicy, WalkState, WalkSummary, traverse
+from airw.walking import Frontier, Walk, WalkPolicy, WalkState, WalkSummary, traverse
 
-__all__ = [
-    "BUDGET",
-    "Asked",
-    "Examinee",
-    "PolicyCase",
-    "Walked",
-    "containers",
-    "fact",
-    "generators",
-    "identity",
-    "take",
-]
+PolicyCase: TypeAlias = "Case[ExaminedPolicy]"
 
-PolicyCase: TypeAlias = "Case[Examinee]"
-Check: TypeAlias = "Callable[[Examinee], Coroutine[Any, Any, None]]"
-
+_OBSERVED = ("seed", "score", "select", "expand", "to_hits", "stop")
 BUDGET = 200  # nodes that a walk of a case may commit, unless it says otherwise
-
-
-def fact(cases: list[PolicyCase], *needs: str) -> Callable[[Check], Check]:
-    """Add a check to the cases; its function's name, read as a sentence, is the promise."""
-
-    def add(check: Check) -> Check:
-        name = check.__name__.strip("_")
-        cases.append(Case(name, f"{name[0].upper()}{name[1:].replace('_', ' ')}.", check, frozenset(needs)))
-        return check
-
-    return add
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +58,12 @@ class Walked:
 
     @property
     def summary(self) -> WalkSummary:
-        """Give the summary of a walk that has ended."""
+        """The summary of a walk that has ended."""
         return cast("WalkSummary", self.walk.summary)
 
 
 @dataclass(frozen=True, slots=True)
-class Examinee:
+class ExaminedPolicy:
     """What a case is given: the policy, a maker of another one where there is one, and what to walk.
 
     Args:
@@ -112,10 +85,9 @@ class Examinee:
     def scripted(
         self, delays: Delays | dict[str, Delays] = 0.0, failures: dict[str, Failures] | None = None
     ) -> tuple[Any, ScriptedStore]:
-        """Give the corpus over a scripted store, and that store."""
+        """Return the corpus over a scripted store, and that store."""
         store = ScriptedStore(self.store.store, delays=delays, failures=failures)
-        protocol: Store = store
-        return replace(self.store, store=protocol), store
+        return replace(self.store, store=store), store
 
     def start(
         self,
@@ -140,7 +112,7 @@ class Examinee:
         return await take(self.start(**options))
 
     async def watched(self, **options: Any) -> tuple[Walked, list[Asked]]:
-        """Walk under observation: give the walk, and what the policy was asked."""
+        """Walk under observation; return the walk, and what the policy was asked."""
         asked: list[Asked] = []
         return await self.watch(asked.append, **options), asked
 
@@ -162,12 +134,12 @@ async def take(walk: Walk) -> Walked:
 
 
 def identity(hit: SearchHit) -> Hashable:
-    """Give what tells the hits of one walk apart."""
+    """Return what tells the hits of one walk apart."""
     return hit.source, hit.artifact_id, hit.surface_kind, hit.surface_index
 
 
 def containers(value: Any) -> Iterator[Any]:
-    """Give every dict, list and set inside a value, itself included."""
+    """Yield every dict, list and set inside a value, itself included."""
     if isinstance(value, dict | list | set):
         yield value
     if isinstance(value, dict | list | set | tuple):
@@ -200,60 +172,31 @@ class _Observed:
         self._policy, self._tell, self._store = policy, tell, store
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._policy, name)
+        method = getattr(self._policy, name)
+        return self._observe(name, method) if name in _OBSERVED else method
 
-    async def seed(self, state: WalkState, store: Any) -> Neighbors:
-        with self._watched("seed", state, ()) as call:
-            call.answer = await self._policy.seed(state, store)
-        return cast("Neighbors", call.answer)
+    def _observe(self, name: str, method: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+        async def call(state: WalkState, *arguments: Any) -> Any:
+            about = arguments[0] if arguments and name != "seed" else ()
+            items = about.live.tolist() if isinstance(about, Frontier) else about
+            before, counted = _portrait(state), self._counted()
+            answer = method(state, *arguments)
+            answer = await answer if isawaitable(answer) else answer
+            if name in ("select", "expand", "to_hits"):
+                answer = list(islice(answer, len(items) + (name != "select")))
+            after = _portrait(state)
+            changed = tuple(part for part in before if before[part] != after[part])
+            self._tell(Asked(name, state, items, answer, self._counted() - counted, changed))
+            return answer
 
-    async def score(self, state: WalkState, nodes: Sequence[Any], store: Any) -> Any:
-        with self._watched("score", state, nodes) as call:
-            call.answer = await self._policy.score(state, nodes, store)
-        return call.answer
-
-    async def select(self, state: WalkState, frontier: Frontier) -> Iterable[int]:
-        with self._watched("select", state, frontier.live.tolist()) as call:
-            picked = self._policy.select(state, frontier)
-            positions = await picked if isawaitable(picked) else picked
-            call.answer = list(islice(positions, len(frontier.live)))
-        return cast("list[int]", call.answer)
-
-    async def expand(self, state: WalkState, committed: Sequence[Entry], store: Any) -> Sequence[Neighbors]:
-        with self._watched("expand", state, committed) as call:
-            call.answer = list(islice(await self._policy.expand(state, committed, store), len(committed) + 1))
-        return cast("list[Neighbors]", call.answer)
-
-    async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: Any) -> Sequence[SearchHit | None]:
-        with self._watched("to_hits", state, committed) as call:
-            call.answer = list(islice(await self._policy.to_hits(state, committed, store), len(committed) + 1))
-        return cast("list[SearchHit | None]", call.answer)
-
-    async def stop(self, state: WalkState) -> bool:
-        with self._watched("stop", state, ()) as call:
-            said: bool | Awaitable[bool] = self._policy.stop(state)
-            call.answer = await said if isawaitable(said) else said
-        return cast("bool", call.answer)
-
-    @contextmanager
-    def _watched(self, method: str, state: WalkState, items: Sequence[Any]) -> Iterator["_Call"]:
-        before, counted = _portrait(state), self._counted()
-        yield (call := _Call())
-        after = _portrait(state)
-        changed = tuple(name for name in before if before[name] != after[name])
-        self._tell(Asked(method, state, items, call.answer, self._counted() - counted, changed))
+        return call
 
     def _counted(self) -> Counter[str]:
         return Counter() if self._store is None else Counter(self._store.calls)
 
 
-@dataclass(slots=True)
-class _Call:
-    answer: Any = None
-
-
 def _portrait(state: WalkState) -> dict[str, Any]:
-    """Give all that a policy must leave alone, as values to compare."""
+    """Return all that a policy must leave alone, as values to compare."""
     fields = ("query", "max_depth", "node_budget", "limits")
     return {
         **{name: getattr(state, name) for name in fields},

@@ -7,17 +7,13 @@ from typing import Any, cast
 
 from airw._base.checks import check_count
 from airw.errors import ArgumentError
-from airw.testing import _policy_cases, _policy_store, _policy_walks
-from airw.testing._policy_tools import Examinee, PolicyCase
+from airw.testing._policy_cases import CASES
+from airw.testing._policy_tools import ExaminedPolicy, PolicyCase
 from airw.testing.exam import Exam
 from airw.walking import WalkPolicy
 
-__all__ = ["PolicySuite"]
 
-_CASES: tuple[PolicyCase, ...] = (*_policy_cases.CASES, *_policy_walks.CASES, *_policy_store.CASES)
-
-
-class PolicySuite(Exam[Examinee]):
+class PolicySuite(Exam[ExaminedPolicy]):
     """The exam of a walk policy: cases as data, to run all at once or one a test; needs no test framework.
 
     What it walks should offer it something: a dozen nodes or more, several a step, and cycles.
@@ -47,7 +43,7 @@ class PolicySuite(Exam[Examinee]):
         ()
     """
 
-    subject, all_cases = "policy", _CASES
+    subject, all_cases = "policy", CASES
 
     def __init__(
         self,
@@ -74,9 +70,9 @@ class PolicySuite(Exam[Examinee]):
         return all(offered[need] for need in case.needs)
 
     @asynccontextmanager
-    async def _examinee(self) -> AsyncIterator[Examinee]:
+    async def _examinee(self) -> AsyncIterator[ExaminedPolicy]:
         async with self._open() as store:
             if self._is_corpus and not (is_dataclass(store) and hasattr(store, "store")):
                 raise ArgumentError(f"open must give a Corpus, not {store!r}; for anything else, say is_corpus=False")
             policy = cast("WalkPolicy", self._policy if self._make is None else self._make())
-            yield Examinee(policy, self._make, store, self._query, self._is_corpus, self._max_calls)
+            yield ExaminedPolicy(policy, self._make, store, self._query, self._is_corpus, self._max_calls)

@@ -660,7 +660,8 @@ async def test_a_broken_policy_fails_the_case_that_says_so_in_one_line(mutant, c
         await suite_of(mutant).check(case)
     message = str(caught.value)
     assert message.startswith(f"{case}: ")
-    assert "expected" in message
+    assert "expected " in message
+    assert ", got " in message
     assert "\n" not in message
     assert len(message) < 700
 
