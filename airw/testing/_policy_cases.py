@@ -20,10 +20,10 @@ from airw._base.concurrency import first_error
 from airw._base.messages import short_repr
 from airw.errors import StoreError
 from airw.testing._policy_tools import (
-    Asked,
     ExaminedPolicy,
+    FinishedWalk,
+    PolicyCall,
     PolicyCase,
-    Walked,
     containers,
     generators,
     identity,
@@ -100,13 +100,13 @@ async def _a_walk_leaves_nothing_in_the_policy(given: ExaminedPolicy) -> None:
 
 
 def _parts(policy: Any) -> dict[str, Any]:
-    """Give what a policy holds by name, whether it has a `__dict__` or slots."""
+    """Return what a policy holds by name, whether it has a `__dict__` or slots."""
     named = {each.name: getattr(policy, each.name) for each in fields(policy)} if is_dataclass(policy) else {}
     return {**named, **getattr(policy, "__dict__", {})}
 
 
 def _picture(value: Any) -> Any:
-    """Give a value that changes with a policy, the policies in it and what they hold, but not with their models."""
+    """Return a value that changes with a policy, the policies in it and what they hold, but not with their models."""
     if isinstance(value, dict):
         return {short_repr(key): _picture(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -127,7 +127,7 @@ async def _a_node_has_the_same_hashable_id_whenever_asked(given: ExaminedPolicy)
 
 
 async def _ids(given: ExaminedPolicy) -> list[Hashable]:
-    """Give the ids of all nodes that are scored in a walk, asked for after it."""
+    """Return the ids of all nodes that are scored in a walk, asked for after it."""
     ids: list[Hashable] = []
     for node in [node for call in (await given.watched())[1] if call.method == "score" for node in call.items]:
         id, again = given.policy.node_id(node), given.policy.node_id(node)
@@ -164,7 +164,7 @@ _PARTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 async def _each_part_of_an_answer_is_sound(name: str, given: ExaminedPolicy) -> None:
     what, is_sound = _PARTS[name]
 
-    def check(call: Asked) -> None:
+    def check(call: PolicyCall) -> None:
         if not name.startswith(f"{call.method}_gives"):
             return
         parts = list(islice(call.answer, len(call.items) + 1))
@@ -184,7 +184,7 @@ CASES += [Case.of(name, partial(_each_part_of_an_answer_is_sound, name)) for nam
 
 @case(CASES)
 async def _stop_says_true_or_false(given: ExaminedPolicy) -> None:
-    def check(call: Asked) -> None:
+    def check(call: PolicyCall) -> None:
         said = call.answer if call.method == "stop" else False
         expect(isinstance(said, bool | np.bool_), f"expected True or False, got {said!r}")
 
@@ -195,7 +195,7 @@ async def _stop_says_true_or_false(given: ExaminedPolicy) -> None:
 async def _edge_of_gives_an_edge_or_none_and_a_hit_tells_its_type(given: ExaminedPolicy) -> None:
     edges: dict[int, Edge | None] = {}
 
-    def check(call: Asked) -> None:
+    def check(call: PolicyCall) -> None:
         if call.method != "to_hits":
             return
         for entry, hit in zip(call.items, call.answer, strict=True):
@@ -247,7 +247,7 @@ def _ranked(given: ExaminedPolicy, state: Any, hits: Sequence[SearchHit]) -> lis
 
 @case(CASES)
 async def _of_the_state_only_the_cache_is_written_to(given: ExaminedPolicy) -> None:
-    def check(call: Asked) -> None:
+    def check(call: PolicyCall) -> None:
         expect(
             not call.changed, f"expected {call.method} to leave the state alone, got {', '.join(call.changed)} changed"
         )
@@ -275,7 +275,7 @@ async def _walks_at_the_same_time_are_each_as_one_alone(given: ExaminedPolicy) -
 
 
 async def _other_queries(given: ExaminedPolicy) -> list[dict[str, Any]]:
-    """Give the text of a hit as a query, where the policy understands it as one."""
+    """Return the text of a hit as a query, where the policy understands it as one."""
     texts = [hit.text for hit in (await given.walked()).hits[-1:]]
     try:
         return [{"query": text} for text in texts if await given.walked(query=text)]
@@ -294,7 +294,7 @@ async def _in_turns(walks: list[Walk]) -> list[Any]:
 
 
 async def _in_tasks(walks: list[Walk]) -> list[Any]:
-    found: dict[int, Walked] = {}
+    found: dict[int, FinishedWalk] = {}
 
     async def run(at: int) -> None:
         found[at] = await take(walks[at])
@@ -364,7 +364,7 @@ async def _every_hit_comes_once(given: ExaminedPolicy) -> None:
     _expect_each_once(await given.walked())
 
 
-def _expect_each_once(walked: Walked) -> None:
+def _expect_each_once(walked: FinishedWalk) -> None:
     seen = set()
     for hit in walked.hits:
         expect(identity(hit) not in seen, f"expected each hit once, got {identity(hit)!r} again")
@@ -450,7 +450,7 @@ async def _a_walk_is_the_same_however_long_the_store_takes_to_answer(given: Exam
 
 
 async def _moments(given: ExaminedPolicy) -> list[tuple[str, int]]:
-    """Give the first and the last call of each method of the store in a walk, by its number."""
+    """Return the first and the last call of each method of the store in a walk, by its number."""
     corpus, store = given.scripted()
     await given.walked(store=corpus)
     return [(method, at) for method, count in store.calls.items() for at in sorted({1, count})]
@@ -487,7 +487,7 @@ async def _a_cancelled_walk_ends_at_once_though_the_store_hangs(given: ExaminedP
 
 
 def _hang(at: int, begun: anyio.Event) -> Callable[[], float]:
-    """Give delays of which the `at`-th is long, and says so."""
+    """Return delays of which the `at`-th is long, and says so."""
     calls = count(1)
 
     def delay() -> float:
@@ -545,8 +545,8 @@ async def _more_nodes_in_a_step_take_no_more_calls_of_the_store(given: ExaminedP
         )
 
 
-def _most_calls(asked: list[Asked]) -> Counter[tuple[str, str]]:
-    """Give by method of the policy and of the store the most calls that one call made."""
+def _most_calls(asked: list[PolicyCall]) -> Counter[tuple[str, str]]:
+    """Return by method of the policy and of the store the most calls that one call made."""
     most: Counter[tuple[str, str]] = Counter()
     for call in asked:
         for method, number in call.calls.items():

@@ -28,7 +28,7 @@ BUDGET = 200  # nodes that a walk of a case may commit, unless it says otherwise
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PolicyCall:
     """One call of a policy's method during a walk, after it.
 
     Args:
@@ -49,7 +49,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
+class FinishedWalk:
     """A walk at its end: its hits, and what each said then, as JSON-clean values."""
 
     walk: Walk
@@ -107,16 +107,16 @@ class ExaminedPolicy:
             **{"node_budget": BUDGET, **options},
         )
 
-    async def walked(self, **options: Any) -> Walked:
+    async def walked(self, **options: Any) -> FinishedWalk:
         """Start a walk and take all its hits."""
         return await take(self.start(**options))
 
-    async def watched(self, **options: Any) -> tuple[Walked, list[Asked]]:
+    async def watched(self, **options: Any) -> tuple[FinishedWalk, list[PolicyCall]]:
         """Walk under observation; return the walk, and what the policy was asked."""
-        asked: list[Asked] = []
+        asked: list[PolicyCall] = []
         return await self.watch(asked.append, **options), asked
 
-    async def watch(self, tell: Callable[[Asked], None], *, store: Any = None, **options: Any) -> Walked:
+    async def watch(self, tell: Callable[[PolicyCall], None], *, store: Any = None, **options: Any) -> FinishedWalk:
         """Walk under observation; `tell` hears of each call as soon as it has ended, and may raise."""
         scripted: ScriptedStore | None = None
         if self.is_corpus and store is None:
@@ -126,11 +126,11 @@ class ExaminedPolicy:
         )
 
 
-async def take(walk: Walk) -> Walked:
+async def take(walk: Walk) -> FinishedWalk:
     """Take all hits of a walk."""
     async with walk:
         hits = [hit async for hit in walk]
-    return Walked(walk, hits, [hit.to_dict() for hit in hits])
+    return FinishedWalk(walk, hits, [hit.to_dict() for hit in hits])
 
 
 def identity(hit: SearchHit) -> Hashable:
@@ -168,7 +168,7 @@ def generators() -> Iterator[list[AsyncGenerator[Any, Any]]]:
 class _Observed:
     """Does as a policy does, and tells of each call of its methods that take the state."""
 
-    def __init__(self, policy: WalkPolicy, tell: Callable[[Asked], None], store: ScriptedStore | None) -> None:
+    def __init__(self, policy: WalkPolicy, tell: Callable[[PolicyCall], None], store: ScriptedStore | None) -> None:
         self._policy, self._tell, self._store = policy, tell, store
 
     def __getattr__(self, name: str) -> Any:
@@ -186,7 +186,7 @@ class _Observed:
                 answer = list(islice(answer, len(items) + (name != "select")))
             after = _portrait(state)
             changed = tuple(part for part in before if before[part] != after[part])
-            self._tell(Asked(name, state, items, answer, self._counted() - counted, changed))
+            self._tell(PolicyCall(name, state, items, answer, self._counted() - counted, changed))
             return answer
 
         return call

@@ -31,7 +31,7 @@ class FullStore(Store, RunKeeper, Protocol):
     """A store with everything that one may offer; a case uses the methods that it needs."""
 
 
-class Question(NamedTuple):
+class StoreCall(NamedTuple):
     """What one call of a method is given."""
 
     arguments: tuple[Any, ...]
@@ -57,11 +57,11 @@ _LINK_STATES = ("resolved", "dangling", "ambiguous", "foreign")
 _FILTERS: list[dict[str, Any]] = [{"tag": "x"}, {"tag": {"$contains": "x"}}, {"$not": {"n": {"$gte": 2}}}]
 
 
-def _ask(*arguments: Any, **options: Any) -> Question:
-    return Question(arguments, options)
+def _ask(*arguments: Any, **options: Any) -> StoreCall:
+    return StoreCall(arguments, options)
 
 
-def questions_about(changes: Iterable[ArtifactChange]) -> dict[str, list[Question]]:
+def questions_about(changes: Iterable[ArtifactChange]) -> dict[str, list[StoreCall]]:
     """Return by method what can be asked about artifacts, whether a store holds them or not."""
     changes = list(changes)
     absent = ["absent", "\ud800", "nul\0"]

@@ -76,7 +76,7 @@ class _Threads:
         self._others = {*threading.enumerate()}  # those that live already know nothing of the loop that begins
 
     def patience(self) -> float:
-        """Give the real seconds in which nothing must happen before a jump."""
+        """Return the real seconds in which nothing must happen before a jump."""
         if self.limiter is not None and self.limiter.borrowed_tokens:
             return _CALL_PATIENCE
         new = (thread for thread in threading.enumerate() if thread not in self._others)

@@ -95,7 +95,7 @@ class ScriptedStore(_AnyStore):  # type: ignore[misc]
         self.running = self.most_running = self.open_iterators = 0
 
     def iterate(self, items: Iterable[T], *, delays: Delays = 0.0, failures: Failures = ()) -> "_Cursor[T]":
-        """Give the items one by one, as a cursor does: with an `aclose`, and open from its first step on.
+        """Return the items one by one, as a cursor does: with an `aclose`, and open from its first step on.
 
         Args:
             items: What to give; may be endless.
@@ -169,7 +169,7 @@ class _Cursor(AsyncIterator[T]):
         self._is_open: bool | None = None  # before the first step
 
     async def __anext__(self) -> T:
-        """Give the next item, after its delay, unless its failure comes first."""
+        """Return the next item, after its delay, unless its failure comes first."""
         if self._is_open is None:
             self._is_open = True
             self._store.open_iterators += 1
@@ -205,7 +205,7 @@ async def _play(delays: Iterator[float] | None, failures: Iterator[Exception | N
 
 
 def _seconds(delays: Delays) -> Iterator[float]:
-    """Give the delay of each call."""
+    """Return the delay of each call."""
     if callable(delays):
         return iter(delays, None)
     each = [delays] if isinstance(delays, int | float) else [*delays]
@@ -216,7 +216,7 @@ def _seconds(delays: Delays) -> Iterator[float]:
 
 
 def _errors(failures: Failures) -> Iterator[Exception | None]:
-    """Give the failure of each call; `None` for none."""
+    """Return the failure of each call; `None` for none."""
     each = [failures] if isinstance(failures, Exception) else [*failures]
     bad = [failure for failure in each if failure is not None and not isinstance(failure, Exception)]
     if bad:

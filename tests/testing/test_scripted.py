@@ -319,6 +319,7 @@ class TestVirtualClock:
             ended.set()
             thread.join()
 
+    @pytest.mark.slow
     def test_a_thread_that_waits_for_the_loop_is_not_waited_for_for_ever(self, backend):
         async def main():
             await anyio.to_thread.run_sync(lambda: anyio.from_thread.run(anyio.sleep, 3600))
