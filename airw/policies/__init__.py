@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from airw.policies._per_node import PerNode, per_node
     from airw.policies.admitting_policy import Node
     from airw.policies.beam import Beam
-    from airw.policies.collapsed_tree import CollapsedTree, collapsed_tree_policy
+    from airw.policies.collapsed_tree import CollapsedTree
     from airw.policies.eager import Eager
     from airw.policies.link_walk import LinkWalk
     from airw.policies.mmr import Mmr
     from airw.policies.pagerank import PersonalizedPageRank
-    from airw.policies.reverse_dependency import ReverseDependency, reverse_dependency_policy
+    from airw.policies.reverse_dependency import ReverseDependency
     from airw.policies.scope import Scope
     from airw.policies.scored import Scored
     from airw.policies.strategy import NodeTracker, Strategy
@@ -23,13 +23,13 @@ else:
         {
             "admitting_policy": ["Node"],
             "beam": ["Beam"],
-            "collapsed_tree": ["CollapsedTree", "collapsed_tree_policy"],
+            "collapsed_tree": ["CollapsedTree"],
             "eager": ["Eager"],
             "link_walk": ["LinkWalk"],
             "mmr": ["Mmr"],
             "pagerank": ["PersonalizedPageRank"],
             "_per_node": ["PerNode", "per_node"],
-            "reverse_dependency": ["ReverseDependency", "reverse_dependency_policy"],
+            "reverse_dependency": ["ReverseDependency"],
             "scope": ["Scope"],
             "scored": ["Scored"],
             "strategy": ["NodeTracker", "Strategy"],
@@ -50,7 +50,5 @@ __all__ = [
     "Scope",
     "Scored",
     "Strategy",
-    "collapsed_tree_policy",
     "per_node",
-    "reverse_dependency_policy",
 ]

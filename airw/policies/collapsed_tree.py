@@ -138,15 +138,3 @@ class CollapsedTree(Policy[TreeMemory]):
             if hit is not None and entry.depth:
                 hit.metadata["seed"] = hit.artifact_id
         return hits
-
-
-def collapsed_tree_policy(
-    *, summary_kinds: Sequence[str] = SUMMARY_KINDS, leaf_kinds: Sequence[str] = LEAF_KINDS, seed_k: int = 10
-) -> CollapsedTree:
-    """Make a `CollapsedTree`, under the name and with the parameters that `ir` gives it.
-
-    Example:
-        >>> collapsed_tree_policy(seed_k=3) == CollapsedTree(seed_k=3)
-        True
-    """
-    return CollapsedTree(summary_kinds=summary_kinds, leaf_kinds=leaf_kinds, seed_k=seed_k)

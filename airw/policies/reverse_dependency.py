@@ -261,24 +261,3 @@ def _sort(memory: DependencyMemory, nodes: Iterable[Id]) -> list[Id]:
 def _order(node: NodeId, *, places: Mapping[str, int]) -> Any:
     """Order by id, strings before pairs, and pairs of corpora that have a place by that first."""
     return (True, places.get(node[0], len(places)), node) if isinstance(node, tuple) else (False, 0, node)
-
-
-def reverse_dependency_policy(
-    *,
-    seeds: Collection[NodeId],
-    edge_type: str = REF,
-    fan_in_weight: float = 0.0,
-    proximity_weight: float = 0.0,
-) -> ReverseDependency:
-    """Make a `ReverseDependency`, under the name and with the parameters that `ir` gives it.
-
-    Raises:
-        ArgumentError: A parameter cannot be used.
-
-    Example:
-        >>> reverse_dependency_policy(seeds=["numpy", "anyio"]) == ReverseDependency(seeds={"anyio", "numpy"})
-        True
-    """
-    return ReverseDependency(
-        seeds=seeds, edge_type=edge_type, fan_in_weight=fan_in_weight, proximity_weight=proximity_weight
-    )

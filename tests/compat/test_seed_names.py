@@ -167,6 +167,7 @@ ELSEWHERE = {
     "CorpusSource.from_skills": ("from_skills", "CorpusSource.from_skills(…)"),
     "DFLT_LEAF_KINDS": ("policies.collapsed_tree.LEAF_KINDS", "traverse.DFLT_LEAF_KINDS"),
     "DFLT_SUMMARY_KINDS": ("policies.collapsed_tree.SUMMARY_KINDS", "traverse.DFLT_SUMMARY_KINDS"),
+    "collapsed_tree_policy": ("policies.CollapsedTree", "collapsed_tree_policy(…)"),
     "corpora": ("corpora.list_corpora", "corpora()"),
     "IndexingStrategy": ("protocols.IndexingStrategy", "IndexingStrategy"),
 }

@@ -27,7 +27,7 @@ from ir.store import CorpusStore
 
 from airw import build, embedder_from, from_mapping, traverse
 from airw.links import extractor_from
-from airw.policies import CollapsedTree, ReverseDependency, reverse_dependency_policy
+from airw.policies import CollapsedTree, ReverseDependency
 from airw.stores import MemoryStore
 from airw.values import IndexPlan, Surface
 
@@ -191,7 +191,7 @@ def dependency_walk(chance, items, *, weigh_fan_in=True):
         "fan_in_weight": chance.choice([0.0, chance.uniform(0, 2)]) if weigh_fan_in else 0.0,
         "proximity_weight": chance.choice([0.0, chance.uniform(0, 2)]),
     }
-    mine, other = reverse_dependency_policy(**options), ir.reverse_dependency_policy(**options)
+    mine, other = ReverseDependency(**options), ir.reverse_dependency_policy(**options)
     return queries(chance), mine, other, limits(chance)
 
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-import airw
 from airw import build, embedder_from, from_mapping, top_k, traverse
 from airw.errors import ArgumentError
 from airw.links import extractor_from
-from airw.policies import CollapsedTree, Eager, collapsed_tree_policy
+from airw.policies import CollapsedTree, Eager
 from airw.stores import MemoryStore
 from airw.values import IndexPlan, Surface
 
@@ -236,10 +235,6 @@ class TestCollapsedTree:
             store = Counting(corpus.store)
             await walked(replace(corpus, store=store), policy=CollapsedTree())
         assert store.calls == {"search_vectors": 1, "records_of": 1, "similarities": 1}
-
-    def test_the_function_of_that_name_makes_the_same_policy(self):
-        assert collapsed_tree_policy(leaf_kinds=("part",)) == CollapsedTree(leaf_kinds=("part",))
-        assert airw.policies.collapsed_tree_policy() == CollapsedTree()
 
 
 @pytest.mark.parametrize("policy", [Eager(), Eager(start_k=0, roots=["a"]), CollapsedTree()])

@@ -11,7 +11,7 @@ import pytest
 from airw import Limits, build, embedder_from, from_mapping, open_corpus, top_k, traverse
 from airw.errors import ArgumentError
 from airw.links import extractor_from
-from airw.policies import CollapsedTree, ReverseDependency, Scope, reverse_dependency_policy
+from airw.policies import CollapsedTree, ReverseDependency, Scope
 from airw.stores import MemoryStore
 from airw.testing import PolicySuite
 from airw.values import Edge, Extraction, IndexPlan, Surface
@@ -395,14 +395,14 @@ def test_seeds_that_are_no_list_of_ids_and_pairs_are_refused(seeds):
 
 def test_a_lone_string_as_seeds_is_refused_with_what_would_do():
     with pytest.raises(ArgumentError, match=r"not 'numpy'; one is \['numpy'\]"):
-        reverse_dependency_policy(seeds="numpy")
+        ReverseDependency(seeds="numpy")
 
 
 @pytest.mark.parametrize("name", ["fan_in_weight", "proximity_weight"])
 @pytest.mark.parametrize("weight", [-0.1, math.nan, math.inf, -math.inf, "1", None, True])
 def test_a_weight_that_is_negative_or_not_finite_is_refused(name, weight):
     with pytest.raises(ArgumentError, match=f"{name} must be a finite number of at least 0"):
-        reverse_dependency_policy(seeds=[], **{name: weight})
+        ReverseDependency(seeds=[], **{name: weight})
 
 
 @pytest.mark.parametrize("weight", [0, 2, np.float32(0.5), np.int64(3)])
@@ -421,12 +421,6 @@ def test_equal_seeds_make_equal_policies_whatever_their_order_and_container():
     assert policy == ReverseDependency(seeds=iter(["a", "b", ["c", "d"]]))
     assert policy.seeds == ("a", "b", ("c", "d"))
     assert hash(policy) == hash(ReverseDependency(seeds={"a", "b", ("c", "d")}))
-
-
-def test_the_function_of_that_name_makes_the_same_policy():
-    options = {"seeds": ["a"], "edge_type": "PARENT", "fan_in_weight": 0.5, "proximity_weight": 2}
-    assert reverse_dependency_policy(**options) == ReverseDependency(**options)
-    assert reverse_dependency_policy(seeds=["a"]) == ReverseDependency(seeds=["a"])
 
 
 async def test_a_store_that_is_no_open_corpus_is_refused():
