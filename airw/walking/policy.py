@@ -169,11 +169,6 @@ class WalkState(Generic[M]):
     cache: dict[Any, Any] = field(default_factory=dict)
     memory: M = field(default=cast("Any", None))
 
-    @property
-    def budget(self) -> int:
-        """The node budget, under the name that `ir` uses."""
-        return self.node_budget
-
     def depth_of(self, id: Hashable) -> int | None:
         """Give the depth of a node that is waiting or committed; `None` for others."""
         return self._record.depth_of(id)

@@ -211,6 +211,7 @@ DIFFERENCES = {
     "WalkPolicy.to_hit": "WalkPolicy.to_hit",
     "WalkState(_record)": WALK_STATE,
     "WalkState(budget)": WALK_STATE,
+    "WalkState.budget": WALK_STATE,
     "WalkState(cache)": WALK_STATE,
     "WalkState(limits)": WALK_STATE,
     "WalkState(node_budget)": WALK_STATE,

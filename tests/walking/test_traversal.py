@@ -868,7 +868,7 @@ async def test_the_state_tells_what_is_known():
     seen = []
 
     async def expand(state, committed, store):
-        seen.append((state.query, state.budget, state.max_depth, set(state.visited), len(state.results)))
+        seen.append((state.query, state.node_budget, state.max_depth, set(state.visited), len(state.results)))
         seen.append((state.depth_of("a"), state.parent_of("a"), state.depth_of("c"), state.parent_of("c")))
         return [TREE.get(entry.id, ()) for entry in committed]
 
