@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from airw.indexing.synopsis import (
         ThinDescription,
         make_llm_synthesizer,
-        thin_description_predicate,
         with_synopsis,
     )
     from airw.indexing.whole import WholeText
@@ -29,7 +28,7 @@ else:
             "package": ["Package"],
             "skill": ["Skill"],
             "specs": ["strategy_from_spec", "strategy_spec"],
-            "synopsis": ["ThinDescription", "make_llm_synthesizer", "thin_description_predicate", "with_synopsis"],
+            "synopsis": ["ThinDescription", "make_llm_synthesizer", "with_synopsis"],
             "whole": ["WholeText"],
             "windows": ["token_offsets"],
         },
@@ -46,7 +45,6 @@ __all__ = [
     "make_llm_synthesizer",
     "strategy_from_spec",
     "strategy_spec",
-    "thin_description_predicate",
     "token_offsets",
     "with_synopsis",
 ]

@@ -173,10 +173,6 @@ class ThinDescription:
         return len(said.strip()) < self.min_chars
 
 
-thin_description_predicate = ThinDescription()
-"""True of an artifact whose `description` is shorter than 40 characters: `with_synopsis(..., when=...)`."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SynopsisStrategy:
     """A strategy that puts a synopsis before the surfaces of another one; `with_synopsis` makes it."""
@@ -240,7 +236,7 @@ def with_synopsis(
         synthesizer_id: Names the synthesizer and its settings. Left out, its own `id` or `synthesizer_id`, else what
             `identity` makes of it.
         synopsis_kind: The kind of the surface.
-        when: The gate: says which artifacts are summed up, such as `thin_description_predicate`; the synthesizer is not
+        when: The gate: says which artifacts are summed up, such as `ThinDescription()`; the synthesizer is not
             called for any other. Left out, all are.
         when_id: Names the gate and its settings. Left out, its own `id` or `when_id`, else what `identity` makes of it.
 

@@ -17,7 +17,6 @@ from airw.indexing import (
     make_llm_synthesizer,
     strategy_from_spec,
     strategy_spec,
-    thin_description_predicate,
     with_synopsis,
 )
 from airw.links import MarkdownLinks, extractor_from, extractor_from_spec, extractor_spec
@@ -105,7 +104,7 @@ def test_parameters_left_out_are_the_default():
 CHAT = "http://localhost:1/v1#model"
 
 
-@pytest.mark.parametrize("when", [None, thin_description_predicate, ThinDescription(min_chars=9, field="about")])
+@pytest.mark.parametrize("when", [None, ThinDescription(), ThinDescription(min_chars=9, field="about")])
 def test_a_strategy_with_synopses_by_the_model_of_the_environment_comes_back(monkeypatch, when):
     monkeypatch.setenv("AIRW_CHAT", CHAT)
     strategy = with_synopsis(with_synopsis(Package()), synopsis_kind="about", when=when)

@@ -22,7 +22,6 @@ from airw.indexing import (
     ThinDescription,
     WholeText,
     make_llm_synthesizer,
-    thin_description_predicate,
     with_synopsis,
 )
 from airw.indexing.synopsis import MAX_CHARS
@@ -163,14 +162,13 @@ async def test_a_gate_that_says_no_keeps_the_synthesizer_from_being_called(kind)
     ],
 )
 def test_a_description_of_less_than_40_characters_is_thin_as_in_ir(raw):
-    thin = thin_description_predicate(Artifact("a", raw))
+    thin = ThinDescription()(Artifact("a", raw))
     assert thin == ir.synopsis.thin_description_predicate(ir.Artifact("a", raw))
     assert thin == (len(raw if isinstance(raw, str) else (raw.get("description") or "").strip()) < 40)
 
 
 def test_a_thinness_of_ones_own_has_an_id_of_its_own():
     assert ThinDescription(min_chars=3, field="about")(Artifact("a", {"about": "ab"}))
-    assert thin_description_predicate == ThinDescription()
     assert len({each.id for each in (ThinDescription(), ThinDescription(min_chars=3), ThinDescription(field="a"))}) == 3
     for options in ({"min_chars": -1}, {"field": ""}, {"field": 3}):
         with pytest.raises(ArgumentError):
@@ -269,7 +267,7 @@ def variants(chat):
     yield made | {"synopsis_kind": "gist"}
     yield made | {"when": plain}
     yield made | {"when": plain, "when_id": "another"}
-    yield made | {"when": thin_description_predicate}
+    yield made | {"when": ThinDescription()}
     yield made | {"when": ThinDescription(min_chars=3)}
 
 
@@ -299,12 +297,12 @@ def test_an_id_is_the_same_in_another_process(chat):
     code = (
         "from airw.indexing import *\nfrom airw.chat import ChatClient\n"
         "synthesize = make_llm_synthesizer(model=ChatClient('http://localhost/v1', 'm'))\n"
-        "print(with_synopsis(Package(), synthesize=synthesize, when=thin_description_predicate).id)"
+        "print(with_synopsis(Package(), synthesize=synthesize, when=ThinDescription()).id)"
     )
     environment = {"PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     synthesize = make_llm_synthesizer(model=chat)
-    here = with_synopsis(Package(), synthesize=synthesize, when=thin_description_predicate)
+    here = with_synopsis(Package(), synthesize=synthesize, when=ThinDescription())
     assert done.stdout.strip() == here.id
 
 
@@ -419,7 +417,7 @@ async def test_another_model_prompt_strategy_or_gate_makes_all_of_them_anew(serv
 async def test_a_synopsis_disappears_when_the_gate_no_longer_lets_its_artifact_in(server, chat):
     store, docs = MemoryStore(), {"a": "short", "b": "long " * 20}
     await built(docs, chat, store)
-    await built(docs, chat, store, when=thin_description_predicate)
+    await built(docs, chat, store, when=ThinDescription())
     assert await synopses(store) == {"a": "About short"}
     assert len(server.requests) == 3
 
