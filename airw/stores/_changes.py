@@ -9,6 +9,7 @@ import numpy as np
 
 from airw._base.arrays import Floats
 from airw._base.json import json_clean
+from airw._base.messages import short_repr
 from airw._base.text import find_text_fault
 from airw.errors import StoreError
 from airw.values import ArtifactChange, Record
@@ -112,7 +113,7 @@ def _check_keys(puts: Sequence[ArtifactChange]) -> None:
         for text in _keys_of(change):
             if fault := find_text_fault(text, allow_nul=False):
                 raise StoreError(
-                    f"{text!r} of {change.entry.artifact_id!r} holds {fault} and cannot be stored; take it out"
+                    f"{short_repr(text)} of {short_repr(change.entry.artifact_id)} holds {fault} and cannot be stored; take it out"
                 )
 
 
