@@ -112,9 +112,8 @@ def _check_keys(puts: Sequence[ArtifactChange]) -> None:
     for change in puts:
         for text in _keys_of(change):
             if fault := find_text_fault(text, allow_nul=False):
-                raise StoreError(
-                    f"{short_repr(text)} of {short_repr(change.entry.artifact_id)} holds {fault} and cannot be stored; take it out"
-                )
+                whose = short_repr(change.entry.artifact_id)
+                raise StoreError(f"{short_repr(text)} of {whose} holds {fault} and cannot be stored; take it out")
 
 
 def _stack_vectors(puts: Sequence[ArtifactChange]) -> Floats | None:
