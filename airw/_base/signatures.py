@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -47,6 +46,8 @@ def check_option_names(verb: str, given: Collection[str], known: Collection[str]
     """
     for name in given:
         if name not in known:
+            from difflib import get_close_matches
+
             near = get_close_matches(name, known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise TypeError(f"{verb}() got an unexpected keyword argument {name!r}{hint}")

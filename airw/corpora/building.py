@@ -16,7 +16,7 @@ from airw._base.messages import short_repr
 from airw._base.signatures import check_option_names, shows_options
 from airw.corpora.naming import corpus_path, is_name
 from airw.corpora.opening import CUSTOM, Corpus, Opening
-from airw.corpora.pipeline import Builder, BuildProgress, BuildReport, Pages, surveyed
+from airw.corpora.pipeline import Builder, BuildProgress, BuildReport, Pages, report_of, surveyed
 from airw.corpora.recipes import BY_HAND, OnError, Recipe, recipes_with
 from airw.embedders import resolve_embedder
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, EmbedderUnavailable, SourceError, StoreError
@@ -206,14 +206,7 @@ async def _build(request: BuildRequest) -> Corpus:
                 await store.apply([], removals=pruning.stored)
             await builder.write_settings()
         opened.pop_all()
-    report = BuildReport(
-        added=builder.counts.added,
-        updated=builder.counts.updated,
-        unchanged=builder.counts.unchanged,
-        removed=pruning.count,
-        problems=tuple(builder.problems),
-        seconds=time.perf_counter() - start,
-    )
+    report = report_of([builder], removed=pruning.count, seconds=time.perf_counter() - start)
     return built_corpus(builder, report, owns_store=isinstance(request.place, Path))
 
 

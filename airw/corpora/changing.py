@@ -8,7 +8,7 @@ from typing import Any
 from airw._base.checks import check_choice, check_strings
 from airw._base.concurrency import in_thread
 from airw._base.messages import short_repr
-from airw.corpora.pipeline import Builder, BuildReport
+from airw.corpora.pipeline import Builder, BuildReport, report_of
 from airw.corpora.recipes import OnError, Recipe, edge_extractor_of, strategy_of
 from airw.embedders import check_embedder
 from airw.errors import ArgumentError, ArgumentKindError, CorpusNotFound
@@ -58,7 +58,7 @@ class Changes:
             for first in range(0, len(artifacts), _PAGE):
                 page = slice(first, first + _PAGE)
                 await self._put(builders, list(zip(owners[page], artifacts[page], strict=True)))
-        return _report(builders.values(), time.perf_counter() - start)
+        return report_of(builders.values(), seconds=time.perf_counter() - start)
 
     async def delete(self, artifact_ids: Iterable[str]) -> int:
         """Do what `Corpus.delete` says."""
@@ -110,14 +110,3 @@ def _artifacts(items: object) -> list[Artifact]:
                 f"upsert takes artifacts whose id is a string that is not empty, not {short_repr(item)}"
             )
     return artifacts
-
-
-def _report(builders: Iterable[Builder], seconds: float) -> BuildReport:
-    done = list(builders)
-    return BuildReport(
-        added=sum(builder.counts.added for builder in done),
-        updated=sum(builder.counts.updated for builder in done),
-        unchanged=sum(builder.counts.unchanged for builder in done),
-        problems=tuple(problem for builder in done for problem in builder.problems),
-        seconds=seconds,
-    )

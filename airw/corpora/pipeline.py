@@ -6,7 +6,7 @@ source ──page──> plan ──drafts──> embed ──changes──> wri
 ```
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -57,6 +57,27 @@ class BuildProgress:
     def done(self) -> int:
         """Count the artifacts that are up to date."""
         return self.added + self.updated + self.unchanged
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """What a build, or an upsert, did.
+
+    Args:
+        added: Artifacts that were not in the corpus before.
+        updated: Artifacts written again, because they or the way to index them changed.
+        unchanged: Artifacts that needed nothing.
+        removed: Artifacts taken out, because their source no longer has them; 0 for an upsert.
+        problems: What could not be indexed, or not whole, in the order of the pages read.
+        seconds: How long it took, waiting for another builder included.
+    """
+
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    problems: tuple[ItemProblem, ...] = ()
+    seconds: float = 0.0
 
 
 class Pages:
@@ -341,6 +362,19 @@ class Builder:
         )
 
 
+def report_of(builders: Collection[Builder], *, removed: int = 0, seconds: float) -> BuildReport:
+    """Return what builders did together."""
+    counts = [builder.counts for builder in builders]
+    return BuildReport(
+        added=sum(each.added for each in counts),
+        updated=sum(each.updated for each in counts),
+        unchanged=sum(each.unchanged for each in counts),
+        removed=removed,
+        problems=tuple(problem for builder in builders for problem in builder.problems),
+        seconds=seconds,
+    )
+
+
 def _rows_of(drafts: Sequence[Draft], rows: Floats) -> dict[str, Floats]:
     """Return the rows of each draft, by the name of its artifact."""
     ends = accumulate(len(draft.records) for draft in drafts)
@@ -359,27 +393,6 @@ async def _stage(
     async for page in source:
         await target.send(await work(page))
     target.close()
-
-
-@dataclass(frozen=True, slots=True)
-class BuildReport:
-    """What a build, or an upsert, did.
-
-    Args:
-        added: Artifacts that were not in the corpus before.
-        updated: Artifacts written again, because they or the way to index them changed.
-        unchanged: Artifacts that needed nothing.
-        removed: Artifacts taken out, because their source no longer has them; 0 for an upsert.
-        problems: What could not be indexed, or not whole, in the order of the pages read.
-        seconds: How long it took, waiting for another builder included.
-    """
-
-    added: int = 0
-    updated: int = 0
-    unchanged: int = 0
-    removed: int = 0
-    problems: tuple[ItemProblem, ...] = ()
-    seconds: float = 0.0
 
 
 async def surveyed(recipe: Recipe, source: Source, page_size: int) -> Recipe:

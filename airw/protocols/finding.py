@@ -9,8 +9,6 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from airw.values import Record, SearchHit
 
-__all__ = ["Formulator", "MaybeAwaitable", "NeighborhoodPolicy", "Reranker", "Retriever", "Selector"]
-
 T = TypeVar("T")
 MaybeAwaitable: TypeAlias = T | Awaitable[T]
 

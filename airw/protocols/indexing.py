@@ -8,17 +8,6 @@ from airw._base.arrays import Floats
 from airw.protocols.finding import MaybeAwaitable
 from airw.values import Artifact, Extraction, IndexPlan, ItemProblem
 
-__all__ = [
-    "CorpusWideExtractor",
-    "EdgeExtractor",
-    "Embedder",
-    "EmbedderLike",
-    "IndexingStrategy",
-    "Source",
-    "Survey",
-    "Synthesizer",
-]
-
 
 @runtime_checkable
 class Embedder(Protocol):

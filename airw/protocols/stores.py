@@ -14,30 +14,6 @@ from airw.protocols.indexing import Embedder
 from airw.values import ArtifactChange, Direction, Edge, LedgerEntry, LinkCount, NodeId, Ranking, Record, UnresolvedLink
 from airw.values.filters import Filter
 
-__all__ = [
-    "ArtifactVectors",
-    "BestRecordFinder",
-    "BestRecords",
-    "ChangeFinder",
-    "EdgeReader",
-    "GraphStore",
-    "LinkReader",
-    "OpenCorpus",
-    "RecordLookup",
-    "RecordReader",
-    "RecordWriter",
-    "RecordsByArtifact",
-    "Run",
-    "RunKeeper",
-    "RunRows",
-    "SearchStore",
-    "Store",
-    "TextSearch",
-    "VectorRanker",
-    "VectorSearch",
-    "WalkStore",
-]
-
 
 class BestRecords(NamedTuple):
     """The best record of each artifact asked for: its id and its cosine, `(n,) float32`; `None` and NaN for none."""
