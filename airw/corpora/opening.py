@@ -114,7 +114,7 @@ class Corpus(Generic[StoreT_co]):
 
     @shows_options(SearchOptions, SEARCH_DEFAULTS)
     async def search(self: "Corpus[SearchStore]", query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
-        """Rank what this corpus holds against a query; the options are those of `airw.retrieval.retrieve`."""
+        """Rank what this corpus holds against a query; the options are those of `airw.search`."""
         return await answer(self, SearchQuery.parse("search", query, options))
 
     async def upsert(self: "Corpus[Store]", items: Given, *, on_error: OnError = "raise") -> BuildReport:

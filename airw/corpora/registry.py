@@ -336,7 +336,7 @@ def retriever_for(name: str, **options: Unpack[SearchOptions]) -> CorpusRetrieve
 
     Args:
         name: The name of a corpus that is registered or built.
-        options: Options for every call, those of `airw.retrieval.retrieve`; those that a call gives replace them.
+        options: Options for every call, those of `airw.search`; those that a call gives replace them.
 
     Raises:
         ArgumentError: A parameter's value cannot be used.
@@ -414,7 +414,7 @@ def retrievers(**options: Unpack[SearchOptions]) -> Retrievers:
     """Give a view of the registry as a mapping of name to retriever, always current; each opens at its first call.
 
     Args:
-        options: Options for every call, those of `airw.retrieval.retrieve`; those that a call gives replace them.
+        options: Options for every call, those of `airw.search`; those that a call gives replace them.
 
     Returns:
         A read-only mapping; `async with` it, or `await` its `aclose()`, to close the corpora that were opened. An

@@ -17,18 +17,64 @@ from airw.values import Record, SearchHit
 
 @shows_options(SearchOptions, SEARCH_DEFAULTS)
 async def search(corpus: CorpusLike[SearchStore], query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
-    """Rank what a corpus holds against a query, as `airw.retrieval.retrieve` does.
+    """Rank what a corpus holds against a query.
+
+    ```text
+    mode       score of a hit                                   what is ranked
+    dense      cosine, -1 to 1                                  every record, zero scores too
+    lexical    BM25, above 0                                    records with at least one word of the query
+    hybrid     mass: sum of 1 / (rrf_k + rank) over the two,    the union of the two channels
+               or, blended: alpha * cosine +
+               (1 - alpha) * BM25 / (BM25 + bm25_sat_k);
+               also where one of them found nothing
+    ```
+
+    The stages, each left out unless asked for: `formulate` queries → rank in each channel → fuse → `surface_weights` →
+    collapse to artifacts → cut at `fetch_k` → `rerank` → `boost` → cut at `k`. Without weights, channels rank artifacts
+    to begin with, so that no artifact crowds out the others, however many of its surfaces match.
 
     Args:
         corpus: An open corpus, which stays open, or a name or path, which is opened and closed again.
         query: What to look for.
-        options: As in `retrieve`, which explains them.
+        k: Give at most this many hits; 10 when left out.
+        mode: `"dense"` (when left out), `"lexical"` or `"hybrid"`.
+        filter: Rank only records whose metadata satisfy it; see `airw.values.filters`.
+        surfaces: Rank only surfaces of these kinds.
+        per_artifact: Rank artifacts, each by its best surface, instead of surfaces; on when left out.
+        fusion: What a hybrid search does: `"rrf"` (when left out) or `"blend"`, as above; a side that did not find a
+            record counts 0.
+        rrf_k: The rank constant; 60 when left out.
+        alpha: The share of the cosine in a blend, 0 to 1; 0.5 when left out.
+        bm25_sat_k: The BM25 score that counts half in a blend, above 0; 8 when left out.
+        fetch_k: How deep to read each channel, and how many candidates a reranker or a boost is shown;
+            `max(5 * k, 50)` when left out. A lone channel that nothing comes after is read `k` deep.
+        rerank: Replaces the scores of the candidates: a function `(query, texts) -> scores`, sync or async, or
+            `"cross-encoder"`, `"cross-encoder:<model or folder>"`. It reads the query as it was asked. Ties stay as
+            they were ranked; a score that is not a number comes last.
+        rerank_text: What it reads of a candidate: `"surface"`, the text that matched (when left out); `"artifact"`, all
+            texts of its artifact in plan order; or what a function `(corpus, record) -> str`, sync or async, gives.
+            Functions may be called for several candidates at once. Equal texts are scored once.
+        rerank_max_chars: Where the text of an artifact is cut; 2000 when left out.
+        formulate: Gives the query or queries to search with; see `airw.retrieval.formulation`. Several are ranked each
+            in each channel and fused by rank: the score is then the mean, over the queries, of what each gives as a
+            mass, in every mode.
+        surface_weights: Factors for the scores of surfaces by kind, 0 or more, 1 where not named. Meant for scores
+            above 0: a negative cosine moves down when multiplied by more than 1.
+        boost: Gives for a hit what to add to its score, a finite number; called in a worker thread.
+
+    Returns:
+        Hits, best first; ties by `(artifact_id, surface_index)`, where rankings are fused by the dense one first. The
+        surface of a fused hit is that of the ranking where it stands highest. Each metadata dict belongs to the caller;
+        that of a fused hit tells what the channels gave, `dense_score` and `lexical_score` (the best over several
+        queries), that of a reranked hit the score it had before, `retrieval_score`.
 
     Raises:
         CorpusNotFound: There is no corpus of that name or at that path.
-        ArgumentError: A parameter's value cannot be used.
+        ArgumentError: A parameter's value cannot be used, or a function gave what cannot.
         FilterError: The filter is malformed.
-        RerankerError: The reranker failed.
+        EmbedderError: The embedder failed, or does not fit the stored vectors (`EmbedderMismatch`).
+        RerankerError: The reranker failed; what it needs is not there (`RerankerUnavailable`).
+        StoreError: The store failed.
 
     Example:
         >>> import anyio
@@ -139,7 +185,7 @@ class CorpusRetriever:
 
 @shows_options(SearchOptions, SEARCH_DEFAULTS)
 def as_retriever(corpus_or_name: CorpusLike[SearchStore], **options: Unpack[SearchOptions]) -> CorpusRetriever:
-    """Bind a corpus and options to a function of a query; see `airw.retrieval.retrieve` for the options.
+    """Bind a corpus and options to a function of a query; see `airw.search` for the options.
 
     Args:
         corpus_or_name: An open corpus, which stays its owner's to close; or a name or path, which the first call opens,

@@ -44,7 +44,7 @@ class SearchTuning(TypedDict, total=False):
 
 
 class SearchOptions(SearchTuning, total=False):
-    """The options of `search`; `SearchQuery` has their defaults, `retrieve` says what they mean."""
+    """The options of `search`; `SearchQuery` has their defaults, `airw.search` says what they mean."""
 
     k: int
     mode: Mode
