@@ -4,9 +4,8 @@ import copy
 import json
 import math
 from collections import Counter
-from collections.abc import AsyncIterable, Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields, is_dataclass
-from functools import partial
 from inspect import isfunction
 from itertools import count, islice
 from numbers import Real
@@ -29,7 +28,7 @@ from airw.testing._policy_tools import (
     identity,
     take,
 )
-from airw.testing.exam import Case, case, expect, expect_equal
+from airw.testing.exam import case, expect, expect_equal
 from airw.values import Edge, Limits, SearchHit
 from airw.walking import Walk, WalkPolicy
 
@@ -138,57 +137,11 @@ async def _ids(given: ExaminedPolicy) -> list[Hashable]:
     return ids
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real | np.floating | np.integer) and bool(value == value)  # noqa: PLR0124 - not NaN
-
-
-def _is_position(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _is_iterable(value: Any) -> bool:
-    return isinstance(value, Iterable | AsyncIterable) and not isinstance(value, str | bytes)
-
-
-_PARTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "score_gives_one_number_a_node_and_never_nan": ("a number", _is_number),
-    "select_gives_positions_that_are_live": ("a position, a whole number", _is_position),
-    "expand_gives_one_iterable_for_each_node": ("an iterable of nodes", _is_iterable),
-    "to_hits_gives_a_hit_or_none_for_each_node": (
-        "a SearchHit or None",
-        lambda hit: hit is None or isinstance(hit, SearchHit),
-    ),
-}
-
-
-async def _each_part_of_an_answer_is_sound(name: str, given: ExaminedPolicy) -> None:
-    what, is_sound = _PARTS[name]
-
-    def check(call: PolicyCall) -> None:
-        if not name.startswith(f"{call.method}_gives"):
-            return
-        parts = list(islice(call.answer, len(call.items) + 1))
-        if call.method == "select":
-            strange = [part for part in parts if _is_position(part) and part not in call.items]
-            expect(not strange, f"expected only positions of {short_repr(call.items)}, got {strange}")
-        else:
-            expect(len(parts) == len(call.items), f"expected {len(call.items)} answers, got {short_repr(call.answer)}")
-        for part in parts:
-            expect(is_sound(part), f"expected {what}, got {short_repr(part)}")
-
-    await given.watch(check)
-
-
-CASES += [Case.of(name, partial(_each_part_of_an_answer_is_sound, name)) for name in _PARTS]
-
-
 @case(CASES)
-async def _stop_says_true_or_false(given: ExaminedPolicy) -> None:
-    def check(call: PolicyCall) -> None:
-        said = call.answer if call.method == "stop" else False
-        expect(isinstance(said, bool | np.bool_), f"expected True or False, got {said!r}")
-
-    await given.watch(check)
+async def _a_walk_takes_every_answer_as_it_comes(given: ExaminedPolicy) -> None:
+    """It refuses what is no answer, and says which method gave it."""
+    walked = await given.walked()
+    expect(walked.walk.ranking is not None, "expected a ranking of a walk that has ended, got None")
 
 
 @case(CASES)
