@@ -6,7 +6,7 @@ from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from airw.retrieval.answering import answer, channel_rankings, check_corpus, embedded, formulated, retrieve
-    from airw.retrieval.formulation import identity_formulator, make_llm_formulator
+    from airw.retrieval.formulation import make_llm_formulator
     from airw.retrieval.fusion import fuse_hits, tag_source
     from airw.retrieval.query import (
         FUSIONS,
@@ -27,7 +27,7 @@ else:
         __name__,
         {
             "answering": ["answer", "channel_rankings", "check_corpus", "embedded", "formulated", "retrieve"],
-            "formulation": ["identity_formulator", "make_llm_formulator"],
+            "formulation": ["make_llm_formulator"],
             "fusion": ["fuse_hits", "tag_source"],
             "query": [
                 "Boost",
@@ -65,7 +65,6 @@ __all__ = [
     "formulated",
     "fuse_hits",
     "hybrid_depth",
-    "identity_formulator",
     "make_llm_formulator",
     "retrieve",
     "tag_source",

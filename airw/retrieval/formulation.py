@@ -26,13 +26,7 @@ Query: {query}
 """What a model is asked unless another prompt is given."""
 
 
-def identity_formulator(query: str) -> str:
-    """Give the query as it is.
-
-    Example:
-        >>> identity_formulator("signing keys")
-        'signing keys'
-    """
+def _unchanged(query: str) -> str:
     return query
 
 
@@ -59,7 +53,7 @@ class LlmFormulator:
 
     rewriter: Callable[[str], MaybeAwaitable[str | Sequence[str]]]
     n: int = 3
-    fallback: Formulator = identity_formulator
+    fallback: Formulator = _unchanged
 
     async def __call__(self, query: str) -> str | Sequence[str]:
         """Give at most `n` queries, or what the fallback gives."""
@@ -89,7 +83,7 @@ def make_llm_formulator(
         prompt: What to ask the model, with `{query}` where the query goes, and `{n}` for the number;
             `FORMULATION_PROMPT` when left out.
         n: Use at most this many queries, the first ones.
-        fallback: The formulator to fall back on; `identity_formulator` when left out.
+        fallback: The formulator to fall back on; when left out, the query stays as it is.
         model: The model to ask, `"http://host:8080/v1#model"` or a `ChatModel`; what `AIRW_CHAT` names when left out.
 
     Raises:
@@ -107,7 +101,7 @@ def make_llm_formulator(
         raise ArgumentKindError(f"fallback must be a function of a query, not {short_repr(fallback)}")
     asked = question_or(rewriter, "rewriter", model=model, prompt=prompt, default=FORMULATION_PROMPT, needs=["query"])
     rewrite = _Rewriter(asked, n) if isinstance(asked, Question) else asked
-    return LlmFormulator(rewrite, n, fallback or identity_formulator)
+    return LlmFormulator(rewrite, n, fallback or _unchanged)
 
 
 @dataclass(frozen=True, slots=True)

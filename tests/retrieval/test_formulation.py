@@ -1,4 +1,4 @@
-"""What formulators promise: the identity, and one that asks a rewriter and falls back."""
+"""What formulators promise: one that asks a rewriter, and falls back."""
 
 import threading
 
@@ -6,12 +6,8 @@ import anyio
 import pytest
 
 from airw.errors import ArgumentError, ArgumentKindError
-from airw.retrieval import identity_formulator, make_llm_formulator
+from airw.retrieval import make_llm_formulator
 from airw.retrieval.formulation import queries_in, queries_of
-
-
-def test_the_identity_gives_the_query_as_it_is():
-    assert identity_formulator("  rotate KEYS ") == "  rotate KEYS "
 
 
 def test_queries_come_once_each_in_their_order_and_blank_ones_not_at_all():

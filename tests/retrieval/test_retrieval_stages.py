@@ -16,7 +16,7 @@ from airw.corpora import build
 from airw.embedders import embedder_from
 from airw.errors import ArgumentError, ArgumentKindError, EmbedderError, RerankerError, RerankerUnavailable
 from airw.indexing import Chunked
-from airw.retrieval import FUSIONS, MODES, SearchQuery, answer, formulated, identity_formulator, retrieve
+from airw.retrieval import FUSIONS, MODES, SearchQuery, answer, formulated, retrieve
 from airw.retrieval.fusion import fuse_ranks
 from airw.retrieval.merging import append_artifacts
 from airw.sources import from_mapping
@@ -30,7 +30,7 @@ TEXTS = {
     "locks": "change the locks and hand out keys",
     "error": "error code QZX9917 means the disk is full",
 }
-NEUTRAL = {"surface_weights": {"chunk": 1, "other": 1.0}, "boost": lambda hit: 0, "formulate": identity_formulator}
+NEUTRAL = {"surface_weights": {"chunk": 1, "other": 1.0}, "boost": lambda hit: 0, "formulate": lambda query: query}
 
 
 class Kinds:
