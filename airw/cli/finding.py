@@ -97,7 +97,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
         "min_score": arguments.min_score,
         "disclose_level": arguments.disclose,
         "roots": arguments.root,
-        "expand": None if arguments.expand is None else discovery.sentence_window_policy(arguments.expand),
+        "expand": None if arguments.expand is None else discovery.SentenceWindow(arguments.expand),
         "rerank": arguments.rerank,
         "source_timeout": arguments.source_timeout,
         "timeout": arguments.timeout,
@@ -117,7 +117,7 @@ def _told(reports: Mapping[str, Mapping[str, Any]]) -> int:
 async def expand(arguments: argparse.Namespace) -> int:
     """Print the passage around one surface."""
     name, artifact_id = corpus_and_word(arguments, "ARTIFACT_ID")
-    policy = discovery.parent_policy() if arguments.parent else discovery.sentence_window_policy(arguments.window)
+    policy = discovery.WholeArtifact() if arguments.parent else discovery.SentenceWindow(arguments.window)
     hit = await _surface(name, artifact_id, arguments.surface_index)
     output.passage(await discovery.expand(hit, name, policy=policy), arguments.format)
     return 0

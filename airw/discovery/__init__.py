@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from airw.discovery._planning import DiscoverOptions
     from airw.discovery.disclosure import LEVELS, Disclosure, Level, Loader, check_loading, disclose
     from airw.discovery.discovery import DiscoveryStream, discover, discover_stream
-    from airw.discovery.expansion import expand, parent_policy, sentence_window_policy
+    from airw.discovery.expansion import SentenceWindow, WholeArtifact, expand
     from airw.discovery.federated import FederatedCorpus
     from airw.discovery.llm_selection import Chooser, LlmSelector, make_llm_selector
     from airw.discovery.results import DiscoveryResult, SourceAnswered
@@ -20,7 +20,7 @@ else:
             "_planning": ["DiscoverOptions"],
             "disclosure": ["Disclosure", "LEVELS", "Level", "Loader", "check_loading", "disclose"],
             "discovery": ["DiscoveryStream", "discover", "discover_stream"],
-            "expansion": ["expand", "parent_policy", "sentence_window_policy"],
+            "expansion": ["SentenceWindow", "WholeArtifact", "expand"],
             "federated": ["FederatedCorpus"],
             "llm_selection": ["Chooser", "LlmSelector", "make_llm_selector"],
             "results": ["DiscoveryResult", "SourceAnswered"],
@@ -41,15 +41,15 @@ __all__ = [
     "LlmSelector",
     "Loader",
     "Selection",
+    "SentenceWindow",
     "SourceAnswered",
     "Strategy",
+    "WholeArtifact",
     "check_loading",
     "disclose",
     "discover",
     "discover_stream",
     "expand",
     "make_llm_selector",
-    "parent_policy",
     "select",
-    "sentence_window_policy",
 ]

@@ -18,7 +18,15 @@ from airw.values import Passage, Record, SearchHit
 
 @dataclass(frozen=True, slots=True)
 class SentenceWindow:
-    """Chooses the hit's record and up to `k` of the same kind before and after it; see `sentence_window_policy`."""
+    """The neighbourhood that reads on: the hit's record, and up to `k` of its kind before and after it.
+
+    Raises:
+        ArgumentError: `k` is no whole number, or negative.
+
+    Example:
+        >>> SentenceWindow(2)
+        SentenceWindow(k=2)
+    """
 
     k: int = 1
 
@@ -30,7 +38,7 @@ class SentenceWindow:
         """Give the records in the window."""
         if hit.surface_index is None:
             name = f"the hit of {hit.artifact_id!r}"
-            raise ArgumentError(f"{name} has no surface_index to lay a window around; parent_policy() needs none")
+            raise ArgumentError(f"{name} has no surface_index to lay a window around; WholeArtifact() needs none")
         kin = [record for record in siblings if record.surface_kind == hit.surface_kind]
         at = next((at for at, record in enumerate(kin) if record.surface_index == hit.surface_index), None)
         if at is None:
@@ -42,35 +50,17 @@ class SentenceWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class Parent:
-    """Chooses all records of the artifact; see `parent_policy`."""
+class WholeArtifact:
+    """The neighbourhood that is the whole artifact: all its records, in plan order.
+
+    Example:
+        >>> WholeArtifact()
+        WholeArtifact()
+    """
 
     def __call__(self, _: SearchHit, siblings: Sequence[Record]) -> Sequence[Record]:
         """Give all of them."""
         return siblings
-
-
-def sentence_window_policy(k: int = 1) -> SentenceWindow:
-    """Make the policy that reads on before and after a hit: up to `k` records of its kind each way.
-
-    Raises:
-        ArgumentError: `k` is no whole number, or negative.
-
-    Example:
-        >>> sentence_window_policy(2)
-        SentenceWindow(k=2)
-    """
-    return SentenceWindow(k)
-
-
-def parent_policy() -> Parent:
-    """Make the policy that gives the whole artifact: all its records, in plan order.
-
-    Example:
-        >>> parent_policy()
-        Parent()
-    """
-    return Parent()
 
 
 async def expand(
@@ -84,7 +74,7 @@ async def expand(
     Args:
         hit: The hit, from this corpus.
         corpus: An open corpus, or a name or path, which is opened without its embedder and closed again.
-        policy: Chooses among the artifact's records; `sentence_window_policy()` unless given. In what order it gives
+        policy: Chooses among the artifact's records; `SentenceWindow()` unless given. In what order it gives
             them, and how often, does not matter. Where it chooses none, the text is the hit's own.
 
     Raises:

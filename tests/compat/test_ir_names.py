@@ -249,6 +249,10 @@ def test_a_walk_bounds_policies_that_give_nodes_for_ever():
     assert [hit.artifact_id for hit in walked] == ["0", "1", "1", "1", "1"]
 
 
+def test_the_identity_gives_the_query_as_it_is():
+    assert compat.formulate.identity_formulator("  rotate KEYS ") == "  rotate KEYS "
+
+
 def test_a_policy_without_its_methods_is_told_so():
     with pytest.raises(ArgumentError, match=r"is not a per-node policy: it has no score, expand, node_id, to_hit$"):
         compat.traverse("q", None, policy=type("Bare", (), {"seed": lambda *_: []})())

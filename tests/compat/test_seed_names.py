@@ -170,6 +170,8 @@ ELSEWHERE = {
     "collapsed_tree_policy": ("policies.CollapsedTree", "collapsed_tree_policy(…)"),
     "corpora": ("corpora.list_corpora", "corpora()"),
     "IndexingStrategy": ("protocols.IndexingStrategy", "IndexingStrategy"),
+    "parent_policy": ("discovery.WholeArtifact", "parent_policy()"),
+    "sentence_window_policy": ("discovery.SentenceWindow", "sentence_window_policy(…)"),
 }
 """What is not where it was: where it is, below `airw`, and its row."""
 

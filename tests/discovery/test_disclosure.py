@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from airw import build, embedder_from, from_mapping
 from airw.corpora import Corpus, corpus_path, records_for_artifact
-from airw.discovery import LEVELS, Disclosure, Selection, disclose, parent_policy, select, sentence_window_policy
+from airw.discovery import LEVELS, Disclosure, Selection, SentenceWindow, WholeArtifact, disclose, select
 from airw.errors import ArgumentError, ArgumentKindError, CorpusNotFound
 from airw.indexing import Chunked
 from airw.stores import MemoryStore
@@ -439,7 +439,7 @@ def corpus_of(name="notes", items=None, store=None):
 
 async def passages(corpus, *hits, policy=None, **options):
     found = await disclose(
-        selection(*hits), level="metadata", expand=policy or parent_policy(), corpus=corpus, **options
+        selection(*hits), level="metadata", expand=policy or WholeArtifact(), corpus=corpus, **options
     )
     return [each.passage or each.metadata.get("expansion") for each in found]
 
@@ -447,7 +447,7 @@ async def passages(corpus, *hits, policy=None, **options):
 async def test_each_hit_gets_its_passage_and_keeps_its_summary():
     async with corpus_of() as corpus:
         chosen = selection(hit("b", "notes", 0), hit("a", "notes", 1))
-        found = await disclose(chosen, level="metadata", expand=sentence_window_policy(0), corpus=corpus)
+        found = await disclose(chosen, level="metadata", expand=SentenceWindow(0), corpus=corpus)
     assert [(each.passage, each.summary, each.metadata) for each in found] == [
         ("four five", "summary of b", {}),
         ("one two", "summary of a", {}),
@@ -463,7 +463,7 @@ async def test_where_there_is_no_passage_a_note_says_why():
             hit("a", "other", 0),
             hit("a", None, 0),
         ]
-        assert await passages(corpus, *hits, policy=sentence_window_policy()) == [
+        assert await passages(corpus, *hits, policy=SentenceWindow()) == [
             "zero one two",
             "no_ledger_entry",
             "seed_not_found",
@@ -475,7 +475,7 @@ async def test_where_there_is_no_passage_a_note_says_why():
 async def test_both_notes_are_told():
     async with corpus_of() as corpus:
         chosen = selection(hit("z", "notes", 0, path="/missing"))
-        [found] = await disclose(chosen, expand=parent_policy(), corpus=corpus, store={})
+        [found] = await disclose(chosen, expand=WholeArtifact(), corpus=corpus, store={})
     assert found.metadata == {"path": "/missing", "disclosure": "pointer_unreadable", "expansion": "no_ledger_entry"}
 
 
@@ -512,7 +512,7 @@ async def test_what_a_policy_does_wrong_is_raised():
         with pytest.raises(ArgumentError, match="may only choose"):
             await passages(corpus, hit("a", "notes", 0), policy=lambda *_: [foreign])
         with pytest.raises(ArgumentError, match="surface_index"):
-            await passages(corpus, hit("a", "notes"), policy=sentence_window_policy())
+            await passages(corpus, hit("a", "notes"), policy=SentenceWindow())
 
 
 @pytest.mark.asyncio_only
@@ -544,9 +544,9 @@ async def test_corpora_are_found_by_name_and_by_path_without_their_embedder(tmp_
         {"loader": lambda _: None, "store": {}},
         {"loader": "read"},
         {"store": ["/p"]},
-        {"expand": parent_policy()},
+        {"expand": WholeArtifact()},
         {"corpus": "notes"},
-        {"expand": parent_policy(), "corpus": 3},
+        {"expand": WholeArtifact(), "corpus": 3},
         {"expand": "window", "corpus": {}},
         {"roots": "/notes"},
         {"roots": Path("/notes")},

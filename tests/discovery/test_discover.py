@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import airw
-from airw.discovery import FederatedCorpus, discover, parent_policy
+from airw.discovery import FederatedCorpus, WholeArtifact, discover
 from airw.errors import ArgumentError, CorpusNotFound, DiscoveryError, EmbedderError, FilterError, StoreBusy, StoreError
 from airw.links import extractor_from
 from airw.policies import CollapsedTree, Eager, LinkWalk
@@ -92,7 +92,7 @@ async def test_names_and_paths_are_opened_and_closed_again(tmp_path):
     path = tmp_path / "cars.airw"
     async with airw.build(airw.from_mapping(ALL["cars"], name="cars", embedder="light"), store=path):
         pass
-    result = await discover(["keys", "food", path], "keys", strategy="top_k", expand=parent_policy())
+    result = await discover(["keys", "food", path], "keys", strategy="top_k", expand=WholeArtifact())
     assert [each.source for each in result.results] == ["keys", "food", "cars"]
     assert all(each.passage for each in result.results)
 
@@ -390,7 +390,7 @@ async def test_one_walk_crosses_from_corpus_to_corpus_where_they_are_one_graph()
     async with corpora({"keys": KEYS, "cars": ALL["cars"]}, **source) as many:
         graph = FederatedCorpus(many)
         walk = LinkWalk(roots=[("keys", "k1")], direction="out")
-        result = await discover(graph, "keys", walk=walk, strategy="top_k", expand=parent_policy())
+        result = await discover(graph, "keys", walk=walk, strategy="top_k", expand=WholeArtifact())
         assert [(each.source, each.artifact_id, each.passage) for each in result.results] == [
             ("keys", "k1", KEYS["k1"]),
             ("cars", "c2", ALL["cars"]["c2"]),

@@ -12,7 +12,7 @@ from ir.store import CorpusStore
 
 from airw import build, embedder_from, from_mapping
 from airw.corpora import Corpus, corpus_path, open_corpus, records_for_artifact
-from airw.discovery import expand, parent_policy, sentence_window_policy
+from airw.discovery import SentenceWindow, WholeArtifact, expand
 from airw.errors import ArgumentError, ArgumentKindError, CorpusNotFound, NoLedgerEntry, SeedNotFound
 from airw.indexing import Chunked, Notes
 from airw.stores import MemoryStore
@@ -71,7 +71,7 @@ async def test_by_default_a_hit_is_read_with_one_record_on_either_side():
 )
 async def test_a_window_reaches_k_records_each_way_as_far_as_there_are_any(k, at, text):
     async with chunked() as corpus:
-        assert (await expand(hit(at), corpus, policy=sentence_window_policy(k))).text == text
+        assert (await expand(hit(at), corpus, policy=SentenceWindow(k))).text == text
 
 
 async def test_a_window_is_of_one_kind_and_parted_by_blank_lines_where_records_are_not_adjacent():
@@ -82,7 +82,7 @@ async def test_a_window_is_of_one_kind_and_parted_by_blank_lines_where_records_a
 
 async def test_the_parent_policy_gives_the_whole_artifact_in_plan_order_and_needs_no_position():
     async with corpus_of({"a": PAIRS}) as corpus:
-        passage = await expand(hit(None, "no kind"), corpus, policy=parent_policy())
+        passage = await expand(hit(None, "no kind"), corpus, policy=WholeArtifact())
     assert passage.text == "T\n\nzero\n\none\n\nD\n\ntwo\n\nthree"
     assert (passage.surface_kind, passage.surface_index, len(passage.record_ids)) == ("no kind", None, 6)
 
@@ -131,7 +131,7 @@ async def test_a_policy_that_gives_no_records_at_all_is_refused_and_an_async_one
 
 async def test_a_hit_without_a_position_has_no_window():
     async with chunked() as corpus:
-        with pytest.raises(ArgumentError, match=r"surface_index.*parent_policy\(\)"):
+        with pytest.raises(ArgumentError, match=r"surface_index.*WholeArtifact\(\)"):
             await expand(hit(None), corpus)
 
 
@@ -141,7 +141,7 @@ async def test_a_hit_whose_surface_is_gone_has_no_window(stale):
         with pytest.raises(SeedNotFound, match="older build") as caught:
             await expand(stale, corpus)
         assert isinstance(caught.value, ValueError)
-        assert (await expand(stale, corpus, policy=parent_policy())).text == TEXT
+        assert (await expand(stale, corpus, policy=WholeArtifact())).text == TEXT
 
 
 async def test_an_artifact_that_the_corpus_does_not_hold_is_an_error_that_names_both():
@@ -153,7 +153,7 @@ async def test_an_artifact_that_the_corpus_does_not_hold_is_an_error_that_names_
 
 async def test_an_artifact_without_records_has_a_passage_of_the_hits_own_text():
     async with corpus_of({"a": []}) as corpus:
-        assert (await expand(hit(0), corpus, policy=parent_policy())).text == "the hit's own"
+        assert (await expand(hit(0), corpus, policy=WholeArtifact())).text == "the hit's own"
         with pytest.raises(SeedNotFound):
             await expand(hit(0), corpus)
 
@@ -161,14 +161,14 @@ async def test_an_artifact_without_records_has_a_passage_of_the_hits_own_text():
 @pytest.mark.parametrize("k", [-1, 1.5, True, None, "1"])
 def test_a_width_that_is_none_is_refused_when_the_window_is_made(k):
     with pytest.raises(ArgumentError, match="k must be a whole number"):
-        sentence_window_policy(k)
+        SentenceWindow(k)
 
 
 def test_policies_are_values():
-    assert sentence_window_policy() == sentence_window_policy(1) != sentence_window_policy(2)
-    assert parent_policy() == parent_policy()
-    assert len({sentence_window_policy(2), sentence_window_policy(2), parent_policy()}) == 2
-    assert (repr(sentence_window_policy(2)), repr(parent_policy())) == ("SentenceWindow(k=2)", "Parent()")
+    assert SentenceWindow() == SentenceWindow(1) != SentenceWindow(2)
+    assert WholeArtifact() == WholeArtifact()
+    assert len({SentenceWindow(2), SentenceWindow(2), WholeArtifact()}) == 2
+    assert (repr(SentenceWindow(2)), repr(WholeArtifact())) == ("SentenceWindow(k=2)", "WholeArtifact()")
 
 
 async def test_what_is_no_hit_or_no_corpus_is_refused():
@@ -205,7 +205,7 @@ async def test_a_passage_of_a_note_repeats_no_line():
     body = "\n".join(["the same line of text"] * 40)
     async with corpus_of({"a.md": f"# Title\n\n{body}\n"}, Notes(chunk_size=100, overlap=30)) as corpus:
         [*_, chunk] = await records_for_artifact(corpus, "a.md", surface_kind="chunk")
-        found = await expand(hit(chunk.surface_index, artifact_id="a.md"), corpus, policy=sentence_window_policy(999))
+        found = await expand(hit(chunk.surface_index, artifact_id="a.md"), corpus, policy=SentenceWindow(999))
     assert found.text == f"# Title\n\n{body}"
 
 
@@ -258,10 +258,10 @@ def outcome(call):
 # Texts of one letter have nothing in common, so that `ir`, which compares texts, parts them as ours does.
 SURFACES = st.lists(st.tuples(st.sampled_from(["chunk", "title"]), st.sampled_from("abcdefgh")), min_size=1, max_size=6)
 POLICIES = {
-    "window": (sentence_window_policy, ir.sentence_window_policy),
-    "wide": (lambda: sentence_window_policy(3), lambda: ir.sentence_window_policy(3)),
-    "seed": (lambda: sentence_window_policy(0), lambda: ir.sentence_window_policy(0)),
-    "parent": (parent_policy, ir.parent_policy),
+    "window": (SentenceWindow, ir.sentence_window_policy),
+    "wide": (lambda: SentenceWindow(3), lambda: ir.sentence_window_policy(3)),
+    "seed": (lambda: SentenceWindow(0), lambda: ir.sentence_window_policy(0)),
+    "parent": (WholeArtifact, ir.parent_policy),
     "none": (lambda: lambda *_: [], lambda: lambda *_: []),
     "backwards": (lambda: lambda _, own: [*own[::-1], own[0]], lambda: lambda _, own: [*own[::-1], own[0]]),
 }

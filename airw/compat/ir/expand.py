@@ -11,7 +11,7 @@ from airw.compat.ir._both import CallableModule
 from airw.compat.ir.base import Record
 from airw.compat.ir.index import opened, store_of
 from airw.compat.ir.store import CorpusStore
-from airw.discovery.expansion import Parent, SentenceWindow
+from airw.discovery import SentenceWindow, WholeArtifact
 from airw.errors import SeedNotFound as SeedNotFound
 from airw.links import CorpusGraph
 from airw.values import Passage as Passage
@@ -34,14 +34,14 @@ def sentence_window_policy(k: int = DFLT_WINDOW) -> SentenceWindow:
     return SentenceWindow(k)
 
 
-def parent_policy() -> Parent:
+def parent_policy() -> WholeArtifact:
     """Return the policy that gives the whole artifact.
 
     Example:
         >>> parent_policy()
-        Parent()
+        WholeArtifact()
     """
-    return Parent()
+    return WholeArtifact()
 
 
 def expand(hit: SearchHit, corpus: Any, *, policy: NeighborhoodPolicy | None = None) -> Passage:
@@ -70,7 +70,7 @@ def neighborhood(policy: Any, corpus: Any) -> Any:
         policy: The policy; `None` and those above are given back.
         corpus: Where the records are: a corpus, its name, or a mapping of these by the source of a hit.
     """
-    if policy is None or isinstance(policy, SentenceWindow | Parent):
+    if policy is None or isinstance(policy, SentenceWindow | WholeArtifact):
         return policy
 
     def choose(hit: SearchHit, siblings: Sequence[Any]) -> list[Any]:
