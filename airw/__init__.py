@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         from_records,
         from_skills,
     )
-    from airw.values import Artifact, Edge, IndexPlan, Limits, Link, Passage, Record, SearchHit, Surface
+    from airw.values import Artifact, ArtifactRef, Edge, IndexPlan, Limits, Link, Passage, Record, SearchHit, Surface
     from airw.walking import Entry, Frontier, Policy, Walk, WalkState, WalkSummary, merge, prefetch, top_k, traverse
 else:
     __getattr__, __dir__ = lazy_names(
@@ -112,7 +112,18 @@ else:
             ],
             "stores": [],
             "testing": [],
-            "values": ["Artifact", "Edge", "IndexPlan", "Limits", "Link", "Passage", "Record", "SearchHit", "Surface"],
+            "values": [
+                "Artifact",
+                "ArtifactRef",
+                "Edge",
+                "IndexPlan",
+                "Limits",
+                "Link",
+                "Passage",
+                "Record",
+                "SearchHit",
+                "Surface",
+            ],
             "views": [],
             "walking": [
                 "Entry",
@@ -160,6 +171,7 @@ __all__ = [  # noqa: RUF022 - in sections, for the reader
     "from_skills",
     # The values they give and take
     "Artifact",
+    "ArtifactRef",
     "BuildReport",
     "Corpus",
     "CorpusGraph",

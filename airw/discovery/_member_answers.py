@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -14,34 +15,42 @@ from airw.errors import EmbedderMismatch
 from airw.protocols import ArtifactVectors, BestRecords
 from airw.retrieval.fusion import fuse_ranks
 from airw.values import (
+    ArtifactRef,
     Edge,
     LedgerEntry,
     LinkCount,
     LinkState,
     NodeId,
+    NodeIdLike,
     Ranking,
     Record,
     SearchHit,
     UnresolvedLink,
-    canonical_node_id,
 )
 
 R = TypeVar("R")
 S = TypeVar("S")
-Pair: TypeAlias = tuple[str, str]
-"""An artifact, or a record, of one of the corpora: the name of that corpus, then the id there."""
+_ref = partial(tuple.__new__, ArtifactRef)  # a third of the time of `ArtifactRef(...)`, which matters once an edge
 Places: TypeAlias = Mapping[str, Sequence[int]]
 """The places of what each corpus, by name, is asked about among all that is asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord(Record):
-    """A record of one of several corpora: its `id` is `source/id`, its `artifact_id` the pair `(source, id)`."""
+    """A record of one of several corpora: its `id` is `source/id`, its `artifact_id` that in the corpus `source`."""
+
+    source: str = field(kw_only=True)
 
     def as_hit(self, score: float, source: str | None) -> SearchHit:
-        """Give the record as a fresh hit of the corpus that holds it, whatever the source of those who ask."""
-        own, artifact_id = cast("Pair", self.artifact_id)
-        return replace(Record.as_hit(self, score, own), artifact_id=artifact_id)
+        """Return the record as a fresh hit of the corpus that holds it, whatever the source of those who ask."""
+        return Record.as_hit(self, score, self.source)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberEntry(LedgerEntry):
+    """A ledger entry of one of several corpora: its record ids are `source/id`, the corpus is `member`."""
+
+    member: str = field(kw_only=True)
 
 
 class Found(NamedTuple):
@@ -52,9 +61,9 @@ class Found(NamedTuple):
     is_named: bool
 
 
-def split_ids(record_ids: Sequence[str]) -> list[NodeId]:
-    """Give for each record its corpus and its id there."""
-    return [(source, id) for source, _, id in (each.partition("/") for each in record_ids)]
+def split_ids(record_ids: Sequence[str]) -> list[ArtifactRef]:
+    """Return for each record its corpus and its id there."""
+    return [_ref((source, id)) for source, _, id in (each.partition("/") for each in record_ids)]
 
 
 def joined_id(source: str, id: str) -> str:
@@ -62,36 +71,47 @@ def joined_id(source: str, id: str) -> str:
     return f"{source}/{id}"
 
 
+def refs_to(source: str, ids: Iterable[str]) -> list[ArtifactRef]:
+    """Return the artifacts of one corpus as those of several."""
+    return [_ref((source, id)) for id in ids]
+
+
+def ref_to(source: str, node: NodeId) -> ArtifactRef:
+    """Return an artifact as its store calls it as one of several corpora: one that names no corpus is of this one."""
+    return _ref((source, node)) if isinstance(node, str) else _ref(node)
+
+
 def of_member(source: str, record: Record) -> Record:
-    """Give a record as one of several corpora."""
+    """Return a record as one of several corpora."""
     return MemberRecord(
         joined_id(source, record.id),
-        cast("Any", (source, record.artifact_id)),  # a pair where a record of a single corpus has an id
+        record.artifact_id,
         record.surface_kind,
         record.surface_index,
         record.text,
         record.metadata,
+        source=source,
     )
 
 
 def entry_of_member(source: str, entry: LedgerEntry | None) -> LedgerEntry | None:
-    """Give a ledger entry as one of several corpora."""
+    """Return a ledger entry as one of several corpora."""
     if entry is None:
         return None
+    own = {each.name: getattr(entry, each.name) for each in fields(LedgerEntry)}
     ids = tuple(joined_id(source, id) for id in entry.record_ids)
-    return replace(entry, artifact_id=cast("Any", (source, entry.artifact_id)), record_ids=ids)
+    return MemberEntry(**(own | {"record_ids": ids}), member=source)
 
 
 def edge_of_member(source: str, edge: Edge) -> Edge:
-    """Give an edge with both ends as pairs: an end that names no corpus is of this one."""
-    start, end = (cast("Pair", canonical_node_id(each, source=source)) for each in (edge.source, edge.target))
-    return Edge(start, end, edge.type, edge.origin)
+    """Return an edge with references as both ends."""
+    return Edge(ref_to(source, edge.source), ref_to(source, edge.target), edge.type, edge.origin)
 
 
 def link_of_member(source: str, found: UnresolvedLink) -> UnresolvedLink:
-    """Give an unresolved link as one of several corpora: its source and its candidates become pairs."""
-    candidates = tuple((source, cast("str", id)) for id in found.candidates)
-    return UnresolvedLink((source, cast("str", found.source)), found.link, candidates)
+    """Return an unresolved link as one of several corpora: its source and its candidates become references."""
+    candidates = tuple(ref_to(source, id) for id in found.candidates)
+    return UnresolvedLink(ref_to(source, found.source), found.link, candidates)
 
 
 def summed(answers: Mapping[str, Iterable[LinkCount]]) -> list[LinkCount]:
@@ -103,7 +123,7 @@ def summed(answers: Mapping[str, Iterable[LinkCount]]) -> list[LinkCount]:
     return [LinkCount(*key, count) for key, count in sorted(counts.items())]
 
 
-def shared_out(ids: Sequence[NodeId], sources: Container[str]) -> tuple[dict[str, list[int]], dict[str, list[str]]]:
+def shared_out(ids: Sequence[NodeIdLike], sources: Container[str]) -> tuple[dict[str, list[int]], dict[str, list[str]]]:
     """Give the places of what is of each corpus, and the ids there; an id that names no corpus is of none."""
     places: dict[str, list[int]] = {}
     asked: dict[str, list[str]] = {}
@@ -127,16 +147,16 @@ def in_order(
 def own_edges(places: Places, answers: Mapping[str, Iterable[Iterable[Edge]]]) -> list[Found]:
     """Give the edges that each corpus knows of its own artifacts."""
     return [
-        Found(at, edge_of_member(source, edge), not isinstance(edge.target, str))
+        Found(at, edge_of_member(source, edge), edge.leads_out)
         for source, found in answers.items()
         for at, edges in zip(places[source], found, strict=True)
         for edge in edges
     ]
 
 
-def edges_to(nodes: Sequence[NodeId], answers: Mapping[str, Iterable[Iterable[Edge]]]) -> list[Found]:
+def edges_to(nodes: Sequence[NodeIdLike], answers: Mapping[str, Iterable[Iterable[Edge]]]) -> list[Found]:
     """Give those edges that lead to some nodes by links that name their corpus."""
-    places: dict[NodeId, list[int]] = {}
+    places: dict[NodeIdLike, list[int]] = {}
     for at, node in enumerate(nodes):
         places.setdefault(node, []).append(at)
     return [
@@ -144,14 +164,17 @@ def edges_to(nodes: Sequence[NodeId], answers: Mapping[str, Iterable[Iterable[Ed
         for source, found in answers.items()
         for edges in found
         for edge in edges
-        if not isinstance(edge.target, str)
+        if edge.leads_out
         for at in places.get(edge.target, ())
     ]
 
 
-def as_asked(node: NodeId, source: str) -> list[NodeId]:
-    """Give the nodes of one corpus that a node of several is: its own artifact is called by its id and by its pair."""
-    return [node[1], node] if not isinstance(node, str) and node[0] == source else [node]
+def as_asked(node: NodeIdLike, source: str) -> list[NodeId]:
+    """Return what one corpus calls a node of several: its own artifact goes by its id and by its reference."""
+    if isinstance(node, str):
+        return [node]
+    ref = ArtifactRef(*node)
+    return [ref.id, ref] if ref.source == source else [ref]
 
 
 def as_said(value: Any, source: str) -> list[Any]:
@@ -180,7 +203,7 @@ def ranked_by_rank(rankings: Mapping[str, Ranking], k: int) -> Ranking:
 def _joined(rankings: Mapping[str, Ranking]) -> Ranking:
     """Give the rankings one after another."""
     records = [joined_id(source, id) for source, each in rankings.items() for id in each.record_ids]
-    artifacts: list[Any] = [(source, id) for source, each in rankings.items() for id in each.artifact_ids]
+    artifacts: list[Any] = [ref for source, each in rankings.items() for ref in refs_to(source, each.artifact_ids)]
     return Ranking(records, artifacts, np.concatenate([np.asarray(each.scores) for each in rankings.values()]))
 
 
@@ -231,9 +254,9 @@ def width_of(rows: Iterable[Floats]) -> int:
 
 
 def edges_in_order(
-    ids: Sequence[NodeId],
+    ids: Sequence[NodeIdLike],
     found: Iterable[Found],
-    unknown: AbstractSet[NodeId],
+    unknown: AbstractSet[NodeIdLike],
     places: Mapping[str, int],
     limit: int | None,
 ) -> list[list[Edge]]:
@@ -245,6 +268,6 @@ def edges_in_order(
     for at, edge, _ in found:
         if edge.target not in unknown and edge.source != edge.target:
             is_inward = edge.source != ids[at]
-            source, id = cast("Pair", edge.source if is_inward else edge.target)
+            source, id = cast("ArtifactRef", edge.source if is_inward else edge.target)
             edges[at][edge] = (edge.type, places[source], id, is_inward, edge.origin)
     return [sorted(each, key=each.__getitem__)[:limit] for each in edges]

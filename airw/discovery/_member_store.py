@@ -10,7 +10,6 @@ from airw._base.arrays import Floats
 from airw._base.concurrency import map_bounded, offload_if
 from airw.discovery._member_answers import (
     Found,
-    Pair,
     Places,
     as_asked,
     as_said,
@@ -24,6 +23,7 @@ from airw.discovery._member_answers import (
     own_edges,
     ranked_by_rank,
     ranked_by_score,
+    refs_to,
     rows_in_order,
     shared_out,
     split_ids,
@@ -31,7 +31,17 @@ from airw.discovery._member_answers import (
     width_of,
 )
 from airw.protocols import ArtifactVectors, BestRecords, Store
-from airw.values import Direction, Edge, LedgerEntry, LinkCount, NodeId, Ranking, Record, UnresolvedLink
+from airw.values import (
+    ArtifactRef,
+    Direction,
+    Edge,
+    LedgerEntry,
+    LinkCount,
+    NodeIdLike,
+    Ranking,
+    Record,
+    UnresolvedLink,
+)
 from airw.values.filters import Filter
 
 T = TypeVar("T")
@@ -68,7 +78,7 @@ class MemberStore:
         return await self._aligned(pairs, lambda store, own: store.get_records(own), made, missing=None)
 
     async def records_of(
-        self, artifact_ids: Sequence[NodeId], *, kinds: Sequence[str] | None = None, limit: int | None = None
+        self, artifact_ids: Sequence[NodeIdLike], *, kinds: Sequence[str] | None = None, limit: int | None = None
     ) -> list[list[Record] | None]:
         """Give the records of each artifact, at most `limit`, in plan order; `None` for unknown artifacts."""
 
@@ -79,17 +89,17 @@ class MemberStore:
             artifact_ids, lambda store, own: store.records_of(own, kinds=kinds, limit=limit), made, missing=None
         )
 
-    async def ledger(self, ids: Sequence[NodeId] | None = None) -> list[LedgerEntry | None]:
+    async def ledger(self, ids: Sequence[NodeIdLike] | None = None) -> list[LedgerEntry | None]:
         """Give the ledger entry of each artifact; of all, store by store and ordered by id, when no ids are given."""
         if ids is not None:
             return await self._aligned(ids, lambda store, own: store.ledger(own), entry_of_member, missing=None)
         answers = await self._ask_all(lambda store: store.ledger())
         return [entry_of_member(source, entry) for source, entries in answers.items() for entry in entries]
 
-    async def artifact_ids(self) -> list[Pair]:
+    async def artifact_ids(self) -> list[ArtifactRef]:
         """Give the ids of all artifacts, store by store and sorted in each."""
         answers = await self._ask_all(lambda store: store.artifact_ids())
-        return [(source, id) for source, ids in answers.items() for id in ids]
+        return [ref for source, ids in answers.items() for ref in refs_to(source, ids)]
 
     async def search_vectors(
         self,
@@ -139,7 +149,7 @@ class MemberStore:
         return scores
 
     async def best_of(
-        self, query: Floats, artifact_ids: Sequence[NodeId], *, surfaces: Sequence[str] | None = None
+        self, query: Floats, artifact_ids: Sequence[NodeIdLike], *, surfaces: Sequence[str] | None = None
     ) -> BestRecords:
         """Give for each artifact the id and the cosine of its best record; `None` and NaN where it has none."""
         count = len(artifact_ids)
@@ -162,7 +172,7 @@ class MemberStore:
                 rows[places[source]] = found
         return rows
 
-    async def vectors_of(self, artifact_ids: Sequence[NodeId]) -> ArtifactVectors:
+    async def vectors_of(self, artifact_ids: Sequence[NodeIdLike]) -> ArtifactVectors:
         """Give the record ids of each artifact in plan order, and all their vectors in that order: `(n, dim) float32`.
 
         Raises:
@@ -174,7 +184,7 @@ class MemberStore:
         )
         return await offload_if(count > _MANY, rows_in_order, count, places, answers)
 
-    async def resolve(self, refs: Sequence[NodeId]) -> list[list[Pair]]:
+    async def resolve(self, refs: Sequence[NodeIdLike]) -> list[list[ArtifactRef]]:
         """Give for each reference the artifacts that carry it by the word of each store; a pair asks one store alone.
 
         They are store by store, sorted in each. What is strong in one corpus stands beside what is weak in another.
@@ -184,13 +194,15 @@ class MemberStore:
         }
         asked = {name: [_text(refs[at]) for at in places] for name, places in shares.items() if places}
         answers = await self._ask(asked, lambda store, own: store.resolve(own))
-        found: list[list[Pair]] = [[] for _ in refs]
+        found: list[list[ArtifactRef]] = [[] for _ in refs]
         for source, answer in answers.items():
             for at, ids in zip(shares[source], answer, strict=True):
-                found[at] += [(source, id) for id in ids]
+                found[at] += refs_to(source, ids)
         return found
 
-    async def referrers(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[list[Pair]]:
+    async def referrers(
+        self, nodes: Sequence[NodeIdLike], *, types: Sequence[str] | None = None
+    ) -> list[list[ArtifactRef]]:
         """Give for each node the artifacts that link to it, store by store and sorted, each once and never itself.
 
         A node is an artifact, to which links of its own corpus lead by any of its names and those of others by its
@@ -199,13 +211,15 @@ class MemberStore:
         asked = {name: [each for node in nodes for each in as_asked(node, name)] for name in self._stores}
         answers = await self._ask(asked, lambda store, own: store.referrers(own, types=types))
         rest = {source: iter(answer) for source, answer in answers.items()}
-        found: list[list[Pair]] = []
+        found: list[list[ArtifactRef]] = []
         for node in nodes:
-            linking = [(source, id) for source in rest for id in _together(rest[source], as_asked(node, source))]
+            linking = [
+                ref for source in rest for ref in refs_to(source, _together(rest[source], as_asked(node, source)))
+            ]
             found.append([each for each in linking if each != node])
         return found
 
-    async def fan_in(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[int]:
+    async def fan_in(self, nodes: Sequence[NodeIdLike], *, types: Sequence[str] | None = None) -> list[int]:
         """Count the referrers of each node."""
         return [len(ids) for ids in await self.referrers(nodes, types=types)]
 
@@ -222,7 +236,7 @@ class MemberStore:
         fan_ins = await self.fan_in(across, types=types) if across else []
         return max([*most.values(), *fan_ins])
 
-    async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[Pair]]:
+    async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[ArtifactRef]]:
         """Give for each `(field, value)` the artifacts, store by store and sorted, whose field equals it or lists it.
 
         A tuple is no value but an artifact, which fields may hold as `[source, id]`, those of its own corpus as its id.
@@ -233,13 +247,13 @@ class MemberStore:
         answers = await self._ask(asked, lambda store, own: store.matching(own, limit=limit))
         rest = {source: iter(answer) for source, answer in answers.items()}
         return [
-            [(source, id) for source in rest for id in _together(rest[source], as_said(value, source))][:limit]
+            [ref for source in rest for ref in refs_to(source, _together(rest[source], as_said(value, source)))][:limit]
             for _, value in wanted
         ]
 
     async def neighbors(
         self,
-        ids: Sequence[NodeId],
+        ids: Sequence[NodeIdLike],
         *,
         direction: Direction = "out",
         types: Sequence[str] | None = None,
@@ -263,7 +277,7 @@ class MemberStore:
         return await offload_if(len(found) > _MANY, edges_in_order, ids, found, unknown, self._places, limit)
 
     async def unresolved(
-        self, artifact_ids: Sequence[NodeId] | None = None, *, limit: int | None = None
+        self, artifact_ids: Sequence[NodeIdLike] | None = None, *, limit: int | None = None
     ) -> list[UnresolvedLink]:
         """Give the links of these artifacts, or of all, that dangle or are ambiguous, store by store as each has them.
 
@@ -283,14 +297,16 @@ class MemberStore:
         """
         return summed(await self._ask_all(lambda store: store.link_counts()))
 
-    async def _known_to_own(self, ids: Sequence[NodeId], direction: Direction, kept: Mapping[str, Any]) -> list[Found]:
+    async def _known_to_own(
+        self, ids: Sequence[NodeIdLike], direction: Direction, kept: Mapping[str, Any]
+    ) -> list[Found]:
         """Give the edges that the store of each artifact knows."""
         places, answers = await self._ask_own(ids, lambda store, own: store.neighbors(own, direction=direction, **kept))
         return await offload_if(_count(answers) > _MANY, own_edges, places, answers)
 
-    async def _known_to_others(self, ids: Sequence[NodeId], kept: Mapping[str, Any]) -> list[Found]:
+    async def _known_to_others(self, ids: Sequence[NodeIdLike], kept: Mapping[str, Any]) -> list[Found]:
         """Give the edges to each artifact by links that name its corpus, in whichever store they are."""
-        nodes = [id for id in dict.fromkeys(ids) if not isinstance(id, str)]
+        nodes = [ArtifactRef(*id) for id in dict.fromkeys(ids) if not isinstance(id, str)]
         if not nodes:
             return []
         linking = await self._ask_all(lambda store: store.referrers(nodes, types=kept["types"]))
@@ -304,7 +320,7 @@ class MemberStore:
 
     async def _aligned(
         self,
-        ids: Sequence[NodeId],
+        ids: Sequence[NodeIdLike],
         call: Callable[[Store, list[str]], Awaitable[Sequence[R]]],
         made: Callable[[str, R], S],
         *,
@@ -316,7 +332,7 @@ class MemberStore:
 
     async def _ask_own(
         self,
-        ids: Sequence[NodeId],
+        ids: Sequence[NodeIdLike],
         call: Callable[[Store, list[str]], Awaitable[R]],
         *,
         at_least: Callable[[], Mapping[str, list[str]]] = dict,
@@ -346,7 +362,7 @@ def _count(answers: Mapping[str, Iterable[Sequence[object]]]) -> int:
     return sum(len(each) for answer in answers.values() for each in answer)
 
 
-def _text(ref: NodeId) -> str:
+def _text(ref: NodeIdLike) -> str:
     return ref if isinstance(ref, str) else ref[1]
 
 

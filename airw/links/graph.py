@@ -15,7 +15,7 @@ from airw.links.fields import NEXT
 from airw.links.inverses import FollowedLinks, Inverses
 from airw.links.paths import LinkCycle, LinkPath
 from airw.protocols import Embedder, GraphStore, OpenCorpus, Store
-from airw.values import DIRECTIONS, Direction, Edge, LinkCount, LinkFilter, NodeId, Record, UnresolvedLink
+from airw.values import DIRECTIONS, ArtifactRef, Direction, Edge, LinkCount, LinkFilter, NodeId, Record, UnresolvedLink
 
 if TYPE_CHECKING:
     from airw.links.diagnosis import GraphDiagnosis
@@ -312,7 +312,7 @@ class CorpusGraph:
             case str():
                 return given
             case [str() as source, str() as id]:
-                return id if source == self.source and not self.members else (source, id)
+                return id if source == self.source and not self.members else ArtifactRef(source, id)
         raise ArgumentError(f"{name} must be ids or (source, id) pairs, not {short_repr(given)}")
 
 

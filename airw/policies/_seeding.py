@@ -2,18 +2,17 @@
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias, cast
 
-from airw._base.messages import short_repr
-from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry
-from airw.policies._capabilities import check_open, require
-from airw.policies.artifact_memory import ArtifactMemory, Id
+from airw.policies._capabilities import require
+from airw.policies._several_corpora import Id, root_ids
+from airw.policies.artifact_memory import ArtifactMemory
 from airw.protocols import LinkReader, OpenCorpus
 from airw.retrieval import MODES, Mode, channel_rankings, channels_of, hybrid_depth
 from airw.retrieval.fusion import fuse_ranks
-from airw.values import NodeId
+from airw.values import NodeIdLike
 from airw.values.filters import Filter, matches, parse_filter
 
 AnyFilter: TypeAlias = Mapping[str, Any] | Filter | None
@@ -27,53 +26,6 @@ _LONGEST = 8  # words in a name
 _SHORTEST = 3  # characters: shorter ones stand in a query by chance
 
 
-def check_nodes(name: str, given: object) -> tuple[NodeId, ...]:
-    """Give the items of a list when each is an id or a pair of a corpus and an id there.
-
-    Raises:
-        ArgumentKindError: It is no list.
-        ArgumentError: An item is neither.
-    """
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ArgumentKindError(f"{name} must be a list of ids, not {short_repr(given)}; one is [{short_repr(given)}]")
-    return tuple(_checked_node(name, each) for each in given)
-
-
-def _checked_node(name: str, given: object) -> NodeId:
-    match given:
-        case str():
-            return given
-        case [str() as source, str() as id]:
-            return source, id
-    raise ArgumentError(f"{name} must be ids or (source, id) pairs, not {short_repr(given)}")
-
-
-def member_names(corpus: OpenCorpus[object]) -> Collection[str]:
-    """Give the names of the corpora that an open corpus is made of; none where it is a single one."""
-    names: Collection[str] = getattr(corpus, "members", ())
-    return names
-
-
-def root_ids(roots: Sequence[NodeId], corpus: OpenCorpus[object]) -> list[Id]:
-    """Give roots as the store knows them: ids, where a pair may name the corpus itself; of several corpora pairs.
-
-    Raises:
-        NoLedgerEntry: One is of another corpus; or of several, and it does not say of which.
-    """
-    members = member_names(corpus)
-    return [_root_id(root, check_open(corpus).name, members) for root in dict.fromkeys(roots)]
-
-
-def _root_id(root: NodeId, name: str, members: Collection[str]) -> NodeId:
-    source, id = (None, root) if isinstance(root, str) else root
-    if members and source in members:
-        return root
-    if not members and source in (None, name):
-        return id
-    wanted = f"a (source, id) pair, the source one of {', '.join(map(repr, members))}" if members else "an id in it"
-    raise NoLedgerEntry(f"corpus {name!r} holds no artifact {short_repr(root)}; a root is {wanted}")
-
-
 async def find_start(
     memory: ArtifactMemory,
     corpus: OpenCorpus[object],
@@ -81,7 +33,7 @@ async def find_start(
     *,
     k: int,
     seeding: Seeding,
-    roots: Sequence[NodeId] = (),
+    roots: Sequence[NodeIdLike] = (),
     filter: AnyFilter,
 ) -> list[Id]:
     """Return the `k` artifacts that are found, best first, then the given roots; each once.

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple, TypeAlias
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, PolicyError
-from airw.protocols import LinkReader
+from airw.policies._several_corpora import Id, named_in_field
+from airw.protocols import LinkReader, OpenCorpus
 from airw.values import Edge, Record
 from airw.values.filters import MISSING, as_key, get_field
 
@@ -43,29 +44,30 @@ def check_edges(edges: object) -> None:
             raise ArgumentError(f"an edge is a pair of fields such as ('keywords', 'keywords'), not {short_repr(pair)}")
 
 
-def ways_of(id: Any, record: Record, edges: Edges) -> list[Way]:
+def ways_of(id: Id, record: Record, edges: Edges, corpus: OpenCorpus[object]) -> list[Way]:
     """Return the ways that lead on from an artifact, each once, in the order of `edges` and of the values in a field.
 
     Raises:
         PolicyError: A function gives something else than pairs.
     """
-    ways = _given(id, record, edges) if callable(edges) else _declared(id, record, edges)
     once: dict[Hashable, Way] = {}
-    for way in ways:
+    for field, value, type in _given(id, record, edges) if callable(edges) else _declared(id, record, edges):
+        end = named_in_field(value, id, corpus) if field == ID else value
+        way = Way(field, end, type, (field, end if isinstance(end, str) else as_key(end)))
         once.setdefault(way.key, way)
     return list(once.values())
 
 
-def _declared(id: Any, record: Record, edges: Sequence[tuple[str, str]]) -> Iterator[Way]:
+def _declared(id: Id, record: Record, edges: Sequence[tuple[str, str]]) -> Iterator[tuple[str, Any, str]]:
     for here, there in edges:
         value = id if here == ID else get_field(record.metadata, here)
         if value is not MISSING:
             for item in value if isinstance(value, list) else [value]:
                 if item is not None:
-                    yield _way(id, there, item, there if here == ID else here)
+                    yield there, item, there if here == ID else here
 
 
-def _given(id: Any, record: Record, function: EdgeFunction) -> Iterator[Way]:
+def _given(id: Id, record: Record, function: EdgeFunction) -> Iterator[tuple[str, Any, str]]:
     answer = function(record)
     if not isinstance(answer, Iterable):
         raise PolicyError(f"edges must give (field, value) pairs for {id!r}, not {short_repr(answer)}")
@@ -74,41 +76,26 @@ def _given(id: Any, record: Record, function: EdgeFunction) -> Iterator[Way]:
             raise PolicyError(f"edges must give (field, value) pairs for {id!r}, not {short_repr(pair)}")
         value = json_clean(pair[1])
         if value is not None:
-            yield _way(id, pair[0], value, pair[0])
+            yield pair[0], value, pair[0]
 
 
-def _way(id: Any, field: str, value: Any, type: str) -> Way:
-    value = _as_id(value, id) if field == ID else value
-    return Way(field, value, type, (field, value if isinstance(value, str) else as_key(value)))
-
-
-def _as_id(value: Any, home: Any) -> Any:
-    """Return the artifact that a value names; of several corpora, in that of `home` unless it names its own."""
-    if isinstance(home, str):
-        return str(value)
-    match value:
-        case [str() as source, str() as id]:
-            return source, id
-    return home[0], str(value)
-
-
-async def follow(ways: Sequence[Way], store: LinkReader) -> dict[Hashable, Sequence[Any]]:
+async def follow(ways: Sequence[Way], store: LinkReader) -> dict[Hashable, Sequence[Id]]:
     """Return the artifacts that each way leads to, by its key; an id leads to itself, whether it exists or not.
 
     At most one store call, whatever the number of values.
     """
     asked = [way for way in ways if way.field != ID]
     found = await store.matching([(way.field, way.value) for way in asked]) if asked else []
-    answers: dict[Hashable, Sequence[Any]] = {way.key: [way.value] for way in ways if way.field == ID}
+    answers: dict[Hashable, Sequence[Id]] = {way.key: [way.value] for way in ways if way.field == ID}
     return answers | {way.key: ids for way, ids in zip(asked, found, strict=True)}
 
 
-def edges_along(id: Any, ways: Sequence[Way], answers: Mapping[Hashable, Sequence[Any]]) -> list[Edge]:
+def edges_along(id: Id, ways: Sequence[Way], answers: Mapping[Hashable, Sequence[Id]]) -> list[Edge]:
     """Return an edge to each artifact that ways lead to from one, by the first way to it.
 
     That an artifact shares a value with itself leads nowhere.
     """
-    found: dict[Any, Edge] = {}
+    found: dict[Id, Edge] = {}
     for way in ways:
         for end in answers[way.key]:
             if end not in found and (end != id or way.field == ID):

@@ -10,8 +10,9 @@ from airw._base.arrays import Floats, NDArray, reserve
 from airw._base.checks import check_count
 from airw._base.overriding import override
 from airw.policies._capabilities import require
+from airw.policies._several_corpora import Id
 from airw.policies._shared_fields import Edges, follow
-from airw.policies.artifact_memory import ArtifactMemory, Id
+from airw.policies.artifact_memory import ArtifactMemory
 from airw.policies.artifact_policy import ArtifactNode, ArtifactPolicy, nodes_along
 from airw.protocols import OpenCorpus, WalkStore
 from airw.values import Record

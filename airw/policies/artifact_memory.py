@@ -6,7 +6,7 @@ An artifact is called as its store calls it. Policies compare these ids and look
 from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from airw._base.arrays import Floats, NDArray
 from airw._base.concurrency import offload_if
 from airw._base.vectors import exact_scores
 from airw.policies._capabilities import embed
+from airw.policies._several_corpora import Id
 from airw.policies.scope import ALLOW_ALL, Scope, Verdict
 from airw.protocols import BestRecordFinder, OpenCorpus, RecordLookup, VectorSearch
 from airw.values import Record, SearchHit
@@ -21,9 +22,6 @@ from airw.walking import Entry, Frontier
 
 _MANY = 1 << 20  # numbers, compared with a query in about a millisecond
 _ALLOWED = Verdict(start=True, cross=True, keep=True)
-
-Id: TypeAlias = Any
-"""An artifact as its store knows it."""
 
 A = TypeVar("A", bound="ArtifactMemory")
 

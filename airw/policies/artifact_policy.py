@@ -2,7 +2,6 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,12 +11,13 @@ from airw._base.checks import check_choice, check_count, check_strings
 from airw._base.overriding import override
 from airw.errors import ArgumentError
 from airw.policies._capabilities import require
-from airw.policies._seeding import SEEDINGS, Seeding, check_nodes, find_start
+from airw.policies._seeding import SEEDINGS, Seeding, find_start
+from airw.policies._several_corpora import Id, check_nodes, other_ends
 from airw.policies._shared_fields import Edges, Way, check_edges, edges_along, follow, ways_of
-from airw.policies.artifact_memory import A, Id, selectable
+from airw.policies.artifact_memory import A, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.protocols import OpenCorpus, RecordLookup, WalkStore
-from airw.values import DIRECTIONS, Direction, Edge, NodeId, SearchHit
+from airw.values import DIRECTIONS, Direction, Edge, NodeIdLike, SearchHit
 from airw.walking import Entry, Frontier, Policy, WalkState
 
 
@@ -26,18 +26,6 @@ class ArtifactNode(NamedTuple):
 
     id: Id
     edge: Edge | None = None
-
-
-def other_ends(id: Id, edges: Sequence[Edge]) -> tuple[Sequence[Id], Sequence[Edge]]:
-    """Return the artifacts at the other ends of the edges of one, and these edges, aligned.
-
-    In one corpus these are ids, and a pair, which is of another, is none; in several all are pairs.
-    """
-    ends = [edge.target if edge.source == id else edge.source for edge in edges]
-    if {type(id)}.issuperset(map(type, ends)):
-        return ends, edges
-    are_ends = [type(end) is type(id) for end in ends]
-    return list(compress(ends, are_ends)), list(compress(edges, are_ends))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +37,7 @@ class ArtifactPolicy(Policy[A]):
     """
 
     seeding: Seeding = "dense"
-    roots: Sequence[NodeId] = ()
+    roots: Sequence[NodeIdLike] = ()
     edges: Edges | None = None
     direction: Direction = "out"
     types: Sequence[str] | None = None
@@ -131,7 +119,7 @@ class ArtifactPolicy(Policy[A]):
         """Return the ways that lead on from each one; only the records of routers are not at hand."""
         ids = [entry.node.id for entry in committed]
         records = zip(ids, await state.memory.best_records(ids, store), strict=True)
-        return {id: [] if record is None else ways_of(id, record, edges) for id, record in records}
+        return {id: [] if record is None else ways_of(id, record, edges, store) for id, record in records}
 
     def _selectable(self, state: WalkState[A], frontier: Frontier) -> NDArray[np.intp]:
         """Return the live positions without those to be passed over, which wait no longer."""

@@ -1,6 +1,6 @@
 """A deterministic walk along links: a tree from given artifacts, without a model in sight."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import compress, repeat
@@ -17,12 +17,12 @@ from airw.errors import ArgumentError, NoLedgerEntry
 from airw.links import Inverses
 from airw.links.costs import JUST_BELOW_LEAST, PARTS, link_parts, value_of
 from airw.policies._capabilities import check_open, require
-from airw.policies._seeding import SEEDINGS, Seeding, check_nodes, find_start, member_names, root_ids
-from airw.policies.artifact_memory import ArtifactMemory, Id, selectable
-from airw.policies.artifact_policy import other_ends
+from airw.policies._seeding import SEEDINGS, Seeding, find_start
+from airw.policies._several_corpora import Id, check_nodes, order_key, other_ends, places_of, root_ids
+from airw.policies.artifact_memory import ArtifactMemory, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.protocols import GraphStore, OpenCorpus
-from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeId, SearchHit
+from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeIdLike, SearchHit
 from airw.walking import Behind, Entry, Frontier, Policy, WalkState
 
 _START_K = 4
@@ -100,7 +100,7 @@ class LinkWalk(Policy[ArtifactMemory]):
         d.md -2.0 b.md
     """
 
-    roots: Sequence[NodeId] = ()
+    roots: Sequence[NodeIdLike] = ()
     direction: Direction = "both"
     types: Sequence[str] | None = None
     exclude: Sequence[str] = ()
@@ -214,9 +214,9 @@ class LinkWalk(Policy[ArtifactMemory]):
         ids: list[Id] = [entry.node.id for entry in crossed]
         asked = self._filter if named is None else named.stored_filter()
         edges = await store.store.neighbors(ids, direction=self.direction, **asked.options()) if ids else []
-        places = {name: place for place, name in enumerate(member_names(store))}
+        key = order_key(places_of(store))
         starts = [entry.node for entry in crossed]
-        ways = await offload_if(sum(map(len, edges)) > _MANY, self._ways, state.memory, starts, edges, places)
+        ways = await offload_if(sum(map(len, edges)) > _MANY, self._ways, state.memory, starts, edges, key)
         found = dict(zip((entry.id for entry in crossed), ways, strict=True))
         return [found.get(entry.id, []) for entry in committed]
 
@@ -232,10 +232,10 @@ class LinkWalk(Policy[ArtifactMemory]):
         memory: ArtifactMemory,
         starts: Sequence[Way],
         edges: Sequence[Sequence[Edge]],
-        places: Mapping[str, int],
+        key: Callable[[Id], Any],
     ) -> list[_Ways]:
         ids, named = [way.id for way in starts], self._named
-        ends = map(other_ends, ids, edges) if named is None else named.followed(ids, edges, places)
+        ends = map(other_ends, ids, edges) if named is None else named.followed(ids, edges, key)
         costs = [self._cost(memory, way) for way in starts]
         return [_behind(*each, cost) for each, cost in zip(ends, costs, strict=True)]
 
@@ -313,14 +313,14 @@ class _NamedLinks:
         return LinkFilter(types=types, exclude=exclude, origins=chosen.origins)
 
     def followed(
-        self, ids: Sequence[Id], edges: Sequence[Sequence[Edge]], places: Mapping[str, int]
+        self, ids: Sequence[Id], edges: Sequence[Sequence[Edge]], key: Callable[[Id], Any]
     ) -> list[tuple[Sequence[Id], Sequence[Edge]]]:
         """Return the other ends of the edges of each artifact that are followed.
 
         In order of the name, then of the end, out before in, then of the origin; pairs by the place of their corpus.
         """
         inverse = cache(self.inverses.of)
-        return [self._followed(id, *other_ends(id, each), inverse, places) for id, each in zip(ids, edges, strict=True)]
+        return [self._followed(id, *other_ends(id, each), inverse, key) for id, each in zip(ids, edges, strict=True)]
 
     def _followed(
         self,
@@ -328,7 +328,7 @@ class _NamedLinks:
         ends: Sequence[Id],
         edges: Sequence[Edge],
         inverse: Callable[[str], str],
-        places: Mapping[str, int],
+        key: Callable[[Id], Any],
     ) -> tuple[Sequence[Id], Sequence[Edge]]:
         types, exclude = self.filter.types, self.filter.exclude
         names = [edge.type if edge.source == id else inverse(edge.type) for edge in edges]
@@ -337,11 +337,7 @@ class _NamedLinks:
             names, ends, edges = (list(compress(each, are_right)) for each in (names, ends, edges))
         if names == [edge.type for edge in edges]:  # so they are in order
             return ends, edges
-        rows = zip(names, [_place(end, places) for end in ends], edges, strict=True)
+        rows = zip(names, map(key, ends), edges, strict=True)
         keys = [(name, place, edge.source != id, edge.origin, edge.type) for name, place, edge in rows]
         order = sorted(range(len(keys)), key=keys.__getitem__)
         return [ends[at] for at in order], [edges[at] for at in order]
-
-
-def _place(end: Any, places: Mapping[str, int]) -> Any:
-    return end if isinstance(end, str) else (places.get(end[0], len(places)), end)

@@ -12,8 +12,8 @@ from airw._base.messages import short_repr
 from airw._base.overriding import override
 from airw._base.vectors import exact_scores
 from airw.errors import ArgumentError
+from airw.policies._several_corpora import Id
 from airw.policies.admitting_policy import AdmittingMemory, AdmittingPolicy
-from airw.policies.artifact_memory import Id
 from airw.policies.artifact_policy import ArtifactNode
 from airw.protocols import OpenCorpus, WalkStore
 from airw.values import SearchHit

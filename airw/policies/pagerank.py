@@ -17,9 +17,10 @@ from airw._base.vectors import best_first
 from airw.errors import ArgumentError
 from airw.policies._capabilities import require
 from airw.policies._forward_push import ROUNDING, Bounds, Push, are_final, are_first
-from airw.policies._seeding import find_start, named_artifacts, root_ids
+from airw.policies._seeding import find_start, named_artifacts
+from airw.policies._several_corpora import Id, root_ids
 from airw.policies._shared_fields import ID
-from airw.policies.artifact_memory import ArtifactMemory, Id, node_of_hit
+from airw.policies.artifact_memory import ArtifactMemory, node_of_hit
 from airw.policies.artifact_policy import ArtifactNode, ArtifactPolicy
 from airw.policies.scope import ALLOW_ALL
 from airw.protocols import OpenCorpus, WalkStore

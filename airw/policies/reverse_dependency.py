@@ -1,7 +1,7 @@
 """Dependencies walked backwards: from libraries that the caller names to the artifacts that depend on them."""
 
 import math
-from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,11 +15,11 @@ from airw._base.overriding import override
 from airw._base.requirements import bare_name, required_name
 from airw.errors import ArgumentError
 from airw.policies._capabilities import check_open, require
-from airw.policies._seeding import check_nodes, member_names
-from airw.policies.artifact_memory import ArtifactMemory, Id, selectable
+from airw.policies._several_corpora import Id, check_nodes, member_names, order_key, places_of
+from airw.policies.artifact_memory import ArtifactMemory, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.protocols import OpenCorpus, WalkStore
-from airw.values import Edge, NodeId, SearchHit
+from airw.values import ArtifactRef, Edge, NodeIdLike, SearchHit, canonical_node_id
 from airw.walking import Entry, Frontier, Policy, WalkState
 
 REF = "REF"
@@ -28,9 +28,9 @@ REF = "REF"
 class _Node(NamedTuple):
     """A seed, or an artifact that was found to depend on `library`."""
 
-    id: NodeId
-    seed: NodeId
-    library: NodeId | None = None
+    id: Id
+    seed: Id
+    library: Id | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ class DependencyMemory(ArtifactMemory):
         outside: What seeds name and the corpus does not hold, each with the ways to spell it.
         referrers: The dependents of each node.
         max_fan_in: How many dependents the node with most has; 0 where nobody asks.
-        places: The place of each corpus among several.
+        order: The key that orders artifacts.
     """
 
     outside: dict[Id, list[Id]] = field(default_factory=dict)
     referrers: dict[Id, Sequence[Id]] = field(default_factory=dict)
     max_fan_in: int = 0
-    places: Mapping[str, int] = field(default_factory=dict)
+    order: Callable[[Id], Any] = field(init=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ class ReverseDependency(Policy[DependencyMemory]):
         [('pipes', 'pyyaml'), ('flow', 'pyyaml')]
     """
 
-    seeds: Collection[NodeId]
+    seeds: Collection[NodeIdLike]
     edge_type: str = REF
     fan_in_weight: float = 0.0
     proximity_weight: float = 0.0
@@ -118,9 +118,7 @@ class ReverseDependency(Policy[DependencyMemory]):
 
     def __post_init__(self) -> None:
         """Check every parameter at birth; keep the seeds sorted, so that equal sets make equal policies."""
-        object.__setattr__(
-            self, "seeds", tuple(sorted(set(check_nodes("seeds", self.seeds)), key=partial(_order, places={})))
-        )
+        object.__setattr__(self, "seeds", tuple(sorted(set(check_nodes("seeds", self.seeds)), key=order_key({}))))
         if not isinstance(self.edge_type, str):
             raise ArgumentError(f"edge_type must be a string such as 'REF', not {short_repr(self.edge_type)}")
         check_weight("fan_in_weight", self.fan_in_weight)
@@ -141,35 +139,35 @@ class ReverseDependency(Policy[DependencyMemory]):
             links = require(corpus, "max_fan_in", "ReverseDependency", "fan_in_weight=...")
             memory.max_fan_in = await links.max_fan_in(types=[self.edge_type])
         inside, memory.outside = await self._resolve(corpus)
-        memory.places = {name: place for place, name in enumerate(member_names(corpus))}
+        memory.order = order_key(places_of(corpus))
         memory.best.update(dict.fromkeys(memory.outside, (None, -math.inf)))
-        return [_Node(id, id) for id in _sort(memory, [*inside, *memory.outside])]
+        return [_Node(id, id) for id in sorted([*inside, *memory.outside], key=memory.order)]
 
-    async def _resolve(self, corpus: OpenCorpus[object]) -> tuple[set[NodeId], dict[NodeId, list[NodeId]]]:
+    async def _resolve(self, corpus: OpenCorpus[object]) -> tuple[set[Id], dict[Id, list[Id]]]:
         """Return the artifacts that seeds mean; and what the corpus does not hold, by id, as links may spell it."""
-        bare = [seed[1] if isinstance(seed, tuple) and seed[0] == corpus.name else seed for seed in self.seeds]
-        spelled = [self._references(seed, member_names(corpus)) for seed in bare]
-        known = (ref for refs in spelled for ref in refs if isinstance(ref, str) or ref[0] in member_names(corpus))
-        asked: list[Any] = list(dict.fromkeys(known))
-        meant: dict[NodeId, Any] = dict(
-            zip(asked, await require(corpus, "resolve", "ReverseDependency").resolve(asked), strict=True)
-        )
-        inside, outside = set[NodeId](), dict[NodeId, list[NodeId]]()
-        for seed, spellings in zip(bare, spelled, strict=True):
+        members = member_names(corpus)
+        seeds = [canonical_node_id(seed, source=None) for seed in self.seeds]
+        named = [(None if source == corpus.name else source, text) for source, text in seeds]
+        spelled = [self._references(source, text, members) for source, text in named]
+        known = [refs for (source, _), refs in zip(named, spelled, strict=True) if source is None or source in members]
+        asked = list(dict.fromkeys(ref for refs in known for ref in refs))
+        resolver = require(corpus, "resolve", "ReverseDependency")
+        meant = dict(zip(asked, await resolver.resolve(asked), strict=True))
+        inside, outside = set[Id](), dict[Id, list[Id]]()
+        for (source, text), spellings in zip(named, spelled, strict=True):
             found = [(ref, meant[ref]) for ref in spellings if meant.get(ref)]
             if found:
                 inside.update(_strongest(*found[0]))
             else:
-                id = required_name(seed) if isinstance(seed, str) and self.edge_type == REF else seed
+                id = required_name(text) if source is None and self.edge_type == REF else spellings[0]
                 outside[id] = list(dict.fromkeys([*outside.get(id, []), *spellings]))
         return inside, outside
 
-    def _references(self, seed: NodeId, members: Collection[str]) -> Sequence[NodeId]:
+    def _references(self, source: str | None, text: str, members: Collection[str]) -> list[Id]:
         """Return what to look for, the seed as it was given first; what is of a corpus not walked has one spelling."""
-        if isinstance(seed, str):
-            return self._spellings(seed)
-        source, id = seed
-        return [(source, text) for text in self._spellings(id)] if source in members else [seed]
+        if source is None:
+            return list[Id](self._spellings(text))
+        return [ArtifactRef(source, each) for each in (self._spellings(text) if source in members else [text])]
 
     def _spellings(self, seed: str) -> list[str]:
         """Return the ways to write what a seed names, the given one first."""
@@ -195,7 +193,7 @@ class ReverseDependency(Policy[DependencyMemory]):
         answers = iter(await require(corpus, "referrers", "ReverseDependency").referrers(nodes, types=[self.edge_type]))
         for id, spellings in asked.items():
             found = [next(answers) for _ in spellings]
-            known[id] = found[0] if len(found) == 1 else _sort(memory, set[Id]().union(*found))
+            known[id] = found[0] if len(found) == 1 else sorted(set[Id]().union(*found), key=memory.order)
 
     def _bonus(self, state: WalkState[DependencyMemory], ids: Sequence[Id]) -> NDArray[np.float64]:
         """Return what the links are worth; all that is found in one step is equally far from its seed."""
@@ -248,16 +246,7 @@ class ReverseDependency(Policy[DependencyMemory]):
         return hits
 
 
-def _strongest(ref: NodeId, ids: Sequence[NodeId]) -> Sequence[NodeId]:
+def _strongest(ref: Id, ids: Sequence[Id]) -> Sequence[Id]:
     """Return what a reference means: the artifact of that very id, of several corpora all of them, else the first."""
-    same = [id for id in ids if id == ref or (isinstance(id, tuple) and id[1] == ref)]
-    return same or ids[:1]
-
-
-def _sort(memory: DependencyMemory, nodes: Iterable[Id]) -> list[Id]:
-    return sorted(nodes, key=partial(_order, places=memory.places))
-
-
-def _order(node: NodeId, *, places: Mapping[str, int]) -> Any:
-    """Order by id, strings before pairs, and pairs of corpora that have a place by that first."""
-    return (True, places.get(node[0], len(places)), node) if isinstance(node, tuple) else (False, 0, node)
+    _, text = canonical_node_id(ref, source=None)
+    return [id for id in ids if canonical_node_id(id, source=None)[1] == text] or ids[:1]

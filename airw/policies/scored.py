@@ -15,8 +15,8 @@ from airw._base.concurrency import Pacer, map_bounded, offload_if
 from airw._base.messages import short_repr
 from airw._base.overriding import override
 from airw.errors import ArgumentError, PolicyError
+from airw.policies._several_corpora import Id
 from airw.policies.admitting_policy import AdmittingMemory, AdmittingPolicy, Node
-from airw.policies.artifact_memory import Id
 from airw.policies.artifact_policy import ArtifactNode
 from airw.protocols import OpenCorpus, WalkStore
 from airw.values import SearchHit

@@ -11,13 +11,14 @@ from airw._base.messages import short_repr
 from airw._base.overriding import override
 from airw.errors import ArgumentError, PolicyError
 from airw.policies._seeding import Seeding
+from airw.policies._several_corpora import Id
 from airw.policies._shared_fields import Edges
 from airw.policies.admitting_policy import AdmittingMemory, AdmittingPolicy, Node
-from airw.policies.artifact_memory import Id, node_of_hit
+from airw.policies.artifact_memory import node_of_hit
 from airw.policies.artifact_policy import ArtifactNode
 from airw.policies.scope import ALLOW_ALL, Scope
 from airw.protocols import OpenCorpus, WalkStore
-from airw.values import Direction, Edge, NodeId, SearchHit
+from airw.values import Direction, Edge, NodeIdLike, SearchHit
 from airw.walking import Entry, Frontier, Policy, WalkState
 
 S = TypeVar("S")
@@ -110,7 +111,7 @@ class Strategy(Policy["StrategyMemory"], ABC):
     max_traverse: int | None = None
     max_depth: int | None = None
     seeding: Seeding = "dense"
-    roots: Sequence[NodeId] = ()
+    roots: Sequence[NodeIdLike] = ()
     edges: Edges | None = None
     direction: Direction = "out"
     types: Sequence[str] | None = None

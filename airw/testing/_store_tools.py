@@ -12,7 +12,7 @@ from airw.protocols import RunKeeper, Store
 from airw.stores import MemoryStore
 from airw.testing.changes import ODD_IDS, put, vector_of
 from airw.testing.exam import Case
-from airw.values import ArtifactChange, Link
+from airw.values import ArtifactChange, ArtifactRef, Link
 from airw.values.filters import parse_filter
 
 GROUPS = {
@@ -68,7 +68,7 @@ def questions_about(changes: Iterable[ArtifactChange]) -> dict[str, list[StoreCa
     names = sorted({change.entry.artifact_id for change in changes})
     ids = sorted({record.id for change in changes for record in change.records})
     asked, records, refs = [*names, *absent, *names[:1]], [*ids, *absent, *ids[:1]], [*names, *absent, "T", "U"]
-    nodes = [*refs, *(("else", ref) for ref in refs)]
+    nodes = [*refs, *(ArtifactRef("else", ref) for ref in refs)]
     vectors = np.array([vector_of("one two"), vector_of("three")], np.float32)
     cuts: list[dict[str, Any]] = [{"kinds": ["chunk"]}, {"kinds": ["title", "chunk"], "limit": 1}, {"kinds": []}]
     searches: list[tuple[int, dict[str, Any]]] = [

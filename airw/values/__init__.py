@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from airw.values.links import (
         DIRECTIONS,
         ORIGINS,
+        ArtifactRef,
         Direction,
         Edge,
         Extraction,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         LinkFilter,
         LinkState,
         NodeId,
+        NodeIdLike,
         UnresolvedLink,
         canonical_node_id,
     )
@@ -39,6 +41,7 @@ else:
             "links": [
                 "DIRECTIONS",
                 "ORIGINS",
+                "ArtifactRef",
                 "Direction",
                 "Edge",
                 "Extraction",
@@ -47,6 +50,7 @@ else:
                 "LinkFilter",
                 "LinkState",
                 "NodeId",
+                "NodeIdLike",
                 "UnresolvedLink",
                 "canonical_node_id",
             ],
@@ -59,6 +63,7 @@ __all__ = [
     "STOP_REASONS",
     "Artifact",
     "ArtifactChange",
+    "ArtifactRef",
     "Direction",
     "Edge",
     "Extraction",
@@ -73,6 +78,7 @@ __all__ = [
     "LinkState",
     "NDArray",
     "NodeId",
+    "NodeIdLike",
     "Passage",
     "Ranking",
     "Record",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from airw._base.checks import check_choice, check_strings
 from airw._base.messages import short_repr
@@ -11,6 +11,7 @@ from airw.errors import ArgumentError
 __all__ = [
     "DIRECTIONS",
     "ORIGINS",
+    "ArtifactRef",
     "Direction",
     "Edge",
     "Extraction",
@@ -19,11 +20,36 @@ __all__ = [
     "LinkFilter",
     "LinkState",
     "NodeId",
+    "NodeIdLike",
     "UnresolvedLink",
     "canonical_node_id",
 ]
 
-NodeId: TypeAlias = str | tuple[str, str]
+
+class ArtifactRef(NamedTuple):
+    """An artifact where several corpora can meet: the name of its corpus, and its id there.
+
+    It equals that pair, and prints as that pair, which callers may give in its place.
+
+    Example:
+        >>> ArtifactRef("notes", "n1"), ArtifactRef("notes", "n1") == ("notes", "n1")
+        (('notes', 'n1'), True)
+    """
+
+    source: str
+    id: str
+
+    def __repr__(self) -> str:
+        """Return it as the pair."""
+        return repr(tuple(self))
+
+
+NodeId: TypeAlias = str | ArtifactRef
+"""An artifact as its store calls it: within one corpus by its id, in another one and of several by a reference."""
+
+NodeIdLike: TypeAlias = str | tuple[str, str]
+"""What callers may give for a node: an id, or a pair of a corpus and an id there."""
+
 Direction: TypeAlias = Literal["out", "in", "both"]
 LinkState: TypeAlias = Literal["resolved", "dangling", "ambiguous", "foreign"]
 
@@ -141,27 +167,38 @@ class Extraction:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Edge:
-    """A directed, typed connection between two artifacts; a target in another corpus is `(source, id)`."""
+    """A directed, typed connection between two artifacts; an end in another corpus becomes an `ArtifactRef`."""
 
     source: NodeId
     target: NodeId
     type: str
     origin: str = "inline"
 
-    def __init__(self, source: NodeId, target: NodeId, type: str, origin: str = "inline") -> None:
+    def __init__(self, source: NodeIdLike, target: NodeIdLike, type: str, origin: str = "inline") -> None:
         """Set all fields, as the generated method does in nearly twice the time: edges are made by the thousand."""
+        if source.__class__ is tuple:
+            source = ArtifactRef(*source)
+        if target.__class__ is tuple:
+            target = ArtifactRef(*target)
         for_source, for_target, for_type, for_origin = _EDGE_SETTERS
         for_source(self, source)
         for_target(self, target)
         for_type(self, type)
         for_origin(self, origin)
 
+    @property
+    def leads_out(self) -> bool:
+        """Whether it leads from the corpus that stores it into another one."""
+        return isinstance(self.target, ArtifactRef) and isinstance(self.source, str)
+
 
 _EDGE_SETTERS = tuple(getattr(Edge, each.name).__set__ for each in fields(Edge))
 
 
-def canonical_node_id(target: Any, *, source: str | None) -> tuple[str | None, str]:
-    """Give `(source, artifact_id)` of an edge's end: a pair says its own source, a lone id is of `source`.
+def canonical_node_id(target: Any, *, source: str | None) -> ArtifactRef | tuple[None, str]:
+    """Return the reference to an edge's end: a pair says its own source, a lone id is of `source`.
+
+    Where there is no source it is `(None, artifact_id)`.
 
     Raises:
         ArgumentError: It is neither an id nor a pair of a source and an id.
@@ -172,7 +209,9 @@ def canonical_node_id(target: Any, *, source: str | None) -> tuple[str | None, s
     """
     match target:
         case str():
-            return source, target
-        case [str() | None as own, str(artifact_id)]:
-            return own, artifact_id
+            return (None, target) if source is None else ArtifactRef(source, target)
+        case [None, str(artifact_id)]:
+            return None, artifact_id
+        case [str(own), str(artifact_id)]:
+            return ArtifactRef(own, artifact_id)
     raise ArgumentError(f"a node is an artifact's id, or a pair of a source and an id, not {short_repr(target)}")

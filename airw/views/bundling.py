@@ -16,7 +16,7 @@ from airw.policies.collapsed_tree import LEAF_KINDS
 from airw.protocols import OpenCorpus
 from airw.retrieval import Mode, check_corpus, retrieve
 from airw.retrieval.stitching import stitched
-from airw.values import Edge, NodeId, Record, SearchHit
+from airw.values import ArtifactRef, Edge, NodeId, Record, SearchHit
 from airw.views.bundled import DOCUMENTS, FORMS, Bundle, BundledNote, Form, FormName, NoteLink
 from airw.views.model import id_text, node_view
 from airw.views.reading import limit_names
@@ -306,9 +306,9 @@ class Bundling(AsyncIterator[BundledNote]):
 
 
 def _of_walk(walk: Walk, hit: SearchHit) -> _Candidate:
-    *before, id = (each if isinstance(each, str | tuple) else str(each) for each in walk.path(hit))
+    *before, id = (each if isinstance(each, str | ArtifactRef) else str(each) for each in walk.path(hit))
     via = ":".join(["walk", *map(id_text, before[-1:])])
-    return _Candidate(id if isinstance(id, tuple) else hit.artifact_id, via, len(before))  # nodes may be surfaces
+    return _Candidate(id if isinstance(id, ArtifactRef) else hit.artifact_id, via, len(before))  # nodes may be surfaces
 
 
 def _note(candidate: _Candidate, records: Sequence[Record], links: tuple[NoteLink, ...]) -> BundledNote:

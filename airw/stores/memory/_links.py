@@ -10,7 +10,18 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from airw._base.lru import LruCache
-from airw.values import Direction, Edge, Extraction, Link, LinkCount, LinkFilter, LinkState, NodeId, UnresolvedLink
+from airw.values import (
+    ArtifactRef,
+    Direction,
+    Edge,
+    Extraction,
+    Link,
+    LinkCount,
+    LinkFilter,
+    LinkState,
+    NodeId,
+    UnresolvedLink,
+)
 
 _FILTERS = 32  # of which the answers of `max_fan_in` are kept
 
@@ -209,7 +220,7 @@ class LinkTable:
 
 def _ref_of(link: Link) -> _Ref:
     if link.target_source is not None:
-        return link.target_source, link.target_ref
+        return ArtifactRef(link.target_source, link.target_ref)
     if link.or_ref is None or link.or_ref == link.target_ref:
         return link.target_ref
     return _Either(link.target_ref, link.or_ref)
