@@ -139,6 +139,7 @@ PASSING = {
 }
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
 async def test_a_fault_that_may_pass_is_tried_again(kind, server, make, fault):
     right = await kind.ask(make(timeout=30), "a")
@@ -170,6 +171,7 @@ async def test_a_body_without_end_is_not_read_to_its_end(kind, server, make, mon
     assert await anyio.to_thread.run_sync(server.hung_up.wait, 20)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize(("asked", "waited"), [("7", 7), ("86400", 60)])
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_retry_after_is_waited_for_up_to_a_minute(kind, backend, asked, waited):
@@ -233,6 +235,7 @@ ECHOES = {
 }
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("fault", ECHOES.values(), ids=ECHOES)
 async def test_a_server_that_repeats_the_key_gives_it_to_no_error(kind, server, make, monkeypatch, fault):
     """Neither to the message nor to the traceback, causes included."""

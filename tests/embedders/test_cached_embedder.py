@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from airw.embedders import CachedEmbedder, HashingEmbedder, cached, embedder_from
 from airw.errors import ArgumentError, EmbedderError, StoreBusy, StoreCorrupt, StoreError
 from airw.protocols import Embedder
+from tests.support.drawing import examples
 
 DIM = 4
 ENTRY = 128 + 4 * DIM
@@ -230,7 +231,7 @@ class Model:
         return new
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(steps, st.integers(0, 7), st.integers(1, ENTRY - 1), st.booleans())
 def test_any_calls_equal_the_inner_embedder_and_evict_the_least_recently_used(steps, room, spare, reopens):
     """The size never passes the limit; the order of use outlives a closed cache."""
@@ -446,6 +447,7 @@ async def test_a_forgotten_cache_closes_itself_without_a_warning(path, recwarn):
 # --- faults ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize(
     "statement",
     [

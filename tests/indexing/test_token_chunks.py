@@ -216,6 +216,7 @@ def test_a_tokenizer_without_a_stable_identity_needs_an_id():
         token_offsets(words, id=" ")
 
 
+@pytest.mark.slow
 def test_a_megabyte_of_tokens_is_cut_at_once():
     for text in ("abc " * 250_000, "x" * 200_000, "a. " * 100_000 + "\n" * 100_000 + "x"):
         found = places(chunks_of(text, pieces, 250))

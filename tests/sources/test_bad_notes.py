@@ -123,6 +123,7 @@ async def test_a_note_of_a_hundred_thousand_links_is_built_in_seconds(tmp_path):
     assert told(corpus) == []
 
 
+@pytest.mark.slow
 async def test_nesting_however_deep_costs_neither_time_nor_what_follows(tmp_path):
     deep = {
         "quotes.md": "\n".join("> " * depth + f"[t](q{depth}.md)" for depth in range(500)),

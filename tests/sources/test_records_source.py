@@ -18,6 +18,7 @@ from airw.indexing import Chunked, WholeText
 from airw.sources import CorpusSource, from_records, split_reference
 from airw.stores import MemoryStore
 from airw.values import Artifact, ItemProblem
+from tests.support.drawing import examples
 from tests.support.reading import read, read_reasons
 
 RECORDS = [{"id": "a", "text": "alpha", "year": 2026}, {"id": 7, "text": "beta", "tags": ["x"]}, {"text": "gamma"}]
@@ -380,7 +381,7 @@ def test_settings_that_cannot_work_are_refused_at_birth(settings):
 IDS = st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["", "0", "r_0", "r_1", "a"])
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.none() | st.fixed_dictionaries({}, optional={"id": IDS, "text": st.text(max_size=3)}), max_size=8))
 async def test_every_record_is_an_artifact_with_an_id_of_its_own_or_a_problem(records):
     items = await read(from_records(records, name="r"))

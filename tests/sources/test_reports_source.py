@@ -16,6 +16,7 @@ from airw.protocols import Source
 from airw.sources import from_files, from_md_reports, from_notes
 from airw.stores import MemoryStore
 from airw.values import Artifact, ItemProblem
+from tests.support.drawing import examples
 from tests.support.reading import read, write
 
 REPORTS = {
@@ -217,7 +218,7 @@ NAMES = st.sampled_from(["a.md", "A.md", "B_2 C.md", "a.txt", "A-b.md"])
 PATHS = st.tuples(st.sampled_from(["g/p", "g/docs", "h/misc"]), FOLDERS, NAMES)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.sets(PATHS.map(lambda path: "/".join([path[0], *path[1], path[2]])), min_size=1, max_size=12),
     st.sets(st.sampled_from(["g/p", "g/p/r", "g/docs/r", "g/p/misc", "h/misc/r", "h/misc"])),

@@ -21,6 +21,7 @@ from airw.links import extractor_from
 from airw.sources import SKILL_FOLDERS, from_skills
 from airw.stores import MemoryStore
 from airw.values import Artifact, ItemProblem
+from tests.support.drawing import examples
 from tests.support.reading import read, read_both, write
 
 
@@ -382,7 +383,7 @@ async def test_a_record_that_is_no_skill_is_a_problem_that_names_it(record, item
     assert [problem.item for problem in corpus.report.problems] == [item]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.lists(
         st.fixed_dictionaries(
