@@ -104,8 +104,9 @@ def _refuse_in_loop(function: Callable[..., Any]) -> None:
         return
     import airw
 
-    name = getattr(function, "__name__", "")
-    there = f"airw.{name}" if name in airw.__all__ else "airw's own function"
+    name, module = getattr(function, "__name__", ""), getattr(function, "__module__", "")
+    is_told = module.startswith("airw.") and not module.startswith("airw.compat.")
+    there = f"airw.{name}" if name in airw.__all__ else f"{module}.{name}" if is_told else "airw's own function"
     raise RuntimeError(f"a sync call would stop the event loop that runs in this thread: await {there} instead")
 
 

@@ -10,7 +10,6 @@ from airw.compat._missing import missing
 from airw.compat.ir.base import Artifact, IndexPlan
 from airw.errors import ArgumentError
 from airw.indexing import identity, strategy_spec
-from airw.indexing import strategy_from_spec as strategy_from_spec
 from airw.indexing.synopsis import SynopsisStrategy
 from airw.values import IndexPlan as StoredPlan
 
@@ -127,7 +126,7 @@ def _refuse_model(token_model: str | None) -> None:
         raise ArgumentError("token_model is of ir: give tokenizer=, a tokenizer of `tokenizers` or `transformers`")
 
 
-STRATEGY_REGISTRY = {each.__name__: each for each in (WholeText, Chunked, Skill, Package)}
+STRATEGY_REGISTRY: dict[str, Any] = {each.__name__: each for each in (WholeText, Chunked, Skill, Package)}
 """The strategies that a registered corpus can name."""
 
 
@@ -173,6 +172,24 @@ def strategy_to_spec(strategy: Any) -> dict[str, Any]:
     if spec is None:
         raise ArgumentError(f"JSON cannot say {strategy!r}: give build a source with this strategy instead")
     return spec
+
+
+def strategy_from_spec(spec: Mapping[str, Any] | None) -> Any:
+    """Return the strategy that a name and parameters say; `None` where there is nothing to say.
+
+    Raises:
+        ArgumentError: It is no specification.
+
+    Example:
+        >>> strategy = strategy_from_spec({"name": "WholeText", "params": {"kind": "page"}})
+        >>> strategy.decompose("a", "text").surfaces[0].kind
+        'page'
+    """
+    if spec is None:
+        return None
+    made = indexing.strategy_from_spec(spec)
+    kind = STRATEGY_REGISTRY.get(type(made).__name__)
+    return made if kind is None else kind(**{each.name: getattr(made, each.name) for each in fields(kind.base)})
 
 
 def text_of(raw: Any, text_key: str | None = None) -> str:
