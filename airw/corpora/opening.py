@@ -5,17 +5,14 @@ from collections.abc import AsyncIterator, Coroutine, Generator, Iterable, Mappi
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeVar, Unpack, cast
 
 import anyio
 
 from airw._base.checks import check_methods
 from airw._base.concurrency import in_thread
 from airw._base.signatures import shows_options
-from airw.corpora.changing import Changes, Given
 from airw.corpora.naming import existing_path, is_name
-from airw.corpora.pipeline import BuildReport
-from airw.corpora.recipes import OnError
 from airw.embedders import check_embedder, resolve_embedder
 from airw.errors import CorpusNotFound, EmbedderMismatch, EmbedderUnavailable
 from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, IndexingStrategy, OpenCorpus, SearchStore, Store
@@ -23,6 +20,11 @@ from airw.protocols.stores import StoreT_co
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, answer, check_corpus
 from airw.stores import SqliteStore
 from airw.values import SearchHit
+
+if TYPE_CHECKING:  # what changes a corpus is loaded when one is changed
+    from airw.corpora.changing import Changes, Given
+    from airw.corpora.pipeline import BuildReport
+    from airw.corpora.recipes import OnError
 
 CorpusLike: TypeAlias = OpenCorpus[StoreT_co] | str | os.PathLike[str]
 """An open corpus, or the name or path of one."""
@@ -102,7 +104,7 @@ class Corpus(Generic[StoreT_co]):
     name: str
     store: StoreT_co
     embedder: Embedder
-    report: BuildReport | None = None
+    report: "BuildReport | None" = None
     owns_store: bool = False
     strategy: IndexingStrategy | None = None
     edge_extractor: EdgeExtractor | None = None
@@ -117,7 +119,7 @@ class Corpus(Generic[StoreT_co]):
         """Rank what this corpus holds against a query; the options are those of `airw.search`."""
         return await answer(self, SearchQuery.parse("search", query, options))
 
-    async def upsert(self: "Corpus[Store]", items: Given, *, on_error: OnError = "raise") -> BuildReport:
+    async def upsert(self: "Corpus[Store]", items: "Given", *, on_error: "OnError" = "raise") -> "BuildReport":
         """Put artifacts in, or in the place of those with their ids; whoever searches next, finds them.
 
         They are indexed as a build would: what did not change is not embedded again, an artifact is never seen half,
@@ -163,7 +165,9 @@ class Corpus(Generic[StoreT_co]):
         check_methods("delete", self.store, ("writing", "ledger", "apply"))
         return await self._changes().delete(artifact_ids)
 
-    def _changes(self: "Corpus[Store]") -> Changes:
+    def _changes(self: "Corpus[Store]") -> "Changes":
+        from airw.corpora.changing import Changes
+
         return Changes(self.name, self.store, self.embedder, self.strategy, self.edge_extractor)
 
     async def aclose(self) -> None:

@@ -3,12 +3,7 @@
 import os
 from contextlib import suppress
 
-from airw._base.http import base_url
-from airw._base.local_models import DEFAULT_MODEL, locate_model, weights_of
 from airw.embedders.hashing import HashingEmbedder
-from airw.embedders.http import PATH, HttpEmbedder
-from airw.embedders.onnx import OnnxEmbedder, can_run, has_export
-from airw.embedders.sentence import SentenceTransformerEmbedder
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch
 from airw.protocols import Embedder
 
@@ -49,7 +44,7 @@ def resolve_embedder(spec: str | os.PathLike[str] | Embedder) -> Embedder:
         key = spec.strip().lower()
         if key in LIGHT:
             return HashingEmbedder()
-        return _model(DEFAULT_MODEL if key in DEFAULT else spec.strip())
+        return _model(None if key in DEFAULT else spec.strip())
     # Not isinstance(spec, Embedder): that would read `id` and `dim`, which may read files.
     if not isinstance(spec, str | type) and hasattr(spec, "embed_documents") and hasattr(spec, "embed_query"):
         return spec
@@ -59,7 +54,13 @@ def resolve_embedder(spec: str | os.PathLike[str] | Embedder) -> Embedder:
     )
 
 
-def _model(model: str | os.PathLike[str]) -> Embedder:
+def _model(model: str | os.PathLike[str] | None) -> Embedder:
+    """Return the embedder of a model; `None` is the default one."""
+    from airw._base.local_models import DEFAULT_MODEL, locate_model, weights_of
+    from airw.embedders.onnx import OnnxEmbedder, can_run, has_export
+    from airw.embedders.sentence import SentenceTransformerEmbedder
+
+    model = DEFAULT_MODEL if model is None else model
     """Let onnxruntime run an exported folder where it can or nothing else could; torch runs all others."""
     _, folder = locate_model(model)
     if folder is not None and has_export(folder) and (can_run() or not weights_of(folder)):
@@ -67,7 +68,10 @@ def _model(model: str | os.PathLike[str]) -> Embedder:
     return SentenceTransformerEmbedder(model)
 
 
-def _served(spec: str) -> HttpEmbedder:
+def _served(spec: str) -> Embedder:
+    from airw._base.http import base_url
+    from airw.embedders.http import PATH, HttpEmbedder
+
     url, _, model = spec.partition("#")
     if not model.strip():
         base = base_url(url, path=PATH)

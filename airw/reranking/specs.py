@@ -1,15 +1,18 @@
 """From a short specification to a reranker."""
 
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError, RerankerUnavailable
 from airw.protocols import Reranker
-from airw.reranking.cross_encoder import INSTALL, CrossEncoderReranker
+
+if TYPE_CHECKING:
+    from airw.reranking.cross_encoder import CrossEncoderReranker
 
 CROSS_ENCODER = "cross-encoder"
 _CHOICES = "'cross-encoder', 'cross-encoder:<model or folder>', or a callable (query, texts) -> scores"
-_KNOWN: dict[CrossEncoderReranker, CrossEncoderReranker] = {}
+_KNOWN: dict["CrossEncoderReranker", "CrossEncoderReranker"] = {}
 
 
 def resolve_reranker(spec: str | Reranker | None) -> Reranker | None:
@@ -44,6 +47,8 @@ def resolve_reranker(spec: str | Reranker | None) -> Reranker | None:
     name, separator, model = spec.partition(":")
     if name != CROSS_ENCODER or bool(separator) != bool(model.strip()):
         raise ArgumentError(f"rerank must be {_CHOICES}, not {short_repr(spec)}")
+    from airw.reranking.cross_encoder import INSTALL, CrossEncoderReranker
+
     if find_spec("sentence_transformers") is None:
         raise RerankerUnavailable(f"rerank={spec!r} needs sentence-transformers: {INSTALL}")
     reranker = CrossEncoderReranker(model) if model else CrossEncoderReranker()

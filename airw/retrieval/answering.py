@@ -18,7 +18,6 @@ from airw.errors import ArgumentError, ArgumentKindError
 from airw.protocols import OpenCorpus, Reranker, SearchStore
 from airw.protocols.stores import StoreT_co
 from airw.reranking import score_texts
-from airw.retrieval.formulation import queries_of
 from airw.retrieval.merging import (
     Candidate,
     RankedRecord,
@@ -27,7 +26,7 @@ from airw.retrieval.merging import (
     merge_rankings,
     was_cut_short,
 )
-from airw.retrieval.query import SEARCH_DEFAULTS, Boost, Mode, PassageReader, SearchOptions, SearchQuery
+from airw.retrieval.query import SEARCH_DEFAULTS, Boost, Mode, PassageReader, SearchOptions, SearchQuery, queries_of
 from airw.retrieval.stitching import stitched
 from airw.values import Ranking, Record, SearchHit
 

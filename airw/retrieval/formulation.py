@@ -8,13 +8,14 @@ its caller's business.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from airw._base.checks import check_count, check_query
+from airw._base.checks import check_count
 from airw._base.concurrency import called
 from airw._base.messages import short_repr
 from airw.chat import ChatLike
 from airw.chat.questions import Question, bare, lines_of, question_or
 from airw.errors import ArgumentKindError
 from airw.protocols import Formulator, MaybeAwaitable
+from airw.retrieval.query import queries_of
 
 FORMULATION_PROMPT = """\
 A search for the query below should also find documents that say the same in other words. Write {n} other queries for
@@ -28,23 +29,6 @@ Query: {query}
 
 def _unchanged(query: str) -> str:
     return query
-
-
-def queries_of(formulated: object) -> tuple[str, ...]:
-    """Give what a formulator answered as queries, each once and in its order; none where all are blank.
-
-    Raises:
-        ArgumentKindError: It is neither a string nor a list of strings.
-        ArgumentError: A query holds half a character.
-
-    Example:
-        >>> queries_of(["signing keys", " ", "key rotation", "signing keys"])
-        ('signing keys', 'key rotation')
-    """
-    given = [formulated] if isinstance(formulated, str) else formulated
-    if not isinstance(given, Sequence) or not all(isinstance(query, str) for query in given):
-        raise ArgumentKindError(f"a formulator must give a string or a list of strings, not {short_repr(formulated)}")
-    return tuple(check_query(query) for query in dict.fromkeys(given) if query.strip())
 
 
 @dataclass(frozen=True, slots=True)

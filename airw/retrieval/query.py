@@ -211,3 +211,20 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
 
 SEARCH_DEFAULTS: Mapping[str, Any] = {each.name: each.default for each in fields(SearchQuery) if each.name in _CHECKS}
 """What each option of `search` is when it is left out."""
+
+
+def queries_of(formulated: object) -> tuple[str, ...]:
+    """Give what a formulator answered as queries, each once and in its order; none where all are blank.
+
+    Raises:
+        ArgumentKindError: It is neither a string nor a list of strings.
+        ArgumentError: A query cannot be encoded.
+
+    Example:
+        >>> queries_of(["signing keys", " ", "key rotation", "signing keys"])
+        ('signing keys', 'key rotation')
+    """
+    given = [formulated] if isinstance(formulated, str) else formulated
+    if not isinstance(given, Sequence) or not all(isinstance(query, str) for query in given):
+        raise ArgumentKindError(f"a formulator must give a string or a list of strings, not {short_repr(formulated)}")
+    return tuple(check_query(query) for query in dict.fromkeys(given) if query.strip())
