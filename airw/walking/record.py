@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from airw._base.arrays import NDArray
+from airw._base.arrays import NDArray, reserve
 from airw._base.messages import short_repr
 from airw.errors import PolicyError
 from airw.walking.policy import Column, Entry, Frontier, WalkPolicy
@@ -176,7 +176,7 @@ class WalkRecord:
             PolicyError: Not one number each, or a NaN.
         """
         start, size = self._start, len(self._nodes)
-        self._reserve(size)
+        self._scores, self._alive = reserve(self._scores, size), reserve(self._alive, size)
         values = self._scores[start:size]
         values[:] = self._one_each(scores, size - start)
         if isnan(np.minimum.reduce(values)):  # NaN is the least of numbers to numpy
@@ -196,12 +196,6 @@ class WalkRecord:
         if numbers.shape != (count,):
             raise PolicyError(f"{self._who()}.score must give {count} numbers, one a node, not shape {numbers.shape}")
         return numbers
-
-    def _reserve(self, size: int) -> None:
-        if size > self._scores.shape[0]:
-            grown = max(size, 2 * self._scores.shape[0])
-            self._scores = np.concatenate([self._scores, np.empty(grown - self._scores.shape[0])])
-            self._alive = np.concatenate([self._alive, np.zeros(grown - self._alive.shape[0], np.bool_)])
 
     def frontier(self) -> Frontier:
         """Give the policy's view for `select`."""
