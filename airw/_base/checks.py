@@ -131,7 +131,7 @@ def check_query(query: object) -> str:
     """Give a query back when it is text that can be encoded.
 
     Raises:
-        ArgumentError: It is no string, or holds half a character.
+        ArgumentError: It is no string, or holds an unpaired surrogate.
 
     Example:
         >>> check_query("rotate the signing keys")
@@ -139,10 +139,8 @@ def check_query(query: object) -> str:
     """
     if not isinstance(query, str):
         raise ArgumentError(f"query must be a string, not {short_repr(query)}")
-    try:
-        query.encode()
-    except UnicodeEncodeError as error:
-        raise ArgumentError(f"query holds half a character (a lone surrogate) at position {error.start}") from error
+    if fault := find_text_fault(query):
+        raise ArgumentError(f"query holds {fault}")
     return query
 
 

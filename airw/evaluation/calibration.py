@@ -8,14 +8,14 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Self, cast
 
-from airw._base.checks import check_number
+from airw._base.checks import check_number, name_missing_method
 from airw._base.concurrency import in_thread, map_bounded
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.corpora import CorpusLike, borrowed
 from airw.errors import ArgumentError, ArgumentKindError
 from airw.evaluation.cases import DiscoveryCase
-from airw.protocols import OpenCorpus, SearchStore
+from airw.protocols import OpenCorpus, RecordReader, RecordWriter, SearchStore
 from airw.reranking import is_anonymous
 from airw.retrieval import Mode, SearchOptions, SearchQuery, answer
 from airw.values import SearchHit
@@ -104,7 +104,7 @@ class MinScoreCalibration:
         lists = {name: tuple(value) for name, value in known.items() if isinstance(value, list)}
         return cls(**{**known, **lists})
 
-    async def save(self, corpus: CorpusLike) -> Self:
+    async def save(self, corpus: CorpusLike[RecordWriter]) -> Self:
         """Keep it with a corpus, in place of what was kept for the same way of searching, and give it back.
 
         Raises:
@@ -113,7 +113,8 @@ class MinScoreCalibration:
         """
         check_keepable(self.rerank, self.rescaled)
         async with borrowed(corpus) as opened:
-            await opened.store.set_calibration(self.key, self.to_dict())
+            with name_missing_method("save", opened.store):
+                await opened.store.set_calibration(self.key, self.to_dict())
         return self
 
     def __str__(self) -> str:
@@ -276,7 +277,7 @@ _AT_ONCE = 8
 
 
 async def calibrate_min_score(
-    corpus: CorpusLike,
+    corpus: CorpusLike[SearchStore],
     cases: Sequence[DiscoveryCase],
     *,
     mode: Mode = "hybrid",
@@ -340,12 +341,12 @@ async def calibrate_min_score(
         context = {"n_retrieval_miss": missed, "corpus_name": opened.name, "embedder_id": opened.embedder.id, **setting}
         found = replace(found, **context)
         if persist and found.min_score is not None:
-            await found.save(opened)
+            await found.save(cast("OpenCorpus[RecordWriter]", opened))
     return found
 
 
 async def load_calibration(
-    corpus: CorpusLike, mode: Mode = "hybrid", **search_options: Any
+    corpus: CorpusLike[RecordReader], mode: Mode = "hybrid", **search_options: Any
 ) -> MinScoreCalibration | None:
     """Give the calibration that a corpus keeps for a way of searching, or `None`.
 
@@ -378,7 +379,8 @@ async def load_calibration(
     if setting["rescaled"] or is_anonymous(setting["rerank"]):
         return None
     async with borrowed(corpus) as opened:
-        record = await opened.store.calibration(setting["key"])
+        with name_missing_method("load_calibration", opened.store):
+            record = await opened.store.calibration(setting["key"])
     if not record or any(record.get(name) != setting[name] for name in ("mode", "rerank")):
         return None
     return MinScoreCalibration.from_dict(record)

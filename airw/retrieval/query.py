@@ -218,7 +218,7 @@ def queries_of(formulated: object) -> tuple[str, ...]:
 
     Raises:
         ArgumentKindError: It is neither a string nor a list of strings.
-        ArgumentError: A query cannot be encoded.
+        ArgumentError: A query holds an unpaired surrogate.
 
     Example:
         >>> queries_of(["signing keys", " ", "key rotation", "signing keys"])

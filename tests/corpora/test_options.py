@@ -11,7 +11,7 @@ from airw.corpora import BuildOptions, retriever_for, retrievers
 from airw.discovery import DiscoverOptions
 from airw.embedders import resolve_embedder
 from airw.errors import ArgumentError
-from airw.evaluation import calibrate_min_score, load_calibration
+from airw.evaluation import MinScoreCalibration, calibrate_min_score, load_calibration
 from airw.retrieval import SearchOptions, retrieve
 from airw.stores import MemoryStore
 
@@ -105,6 +105,8 @@ LACKING = {
     "delete": (lambda corpus: corpus.delete(["a"]), "writing"),
     "records_for_artifact": (lambda corpus: airw.corpora.records_for_artifact(corpus, "a"), "records_of"),
     "expand": (lambda corpus: airw.expand(airw.SearchHit("a", "document", 1.0, ""), corpus), "records_of"),
+    "load_calibration": (lambda corpus: load_calibration(corpus, "dense"), "calibration"),
+    "save": (lambda corpus: MinScoreCalibration(0.5).save(corpus), "set_calibration"),
     "coverage": (lambda corpus: airw.corpora.coverage(notes({}), corpus=corpus), "config"),
 }
 

@@ -155,7 +155,7 @@ async def test_an_empty_corpus_has_no_hits(mode):
         ({"fetch_k": 0}, "fetch_k must be"),
         ({"rrf_k": -1}, "rrf_k must be"),
         ({"query": None}, "query must be a string"),
-        ({"query": "half \ud800"}, "lone surrogate"),
+        ({"query": "half \ud800"}, "unpaired surrogate"),
     ],
 )
 async def test_a_bad_argument_is_an_error_that_names_what_would_do(options, message):

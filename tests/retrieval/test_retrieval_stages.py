@@ -512,7 +512,7 @@ async def test_what_is_no_query_is_refused(give):
     async with corpus_of(TEXTS) as corpus:
         with pytest.raises(ArgumentKindError, match="a formulator must give a string or a list of strings"):
             await retrieve(corpus, "keys", formulate=lambda query: give)
-        with pytest.raises(ArgumentError, match="lone surrogate"):
+        with pytest.raises(ArgumentError, match="unpaired surrogate"):
             await retrieve(corpus, "keys", formulate=lambda query: ["half \ud800"])
 
 
