@@ -47,7 +47,12 @@ TESTING_INTERNALS = {
     "tests/testing/test_policy_suite.py",
     "tests/testing/test_store_suite.py",
 }
-LEANING_ON_OTHERS = {"tests/stores/test_columns.py", "tests/stores/test_large_corpora.py"}
+LEANING_ON_OTHERS = {
+    "tests/stores/internals/test_filter_indexes.py",
+    "tests/stores/internals/test_segments.py",
+    "tests/stores/test_columns.py",
+    "tests/stores/test_large_corpora.py",
+}
 
 
 @cache
