@@ -58,8 +58,8 @@ async def _named(query: str, corpus: OpenCorpus[object], who: str, k: int, filte
     named = await named_artifacts(query, require(corpus, "resolve", who, setting))
     ids, parsed = [id for ids in named for id in ids], parse_filter(filter)
     if parsed is not None:
-        records_of = require(corpus, "records_of", who, f"{setting}, scope=...").records_of
-        found = zip(ids, await records_of(ids), strict=True)
+        reader = require(corpus, "records_of", who, f"{setting}, scope=...")
+        found = zip(ids, await reader.records_of(ids), strict=True)
         ids = [id for id, records in found if any(matches(parsed, record.metadata) for record in records or ())]
     return ids[:k]
 

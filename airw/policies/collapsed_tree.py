@@ -80,7 +80,7 @@ class CollapsedTree(Policy[TreeMemory]):
 
     async def seed(self, state: WalkState[TreeMemory], store: OpenCorpus[WalkStore]) -> list[Record]:
         """Find the best summary of each of `seed_k` artifacts, and their leaves; two store calls."""
-        records_of = require(store, "records_of", "CollapsedTree").records_of
+        reader = require(store, "records_of", "CollapsedTree")
         require(store, "similarities", "CollapsedTree")
         memory = state.memory
         memory.query = query = await embed(store, state.query)
@@ -88,7 +88,7 @@ class CollapsedTree(Policy[TreeMemory]):
             query[None, :], self.seed_k, filter=self.scope.of_starts, surfaces=self.summary_kinds, per_artifact=True
         )
         kinds = [*self.summary_kinds, *self.leaf_kinds]
-        found = await records_of(ranking.artifact_ids, kinds=kinds)
+        found = await reader.records_of(ranking.artifact_ids, kinds=kinds)
         memory.cosines.update(zip(ranking.record_ids, ranking.scores.tolist(), strict=True))
         return self._admit(memory.leaves, dict(zip(ranking.record_ids, found, strict=True)))
 
