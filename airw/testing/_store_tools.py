@@ -25,6 +25,8 @@ GROUPS = {
     ),
 }
 """The methods that show content. A law needs the first of a group, and asks the others too where they are offered."""
+_FEW = 5  # questions by method are asked where a case asks after each of many writes
+_LINK_STATES = ("resolved", "dangling", "ambiguous", "foreign")
 
 
 class FullStore(Store, RunKeeper, Protocol):
@@ -53,7 +55,6 @@ class StoreCall(NamedTuple):
         return f"({', '.join([*told, *(f'{name}={value!r}' for name, value in self.options.items())])})"
 
 
-_LINK_STATES = ("resolved", "dangling", "ambiguous", "foreign")
 _FILTERS: list[dict[str, Any]] = [{"tag": "x"}, {"tag": {"$contains": "x"}}, {"$not": {"n": {"$gte": 2}}}]
 
 
@@ -188,13 +189,13 @@ class ExaminedStore:
         return await self.stack.enter_async_context(self.open(changes))
 
     async def see(self, group: str, store: FullStore, about: Iterable[ArtifactChange]) -> dict[str, Any]:
-        """Return what the methods of a group that are offered show about artifacts."""
+        """Return what the methods of a group that are offered show about artifacts, asked a few questions each."""
         questions = questions_about(about)
         return {
             f"{method}{question}": await question.put_to(store, method)
             for method in GROUPS[group]
             if method in self.offers
-            for question in questions[method]
+            for question in questions[method][:_FEW]
         }
 
     async def see_fresh(

@@ -15,7 +15,7 @@ from airw.errors import StoreBusy, StoreError
 from airw.testing._store_tools import GROUPS, ExaminedStore, FullStore, StoreCase, anchored, questions_about
 from airw.testing.changes import put, vector_of
 from airw.testing.exam import Case, case, expect, expect_equal, expect_refusal
-from airw.values import ArtifactChange, Link
+from airw.values import ArtifactChange, Edge, Link, Ranking
 
 CASES: list[StoreCase] = []
 DELAYS = (0.0, 0.001, 0.003, 0.01)  # seconds until a call is cancelled
@@ -242,38 +242,30 @@ def _drawn(random: np.random.Generator, name: str) -> ArtifactChange:
     return put(name, *texts, kinds=("title", "chunk"), metadata=metadata, links=links, names=names, version=version)
 
 
-async def _ask_records(store: FullStore, at: int) -> list[str]:
-    return [each.artifact_id for group in await store.records_of([f"a{at}"]) for each in group or ()]
-
-
-async def _ask_vectors(store: FullStore, at: int) -> list[str]:
-    return list((await store.search_vectors(vector_of(f"word n{at}")[None], 1))[0].artifact_ids)
-
-
-async def _ask_text(store: FullStore, at: int) -> list[str]:
-    return list((await store.search_text([f"n{at}"], 5))[0].artifact_ids)
-
-
-async def _ask_links(store: FullStore, at: int) -> list[str]:
-    return [str(edge.source) for edges in await store.neighbors([f"a{at}"]) for edge in edges]
-
-
 _ASK: Mapping[str, Callable[[FullStore, int], Awaitable[Any]]] = {
-    "records": _ask_records,
-    "vectors": _ask_vectors,
-    "text": _ask_text,
-    "links": _ask_links,
+    "records": lambda store, at: store.records_of([f"a{at}"]),
+    "vectors": lambda store, at: store.search_vectors(vector_of(f"word n{at}")[None], 1),
+    "text": lambda store, at: store.search_text([f"n{at}"], 5),
+    "links": lambda store, at: store.neighbors([f"a{at}"]),
 }
 
 
+async def _find(group: str, store: FullStore, at: int) -> list[object]:
+    """Return the ids of the artifacts that the store tells of when it is asked about one of `_numbered`."""
+    [found] = await _ASK[group](store, at)
+    if isinstance(found, Ranking):
+        return list(found.artifact_ids)
+    return [each.source if isinstance(each, Edge) else each.artifact_id for each in found or ()]
+
+
 def _numbered(count: int) -> list[ArtifactChange]:
-    """Return artifacts that `_ASK` finds by their numbers."""
+    """Return artifacts that `_find` finds by their numbers."""
     return [put(f"a{at}", f"word n{at}", links=[Link("x", target_source="else")]) for at in range(count)]
 
 
 async def _questions_asked_at_once_get_their_own_answers(group: str, given: ExaminedStore) -> None:
     async def ask(at: int) -> None:
-        expect_equal(await _ASK[group](store, at), [f"a{at}"], f"the answer to question {at} of 30")
+        expect_equal(await _find(group, store, at), [f"a{at}"], f"the answer to question {at} of 30")
 
     store = await given.store(_numbered(30))
     with first_error():
@@ -287,11 +279,11 @@ async def _a_cancelled_question_leaves_the_store_usable(group: str, given: Exami
     for at, delay in enumerate(DELAYS):
         with anyio.move_on_after(delay):
             for other in range(20):
-                await _ASK[group](store, other)
-        expect_equal(await _ASK[group](store, at), [f"a{at}"], f"the answer after one cancelled at {delay} s")
+                await _find(group, store, other)
+        expect_equal(await _find(group, store, at), [f"a{at}"], f"the answer after one cancelled at {delay} s")
     if "apply" in given.offers:
         await store.apply([put("a0", "word new")])
-        expect_equal(await _ASK[group](store, 1), ["a1"], "the answer after a write")
+        expect_equal(await _find(group, store, 1), ["a1"], "the answer after a write")
 
 
 async def _a_closed_store_answers_nothing_and_closes_again(group: str, given: ExaminedStore) -> None:
