@@ -74,7 +74,7 @@ def questions_about(changes: Iterable[ArtifactChange]) -> dict[str, list[StoreCa
     cuts: list[dict[str, Any]] = [{"kinds": ["chunk"]}, {"kinds": ["title", "chunk"], "limit": 1}, {"kinds": []}]
     searches: list[tuple[int, dict[str, Any]]] = [
         (0, {}),
-        *((k, {"per_artifact": flag}) for k in (1, 5, 1_000) for flag in (False, True)),
+        *((k, {"per_artifact": flag}) for k in (1_000, 5, 1) for flag in (False, True)),
         *((5, {"surfaces": kinds, "per_artifact": True}) for kinds in (["chunk"], ["title", "chunk", "no"], [])),
         *((5, {"filter": parse_filter(each), "per_artifact": flag}) for each in _FILTERS for flag in (False, True)),
     ]
