@@ -1,13 +1,16 @@
 """What a setting of a policy asks of a store beyond the four methods of `WalkStore`."""
 
-from typing import Any, Literal, TypeVar, cast, overload
+from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
 
 from airw._base.arrays import Floats
 from airw.errors import ArgumentError
-from airw.protocols import LinkReader, OpenCorpus, RecordsByArtifact, Store, TextSearch, VectorSearch
+from airw.protocols import LinkReader, OpenCorpus, RecordsByArtifact, Store, TextSearch, VectorSearch, WalkStore
 from airw.retrieval import check_corpus, embedded
 
 S = TypeVar("S")
+
+Walkable: TypeAlias = OpenCorpus[WalkStore]
+"""A corpus whose store has the four methods that every walk asks for."""
 
 
 def check_open(corpus: OpenCorpus[S]) -> OpenCorpus[S]:

@@ -9,12 +9,12 @@ import numpy as np
 from airw._base.arrays import Floats, NDArray, reserve
 from airw._base.checks import check_count
 from airw._base.overriding import override
-from airw.policies._capabilities import require
+from airw.policies._capabilities import Walkable, require
 from airw.policies._several_corpora import Id
 from airw.policies._shared_fields import Edges, follow
 from airw.policies.artifact_memory import ArtifactMemory
 from airw.policies.artifact_policy import ArtifactNode, ArtifactPolicy, nodes_along
-from airw.protocols import OpenCorpus, WalkStore
+from airw.protocols import OpenCorpus
 from airw.values import Record
 from airw.walking import Entry, Frontier, WalkState
 
@@ -100,7 +100,7 @@ class AdmittingPolicy(ArtifactPolicy[B]):
             if value is not None or name == "start_k":
                 check_count(name, value)
 
-    async def seed(self, state: WalkState[B], store: OpenCorpus[WalkStore]) -> list[ArtifactNode]:
+    async def seed(self, state: WalkState[B], store: Walkable) -> list[ArtifactNode]:
         """Search for the start; one search, and the roots."""
         return await self._find_start(state, store, self.start_k)
 
@@ -112,7 +112,7 @@ class AdmittingPolicy(ArtifactPolicy[B]):
         state.memory.add_rows(await state.memory.best_vectors([node.id for node in nodes], store, vectors))
 
     async def expand(
-        self, state: WalkState[B], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
+        self, state: WalkState[B], committed: Sequence[Entry], store: Walkable
     ) -> list[list[ArtifactNode]]:
         """Return the artifacts behind each one, as long as `max_traverse` lasts; one store call."""
         crossed = state.memory.crossed(committed)
@@ -124,7 +124,7 @@ class AdmittingPolicy(ArtifactPolicy[B]):
 
     @override
     async def _sharing_fields(
-        self, state: WalkState[B], committed: Sequence[Entry], store: OpenCorpus[WalkStore], edges: Edges
+        self, state: WalkState[B], committed: Sequence[Entry], store: Walkable, edges: Edges
     ) -> list[list[ArtifactNode]]:
         # A way that several share is taken once a walk, by the shallowest of those that come to it together.
         memory = state.memory

@@ -10,13 +10,13 @@ from airw._base.arrays import NDArray
 from airw._base.checks import check_choice, check_count, check_strings
 from airw._base.overriding import override
 from airw.errors import ArgumentError
-from airw.policies._capabilities import require
+from airw.policies._capabilities import Walkable, require
 from airw.policies._seeding import SEEDINGS, Seeding, find_start
 from airw.policies._several_corpora import Id, check_nodes, other_ends
 from airw.policies._shared_fields import Edges, Way, check_edges, edges_along, follow, ways_of
 from airw.policies.artifact_memory import A, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
-from airw.protocols import OpenCorpus, RecordLookup, WalkStore
+from airw.protocols import OpenCorpus, RecordLookup
 from airw.values import DIRECTIONS, Direction, Edge, NodeIdLike, SearchHit
 from airw.walking import Entry, Frontier, Policy, WalkState
 
@@ -68,7 +68,7 @@ class ArtifactPolicy(Policy[A]):
     def _reads_fields(self) -> bool:
         return self.edges is not None or self.scope != ALLOW_ALL
 
-    async def _find_start(self, state: WalkState[A], corpus: OpenCorpus[WalkStore], k: int) -> list[ArtifactNode]:
+    async def _find_start(self, state: WalkState[A], corpus: Walkable, k: int) -> list[ArtifactNode]:
         """Find the start: `k` artifacts by search, and the roots."""
         if self.edges is not None:
             require(corpus, "matching", self._name, "edges=...")
@@ -77,25 +77,21 @@ class ArtifactPolicy(Policy[A]):
         )
         return [ArtifactNode(id) for id in found]
 
-    async def score(
-        self, state: WalkState[A], nodes: Sequence[ArtifactNode], store: OpenCorpus[WalkStore]
-    ) -> NDArray[np.float64]:
+    async def score(self, state: WalkState[A], nodes: Sequence[ArtifactNode], store: Walkable) -> NDArray[np.float64]:
         """Score by cosine of the best surface; one store call, none for those that the search has scored."""
         ids = [node.id for node in nodes]
         scores = await state.memory.score(ids, store)
         await state.memory.judge(ids, store)
         return scores
 
-    async def expand(
-        self, state: WalkState[A], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
-    ) -> list[list[Any]]:
+    async def expand(self, state: WalkState[A], committed: Sequence[Entry], store: Walkable) -> list[list[Any]]:
         """Return the artifacts behind each one; one store call."""
         crossed = state.memory.crossed(committed)
         found = dict(zip((entry.id for entry in crossed), await self._neighbors(state, crossed, store), strict=True))
         return [found.get(entry.id, []) for entry in committed]
 
     async def _neighbors(
-        self, state: WalkState[A], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
+        self, state: WalkState[A], committed: Sequence[Entry], store: Walkable
     ) -> list[list[ArtifactNode]]:
         """Return the artifacts behind each one; one store call, and one for records that are not kept."""
         if self.edges is not None:
@@ -105,7 +101,7 @@ class ArtifactPolicy(Policy[A]):
         return [list(map(ArtifactNode, *other_ends(id, found))) for id, found in zip(ids, links, strict=True)]
 
     async def _sharing_fields(
-        self, state: WalkState[A], committed: Sequence[Entry], store: OpenCorpus[WalkStore], edges: Edges
+        self, state: WalkState[A], committed: Sequence[Entry], store: Walkable, edges: Edges
     ) -> list[list[ArtifactNode]]:
         """Return the artifacts behind all ways of each one; a way is asked for once a walk."""
         ways, answers = await self._ways(state, committed, store, edges), state.memory.answers
@@ -142,9 +138,7 @@ class ArtifactPolicy(Policy[A]):
     def edge_of(self, node: ArtifactNode) -> Edge | None:
         return node.edge
 
-    async def to_hits(
-        self, state: WalkState[A], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
-    ) -> list[SearchHit | None]:
+    async def to_hits(self, state: WalkState[A], committed: Sequence[Entry], store: Walkable) -> list[SearchHit | None]:
         """Return each artifact's best surface; one store call."""
         return await state.memory.make_hits(committed, store)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -10,9 +10,9 @@ from airw._base.arrays import NDArray
 from airw._base.checks import check_count
 from airw._base.concurrency import offload_if
 from airw._base.overriding import override
+from airw.policies._capabilities import Walkable
 from airw.policies.artifact_memory import ArtifactMemory
 from airw.policies.artifact_policy import ArtifactNode, ArtifactPolicy
-from airw.protocols import OpenCorpus, WalkStore
 from airw.values import Edge
 from airw.walking import Entry, Frontier, WalkState
 
@@ -29,6 +29,9 @@ class PathNode(NamedTuple):
     edge: Edge | None = None
     before: int = 0
     total: float = 0.0
+
+
+State: TypeAlias = WalkState[ArtifactMemory]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,27 +93,25 @@ class Beam(ArtifactPolicy[ArtifactMemory]):
         check_count("seed_k", self.seed_k)
 
     @override
-    def begin(self, state: WalkState[ArtifactMemory]) -> ArtifactMemory:
+    def begin(self, state: State) -> ArtifactMemory:
         return ArtifactMemory(state.query, self.scope, self._reads_fields)
 
-    async def seed(self, state: WalkState[ArtifactMemory], store: OpenCorpus[WalkStore]) -> list[PathNode]:
+    async def seed(self, state: State, store: Walkable) -> list[PathNode]:
         """Search for the start; one search, and the roots."""
         return [PathNode(node.id) for node in await self._find_start(state, store, self.seed_k)]
 
-    async def score(
-        self, state: WalkState[ArtifactMemory], nodes: Sequence[Any], store: OpenCorpus[WalkStore]
-    ) -> NDArray[np.float64]:
+    async def score(self, state: State, nodes: Sequence[Any], store: Walkable) -> NDArray[np.float64]:
         """Score by the mean cosine of each path; one store call, however many paths lead to an artifact."""
         await super().score(state, list({node.id: node for node in nodes}.values()), store)
         totals = state.memory.cosines(node.id for node in nodes) + np.array([node.total for node in nodes])
         means: NDArray[np.float64] = totals / np.array([node.before + 1 for node in nodes])
         return means
 
-    async def select(self, state: WalkState[ArtifactMemory], frontier: Frontier) -> list[int]:
+    async def select(self, state: State, frontier: Frontier) -> list[int]:
         """Commit the best path to each of the `width` best artifacts."""
         return await offload_if(len(frontier.live) > _MANY, self._best_paths, state, frontier)
 
-    def _best_paths(self, state: WalkState[ArtifactMemory], frontier: Frontier) -> list[int]:
+    def _best_paths(self, state: State, frontier: Frontier) -> list[int]:
         live = self._selectable(state, frontier)
         scores = frontier.scores[live]
         live, scores = live[np.isfinite(scores)], scores[np.isfinite(scores)]
@@ -121,9 +122,7 @@ class Beam(ArtifactPolicy[ArtifactMemory]):
                 break
         return list(best.values())
 
-    async def expand(
-        self, state: WalkState[ArtifactMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
-    ) -> list[list[Any]]:
+    async def expand(self, state: State, committed: Sequence[Entry], store: Walkable) -> list[list[Any]]:
         """Return the paths that lead on from each one; one store call."""
         found = await super().expand(state, committed, store)
         best = state.memory.best

@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 
 from airw._base.arrays import Floats, NDArray
 from airw._base.checks import check_count, check_strings
 from airw._base.overriding import override
-from airw.policies._capabilities import embed, require
+from airw.policies._capabilities import Walkable, embed, require
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
-from airw.protocols import OpenCorpus, WalkStore
 from airw.values import Record, SearchHit
 from airw.values.filters import Filter, matches
 from airw.walking import Entry, Policy, WalkState
@@ -33,6 +32,9 @@ class TreeMemory:
     query: Floats = field(init=False)
     cosines: dict[str, float] = field(default_factory=dict)
     leaves: dict[str, list[Record]] = field(default_factory=dict)
+
+
+State: TypeAlias = WalkState[TreeMemory]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +77,10 @@ class CollapsedTree(Policy[TreeMemory]):
             check_count("max_depth", self.max_depth)
 
     @override
-    def begin(self, state: WalkState[TreeMemory]) -> TreeMemory:
+    def begin(self, state: State) -> TreeMemory:
         return TreeMemory()
 
-    async def seed(self, state: WalkState[TreeMemory], store: OpenCorpus[WalkStore]) -> list[Record]:
+    async def seed(self, state: State, store: Walkable) -> list[Record]:
         """Find the best summary of each of `seed_k` artifacts, and their leaves; two store calls."""
         reader = require(store, "records_of", "CollapsedTree")
         require(store, "similarities", "CollapsedTree")
@@ -107,9 +109,7 @@ class CollapsedTree(Policy[TreeMemory]):
                 admitted.append(summary)
         return admitted
 
-    async def score(
-        self, state: WalkState[TreeMemory], nodes: Sequence[Record], store: OpenCorpus[WalkStore]
-    ) -> NDArray[np.float64]:
+    async def score(self, state: State, nodes: Sequence[Record], store: Walkable) -> NDArray[np.float64]:
         """Score by cosine; the search has scored the start, one store call scores the leaves."""
         cosines = state.memory.cosines
         new = [node.id for node in nodes if node.id not in cosines]
@@ -118,9 +118,7 @@ class CollapsedTree(Policy[TreeMemory]):
             cosines.update(zip(new, np.nan_to_num(scores.astype(np.float64), nan=-np.inf).tolist(), strict=True))
         return np.array([cosines[node.id] for node in nodes])
 
-    async def expand(
-        self, state: WalkState[TreeMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
-    ) -> list[list[Record]]:
+    async def expand(self, state: State, committed: Sequence[Entry], store: Walkable) -> list[list[Record]]:
         """Return the leaves of each router, read when the walk was seeded."""
         return [state.memory.leaves.get(cast("str", entry.id), []) for entry in committed]
 
@@ -128,9 +126,7 @@ class CollapsedTree(Policy[TreeMemory]):
     def node_id(self, node: Record) -> str:
         return node.id
 
-    async def to_hits(
-        self, state: WalkState[TreeMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
-    ) -> list[SearchHit | None]:
+    async def to_hits(self, state: State, committed: Sequence[Entry], store: Walkable) -> list[SearchHit | None]:
         """Return each record as a hit, routers aside; a leaf names the artifact that routed to it as its `seed`."""
         routers = state.memory.leaves
         hits = [None if entry.id in routers else entry.node.as_hit(entry.score, store.name) for entry in committed]

@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from airw._base.overriding import override
 from airw.policies.admitting_policy import AdmittingMemory, AdmittingPolicy
 from airw.values import SearchHit
 from airw.walking import Frontier, WalkState
+
+State: TypeAlias = WalkState[AdmittingMemory]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,18 +49,18 @@ class Eager(AdmittingPolicy[AdmittingMemory]):
         return self.edges is not None
 
     @override
-    def begin(self, state: WalkState[AdmittingMemory]) -> AdmittingMemory:
+    def begin(self, state: State) -> AdmittingMemory:
         return AdmittingMemory(state.query, self.scope, self._reads_fields)
 
-    def select(self, state: WalkState[AdmittingMemory], frontier: Frontier) -> Sequence[int]:
+    def select(self, state: State, frontier: Frontier) -> Sequence[int]:
         """Commit all that is admitted."""
         admitted: list[int] = [] if self._has_enough(state) else self._admit(state, frontier).tolist()
         return admitted or self._select_nothing(state, frontier)
 
-    def stop(self, state: WalkState[AdmittingMemory]) -> bool:
+    def stop(self, state: State) -> bool:
         """Stop once `select_k` hits are out."""
         return self._has_enough(state)
 
-    def rank(self, state: WalkState[AdmittingMemory], hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
+    def rank(self, state: State, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
         """Keep the order of the walk, cut at `select_k`."""
         return hits[: self.select_k]

@@ -41,6 +41,9 @@ _way = partial(tuple.__new__, Way)  # half the time of `Way(...)`, which matters
 _Ways: TypeAlias = Behind | list[Way]
 
 
+State: TypeAlias = WalkState[ArtifactMemory]
+
+
 @dataclass(frozen=True, kw_only=True)
 class LinkWalk(Policy[ArtifactMemory]):
     """Walk breadth-first along links from the given roots, then from what a search finds.
@@ -148,10 +151,10 @@ class LinkWalk(Policy[ArtifactMemory]):
         return self.weighted or self.scope != ALLOW_ALL
 
     @override
-    def begin(self, state: WalkState[ArtifactMemory]) -> ArtifactMemory:
+    def begin(self, state: State) -> ArtifactMemory:
         return ArtifactMemory(state.query, self.scope, keeps_records=True)
 
-    async def seed(self, state: WalkState[ArtifactMemory], store: OpenCorpus[GraphStore]) -> list[Way]:
+    async def seed(self, state: State, store: OpenCorpus[GraphStore]) -> list[Way]:
         """Look up the roots and search for more; one store call, and those of the search and of `scope.start`."""
         memory, corpus = state.memory, check_open(store)
         require(corpus, "records_of", "LinkWalk")
@@ -170,9 +173,7 @@ class LinkWalk(Policy[ArtifactMemory]):
             memory.judge_by(ids, memory.kept_records(ids))
         return [Way(id) for id in ids if memory.verdict(id).start]
 
-    async def score(
-        self, state: WalkState[ArtifactMemory], nodes: Sequence[Way], store: OpenCorpus[GraphStore]
-    ) -> NDArray[np.float64]:
+    async def score(self, state: State, nodes: Sequence[Way], store: OpenCorpus[GraphStore]) -> NDArray[np.float64]:
         """Score by minus the cost; one store call where fields decide, else none."""
         memory = state.memory
         if self._reads_fields:
@@ -196,19 +197,17 @@ class LinkWalk(Policy[ArtifactMemory]):
         [record] = memory.kept_records([way.id])
         return way.cost + link_parts(way.edge.type, value_of(record))
 
-    async def select(self, state: WalkState[ArtifactMemory], frontier: Frontier) -> NDArray[np.intp]:
+    async def select(self, state: State, frontier: Frontier) -> NDArray[np.intp]:
         """Commit all in order of discovery, or those to which no cheaper way can be found any more, cheapest first."""
         return await offload_if(len(frontier.live) > _MANY, self._next, state, frontier)
 
-    def _next(self, state: WalkState[ArtifactMemory], frontier: Frontier) -> NDArray[np.intp]:
+    def _next(self, state: State, frontier: Frontier) -> NDArray[np.intp]:
         live = frontier.live
         if self.scope != ALLOW_ALL:
             live = selectable(frontier, partial(state.memory.are_excluded, is_start=not state.visited))
         return _cheapest(frontier, live) if self.weighted and len(live) else live
 
-    async def expand(
-        self, state: WalkState[ArtifactMemory], committed: Sequence[Entry], store: OpenCorpus[GraphStore]
-    ) -> list[_Ways]:
+    async def expand(self, state: State, committed: Sequence[Entry], store: OpenCorpus[GraphStore]) -> list[_Ways]:
         """Return the ways that lead on from each one; one store call."""
         crossed, named = state.memory.crossed(committed), self._named
         ids: list[Id] = [entry.node.id for entry in crossed]
@@ -248,7 +247,7 @@ class LinkWalk(Policy[ArtifactMemory]):
         return node.edge
 
     async def to_hits(
-        self, state: WalkState[ArtifactMemory], committed: Sequence[Entry], store: OpenCorpus[GraphStore]
+        self, state: State, committed: Sequence[Entry], store: OpenCorpus[GraphStore]
     ) -> list[SearchHit | None]:
         """Return each artifact's first surface; one store call, none where fields decided."""
         memory, ids = state.memory, [entry.node.id for entry in committed]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -12,10 +12,10 @@ from airw._base.messages import short_repr
 from airw._base.overriding import override
 from airw._base.vectors import exact_scores
 from airw.errors import ArgumentError
+from airw.policies._capabilities import Walkable
 from airw.policies._several_corpora import Id
 from airw.policies.admitting_policy import AdmittingMemory, AdmittingPolicy
 from airw.policies.artifact_policy import ArtifactNode
-from airw.protocols import OpenCorpus, WalkStore
 from airw.values import SearchHit
 from airw.walking import Entry, Frontier, WalkState
 
@@ -97,6 +97,9 @@ class MmrMemory(AdmittingMemory):
     picks: dict[Id, Pick] = field(default_factory=dict)
 
 
+State: TypeAlias = WalkState[MmrMemory]
+
+
 @dataclass(frozen=True)  # what is its own may be given by position, as in graph-retriever
 class Mmr(AdmittingPolicy[MmrMemory]):
     """Start from a search and choose, one after another, what is near the query and unlike what was chosen.
@@ -144,17 +147,15 @@ class Mmr(AdmittingPolicy[MmrMemory]):
                 raise ArgumentError(f"{name} must be a number from {low:g} to {high:g}, not {short_repr(value)}")
 
     @override
-    def begin(self, state: WalkState[MmrMemory]) -> MmrMemory:
+    def begin(self, state: State) -> MmrMemory:
         return MmrMemory(state.query, self.scope, self._reads_fields, pool=Pool(self.lambda_mult))
 
-    async def score(
-        self, state: WalkState[MmrMemory], nodes: Sequence[ArtifactNode], store: OpenCorpus[WalkStore]
-    ) -> NDArray[np.float64]:
+    async def score(self, state: State, nodes: Sequence[ArtifactNode], store: Walkable) -> NDArray[np.float64]:
         """Score by cosine of the best surface, and keep its vector; one store call."""
         await self._keep_vectors(state, nodes, store)
         return await super().score(state, nodes, store)
 
-    async def select(self, state: WalkState[MmrMemory], frontier: Frontier) -> list[int]:
+    async def select(self, state: State, frontier: Frontier) -> list[int]:
         """Choose until one is chosen that has something behind it."""
         memory, admitted = state.memory, self._admit(state, frontier)
         if len(admitted):
@@ -162,7 +163,7 @@ class Mmr(AdmittingPolicy[MmrMemory]):
         picks = 1 if state.max_depth is None else _PICKS
         return await offload_if(memory.pool.size * picks > _MANY, self._choose, state, frontier)
 
-    def _choose(self, state: WalkState[MmrMemory], frontier: Frontier) -> list[int]:
+    def _choose(self, state: State, frontier: Frontier) -> list[int]:
         memory = state.memory
         room = memory.pool.count if self.select_k is None else self.select_k - len(state.results)
         chosen: list[int] = []
@@ -176,13 +177,11 @@ class Mmr(AdmittingPolicy[MmrMemory]):
                 break
         return chosen or self._select_nothing(state, frontier)
 
-    def stop(self, state: WalkState[MmrMemory]) -> bool:
+    def stop(self, state: State) -> bool:
         """Stop once `select_k` hits are out."""
         return self._has_enough(state)
 
-    async def to_hits(
-        self, state: WalkState[MmrMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
-    ) -> list[SearchHit | None]:
+    async def to_hits(self, state: State, committed: Sequence[Entry], store: Walkable) -> list[SearchHit | None]:
         """Return each artifact's best surface, and why it was chosen; one store call."""
         hits = await super().to_hits(state, committed, store)
         for entry, hit in zip(committed, hits, strict=True):
@@ -190,6 +189,6 @@ class Mmr(AdmittingPolicy[MmrMemory]):
                 _, hit.metadata["mmr_score"], hit.metadata["redundancy"] = state.memory.picks[entry.id]
         return hits
 
-    def rank(self, state: WalkState[MmrMemory], hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
+    def rank(self, state: State, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
         """Keep the order of the walk, cut at `select_k`."""
         return hits[: self.select_k]

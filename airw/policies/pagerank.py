@@ -15,7 +15,7 @@ from airw._base.messages import short_repr
 from airw._base.overriding import override
 from airw._base.vectors import best_first
 from airw.errors import ArgumentError
-from airw.policies._capabilities import require
+from airw.policies._capabilities import Walkable, require
 from airw.policies._forward_push import ROUNDING, Bounds, Push, are_final, are_first
 from airw.policies._seeding import find_start, named_artifacts
 from airw.policies._several_corpora import Id, root_ids
@@ -23,7 +23,7 @@ from airw.policies._shared_fields import ID
 from airw.policies.artifact_memory import ArtifactMemory, node_of_hit
 from airw.policies.artifact_policy import ArtifactNode, ArtifactPolicy
 from airw.policies.scope import ALLOW_ALL
-from airw.protocols import OpenCorpus, WalkStore
+from airw.protocols import OpenCorpus
 from airw.values import Direction, SearchHit
 from airw.walking import Entry, Frontier, WalkState
 
@@ -51,6 +51,9 @@ class PushMemory(ArtifactMemory):
     def numbers_of(self, ids: Sequence[Id]) -> NDArray[np.intp]:
         """Return the numbers of artifacts that were heard of."""
         return np.fromiter(map(self.numbers.__getitem__, ids), np.intp, len(ids))
+
+
+State: TypeAlias = WalkState[PushMemory]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,10 +127,10 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
             raise ArgumentError(f"restart must lie between 0 and 1, not {short_repr(self.restart)}")
 
     @override
-    def begin(self, state: WalkState[PushMemory]) -> PushMemory:
+    def begin(self, state: State) -> PushMemory:
         return PushMemory(state.query, self.scope, self._reads_fields)
 
-    async def seed(self, state: WalkState[PushMemory], store: OpenCorpus[WalkStore]) -> list[ArtifactNode]:
+    async def seed(self, state: State, store: Walkable) -> list[ArtifactNode]:
         """Return what has mass: what is found by search, the roots, what the query names; each once, in this order."""
         memory = state.memory
         if self.edges is not None:
@@ -143,7 +146,7 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
             memory.push = Push.start(list(masses.values()), self.restart)
         return [ArtifactNode(id) for id in masses]
 
-    async def _masses(self, memory: PushMemory, corpus: OpenCorpus[WalkStore]) -> dict[Id, float]:
+    async def _masses(self, memory: PushMemory, corpus: Walkable) -> dict[Id, float]:
         """Return the mass of each seed, in order of discovery."""
         k = self.seed_k if self.search_weight else 0
         found = await find_start(memory, corpus, self._name, k=k, seeding=self.seeding, filter=self.scope.of_starts)
@@ -170,9 +173,7 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
             for id in meant:
                 masses[id] += self.title_weight / (len(meant) * max(1, linking[id]))
 
-    async def score(
-        self, state: WalkState[PushMemory], nodes: Sequence[ArtifactNode], store: OpenCorpus[WalkStore]
-    ) -> NDArray[np.float64]:
+    async def score(self, state: State, nodes: Sequence[ArtifactNode], store: Walkable) -> NDArray[np.float64]:
         """Score by the lower bound at discovery; no store call without a scope."""
         if self.scope != ALLOW_ALL:
             await super().score(state, nodes, store)
@@ -181,7 +182,7 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
     def _lower_bounds(self, memory: PushMemory, ids: Sequence[Id]) -> NDArray[np.float64]:
         return self.restart * memory.push.residual[memory.numbers_of(ids)]
 
-    def select(self, state: WalkState[PushMemory], frontier: Frontier) -> NDArray[np.intp]:
+    def select(self, state: State, frontier: Frontier) -> NDArray[np.intp]:
         """Commit the `width` largest residuals, ties in order of discovery."""
         memory, live = state.memory, self._selectable(state, frontier)
         fresh = memory.numbers_of(frontier.ids[len(memory.at_positions) : len(frontier.ids)])
@@ -189,9 +190,7 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
         return live[best_first(memory.push.residual[memory.at_positions[live]], self.width)]
 
     @override
-    async def _neighbors(
-        self, state: WalkState[PushMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
-    ) -> list[list[ArtifactNode]]:
+    async def _neighbors(self, state: State, committed: Sequence[Entry], store: Walkable) -> list[list[ArtifactNode]]:
         # All neighbours of each one, from where it is pushed on; one store call for links, two for fields.
         memory, found = state.memory, await super()._neighbors(state, committed, store)
         if self.edges is not None:
@@ -202,9 +201,7 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
             memory.push = await offload_if(is_long, _push_on, memory, ids, found)
         return found
 
-    async def to_hits(
-        self, state: WalkState[PushMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
-    ) -> list[SearchHit | None]:
+    async def to_hits(self, state: State, committed: Sequence[Entry], store: Walkable) -> list[SearchHit | None]:
         """Return each artifact's best surface, with the lower bound as score; at most two store calls."""
         ids = [entry.node.id for entry in committed]
         await state.memory.score(ids, store)
@@ -212,7 +209,7 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
         scored = [entry._replace(score=score) for entry, score in zip(committed, scores, strict=True)]
         return await super().to_hits(state, scored, store)
 
-    def rank(self, state: WalkState[PushMemory], hits: Sequence[SearchHit]) -> list[SearchHit]:
+    def rank(self, state: State, hits: Sequence[SearchHit]) -> list[SearchHit]:
         """Order by the last estimate, and write into hits how far off it may be and which places are proven."""
         if not hits:
             return []
@@ -253,7 +250,7 @@ def _push_on(memory: PushMemory, ids: Sequence[Id], found: Sequence[Sequence[Art
 
 
 async def _leave_out_unknown(
-    memory: PushMemory, found: Sequence[Sequence[ArtifactNode]], corpus: OpenCorpus[WalkStore]
+    memory: PushMemory, found: Sequence[Sequence[ArtifactNode]], corpus: Walkable
 ) -> list[list[ArtifactNode]]:
     """Leave out ends without a record, which lead nowhere and are no hits; one store call."""
     await memory.score(list(dict.fromkeys(node.id for nodes in found for node in nodes)), corpus)

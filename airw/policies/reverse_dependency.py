@@ -4,7 +4,7 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,11 +14,11 @@ from airw._base.messages import short_repr
 from airw._base.overriding import override
 from airw._base.requirements import bare_name, required_name
 from airw.errors import ArgumentError
-from airw.policies._capabilities import check_open, require
+from airw.policies._capabilities import Walkable, check_open, require
 from airw.policies._several_corpora import Id, check_nodes, member_names, order_key, places_of
 from airw.policies.artifact_memory import ArtifactMemory, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
-from airw.protocols import OpenCorpus, WalkStore
+from airw.protocols import OpenCorpus
 from airw.values import ArtifactRef, Edge, NodeIdLike, SearchHit, canonical_node_id
 from airw.walking import Entry, Frontier, Policy, WalkState
 
@@ -62,6 +62,9 @@ class DependencyMemory(ArtifactMemory):
     referrers: dict[Id, Sequence[Id]] = field(default_factory=dict)
     max_fan_in: int = 0
     order: Callable[[Id], Any] = field(init=False)
+
+
+State: TypeAlias = WalkState[DependencyMemory]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,10 +131,10 @@ class ReverseDependency(Policy[DependencyMemory]):
             check_count("max_depth", self.max_depth)
 
     @override
-    def begin(self, state: WalkState[DependencyMemory]) -> DependencyMemory:
+    def begin(self, state: State) -> DependencyMemory:
         return DependencyMemory(state.query, self.scope, keeps_records=self.scope != ALLOW_ALL)
 
-    async def seed(self, state: WalkState[DependencyMemory], store: OpenCorpus[WalkStore]) -> list[_Node]:
+    async def seed(self, state: State, store: Walkable) -> list[_Node]:
         """Return what the seeds mean, sorted, strings before pairs; one store call, and one for the largest fan-in."""
         memory, corpus = state.memory, check_open(store)
         require(corpus, "referrers", "ReverseDependency")
@@ -176,9 +179,7 @@ class ReverseDependency(Policy[DependencyMemory]):
         name = required_name(seed)
         return list(dict.fromkeys([seed, bare_name(seed), *(name.replace("-", mark) for mark in "-_.")]))
 
-    async def score(
-        self, state: WalkState[DependencyMemory], nodes: Sequence[_Node], store: OpenCorpus[WalkStore]
-    ) -> NDArray[np.float64]:
+    async def score(self, state: State, nodes: Sequence[_Node], store: Walkable) -> NDArray[np.float64]:
         """Score by the best surface, the fan-in and the depth; three store calls at most, one to judge the scope."""
         memory, ids = state.memory, [node.id for node in nodes]
         cosines = await memory.score(ids, store)
@@ -195,7 +196,7 @@ class ReverseDependency(Policy[DependencyMemory]):
             found = [next(answers) for _ in spellings]
             known[id] = found[0] if len(found) == 1 else sorted(set[Id]().union(*found), key=memory.order)
 
-    def _bonus(self, state: WalkState[DependencyMemory], ids: Sequence[Id]) -> NDArray[np.float64]:
+    def _bonus(self, state: State, ids: Sequence[Id]) -> NDArray[np.float64]:
         """Return what the links are worth; all that is found in one step is equally far from its seed."""
         memory, bonus = state.memory, np.zeros(len(ids))
         if memory.max_fan_in:
@@ -205,9 +206,7 @@ class ReverseDependency(Policy[DependencyMemory]):
             bonus += self.proximity_weight / (1 + (state.depth_of(ids[0]) or 0))
         return bonus
 
-    def select(
-        self, state: WalkState[DependencyMemory], frontier: Frontier
-    ) -> Iterable[int] | Awaitable[Iterable[int]]:
+    def select(self, state: State, frontier: Frontier) -> Iterable[int] | Awaitable[Iterable[int]]:
         """Commit all that the scope does not pass over, best first, ties in order of discovery."""
         if self.scope == ALLOW_ALL:
             return super().select(state, frontier)
@@ -215,9 +214,7 @@ class ReverseDependency(Policy[DependencyMemory]):
         allowed = set(selectable(frontier, are_excluded).tolist())
         return [at for at in frontier.best_first().tolist() if at in allowed]
 
-    async def expand(
-        self, state: WalkState[DependencyMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
-    ) -> list[_Dependents]:
+    async def expand(self, state: State, committed: Sequence[Entry], store: Walkable) -> list[_Dependents]:
         """Return the dependents of each one, sorted; they were read when it was scored."""
         memory = state.memory
         return [
@@ -233,9 +230,7 @@ class ReverseDependency(Policy[DependencyMemory]):
         """Return the edge from a dependent to what it depends on."""
         return None if node.library is None else Edge(node.id, node.library, self.edge_type, "derived")
 
-    async def to_hits(
-        self, state: WalkState[DependencyMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
-    ) -> list[SearchHit | None]:
+    async def to_hits(self, state: State, committed: Sequence[Entry], store: Walkable) -> list[SearchHit | None]:
         """Return each artifact's best surface, `None` for what the corpus does not hold; one store call."""
         hits = await state.memory.make_hits(committed, store)
         for hit, entry in zip(hits, committed, strict=True):

@@ -5,7 +5,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -15,10 +15,10 @@ from airw._base.concurrency import Pacer, map_bounded, offload_if
 from airw._base.messages import short_repr
 from airw._base.overriding import override
 from airw.errors import ArgumentError, PolicyError
+from airw.policies._capabilities import Walkable
 from airw.policies._several_corpora import Id
 from airw.policies.admitting_policy import AdmittingMemory, AdmittingPolicy, Node
 from airw.policies.artifact_policy import ArtifactNode
-from airw.protocols import OpenCorpus, WalkStore
 from airw.values import SearchHit
 from airw.walking import Entry, Frontier, WalkState
 
@@ -35,9 +35,12 @@ class ScoredMemory(AdmittingMemory):
         given: The score of each artifact that was chosen.
     """
 
-    corpus: OpenCorpus[WalkStore] = field(init=False)
+    corpus: Walkable = field(init=False)
     pool: dict[int, float] = field(default_factory=dict)
     given: dict[Id, float] = field(default_factory=dict)
+
+
+State: TypeAlias = WalkState[ScoredMemory]
 
 
 @dataclass(frozen=True)  # what is its own may be given by position, as in graph-retriever
@@ -86,23 +89,21 @@ class Scored(AdmittingPolicy[ScoredMemory]):
             check_count("per_iteration_limit", self.per_iteration_limit, least=1)
 
     @override
-    def begin(self, state: WalkState[ScoredMemory]) -> ScoredMemory:
+    def begin(self, state: State) -> ScoredMemory:
         return ScoredMemory(state.query, self.scope, self._reads_fields or self.scorer is not None)
 
     @override
-    async def seed(self, state: WalkState[ScoredMemory], store: OpenCorpus[WalkStore]) -> list[ArtifactNode]:
+    async def seed(self, state: State, store: Walkable) -> list[ArtifactNode]:
         state.memory.corpus = store
         return await super().seed(state, store)
 
-    async def score(
-        self, state: WalkState[ScoredMemory], nodes: Sequence[ArtifactNode], store: OpenCorpus[WalkStore]
-    ) -> NDArray[np.float64]:
+    async def score(self, state: State, nodes: Sequence[ArtifactNode], store: Walkable) -> NDArray[np.float64]:
         """Score by cosine of the best surface, by which is admitted; one store call."""
         if self.scorer is not None:
             await self._keep_vectors(state, nodes, store, "scorer=...")
         return await super().score(state, nodes, store)
 
-    async def select(self, state: WalkState[ScoredMemory], frontier: Frontier) -> Sequence[int]:
+    async def select(self, state: State, frontier: Frontier) -> Sequence[int]:
         """Commit the best of all that was admitted; the scorer is asked about each once, after one store call."""
         if self._has_enough(state):
             return self._select_nothing(state, frontier)
@@ -116,7 +117,7 @@ class Scored(AdmittingPolicy[ScoredMemory]):
         self._expect(state, given)
         return chosen or self._select_nothing(state, frontier)
 
-    async def _scores(self, state: WalkState[ScoredMemory], frontier: Frontier, positions: list[int]) -> list[float]:
+    async def _scores(self, state: State, frontier: Frontier, positions: list[int]) -> list[float]:
         """Return the score of each node at a position; `-inf` for artifacts without surfaces."""
         if self.scorer is None or not positions:
             scores: list[float] = frontier.scores[positions].tolist()
@@ -131,7 +132,7 @@ class Scored(AdmittingPolicy[ScoredMemory]):
         answers = dict(zip(nodes, await self._ask_all(state, list(nodes.values())), strict=True))
         return [answers.get(position, -np.inf) for position in positions]
 
-    async def _ask_all(self, state: WalkState[ScoredMemory], nodes: Sequence[Node]) -> list[float]:
+    async def _ask_all(self, state: State, nodes: Sequence[Node]) -> list[float]:
         if inspect.iscoroutinefunction(self.scorer):
             return await map_bounded(self._ask, nodes, limit=state.limits.max_concurrency)
         scores, pacer = [], Pacer()
@@ -155,7 +156,7 @@ class Scored(AdmittingPolicy[ScoredMemory]):
             raise PolicyError(f"the scorer must give a number for {node.id!r}, not {short_repr(said)}")
         return score
 
-    def _choose(self, state: WalkState[ScoredMemory], frontier: Frontier, best: NDArray[np.intp]) -> list[int]:
+    def _choose(self, state: State, frontier: Frontier, best: NDArray[np.intp]) -> list[int]:
         """Take the best until as many as may have something behind them are taken."""
         room = len(best) if self.select_k is None else self.select_k - len(state.results)
         room = min(room, self.per_iteration_limit or room)
@@ -167,18 +168,16 @@ class Scored(AdmittingPolicy[ScoredMemory]):
             room -= state.max_depth is None or frontier.depths[position] < state.max_depth
         return chosen
 
-    def stop(self, state: WalkState[ScoredMemory]) -> bool:
+    def stop(self, state: State) -> bool:
         """Stop at the end of the step in which `select_k` hits are out."""
         return self._has_step(state)
 
-    async def to_hits(
-        self, state: WalkState[ScoredMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
-    ) -> list[SearchHit | None]:
+    async def to_hits(self, state: State, committed: Sequence[Entry], store: Walkable) -> list[SearchHit | None]:
         """Return each artifact's best surface, with its score; one store call, none after a scorer."""
         given = state.memory.given
         return await super().to_hits(state, [entry._replace(score=given[entry.id]) for entry in committed], store)
 
-    def rank(self, state: WalkState[ScoredMemory], hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
+    def rank(self, state: State, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
         """Order by score, and cut at `select_k`."""
         return super().rank(state, hits)[: self.select_k]
 

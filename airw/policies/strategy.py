@@ -10,6 +10,7 @@ from airw._base.arrays import Floats, NDArray
 from airw._base.messages import short_repr
 from airw._base.overriding import override
 from airw.errors import ArgumentError, PolicyError
+from airw.policies._capabilities import Walkable
 from airw.policies._seeding import Seeding
 from airw.policies._several_corpora import Id
 from airw.policies._shared_fields import Edges
@@ -17,7 +18,6 @@ from airw.policies.admitting_policy import AdmittingMemory, AdmittingPolicy, Nod
 from airw.policies.artifact_memory import node_of_hit
 from airw.policies.artifact_policy import ArtifactNode
 from airw.policies.scope import ALLOW_ALL, Scope
-from airw.protocols import OpenCorpus, WalkStore
 from airw.values import Direction, Edge, NodeIdLike, SearchHit
 from airw.walking import Entry, Frontier, Policy, WalkState
 
@@ -168,12 +168,12 @@ class Strategy(Policy["StrategyMemory"], ABC):
         memory.run = self._make_run()
         return memory
 
-    async def seed(self, state: "WalkState[StrategyMemory]", store: OpenCorpus[WalkStore]) -> list[ArtifactNode]:
+    async def seed(self, state: "WalkState[StrategyMemory]", store: Walkable) -> list[ArtifactNode]:
         """Search for the start; one search, and the roots."""
         return await state.memory.run.seed(state, store)
 
     async def score(
-        self, state: "WalkState[StrategyMemory]", nodes: Sequence[ArtifactNode], store: OpenCorpus[WalkStore]
+        self, state: "WalkState[StrategyMemory]", nodes: Sequence[ArtifactNode], store: Walkable
     ) -> NDArray[Any]:
         """Score by cosine of the best surface, and keep its vector; one store call."""
         return await state.memory.run.score(state, nodes, store)
@@ -183,7 +183,7 @@ class Strategy(Policy["StrategyMemory"], ABC):
         return await state.memory.run.select(state, frontier)
 
     async def expand(
-        self, state: "WalkState[StrategyMemory]", committed: Sequence[Entry], store: OpenCorpus[WalkStore]
+        self, state: "WalkState[StrategyMemory]", committed: Sequence[Entry], store: Walkable
     ) -> list[list[ArtifactNode]]:
         """Return the artifacts behind those to go on from; one store call."""
         return await state.memory.run.expand(state, committed, store)
@@ -201,7 +201,7 @@ class Strategy(Policy["StrategyMemory"], ABC):
         return state.memory.run.stop(state)
 
     async def to_hits(
-        self, state: "WalkState[StrategyMemory]", committed: Sequence[Entry], store: OpenCorpus[WalkStore]
+        self, state: "WalkState[StrategyMemory]", committed: Sequence[Entry], store: Walkable
     ) -> list[SearchHit | None]:
         """Return what was selected as hits; its record is there already."""
         return await state.memory.run.to_hits(state, committed, store)
@@ -229,7 +229,7 @@ class StrategyMemory(AdmittingMemory):
     strategy: Strategy = field(init=False)
     tracker: NodeTracker = field(init=False)
     run: "_Run" = field(init=False)
-    corpus: OpenCorpus[WalkStore] = field(init=False)
+    corpus: Walkable = field(init=False)
     places: dict[Id, int] = field(default_factory=dict)
     shown: dict[Id, Node] = field(default_factory=dict)
     chosen: dict[Id, Node] = field(default_factory=dict)
@@ -249,13 +249,13 @@ class _Run(AdmittingPolicy[StrategyMemory]):
         return self.name
 
     @override
-    async def seed(self, state: WalkState[StrategyMemory], store: OpenCorpus[WalkStore]) -> list[ArtifactNode]:
+    async def seed(self, state: WalkState[StrategyMemory], store: Walkable) -> list[ArtifactNode]:
         state.memory.corpus = store
         return await super().seed(state, store)
 
     @override
     async def score(
-        self, state: WalkState[StrategyMemory], nodes: Sequence[ArtifactNode], store: OpenCorpus[WalkStore]
+        self, state: WalkState[StrategyMemory], nodes: Sequence[ArtifactNode], store: Walkable
     ) -> NDArray[Any]:
         await self._keep_vectors(state, nodes, store)
         return await super().score(state, nodes, store)
@@ -295,7 +295,7 @@ class _Run(AdmittingPolicy[StrategyMemory]):
 
     @override
     async def expand(
-        self, state: WalkState[StrategyMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
+        self, state: WalkState[StrategyMemory], committed: Sequence[Entry], store: Walkable
     ) -> list[list[ArtifactNode]]:
         tracker = state.memory.tracker
         going = [entry for entry in committed if entry.id in tracker.to_traverse or entry.id in tracker.at_cap]
@@ -309,7 +309,7 @@ class _Run(AdmittingPolicy[StrategyMemory]):
 
     @override
     async def to_hits(
-        self, state: WalkState[StrategyMemory], committed: Sequence[Entry], store: OpenCorpus[WalkStore]
+        self, state: WalkState[StrategyMemory], committed: Sequence[Entry], store: Walkable
     ) -> list[SearchHit | None]:
         hits = await super().to_hits(state, committed, store)
         for at, (entry, hit) in enumerate(zip(committed, hits, strict=True)):
