@@ -84,7 +84,15 @@ class AdmittingPolicy(ArtifactPolicy[B]):
     """Starts from a search, admits the nearest of what each step finds, and selects among the admitted.
 
     What was found and not admitted waits, with `edges`, for another way to it, and keeps the least depth at which it
-    was found, as in graph-retriever; with links it is forgotten until then.
+    was found, as in graph-retriever; with links it is forgotten until then. The other parameters are those of
+    `ArtifactPolicy`.
+
+    Args:
+        select_k: How many hits are enough; `None` to run to the limits of the walk.
+        start_k: Artifacts to start from, found by search; 0 for `roots` alone.
+        adjacent_k: New artifacts admitted per step, those nearest to the query; `None` for all. With `edges`, what is
+            known already takes up places too, as in graph-retriever.
+        max_traverse: Artifacts to go on from, in order of commitment; `None` for all.
     """
 
     select_k: int | None = 5

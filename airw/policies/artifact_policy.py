@@ -34,6 +34,17 @@ class ArtifactPolicy(Policy[A]):
 
     A policy adds what it starts from, what it commits, and when it has enough. At most three store calls a step:
     neighbours, scores, records.
+
+    Args:
+        seeding: What finds the start: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
+        roots: Ids of artifacts to start from besides those found; of several corpora, `(source, id)` pairs.
+        edges: Instead of links, fields that lead on: pairs such as `("keywords", "keywords")`, from a value of the
+            first to artifacts whose second equals it or is a list with it, or a function of a `Record` that gives
+            `(field, value)` pairs; `"$id"` stands for the id.
+        direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
+        types: Follow links of these types only; `None` for all.
+        scope: What may be started from, crossed and returned.
+        max_depth: The depth cap when the caller of `traverse` names none; `None` for none.
     """
 
     seeding: Seeding = "dense"

@@ -49,16 +49,11 @@ class Beam(ArtifactPolicy[ArtifactMemory]):
     `walk.ranking` orders all layers by path score, ties in order of commitment. The search is that of Lowerre (The
     HARPY Speech Recognition System, 1976), with a mean so that longer paths can compare with shorter ones.
 
+    The other parameters are those of `ArtifactPolicy`.
+
     Args:
         width: Artifacts to commit per step.
         seed_k: Artifacts to start from, found by search; 0 for `roots` alone.
-        seeding: What finds the start: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
-        roots: Ids of artifacts to start from besides those found; of several corpora, `(source, id)` pairs.
-        edges: Instead of links, fields that lead on; see `Eager`.
-        direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
-        types: Follow links of these types only; `None` for all.
-        scope: What may be started from, crossed and returned.
-        max_depth: The depth cap when the caller of `traverse` names none; `None` for none.
 
     Raises:
         ArgumentError: A parameter cannot be used.

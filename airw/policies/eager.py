@@ -19,21 +19,10 @@ class Eager(AdmittingPolicy[AdmittingMemory]):
     The start is committed as it was found, each further layer by cosine to the query, best first, ties in order of
     discovery; that order is final when it streams. An artifact scores by its best surface, and that surface is the hit.
 
+    The other parameters are those of `AdmittingPolicy`.
+
     Args:
         select_k: Stop once this many hits are out; `None` to run to the limits of the walk.
-        start_k: Artifacts to start from, found by search; 0 for `roots` alone.
-        adjacent_k: New artifacts admitted per layer, those nearest to the query; `None` for all. With `edges`, what is
-            known already takes up places too, as in graph-retriever.
-        max_traverse: Artifacts to go on from, in order of commitment; `None` for all.
-        seeding: What finds the start: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
-        roots: Ids of artifacts to start from besides those found; of several corpora, `(source, id)` pairs.
-        edges: Instead of links, fields that lead on: pairs such as `("keywords", "keywords")`, from a value of the
-            first to artifacts whose second equals it or is a list with it, or a function of a `Record` that gives
-            `(field, value)` pairs; `"$id"` stands for the id.
-        direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
-        types: Follow links of these types only; `None` for all.
-        scope: What may be started from, crossed and returned.
-        max_depth: The depth cap when the caller of `traverse` names none; `None` for none.
 
     Raises:
         ArgumentError: A parameter cannot be used.

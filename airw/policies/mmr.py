@@ -110,21 +110,12 @@ class Mmr(AdmittingPolicy[MmrMemory]):
     next one. The order of choice is final when it streams; ties in order of discovery. A hit's score is its cosine to
     the query; `mmr_score` and `redundancy` in its metadata say why it was chosen.
 
+    The other parameters are those of `AdmittingPolicy`.
+
     Args:
         lambda_mult: From 0, unlike all others, to 1, near the query.
         min_mmr_score: Choose nothing below this; the walk ends there.
         select_k: Stop once this many hits are out; `None` to run to the limits of the walk.
-        start_k: Artifacts to start from, found by search; 0 for `roots` alone.
-        adjacent_k: New artifacts admitted per step, those nearest to the query; `None` for all. With `edges`, what is
-            known already takes up places too, as in graph-retriever.
-        max_traverse: Artifacts to go on from, in order of commitment; `None` for all.
-        seeding: What finds the start: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
-        roots: Ids of artifacts to start from besides those found; of several corpora, `(source, id)` pairs.
-        edges: Instead of links, fields that lead on; see `Eager`.
-        direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
-        types: Follow links of these types only; `None` for all.
-        scope: What may be started from, crossed and returned.
-        max_depth: The depth cap when the caller of `traverse` names none; `None` for none.
 
     Raises:
         ArgumentError: A parameter cannot be used.

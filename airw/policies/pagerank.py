@@ -88,7 +88,7 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
             of these by how many others link to it.
         seeding: What finds the start: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
         roots: Ids of artifacts to start from besides those found; of several corpora, `(source, id)` pairs.
-        edges: Instead of links, fields that lead on; see `Eager`. Ids that lead nowhere are no neighbours.
+        edges: Instead of links, fields that lead on; see `ArtifactPolicy`. Ids that lead nowhere are no neighbours.
         direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
         types: Follow links of these types only; `None` for all.
         scope: What may be started from, crossed and returned. What may not be started from is no seed; the walker

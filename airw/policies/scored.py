@@ -50,23 +50,14 @@ class Scored(AdmittingPolicy[ScoredMemory]):
     Hits stream in order of commitment, which is not final: `walk.ranking` orders by score, ties in order of commitment,
     and cuts at `select_k`. A step is committed whole, so the stream may hold more than that.
 
+    The other parameters are those of `AdmittingPolicy`.
+
     Args:
         scorer: Gives a number for a `Node`, higher is better, and is asked about each that is admitted, once; an
             `async def` is asked about several at a time. `None` for the cosine to the query.
         per_iteration_limit: Artifacts per step that have something behind them; `None` for as many as are still to be
             selected. Those at the depth cap are committed in passing.
         select_k: End with the step in which this many hits are out; `None` to run to the limits of the walk.
-        start_k: Artifacts to start from, found by search; 0 for `roots` alone.
-        adjacent_k: New artifacts admitted per step, those nearest to the query; `None` for all. With `edges`, what is
-            known already takes up places too, as in graph-retriever.
-        max_traverse: Artifacts to go on from, in order of commitment; `None` for all.
-        seeding: What finds the start: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
-        roots: Ids of artifacts to start from besides those found; of several corpora, `(source, id)` pairs.
-        edges: Instead of links, fields that lead on; see `Eager`.
-        direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
-        types: Follow links of these types only; `None` for all.
-        scope: What may be started from, crossed and returned.
-        max_depth: The depth cap when the caller of `traverse` names none; `None` for none.
 
     Raises:
         ArgumentError: A parameter cannot be used.

@@ -83,19 +83,10 @@ class Strategy(Policy["StrategyMemory"], ABC):
     the stream is that of selection, and final unless `finalize_nodes` reorders; `walk.ranking` is what that gives. A
     node is selected and gone on from in the same step, or only one of both. Artifacts without surfaces are not shown.
 
+    The other parameters are those of `AdmittingPolicy`.
+
     Args:
         select_k: End with the step in which this many nodes are selected; `None` to run to the limits of the walk.
-        start_k: Artifacts to start from, found by search; 0 for `roots` alone.
-        adjacent_k: New artifacts let in per step, those nearest to the query; `None` for all. With `edges`, what is
-            known already takes up places too, as in graph-retriever.
-        max_traverse: Artifacts to go on from, in order of commitment; `None` for all.
-        max_depth: The depth cap when the caller of `traverse` names none; `None` for none.
-        seeding: What finds the start: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
-        roots: Ids of artifacts to start from besides those found; of several corpora, `(source, id)` pairs.
-        edges: Instead of links, fields that lead on; see `Eager`.
-        direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
-        types: Follow links of these types only; `None` for all.
-        scope: What may be started from, crossed and returned.
 
     Example:
         >>> class Nearest(Strategy):
