@@ -95,7 +95,7 @@ async def _a_walk_leaves_nothing_in_the_policy(given: ExaminedPolicy) -> None:
     await given.walked()
     await given.walked(node_budget=1)
     after = repr(given.policy), _picture(given.policy)
-    expect_equal(after, before, "the policy's own attributes after a walk; what a walk needs goes into state.cache")
+    expect_equal(after, before, "the policy's own attributes after a walk; what a walk needs goes into state.memory")
 
 
 def _parts(policy: Any) -> dict[str, Any]:
