@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airw.cli import main
+from tests.support.drawing import examples
 
 NOTES = {
     "index.md": "---\ntitle: Index\n---\nSee [[keys]] and [bread](bread.md).\n",
@@ -157,7 +158,7 @@ class TestBudget:
             seen.add(len(shown))
         assert seen >= {4, 5}
 
-    @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         most=st.integers(300, 2_000),
         notes=st.lists(st.sampled_from(sorted(NOTES)), max_size=5),

@@ -17,6 +17,7 @@ from airw.links import extractor_from
 from airw.sources import CorpusSource, content_hash, from_files, from_mapping
 from airw.stores import MemoryStore
 from airw.values import Artifact, ArtifactChange, Extraction, IndexPlan, ItemProblem, Link, Record, Surface
+from tests.support.drawing import examples
 
 TEXTS = {"a": "alpha", "b": "beta", "c": "gamma", "d": "delta", "e": "epsilon"}
 
@@ -107,7 +108,7 @@ async def built(state, store, *, strategy, embedder, batch_size, links):
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.tuples(STATES, SETTINGS), min_size=1, max_size=4))
 def test_any_sequence_of_builds_leaves_what_one_fresh_build_of_the_last_state_leaves(steps):
     async def main():

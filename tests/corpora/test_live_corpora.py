@@ -30,6 +30,7 @@ from airw.links import MarkdownLinks, extractor_from
 from airw.sources import CorpusSource, from_mapping, from_notes
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import IndexPlan, Surface
+from tests.support.drawing import examples
 
 REFS = extractor_from(lambda _, fields: {"REF": fields.get("refs", [])}, id="refs")
 
@@ -148,14 +149,14 @@ async def follows_the_model(steps, store):
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(steps=STEPS)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_any_sequence_of_upserts_deletions_and_builds_leaves_what_a_fresh_build_of_the_result_leaves(backend, steps):
     anyio.run(lambda: follows_the_model(steps, MemoryStore()), backend=backend)
 
 
 @pytest.mark.slow
 @given(steps=STEPS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_the_same_is_true_of_a_file(tmp_path_factory, steps):
     async def main():
         async with SqliteStore(tmp_path_factory.mktemp("law") / "law.airw") as store:

@@ -22,6 +22,7 @@ from airw.stores import MemoryStore, SqliteStore
 from airw.values import Artifact, ItemProblem
 from tests.support import partitions_work as work
 from tests.support.corpora import assert_same, content, source
+from tests.support.drawing import examples
 from tests.support.partitions_work import held
 
 TEXTS = {f"n{at}": f"text {at}" for at in range(10)}
@@ -64,7 +65,7 @@ STEPS = st.tuples(
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(STEPS, min_size=1, max_size=3))
 def test_any_sequence_of_ingests_leaves_and_reports_what_the_same_sequence_of_builds_does(steps):
     async def main():

@@ -17,6 +17,7 @@ from airw.policies import CollapsedTree, Eager, LinkWalk
 from airw.reranking import calibration_key
 from airw.testing import run_on_virtual_clock
 from tests.support.discoveries import ALL, FOOD, KEYS, Counting, corpora
+from tests.support.drawing import examples
 
 
 def per_source(result):
@@ -523,7 +524,7 @@ TEXTS = st.lists(st.sampled_from(["keys", "signing keys", "bread", "keys and bre
     st.sets(st.integers(0, 3), max_size=2),
     st.sampled_from(["dense", "lexical", "hybrid"]),
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_the_result_does_not_depend_on_who_answers_first(texts, delays, others, failing, mode):
     named = {f"n{at}": {f"{word}{place}": word for place, word in enumerate(each)} for at, each in enumerate(texts)}
     failures = {f"n{at}": {"get_records": StoreError("broken")} for at in failing}

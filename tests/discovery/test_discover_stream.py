@@ -14,6 +14,7 @@ from airw.discovery import DiscoveryResult, SourceAnswered, discover, discover_s
 from airw.errors import ArgumentError, DiscoveryError, StoreError
 from airw.testing import run_on_virtual_clock
 from tests.support.discoveries import ALL, KEYS, corpora
+from tests.support.drawing import examples
 
 THREE = {name: {f"{name}{at}": "keys " * (4 - at) for at in (1, 2, 3)} for name in "ABC"}
 
@@ -169,7 +170,7 @@ WORDS = st.lists(st.sampled_from(["keys", "keys keys bread", "bread", "keys and 
 
 @pytest.mark.slow
 @given(st.lists(WORDS, min_size=2, max_size=4), st.data())
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_no_hit_marked_final_ever_moves(texts, data):
     """Whatever the delays, failures, weights, floors and identities."""
     names = [f"n{at}" for at in range(len(texts))]
@@ -202,7 +203,7 @@ def test_no_hit_marked_final_ever_moves(texts, data):
 
 
 @given(st.lists(st.integers(0, 4), min_size=3, max_size=3), st.lists(st.integers(0, 4), min_size=3, max_size=3))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_the_result_does_not_depend_on_the_order_of_the_answers(delays, others):
     async def main(seconds):
         by_name = {name: {"search_text": float(each)} for name, each in zip(ALL, seconds, strict=True)}

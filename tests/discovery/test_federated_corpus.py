@@ -4,16 +4,14 @@ import json
 from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from random import Random
 
 import anyio
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airw import Limits, build, embedder_from, from_mapping, open_corpus, search, traverse
-from airw.discovery import FederatedCorpus, _member_store
+from airw import Limits, embedder_from, open_corpus, search, traverse
+from airw.discovery import FederatedCorpus
 from airw.errors import ArgumentError, EmbedderMismatch, NoLedgerEntry, StoreError
 from airw.policies import (
     Beam,
@@ -27,20 +25,15 @@ from airw.policies import (
     Scored,
     Strategy,
 )
-from airw.stores import MemoryStore
 from airw.testing import PolicySuite
 from airw.testing.changes import put
 from airw.values import Edge, Link, LinkCount, UnresolvedLink
-from tests.support.artifact_corpora import EIGHTHS, LINKS, Counting, Graph, Texts, graph_of, item, walked
+from tests.support.artifact_corpora import EIGHTHS, Counting, item, walked
+from tests.support.drawing import examples
+from tests.support.federations import Federation, part, split_of
 
-NAMES = ["zoo", "art", "mid"]  # in no alphabetical order
 TOLD = ("ppr_lower", "ppr_upper", "rank_final", "mmr_score", "redundancy", "fan_in")
 OTHER = embedder_from(lambda texts: [[1.0, 0.0] for _ in texts], id="other", dim=2)
-
-
-def part(items, name="test", store=None, embedder=EIGHTHS):
-    source = from_mapping(items, name=name, strategy=Texts(), embedder=embedder, edge_extractor=LINKS)
-    return build(source, store=MemoryStore() if store is None else store)
 
 
 def notes(text="8 0 0 0 0 0 0 0", **links):
@@ -48,64 +41,11 @@ def notes(text="8 0 0 0 0 0 0 0", **links):
     return {name: item(text, to=to) for name, to in links.items()}
 
 
-class Federation:
-    """Corpora in memory, made of items by name, and opened together."""
-
-    def __init__(self, parts, **options):
-        self._parts, self._options, self._stack = parts, options, AsyncExitStack()
-
-    async def __aenter__(self):
-        await self._stack.__aenter__()
-        made = [part(items, name, **self._options) for name, items in self._parts.items()]
-        return FederatedCorpus([await self._stack.enter_async_context(each) for each in made])
-
-    async def __aexit__(self, *exc_info):
-        await self._stack.aclose()
-
-
 def keys(hits):
     return [hit.key for hit in hits]
 
 
 # --- a graph in parts ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Split:
-    """A graph, and the same in parts: ids that follow each other in the whole do so in the parts too."""
-
-    graph: Graph
-    parts: dict
-    home: dict
-
-    @property
-    def roots(self):
-        return [self.pair(id) for id in self.graph.roots]
-
-    def pair(self, id):
-        return self.home[id], id
-
-
-def split_of(number):
-    chance, graph = Random(number), graph_of(number)
-    for each in graph.items.values():
-        each |= {"mentions": chance.sample(sorted(graph.items), 2), "value": 20 * each["rank"]}
-    cuts = sorted(chance.choices(range(len(graph.items) + 1), k=chance.choice([1, 2])))
-    home = {id: NAMES[sum(cut <= at for cut in cuts)] for at, id in enumerate(sorted(graph.items))}
-
-    def said(end, id):
-        # A pair may also name its own corpus, but not its own artifact: a store cannot tell that this is a self-link.
-        is_far = home[end] != home[id] or (end != id and chance.random() < 0.2)
-        return [home[end], end] if is_far else end
-
-    nowhere = [["mid", "none"], ["elsewhere", "n00"], "none"]
-    parts = {name: {} for name in NAMES[: len(cuts) + 1]}
-    for id, each in graph.items.items():
-        here = home[id]
-        links = {kind: [said(end, id) for end in ends] for kind, ends in each["links"].items()}
-        links["y"] = links["y"] + chance.sample(nowhere, chance.choice([0, 0, 1]))
-        parts[here][id] = each | {"links": links, "mentions": [said(end, id) for end in each["mentions"]]}
-    return Split(graph, parts, home)
 
 
 def story(hits, walk, pair):
@@ -189,7 +129,7 @@ ON_TRIO = ("Eager", "Mmr", "PersonalizedPageRank", "LinkWalk")
     ("backend", "name"), [*(("asyncio", name) for name in POLICIES), *(("trio", name) for name in ON_TRIO)]
 )
 @given(number=st.integers(0, 2**32), budget=st.sampled_from([3, 64]))
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 def test_a_graph_in_parts_is_walked_as_in_one_piece(name, backend, number, budget):
     split = split_of(number)
 
@@ -218,57 +158,6 @@ async def test_a_graph_in_the_parts_of_files_is_walked_as_in_one_piece(name, tmp
                 else:  # one of them as it is opened again
                     opened.append(await stack.enter_async_context(open_corpus(path, embedder=EIGHTHS)))
             assert await parts_story(FederatedCorpus(opened), POLICIES[name](split.roots), split.graph.query) == whole
-
-
-@pytest.mark.parametrize("many", [1000, 0])
-@given(number=st.integers(0, 2**32))
-@settings(max_examples=10)
-def test_the_store_of_parts_answers_as_that_of_the_whole(many, number):
-    """Also where there is so much to put together that a worker thread does it."""
-    split = split_of(number)
-    ids, query = sorted(split.graph.items), split.graph.query
-    nodes = [*ids, "none"]
-
-    async def main():
-        async with part(split.graph.items) as one, Federation(split.parts) as several:
-            far = several.store
-            pairs = [split.pair(id) if id in split.home else ("zoo", "none") for id in nodes]
-            row = np.array(await EIGHTHS.embed_query(query), np.float32)
-            for direction in ("out", "in", "both"):
-                here = await one.store.neighbors(nodes, direction=direction, limit=3)
-                there = await far.neighbors(pairs, direction=direction, limit=3)
-                named = [
-                    [Edge(split.pair(each.source), split.pair(each.target), each.type, each.origin) for each in edges]
-                    for edges in here
-                ]
-                assert there == named
-            lists = await one.store.referrers(ids, types=["x"])
-            assert await far.referrers(pairs[:-1], types=["x"]) == [[split.pair(id) for id in each] for each in lists]
-            assert await far.fan_in(pairs[:-1]) == await one.store.fan_in(ids)
-            records = await one.store.records_of(nodes)
-            assert [each and [record.text for record in each] for each in await far.records_of(pairs)] == [
-                each and [record.text for record in each] for each in records
-            ]
-            best, cosines = await far.best_of(row, pairs)
-            expected = await one.store.best_of(row, nodes)
-            assert np.array_equal(cosines, expected[1], equal_nan=True)
-            read = await far.get_records([id for id in best if id])
-            assert [record.text for record in read] == [
-                record.text for record in await one.store.get_records([id for id in expected[0] if id])
-            ]
-            owned, rows = await far.vectors_of(pairs)
-            assert np.array_equal(rows, (await one.store.vectors_of(nodes))[1])
-            flat = [id for each in owned for id in each]
-            assert np.array_equal(await far.vectors(flat), rows)
-            assert np.array_equal(await far.similarities(row, flat), rows @ row)
-            assert await far.artifact_ids() == [split.pair(id) for id in ids]
-            assert [entry.record_ids for entry in await far.ledger()] == [
-                entry.record_ids for entry in await far.ledger(pairs[:-1])
-            ]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_member_store, "_MANY", many)
-        anyio.run(main)
 
 
 async def test_the_same_walk_tells_the_same_story_whoever_answers_first():

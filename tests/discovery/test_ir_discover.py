@@ -22,6 +22,7 @@ from ir.store import CorpusStore
 from airw import build, embedder_from, from_mapping
 from airw.discovery import discover
 from airw.stores import MemoryStore
+from tests.support.drawing import examples
 
 STEPS = 300
 
@@ -97,7 +98,7 @@ def corpora_of(numbers):
 
 @pytest.mark.slow
 @given(NUMBERS, SELECTION, FLOORS, st.sampled_from(["conservative", "top_k", "rel_threshold", "score_gap"]))
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 def test_one_corpus_is_committed_to_alike(numbers, options, floor, strategy):
     if strategy == "conservative":
         options["min_score"] = floor
@@ -120,7 +121,7 @@ FEDERATION = st.fixed_dictionaries(
 
 @pytest.mark.slow
 @given(st.lists(NUMBERS, min_size=1, max_size=4), SELECTION, FEDERATION)
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 def test_several_corpora_are_fused_and_committed_to_alike(lists, options, federation):
     corpora = corpora_of(lists)
     for key in ("min_score", "merge_weights"):

@@ -14,6 +14,7 @@ from airw.protocols import EdgeExtractor
 from airw.sources import from_mapping, from_packages, from_skills
 from airw.stores import MemoryStore
 from airw.values import Artifact, Link
+from tests.support.drawing import examples
 
 NAMES = st.text(st.sampled_from("aAbB-_.12"), max_size=4)
 REQUIREMENTS = st.builds("{0}{1}{2}{3}".format, st.sampled_from(["", " "]), NAMES, st.sampled_from(
@@ -30,7 +31,7 @@ FIELDS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(NAMES, FIELDS)
 def test_the_links_of_any_fields_are_those_that_ir_finds(artifact_id, fields):
     assert default_edge_extractor(artifact_id, fields) == ir.default_edge_extractor(artifact_id, fields)

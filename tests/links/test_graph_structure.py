@@ -13,6 +13,7 @@ from airw.errors import ArgumentError
 from airw.links import CorpusGraph, LinkCycle
 from airw.stores import SqliteStore
 from airw.values import Edge
+from tests.support.drawing import examples
 from tests.support.linked_stores import IDS, Counting, fill, filled
 
 PAIRS = st.lists(st.tuples(st.sampled_from(IDS), st.sampled_from(IDS)).filter(lambda pair: pair[0] != pair[1]))
@@ -76,7 +77,7 @@ class TestComponents:
 
 
 class TestCycles:
-    @settings(max_examples=150)
+    @settings(max_examples=examples(150))
     @given(pairs=PAIRS)
     def test_each_group_has_its_first_shortest_cycle(self, pairs):
         edges = [Edge(*pair, "x") for pair in pairs]
@@ -89,7 +90,7 @@ class TestCycles:
             around = [*cycle.nodes[1:], cycle.nodes[0]]
             assert cycle.edges == tuple(Edge(*pair, "x") for pair in zip(cycle.nodes, around, strict=True))
 
-    @settings(max_examples=20)
+    @settings(max_examples=examples(20))
     @given(seed=st.integers(0, 10**6))
     def test_groups_of_larger_graphs_are_those_of_networkx(self, seed):
         random = Random(seed)

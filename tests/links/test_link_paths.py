@@ -14,6 +14,7 @@ from airw.links import INVERSES, CorpusGraph, Inverses, LinkPath
 from airw.links.costs import link_parts
 from airw.stores import SqliteStore
 from airw.values import Edge
+from tests.support.drawing import examples
 from tests.support.linked_stores import Counting, fill, filled
 
 IDS = "abcdefgh"
@@ -105,7 +106,7 @@ class TestByHops:
             exists = nx.has_path(as_network(edges, **chosen), "a", "h")
             assert not exists or set(path.left_out) == {"max_hops"}
 
-    @settings(max_examples=25)
+    @settings(max_examples=examples(25))
     @given(seed=st.integers(0, 10**6), direction=st.sampled_from(DIRECTIONS))
     def test_it_is_as_long_as_networkx_says_in_larger_graphs(self, seed, direction):
         random = Random(seed)
@@ -199,7 +200,7 @@ class TestByCost:
         else:
             assert cheapest is None or set(path.left_out) == {"max_hops"}
 
-    @settings(max_examples=25)
+    @settings(max_examples=examples(25))
     @given(seed=st.integers(0, 10**6), direction=st.sampled_from(DIRECTIONS))
     def test_it_costs_what_networkx_says_in_larger_graphs(self, seed, direction):
         random = Random(seed)
@@ -221,7 +222,7 @@ class TestByCost:
 
         anyio.run(check)
 
-    @settings(max_examples=40)
+    @settings(max_examples=examples(40))
     @given(seed=st.integers(0, 10**6), direction=st.sampled_from(DIRECTIONS), longest=st.none() | st.integers(1, 6))
     def test_both_ends_find_what_one_end_finds(self, seed, direction, longest):
         random = Random(seed)
@@ -270,7 +271,7 @@ class TestLimits:
             "max_edges": st.none() | st.integers(0, 12), "max_fanout": st.none() | st.integers(0, 3),
         }),
     )  # fmt: skip
-    @settings(max_examples=200)
+    @settings(max_examples=examples(200))
     def test_what_limits_hide_is_said_and_nothing_else(self, edges, chosen, values, weighted, limits):
         path = anyio.run(lambda: path_in(edges, "a", "h", values=values, weighted=weighted, **limits, **chosen))
         paths = list(all_paths(edges, "a", "h", 8, **chosen))

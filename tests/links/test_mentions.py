@@ -26,6 +26,7 @@ from airw.protocols import CorpusWideExtractor, EdgeExtractor
 from airw.sources import from_mapping, from_notes
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import Artifact, Link
+from tests.support.drawing import examples
 
 TITLES = ("Merge sort", "Sort", "Graph walk", "Café Noir", "C++", "walk", "x_y", "Straße")
 
@@ -285,13 +286,13 @@ async def builds_stay_true(edits, store):
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(edits=STEPS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_after_any_changes_a_build_holds_the_mentions_that_a_fresh_one_finds(backend, edits):
     anyio.run(builds_stay_true, edits, MemoryStore(), backend=backend)
 
 
 @given(edits=STEPS)
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 def test_the_same_is_true_of_a_file(tmp_path_factory, edits):
     async def main():
         async with SqliteStore(tmp_path_factory.mktemp("law") / "law.airw") as store:

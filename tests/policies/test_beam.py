@@ -17,6 +17,7 @@ from airw.policies import Beam, Scope, beam
 from airw.stores import MemoryStore
 from airw.testing import PolicySuite
 from airw.values import IndexPlan, Surface
+from tests.support.drawing import examples
 
 LINKS = extractor_from(lambda _, fields: fields["links"], id="links")
 
@@ -245,7 +246,7 @@ async def told(corpus, policy, **options):
     st.none() | st.integers(0, 4),
     st.sampled_from(["out", "in", "both"]),
 )
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_paths_scores_and_order_equal_those_of_a_simple_reference(backend, graph, width, max_depth, direction):
     policy = Beam(seed_k=0, roots=graph.roots, width=width, direction=direction, scope=Scope(**graph.scope))
 

@@ -19,6 +19,7 @@ from airw.testing import ScriptedStore
 from airw.values import Edge, Limits
 from airw.walking import EdgeFound
 from tests.support.artifact_corpora import EIGHTHS, Counting, corpus_of, found, graph_of, ids, item, walked
+from tests.support.drawing import examples
 
 
 def from_root(edges, **options):
@@ -431,7 +432,7 @@ CASES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(**CASES)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_walks_are_those_of_a_simple_reference(backend, fields, edges):
     async def main():
         await check_paths(await corpus_with(fields), fields, edges)
@@ -440,7 +441,7 @@ def test_walks_are_those_of_a_simple_reference(backend, fields, edges):
 
 
 @given(**CASES)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_walks_of_a_file_are_too(fields, edges):
     async def main():
         with TemporaryDirectory() as folder:

@@ -14,6 +14,7 @@ from graph_retriever import strategies
 from hypothesis import given, settings
 
 from airw.policies import Eager, Mmr, Scored
+from tests.support.drawing import examples
 from tests.support.graph_retriever_oracle import bounds_of, compare, graph_of, numbers, their_bounds, weight
 
 
@@ -61,20 +62,20 @@ def drawn(number, kind=None):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @given(number=numbers())
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 def test_random_graphs_are_walked_alike(kind, number):
     anyio.run(compare, *drawn(number, kind))
 
 
 @pytest.mark.slow
 @given(numbers())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_random_graphs_are_walked_alike_on_trio_too(number):
     anyio.run(compare, *drawn(number), backend="trio")
 
 
 @given(numbers())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_their_async_side_walks_alike(number):
     anyio.run(partial(compare, is_async=True), *drawn(number))
 

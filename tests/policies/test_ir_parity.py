@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from airw.policies import per_node
 from airw.values import Limits
 from airw.walking import top_k, traverse
+from tests.support.drawing import examples
 
 STORE = object()
 
@@ -117,14 +118,14 @@ def theirs(policy, **options):
 
 
 @given(walkers())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_the_defaults_walk_alike(parts):
     assert anyio.run(ours, Walker(**parts)) == theirs(Walker(**parts))
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(walkers(), st.integers(0, 6), st.integers(0, 20), st.integers(0, 20))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_any_depth_budget_and_k_walk_alike(backend, parts, max_depth, node_budget, k):
     options = {"max_depth": max_depth, "node_budget": node_budget, "k": k}
     expected = theirs(Walker(**parts), **options)
@@ -133,7 +134,7 @@ def test_any_depth_budget_and_k_walk_alike(backend, parts, max_depth, node_budge
 
 
 @given(walkers(), st.integers(0, 6), st.integers(0, 20))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_nodes_are_expanded_in_the_same_order_but_for_those_of_the_last_step(parts, max_depth, node_budget):
     """Each expansion sees at least its own node committed; a step that ends the walk is not expanded here."""
 

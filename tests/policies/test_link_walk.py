@@ -22,6 +22,7 @@ from airw.stores import MemoryStore
 from airw.testing import PolicySuite
 from airw.values import Edge, Extraction, IndexPlan, Limits, Link, Surface
 from airw.walking import EdgeFound
+from tests.support.drawing import examples
 
 FLAT = embedder_from(lambda texts: [[float("near" in text), 1.0] for text in texts], id="flat", dim=2)
 
@@ -592,7 +593,7 @@ async def told(corpus, policy, **options):
 @pytest.mark.slow
 @backends
 @given(graphs, directions, st.none() | st.integers(0, 4))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_by_hops_it_is_breadth_first_search(backend, graph, direction, max_depth):
     policy = LinkWalk(roots=graph.roots, direction=direction)
 
@@ -615,7 +616,7 @@ def test_by_hops_it_is_breadth_first_search(backend, graph, direction, max_depth
 @pytest.mark.slow
 @backends
 @given(graphs, directions, st.none() | st.integers(0, 4), st.integers(0, 10))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_by_cost_it_settles_one_note_after_another_as_dijkstra_does(backend, graph, direction, max_depth, budget):
     policy = LinkWalk(roots=graph.roots, direction=direction, weighted=True)
 
@@ -635,7 +636,7 @@ def test_by_cost_it_settles_one_note_after_another_as_dijkstra_does(backend, gra
 
 
 @given(graphs, directions)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_without_a_cap_costs_are_the_shortest_distances_of_networkx(graph, direction):
     weights = nx.DiGraph()
     weights.add_nodes_from(graph.items)
@@ -677,7 +678,7 @@ def with_inverses(graph, direction, inverses):
     st.sampled_from([INVERSES, Inverses({"related": "follows", "supports": "follows"})]),
     st.fixed_dictionaries({"types": st.none() | some_types, "exclude": some_types}),
 )
-@settings(max_examples=75)
+@settings(max_examples=examples(75))
 def test_with_inverses_it_goes_as_along_links_written_back(backend, graph, direction, inverses, chosen):
     options = {"roots": graph.roots, "weighted": inverses == INVERSES, **chosen}
 

@@ -28,6 +28,7 @@ from tests.support.artifact_corpora import (
     reference,
     walked,
 )
+from tests.support.drawing import examples
 
 # The query is at 0: a, b and c are near and alike, d is farther, on the other side.
 FAN = {"a": item("0.1"), "b": item("0.12"), "c": item("0.13"), "d": item("-0.3")}
@@ -285,7 +286,7 @@ depths = st.none() | st.integers(0, 3)
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(data=st.data())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_choices_scores_and_order_equal_those_of_a_simple_reference(backend, data):
     graph, counts, scope = data.draw(graphs()), data.draw(numbers), data.draw(scopes)
     weight, least, max_depth, why = data.draw(weights), data.draw(leasts), data.draw(depths), {}

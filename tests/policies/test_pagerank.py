@@ -23,6 +23,7 @@ from airw.stores import MemoryStore
 from airw.testing import PolicySuite
 from airw.values import Extraction, IndexPlan, Limits, Link, SearchHit, Surface
 from airw.walking import Policy
+from tests.support.drawing import examples
 from tests.support.pagerank_truth import CLOSE, RESTARTS, exact, graphs
 
 # --- corpora --------------------------------------------------------------------------------------------------------
@@ -284,7 +285,7 @@ def trials(draw):
     return Trial(items, seen, policy, options)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(trials())
 def test_however_a_walk_is_cut_short_the_truth_of_the_whole_graph_lies_within_its_bounds(trial):
     async def main():

@@ -25,6 +25,7 @@ from tests.support.artifact_corpora import (
     reference,
     walked,
 )
+from tests.support.drawing import examples
 
 WAYS = {"links": {}, "edges": {"edges": [("links.REF", "$id")]}}
 every_walk = pytest.mark.parametrize(
@@ -358,7 +359,7 @@ async def told(corpus, policy, query, **options):
 @every_backend
 @pytest.mark.parametrize("make", [Eager, Scored, Mmr])
 @given(data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_every_path_starts_crosses_and_ends_where_it_may(make, backend, data):
     graph, scope, max_depth = data.draw(graphs()), data.draw(scopes), data.draw(depths)
     policy = make(roots=graph.roots, scope=Scope(**scope), edges=data.draw(edges), **data.draw(numbers))
@@ -378,7 +379,7 @@ def test_every_path_starts_crosses_and_ends_where_it_may(make, backend, data):
 
 @every_backend
 @given(data=st.data())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_breadth_first_walks_are_those_of_a_simple_reference(backend, data):
     graph, scope, counts, max_depth = data.draw(graphs()), data.draw(scopes), data.draw(numbers), data.draw(depths)
 
@@ -403,7 +404,7 @@ def test_breadth_first_walks_are_those_of_a_simple_reference(backend, data):
 @every_backend
 @pytest.mark.parametrize("make", [Eager, Scored, Mmr])
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_a_scope_that_all_satisfy_changes_nothing(make, backend, data):
     graph, max_depth = data.draw(graphs()), data.draw(depths)
     policy = make(roots=graph.roots, edges=data.draw(edges), **data.draw(numbers))

@@ -31,6 +31,7 @@ from tests.support.artifact_corpora import (
     reference,
     walked,
 )
+from tests.support.drawing import examples
 
 
 def by_rank(node):
@@ -385,7 +386,7 @@ depths = st.none() | st.integers(0, 3)
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("scorer", [None, by_rank])
 @given(data=st.data())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_walks_are_those_of_a_simple_reference(backend, scorer, data):
     graph, counts, scope = data.draw(graphs()), data.draw(numbers), data.draw(scopes)
     limit, max_depth = data.draw(limits), data.draw(depths)

@@ -14,6 +14,7 @@ from airw import open_corpus, traverse
 from airw.errors import ArgumentError, PolicyError
 from airw.policies import Eager, Mmr, Node, NodeTracker, Scope, Scored, Strategy
 from airw.testing import PolicySuite
+from tests.support.drawing import examples
 from tests.support.graph_retriever_oracle import (
     QUERY,
     bounds_of,
@@ -45,7 +46,7 @@ from tests.support.strategies import (
 @pytest.mark.slow
 @pytest.mark.parametrize("body", BODIES)
 @given(number=numbers())
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_a_body_walks_random_graphs_as_in_graph_retriever(body, number):
     chance = Random(number)
     graph, bounds = graph_of(chance), bounds_of(chance)

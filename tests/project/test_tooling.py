@@ -19,40 +19,6 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 LONGEST_FILE, LONGEST_FUNCTION = 600, 50
 
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-# What still breaks a rule below. These sets only ever shrink.
-REACHING_INTO_OTHERS = {
-    "airw.cli.link_list",
-    "airw.corpora.registry.kinds",
-    "airw.reranking.cross_encoder",
-    "airw.reranking.scores",
-}
-TESTING_INTERNALS = {
-    "tests/corpora/test_corpus.py",
-    "tests/discovery/test_discover.py",
-    "tests/discovery/test_federated_corpus.py",
-    "tests/discovery/test_final_places.py",
-    "tests/links/test_diagnosis.py",
-    "tests/policies/test_pagerank.py",
-    "tests/policies/test_strategy.py",
-    "tests/sources/test_records_source.py",
-    "tests/stores/test_columns.py",
-    "tests/stores/test_large_corpora.py",
-    "tests/stores/test_matrix.py",
-    "tests/stores/test_postings.py",
-    "tests/stores/test_second_names.py",
-    "tests/stores/test_sql_filter.py",
-    "tests/stores/test_sqlite_store.py",
-    "tests/stores/test_stores.py",
-    "tests/testing/test_embedder_suite.py",
-    "tests/testing/test_policy_suite.py",
-    "tests/testing/test_store_suite.py",
-}
-LEANING_ON_OTHERS = {
-    "tests/stores/internals/test_filter_indexes.py",
-    "tests/stores/internals/test_segments.py",
-    "tests/stores/test_columns.py",
-    "tests/stores/test_large_corpora.py",
-}
 
 
 @cache
@@ -154,15 +120,14 @@ def test_no_package_imports_what_is_private_to_another():
     for path in MODULES:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         homes = {name: home_of(name) for name in imports_of(path)}
-        is_outside = {name for name, home in homes.items() if home and not f"{module}.".startswith(f"{home}.")}
-        faults += [f"{module}: {name}" for name in is_outside if module not in REACHING_INTO_OTHERS]
+        faults += [f"{module}: {n}" for n, home in homes.items() if home and not f"{module}.".startswith(f"{home}.")]
     assert faults == []
 
 
 def test_only_tests_of_internals_import_what_is_private():
     """They are in folders named `internals`; all other tests see what a user sees."""
     paths = [path for path in TESTS if "internals" not in path.parts and any(map(home_of, imports_of(path)))]
-    assert set(map(shown, paths)) - TESTING_INTERNALS == set()
+    assert list(map(shown, paths)) == []
 
 
 def test_tests_import_no_other_test_and_leave_the_import_path_alone():
@@ -171,7 +136,7 @@ def test_tests_import_no_other_test_and_leave_the_import_path_alone():
     for path in set(TESTS) - {Path(__file__)}:
         others = {name for name in imports_of(path) if re.match(r"tests\.(?!support\.)", name)}
         touched = re.findall(r"sys\.path(?:\.insert|\.append|\.extend| \+?= ).*", path.read_text(encoding="utf-8"))
-        faults += [f"{shown(path)}: {fault}" for fault in (*others, *touched) if shown(path) not in LEANING_ON_OTHERS]
+        faults += [f"{shown(path)}: {fault}" for fault in (*others, *touched)]
     assert faults == []
 
 

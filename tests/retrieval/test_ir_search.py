@@ -36,6 +36,7 @@ from airw.retrieval.fusion import fuse_ranks
 from airw.sources import from_mapping
 from airw.stores import MemoryStore
 from airw.values import IndexPlan, Surface
+from tests.support.drawing import examples
 
 NAME = "notes"
 WORDS = ["keys", "bread", "locks", "error", "disk", "rotate", "sign"]
@@ -157,7 +158,7 @@ class Both:
 
 
 @given(SEEDS)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_a_dense_search_finds_the_same_with_the_same_scores(number):
     chance = Random(number)
     both = Both(items_of(chance))
@@ -167,7 +168,7 @@ def test_a_dense_search_finds_the_same_with_the_same_scores(number):
 
 
 @given(SEEDS)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_weights_move_surfaces_in_the_same_way(number):
     chance = Random(number)
     both = Both(items_of(chance))
@@ -179,7 +180,7 @@ def test_weights_move_surfaces_in_the_same_way(number):
 
 
 @given(SEEDS)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_a_reranker_sees_the_same_candidates_and_its_scores_count_the_same(number):
     chance = Random(number)
     both = Both(items_of(chance))
@@ -197,7 +198,7 @@ def test_a_reranker_sees_the_same_candidates_and_its_scores_count_the_same(numbe
 
 
 @given(SEEDS)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_a_boost_is_added_in_the_same_way(number):
     chance = Random(number)
     both = Both(items_of(chance))
@@ -213,7 +214,7 @@ def test_a_boost_is_added_in_the_same_way(number):
 
 
 @given(SEEDS)
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_one_formulated_query_is_searched_as_if_it_had_been_asked(number):
     chance = Random(number)
     both = Both(items_of(chance))
@@ -260,7 +261,7 @@ async def channels_and(corpus, query, depth, **options):
 
 
 @given(SEEDS, st.sampled_from(["rrf", "blend"]), st.booleans())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_a_hybrid_search_of_surfaces_is_what_their_functions_make_of_our_channels(number, fusion, weighted):
     chance = Random(number)
     items, depth = items_of(chance), chance.choice([2, 5, 50])

@@ -13,6 +13,7 @@ from airw.retrieval import MODES, retrieve
 from airw.retrieval.fusion import fuse_ranks
 from airw.sources import from_mapping
 from airw.stores import MemoryStore
+from tests.support.drawing import examples
 
 TEXTS = {
     "keys": "rotate the signing keys every quarter",
@@ -299,7 +300,7 @@ async def test_a_writer_that_never_rests_costs_only_what_it_removed():
 WORDS = st.lists(st.sampled_from(["keys", "bread", "locks", "error", "disk"]), min_size=1, max_size=6).map(" ".join)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.dictionaries(st.sampled_from("abcdefgh"), WORDS, min_size=1), WORDS, st.booleans(), st.integers(1, 8))
 def test_hybrid_is_the_reciprocal_rank_fusion_of_the_two_channels(items, query, per_artifact, k):
     async def main():

@@ -23,6 +23,7 @@ from airw.sources import from_mapping
 from airw.stores import MemoryStore
 from airw.values import IndexPlan, Ranking, Surface
 from tests.support.artifact_corpora import Counting
+from tests.support.drawing import examples
 
 TEXTS = {
     "keys": "rotate the signing keys every quarter",
@@ -173,7 +174,7 @@ ITEMS = st.dictionaries(st.sampled_from("abcdefgh"), WORDS, min_size=1)
 CHUNKS = Chunked(chunk_size=12, overlap=0)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(ITEMS, st.sampled_from(["keys", "bread disk", "zebra"]), st.booleans(), st.floats(0, 1), st.floats(0.1, 99))
 def test_a_blend_is_the_share_of_the_cosine_and_of_the_saturated_words(items, query, per_artifact, alpha, level):
     async def main():
@@ -286,7 +287,7 @@ def test_artifacts_behind_a_ranking_of_surfaces_are_those_that_it_lacks():
     assert longer.scores.tolist() == [3, 2, 1, 2, 1]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     ITEMS,
     st.sampled_from(["keys", "bread disk"]),
@@ -516,7 +517,7 @@ async def test_what_is_no_query_is_refused(give):
             await retrieve(corpus, "keys", formulate=lambda query: ["half \ud800"])
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     ITEMS,
     st.lists(st.sampled_from(["keys", "bread disk", "zebra", "locks"]), min_size=2, max_size=4, unique=True),
@@ -685,7 +686,7 @@ async def searched(items, query, *many, store=None):
         return [await retrieve(corpus, query, **options) for options in many]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(ITEMS, WORDS, OPTIONS, st.integers(1, 10))
 def test_what_is_neutral_changes_nothing(items, query, options, k):
     neutral = [{name: value} for name, value in NEUTRAL.items()] + [NEUTRAL]
@@ -695,7 +696,7 @@ def test_what_is_neutral_changes_nothing(items, query, options, k):
     assert all(hits == plain for hits in others)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(ITEMS, WORDS, OPTIONS, st.integers(0, 10))
 def test_the_hits_for_a_smaller_k_are_the_first_of_those_for_a_larger(items, query, options, k):
     """While channels are read equally deep: where they are fused, up to 10 or with `fetch_k` given."""
@@ -703,7 +704,7 @@ def test_the_hits_for_a_smaller_k_are_the_first_of_those_for_a_larger(items, que
     assert few == many[:k]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(ITEMS, WORDS, OPTIONS, MOVING)
 def test_no_hit_comes_twice_and_the_best_come_first(items, query, options, moving):
     [hits] = anyio.run(searched, items, query, options | moving)

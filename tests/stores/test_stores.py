@@ -19,6 +19,7 @@ from airw.testing import CAPABILITIES, StoreSuite
 from airw.testing.changes import put, vector_of
 from airw.values import Link
 from airw.values.filters import get_field, matches, parse_filter
+from tests.support.drawing import examples
 
 MEMORY = StoreSuite(lambda folder: MemoryStore(), capabilities=CAPABILITIES.keys() - {"persistent", "shared"})
 SQLITE = StoreSuite(lambda folder: SqliteStore(folder / "corpus.airw"), capabilities=list(CAPABILITIES))
@@ -220,7 +221,7 @@ async def with_both(use):
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(STEPS, min_size=1, max_size=6))
 def test_any_sequence_of_writes_ends_where_one_fresh_write_of_the_final_content_does(steps):
     final = {}
@@ -247,7 +248,7 @@ def test_any_sequence_of_writes_ends_where_one_fresh_write_of_the_final_content_
     anyio.run(main)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(PUTS, max_size=5, unique_by=lambda each: each.entry.artifact_id),
     st.lists(FILTERS, min_size=1, max_size=4),
@@ -294,7 +295,7 @@ FIELDS = st.sampled_from(["tag", "n", "deep.n", "deep", "none"])
 WANTED = st.lists(st.tuples(FIELDS, SCALARS | st.lists(SCALARS, max_size=2)), max_size=6)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(STEPS, WANTED), min_size=1, max_size=5), st.none() | st.integers(0, 2))
 def test_matching_finds_what_equals_the_value_or_is_a_list_that_holds_it_after_any_writes(steps, limit):
     def holds(value, held):

@@ -18,6 +18,7 @@ from airw.policies import CollapsedTree
 from airw.stores import MemoryStore
 from airw.values import LinkFilter
 from airw.views import Bundle, bundle, bundle_document, estimated_tokens, walk_links
+from tests.support.drawing import examples
 
 VAULT = {
     "index.md": "# Index\n\nSee [[keys]] and [[bread]].\n",
@@ -172,7 +173,7 @@ class TestBudget:
         assert (found.left_out, found.at_least) == ({"max_chars": 1}, ())
         assert bundle_document(found).endswith("left out: max_chars 1\n")
 
-    @settings(max_examples=40)
+    @settings(max_examples=examples(40))
     @given(
         sizes=st.lists(st.integers(0, 60), min_size=1, max_size=12),
         most=st.integers(700, 3000),
@@ -206,7 +207,7 @@ class TestBudget:
         for note in found.notes:
             assert note.to_dict() in shown if form == "json" else inside(note.content) in shown
 
-    @settings(max_examples=20)
+    @settings(max_examples=examples(20))
     @given(sizes=st.lists(st.integers(0, 60), min_size=1, max_size=12), most=st.integers(60, 500))
     async def test_tokens_are_counted_of_the_whole_document(self, sizes, most):
         def count(text):  # as many tokenizers do, it joins white space where texts meet

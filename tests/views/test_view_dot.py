@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from airw.links import LinkPath
 from airw.values import Edge
 from airw.views import NodeView, TreeLink, WalkTree, path_dot, tree_dot
+from tests.support.drawing import examples
 from tests.support.link_corpora import bounds, graphs, note, told_of, tree_of, vault
 
 QUOTED = r'"((?:[^"\\\n]|\\.)*)"'
@@ -80,7 +81,7 @@ def test_no_path_is_a_graph_without_nodes():
 
 
 @given(graphs(), bounds)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_the_graph_of_a_walk_is_that_of_its_tree(graph, given_bounds):
     tree = told_of(graph, **given_bounds).tree
     _, nodes, edges = parsed(tree_dot(tree))

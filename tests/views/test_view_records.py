@@ -12,6 +12,7 @@ from airw.errors import ArgumentError
 from airw.links import LinkPath
 from airw.values import Edge
 from airw.views import NodeView, WalkTree, path_records, tree_records
+from tests.support.drawing import examples
 from tests.support.link_corpora import bounds, graphs, note, told_of, tree_of, vault
 
 NODE = re.compile(r'N (\S+) (\S+) ("(?:[^"\\]|\\.)*") tags=(\S+) path=(\S+)\Z')
@@ -69,7 +70,7 @@ def trees(draw):
 
 
 @given(trees())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_every_line_parses_back_to_what_was_written(tree):
     records = tree_records(tree)
     header, nodes, edges, _ = parsed(records)
@@ -87,7 +88,7 @@ def test_every_line_parses_back_to_what_was_written(tree):
 
 
 @given(trees())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_an_edge_comes_as_soon_as_both_its_ends_are_listed(tree):
     _, nodes, edges, kinds = parsed(tree_records(tree))
     listed, rest, written = set(), list(nodes), list(edges)
@@ -101,7 +102,7 @@ def test_an_edge_comes_as_soon_as_both_its_ends_are_listed(tree):
 
 
 @given(trees())
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_a_budget_is_kept_exactly_and_no_line_that_fits_is_left_out(tree):
     whole = tree_records(tree)
     lines = whole.splitlines(keepends=True)
@@ -132,7 +133,7 @@ def test_a_budget_is_kept_exactly_and_no_line_that_fits_is_left_out(tree):
 
 
 @given(graphs(), bounds)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_the_records_of_a_walk_list_what_its_tree_lists(graph, given_bounds):
     tree = told_of(graph, **given_bounds).tree
     header, nodes, edges, _ = parsed(tree_records(tree))

@@ -12,6 +12,7 @@ from airw import FederatedCorpus
 from airw.links import LinkPath
 from airw.values import Edge
 from airw.views import NodeView, path_dict, path_schema, tree_schema
+from tests.support.drawing import examples
 from tests.support.link_corpora import BACKENDS, Graph, bounds, corpus_of, graphs, note, told_of, tree_of, vault
 
 TREE = jsonschema.Draft202012Validator(tree_schema())
@@ -48,7 +49,7 @@ def test_no_object_may_hold_what_is_not_named_or_lack_what_is(schema):
 
 
 @given(graphs(), st.integers(1, 2), bounds, st.sampled_from(BACKENDS))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_every_tree_keeps_the_schema(graph, roots, given_bounds, backend):
     printed = told_of(graph, roots, backend, **given_bounds).tree.to_dict()
     TREE.validate(printed)

@@ -24,6 +24,7 @@ from airw.views import (
     walk_links,
 )
 from airw.walking import Committed, EdgeFound, Ended, StepDone
+from tests.support.drawing import examples
 from tests.support.link_corpora import BACKENDS, Graph, bounds, corpus_of, graphs, note, told, told_of, tree_of, vault
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -215,7 +216,7 @@ class Due:
 
 
 @given(graphs(), st.integers(1, 3), bounds, st.sampled_from(BACKENDS))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_streamed_lines_are_those_of_the_whole_text_and_none_is_held_back(graph, roots, given_bounds, backend):
     answer = told_of(graph, roots, backend, **given_bounds)
     expected = list(expected_text(answer.tree))

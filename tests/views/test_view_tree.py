@@ -14,6 +14,7 @@ from airw.policies import CollapsedTree, LinkWalk
 from airw.values import Edge
 from airw.views import TreeReader, describe, read_tree, walk_links
 from airw.walking import Committed, EdgeFound, StepDone
+from tests.support.drawing import examples
 from tests.support.link_corpora import (
     BACKENDS,
     Graph,
@@ -359,7 +360,7 @@ def reference(graph, roots, direction="both", max_hops=None):
 
 
 @given(graphs(), st.integers(1, 2), st.sampled_from(("out", "in", "both")), st.none() | st.integers(0, 3))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_tree_equals_breadth_first_search(graph, roots, direction, max_hops):
     roots = graph.ids[:roots]
     hops, met, ways = reference(graph, roots, direction, max_hops)
@@ -384,7 +385,7 @@ def run(graph, roots, backend="asyncio", **options):
 
 
 @given(graphs(), st.integers(1, 2), bounds, st.sampled_from(BACKENDS))
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_whatever_the_limits_are_a_tree_is_consistent(graph, roots, given_bounds, backend):
     tree = run(graph, graph.ids[:roots], backend, **given_bounds)
     listed = [node.id for node in tree.nodes]
@@ -407,7 +408,7 @@ def test_whatever_the_limits_are_a_tree_is_consistent(graph, roots, given_bounds
 
 
 @given(graphs(), st.sampled_from(("max_nodes", "max_edges")), st.integers(1, 9))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @example(Graph(2, ((0, 1, "related", "typed"), (1, 0, "related", "typed"))), "max_edges", 2)
 def test_a_tree_is_truncated_exactly_when_the_graph_holds_more(graph, limit, count):
     whole = run(graph, ["n0"], max_hops=None)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from airw.errors import PolicyError
 from airw.values import Edge, Limits, SearchHit
 from airw.walking import Behind, Policy, reading, traverse
+from tests.support.drawing import examples
 
 
 class Net(Policy):
@@ -86,7 +87,7 @@ async def events_of(policy, **options):
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(graphs, bounds, kinds)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_a_walk_tells_the_same_however_its_neighbours_are_offered(backend, graph, options, kind):
     async def main():
         expected = await events_of(Net(graph, as_list, **kind), **options)

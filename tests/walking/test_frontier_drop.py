@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from airw.errors import PolicyError
 from airw.values import Limits, SearchHit
 from airw.walking import EdgeFound, Policy, traverse
+from tests.support.drawing import examples
 
 
 class Dropping(Policy):
@@ -350,7 +351,7 @@ def modelled(edges, seeds, decide, *, keeps, most):
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("keeps", [False, True])
 @given(st.integers(0, 2**32), st.integers(0, 2**32))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_walks_are_those_of_a_simple_model(keeps, backend, graph, choices):
     chance, names = Random(graph), "abcdefghij"
     edges = {name: chance.choices(names, k=chance.randint(0, 5)) for name in names}

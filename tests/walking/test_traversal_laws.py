@@ -14,6 +14,7 @@ from airw.policies import per_node
 from airw.testing import run_on_virtual_clock
 from airw.values import Limits, SearchHit
 from airw.walking import Committed, EdgeFound, Policy, traverse
+from tests.support.drawing import examples
 
 
 @dataclass(frozen=True)
@@ -273,7 +274,7 @@ class Reference:
 
 
 @given(graphs(), bounds, st.none() | st.integers(1, 3))
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 def test_hits_stop_and_counts_equal_those_of_a_simple_reference(graph, given_bounds, width):
     """Every limit alone and together, with a frontier that is dropped and one that is kept."""
     hits, summary = walk(Batched(graph, width=width), **given_bounds)
@@ -284,7 +285,7 @@ def test_hits_stop_and_counts_equal_those_of_a_simple_reference(graph, given_bou
 
 
 @given(graphs(), bounds, st.none() | st.integers(1, 3))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_every_hit_is_reachable_emitted_once_and_within_depth_and_budget(graph, given_bounds, width):
     hits, summary = walk(Batched(graph, width=width), **given_bounds)
     ids = [id for id, _, _ in hits]
@@ -303,7 +304,7 @@ def test_every_hit_is_reachable_emitted_once_and_within_depth_and_budget(graph, 
 
 
 @given(graphs())
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_an_unbounded_walk_emits_exactly_what_is_reachable(graph):
     hits, summary = walk(Batched(graph))
     reachable, todo = set(), list(graph.seeds)
@@ -318,7 +319,7 @@ def test_an_unbounded_walk_emits_exactly_what_is_reachable(graph):
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(graphs(), bounds, st.integers(0, 2**32), st.sampled_from([1, 2, 16]))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_the_order_in_which_answers_arrive_changes_nothing(backend, graph, given_bounds, chance, width):
     expected = walk(Batched(graph, lazily=True), **given_bounds)
     shuffled = Batched(graph, lazily=True, disorder=Random(chance))
@@ -329,7 +330,7 @@ def test_the_order_in_which_answers_arrive_changes_nothing(backend, graph, given
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(graphs(), bounds, st.integers(0, 2**32), st.sampled_from([1, 2, 16]))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_one_node_at_a_time_walks_as_a_batched_policy_does(backend, graph, given_bounds, chance, width):
     """But for `max_frontier`, which counts each path to a node there."""
     given_bounds = {name: value for name, value in given_bounds.items() if name != "max_frontier"}
@@ -340,7 +341,7 @@ def test_one_node_at_a_time_walks_as_a_batched_policy_does(backend, graph, given
 
 
 @given(graphs(routers=False), st.none() | st.integers(0, 4), st.integers(1, 15))
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_the_first_hits_of_a_walk_are_the_walk_that_stops_there(graph, max_depth, first):
     hits, _ = walk(Batched(graph), max_depth=max_depth)
     assert walk(Batched(graph, enough=first), max_depth=max_depth)[0] == hits[:first]
@@ -349,7 +350,7 @@ def test_the_first_hits_of_a_walk_are_the_walk_that_stops_there(graph, max_depth
 
 
 @given(graphs(), st.integers(1, 15))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_with_routers_too_max_hits_and_stop_end_at_the_same_hit(graph, first):
     hits, _ = walk(Batched(graph))
     assert walk(Batched(graph, enough=first))[0] == walk(Batched(graph), max_hits=first)[0] == hits[:first]
@@ -364,7 +365,7 @@ class Sleeping(Batched):
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(graphs(), st.integers(0, 30), st.sampled_from([0, 0.25, 1, 1.5]))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_walk_with_a_timeout_yields_what_the_walk_without_has_yielded_by_then(backend, graph, seconds, thinking):
     """To the hit; the consumer's time counts, and no deadline takes back the hits of a step that is complete."""
 
@@ -389,7 +390,7 @@ def test_a_walk_with_a_timeout_yields_what_the_walk_without_has_yielded_by_then(
 
 
 @given(graphs(), bounds)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_without_the_look_over_the_edge_the_same_hits_come_and_nothing_false_is_said(graph, given_bounds):
     """What was not looked at is unknown where the look would have found something."""
     hits, looked = walk(Batched(graph), **given_bounds)
@@ -401,7 +402,7 @@ def test_without_the_look_over_the_edge_the_same_hits_come_and_nothing_false_is_
 
 
 @given(graphs(), bounds, st.none() | st.integers(1, 3))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_events_tell_the_walk_that_hits_show(graph, given_bounds, width):
     """The same hits and summary; every neighbour read is an edge; parents are committed before their children."""
     hits, summary = walk(Batched(graph, width=width), **given_bounds)
@@ -422,7 +423,7 @@ def test_events_tell_the_walk_that_hits_show(graph, given_bounds, width):
 
 
 @given(graphs(), st.integers(0, 2) | st.none())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_an_edge_is_known_when_its_target_was_seen_before(graph, width):
     """Where nothing that waits is dropped: all is committed, or waits on."""
     seen = set(graph.seeds)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from airw.discovery._combining import final_places
 from airw.retrieval.fusion import fused
 from airw.values import SearchHit
+from tests.support.drawing import examples
 
 
 def hit(name, path=None):
@@ -83,7 +84,7 @@ LISTS = st.tuples(st.lists(st.sampled_from(list("abcdef")), max_size=5), PATHS)
     st.sampled_from([0, 1, 60]),
     st.dictionaries(st.sampled_from("0123"), st.sampled_from([0.0, 0.5, 1.0, 2.0, 0.984]), max_size=4),
 )
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 def test_no_hit_marked_final_ever_moves(lists, data, identity, rrf_k, weights):
     """Any sources may be pending, may answer anything or nothing; place, hit and all that stands above stay."""
     names = [str(at) for at in range(len(lists))]

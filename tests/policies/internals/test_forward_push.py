@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airw.policies._forward_push import ROUNDING, Bounds, Push, are_final, are_first
+from tests.support.drawing import examples
 from tests.support.pagerank_truth import CLOSE, RESTARTS, exact, exact_from_each, graphs
 
 
@@ -64,7 +65,7 @@ class TestPush:
                 list(exact(exploring.graph, seeds, restart).values()), abs=CLOSE
             )
 
-    @settings(max_examples=300)
+    @settings(max_examples=examples(300))
     @given(st.booleans().flatmap(lambda loops: st.tuples(st.just(loops), explorings(loops=loops))))
     def test_the_truth_lies_within_the_bounds_and_below_that_of_the_unseen(self, drawn):
         loops, (exploring, seeds, restart) = drawn

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from airw.stores._changes import metadata_json
 from airw.stores.sqlite._conditions import compile_filter, field_text, register_functions
 from airw.values.filters import And, Compare, Not, get_field, matches, parse_filter
+from tests.support.drawing import examples
 from tests.support.filters import COMPARISONS, EDGES, FILTERS, FINITE, METADATA, PATHS, STRINGS
 
 
@@ -33,7 +34,7 @@ def kept(connection, filter, rows):
 
 
 @given(filter=FILTERS, rows=st.lists(METADATA, min_size=1, max_size=4))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_a_compiled_filter_equals_its_meaning(connection, filter, rows):
     assert kept(connection, filter, rows) == [at for at, row in enumerate(rows) if matches(filter, row)]
 
@@ -48,7 +49,7 @@ def test_numbers_compare_to_the_last_bit(connection, op):
 
 
 @given(operand=FINITE, op=st.sampled_from(COMPARISONS))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_fractions_compare_to_the_last_bit(connection, operand, op):
     near = [operand, math.nextafter(operand, math.inf), math.nextafter(operand, -math.inf)]
     filter, rows = Compare("v", op, operand), [{"v": value} for value in near if math.isfinite(value)]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from airw.errors import ArgumentError, EmbedderMismatch, StoreError
 from airw.stores._indexes.dense import DenseIndex
+from tests.support.drawing import examples
 
 
 def unit(rows):
@@ -139,7 +140,7 @@ def test_a_search_is_filter_then_collapse_then_sort_then_cut(rows, query, k, opt
     assert found == [(score, name, f"{name}#{surface}") for score, name, surface in expected[:k]]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(CORPORA, st.sets(st.sampled_from([f"{name}#{at}" for name in "abcd" for at in range(6)])))))
 def test_any_history_of_puts_and_drops_ends_as_one_fresh_put_of_what_is_left(steps):
     index, left = DenseIndex(), {}

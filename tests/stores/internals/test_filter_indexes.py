@@ -24,6 +24,7 @@ from airw.stores.sqlite._schema import connect, in_snapshot
 from airw.stores.sqlite._writing import apply_changes
 from airw.testing.changes import put
 from airw.values.filters import And, Compare, Not, Or, matches, parse_filter
+from tests.support.drawing import examples
 from tests.support.filters import EDGES, FILTERS, METADATA, STRINGS
 
 COMPARISONS = ["$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$contains"]
@@ -123,7 +124,7 @@ def test_thousands_of_numbers_and_dates_compare_to_the_last_bit():
 STEPS = st.tuples(st.dictionaries(NAMES, st.lists(METADATA, max_size=2), max_size=3), st.lists(NAMES, max_size=2))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(st.tuples(STEPS, st.lists(FILTERS, max_size=3)), min_size=1, max_size=4),
     FILTERS,
@@ -382,7 +383,7 @@ def check_memory(store, *filters):
         assert found == sorted(found)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.tuples(STEPS, st.lists(FILTERS, max_size=3)), min_size=1, max_size=4), st.sampled_from([0, 2, 256]))
 def test_what_is_allowed_in_memory_is_what_a_filter_means_after_any_writes(steps, few):
     with pytest.MonkeyPatch.context() as patch, memory_store() as store:

@@ -18,6 +18,7 @@ from airw.stores.sqlite._schema import _create_tables
 from airw.stores.sqlite._writing import apply_changes
 from airw.testing.changes import put
 from airw.values import Edge, Extraction, Link, LinkCount, LinkFilter, UnresolvedLink
+from tests.support.drawing import examples
 
 NAMES = ["a", "b", "c"]
 REFS = [*NAMES, "T", "U"]
@@ -129,7 +130,7 @@ def changes(extractions):
 
 
 @given(steps=STEPS)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_after_any_writes_links_mean_what_those_of_the_final_content_do(steps):
     table, final = LinkTable(), {}
     with tables() as connection:

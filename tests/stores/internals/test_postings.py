@@ -17,6 +17,7 @@ from airw.stores._indexes.postings import Postings
 from airw.stores._indexes.texts import TEXT_TABLES, insert_records, prepare_texts, split_queries
 from airw.stores.sqlite._schema import in_snapshot
 from airw.testing.changes import put
+from tests.support.drawing import examples
 
 
 @cache
@@ -119,7 +120,7 @@ QUERIES = [LONG, "one", "two absent", "NÉ straße ix 字", "many one b", "x" * 
         }
     ),
 )
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_rankings_are_those_of_fts5_after_any_writes_of_another_connection(steps, late, room, scope):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(postings_module, "_LATE", late)
