@@ -43,6 +43,7 @@ lint: $(READY)-dev ## check style, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 
 format: $(READY)-dev ## rewrite the code in the one style

@@ -61,6 +61,10 @@ def test_types_are_complete_and_right():
     run(sys.executable, "-m", "mypy")
 
 
+def test_pyright_sees_the_public_names_as_mypy_does():
+    run(BIN / "basedpyright")
+
+
 def test_imports_go_down_the_layers():
     run(BIN / "lint-imports")
 

@@ -1,0 +1,137 @@
+"""What type checkers see of the public names; checked by mypy and pyright, never run."""
+
+from collections.abc import Sequence
+from typing import assert_type
+
+import airw
+from airw import (
+    ArtifactRef,
+    Corpus,
+    DiscoveryResult,
+    Edge,
+    Frontier,
+    Policy,
+    Record,
+    SearchHit,
+    Walk,
+    WalkState,
+    WalkSummary,
+    build,
+    discover,
+    from_mapping,
+    open_corpus,
+    search,
+    top_k,
+    traverse,
+)
+from airw.corpora import BuildReport
+from airw.embedders import HashingEmbedder
+from airw.policies import Beam, Eager
+from airw.protocols import BestRecords
+from airw.stores import MemoryStore, SqliteStore
+from airw.values import Direction, Floats, Ranking
+from airw.values.filters import Filter
+
+
+class WalkedStore:
+    """A store of somebody else's: the four methods that a walk calls, and no more."""
+
+    async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
+        return [None for _ in ids]
+
+    async def search_vectors(
+        self,
+        queries: Floats,
+        k: int,
+        *,
+        filter: Filter | None = None,
+        surfaces: Sequence[str] | None = None,
+        per_artifact: bool = False,
+    ) -> list[Ranking]:
+        raise LookupError
+
+    async def best_of(
+        self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
+    ) -> BestRecords:
+        raise LookupError
+
+    async def neighbors(
+        self,
+        ids: Sequence[str],
+        *,
+        direction: Direction = "out",
+        types: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
+        origins: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> list[list[Edge]]:
+        return [[] for _ in ids]
+
+
+class SearchedStore(WalkedStore):
+    """A store that can be searched as well."""
+
+    async def records_of(
+        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
+    ) -> list[list[Record] | None]:
+        return [None for _ in artifact_ids]
+
+    async def search_text(
+        self,
+        queries: Sequence[str],
+        k: int,
+        *,
+        filter: Filter | None = None,
+        surfaces: Sequence[str] | None = None,
+        per_artifact: bool = False,
+    ) -> list[Ranking]:
+        raise LookupError
+
+
+class Counted(Policy[int]):
+    """A policy whose walks remember a number."""
+
+    def begin(self, state: WalkState[int]) -> int:
+        return 0
+
+    def select(self, state: WalkState[int], frontier: Frontier) -> list[int]:
+        assert_type(state.memory, int)
+        return [int(position) for position in frontier.live]
+
+
+async def verbs() -> None:
+    source = from_mapping({"a": "text"}, name="notes", embedder="light")
+    async with build(source, store=MemoryStore()) as built:
+        assert_type(built, Corpus)
+        assert_type(built.report, BuildReport | None)
+        assert_type(await built.search("keys", k=3, mode="hybrid"), list[SearchHit])
+    corpus = await open_corpus("notes")
+    assert_type(await search(corpus, "keys", k=3), list[SearchHit])
+    assert_type(await search("notes", "keys", filter={"lang": "en"}), list[SearchHit])
+    assert_type(await discover([corpus], "keys", strategy="top_k"), DiscoveryResult)
+    walk = traverse("keys", corpus, policy=Beam(width=2))
+    assert_type(walk, Walk)
+    assert_type([hit async for hit in walk], list[SearchHit])
+    assert_type(walk.summary, WalkSummary | None)
+    assert_type(await top_k(walk, k=3), list[SearchHit])
+
+
+async def stores_of_others() -> None:
+    walked = Corpus("mine", WalkedStore(), HashingEmbedder())
+    assert_type(walked, Corpus[WalkedStore])
+    traverse("keys", walked, policy=Eager())
+    await search(walked, "keys")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    searched = Corpus("mine", SearchedStore(), HashingEmbedder())
+    await search(searched, "keys")
+    await searched.search("keys")
+    await searched.upsert({"a": "text"})  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+async def misspelt_options(corpus: Corpus) -> None:
+    await search(corpus, "keys", limit=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await discover(corpus, "keys", mode="best")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+assert_type(airw.stores.SqliteStore, type[SqliteStore])
+assert_type(ArtifactRef("notes", "a").source, str)
+airw.nothing  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]  # noqa: B018
