@@ -1,18 +1,40 @@
 """Checks of arguments: each returns the value it was given, or raises an error that names the argument."""
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from numbers import Real
 from typing import TypeVar
 
 from airw._base.messages import short_repr
-from airw._base.text import find_text_fault
 from airw.errors import AirwError, ArgumentError, ArgumentKindError
 
-__all__ = ["check_choice", "check_count", "check_number", "check_query", "check_strings", "check_texts", "check_weight"]
-
 Choice = TypeVar("Choice", bound=str)
+
+NAME_RULE = "1 to 100 letters, digits, '.', '_' or '-', beginning with a letter or digit"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def find_text_fault(text: str, *, allow_nul: bool = True) -> str | None:
+    r"""Return what keeps a string from being stored or sent as UTF-8; `None` where nothing does.
+
+    Example:
+        >>> find_text_fault("key"), find_text_fault("k\ud83d"), find_text_fault("k\0", allow_nul=False)
+        (None, 'an unpaired surrogate at position 1', 'a NUL character at position 1')
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return f"an unpaired surrogate at position {error.start}"
+    if not allow_nul and "\0" in text:
+        return f"a NUL character at position {text.index(chr(0))}"
+    return None
+
+
+def is_valid_name(name: object) -> bool:
+    """Return whether a corpus can have this name: see `NAME_RULE`."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 def check_count(name: str, value: object, *, least: int = 0) -> int:

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airw._base.checks import check_count, check_number
+from airw._base.checks import check_count, check_number, find_text_fault
 from airw._base.concurrency import in_thread
 from airw._base.http import Api, ApiClient, Exchange, Server, base_url, decoded, told
 from airw._base.messages import short_repr
-from airw._base.text import find_text_fault
 from airw.chat.budget import Budget, Charge, estimated
 from airw.errors import ArgumentError, ArgumentKindError, ChatError, ChatUnavailable
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-from airw._base.checks import check_choice, check_number
+from airw._base.checks import NAME_RULE, check_choice, check_number, is_valid_name
 from airw._base.messages import short_repr
-from airw._base.text import NAME_RULE, is_valid_name
 from airw.embedders import resolve_embedder
 from airw.errors import ArgumentError
 from airw.indexing import strategy_from_spec, strategy_spec

@@ -7,7 +7,7 @@ A string is a name unless it holds a separator or ends in `.airw`; an `os.PathLi
 import os
 from pathlib import Path
 
-from airw._base.text import NAME_RULE, is_valid_name
+from airw._base.checks import NAME_RULE, is_valid_name
 from airw.errors import ArgumentError, CorpusNotFound
 
 _SUFFIX = ".airw"

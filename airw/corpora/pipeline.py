@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import anyio
 
 from airw._base.arrays import Floats
+from airw._base.checks import find_text_fault
 from airw._base.concurrency import first_error, in_thread, map_bounded
-from airw._base.text import find_text_fault
 from airw._base.vectors import unit_rows
 from airw.corpora.recipes import Draft, Planned, Recipe, check_id
 from airw.errors import AirwError, SourceError

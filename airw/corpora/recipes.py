@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, TypeVarTuple, cast
 
 from airw._base.arrays import Floats
+from airw._base.checks import find_text_fault
 from airw._base.json import json_clean
 from airw._base.messages import one_line, short_repr
-from airw._base.text import find_text_fault
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import strategy_from_spec, strategy_spec
 from airw.links import extractor_from_spec, extractor_spec

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from airw._base.text import find_text_fault
+from airw._base.checks import find_text_fault
 
 MAX_CHARS = 20_000
 MAX_FILES = 1_000

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from airw._base.checks import check_count, check_strings
+from airw._base.checks import check_count, check_strings, find_text_fault
 from airw._base.concurrency import called
 from airw._base.messages import error_text, one_line, short_repr
-from airw._base.text import find_text_fault
 from airw.chat import ChatLike
 from airw.chat.questions import Question, question_or
 from airw.errors import AirwError, ArgumentError, ArgumentKindError

@@ -6,10 +6,9 @@ from functools import partial
 from numbers import Real
 from typing import Any
 
-from airw._base.checks import check_texts
+from airw._base.checks import check_texts, find_text_fault
 from airw._base.concurrency import called
 from airw._base.messages import error_text, short_repr
-from airw._base.text import find_text_fault
 from airw.errors import AirwError, RerankerError
 from airw.protocols import Reranker
 

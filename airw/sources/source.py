@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 import anyio.lowlevel
 
+from airw._base.checks import NAME_RULE, find_text_fault, is_valid_name
 from airw._base.concurrency import in_thread
 from airw._base.json import json_clean
 from airw._base.messages import error_text
-from airw._base.text import NAME_RULE, find_text_fault, is_valid_name
 from airw.errors import ArgumentError
 from airw.indexing import WholeText
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy

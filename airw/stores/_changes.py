@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from airw._base.arrays import Floats
+from airw._base.checks import find_text_fault
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
-from airw._base.text import find_text_fault
 from airw.errors import StoreError
 from airw.values import ArtifactChange, Record
 

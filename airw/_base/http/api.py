@@ -11,10 +11,9 @@ from weakref import WeakKeyDictionary
 import anyio
 from anyio.lowlevel import RunVar
 
-from airw._base.checks import check_count
+from airw._base.checks import check_count, find_text_fault
 from airw._base.concurrency import in_thread, map_bounded
 from airw._base.http.calls import Server, TooMuch, ask, new_client, tls
-from airw._base.text import find_text_fault
 from airw.errors import ArgumentError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from airw._base.text import find_text_fault
+from airw._base.checks import find_text_fault
 from airw.stores._changes import metadata_json
 from airw.values.filters import MISSING, And, Compare, Filter, Not, Or, get_field, matches, parse_filter
 
