@@ -4,8 +4,6 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-__all__ = ["Floats", "NDArray", "reserve"]
-
 Scalar = TypeVar("Scalar", bound=np.generic)
 # As in `numpy.typing`, which takes longer to import than numpy's arrays do.
 NDArray: TypeAlias = np.ndarray[Any, np.dtype[Scalar]]

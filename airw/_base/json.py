@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["copied", "json_clean"]
-
 _CLEAN = frozenset({str, int, bool, type(None)})  # exactly these types are JSON as they are
 
 

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TypeVar
 
-__all__ = ["LruCache"]
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 

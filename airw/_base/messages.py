@@ -1,7 +1,5 @@
 """Values, errors and texts of strangers, as parts of a one-line message."""
 
-__all__ = ["error_text", "one_line", "short_repr"]
-
 _LONGEST = 200
 
 

@@ -2,8 +2,6 @@
 
 import re
 
-__all__ = ["bare_name", "distribution_name", "required_name"]
-
 _NAME = re.compile(r"[^\s<>=!~;@\[(]*")  # of a requirement as PEP 508 has it: without versions, extras and markers
 
 

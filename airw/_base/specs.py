@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 
-__all__ = ["from_spec", "spec_of"]
-
 T = TypeVar("T")
 
 

@@ -18,8 +18,6 @@ import numpy as np
 
 from airw._base.arrays import NDArray
 
-__all__ = ["ROUNDING", "Bounds", "Push", "are_final", "are_first"]
-
 ROUNDING = 1e-12
 """Numbers that differ by less are equal: `settled` leaves far less to be pushed."""
 

@@ -13,8 +13,6 @@ from airw.errors import ArgumentError, PolicyError
 from airw.values import SearchHit
 from airw.walking import Entry, Frontier, Neighbors, Policy, WalkState
 
-__all__ = ["PerNode", "per_node"]
-
 T = TypeVar("T")
 _WIDTHS: WeakKeyDictionary[WalkState, int] = WeakKeyDictionary()  # kept here, as a policy may rewrite its state
 _METHODS = ("seed", "score", "expand", "node_id", "to_hit")

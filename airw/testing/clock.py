@@ -13,8 +13,6 @@ import anyio.to_thread
 from airw._base.checks import check_choice
 from airw.errors import ArgumentError
 
-__all__ = ["run_on_virtual_clock"]
-
 R = TypeVar("R")
 Args = TypeVarTuple("Args")
 

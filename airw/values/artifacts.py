@@ -12,8 +12,6 @@ from airw.errors import ArgumentKindError
 from airw.values.hits import SearchHit
 from airw.values.links import Extraction
 
-__all__ = ["Artifact", "ArtifactChange", "IndexPlan", "ItemProblem", "LedgerEntry", "Record", "Surface"]
-
 
 @dataclass(frozen=True, slots=True)
 class Artifact:

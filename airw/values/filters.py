@@ -26,20 +26,6 @@ import numpy as np
 from airw._base.json import json_clean
 from airw.errors import FilterError
 
-__all__ = [
-    "MISSING",
-    "And",
-    "Compare",
-    "Filter",
-    "Not",
-    "Or",
-    "as_key",
-    "get_field",
-    "held_keys",
-    "matches",
-    "parse_filter",
-]
-
 MISSING: Any = object()
 """Stands for the value of a field that is not there."""
 

@@ -9,8 +9,6 @@ import numpy as np
 from airw._base.arrays import NDArray
 from airw._base.json import json_clean
 
-__all__ = ["Passage", "Ranking", "SearchHit"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:

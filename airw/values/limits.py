@@ -7,12 +7,6 @@ from airw._base.checks import check_count
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 
-__all__ = [
-    "STOP_REASONS",
-    "Limits",
-    "StopReason",
-]
-
 StopReason: TypeAlias = Literal["failed", "closed", "timeout", "sufficient", "max_hits", "node_budget", "exhausted"]
 
 STOP_REASONS: tuple[StopReason, ...] = (

@@ -8,23 +8,6 @@ from airw._base.checks import check_choice, check_strings
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 
-__all__ = [
-    "DIRECTIONS",
-    "ORIGINS",
-    "ArtifactRef",
-    "Direction",
-    "Edge",
-    "Extraction",
-    "Link",
-    "LinkCount",
-    "LinkFilter",
-    "LinkState",
-    "NodeId",
-    "NodeIdLike",
-    "UnresolvedLink",
-    "canonical_node_id",
-]
-
 
 class ArtifactRef(NamedTuple):
     """An artifact where several corpora can meet: the name of its corpus, and its id there.

@@ -7,9 +7,6 @@ from airw import corpora
 from airw.compat._missing import missing
 from airw.compat._sync import run
 from airw.corpora import Maintained
-from airw.errors import StoreBusy as MaintenanceBusy
-
-__all__ = ["MaintenanceBusy", "MaintenanceResult", "maintain", "maintain_corpus"]
 
 
 @dataclass
