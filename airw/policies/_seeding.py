@@ -72,9 +72,7 @@ async def _searched(
     for channel in channels:
         require(corpus, "search_vectors" if channel == "dense" else "search_text", who, f"seeding={mode!r}")
     vector = partial(memory.embed_query, corpus)
-    rankings = await channel_rankings(
-        cast("OpenCorpus", corpus), channels, memory.query, vector, depth, filter=filter, per_artifact=True
-    )
+    rankings = await channel_rankings(corpus, channels, memory.query, vector, depth, filter=filter, per_artifact=True)
     found = [id for id, _ in fuse_ranks([ranking.artifact_ids for ranking in rankings])[:k]]
     for channel, ranking in zip(channels, rankings, strict=True):
         if channel == "dense":

@@ -5,8 +5,8 @@ from typing import Any, TypeAlias
 
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry
-from airw.policies._capabilities import check_open
 from airw.protocols import OpenCorpus
+from airw.retrieval import check_corpus
 from airw.values import ArtifactRef, Edge, NodeId, NodeIdLike, canonical_node_id
 
 Id: TypeAlias = Any
@@ -47,7 +47,7 @@ def root_ids(roots: Sequence[NodeIdLike], corpus: OpenCorpus[object]) -> list[Id
         NoLedgerEntry: One is of another corpus; or of several, and it does not say of which.
     """
     members = member_names(corpus)
-    return [_root_id(root, check_open(corpus).name, members) for root in dict.fromkeys(roots)]
+    return [_root_id(root, check_corpus(corpus).name, members) for root in dict.fromkeys(roots)]
 
 
 def _root_id(root: NodeIdLike, name: str, members: Collection[str]) -> NodeId:

@@ -16,12 +16,13 @@ from airw._base.overriding import override
 from airw.errors import ArgumentError, NoLedgerEntry
 from airw.links import Inverses
 from airw.links.costs import JUST_BELOW_LEAST, PARTS, link_parts, value_of
-from airw.policies._capabilities import check_open, require
+from airw.policies._capabilities import require
 from airw.policies._seeding import SEEDINGS, Seeding, find_start
 from airw.policies._several_corpora import Id, check_nodes, order_key, other_ends, places_of, root_ids
 from airw.policies.artifact_memory import ArtifactMemory, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.protocols import GraphStore, OpenCorpus
+from airw.retrieval import check_corpus
 from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeIdLike, SearchHit
 from airw.walking import Behind, Entry, Frontier, Policy, WalkState
 
@@ -156,7 +157,7 @@ class LinkWalk(Policy[ArtifactMemory]):
 
     async def seed(self, state: State, store: OpenCorpus[GraphStore]) -> list[Way]:
         """Look up the roots and search for more; one store call, and those of the search and of `scope.start`."""
-        memory, corpus = state.memory, check_open(store)
+        memory, corpus = state.memory, check_corpus(store)
         require(corpus, "records_of", "LinkWalk")
         k = self.start_k if self.start_k is not None else 0 if self.roots else _START_K
         found = await find_start(memory, corpus, "LinkWalk", k=k, seeding=self.seeding, filter=self.scope.of_starts)

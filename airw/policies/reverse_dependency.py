@@ -14,11 +14,12 @@ from airw._base.messages import short_repr
 from airw._base.overriding import override
 from airw._base.requirements import bare_name, required_name
 from airw.errors import ArgumentError
-from airw.policies._capabilities import Walkable, check_open, require
+from airw.policies._capabilities import Walkable, require
 from airw.policies._several_corpora import Id, check_nodes, member_names, order_key, places_of
 from airw.policies.artifact_memory import ArtifactMemory, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.protocols import OpenCorpus
+from airw.retrieval import check_corpus
 from airw.values import ArtifactRef, Edge, NodeIdLike, SearchHit, canonical_node_id
 from airw.walking import Entry, Frontier, Policy, WalkState
 
@@ -136,7 +137,7 @@ class ReverseDependency(Policy[DependencyMemory]):
 
     async def seed(self, state: State, store: Walkable) -> list[_Node]:
         """Return what the seeds mean, sorted, strings before pairs; one store call, and one for the largest fan-in."""
-        memory, corpus = state.memory, check_open(store)
+        memory, corpus = state.memory, check_corpus(store)
         require(corpus, "referrers", "ReverseDependency")
         if self.fan_in_weight:
             links = require(corpus, "max_fan_in", "ReverseDependency", "fan_in_weight=...")
