@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,35 +13,25 @@ import numpy as np
 import airw
 from airw.testing import PolicySuite
 
-
-@dataclass(slots=True)
-class Nearness:
-    """What one walk remembers: the query's vector, and the record of each note that is nearest to it."""
-
-    query: Any = None
-    records: dict[str, str | None] = field(default_factory=dict)
-
-
-State = airw.WalkState[Nearness]
+State = airw.WalkState[dict[str, str | None]]  # with what one walk remembers: the best record of each note
 
 
 @dataclass(frozen=True)
-class Greedy(airw.Policy[Nearness]):
+class Greedy(airw.Policy[dict[str, str | None]]):
     """Go on from the nearest notes that wait; a node is the id of a note, `walk.ranking` is by nearness."""
 
     width: int = 2
     keeps_frontier = True  # who is not selected waits for a later step
 
-    def begin(self, state: State) -> Nearness:
-        return Nearness()
+    def begin(self, state: State) -> dict[str, str | None]:
+        return {}
 
     async def seed(self, state: State, store: airw.Corpus) -> list[str]:
-        state.memory.query = await store.embedder.embed_query(state.query)
         return [hit.artifact_id for hit in await store.search(state.query, k=3)]
 
     async def score(self, state: State, nodes: Sequence[str], store: airw.Corpus) -> Any:
-        records, cosines = await store.store.best_of(state.memory.query, nodes)
-        state.memory.records.update(zip(nodes, records, strict=True))
+        records, cosines = await store.store.best_of(await store.embedder.embed_query(state.query), nodes)
+        state.memory.update(zip(nodes, records, strict=True))
         return np.nan_to_num(cosines, nan=-1)  # without text, far
 
     def select(self, state: State, frontier: airw.Frontier) -> Any:
@@ -52,7 +42,7 @@ class Greedy(airw.Policy[Nearness]):
         return [[end for link in found for end in (link.source, link.target)] for found in links]
 
     async def to_hits(self, state: State, committed: Sequence[airw.Entry], store: airw.Corpus) -> list[Any]:
-        records = await store.store.get_records([state.memory.records[entry.node] or "" for entry in committed])
+        records = await store.store.get_records([state.memory[entry.node] or "" for entry in committed])
         return [each and each.as_hit(entry.score, store.name) for each, entry in zip(records, committed, strict=True)]
 
 
