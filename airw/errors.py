@@ -31,6 +31,31 @@ what would do. The original exception, where there is one, stays as `__cause__`.
 
 from collections.abc import Mapping, Sequence
 
+__all__ = [
+    "AirwError",
+    "ArgumentError",
+    "ArgumentKindError",
+    "ChatBudgetSpent",
+    "ChatError",
+    "ChatUnavailable",
+    "CorpusNotFound",
+    "DiscoveryError",
+    "EmbedderError",
+    "EmbedderMismatch",
+    "EmbedderUnavailable",
+    "FilterError",
+    "NoLedgerEntry",
+    "PartitionsMissing",
+    "PolicyError",
+    "RerankerError",
+    "RerankerUnavailable",
+    "SeedNotFound",
+    "SourceError",
+    "StoreBusy",
+    "StoreCorrupt",
+    "StoreError",
+]
+
 
 class AirwError(Exception):
     """Base of every error that airw raises on purpose."""

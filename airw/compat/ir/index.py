@@ -43,9 +43,9 @@ class Corpus:
 
     def search(self, query: str, **options: Any) -> list[SearchHit]:
         """Rank what this corpus holds against a query; the options are those of `search`."""
-        from airw.compat.ir.retrieve import search
+        from airw.compat import ir
 
-        return search(self, query, **options)
+        return ir.search(self, query, **options)
 
     def close(self) -> None:
         """Close the store now."""

@@ -7,6 +7,9 @@ from airw import corpora
 from airw.compat._missing import missing
 from airw.compat._sync import run
 from airw.corpora import Maintained
+from airw.errors import StoreBusy
+
+MaintenanceBusy = StoreBusy
 
 
 @dataclass
