@@ -44,6 +44,15 @@ def run(*argv, **options):
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
 
 
+# A process that a shell began in the background ignores interrupts, and so do those that it starts.
+HEARS_INTERRUPTS = """
+import signal, sys
+from airw.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(main())
+"""
+
+
 class TestBuild:
     def test_it_says_what_it_did_and_what_the_corpus_holds(self, notes, capsys):
         assert main(["build", str(notes), "--embedder", "light"]) == 0
@@ -273,7 +282,10 @@ class TestProgram:
         with closing(sqlite3.connect(file, isolation_level=None)) as writer:
             writer.execute("BEGIN IMMEDIATE")
             building = subprocess.Popen(
-                [sys.executable, "-m", "airw", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                [sys.executable, "-c", HEARS_INTERRUPTS, *command],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
             )
             while not _is_building(file):
                 assert building.poll() is None, "the build ended before it could be interrupted"
