@@ -62,7 +62,18 @@ if TYPE_CHECKING:
         from_skills,
     )
     from airw.values import Artifact, ArtifactRef, Edge, IndexPlan, Limits, Link, Passage, Record, SearchHit, Surface
-    from airw.walking import Entry, Frontier, Policy, Walk, WalkState, WalkSummary, merge, prefetch, top_k, traverse
+    from airw.walking import (
+        CommittedNode,
+        Frontier,
+        Policy,
+        Walk,
+        WalkState,
+        WalkSummary,
+        merge,
+        prefetch,
+        top_k,
+        traverse,
+    )
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -126,7 +137,7 @@ else:
             ],
             "views": [],
             "walking": [
-                "Entry",
+                "CommittedNode",
                 "Frontier",
                 "Policy",
                 "Walk",
@@ -191,7 +202,7 @@ __all__ = [  # noqa: RUF022 - in sections, for the reader
     "WalkSummary",
     # What one implements
     "Embedder",
-    "Entry",
+    "CommittedNode",
     "Frontier",
     "IndexingStrategy",
     "Policy",

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 
 import airw
-from airw.views import TreeLines, TreeReader, describe, path_text, tree_page, walk_links
+from airw.views import TreeReader, TreeTextWriter, describe, path_text, tree_page, walk_links
 
 NOTES = Path(__file__).parent / "data" / "eips"
 
@@ -16,7 +16,7 @@ async def main(start: str, end: str) -> None:
     """Print the links around a note while they are walked, then the way to another note, and write a page."""
     source = airw.from_notes(NOTES, embedder="light")
     async with airw.build(source, store=airw.stores.MemoryStore()) as corpus:
-        lines, reader = TreeLines(), TreeReader(direction="out", max_hops=2)
+        lines, reader = TreeTextWriter(), TreeReader(direction="out", max_hops=2)
         async with walk_links(corpus, [start], direction="out", max_hops=2) as walk:
             async for event in walk.events():
                 reader.add(event)

@@ -37,11 +37,11 @@ class Greedy(airw.Policy[dict[str, str | None]]):
     def select(self, state: State, frontier: airw.Frontier) -> Any:
         return frontier.best_first(self.width)
 
-    async def expand(self, state: State, committed: Sequence[airw.Entry], store: airw.Corpus) -> list[Any]:
+    async def expand(self, state: State, committed: Sequence[airw.CommittedNode], store: airw.Corpus) -> list[Any]:
         links = await store.store.neighbors([entry.node for entry in committed], direction="both")
         return [[end for link in found for end in (link.source, link.target)] for found in links]
 
-    async def to_hits(self, state: State, committed: Sequence[airw.Entry], store: airw.Corpus) -> list[Any]:
+    async def to_hits(self, state: State, committed: Sequence[airw.CommittedNode], store: airw.Corpus) -> list[Any]:
         records = await store.store.get_records([state.memory[entry.node] or "" for entry in committed])
         return [each and each.as_hit(entry.score, store.name) for each, entry in zip(records, committed, strict=True)]
 

@@ -48,7 +48,7 @@ async def offload_if(is_long: bool, function: Callable[[*Args], R], *args: *Args
     return await in_thread(function, *args) if is_long else function(*args)
 
 
-async def called(function: Callable[[*Args], R | Awaitable[R]], *args: *Args) -> R:
+async def call_user_function(function: Callable[[*Args], R | Awaitable[R]], *args: *Args) -> R:
     """Call somebody else's function: one that is async here, any other in a worker thread, as it may block."""
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
         return await cast("Awaitable[R]", function(*args))

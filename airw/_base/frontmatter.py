@@ -65,14 +65,14 @@ def read_frontmatter(text: str) -> Frontmatter:
         >>> read_frontmatter("---\n- 1\n---\n").problem
         'the frontmatter is not a mapping of names to values'
     """
-    return read_with_lines(text)[0]
+    return read_frontmatter_with_lines(text)[0]
 
 
-def read_with_lines(text: str) -> tuple[Frontmatter, Mapping[str, Sequence[int]]]:
+def read_frontmatter_with_lines(text: str) -> tuple[Frontmatter, Mapping[str, Sequence[int]]]:
     r"""Parse a note's frontmatter; give too the line of each field in the file, then the lines its entries begin on.
 
     Example:
-        >>> read_with_lines("---\ntitle: A\nlinks:\n- x\n- y\n---\n# Body")[1]
+        >>> read_frontmatter_with_lines("---\ntitle: A\nlinks:\n- x\n- y\n---\n# Body")[1]
         {'title': [2], 'links': [3, 4, 5]}
     """
     written, body = split_frontmatter(text)
@@ -129,11 +129,11 @@ def _on(event: Any) -> str:
     return f" (line {event.start_mark.line + 2})"
 
 
-def without_suffix(name: str) -> str:
+def strip_suffix(name: str) -> str:
     """Give a path or name without `.md` or `.mdx` at its end.
 
     Example:
-        >>> without_suffix("notes/v1.2.md"), without_suffix(".md")
+        >>> strip_suffix("notes/v1.2.md"), strip_suffix(".md")
         ('notes/v1.2', '.md')
     """
     bare = NOTE_SUFFIX.sub("", name)
@@ -147,7 +147,7 @@ def note_stem(artifact_id: str) -> str:
         >>> note_stem("notes/v1.2.md")
         'v1.2'
     """
-    return without_suffix(artifact_id.rsplit("/", 1)[-1])
+    return strip_suffix(artifact_id.rsplit("/", 1)[-1])
 
 
 def note_title(artifact_id: str, fields: Mapping[str, Any], text: str, body: int = 0) -> str:
@@ -176,17 +176,17 @@ def plain_text(markup: str) -> str:
         >>> plain_text("See [*the* docs](a.md), `x_y` and [[b|B]].<!-- hm -->")
         'See the docs, x_y and B.'
     """
-    text = without_comments(markup)
+    text = strip_comments(markup)
     for pattern, replacement in _MARKUP:
         text = pattern.sub(replacement, text)
     return " ".join(text.split())
 
 
-def without_comments(text: str) -> str:
+def strip_comments(text: str) -> str:
     """Cut HTML comments out of a text; one that is never closed stays.
 
     Example:
-        >>> without_comments("a<!-- b -->c")
+        >>> strip_comments("a<!-- b -->c")
         'ac'
     """
     kept, position = [], 0

@@ -12,15 +12,15 @@ import numpy as np
 _CLEAN = frozenset({str, int, bool, type(None)})  # exactly these types are JSON as they are
 
 
-def copied(value: Any) -> Any:
+def deep_copy(value: Any) -> Any:
     """Copy deeply; what JSON can say takes a third of the time of `copy.deepcopy`, which many hits would notice."""
     kind = type(value)
     if kind in _CLEAN or kind is float:
         return value
     if kind is list:
-        return [item if type(item) in _CLEAN else copied(item) for item in value]
+        return [item if type(item) in _CLEAN else deep_copy(item) for item in value]
     if kind is dict:
-        return {key: copied(item) for key, item in value.items()}
+        return {key: deep_copy(item) for key, item in value.items()}
     return copy.deepcopy(value)
 
 

@@ -20,7 +20,9 @@ from airw._base.messages import error_text
 from airw.errors import AirwError, ArgumentError, EmbedderUnavailable
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
-FIX = "set AIRW_MODEL_DIR to the folder of all-MiniLM-L6-v2, pass a model folder, or use the embedder 'light'"
+MODEL_FOLDER_HINT = (
+    "set AIRW_MODEL_DIR to the folder of all-MiniLM-L6-v2, pass a model folder, or use the embedder 'light'"
+)
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 _PLAIN = {"Transformer", "Pooling", "Normalize"}
@@ -51,7 +53,7 @@ def locate_model(model: str | os.PathLike[str]) -> tuple[str, Path | None]:
     return model, None
 
 
-def need_folder(folder: Path, *, error: type[AirwError] = EmbedderUnavailable, fix: str = FIX) -> Path:
+def require_folder(folder: Path, *, error: type[AirwError] = EmbedderUnavailable, fix: str = MODEL_FOLDER_HINT) -> Path:
     """Return the folder.
 
     Raises:
@@ -62,14 +64,14 @@ def need_folder(folder: Path, *, error: type[AirwError] = EmbedderUnavailable, f
     return folder
 
 
-def folder_id(folder: Path, *, error: type[AirwError] = EmbedderUnavailable, fix: str = FIX) -> str:
+def folder_id(folder: Path, *, error: type[AirwError] = EmbedderUnavailable, fix: str = MODEL_FOLDER_HINT) -> str:
     """Return `<architecture>-<width>@<hash>`; the hash is of the weights and the settings that vectors depend on.
 
     Raises:
         AirwError: It is no model folder: an `error`, which says what would do by `fix`.
     """
     with _reading(folder, error, fix):
-        weights = weights_of(folder)
+        weights = weight_files(folder)
         if not weights:
             raise ValueError("it holds no weights, *.safetensors or pytorch_model*.bin")
         config = _read(folder / "config.json")
@@ -87,7 +89,7 @@ def folder_width(folder: Path) -> int | None:
     Raises:
         EmbedderUnavailable: It is no model folder.
     """
-    with _reading(folder, EmbedderUnavailable, FIX):
+    with _reading(folder, EmbedderUnavailable, MODEL_FOLDER_HINT):
         width = _read(folder / "config.json").get("hidden_size")
         modules = _read(folder / "modules.json") if (folder / "modules.json").exists() else []
         kinds = {module["type"].rpartition(".")[2] for module in modules}
@@ -96,7 +98,7 @@ def folder_width(folder: Path) -> int | None:
         return width if plain and isinstance(width, int) else None
 
 
-def weights_of(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
     """Return the files that hold a model's weights."""
     return sorted(folder.rglob("*.safetensors")) or sorted(folder.rglob("pytorch_model*.bin"))
 
@@ -120,14 +122,14 @@ def _read(path: Path) -> Any:
 
 @contextmanager
 def _reading(folder: Path, error: type[AirwError], fix: str) -> Iterator[None]:
-    need_folder(folder, error=error, fix=fix)
+    require_folder(folder, error=error, fix=fix)
     try:
         yield
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as cause:
         raise error(f"{str(folder)!r} is no model folder that can be read ({error_text(cause)}); {fix}") from cause
 
 
-class Turns:
+class SerialWorker:
     """Runs functions in a worker thread, one at a time, whatever tasks, event loops and threads ask."""
 
     def __init__(self, name: str) -> None:

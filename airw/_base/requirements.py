@@ -26,11 +26,11 @@ def bare_name(requirement: str) -> str:
     return match.group() if match else ""
 
 
-def required_name(requirement: str) -> str:
+def requirement_name(requirement: str) -> str:
     """Give the name of the package that a requirement asks for, as `distribution_name` spells it.
 
     Example:
-        >>> required_name("Scikit_Learn[extra]>=1.2; python_version > '3.10'")
+        >>> requirement_name("Scikit_Learn[extra]>=1.2; python_version > '3.10'")
         'scikit-learn'
     """
     return distribution_name(bare_name(requirement))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airw._base.checks import check_count, check_number, find_text_fault
 from airw._base.concurrency import in_thread
-from airw._base.http import Api, ApiClient, Exchange, Server, base_url, decoded, told
+from airw._base.http import Api, ApiClient, Exchange, Server, base_url, decode_json, describe_reply
 from airw._base.messages import short_repr
 from airw.chat.budget import Budget, Charge, estimated
 from airw.errors import ArgumentError, ArgumentKindError, ChatError, ChatUnavailable
@@ -148,7 +148,7 @@ class ChatClient(ApiClient):
 
     async def _read(self, charge: Charge, content: bytes, _: int) -> str:
         label = self._api.server.label
-        answer = await in_thread(partial(decoded, content, of=label, error=ChatError))
+        answer = await in_thread(partial(decode_json, content, of=label, error=ChatError))
         tokens = _read_tokens(answer)
         charge.tokens = charge.estimate if tokens is None else tokens
         return _read_text(answer, of=label)
@@ -171,15 +171,15 @@ def _read_text(answer: Any, *, of: str) -> str:
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict):
-        raise ChatError(f"{of} answered with JSON that holds no message: {told(answer)}")
+        raise ChatError(f"{of} answered with JSON that holds no message: {describe_reply(answer)}")
     if message.get("refusal"):
-        raise ChatError(f"{of} refused to answer: {told(message['refusal'])}")
+        raise ChatError(f"{of} refused to answer: {describe_reply(message['refusal'])}")
     ended = choice.get("finish_reason")
     if isinstance(ended, str) and ended in _UNFINISHED:
         raise ChatError(f"{of} {_UNFINISHED[ended]}")
     content = message.get("content")
     if not isinstance(content, str):
-        instead = "calls of tools" if message.get("tool_calls") else f"{told(content)} for content"
+        instead = "calls of tools" if message.get("tool_calls") else f"{describe_reply(content)} for content"
         raise ChatError(f"{of} answered with no text, but with {instead}")
     text = _THOUGHTS.sub("", content).strip()
     if fault := find_text_fault(text):

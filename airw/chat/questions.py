@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from airw._base.concurrency import called
+from airw._base.concurrency import call_user_function
 from airw._base.messages import short_repr
 from airw.chat.models import ChatLike, ChatModel, resolve_chat
 from airw.errors import ArgumentError, ArgumentKindError
@@ -20,7 +20,7 @@ _QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "„": "“", "«": "»",
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ChatPrompt:
     """A prompt for a chat model, filled in at each call.
 
     Args:
@@ -44,7 +44,7 @@ class Question:
             Exception: Whatever the model raises.
         """
         complete: Callable[[str], str | Awaitable[str]] = self.chat.complete
-        answer: object = await called(complete, filled(self.prompt, values))
+        answer: object = await call_user_function(complete, filled(self.prompt, values))
         if not isinstance(answer, str):
             raise ArgumentKindError(f"a chat model must answer with a string, not {short_repr(answer)}")
         return answer
@@ -61,9 +61,9 @@ def filled(prompt: str, values: Mapping[str, object]) -> str:
     return re.sub(rf"\{{({places})\}}", lambda place: str(values[place[1]]), prompt)
 
 
-def question_or(
+def function_or_prompt(
     function: F | None, name: str, *, model: ChatLike | None, prompt: str | None, default: str, needs: Sequence[str]
-) -> F | Question:
+) -> F | ChatPrompt:
     """Return a function back, the parameter `name`, or where there is none the question to ask a model instead.
 
     Raises:
@@ -80,18 +80,18 @@ def question_or(
     missing = [place for place in needs if not isinstance(text, str) or f"{{{place}}}" not in text]
     if missing:
         raise ArgumentError(f"prompt must be a text with {{{missing[0]}}} in it, where the {missing[0]} goes")
-    return Question(resolve_chat(model), text)
+    return ChatPrompt(resolve_chat(model), text)
 
 
-def lines_of(answer: str) -> list[str]:
+def list_items(answer: str) -> list[str]:
     r"""Return the items of a list, one a line or a JSON list of strings, as they stand, without blank ones and fences.
 
     A first line that ends with a colon only announces the others.
 
     Example:
-        >>> lines_of("Here you are:\n```\n- keys\n2. 'key rotation'\n```")
+        >>> list_items("Here you are:\n```\n- keys\n2. 'key rotation'\n```")
         ['- keys', "2. 'key rotation'"]
-        >>> lines_of('["keys", "key rotation"]')
+        >>> list_items('["keys", "key rotation"]')
         ['keys', 'key rotation']
     """
     lines = [line.strip() for line in answer.splitlines()]
@@ -102,11 +102,11 @@ def lines_of(answer: str) -> list[str]:
     return lines if items is None else [item.strip() for item in items if item.strip()]
 
 
-def bare(line: str) -> str:
+def strip_bullet(line: str) -> str:
     """Return an item of a list without its number or bullet, and without quotes around it.
 
     Example:
-        >>> bare("1. “key rotation”"), bare("- `keys.md`"), bare("3.5 mm jack")
+        >>> strip_bullet("1. “key rotation”"), strip_bullet("- `keys.md`"), strip_bullet("3.5 mm jack")
         ('key rotation', 'keys.md', '3.5 mm jack')
     """
     item = _MARKER.sub("", line, count=1) if _MARKER.match(line) else line

@@ -20,7 +20,7 @@ from airw.cli.definitions import (
     registered_or_preset,
 )
 from airw.cli.resolve import chosen, known_names, named
-from airw.corpora.registry import put
+from airw.corpora.registry import save_definition
 from airw.errors import ArgumentError, CorpusNotFound, StoreError
 from airw.protocols import EmbedderLike
 
@@ -90,7 +90,7 @@ async def _built(
         )
         async with building as corpus:
             report, counts, config = corpus.report, await corpus.store.counts(), await corpus.store.config()
-            unresolved = await corpus.store.unresolved() if arguments.verbose else None
+            unresolved = await corpus.store.unresolved_links() if arguments.verbose else None
     output.built(name, corpora.corpus_path(name), report, counts, unresolved)
     problems = report.problems if report else ()
     output.problems(problems, verbose=arguments.verbose)
@@ -100,7 +100,7 @@ async def _built(
 async def _remember(definition: corpora.Definition) -> None:
     """Register what was built, unless that is what is registered."""
     if corpora.list_corpora().get(definition.name) != definition:
-        await put(definition)
+        await save_definition(definition)
 
 
 async def ls(_: argparse.Namespace) -> int:
@@ -124,11 +124,11 @@ async def ls(_: argparse.Namespace) -> int:
 async def info(arguments: argparse.Namespace) -> int:
     """Show one corpus."""
     name = chosen(named(arguments), known_names())
-    definition = registered_as(name) if corpora.is_name(name) else None
+    definition = registered_as(name) if corpora.is_corpus_name(name) else None
     if definition is not None and not corpora.corpus_path(name).exists():
         about = output.About(definition.name, corpora.corpus_path(definition.name), definition=definition)
     else:
-        path = corpora.existing_path(name)
+        path = corpora.find_corpus_path(name)
         async with await stores.SqliteStore.open(path) as store:
             counts, config, floors = await store.counts(), await store.config(), await store.calibration()
             links = await store.link_counts()
@@ -140,13 +140,13 @@ async def info(arguments: argparse.Namespace) -> int:
 async def rm(arguments: argparse.Namespace) -> int:
     """Remove one corpus's file, once no builder holds it, and forget where it came from."""
     name = arguments.name
-    if not corpora.is_name(name):
+    if not corpora.is_corpus_name(name):
         raise ArgumentError(
             f"rm takes the name of a corpus, not {name!r}; remove a file of your own with your own tools"
         )
     known, removed = registered_as(name), []
     if known is None or corpora.corpus_path(name).exists():
-        path = corpora.existing_path(name)
+        path = corpora.find_corpus_path(name)
         await stores.SqliteStore.remove(path)
         removed.append(str(path))
     if known is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from airw import corpora, sources
-from airw.corpora.registry import find, spelled
+from airw.corpora.registry import find_definition, match_name
 from airw.errors import ArgumentError, CorpusNotFound
 
 _JSON_LINES = (".jsonl", ".jsonl.gz")
@@ -49,7 +49,7 @@ def _absolute(path: str) -> str:
 def registered_as(name: str) -> corpora.Definition | None:
     """Give the definition of a corpus, whatever the case of its letters; `None` where it is not registered."""
     known = corpora.list_corpora()
-    return known.get(spelled(known, name) or "")
+    return known.get(match_name(known, name) or "")
 
 
 def registered_or_preset(name: str) -> corpora.Definition:
@@ -60,7 +60,7 @@ def registered_or_preset(name: str) -> corpora.Definition:
     """
     known = {each.casefold(): each for each in (*corpora.PRESETS, *corpora.list_corpora())}
     if name.casefold() in known:
-        return find(name)
+        return find_definition(name)
     if name.casefold() in map(str.casefold, corpora.corpus_names()):
         raise CorpusNotFound(f"{name!r} is built, but not registered: build it from its path, with --name {name}")
     near = difflib.get_close_matches(name.casefold(), known) or sorted(known)

@@ -12,15 +12,15 @@ from airw._base.checks import check_number
 from airw._base.concurrency import in_thread
 from airw.cli import output
 from airw.cli.resolve import artifact_ids, chosen, ready
-from airw.corpora import Corpus, open_corpus, reading
+from airw.corpora import Corpus, open_corpus, use_store
 from airw.errors import ArgumentError
 from airw.links import INVERSES, CorpusGraph, FollowedLinks, Inverses, LinkPath
 from airw.values import LinkFilter
 from airw.views import (
-    Bundling,
+    BundleStream,
     ListedLink,
     NodeView,
-    TreeLines,
+    TreeTextWriter,
     WalkTree,
     bundle,
     bundle_document,
@@ -39,14 +39,14 @@ from airw.views import (
     tree_schema,
     walk_links,
 )
-from airw.views.bundled import DOCUMENTS, FormName
+from airw.views.bundled import BUNDLE_FORMS, FormName
 from airw.walking import Walk
 
 
 @asynccontextmanager
 async def _unembedded(name: str) -> AsyncIterator[Corpus]:
     """Open a corpus without its embedder, which links do not need, and close it again."""
-    async with reading(await ready(name)) as (known, store):
+    async with use_store(await ready(name)) as (known, store):
         yield Corpus(known, store, CorpusGraph(store).embedder)
 
 
@@ -123,7 +123,7 @@ def _form(arguments: argparse.Namespace) -> str:
 
 
 async def _stream(walk: Walk, inverses: Inverses | None, sink: output.Sink) -> None:
-    lines = TreeLines(inverses=inverses)
+    lines = TreeTextWriter(inverses=inverses)
     async with aclosing(walk.events()) as events:
         async for event in events:
             for line in lines.add(event):
@@ -182,7 +182,7 @@ async def listing(arguments: argparse.Namespace) -> int:
 async def _links_of(corpus: Corpus, id: str, links: FollowedLinks) -> list[ListedLink]:
     [edges] = await corpus.store.neighbors([id], direction=links.direction, origins=links.filter.origins)
     kept = [(edge, links.named(edge, id)) for edge in edges if links.accepts(edge, id)]
-    found = [] if links.direction == "in" else await corpus.store.unresolved([id])
+    found = [] if links.direction == "in" else await corpus.store.unresolved_links([id])
     unresolved = [each for each in found if links.filter.accepts(each.link)]
     ends: list[Any] = [end for edge, _ in kept for end in (edge.source, edge.target) if isinstance(end, str)]
     nodes = await describe(corpus, list(dict.fromkeys(ends)))
@@ -193,7 +193,7 @@ async def check(arguments: argparse.Namespace) -> int:
     """Measure the graph of a corpus, and tell of the links that lead nowhere."""
     async with _unembedded(chosen(arguments.corpus)) as corpus:
         found = await CorpusGraph(corpus).diagnose()
-        unresolved = await corpus.store.unresolved() if arguments.verbose else None
+        unresolved = await corpus.store.unresolved_links() if arguments.verbose else None
     output.checked(corpus.name, found, unresolved, arguments.format)
     return int(arguments.strict and found.dangling > 0)
 
@@ -270,10 +270,10 @@ async def _opened(arguments: argparse.Namespace) -> AsyncIterator[Corpus]:
         yield corpus
 
 
-async def _print(bundling: Bundling, form: FormName, sink: output.Sink) -> None:
+async def _print(bundling: BundleStream, form: FormName, sink: output.Sink) -> None:
     """Print a bundle: text while it is put together, the other forms once it is known what was left out."""
     if form == "text":
-        parts = DOCUMENTS[form]
+        parts = BUNDLE_FORMS[form]
         sink.put(parts.head(bundling.bundle))
         async for note in bundling:
             sink.put(parts.note(note))

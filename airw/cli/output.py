@@ -24,8 +24,8 @@ if TYPE_CHECKING:
         BuildReport,
         Coverage,
         Definition,
-        Maintained,
         Maintenance,
+        MaintenanceOutcome,
         MaintenanceReport,
     )
     from airw.discovery import Disclosure, DiscoveryResult, SourceAnswered
@@ -401,7 +401,7 @@ def maintained(report: MaintenanceReport, form: str) -> None:
         print("no corpora registered; `airw register NAME KIND` and `airw build FOLDER` do that")
 
 
-def _done_text(done: Maintained) -> str:
+def _done_text(done: MaintenanceOutcome) -> str:
     if done.report is None:
         return done.reason
     lost = sum(problem.lost for problem in done.report.problems)

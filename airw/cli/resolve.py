@@ -83,7 +83,7 @@ def json_filter(text: str | None) -> Any:
 
 async def ready(name: str) -> str:
     """Return a name once its corpus can be asked: a preset that was never built is built first, and stderr says so."""
-    is_missing = corpora.is_name(name) and not corpora.corpus_path(name).exists()
+    is_missing = corpora.is_corpus_name(name) and not corpora.corpus_path(name).exists()
     if is_missing and name.casefold() in corpora.PRESETS:
         from airw.cli import output
 

@@ -7,12 +7,19 @@ from airw._base.lazy import lazy_names
 if TYPE_CHECKING:
     from airw.corpora.building import BuildOptions, build
     from airw.corpora.definitions import PRESETS, Definition, Maintenance
-    from airw.corpora.maintenance import Coverage, Maintained, MaintenanceReport, coverage, maintain
-    from airw.corpora.naming import corpus_names, corpus_path, existing_path, home, is_name
-    from airw.corpora.opening import CUSTOM, Corpus, CorpusLike, Opening, borrowed, open_corpus, reading
+    from airw.corpora.maintenance import Coverage, MaintenanceOutcome, MaintenanceReport, coverage, maintain
+    from airw.corpora.naming import corpus_names, corpus_path, find_corpus_path, home, is_corpus_name
+    from airw.corpora.opening import CUSTOM, Corpus, CorpusLike, Opening, open_corpus, use_corpus, use_store
     from airw.corpora.partitions import IngestPlan, PartitionReport, finish_ingest, ingest_partition, prepare_ingest
-    from airw.corpora.pipeline import Builder, BuildProgress, BuildReport, Pages, surveyed
-    from airw.corpora.recipes import BY_HAND, OnError, Recipe, edge_extractor_of, recipes_with, strategy_of
+    from airw.corpora.pipeline import Builder, BuildProgress, BuildReport, SourcePages, with_survey
+    from airw.corpora.recipes import (
+        UPSERT_SOURCE,
+        BuildRecipe,
+        OnError,
+        edge_extractor_of,
+        recipes_by_source,
+        strategy_of,
+    )
     from airw.corpora.registry import (
         Retrievers,
         build_corpus,
@@ -29,12 +36,19 @@ else:
         {
             "building": ["BuildOptions", "build"],
             "definitions": ["Definition", "Maintenance", "PRESETS"],
-            "maintenance": ["Coverage", "Maintained", "MaintenanceReport", "coverage", "maintain"],
-            "naming": ["corpus_names", "corpus_path", "existing_path", "home", "is_name"],
-            "opening": ["CUSTOM", "Corpus", "CorpusLike", "Opening", "borrowed", "open_corpus", "reading"],
+            "maintenance": ["Coverage", "MaintenanceOutcome", "MaintenanceReport", "coverage", "maintain"],
+            "naming": ["corpus_names", "corpus_path", "find_corpus_path", "home", "is_corpus_name"],
+            "opening": ["CUSTOM", "Corpus", "CorpusLike", "Opening", "use_corpus", "open_corpus", "use_store"],
             "partitions": ["IngestPlan", "PartitionReport", "finish_ingest", "ingest_partition", "prepare_ingest"],
-            "pipeline": ["BuildProgress", "BuildReport", "Builder", "Pages", "surveyed"],
-            "recipes": ["BY_HAND", "OnError", "Recipe", "edge_extractor_of", "recipes_with", "strategy_of"],
+            "pipeline": ["BuildProgress", "BuildReport", "Builder", "SourcePages", "with_survey"],
+            "recipes": [
+                "UPSERT_SOURCE",
+                "OnError",
+                "BuildRecipe",
+                "edge_extractor_of",
+                "recipes_by_source",
+                "strategy_of",
+            ],
             "registry": [
                 "Retrievers",
                 "build_corpus",
@@ -49,11 +63,12 @@ else:
     )
 
 __all__ = [
-    "BY_HAND",
     "CUSTOM",
     "PRESETS",
+    "UPSERT_SOURCE",
     "BuildOptions",
     "BuildProgress",
+    "BuildRecipe",
     "BuildReport",
     "Builder",
     "Corpus",
@@ -62,40 +77,39 @@ __all__ = [
     "Coverage",
     "Definition",
     "IngestPlan",
-    "Maintained",
     "Maintenance",
+    "MaintenanceOutcome",
     "MaintenanceReport",
     "OnError",
     "Opening",
-    "Pages",
     "PartitionReport",
-    "Recipe",
     "Retrievers",
+    "SourcePages",
     "as_retriever",
-    "borrowed",
     "build",
     "build_corpus",
     "corpus_names",
     "corpus_path",
     "coverage",
     "edge_extractor_of",
-    "existing_path",
+    "find_corpus_path",
     "finish_ingest",
     "home",
     "ingest_partition",
-    "is_name",
+    "is_corpus_name",
     "list_corpora",
     "maintain",
     "open_corpus",
     "prepare_ingest",
-    "reading",
-    "recipes_with",
+    "recipes_by_source",
     "records_for_artifact",
     "register",
     "retriever_for",
     "retrievers",
     "search",
     "strategy_of",
-    "surveyed",
     "unregister",
+    "use_corpus",
+    "use_store",
+    "with_survey",
 ]

@@ -14,10 +14,10 @@ from airw._base.checks import check_choice, check_count, check_methods
 from airw._base.concurrency import in_thread
 from airw._base.messages import short_repr
 from airw._base.signatures import check_option_names, shows_options
-from airw.corpora.naming import corpus_path, is_name
+from airw.corpora.naming import corpus_path, is_corpus_name
 from airw.corpora.opening import CUSTOM, Corpus, Opening
-from airw.corpora.pipeline import Builder, BuildProgress, BuildReport, Pages, report_of, surveyed
-from airw.corpora.recipes import BY_HAND, OnError, Recipe, recipes_with
+from airw.corpora.pipeline import Builder, BuildProgress, BuildReport, SourcePages, report_of, with_survey
+from airw.corpora.recipes import UPSERT_SOURCE, BuildRecipe, OnError, recipes_by_source
 from airw.embedders import resolve_embedder
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, EmbedderUnavailable, SourceError, StoreError
 from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, Source, Store
@@ -81,7 +81,7 @@ class BuildRequest:
         place, name = _named(source) if store is None else store, None
         if isinstance(place, str | os.PathLike):
             path = corpus_path(place)
-            place, name = path, path.stem if is_name(place) else None
+            place, name = path, path.stem if is_corpus_name(place) else None
         elif not hasattr(place, "writing"):
             raise ArgumentError(f"store must be a Store, or the name or path of a corpus, not {short_repr(place)}")
         return cls(
@@ -93,10 +93,10 @@ class BuildRequest:
             **given,
         )
 
-    def resolve(self) -> tuple[Embedder, Recipe]:
+    def resolve(self) -> tuple[Embedder, BuildRecipe]:
         """Return the embedder, and what it makes of an artifact; its id may be read from a model's weights."""
         embedder = resolve_embedder(self.spec)
-        return embedder, Recipe.of(self.source, embedder.id, self.extractor, self.on_error)
+        return embedder, BuildRecipe.of(self.source, embedder.id, self.extractor, self.on_error)
 
     @asynccontextmanager
     async def hold_store(self, opened: AsyncExitStack, before: Callable[[], Awaitable[object]]) -> AsyncIterator[Store]:
@@ -118,7 +118,7 @@ BUILD_DEFAULTS: Mapping[str, Any] = {"store": None, "embedder": None, **_DEFAULT
 
 def _named(source: Source) -> str:
     """Return the source's name when a corpus can have it."""
-    if not isinstance(source.name, str) or not is_name(source.name):
+    if not isinstance(source.name, str) or not is_corpus_name(source.name):
         raise ArgumentError(f"source {source.name!r} cannot name a corpus; say where it goes: store=Path(...)")
     return source.name
 
@@ -194,9 +194,9 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
 async def _build(request: BuildRequest) -> Corpus:
     start = time.perf_counter()
     embedder, recipe = await in_thread(request.resolve)
-    async with AsyncExitStack() as opened, aclosing(Pages(request.source, request.batch_size)) as pages:
+    async with AsyncExitStack() as opened, aclosing(SourcePages(request.source, request.batch_size)) as pages:
         async with request.hold_store(opened, pages.peek) as store:
-            recipe = await surveyed(recipe, request.source, request.batch_size)
+            recipe = await with_survey(recipe, request.source, request.batch_size)
             config = await make_config(request, recipe, store, embedder)
             outdated = await find_outdated(request, recipe, store, config)
             builder = Builder(recipe, store, embedder, config, outdated, request.progress)
@@ -223,7 +223,7 @@ def built_corpus(builder: Builder, report: BuildReport, *, owns_store: bool) -> 
     )
 
 
-async def make_config(request: BuildRequest, recipe: Recipe, store: Store, embedder: Embedder) -> dict[str, Any]:
+async def make_config(request: BuildRequest, recipe: BuildRecipe, store: Store, embedder: Embedder) -> dict[str, Any]:
     """Return the settings of the corpus after this build."""
     stored = await store.config()
     same = stored.get("embedder_id") == recipe.embedder_id
@@ -237,7 +237,7 @@ async def make_config(request: BuildRequest, recipe: Recipe, store: Store, embed
         "strategy_id": recipe.strategy_id,
         "extractor_id": recipe.extractor_id,
         "source": request.source.name,
-        "recipes": await in_thread(recipes_with, recipe, stored),
+        "recipes": await in_thread(recipes_by_source, recipe, stored),
     }
 
 
@@ -269,7 +269,7 @@ async def _width(embedder: Embedder) -> int:
 
 
 async def find_outdated(
-    request: BuildRequest, recipe: Recipe, store: Store, config: Mapping[str, Any]
+    request: BuildRequest, recipe: BuildRecipe, store: Store, config: Mapping[str, Any]
 ) -> frozenset[str]:
     """Return the artifacts that another embedder made, all of which must be this source's to embed again.
 
@@ -280,7 +280,7 @@ async def find_outdated(
     if old == config["embedder_id"]:
         return frozenset()
     entries = [entry for entry in await store.ledger() if entry is not None]
-    others = sorted({entry.source or BY_HAND for entry in entries if not recipe.owns(entry)})
+    others = sorted({entry.source or UPSERT_SOURCE for entry in entries if not recipe.owns(entry)})
     if others or (entries and not request.full):
         why = f"holds artifacts of {', '.join(map(repr, others))}" if others else "may hold what full=False leaves out"
         raise EmbedderMismatch(

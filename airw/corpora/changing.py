@@ -9,7 +9,7 @@ from airw._base.checks import check_choice, check_strings
 from airw._base.concurrency import in_thread
 from airw._base.messages import short_repr
 from airw.corpora.pipeline import Builder, BuildReport, report_of
-from airw.corpora.recipes import OnError, Recipe, edge_extractor_of, strategy_of
+from airw.corpora.recipes import BuildRecipe, OnError, edge_extractor_of, strategy_of
 from airw.embedders import check_embedder
 from airw.errors import ArgumentError, ArgumentKindError, CorpusNotFound
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy, Store
@@ -83,7 +83,7 @@ class Changes:
     def _builder(self, owner: str, config: Mapping[str, Any], on_error: OnError) -> Builder:
         origin = _ByHand(owner, strategy_of(owner, config, self.strategy))
         extractor = edge_extractor_of(owner, config, self.edge_extractor)
-        recipe = Recipe.of(origin, config["embedder_id"], extractor, on_error)
+        recipe = BuildRecipe.of(origin, config["embedder_id"], extractor, on_error)
         return Builder(recipe, self.store, self.embedder, config, frozenset(), None)
 
     async def _put(self, builders: Mapping[str, Builder], owned: Sequence[tuple[str, Artifact]]) -> None:

@@ -15,10 +15,10 @@ from airw._base.file_lock import hold_file
 from airw._base.json import json_clean
 from airw._base.messages import one_line, short_repr
 from airw.corpora.definitions import Action, Decision, Definition
-from airw.corpora.opening import Corpus, CorpusLike, reading
-from airw.corpora.pipeline import BuildProgress, BuildReport, Pages, surveyed
-from airw.corpora.recipes import OnError, Recipe, check_id
-from airw.corpora.registry import build_corpus, find, list_corpora, made_home
+from airw.corpora.opening import Corpus, CorpusLike, use_store
+from airw.corpora.pipeline import BuildProgress, BuildReport, SourcePages, with_survey
+from airw.corpora.recipes import BuildRecipe, OnError, check_id
+from airw.corpora.registry import build_corpus, find_definition, list_corpora, made_home
 from airw.errors import AirwError, ArgumentError, CorpusNotFound, SourceError
 from airw.protocols import RecordReader, Source
 from airw.values import Artifact, ItemProblem, LedgerEntry
@@ -28,7 +28,7 @@ _ASKED = Decision("due", "asked for by name")
 
 
 @dataclass(frozen=True, slots=True)
-class Maintained:
+class MaintenanceOutcome:
     """What maintenance did about one corpus.
 
     Args:
@@ -69,16 +69,16 @@ class MaintenanceReport:
         dry_run: Whether it only said what was due.
 
     Example:
-        >>> report = MaintenanceReport((Maintained("vault", "manual", "built only when asked for by name"),))
+        >>> report = MaintenanceReport((MaintenanceOutcome("vault", "manual", "built only when asked for by name"),))
         >>> report.ok, report.failed
         (True, ())
     """
 
-    corpora: tuple[Maintained, ...]
+    corpora: tuple[MaintenanceOutcome, ...]
     dry_run: bool = False
 
     @property
-    def failed(self) -> tuple[Maintained, ...]:
+    def failed(self) -> tuple[MaintenanceOutcome, ...]:
         """Give those that failed."""
         return tuple(each for each in self.corpora if each.action == "failed")
 
@@ -136,7 +136,7 @@ async def maintain(
         [('vault', 'built', 1)]
     """
     check_choice("on_error", on_error, ("raise", "skip"))
-    found = list((await in_thread(list_corpora)).values()) if name is None else [await in_thread(find, name)]
+    found = list((await in_thread(list_corpora)).values()) if name is None else [await in_thread(find_definition, name)]
     run = _Run(is_asked=name is not None, dry_run=dry_run, on_error=on_error, progress=progress, now=now)
     if dry_run or not found:
         return await run.over(found)
@@ -157,7 +157,7 @@ class _Run:
     async def over(self, definitions: list[Definition]) -> MaintenanceReport:
         return MaintenanceReport(tuple([await self._isolated(each) for each in definitions]), self.dry_run)
 
-    async def _isolated(self, definition: Definition) -> Maintained:
+    async def _isolated(self, definition: Definition) -> MaintenanceOutcome:
         """Maintain one corpus; what goes wrong is part of the report, unless it was asked for by name."""
         start = time.perf_counter()
         try:
@@ -167,15 +167,19 @@ class _Run:
                 raise
             reason = str(error) if isinstance(error, AirwError) else f"{type(error).__name__}: {error}"
             seconds = time.perf_counter() - start
-            return Maintained(definition.name, "failed", one_line(reason, longest=1_000), seconds=seconds, error=error)
+            return MaintenanceOutcome(
+                definition.name, "failed", one_line(reason, longest=1_000), seconds=seconds, error=error
+            )
 
-    async def _maintained(self, definition: Definition, start: float) -> Maintained:
+    async def _maintained(self, definition: Definition, start: float) -> MaintenanceOutcome:
         now = (self.now or datetime.now(UTC)).astimezone(UTC)
         decision = _ASKED if self.is_asked else definition.schedule.decide(await _last(definition), now)
         if decision.action != "due" or self.dry_run:
-            return Maintained(definition.name, decision.action, decision.reason, seconds=time.perf_counter() - start)
+            return MaintenanceOutcome(
+                definition.name, decision.action, decision.reason, seconds=time.perf_counter() - start
+            )
         report = await self._build(definition.name, now)
-        return Maintained(definition.name, "built", decision.reason, report, time.perf_counter() - start)
+        return MaintenanceOutcome(definition.name, "built", decision.reason, report, time.perf_counter() - start)
 
     async def _build(self, name: str, now: datetime) -> BuildReport | None:
         progress = None if self.progress is None else partial(self.progress, name)
@@ -189,7 +193,7 @@ async def _last(definition: Definition) -> datetime | None:
     if definition.schedule.every_hours is None:
         return None
     try:
-        async with reading(definition.name) as (_, store):
+        async with use_store(definition.name) as (_, store):
             kept = (await store.config()).get("maintained")
     except CorpusNotFound:
         return None
@@ -286,8 +290,8 @@ async def coverage(name_or_source: str | Source, *, corpus: CorpusLike[RecordRea
     """
     source = await in_thread(_source, name_or_source)
     config, entries = await _held(corpus, source.name)
-    recipe = Recipe.of(source, config.get("embedder_id", ""), source.edge_extractor, "skip")
-    recipe = await surveyed(recipe, source, _PAGE)
+    recipe = BuildRecipe.of(source, config.get("embedder_id", ""), source.edge_extractor, "skip")
+    recipe = await with_survey(recipe, source, _PAGE)
     versions, problems = await _given(source, recipe)
     excluded = getattr(source, "excluded", None)
     left_out = {} if excluded is None else await in_thread(excluded)
@@ -296,7 +300,7 @@ async def coverage(name_or_source: str | Source, *, corpus: CorpusLike[RecordRea
 
 def _source(given: str | Source) -> Source:
     if isinstance(given, str):
-        return find(given).source()
+        return find_definition(given).source()
     if isinstance(given, type) or not hasattr(given, "items") or not hasattr(given, "change_signal"):
         raise ArgumentError(f"coverage takes the name of a registered corpus or a source, not {short_repr(given)}")
     return given
@@ -305,7 +309,7 @@ def _source(given: str | Source) -> Source:
 async def _held(corpus: CorpusLike[RecordReader] | None, name: str) -> tuple[dict[str, Any], list[LedgerEntry]]:
     """Give the settings of a corpus and what it holds; nothing of one that is not built yet."""
     try:
-        async with reading(name if corpus is None else corpus) as (_, store):
+        async with use_store(name if corpus is None else corpus) as (_, store):
             with name_missing_method("coverage", store):
                 return await store.config(), [entry for entry in await store.ledger() if entry is not None]
     except CorpusNotFound:
@@ -314,18 +318,18 @@ async def _held(corpus: CorpusLike[RecordReader] | None, name: str) -> tuple[dic
         return {}, []
 
 
-async def _given(source: Source, recipe: Recipe) -> tuple[dict[str, str], list[ItemProblem]]:
+async def _given(source: Source, recipe: BuildRecipe) -> tuple[dict[str, str], list[ItemProblem]]:
     """Read the source: the version of each artifact by its id, and what it could not give."""
     versions: dict[str, str] = {}
     problems: list[ItemProblem] = []
-    async with aclosing(Pages(source, _PAGE)) as pages:
+    async with aclosing(SourcePages(source, _PAGE)) as pages:
         while page := await pages.next():
             await in_thread(_sort, page, recipe, versions, problems)
     return versions, problems
 
 
 def _sort(
-    page: Iterable[Artifact | ItemProblem], recipe: Recipe, versions: dict[str, str], problems: list[ItemProblem]
+    page: Iterable[Artifact | ItemProblem], recipe: BuildRecipe, versions: dict[str, str], problems: list[ItemProblem]
 ) -> None:
     for item in page:
         if isinstance(item, ItemProblem):
@@ -338,14 +342,14 @@ def _sort(
             versions[item.id] = version
 
 
-def _version(artifact: Artifact, recipe: Recipe, versions: Mapping[str, str]) -> str:
+def _version(artifact: Artifact, recipe: BuildRecipe, versions: Mapping[str, str]) -> str:
     if check_id(artifact) in versions:
         raise SourceError("the source gives this id twice; ids must differ")
     return recipe.source.change_signal(artifact)
 
 
 def _compared(
-    recipe: Recipe,
+    recipe: BuildRecipe,
     versions: Mapping[str, str],
     entries: Iterable[LedgerEntry],
     problems: Iterable[ItemProblem],

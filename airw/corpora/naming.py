@@ -21,12 +21,12 @@ def home() -> Path:
     return (Path(data) if data else Path.home() / ".local" / "share") / "airw"
 
 
-def is_name(name_or_path: str | os.PathLike[str]) -> bool:
+def is_corpus_name(name_or_path: str | os.PathLike[str]) -> bool:
     """Say whether something means a corpus by its name rather than by its path.
 
     Example:
-        >>> is_name("notes"), is_name("./notes"), is_name("notes.airw"), is_name(Path("notes"))
-        (True, False, False, False)
+        >>> [is_corpus_name(each) for each in ("notes", "./notes", "notes.airw", Path("notes"))]
+        [True, False, False, False]
     """
     if not isinstance(name_or_path, str):
         return False
@@ -45,7 +45,7 @@ def corpus_path(name_or_path: str | os.PathLike[str]) -> Path:
     """
     if not isinstance(name_or_path, str | os.PathLike):
         raise ArgumentError(f"a corpus is named by a string or a path, not {name_or_path!r}")
-    if not is_name(name_or_path):
+    if not is_corpus_name(name_or_path):
         return Path(name_or_path)
     name = os.fspath(name_or_path)
     if not is_valid_name(name):
@@ -64,7 +64,7 @@ def corpus_names() -> list[str]:
     return sorted(file.stem for file in _folder().glob(f"*{_SUFFIX}") if is_valid_name(file.stem))
 
 
-def existing_path(name_or_path: str | os.PathLike[str]) -> Path:
+def find_corpus_path(name_or_path: str | os.PathLike[str]) -> Path:
     """Give the file of a corpus that exists.
 
     Raises:
@@ -76,7 +76,7 @@ def existing_path(name_or_path: str | os.PathLike[str]) -> Path:
             return path
     except OSError:  # it may be there: opening it says what is wrong
         return path
-    if not is_name(name_or_path):
+    if not is_corpus_name(name_or_path):
         raise CorpusNotFound(f"there is no corpus at {str(path)!r}; build(source, store=Path(...)) makes one")
     import difflib
 

@@ -12,12 +12,12 @@ import anyio
 from airw._base.checks import check_methods
 from airw._base.concurrency import in_thread
 from airw._base.signatures import shows_options
-from airw.corpora.naming import existing_path, is_name
+from airw.corpora.naming import find_corpus_path, is_corpus_name
 from airw.embedders import check_embedder, resolve_embedder
 from airw.errors import CorpusNotFound, EmbedderMismatch, EmbedderUnavailable
 from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, IndexingStrategy, OpenCorpus, SearchStore, Store
 from airw.protocols.stores import StoreT_co
-from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, answer, check_corpus
+from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, check_corpus, run_search
 from airw.stores import SqliteStore
 from airw.values import SearchHit
 
@@ -117,7 +117,7 @@ class Corpus(Generic[StoreT_co]):
     @shows_options(SearchOptions, SEARCH_DEFAULTS)
     async def search(self: "Corpus[SearchStore]", query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
         """Rank what this corpus holds against a query; the options are those of `airw.search`."""
-        return await answer(self, SearchQuery.parse("search", query, options))
+        return await run_search(self, SearchQuery.parse("search", query, options))
 
     async def upsert(self: "Corpus[Store]", items: "Given", *, on_error: "OnError" = "raise") -> "BuildReport":
         """Put artifacts in, or in the place of those with their ids; whoever searches next, finds them.
@@ -229,11 +229,11 @@ async def _open(
     strategy: IndexingStrategy | None,
     edge_extractor: EdgeExtractor | None,
 ) -> Corpus:
-    path = existing_path(name_or_path)
+    path = find_corpus_path(name_or_path)
     store = await SqliteStore.open(path)
     try:
         config = await store.config()
-        name = path.stem if is_name(name_or_path) else config.get("name", path.stem)
+        name = path.stem if is_corpus_name(name_or_path) else config.get("name", path.stem)
         resolved = await in_thread(_embedder, name, config, embedder)
         return Corpus(name, store, resolved, owns_store=True, strategy=strategy, edge_extractor=edge_extractor)
     except BaseException:
@@ -265,7 +265,7 @@ def _spec_here(config: Mapping[str, Any]) -> str:
     return spec
 
 
-def borrowed(corpus: CorpusLike[StoreT_co]) -> AbstractAsyncContextManager[OpenCorpus[StoreT_co]]:
+def use_corpus(corpus: CorpusLike[StoreT_co]) -> AbstractAsyncContextManager[OpenCorpus[StoreT_co]]:
     """Give an open corpus for a while: one that is opened for it, by its name or path, is closed again.
 
     Raises:
@@ -278,7 +278,7 @@ def borrowed(corpus: CorpusLike[StoreT_co]) -> AbstractAsyncContextManager[OpenC
 
 
 @asynccontextmanager
-async def reading(corpus: CorpusLike[StoreT_co]) -> AsyncIterator[tuple[str, StoreT_co]]:
+async def use_store(corpus: CorpusLike[StoreT_co]) -> AsyncIterator[tuple[str, StoreT_co]]:
     """Yield the name and the store of a corpus; one that is named is opened without its embedder, and closed again.
 
     Raises:
@@ -288,7 +288,7 @@ async def reading(corpus: CorpusLike[StoreT_co]) -> AsyncIterator[tuple[str, Sto
     if not isinstance(corpus, str | os.PathLike):
         yield check_corpus(corpus).name, corpus.store
         return
-    path = existing_path(corpus)
+    path = find_corpus_path(corpus)
     async with await SqliteStore.open(path) as store:
-        name = path.stem if is_name(corpus) else (await store.config()).get("name", path.stem)
+        name = path.stem if is_corpus_name(corpus) else (await store.config()).get("name", path.stem)
         yield name, cast("StoreT_co", store)

@@ -26,8 +26,8 @@ from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.corpora.building import BuildOptions, BuildRequest, built_corpus, find_outdated, find_pruning, make_config
 from airw.corpora.opening import Corpus, Opening
-from airw.corpora.pipeline import Builder, BuildReport, Page, Pages
-from airw.corpora.recipes import OnError, Recipe
+from airw.corpora.pipeline import Builder, BuildReport, Page, SourcePages
+from airw.corpora.recipes import BuildRecipe, OnError
 from airw.embedders import check_embedder, resolve_embedder
 from airw.errors import ArgumentError, ArgumentKindError, EmbedderMismatch, PartitionsMissing, SourceError
 from airw.protocols import (
@@ -36,7 +36,7 @@ from airw.protocols import (
     EdgeExtractor,
     Embedder,
     EmbedderLike,
-    Run,
+    IngestRun,
     RunKeeper,
     RunRows,
     Source,
@@ -69,7 +69,7 @@ class IngestPlan:
         began: When the ingest was prepared, in seconds since 1970.
     """
 
-    run: Run
+    run: IngestRun
     store: Path | Store
     source: CorpusSource
     embedder: str | Embedder
@@ -163,13 +163,13 @@ async def prepare_ingest(
 
 
 async def _begin(
-    request: BuildRequest, recipe: Recipe, store: RunStore, embedder: Embedder
-) -> tuple[Run, dict[str, Any]]:
+    request: BuildRequest, recipe: BuildRecipe, store: RunStore, embedder: Embedder
+) -> tuple[IngestRun, dict[str, Any]]:
     """Open the run, then write the settings: at every moment they fit the vectors."""
     config = await make_config(request, recipe, store, embedder)
     outdated = sorted(await find_outdated(request, recipe, store, config))
     needed = {name: config[name] for name in ("embedder_id", "dim")}
-    run = Run(request.source.name.casefold(), os.urandom(16).hex(), needed)
+    run = IngestRun(request.source.name.casefold(), os.urandom(16).hex(), needed)
     await store.begin_run(run, {"outdated": outdated}, removals=outdated)
     if await store.config() != config:
         await store.set_config(config)
@@ -230,7 +230,7 @@ async def ingest_partition(plan: IngestPlan, number: int, items: Items) -> Parti
             return report_of(number, rows.parts[number])
         embedder, recipe = await in_thread(_resolve, plan)
         builder = Builder(recipe, store, embedder, plan.run.settings, frozenset(rows.row["outdated"]), None)
-        async with aclosing(Pages(source, sys.maxsize)) as pages:
+        async with aclosing(SourcePages(source, sys.maxsize)) as pages:
             page, changes = await builder.prepare(await pages.next())
         row = await _applied(plan, store, number, row_of(page, changes, builder.held), changes)
     return report_of(number, row)
@@ -299,12 +299,12 @@ def _mismatch(plan: IngestPlan) -> EmbedderMismatch:
     )
 
 
-def _resolve(plan: IngestPlan) -> tuple[Embedder, Recipe]:
+def _resolve(plan: IngestPlan) -> tuple[Embedder, BuildRecipe]:
     """Give the embedder, checked to be that of the plan, and what it makes of an artifact."""
     embedder = _made(plan.embedder) if isinstance(plan.embedder, str) else plan.embedder
     settings = plan.run.settings
     check_embedder(embedder, settings["embedder_id"], settings["dim"], plan.source.name)
-    return embedder, Recipe.of(plan.source, settings["embedder_id"], plan.source.edge_extractor, plan.on_error)
+    return embedder, BuildRecipe.of(plan.source, settings["embedder_id"], plan.source.edge_extractor, plan.on_error)
 
 
 @lru_cache(maxsize=4)
@@ -460,10 +460,10 @@ def _check_numbers(plan: IngestPlan, partitions: int, rows: Mapping[int, object]
         )
 
 
-async def _check_written(plan: IngestPlan, store: RunStore, recipe: Recipe, totals: PartitionTotals) -> None:
+async def _check_written(plan: IngestPlan, store: RunStore, recipe: BuildRecipe, totals: PartitionTotals) -> None:
     """Make sure that all that was written is there; forget the partitions that have to be written again."""
     versions = totals.version_of
-    unsure = await store.changed(versions, recipe.stamp()) if isinstance(store, ChangeFinder) else list(versions)
+    unsure = await store.find_changed(versions, recipe.stamp()) if isinstance(store, ChangeFinder) else list(versions)
     entries = await store.ledger(unsure)
     lost = [
         name

@@ -20,7 +20,7 @@ from airw._base.arrays import Floats
 from airw._base.checks import find_text_fault
 from airw._base.concurrency import first_error, in_thread, map_bounded
 from airw._base.vectors import unit_rows
-from airw.corpora.recipes import Draft, Planned, Recipe, check_id
+from airw.corpora.recipes import BuildRecipe, Draft, Planned, check_id
 from airw.errors import AirwError, SourceError
 from airw.protocols import ChangeFinder, CorpusWideExtractor, Embedder, Source, Store
 from airw.values import Artifact, ArtifactChange, ItemProblem, LedgerEntry
@@ -80,7 +80,7 @@ class BuildReport:
     seconds: float = 0.0
 
 
-class Pages:
+class SourcePages:
     """The items of a source in pages of `size`; what a source raises arrives as a `SourceError`."""
 
     def __init__(self, source: Source, size: int) -> None:
@@ -143,7 +143,7 @@ class Builder:
         progress: Called after each page.
     """
 
-    recipe: Recipe
+    recipe: BuildRecipe
     store: Store
     embedder: Embedder
     config: Mapping[str, Any]
@@ -155,14 +155,14 @@ class Builder:
     counts: BuildProgress = field(default_factory=BuildProgress)
     _settings_written: bool = False
 
-    async def run(self, pages: Pages) -> None:
+    async def run(self, pages: SourcePages) -> None:
         """Take every page through the four stages; the first failure cancels the rest and arrives as itself."""
         if not self.outdated:
             await self.write_settings()
         with first_error(), ExitStack() as streams:
             await self._overlap(pages, streams)
 
-    async def _overlap(self, pages: Pages, streams: ExitStack) -> None:
+    async def _overlap(self, pages: SourcePages, streams: ExitStack) -> None:
         read_in, read_out = anyio.create_memory_object_stream[list[Item]](1)
         plan_in, plan_out = anyio.create_memory_object_stream[Page](1)
         embed_in, embed_out = anyio.create_memory_object_stream[tuple[Page, list[ArtifactChange]]](1)
@@ -239,7 +239,7 @@ class Builder:
         if not isinstance(self.store, ChangeFinder):
             return versions
         asked = {artifact.id: version for artifact, version in versions if isinstance(version, str)}
-        changed = set(await self.store.changed(asked, self.recipe.stamp()))
+        changed = set(await self.store.find_changed(asked, self.recipe.stamp()))
         self.held.update(asked.keys() - changed)
         page.unchanged.update((name, version) for name, version in asked.items() if name not in changed)
         return [each for each in versions if each[0].id in changed or each[0].id not in asked]
@@ -381,7 +381,7 @@ def _rows_of(drafts: Sequence[Draft], rows: Floats) -> dict[str, Floats]:
     return {draft.name: rows[end - len(draft.records) : end] for draft, end in zip(drafts, ends, strict=True)}
 
 
-async def _read(pages: Pages, target: "MemoryObjectSendStream[list[Item]]") -> None:
+async def _read(pages: SourcePages, target: "MemoryObjectSendStream[list[Item]]") -> None:
     while page := await pages.next():
         await target.send(page)
     target.close()
@@ -395,7 +395,7 @@ async def _stage(
     target.close()
 
 
-async def surveyed(recipe: Recipe, source: Source, page_size: int) -> Recipe:
+async def with_survey(recipe: BuildRecipe, source: Source, page_size: int) -> BuildRecipe:
     """Give the recipe with an extractor that has seen all artifacts of the source, where it holds one that must.
 
     Problems of items are left to the build.
@@ -406,7 +406,7 @@ async def surveyed(recipe: Recipe, source: Source, page_size: int) -> Recipe:
     if not isinstance(recipe.extractor, CorpusWideExtractor):
         return recipe
     survey = await in_thread(recipe.extractor.survey)
-    async with aclosing(Pages(source, page_size)) as pages:
+    async with aclosing(SourcePages(source, page_size)) as pages:
         while page := await pages.next():
             await in_thread(survey.add, [item for item in page if isinstance(item, Artifact) and _is_sound(item)])
     return recipe.with_extractor(await in_thread(survey.extractor))

@@ -66,7 +66,7 @@ class Origin(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class BuildRecipe:
     """Everything that decides what is stored of an artifact, and what happens when it cannot be.
 
     Args:
@@ -264,11 +264,11 @@ def _check_text(text: object, *, allow_nul: bool = True) -> None:
         raise SourceError(f"{short_repr(text)} holds {fault}")
 
 
-BY_HAND = "upserts"
+UPSERT_SOURCE = "upserts"
 """What errors call the source of artifacts that came from no source."""
 
 
-def recipes_with(recipe: Recipe, config: Mapping[str, Any]) -> dict[str, Any]:
+def recipes_by_source(recipe: BuildRecipe, config: Mapping[str, Any]) -> dict[str, Any]:
     """Give the recipes of a corpus's settings, with the one of this build."""
     made = {
         "strategy_id": recipe.strategy_id,

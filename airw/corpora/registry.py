@@ -122,21 +122,21 @@ async def register(
     own = storable_strategy(strategy)
     definition = Definition(name, kind, params, storable_embedder(embedder), own, maintenance)
     await in_thread(definition.source)
-    return await put(definition)
+    return await save_definition(definition)
 
 
-async def put(definition: Definition, *, replace: bool = True) -> Definition:
+async def save_definition(definition: Definition, *, replace: bool = True) -> Definition:
     """Keep a definition, or give the one that is kept under its name already."""
 
     def change(entries: Entries) -> Entries:
-        known = spelled(entries, definition.name)
+        known = match_name(entries, definition.name)
         if known is not None and not replace:
             return entries
         rest = {name: each for name, each in entries.items() if name != known}
         return {**rest, definition.name: definition}
 
     entries = await _changed(change)
-    return entries[str(spelled(entries, definition.name))]
+    return entries[str(match_name(entries, definition.name))]
 
 
 async def unregister(name: str) -> None:
@@ -169,25 +169,25 @@ def registered(name: str) -> Definition:
         CorpusNotFound: It is not registered; the message says which are like it, and how to register one.
     """
     entries = list_corpora()
-    known = spelled(entries, check_name(name))
+    known = match_name(entries, check_name(name))
     if known is not None:
         return entries[known]
     raise _not_found(name, entries)
 
 
-def find(name: str) -> Definition:
+def find_definition(name: str) -> Definition:
     """Give the definition of a registered corpus, or of a preset.
 
     Raises:
         CorpusNotFound: It is neither.
     """
-    preset = spelled(PRESETS, check_name(name))
-    if preset is not None and spelled(list_corpora(), name) is None:
+    preset = match_name(PRESETS, check_name(name))
+    if preset is not None and match_name(list_corpora(), name) is None:
         return Definition(preset, preset)
     return registered(name)
 
 
-def spelled(names: Iterable[str], name: str) -> str | None:
+def match_name(names: Iterable[str], name: str) -> str | None:
     """Give the one of the names that is this one, whatever the case of its letters."""
     return next((known for known in names if known.casefold() == name.casefold()), None)
 
@@ -196,7 +196,7 @@ def _not_found(name: str, entries: Mapping[str, Definition]) -> CorpusNotFound:
     import difflib
 
     built = corpus_names()
-    if spelled(built, name) is not None:
+    if match_name(built, name) is not None:
         return CorpusNotFound(f"corpus {name!r} is built, but not registered: register({name!r}, kind, ...) does that")
     near = difflib.get_close_matches(name, sorted({*entries, *built, *PRESETS})) or sorted(entries)[:3]
     known = f"; known: {', '.join(near)}" if near else ""
@@ -310,12 +310,12 @@ def build_corpus(name: str, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
 
 
 async def _build(name: str, options: BuildOptions) -> Corpus:
-    definition = await in_thread(find, name)
+    definition = await in_thread(find_definition, name)
     source = await in_thread(definition.source)
     corpus = await build(source, **options)
     try:
         if definition.name in PRESETS:
-            await put(_built_with(definition, options), replace=False)
+            await save_definition(_built_with(definition, options), replace=False)
     except BaseException:
         await corpus.aclose()
         raise
@@ -356,7 +356,7 @@ def retriever_for(name: str, **options: Unpack[SearchOptions]) -> CorpusRetrieve
         ...     anyio.run(main, folder)
         ['a.md']
     """
-    if spelled(corpus_names(), check_name(name)) is None:
+    if match_name(corpus_names(), check_name(name)) is None:
         registered(name)
     return CorpusRetriever(name, options, "retriever_for")
 

@@ -8,10 +8,10 @@ import anyio
 from airw._base.checks import name_missing_method
 from airw._base.signatures import shows_options
 from airw.corpora.naming import corpus_path
-from airw.corpora.opening import Corpus, CorpusLike, borrowed, open_corpus, reading
+from airw.corpora.opening import Corpus, CorpusLike, open_corpus, use_corpus, use_store
 from airw.errors import NoLedgerEntry, StoreError
 from airw.protocols import OpenCorpus, RecordsByArtifact, SearchStore
-from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, answer, check_corpus
+from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, check_corpus, run_search
 from airw.values import Record, SearchHit
 
 
@@ -89,8 +89,8 @@ async def search(corpus: CorpusLike[SearchStore], query: str, **options: Unpack[
         ['b']
     """
     parsed = SearchQuery.parse("search", query, options)
-    async with borrowed(corpus) as opened:
-        return await answer(opened, parsed)
+    async with use_corpus(corpus) as opened:
+        return await run_search(opened, parsed)
 
 
 async def records_for_artifact(
@@ -115,7 +115,7 @@ async def records_for_artifact(
         ['document']
     """
     kinds = None if surface_kind is None else [surface_kind]
-    async with reading(corpus) as (name, store):
+    async with use_store(corpus) as (name, store):
         with name_missing_method("records_for_artifact", store):
             [records] = await store.records_of([artifact_id], kinds=kinds)
     if records is None:
@@ -156,7 +156,7 @@ class CorpusRetriever:
             StoreError: The store failed, or the retriever is closed.
         """
         parsed = SearchQuery.parse("retriever", query, cast("SearchOptions", {**self._options, **options}))
-        return await answer(await self._open(), parsed)
+        return await run_search(await self._open(), parsed)
 
     async def _open(self) -> OpenCorpus[SearchStore]:
         if not isinstance(self._corpus, str | os.PathLike):

@@ -11,14 +11,14 @@ from airw._base.arrays import Floats
 from airw._base.checks import check_number, name_missing_method
 from airw._base.concurrency import in_thread
 from airw._base.messages import error_text
-from airw.corpora import borrowed
+from airw.corpora import use_corpus
 from airw.discovery._planning import AUTO, SKILLS, DiscoveryPlan, Member
 from airw.discovery.federated import FederatedCorpus
 from airw.discovery.results import Answer
 from airw.errors import ArgumentError, DiscoveryError, FilterError
 from airw.protocols import Embedder, OpenCorpus
 from airw.reranking import is_anonymous
-from airw.retrieval import SearchQuery, answer, formulated
+from airw.retrieval import SearchQuery, formulate_queries, run_search
 from airw.values import SearchHit
 from airw.walking import WalkPolicy, traverse
 
@@ -112,7 +112,7 @@ async def begin(plan: DiscoveryPlan) -> Asking:
     queries: tuple[str, ...] = (plan.search.text,)
     if plan.walk is None and plan.search.formulate is not None:
         with anyio.move_on_after(plan.timeout) as scope:
-            queries = await formulated(plan.search)
+            queries = await formulate_queries(plan.search)
         if scope.cancelled_caught:
             raise DiscoveryError(f"no source was asked: formulating the query took all of timeout={plan.timeout:g} s")
     now = anyio.current_time()
@@ -147,7 +147,7 @@ class _SourceSearch:
         self.scope.deadline = self.asking.deadline
         with self.scope:
             try:
-                async with borrowed(self.member.corpus) as corpus:
+                async with use_corpus(self.member.corpus) as corpus:
                     await self._find(corpus)
             except (ArgumentError, FilterError):
                 raise
@@ -167,7 +167,7 @@ class _SourceSearch:
         else:
             self.floor = floor
         if plan.walk is None:
-            hits = await answer(view, plan.search, self.asking.queries)
+            hits = await run_search(view, plan.search, self.asking.queries)
         else:
             hits = await self._walk(view, plan.walk)
         self.hits = [

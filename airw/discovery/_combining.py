@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from airw._base.concurrency import called
+from airw._base.concurrency import call_user_function
 from airw._base.messages import short_repr
 from airw.discovery._planning import DiscoveryPlan
 from airw.discovery.disclosure import disclose
@@ -12,7 +12,7 @@ from airw.discovery.results import Answer, DiscoveryResult
 from airw.discovery.selection import Selection, select
 from airw.errors import ArgumentError, DiscoveryError
 from airw.retrieval import fuse_hits
-from airw.retrieval.fusion import Fused, fused
+from airw.retrieval.fusion import FusedEntry, fuse_entries
 from airw.values import SearchHit
 
 
@@ -62,7 +62,7 @@ def _check_answered(plan: DiscoveryPlan, answers: Sequence[Answer]) -> None:
 async def _merged(plan: DiscoveryPlan, answers: Sequence[Answer]) -> list[SearchHit]:
     surviving = {answer.source: answer.survivors for answer in answers if answer.survivors}
     if callable(plan.merge):
-        hits = list(await called(plan.merge, surviving))
+        hits = list(await call_user_function(plan.merge, surviving))
         strange = [hit for hit in hits if not isinstance(hit, SearchHit)]
         if strange:
             raise ArgumentError(f"merge must give hits, not {short_repr(strange[0])}")
@@ -87,7 +87,7 @@ async def _selected(plan: DiscoveryPlan, hits: Sequence[SearchHit], answers: Seq
     if not plan.many and answers[0].report["reason"] == "below_floor":
         return select(answers[0].hits, max_k=plan.max_k, min_score=floor)
     if callable(strategy):
-        chosen = list(await called(strategy, hits))
+        chosen = list(await call_user_function(strategy, hits))
         return select(hits, strategy=lambda _: chosen, max_k=plan.max_k)
     return select(hits, strategy=strategy, max_k=plan.max_k, rel=plan.rel, gap_ratio=plan.gap_ratio, min_score=floor)
 
@@ -130,7 +130,7 @@ def ranked_so_far(plan: DiscoveryPlan, answers: Mapping[str, Answer]) -> list[Se
         return []
     hits = {member.name: answers[member.name].survivors if member.name in answers else () for member in plan.members}
     options: dict[str, Any] = {"rrf_k": plan.rrf_k, "weights": plan.merge_weights, "identity": plan.identity}
-    entries = fused(hits, **options)
+    entries = fuse_entries(hits, **options)
     weights = {at: (plan.merge_weights or {}).get(name, 1.0) for at, name in pending.items()}
     final = final_places(entries, weights, rrf_k=plan.rrf_k, may_merge=plan.identity is not None)
     ranking = fuse_hits(hits, **options, k=plan.search.k)
@@ -141,7 +141,7 @@ def ranked_so_far(plan: DiscoveryPlan, answers: Mapping[str, Answer]) -> list[Se
 
 
 def final_places(
-    entries: Sequence[Fused], pending: Mapping[int, float], *, rrf_k: int = 60, may_merge: bool = False
+    entries: Sequence[FusedEntry], pending: Mapping[int, float], *, rrf_k: int = 60, may_merge: bool = False
 ) -> list[bool]:
     """Return for each entry of a fused ranking whether its place, and the hit that stands there, is final.
 
@@ -159,9 +159,10 @@ def final_places(
         One answer an entry: true if no pending source can still change it.
 
     Example:
-        >>> from airw.retrieval.fusion import fused
+        >>> from airw.retrieval.fusion import fuse_entries
         >>> from airw.values import SearchHit
-        >>> entries = fused({"a": [SearchHit("x", "document", 1.0, ""), SearchHit("y", "document", 1.0, "")], "b": []})
+        >>> hits = [SearchHit("x", "document", 1.0, ""), SearchHit("y", "document", 1.0, "")]
+        >>> entries = fuse_entries({"a": hits, "b": []})
         >>> final_places(entries, {1: 1.0})
         [True, False]
     """
@@ -174,7 +175,7 @@ def final_places(
     return [_is_final(place, entries, bounds, most) for place in range(len(entries))]
 
 
-def _is_final(place: int, entries: Sequence[Fused], bounds: Sequence[float], most: Mapping[int, float]) -> bool:
+def _is_final(place: int, entries: Sequence[FusedEntry], bounds: Sequence[float], most: Mapping[int, float]) -> bool:
     """Return whether an entry keeps its place.
 
     Args:
@@ -198,17 +199,17 @@ def _is_final(place: int, entries: Sequence[Fused], bounds: Sequence[float], mos
     )
 
 
-def _comes_before(mass: float, position: int, entry: Fused) -> bool:
+def _comes_before(mass: float, position: int, entry: FusedEntry) -> bool:
     """Return whether a first hit of this mass, from the source at this position, would stand before an entry."""
     return (-mass, 1, position) < (-entry.mass, entry.rank, entry.position)
 
 
-def _may_grow(entry: Fused) -> bool:
+def _may_grow(entry: FusedEntry) -> bool:
     """Return whether another source may hold it: what is known by its source and id alone cannot be found elsewhere."""
     return entry.key != entry.hit.key
 
 
-def _stays_above(upper: Fused, lower: Fused, bound: float) -> bool:
+def _stays_above(upper: FusedEntry, lower: FusedEntry, bound: float) -> bool:
     """Return whether an entry stays above another one, whose mass has a bound; its own growth only helps."""
     return not _may_grow(lower) or _exceeds(upper.mass, bound)
 

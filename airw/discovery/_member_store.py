@@ -276,7 +276,7 @@ class MemberStore:
         unknown = {end for end, entry in zip(named, entries, strict=True) if entry is None}
         return await offload_if(len(found) > _MANY, edges_in_order, ids, found, unknown, self._places, limit)
 
-    async def unresolved(
+    async def unresolved_links(
         self, artifact_ids: Sequence[NodeIdLike] | None = None, *, limit: int | None = None
     ) -> list[UnresolvedLink]:
         """Give the links of these artifacts, or of all, that dangle or are ambiguous, store by store as each has them.
@@ -285,9 +285,9 @@ class MemberStore:
         """
         shares = None if artifact_ids is None else shared_out(artifact_ids, self._stores)[1]
         if shares is None:
-            answers = await self._ask_all(lambda store: store.unresolved(limit=limit))
+            answers = await self._ask_all(lambda store: store.unresolved_links(limit=limit))
         else:
-            answers = await self._ask(shares, lambda store, own: store.unresolved(own, limit=limit))
+            answers = await self._ask(shares, lambda store, own: store.unresolved_links(own, limit=limit))
         return [link_of_member(source, each) for source, found in answers.items() for each in found][:limit]
 
     async def link_counts(self) -> list[LinkCount]:

@@ -10,14 +10,14 @@ from typing import Any, Literal, Self, TypeAlias, cast
 from airw._base.checks import check_choice, check_count, check_number, check_weight
 from airw._base.messages import short_repr
 from airw._base.signatures import check_option_names
-from airw.corpora import CorpusLike, existing_path, is_name
+from airw.corpora import CorpusLike, find_corpus_path, is_corpus_name
 from airw.discovery.disclosure import LEVELS, Level, Loader, check_loading
 from airw.discovery.federated import FederatedCorpus
 from airw.discovery.selection import STRATEGIES, Strategy, select
 from airw.errors import ArgumentError
 from airw.protocols import MaybeAwaitable, NeighborhoodPolicy, SearchStore, Selector, WalkStore
 from airw.retrieval import SEARCH_DEFAULTS, Mode, SearchOptions, SearchQuery, SearchTuning, check_corpus
-from airw.retrieval.fusion import Identity, fused
+from airw.retrieval.fusion import Identity, fuse_entries
 from airw.values import SearchHit
 from airw.values.filters import Filter
 from airw.walking import WalkPolicy
@@ -193,7 +193,7 @@ def _check_merge(plan: DiscoveryPlan) -> None:
     if not callable(plan.merge):
         check_choice("merge", plan.merge, MERGES)
     check_count("merge_rrf_k", plan.rrf_k)
-    fused({}, identity=plan.identity)
+    fuse_entries({}, identity=plan.identity)
     names = [member.name for member in plan.members]
     for name, weight in (plan.merge_weights or {}).items():
         check_weight(f"merge_weights of {name!r}", weight)
@@ -225,7 +225,7 @@ def members_of(corpus: Corpora) -> tuple[tuple[Member, ...], bool]:
         if many and isinstance(member.corpus, FederatedCorpus):
             raise ArgumentError(f"{member.name!r} is several corpora itself: give those it is made of")
         if isinstance(member.corpus, str | os.PathLike):
-            existing_path(member.corpus)
+            find_corpus_path(member.corpus)
     return tuple(members), many
 
 
@@ -240,7 +240,7 @@ def _member(name: object, corpus: CorpusLike[Any]) -> Member:
 
 def _name_of(corpus: CorpusLike[Any]) -> str:
     if isinstance(corpus, str | os.PathLike):
-        return os.fspath(corpus) if is_name(corpus) else Path(corpus).stem
+        return os.fspath(corpus) if is_corpus_name(corpus) else Path(corpus).stem
     return corpus.name
 
 

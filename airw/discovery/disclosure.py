@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from airw._base.checks import check_choice
-from airw._base.concurrency import called, in_thread, map_bounded
-from airw._base.json import copied, json_clean
+from airw._base.concurrency import call_user_function, in_thread, map_bounded
+from airw._base.json import deep_copy, json_clean
 from airw._base.messages import error_text, short_repr
 from airw.discovery._disclosed_files import UNREADABLE, Body, Bundle, read_body, read_bundle
 from airw.discovery.expansion import Corpora, check_policy, passages_from
@@ -170,7 +170,9 @@ async def _payloads(
     async def payload(hit: SearchHit) -> _Payload:
         pointer = _pointer(hit)
         if loader is not None:
-            body = await _loaded("loader", loader, {key: copied(value) for key, value in hit.metadata.items()}, pointer)
+            body = await _loaded(
+                "loader", loader, {key: deep_copy(value) for key, value in hit.metadata.items()}, pointer
+            )
         elif pointer is None:
             return _Payload()
         elif store is not None:
@@ -187,7 +189,7 @@ async def _payloads(
 async def _loaded(name: str, load: Callable[[Any], Any], asked: object, pointer: str | None) -> Body:
     """Ask a loader or a store, neither of which is ours: whatever goes wrong is a note."""
     try:
-        text = await called(load, asked)
+        text = await call_user_function(load, asked)
     except Exception as error:  # noqa: BLE001 - it must not take the other hits with it
         return Body(note=f"{name}_failed: {error_text(error).removesuffix(':')}")
     if text is None:
@@ -196,7 +198,7 @@ async def _loaded(name: str, load: Callable[[Any], Any], asked: object, pointer:
 
 
 def _disclosure(level: Level, hit: SearchHit, payload: _Payload, passage: tuple[str | None, str | None]) -> Disclosure:
-    metadata = {key: copied(value) for key, value in hit.metadata.items()}
+    metadata = {key: deep_copy(value) for key, value in hit.metadata.items()}
     notes = {"disclosure": payload.body.note or payload.bundle.note, "expansion": passage[1]}
     return Disclosure(
         artifact_id=hit.artifact_id,

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 from airw._base.checks import check_count, name_missing_method
 from airw._base.concurrency import in_thread, map_bounded
 from airw._base.messages import short_repr
-from airw.corpora import CorpusLike, reading
+from airw.corpora import CorpusLike, use_store
 from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry, SeedNotFound
 from airw.protocols import NeighborhoodPolicy, RecordsByArtifact
-from airw.retrieval.stitching import stitched
+from airw.retrieval.stitching import stitch
 from airw.values import Passage, Record, SearchHit
 
 
@@ -101,7 +101,7 @@ async def expand(
     if not isinstance(hit, SearchHit):
         raise ArgumentKindError(f"hit must be a SearchHit, not {short_repr(hit)}")
     chosen = SentenceWindow() if policy is None else check_policy(policy)
-    async with reading(corpus) as (name, store):
+    async with use_store(corpus) as (name, store):
         [passage] = await passages_of([hit], name, store, chosen)
     if isinstance(passage, Passage):
         return passage
@@ -168,7 +168,7 @@ def _passage(hit: SearchHit, records: Sequence[Record]) -> Passage:
         artifact_id=hit.artifact_id,
         surface_kind=hit.surface_kind,
         score=float(hit.score),
-        text=stitched(records) if records else hit.text,
+        text=stitch(records) if records else hit.text,
         record_ids=tuple(record.id for record in records),
         source=hit.source,
         surface_index=hit.surface_index,
@@ -195,7 +195,7 @@ async def passages_from(
         key, corpus = entry
         if isinstance(corpora, Mapping) and all(hit.source != key for hit in hits):
             return {}
-        async with reading(corpus) as (name, store):
+        async with use_store(corpus) as (name, store):
             source = key if isinstance(corpora, Mapping) else name
             places = [at for at, hit in enumerate(hits) if hit.source == source or (alone and hit.source is None)]
             passages = await passages_of([hits[at] for at in places], name, store, policy) if places else []

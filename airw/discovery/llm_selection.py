@@ -9,10 +9,10 @@ from functools import partial
 from typing import Protocol
 
 from airw._base.checks import check_count, check_query
-from airw._base.concurrency import called
+from airw._base.concurrency import call_user_function
 from airw._base.messages import short_repr
 from airw.chat import ChatLike
-from airw.chat.questions import Question, bare, lines_of, question_or
+from airw.chat.questions import ChatPrompt, function_or_prompt, list_items, strip_bullet
 from airw.discovery.selection import select
 from airw.errors import ArgumentKindError
 from airw.protocols import MaybeAwaitable, Selector
@@ -50,7 +50,7 @@ class LlmSelector:
     """Asks a language model, or anybody else who reads, which hits help; `make_llm_selector` makes one."""
 
     query: str
-    chooser: Chooser | Question
+    chooser: Chooser | ChatPrompt
     max_candidates: int = 10
     fallback: Selector | None = None
 
@@ -74,12 +74,12 @@ class LlmSelector:
             labels = None
         if labels is not None:
             return [labelled[label] for label in labels]
-        return select(hits).selected if self.fallback is None else list(await called(self.fallback, hits))
+        return select(hits).selected if self.fallback is None else list(await call_user_function(self.fallback, hits))
 
     async def _labels(self, candidates: str, known: list[str]) -> list[str] | None:
-        if isinstance(self.chooser, Question):
+        if isinstance(self.chooser, ChatPrompt):
             return labels_in(await self.chooser(query=self.query, candidates=candidates), known)
-        return _labels(await called(partial(self.chooser, query=self.query, candidates=candidates)), known)
+        return _labels(await call_user_function(partial(self.chooser, query=self.query, candidates=candidates)), known)
 
 
 def make_llm_selector(
@@ -124,7 +124,7 @@ def make_llm_selector(
         ['loaf.md']
     """
     needs = ("query", "candidates")
-    asked = question_or(chooser, "chooser", model=model, prompt=prompt, default=SELECTION_PROMPT, needs=needs)
+    asked = function_or_prompt(chooser, "chooser", model=model, prompt=prompt, default=SELECTION_PROMPT, needs=needs)
     return LlmSelector(query=query, chooser=asked, max_candidates=max_candidates, fallback=fallback)
 
 
@@ -166,7 +166,7 @@ def labels_in(answer: str, known: Sequence[str]) -> list[str] | None:
         >>> labels_in("1. `b.md`\n2. a.md: because of its text", ["a.md", "b.md"]), labels_in("None of them.", ["a.md"])
         (['b.md', 'a.md'], [])
     """
-    lines = lines_of(answer)
+    lines = list_items(answer)
     chosen = dict.fromkeys(label for line in lines for label in _labels_of(line, known))
     if chosen:
         return list(chosen)
@@ -176,12 +176,12 @@ def labels_in(answer: str, known: Sequence[str]) -> list[str] | None:
 
 def _labels_of(line: str, known: Sequence[str]) -> list[str]:
     """Give the label that a line is, else the one it starts with, else those it lists."""
-    readings = [_one_line(line), _one_line(bare(line))]
+    readings = [_one_line(line), _one_line(strip_bullet(line))]
     for reading in readings:
         if reading in known:
             return [reading]
     starts = [label for reading in readings for label in known for mark in _THEN if reading.startswith(label + mark)]
     if starts:
         return [max(starts, key=len)]
-    parts = [_one_line(bare(part.strip())) for part in bare(line).split(",")]
+    parts = [_one_line(strip_bullet(part.strip())) for part in strip_bullet(line).split(",")]
     return [part for part in parts if part in known]

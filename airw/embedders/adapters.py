@@ -9,7 +9,7 @@ import numpy as np
 
 from airw._base.arrays import Floats
 from airw._base.checks import check_count, check_texts
-from airw._base.concurrency import called, in_thread
+from airw._base.concurrency import call_user_function, in_thread
 from airw._base.messages import error_text
 from airw._base.vectors import unit_rows
 from airw.errors import AirwError, ArgumentError, EmbedderError
@@ -68,7 +68,7 @@ class _FunctionEmbedder:
     async def _call(self, texts: list[str]) -> Any:
         """Call the function; what it raises becomes an `EmbedderError`."""
         try:
-            return await called(self.fn, texts)
+            return await call_user_function(self.fn, texts)
         except AirwError:
             raise
         except Exception as error:

@@ -23,7 +23,7 @@ import anyio
 import numpy as np
 
 from airw._base.concurrency import in_thread
-from airw._base.local_models import file_hash, folder_id, need_folder, weights_of
+from airw._base.local_models import file_hash, folder_id, require_folder, weight_files
 from airw._base.messages import error_text
 from airw.embedders.onnx import GRAPH, MANIFEST, PLACE, TOKENIZER, Manifest, OnnxEmbedder, read_export, settings_hash
 from airw.embedders.sentence import SentenceTransformerEmbedder
@@ -97,9 +97,9 @@ async def export_model(folder: str | os.PathLike[str], *, to: str | os.PathLike[
 
 
 def _places(folder: str | os.PathLike[str], to: str | os.PathLike[str] | None) -> tuple[Path, Path]:
-    source = need_folder(Path(folder).expanduser().absolute())
+    source = require_folder(Path(folder).expanduser().absolute())
     target = source if to is None else Path(to).expanduser().absolute()
-    if target.resolve() != source.resolve() and weights_of(target):
+    if target.resolve() != source.resolve() and weight_files(target):
         raise ArgumentError(f"{str(target)!r} holds weights of its own; export to a folder that holds none")
     return source, target
 

@@ -11,7 +11,17 @@ import numpy as np
 from airw._base.arrays import Floats
 from airw._base.checks import check_count, check_texts
 from airw._base.concurrency import in_thread
-from airw._base.http import Api, ApiClient, Exchange, PerLoop, Server, base_url, decoded, in_their_order, told
+from airw._base.http import (
+    Api,
+    ApiClient,
+    Exchange,
+    PerLoop,
+    Server,
+    base_url,
+    decode_json,
+    describe_reply,
+    order_by_index,
+)
 from airw._base.vectors import unit_rows
 from airw.errors import ArgumentError, EmbedderError, EmbedderUnavailable
 
@@ -233,11 +243,13 @@ def _rows_of(content: bytes, count: int, *, of: str) -> Floats:
     Raises:
         EmbedderError: It is not an answer, or not one usable vector for each text. `of` names who answered.
     """
-    answer = decoded(content, of=of, error=EmbedderError)
+    answer = decode_json(content, of=of, error=EmbedderError)
     items = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise EmbedderError(f"{of} answered with JSON that holds no list of vectors as 'data': {told(answer)}")
-    ordered = in_their_order(items, count, noun="vector", of=of, error=EmbedderError)
+        raise EmbedderError(
+            f"{of} answered with JSON that holds no list of vectors as 'data': {describe_reply(answer)}"
+        )
+    ordered = order_by_index(items, count, noun="vector", of=of, error=EmbedderError)
     rows = unit_rows([item.get("embedding") for item in ordered], count=count, of=of)
     if not rows.shape[1]:
         raise EmbedderError(f"{of} answered with empty vectors")

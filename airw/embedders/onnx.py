@@ -27,7 +27,15 @@ import numpy as np
 
 from airw._base.arrays import Floats, NDArray
 from airw._base.checks import check_count, check_texts
-from airw._base.local_models import Turns, file_hash, folder_id, need_folder, run_batches, spare_cores, weights_of
+from airw._base.local_models import (
+    SerialWorker,
+    file_hash,
+    folder_id,
+    require_folder,
+    run_batches,
+    spare_cores,
+    weight_files,
+)
 from airw._base.messages import error_text
 from airw._base.vectors import unit_rows
 from airw.errors import ArgumentError, EmbedderError, EmbedderUnavailable
@@ -100,7 +108,7 @@ def read_export(folder: Path) -> Manifest:
             f"the model folder {str(folder)!r} holds no ONNX export; `airw model export {folder}` makes it"
         )
     manifest = _read_manifest(folder / PLACE / MANIFEST)
-    if weights_of(folder):
+    if weight_files(folder):
         for what, now, then in (
             ("weights", folder_id(folder), manifest.id),
             ("settings", settings_hash(folder), manifest.settings),
@@ -173,7 +181,7 @@ class OnnxEmbedder:
         self._threads = spare_cores() if threads is None else check_count("threads", threads, least=1)
         self._manifest: Manifest | None = None
         self._model: _Model | None = None
-        self._turns = Turns(self._folder.name)
+        self._turns = SerialWorker(self._folder.name)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._folder)!r})"
@@ -238,7 +246,7 @@ class OnnxEmbedder:
 
     def _checked_manifest(self) -> Manifest:
         if self._manifest is None:
-            self._manifest = read_export(need_folder(self._folder))
+            self._manifest = read_export(require_folder(self._folder))
         return self._manifest
 
     async def _loaded(self) -> "_Model":

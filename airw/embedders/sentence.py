@@ -11,12 +11,12 @@ from airw._base.arrays import Floats
 from airw._base.checks import check_count, check_texts
 from airw._base.local_models import (
     DEFAULT_MODEL,
-    FIX,
-    Turns,
+    MODEL_FOLDER_HINT,
+    SerialWorker,
     folder_id,
     folder_width,
     locate_model,
-    need_folder,
+    require_folder,
     run_batches,
     spare_cores,
 )
@@ -55,7 +55,7 @@ class SentenceTransformerEmbedder:
         self._model: Any = None
         self._id: str | None = None if self._folder else f"st:{self._name}"
         self._dim: int | None = None
-        self._turns = Turns(self._name)
+        self._turns = SerialWorker(self._name)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._folder or self._name)!r})"
@@ -132,7 +132,7 @@ class SentenceTransformerEmbedder:
 
     def _load_once(self) -> None:
         if self._model is None:
-            source = str(need_folder(self._folder)) if self._folder else self._name
+            source = str(require_folder(self._folder)) if self._folder else self._name
             model = _loaded(source, self._name)
             self._dim = len(_encoded(model, ["a"], "encode_document", 1, self._label)[0])
             self._model = model
@@ -155,7 +155,9 @@ def _loaded(source: str, name: str) -> Any:
     try:
         return library.SentenceTransformer(source)
     except Exception as error:  # the errors of four libraries, and of the network, meet here
-        raise EmbedderUnavailable(f"the model {source!r} cannot be loaded ({error_text(error)}); {FIX}") from error
+        raise EmbedderUnavailable(
+            f"the model {source!r} cannot be loaded ({error_text(error)}); {MODEL_FOLDER_HINT}"
+        ) from error
 
 
 def _encoded(model: Any, texts: list[str], method: str, batch_size: int, label: str) -> Any:

@@ -56,14 +56,14 @@ def resolve_embedder(spec: str | os.PathLike[str] | Embedder) -> Embedder:
 
 def _model(model: str | os.PathLike[str] | None) -> Embedder:
     """Return the embedder of a model; `None` is the default one."""
-    from airw._base.local_models import DEFAULT_MODEL, locate_model, weights_of
+    from airw._base.local_models import DEFAULT_MODEL, locate_model, weight_files
     from airw.embedders.onnx import OnnxEmbedder, can_run, has_export
     from airw.embedders.sentence import SentenceTransformerEmbedder
 
     model = DEFAULT_MODEL if model is None else model
     """Let onnxruntime run an exported folder where it can or nothing else could; torch runs all others."""
     _, folder = locate_model(model)
-    if folder is not None and has_export(folder) and (can_run() or not weights_of(folder)):
+    if folder is not None and has_export(folder) and (can_run() or not weight_files(folder)):
         return OnnxEmbedder(folder)
     return SentenceTransformerEmbedder(model)
 

@@ -12,12 +12,12 @@ from airw._base.checks import check_number, name_missing_method
 from airw._base.concurrency import in_thread, map_bounded
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
-from airw.corpora import CorpusLike, borrowed
+from airw.corpora import CorpusLike, use_corpus
 from airw.errors import ArgumentError, ArgumentKindError
 from airw.evaluation.cases import DiscoveryCase
 from airw.protocols import OpenCorpus, RecordReader, RecordWriter, SearchStore
 from airw.reranking import is_anonymous
-from airw.retrieval import Mode, SearchOptions, SearchQuery, answer
+from airw.retrieval import Mode, SearchOptions, SearchQuery, run_search
 from airw.values import SearchHit
 
 NOTHING = -math.inf
@@ -112,7 +112,7 @@ class MinScoreCalibration:
             StoreError: It cannot be written.
         """
         check_keepable(self.rerank, self.rescaled)
-        async with borrowed(corpus) as opened:
+        async with use_corpus(corpus) as opened:
             with name_missing_method("save", opened.store):
                 await opened.store.set_calibration(self.key, self.to_dict())
         return self
@@ -335,7 +335,7 @@ async def calibrate_min_score(
     grid = None if floor_grid is None else check_floors(floor_grid)
     weight = check_number("sensitivity_weight", sensitivity_weight, least=0, most=1)
     measure = partial(separating_floor, sensitivity_weight=weight, floor_grid=grid)
-    async with borrowed(corpus) as opened:
+    async with use_corpus(corpus) as opened:
         positives, negatives, missed = await _best_scores(opened, query, checked)
         found = await in_thread(measure, positives, negatives)
         context = {"n_retrieval_miss": missed, "corpus_name": opened.name, "embedder_id": opened.embedder.id, **setting}
@@ -378,7 +378,7 @@ async def load_calibration(
     setting = await in_thread(_setting, SearchQuery.parse("load_calibration", "", options))
     if setting["rescaled"] or is_anonymous(setting["rerank"]):
         return None
-    async with borrowed(corpus) as opened:
+    async with use_corpus(corpus) as opened:
         with name_missing_method("load_calibration", opened.store):
             record = await opened.store.calibration(setting["key"])
     if not record or any(record.get(name) != setting[name] for name in ("mode", "rerank")):
@@ -407,7 +407,7 @@ async def _best_scores(
     answered = [case for case in cases if not case.gold_is_none]
 
     async def search(case: DiscoveryCase) -> tuple[float, set[str]]:
-        hits = await answer(corpus, replace(query, text=case.query))
+        hits = await run_search(corpus, replace(query, text=case.query))
         return _best(hits, query), {hit.artifact_id for hit in hits}.intersection(case.gold)
 
     results = await map_bounded(search, cases, limit=_AT_ONCE)

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airw._base.frontmatter import Frontmatter, note_title, plain_text, read_frontmatter, without_comments
+from airw._base.frontmatter import Frontmatter, note_title, plain_text, read_frontmatter, strip_comments
 from airw.indexing._reading import clean_fields, text_of
 from airw.indexing.windows import Window, chunk_surfaces, spans
 from airw.values import Artifact, IndexPlan, Surface
@@ -87,7 +87,7 @@ def first_paragraph(markup: str) -> str:
     """
     taken: list[str] = []
     fence = ""
-    for line in [*without_comments(markup).splitlines(), ""]:
+    for line in [*strip_comments(markup).splitlines(), ""]:
         bare = line.strip()
         if fence:
             fence = "" if bare.startswith(fence) else fence

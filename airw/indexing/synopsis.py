@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from airw._base.checks import check_count, check_strings, find_text_fault
-from airw._base.concurrency import called
+from airw._base.concurrency import call_user_function
 from airw._base.messages import error_text, one_line, short_repr
 from airw.chat import ChatLike
-from airw.chat.questions import Question, question_or
+from airw.chat.questions import ChatPrompt, function_or_prompt
 from airw.errors import AirwError, ArgumentError, ArgumentKindError
 from airw.indexing._identity import identity
 from airw.indexing._reading import check_kind, check_name, text_field, text_of
@@ -37,7 +37,7 @@ _RECORD = ("name", "description", "readme")
 class LlmSynthesizer:
     """Has a model, or a function, sum up the text of an artifact; `make_llm_synthesizer` makes it."""
 
-    summarize: Callable[[str], MaybeAwaitable[str]] | Question
+    summarize: Callable[[str], MaybeAwaitable[str]] | ChatPrompt
     synthesizer_id: str | None = None
     text_key: str | None = None
     text_fields: tuple[str, ...] | None = None
@@ -53,7 +53,7 @@ class LlmSynthesizer:
             return self.synthesizer_id
         shown_of = [self.text_key] if self.text_fields is None else self.text_fields
         asked = self.summarize
-        name = asked.id if isinstance(asked, Question) else f"summarize={identity(asked)}"
+        name = asked.id if isinstance(asked, ChatPrompt) else f"summarize={identity(asked)}"
         return name + "".join(f" field={field}" for field in shown_of if field)
 
     async def __call__(self, artifact: Artifact) -> str:
@@ -67,9 +67,9 @@ class LlmSynthesizer:
         if not text:
             return ""
         text = text if len(text) <= MAX_CHARS else text[:MAX_CHARS] + _CUT
-        if isinstance(self.summarize, Question):
+        if isinstance(self.summarize, ChatPrompt):
             return await self.summarize(text=text)
-        return await called(self.summarize, text)
+        return await call_user_function(self.summarize, text)
 
     def _text(self, artifact: Artifact) -> str:
         if self.text_fields is None or not isinstance(artifact.raw, Mapping):
@@ -127,7 +127,9 @@ def make_llm_synthesizer(
     if text_key is not None and text_fields is not None:
         raise ArgumentError("pass text_key or text_fields, not both")
     fields = None if text_fields is None else check_strings("text_fields", text_fields)
-    asked = question_or(summarize, "summarize", model=model, prompt=prompt, default=SYNOPSIS_PROMPT, needs=["text"])
+    asked = function_or_prompt(
+        summarize, "summarize", model=model, prompt=prompt, default=SYNOPSIS_PROMPT, needs=["text"]
+    )
     return LlmSynthesizer(summarize=asked, synthesizer_id=synthesizer_id, text_key=text_key, text_fields=fields)
 
 
@@ -196,11 +198,11 @@ class SynopsisStrategy:
             SourceError: The raw value is not of a kind that the strategy within reads.
             Exception: Whatever that strategy or the gate raises.
         """
-        plan = await called(self.strategy.decompose, artifact)
-        if self.when is not None and not await called(self.when, artifact):
+        plan = await call_user_function(self.strategy.decompose, artifact)
+        if self.when is not None and not await call_user_function(self.when, artifact):
             return plan
         try:
-            synopsis = _checked(await called(self.synthesize, artifact))
+            synopsis = _checked(await call_user_function(self.synthesize, artifact))
         except Exception as error:  # noqa: BLE001 - whatever a model's client raises: the artifact is indexed without
             said = one_line(str(error)) if isinstance(error, AirwError) else error_text(error)
             return replace(plan, problems=[*plan.problems, f"no synopsis: {said}"])

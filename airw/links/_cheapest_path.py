@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from airw._base.concurrency import offload_if
 from airw.links._path_search import LIMITS, MANY, PAGE, HopSearch, PathLimits, Step, StepReader
-from airw.links.costs import JUST_BELOW_LEAST, PARTS, link_parts
+from airw.links.costs import COST_EPSILON, COST_SCALE, link_cost
 from airw.links.paths import LinkPath
 
 
@@ -50,7 +50,7 @@ class _Side:
     def take(self, below: float) -> list[Any]:
         """Take what no cheaper way can lead to any more and is cheaper than `below`, a page at most."""
         taken: list[Any] = []
-        below = min(below, self.least + JUST_BELOW_LEAST)
+        below = min(below, self.least + COST_EPSILON)
         while self.least < below and len(taken) < PAGE:
             taken.append(heapq.heappop(self.waiting)[2])
         return taken
@@ -96,7 +96,7 @@ class CostSearch:
     def _relax(self, side: _Side, other: _Side, found: Sequence[Sequence[Step]]) -> None:
         for step in (step for steps in found for step in steps):
             here, there = (step.end, step.start) if side.back else (step.start, step.end)
-            cost = side.costs[here] + link_parts(step.edge.type, self._values[step.end])
+            cost = side.costs[here] + link_cost(step.edge.type, self._values[step.end])
             side.reach(there, cost, [step])
             self._cost = min(self._cost, cost + other.costs.get(there, math.inf))
 
@@ -144,7 +144,7 @@ class CostSearch:
             (self._near.root, self._far.root),
             steps or None,
             max_hops=self._limits.max_hops,
-            cost=self._cost / PARTS if steps else None,
+            cost=self._cost / COST_SCALE if steps else None,
             visited=len(self._near.costs.keys() | self._far.costs.keys()),
         )
 
@@ -196,7 +196,7 @@ class LimitedCostSearch:
     def _settle(self) -> list[_Way]:
         """Take the ways that are final, in order of cost, hops and discovery; none after the end."""
         ways: list[_Way] = []
-        below = self._waiting[0].cost + JUST_BELOW_LEAST
+        below = self._waiting[0].cost + COST_EPSILON
         while self._waiting and self._waiting[0].cost < below and self._end not in self._settled:
             way = heapq.heappop(self._waiting)
             if self._costs[way.node, way.hops] == way.cost and not self._is_settled(way.node, way.hops):
@@ -253,7 +253,7 @@ class LimitedCostSearch:
         return self._cheapest.get(node, math.inf) == math.inf
 
     def _cost(self, way: _Way, step: Step) -> float:
-        return way.cost + link_parts(step.edge.type, self._values[step.end])
+        return way.cost + link_cost(step.edge.type, self._values[step.end])
 
     def _keep_out(self, limit: str, way: _Way, steps: Sequence[Step]) -> None:
         self._kept_out += [(limit, step.end, self._cost(way, step)) for step in steps]
@@ -282,7 +282,7 @@ class LimitedCostSearch:
             (self._start, self._end),
             steps,
             max_hops=self._limits.max_hops,
-            cost=None if steps is None else cost / PARTS,
+            cost=None if steps is None else cost / COST_SCALE,
             visited=len(self._cheapest),
             left_out=left_out,
             at_least=("max_edges",) if "max_edges" in left_out and steps is None else (),

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from airw._base.frontmatter import NOTE_SUFFIX, without_suffix
+from airw._base.frontmatter import NOTE_SUFFIX, strip_suffix
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|mailto:")
@@ -50,7 +50,7 @@ def listed(value: Any) -> list[Any]:
 
 def note_names(artifact_id: str, fields: Mapping[str, Any], title: str) -> list[list[str]]:
     """Give the names of a note in four tiers: its id, its paths, its short names, its titles."""
-    path = without_suffix(artifact_id)
+    path = strip_suffix(artifact_id)
     parts = path.split("/")
     numbers = [scalar(value) for key, value in fields.items() if f"{key}-{scalar(value)}" == parts[-1]]
     ends = ["/".join(parts[at:]) for at in range(len(parts) - 1, 0, -1)] or parts
@@ -60,7 +60,7 @@ def note_names(artifact_id: str, fields: Mapping[str, Any], title: str) -> list[
         [artifact_id],
         _once([*_both_cases([path]), "/" + _composed(path), _composed(artifact_id), *folder[0]], but=artifact_id),
         _once([*_both_cases([*ends, scalar(fields.get("id")), *numbers]), *folder[1]]),
-        _once([*_both_cases(without_suffix(each) for each in titles if each), *folder[2]]),
+        _once([*_both_cases(strip_suffix(each) for each in titles if each), *folder[2]]),
     ]
 
 
@@ -104,7 +104,7 @@ def wiki_ref(written: str, artifact_id: str) -> Ref | None:
 def _wiki_name(name: str, artifact_id: str) -> str:
     if name.startswith(("./", "../", "/")):
         return _path_name(_composed(_placed(name, artifact_id)))
-    return without_suffix(fold(name))
+    return strip_suffix(fold(name))
 
 
 def path_ref(written: str, artifact_id: str) -> Ref | None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from airw._base.checks import check_count
 from airw._base.concurrency import offload_if
-from airw.links.costs import value_of
+from airw.links.costs import artifact_value
 from airw.links.inverses import FollowedLinks
 from airw.links.paths import LinkPath
 from airw.protocols import GraphStore
@@ -56,7 +56,7 @@ class StepReader:
         """Add the values of the artifacts that steps lead to; one store call where some are not known yet."""
         new = [end for end in dict.fromkeys(step.end for steps in found for step in steps) if end not in known]
         records = await self.store.records_of(new, limit=1) if new else []
-        known.update({id: value_of(each[0] if each else None) for id, each in zip(new, records, strict=True)})
+        known.update({id: artifact_value(each[0] if each else None) for id, each in zip(new, records, strict=True)})
 
     def _all_steps(self, ids: Sequence[Any], edges: Sequence[Sequence[Edge]], *back: bool) -> list[list[Step]]:
         return [self._steps(id, each, back=all(back)) for id, each in zip(ids, edges, strict=True)]

@@ -96,7 +96,7 @@ class CorpusGraph:
         """Give the edges of each artifact, as stored, ordered by type, then by the id at the other end.
 
         A link to another corpus is an edge whose target is a pair; what dangles or is ambiguous is none: see
-        `unresolved`. An artifact that is not known has none.
+        `unresolved_links`. An artifact that is not known has none.
 
         Raises:
             ArgumentError: A parameter cannot be used.
@@ -152,7 +152,7 @@ class CorpusGraph:
         found = dict(zip(asked, await self.store.resolve(asked) if asked else [], strict=True))
         return [_meant(node, found.get(node, ())) for node in nodes]
 
-    async def unresolved(
+    async def unresolved_links(
         self, ids: Sequence[NodeId] | None = None, *, limit: int | None = None
     ) -> list[UnresolvedLink]:
         """Give the links of these artifacts, or of all, that dangle or are ambiguous; ordered by artifact.
@@ -160,7 +160,7 @@ class CorpusGraph:
         Raises:
             ArgumentKindError: `ids` is no list of ids.
         """
-        return await self.store.unresolved(None if ids is None else self._nodes("ids", ids), limit=limit)
+        return await self.store.unresolved_links(None if ids is None else self._nodes("ids", ids), limit=limit)
 
     async def link_counts(self) -> list[LinkCount]:
         """Count all links by type, origin and state, in that order."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airw._base.frontmatter import note_title, read_with_lines
+from airw._base.frontmatter import note_title, read_frontmatter_with_lines
 from airw.errors import ArgumentError
 from airw.links._commonmark import inline_links, text_of
 from airw.links._note_names import Ref, Unusable, note_names, path_ref, scalar, typed_ref, wiki_ref
@@ -77,7 +77,7 @@ class MarkdownLinks:
             SourceError: The raw value is neither a string nor a mapping with a string `text`.
         """
         text = text_of(artifact)
-        front, lines = read_with_lines(text)
+        front, lines = read_frontmatter_with_lines(text)
         declared = {**fields, **front.fields}
         names = note_names(artifact.id, declared, note_title(artifact.id, declared, text, front.body))
         found = _Found(artifact.id, names)

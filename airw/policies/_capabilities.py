@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias, overload
 from airw._base.arrays import Floats
 from airw.errors import ArgumentError
 from airw.protocols import LinkReader, OpenCorpus, RecordsByArtifact, TextSearch, VectorSearch, WalkStore
-from airw.retrieval import check_corpus, embedded
+from airw.retrieval import check_corpus, embed_text
 
 Walkable: TypeAlias = OpenCorpus[WalkStore]
 """A corpus whose store has the four methods that every walk asks for."""
@@ -13,7 +13,7 @@ Walkable: TypeAlias = OpenCorpus[WalkStore]
 
 async def embed(corpus: OpenCorpus[object], query: str) -> Floats:
     """Embed a query: `(dim,) float32`."""
-    vector: Floats = (await embedded(check_corpus(corpus), query))[0]
+    vector: Floats = (await embed_text(check_corpus(corpus), query))[0]
     return vector
 
 

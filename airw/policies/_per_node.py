@@ -11,7 +11,7 @@ from airw._base.concurrency import Pacer, map_bounded
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, PolicyError
 from airw.values import SearchHit
-from airw.walking import Entry, Frontier, Neighbors, Policy, WalkState
+from airw.walking import CommittedNode, Frontier, Neighbors, Policy, WalkState
 
 T = TypeVar("T")
 _WIDTHS: WeakKeyDictionary[WalkState, int] = WeakKeyDictionary()  # kept here, as a policy may rewrite its state
@@ -98,7 +98,7 @@ class PerNode(Policy):
             elif id not in state.visited:
                 raise PolicyError(f"select returned a node that was not offered: {short_repr(node)}")
 
-    async def expand(self, state: WalkState, committed: Sequence[Entry], store: Any) -> list[Neighbors]:
+    async def expand(self, state: WalkState, committed: Sequence[CommittedNode], store: Any) -> list[Neighbors]:
         """Ask the policy for each node."""
         return await self._each(self.policy.expand, committed, state, lambda entry: (state, entry.node, store))
 
@@ -112,7 +112,7 @@ class PerNode(Policy):
         answer: bool | Awaitable[bool] = self.policy.stop(state) if hasattr(self.policy, "stop") else False
         return answer
 
-    async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: Any) -> list[SearchHit | None]:
+    async def to_hits(self, state: WalkState, committed: Sequence[CommittedNode], store: Any) -> list[SearchHit | None]:
         """Ask the policy for each node; whatever hit it makes becomes a fresh one."""
         arguments = lambda entry: (state, entry.node, entry.score, entry.depth)  # noqa: E731 (one line)
         return [_fresh(hit) for hit in await self._each(self.policy.to_hit, committed, state, arguments)]

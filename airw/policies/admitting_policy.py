@@ -16,7 +16,7 @@ from airw.policies.artifact_memory import ArtifactMemory
 from airw.policies.artifact_policy import ArtifactNode, ArtifactPolicy, nodes_along
 from airw.protocols import OpenCorpus
 from airw.values import Record
-from airw.walking import Entry, Frontier, WalkState
+from airw.walking import CommittedNode, Frontier, WalkState
 
 B = TypeVar("B", bound="AdmittingMemory")
 
@@ -120,7 +120,7 @@ class AdmittingPolicy(ArtifactPolicy[B]):
         state.memory.add_rows(await state.memory.best_vectors([node.id for node in nodes], store, vectors))
 
     async def expand(
-        self, state: WalkState[B], committed: Sequence[Entry], store: Walkable
+        self, state: WalkState[B], committed: Sequence[CommittedNode], store: Walkable
     ) -> list[list[ArtifactNode]]:
         """Return the artifacts behind each one, as long as `max_traverse` lasts; one store call."""
         crossed = state.memory.crossed(committed)
@@ -132,7 +132,7 @@ class AdmittingPolicy(ArtifactPolicy[B]):
 
     @override
     async def _sharing_fields(
-        self, state: WalkState[B], committed: Sequence[Entry], store: Walkable, edges: Edges
+        self, state: WalkState[B], committed: Sequence[CommittedNode], store: Walkable, edges: Edges
     ) -> list[list[ArtifactNode]]:
         # A way that several share is taken once a walk, by the shallowest of those that come to it together.
         memory = state.memory

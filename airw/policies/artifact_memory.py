@@ -18,7 +18,7 @@ from airw.policies._several_corpora import Id
 from airw.policies.scope import ALLOW_ALL, Scope, Verdict
 from airw.protocols import BestRecordFinder, OpenCorpus, RecordLookup, VectorSearch
 from airw.values import Record, SearchHit
-from airw.walking import Entry, Frontier
+from airw.walking import CommittedNode, Frontier
 
 _MANY = 1 << 20  # numbers, compared with a query in about a millisecond
 _ALLOWED = Verdict(start=True, cross=True, keep=True)
@@ -105,7 +105,7 @@ class ArtifactMemory:
         """Return what the scope said of an artifact; one it was not asked about is let through."""
         return self.verdicts.get(id, _ALLOWED)
 
-    def crossed(self, committed: Iterable[Entry]) -> list[Entry]:
+    def crossed(self, committed: Iterable[CommittedNode]) -> list[CommittedNode]:
         """Return the entries that the walk may cross."""
         return [entry for entry in committed if self.verdict(entry.id).cross]
 
@@ -116,7 +116,9 @@ class ArtifactMemory:
         verdicts = [self.verdict(id) for id in ids]
         return [not (each.cross or each.keep) or (is_start and not each.start) for each in verdicts]
 
-    async def make_hits(self, committed: Sequence[Entry], corpus: OpenCorpus[RecordLookup]) -> list[SearchHit | None]:
+    async def make_hits(
+        self, committed: Sequence[CommittedNode], corpus: OpenCorpus[RecordLookup]
+    ) -> list[SearchHit | None]:
         """Return each artifact's best surface as a hit; `None` for one without surfaces, or not to be kept."""
         kept = [entry for entry in committed if self.verdict(entry.id).keep]
         records = await self.best_records([entry.node.id for entry in kept], corpus)

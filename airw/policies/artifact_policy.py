@@ -18,7 +18,7 @@ from airw.policies.artifact_memory import A, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.protocols import OpenCorpus, RecordLookup
 from airw.values import DIRECTIONS, Direction, Edge, NodeIdLike, SearchHit
-from airw.walking import Entry, Frontier, Policy, WalkState
+from airw.walking import CommittedNode, Frontier, Policy, WalkState
 
 
 class ArtifactNode(NamedTuple):
@@ -95,14 +95,14 @@ class ArtifactPolicy(Policy[A]):
         await state.memory.judge(ids, store)
         return scores
 
-    async def expand(self, state: WalkState[A], committed: Sequence[Entry], store: Walkable) -> list[list[Any]]:
+    async def expand(self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable) -> list[list[Any]]:
         """Return the artifacts behind each one; one store call."""
         crossed = state.memory.crossed(committed)
         found = dict(zip((entry.id for entry in crossed), await self._neighbors(state, crossed, store), strict=True))
         return [found.get(entry.id, []) for entry in committed]
 
     async def _neighbors(
-        self, state: WalkState[A], committed: Sequence[Entry], store: Walkable
+        self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable
     ) -> list[list[ArtifactNode]]:
         """Return the artifacts behind each one; one store call, and one for records that are not kept."""
         if self.edges is not None:
@@ -112,7 +112,7 @@ class ArtifactPolicy(Policy[A]):
         return [list(map(ArtifactNode, *other_ends(id, found))) for id, found in zip(ids, links, strict=True)]
 
     async def _sharing_fields(
-        self, state: WalkState[A], committed: Sequence[Entry], store: Walkable, edges: Edges
+        self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable, edges: Edges
     ) -> list[list[ArtifactNode]]:
         """Return the artifacts behind all ways of each one; a way is asked for once a walk."""
         ways, answers = await self._ways(state, committed, store, edges), state.memory.answers
@@ -121,7 +121,7 @@ class ArtifactPolicy(Policy[A]):
         return [nodes_along(entry.node.id, ways[entry.node.id], answers) for entry in committed]
 
     async def _ways(
-        self, state: WalkState[A], committed: Sequence[Entry], store: OpenCorpus[RecordLookup], edges: Edges
+        self, state: WalkState[A], committed: Sequence[CommittedNode], store: OpenCorpus[RecordLookup], edges: Edges
     ) -> dict[Id, list[Way]]:
         """Return the ways that lead on from each one; only the records of routers are not at hand."""
         ids = [entry.node.id for entry in committed]
@@ -149,7 +149,9 @@ class ArtifactPolicy(Policy[A]):
     def edge_of(self, node: ArtifactNode) -> Edge | None:
         return node.edge
 
-    async def to_hits(self, state: WalkState[A], committed: Sequence[Entry], store: Walkable) -> list[SearchHit | None]:
+    async def to_hits(
+        self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable
+    ) -> list[SearchHit | None]:
         """Return each artifact's best surface; one store call."""
         return await state.memory.make_hits(committed, store)
 

@@ -14,7 +14,7 @@ from airw.policies._capabilities import Walkable
 from airw.policies.artifact_memory import ArtifactMemory
 from airw.policies.artifact_policy import ArtifactNode, ArtifactPolicy
 from airw.values import Edge
-from airw.walking import Entry, Frontier, WalkState
+from airw.walking import CommittedNode, Frontier, WalkState
 
 _MANY = 2_000  # paths, compared in about a millisecond
 
@@ -117,7 +117,7 @@ class Beam(ArtifactPolicy[ArtifactMemory]):
                 break
         return list(best.values())
 
-    async def expand(self, state: State, committed: Sequence[Entry], store: Walkable) -> list[list[Any]]:
+    async def expand(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> list[list[Any]]:
         """Return the paths that lead on from each one; one store call."""
         found = await super().expand(state, committed, store)
         best = state.memory.best

@@ -13,7 +13,7 @@ from airw.policies._capabilities import Walkable, embed, require
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.values import Record, SearchHit
 from airw.values.filters import Filter, matches
-from airw.walking import Entry, Policy, WalkState
+from airw.walking import CommittedNode, Policy, WalkState
 
 SUMMARY_KINDS = ("description", "synopsis", "capability", "document")
 LEAF_KINDS = ("chunk", "readme_chunk")
@@ -118,7 +118,7 @@ class CollapsedTree(Policy[TreeMemory]):
             cosines.update(zip(new, np.nan_to_num(scores.astype(np.float64), nan=-np.inf).tolist(), strict=True))
         return np.array([cosines[node.id] for node in nodes])
 
-    async def expand(self, state: State, committed: Sequence[Entry], store: Walkable) -> list[list[Record]]:
+    async def expand(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> list[list[Record]]:
         """Return the leaves of each router, read when the walk was seeded."""
         return [state.memory.leaves.get(cast("str", entry.id), []) for entry in committed]
 
@@ -126,7 +126,9 @@ class CollapsedTree(Policy[TreeMemory]):
     def node_id(self, node: Record) -> str:
         return node.id
 
-    async def to_hits(self, state: State, committed: Sequence[Entry], store: Walkable) -> list[SearchHit | None]:
+    async def to_hits(
+        self, state: State, committed: Sequence[CommittedNode], store: Walkable
+    ) -> list[SearchHit | None]:
         """Return each record as a hit, routers aside; a leaf names the artifact that routed to it as its `seed`."""
         routers = state.memory.leaves
         hits = [None if entry.id in routers else entry.node.as_hit(entry.score, store.name) for entry in committed]

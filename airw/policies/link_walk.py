@@ -15,7 +15,7 @@ from airw._base.messages import short_repr
 from airw._base.overriding import override
 from airw.errors import ArgumentError, NoLedgerEntry
 from airw.links import Inverses
-from airw.links.costs import JUST_BELOW_LEAST, PARTS, link_parts, value_of
+from airw.links.costs import COST_EPSILON, COST_SCALE, artifact_value, link_cost
 from airw.policies._capabilities import require
 from airw.policies._seeding import SEEDINGS, Seeding, find_start
 from airw.policies._several_corpora import Id, check_nodes, order_key, other_ends, places_of, root_ids
@@ -24,13 +24,13 @@ from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.protocols import GraphStore, OpenCorpus
 from airw.retrieval import check_corpus
 from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeIdLike, SearchHit
-from airw.walking import Behind, Entry, Frontier, Policy, WalkState
+from airw.walking import CommittedNode, Frontier, LazyNeighbors, Policy, WalkState
 
 _START_K = 4
 _MANY = 2_000  # ways, looked at in about a millisecond
 
 
-class Way(NamedTuple):
+class LinkStep(NamedTuple):
     """One way to an artifact: its last edge, and what it costs up to where that edge begins, in parts."""
 
     id: Any
@@ -38,8 +38,8 @@ class Way(NamedTuple):
     cost: float = 0
 
 
-_way = partial(tuple.__new__, Way)  # half the time of `Way(...)`, which matters once a neighbour
-_Ways: TypeAlias = Behind | list[Way]
+_way = partial(tuple.__new__, LinkStep)  # half the time of `Way(...)`, which matters once a neighbour
+_Ways: TypeAlias = LazyNeighbors | list[LinkStep]
 
 
 State: TypeAlias = WalkState[ArtifactMemory]
@@ -155,7 +155,7 @@ class LinkWalk(Policy[ArtifactMemory]):
     def begin(self, state: State) -> ArtifactMemory:
         return ArtifactMemory(state.query, self.scope, keeps_records=True)
 
-    async def seed(self, state: State, store: OpenCorpus[GraphStore]) -> list[Way]:
+    async def seed(self, state: State, store: OpenCorpus[GraphStore]) -> list[LinkStep]:
         """Look up the roots and search for more; one store call, and those of the search and of `scope.start`."""
         memory, corpus = state.memory, check_corpus(store)
         require(corpus, "records_of", "LinkWalk")
@@ -172,9 +172,11 @@ class LinkWalk(Policy[ArtifactMemory]):
                 )
         if self.scope.start is not None:  # what is barred may still be reached, so it must not wait as a start
             memory.judge_by(ids, memory.kept_records(ids))
-        return [Way(id) for id in ids if memory.verdict(id).start]
+        return [LinkStep(id) for id in ids if memory.verdict(id).start]
 
-    async def score(self, state: State, nodes: Sequence[Way], store: OpenCorpus[GraphStore]) -> NDArray[np.float64]:
+    async def score(
+        self, state: State, nodes: Sequence[LinkStep], store: OpenCorpus[GraphStore]
+    ) -> NDArray[np.float64]:
         """Score by minus the cost; one store call where fields decide, else none."""
         memory = state.memory
         if self._reads_fields:
@@ -184,19 +186,19 @@ class LinkWalk(Policy[ArtifactMemory]):
                 memory.judge_by(ids, memory.kept_records(ids))
         return await offload_if(len(nodes) > _MANY, self._scores, memory, nodes)
 
-    def _scores(self, memory: ArtifactMemory, nodes: Sequence[Way]) -> NDArray[np.float64]:
+    def _scores(self, memory: ArtifactMemory, nodes: Sequence[LinkStep]) -> NDArray[np.float64]:
         costs = np.array([self._cost(memory, node) for node in nodes], np.float64)
-        scores: NDArray[np.float64] = 0.0 - costs / PARTS  # 0, not -0, at the start
+        scores: NDArray[np.float64] = 0.0 - costs / COST_SCALE  # 0, not -0, at the start
         return scores
 
-    def _cost(self, memory: ArtifactMemory, way: Way) -> float:
+    def _cost(self, memory: ArtifactMemory, way: LinkStep) -> float:
         """Return what a way costs up to its end, in parts."""
         if way.edge is None:
             return way.cost
         if not self.weighted:
-            return way.cost + PARTS
+            return way.cost + COST_SCALE
         [record] = memory.kept_records([way.id])
-        return way.cost + link_parts(way.edge.type, value_of(record))
+        return way.cost + link_cost(way.edge.type, artifact_value(record))
 
     async def select(self, state: State, frontier: Frontier) -> NDArray[np.intp]:
         """Commit all in order of discovery, or those to which no cheaper way can be found any more, cheapest first."""
@@ -208,7 +210,9 @@ class LinkWalk(Policy[ArtifactMemory]):
             live = selectable(frontier, partial(state.memory.are_excluded, is_start=not state.visited))
         return _cheapest(frontier, live) if self.weighted and len(live) else live
 
-    async def expand(self, state: State, committed: Sequence[Entry], store: OpenCorpus[GraphStore]) -> list[_Ways]:
+    async def expand(
+        self, state: State, committed: Sequence[CommittedNode], store: OpenCorpus[GraphStore]
+    ) -> list[_Ways]:
         """Return the ways that lead on from each one; one store call."""
         crossed, named = state.memory.crossed(committed), self._named
         ids: list[Id] = [entry.node.id for entry in crossed]
@@ -230,7 +234,7 @@ class LinkWalk(Policy[ArtifactMemory]):
     def _ways(
         self,
         memory: ArtifactMemory,
-        starts: Sequence[Way],
+        starts: Sequence[LinkStep],
         edges: Sequence[Sequence[Edge]],
         key: Callable[[Id], Any],
     ) -> list[_Ways]:
@@ -240,15 +244,15 @@ class LinkWalk(Policy[ArtifactMemory]):
         return [_behind(*each, cost) for each, cost in zip(ends, costs, strict=True)]
 
     @override
-    def node_id(self, node: Way) -> Id:
+    def node_id(self, node: LinkStep) -> Id:
         return node.id
 
     @override
-    def edge_of(self, node: Way) -> Edge | None:
+    def edge_of(self, node: LinkStep) -> Edge | None:
         return node.edge
 
     async def to_hits(
-        self, state: State, committed: Sequence[Entry], store: OpenCorpus[GraphStore]
+        self, state: State, committed: Sequence[CommittedNode], store: OpenCorpus[GraphStore]
     ) -> list[SearchHit | None]:
         """Return each artifact's first surface; one store call, none where fields decided."""
         memory, ids = state.memory, [entry.node.id for entry in committed]
@@ -279,7 +283,7 @@ async def _read_first(memory: ArtifactMemory, ids: Sequence[Id], corpus: OpenCor
 def _cheapest(frontier: Frontier, live: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return the ways, in order, that cost less than any further one can: that one goes on from one that waits."""
     costs = -frontier.scores[live]
-    is_final = costs < costs.min() + JUST_BELOW_LEAST / PARTS
+    is_final = costs < costs.min() + COST_EPSILON / COST_SCALE
     live, costs = live[is_final], costs[is_final]
     depths = [frontier.depths[position] for position in live.tolist()]
     return live[np.lexsort((depths, costs))]
@@ -288,10 +292,10 @@ def _cheapest(frontier: Frontier, live: NDArray[np.intp]) -> NDArray[np.intp]:
 def _behind(ends: Sequence[Any], edges: Sequence[Edge], cost: float) -> _Ways:
     """Return ways to make when they are read; where they are many, those that are made already."""
     make = partial(_made, ends, edges, cost)
-    return make(slice(None)) if len(ends) > _MANY else Behind(ends, make)
+    return make(slice(None)) if len(ends) > _MANY else LazyNeighbors(ends, make)
 
 
-def _made(ends: Sequence[Any], edges: Sequence[Edge], cost: float, part: slice) -> list[Way]:
+def _made(ends: Sequence[Any], edges: Sequence[Edge], cost: float, part: slice) -> list[LinkStep]:
     return list(map(_way, zip(ends[part], edges[part], repeat(cost))))
 
 

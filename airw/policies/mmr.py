@@ -17,7 +17,7 @@ from airw.policies._several_corpora import Id
 from airw.policies.admitting_policy import AdmittingMemory, AdmittingPolicy
 from airw.policies.artifact_policy import ArtifactNode
 from airw.values import SearchHit
-from airw.walking import Entry, Frontier, WalkState
+from airw.walking import CommittedNode, Frontier, WalkState
 
 _PICKS = 64  # without anything behind them, chosen in one go
 _MANY = 1 << 19  # numbers, compared in about a millisecond
@@ -172,7 +172,9 @@ class Mmr(AdmittingPolicy[MmrMemory]):
         """Stop once `select_k` hits are out."""
         return self._has_enough(state)
 
-    async def to_hits(self, state: State, committed: Sequence[Entry], store: Walkable) -> list[SearchHit | None]:
+    async def to_hits(
+        self, state: State, committed: Sequence[CommittedNode], store: Walkable
+    ) -> list[SearchHit | None]:
         """Return each artifact's best surface, and why it was chosen; one store call."""
         hits = await super().to_hits(state, committed, store)
         for entry, hit in zip(committed, hits, strict=True):

@@ -25,7 +25,7 @@ from airw.policies.artifact_policy import ArtifactNode, ArtifactPolicy
 from airw.policies.scope import ALLOW_ALL
 from airw.protocols import OpenCorpus
 from airw.values import Direction, SearchHit
-from airw.walking import Entry, Frontier, WalkState
+from airw.walking import CommittedNode, Frontier, WalkState
 
 Weighting: TypeAlias = Literal["uniform", "score"]
 _WEIGHTINGS: tuple[Weighting, ...] = ("uniform", "score")
@@ -190,7 +190,9 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
         return live[best_first(memory.push.residual[memory.at_positions[live]], self.width)]
 
     @override
-    async def _neighbors(self, state: State, committed: Sequence[Entry], store: Walkable) -> list[list[ArtifactNode]]:
+    async def _neighbors(
+        self, state: State, committed: Sequence[CommittedNode], store: Walkable
+    ) -> list[list[ArtifactNode]]:
         # All neighbours of each one, from where it is pushed on; one store call for links, two for fields.
         memory, found = state.memory, await super()._neighbors(state, committed, store)
         if self.edges is not None:
@@ -201,7 +203,9 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
             memory.push = await offload_if(is_long, _push_on, memory, ids, found)
         return found
 
-    async def to_hits(self, state: State, committed: Sequence[Entry], store: Walkable) -> list[SearchHit | None]:
+    async def to_hits(
+        self, state: State, committed: Sequence[CommittedNode], store: Walkable
+    ) -> list[SearchHit | None]:
         """Return each artifact's best surface, with the lower bound as score; at most two store calls."""
         ids = [entry.node.id for entry in committed]
         await state.memory.score(ids, store)

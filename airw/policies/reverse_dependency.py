@@ -12,7 +12,7 @@ from airw._base.arrays import NDArray
 from airw._base.checks import check_count, check_weight
 from airw._base.messages import short_repr
 from airw._base.overriding import override
-from airw._base.requirements import bare_name, required_name
+from airw._base.requirements import bare_name, requirement_name
 from airw.errors import ArgumentError
 from airw.policies._capabilities import Walkable, require
 from airw.policies._several_corpora import Id, check_nodes, member_names, order_key, places_of
@@ -21,7 +21,7 @@ from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.protocols import OpenCorpus
 from airw.retrieval import check_corpus
 from airw.values import ArtifactRef, Edge, NodeIdLike, SearchHit, canonical_node_id
-from airw.walking import Entry, Frontier, Policy, WalkState
+from airw.walking import CommittedNode, Frontier, Policy, WalkState
 
 REF = "REF"
 
@@ -163,7 +163,7 @@ class ReverseDependency(Policy[DependencyMemory]):
             if found:
                 inside.update(_strongest(*found[0]))
             else:
-                id = required_name(text) if source is None and self.edge_type == REF else spellings[0]
+                id = requirement_name(text) if source is None and self.edge_type == REF else spellings[0]
                 outside[id] = list(dict.fromkeys([*outside.get(id, []), *spellings]))
         return inside, outside
 
@@ -177,7 +177,7 @@ class ReverseDependency(Policy[DependencyMemory]):
         """Return the ways to write what a seed names, the given one first."""
         if self.edge_type != REF:
             return [seed]
-        name = required_name(seed)
+        name = requirement_name(seed)
         return list(dict.fromkeys([seed, bare_name(seed), *(name.replace("-", mark) for mark in "-_.")]))
 
     async def score(self, state: State, nodes: Sequence[_Node], store: Walkable) -> NDArray[np.float64]:
@@ -215,7 +215,7 @@ class ReverseDependency(Policy[DependencyMemory]):
         allowed = set(selectable(frontier, are_excluded).tolist())
         return [at for at in frontier.best_first().tolist() if at in allowed]
 
-    async def expand(self, state: State, committed: Sequence[Entry], store: Walkable) -> list[_Dependents]:
+    async def expand(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> list[_Dependents]:
         """Return the dependents of each one, sorted; they were read when it was scored."""
         memory = state.memory
         return [
@@ -231,7 +231,9 @@ class ReverseDependency(Policy[DependencyMemory]):
         """Return the edge from a dependent to what it depends on."""
         return None if node.library is None else Edge(node.id, node.library, self.edge_type, "derived")
 
-    async def to_hits(self, state: State, committed: Sequence[Entry], store: Walkable) -> list[SearchHit | None]:
+    async def to_hits(
+        self, state: State, committed: Sequence[CommittedNode], store: Walkable
+    ) -> list[SearchHit | None]:
         """Return each artifact's best surface, `None` for what the corpus does not hold; one store call."""
         hits = await state.memory.make_hits(committed, store)
         for hit, entry in zip(hits, committed, strict=True):

@@ -20,7 +20,7 @@ from airw.policies._several_corpora import Id
 from airw.policies.admitting_policy import AdmittingMemory, AdmittingPolicy, Node
 from airw.policies.artifact_policy import ArtifactNode
 from airw.values import SearchHit
-from airw.walking import Entry, Frontier, WalkState
+from airw.walking import CommittedNode, Frontier, WalkState
 
 _MANY = 5_000  # of which the order takes about a millisecond
 
@@ -163,7 +163,9 @@ class Scored(AdmittingPolicy[ScoredMemory]):
         """Stop at the end of the step in which `select_k` hits are out."""
         return self._has_step(state)
 
-    async def to_hits(self, state: State, committed: Sequence[Entry], store: Walkable) -> list[SearchHit | None]:
+    async def to_hits(
+        self, state: State, committed: Sequence[CommittedNode], store: Walkable
+    ) -> list[SearchHit | None]:
         """Return each artifact's best surface, with its score; one store call, none after a scorer."""
         given = state.memory.given
         return await super().to_hits(state, [entry._replace(score=given[entry.id]) for entry in committed], store)

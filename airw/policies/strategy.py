@@ -19,7 +19,7 @@ from airw.policies.artifact_memory import node_of_hit
 from airw.policies.artifact_policy import ArtifactNode
 from airw.policies.scope import ALLOW_ALL, Scope
 from airw.values import Direction, Edge, NodeIdLike, SearchHit
-from airw.walking import Entry, Frontier, Policy, WalkState
+from airw.walking import CommittedNode, Frontier, Policy, WalkState
 
 S = TypeVar("S")
 
@@ -174,7 +174,7 @@ class Strategy(Policy["StrategyMemory"], ABC):
         return await state.memory.run.select(state, frontier)
 
     async def expand(
-        self, state: "WalkState[StrategyMemory]", committed: Sequence[Entry], store: Walkable
+        self, state: "WalkState[StrategyMemory]", committed: Sequence[CommittedNode], store: Walkable
     ) -> list[list[ArtifactNode]]:
         """Return the artifacts behind those to go on from; one store call."""
         return await state.memory.run.expand(state, committed, store)
@@ -192,7 +192,7 @@ class Strategy(Policy["StrategyMemory"], ABC):
         return state.memory.run.stop(state)
 
     async def to_hits(
-        self, state: "WalkState[StrategyMemory]", committed: Sequence[Entry], store: Walkable
+        self, state: "WalkState[StrategyMemory]", committed: Sequence[CommittedNode], store: Walkable
     ) -> list[SearchHit | None]:
         """Return what was selected as hits; its record is there already."""
         return await state.memory.run.to_hits(state, committed, store)
@@ -286,7 +286,7 @@ class _Run(AdmittingPolicy[StrategyMemory]):
 
     @override
     async def expand(
-        self, state: WalkState[StrategyMemory], committed: Sequence[Entry], store: Walkable
+        self, state: WalkState[StrategyMemory], committed: Sequence[CommittedNode], store: Walkable
     ) -> list[list[ArtifactNode]]:
         tracker = state.memory.tracker
         going = [entry for entry in committed if entry.id in tracker.to_traverse or entry.id in tracker.at_cap]
@@ -300,7 +300,7 @@ class _Run(AdmittingPolicy[StrategyMemory]):
 
     @override
     async def to_hits(
-        self, state: WalkState[StrategyMemory], committed: Sequence[Entry], store: Walkable
+        self, state: WalkState[StrategyMemory], committed: Sequence[CommittedNode], store: Walkable
     ) -> list[SearchHit | None]:
         hits = await super().to_hits(state, committed, store)
         for at, (entry, hit) in enumerate(zip(committed, hits, strict=True)):

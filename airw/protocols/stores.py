@@ -136,7 +136,7 @@ class RecordReader(RecordLookup, RecordsByArtifact, Protocol):
 class ChangeFinder(Protocol):
     """Finds what has changed without reading what has not; builds ask it before the ledger, where a store can tell."""
 
-    async def changed(self, versions: Mapping[str, str], stamp: LedgerEntry) -> list[str]:
+    async def find_changed(self, versions: Mapping[str, str], stamp: LedgerEntry) -> list[str]:
         """Give the artifacts whose ledger entry is not of this version or not like `stamp` in all but the records."""
         ...
 
@@ -181,7 +181,7 @@ class RunRows(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class IngestRun:
     """Tells one run of writing in parts from all others.
 
     Args:
@@ -206,11 +206,11 @@ class RunKeeper(Protocol):
     A row of JSON says of each part what became of it. It comes in one transaction with what it tells of.
     """
 
-    async def begin_run(self, run: Run, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
+    async def begin_run(self, run: IngestRun, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
         """Keep a row for a run, in place of an earlier run of its name and all its parts, and remove artifacts."""
         ...
 
-    async def read_run(self, run: Run, parts: Sequence[int] | None = None) -> RunRows | None:
+    async def read_run(self, run: IngestRun, parts: Sequence[int] | None = None) -> RunRows | None:
         """Give the row of a run and, ordered by number, those of these parts, or of all, where they are.
 
         `None` once the run was replaced or forgotten.
@@ -218,7 +218,7 @@ class RunKeeper(Protocol):
         ...
 
     async def apply_part(
-        self, run: Run, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
+        self, run: IngestRun, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
     ) -> dict[str, Any] | None:
         """Put artifacts as `apply` does, and a row for the part; where one is already, put nothing, and give that one.
 
@@ -229,7 +229,9 @@ class RunKeeper(Protocol):
         """
         ...
 
-    async def forget_run(self, run: Run, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()) -> None:
+    async def forget_run(
+        self, run: IngestRun, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()
+    ) -> None:
         """Forget these parts of a run, or all of it, and remove artifacts; nothing, where the run was replaced."""
         ...
 
@@ -309,7 +311,7 @@ class LinkReader(EdgeReader, Protocol):
         """
         ...
 
-    async def unresolved(
+    async def unresolved_links(
         self, artifact_ids: Sequence[str] | None = None, *, limit: int | None = None
     ) -> list[UnresolvedLink]:
         """Give the links of these artifacts, or of all, that dangle or are ambiguous.

@@ -8,7 +8,7 @@ from typing import Any
 
 from airw._base.checks import check_count, check_strings
 from airw._base.messages import short_repr
-from airw._base.requirements import required_name
+from airw._base.requirements import requirement_name
 from airw.errors import ArgumentError
 from airw.values import SearchHit
 
@@ -45,7 +45,7 @@ def dependency_evidence_boost(
         raise ArgumentError(f"weight must be a finite number, not {short_repr(weight)}")
     if not isinstance(deps_field, str) or not deps_field:
         raise ArgumentError(f"deps_field must be the name of a metadata field, not {short_repr(deps_field)}")
-    libraries = frozenset(map(required_name, check_strings("relevant_libs", relevant_libs))) - {""}
+    libraries = frozenset(map(requirement_name, check_strings("relevant_libs", relevant_libs))) - {""}
     return _DependencyEvidence(libraries, float(weight), check_count("saturate", saturate, least=1), deps_field)
 
 
@@ -64,4 +64,4 @@ class _DependencyEvidence:
 def _required(deps: Any) -> set[str]:
     """Return the names that a field's value requires; what is no requirement names nothing."""
     entries = deps if isinstance(deps, Iterable) and not isinstance(deps, str | Mapping) else [deps]
-    return {required_name(entry) for entry in entries if isinstance(entry, str)}
+    return {requirement_name(entry) for entry in entries if isinstance(entry, str)}

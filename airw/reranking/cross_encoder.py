@@ -11,7 +11,7 @@ import numpy as np
 
 from airw._base.arrays import Floats
 from airw._base.checks import check_count
-from airw._base.local_models import Turns, folder_id, locate_model, need_folder, run_batches, spare_cores
+from airw._base.local_models import SerialWorker, folder_id, locate_model, require_folder, run_batches, spare_cores
 from airw._base.messages import error_text
 from airw.errors import RerankerError, RerankerUnavailable
 from airw.reranking.scores import check_asked
@@ -46,7 +46,7 @@ class CrossEncoderReranker:
         self._batch_size = check_count("batch_size", batch_size, least=1)
         self._model: Any = None
         self._id: str | None = None if self._folder else f"ce:{self._name}"
-        self._turns = Turns(self._name)
+        self._turns = SerialWorker(self._name)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._folder or self._name)!r})"
@@ -95,7 +95,7 @@ class CrossEncoderReranker:
 
     def _load_once(self) -> None:
         if self._model is None:
-            source = need_folder(self._folder, error=RerankerUnavailable, fix=_FIX) if self._folder else self._name
+            source = require_folder(self._folder, error=RerankerUnavailable, fix=_FIX) if self._folder else self._name
             self._model = _loaded(str(source), self._label)
 
     async def _logits(self, query: str, texts: list[str]) -> Floats:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from airw._base.checks import check_count
 from airw._base.concurrency import in_thread
-from airw._base.http import Api, ApiClient, Exchange, Server, base_url, decoded, in_their_order, told
+from airw._base.http import Api, ApiClient, Exchange, Server, base_url, decode_json, describe_reply, order_by_index
 from airw.errors import ArgumentError, RerankerError, RerankerUnavailable
 from airw.reranking.scores import check_asked, numbers_of
 
@@ -164,11 +164,11 @@ def _scores_of(content: bytes, count: int, *, of: str) -> list[float]:
     Raises:
         RerankerError: It is not an answer, or not one number for each text. `of` names who answered.
     """
-    answer = decoded(content, of=of, error=RerankerError)
+    answer = decode_json(content, of=of, error=RerankerError)
     items = answer.get("results") if isinstance(answer, dict) else answer
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise RerankerError(
-            f"{of} answered with JSON that holds no list of scores, nor one as 'results': {told(answer)}"
+            f"{of} answered with JSON that holds no list of scores, nor one as 'results': {describe_reply(answer)}"
         )
-    ordered = in_their_order(items, count, noun="score", of=of, error=RerankerError)
+    ordered = order_by_index(items, count, noun="score", of=of, error=RerankerError)
     return numbers_of([item.get("relevance_score", item.get("score")) for item in ordered], lambda: of)

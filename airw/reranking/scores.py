@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any
 
 from airw._base.checks import check_texts, find_text_fault
-from airw._base.concurrency import called
+from airw._base.concurrency import call_user_function
 from airw._base.messages import error_text, short_repr
 from airw.errors import AirwError, RerankerError
 from airw.protocols import Reranker
@@ -32,7 +32,7 @@ async def score_texts(reranker: Reranker, query: str, texts: Sequence[str]) -> l
     if not texts:
         return []
     try:
-        answer: Any = await called(reranker, query, list(texts))
+        answer: Any = await call_user_function(reranker, query, list(texts))
     except AirwError:
         raise
     except Exception as error:

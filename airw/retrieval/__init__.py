@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.retrieval.answering import answer, channel_rankings, check_corpus, embedded, formulated, retrieve
+    from airw.retrieval.answering import (
+        channel_rankings,
+        check_corpus,
+        embed_text,
+        formulate_queries,
+        retrieve,
+        run_search,
+    )
     from airw.retrieval.formulation import make_llm_formulator
     from airw.retrieval.fusion import fuse_hits, tag_source
     from airw.retrieval.query import (
@@ -26,7 +33,14 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "answering": ["answer", "channel_rankings", "check_corpus", "embedded", "formulated", "retrieve"],
+            "answering": [
+                "run_search",
+                "channel_rankings",
+                "check_corpus",
+                "embed_text",
+                "formulate_queries",
+                "retrieve",
+            ],
             "formulation": ["make_llm_formulator"],
             "fusion": ["fuse_hits", "tag_source"],
             "query": [
@@ -57,15 +71,15 @@ __all__ = [
     "SearchOptions",
     "SearchQuery",
     "SearchTuning",
-    "answer",
     "channel_rankings",
     "channels_of",
     "check_corpus",
-    "embedded",
-    "formulated",
+    "embed_text",
+    "formulate_queries",
     "fuse_hits",
     "hybrid_depth",
     "make_llm_formulator",
     "retrieve",
+    "run_search",
     "tag_source",
 ]

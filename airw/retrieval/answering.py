@@ -10,7 +10,7 @@ import numpy as np
 
 from airw._base.arrays import Floats
 from airw._base.checks import check_number, name_missing_method
-from airw._base.concurrency import called, in_thread, map_bounded, offload_if
+from airw._base.concurrency import call_user_function, in_thread, map_bounded, offload_if
 from airw._base.messages import short_repr
 from airw._base.signatures import shows_options
 from airw._base.vectors import unit_rows
@@ -27,7 +27,7 @@ from airw.retrieval.merging import (
     was_cut_short,
 )
 from airw.retrieval.query import SEARCH_DEFAULTS, Boost, Mode, PassageReader, SearchOptions, SearchQuery, queries_of
-from airw.retrieval.stitching import stitched
+from airw.retrieval.stitching import stitch
 from airw.values import Ranking, Record, SearchHit
 
 Vectors: TypeAlias = Callable[[], Awaitable[Floats]]
@@ -66,10 +66,10 @@ async def retrieve(corpus: OpenCorpus[SearchStore], query: str, **options: Unpac
         >>> anyio.run(main)
         ['a']
     """
-    return await answer(check_corpus(corpus), SearchQuery.parse("retrieve", query, options))
+    return await run_search(check_corpus(corpus), SearchQuery.parse("retrieve", query, options))
 
 
-async def formulated(query: SearchQuery) -> tuple[str, ...]:
+async def formulate_queries(query: SearchQuery) -> tuple[str, ...]:
     """Give the queries to search with: the query's own, or what its formulator makes of it, each once.
 
     Raises:
@@ -77,13 +77,13 @@ async def formulated(query: SearchQuery) -> tuple[str, ...]:
     """
     if query.formulate is None:
         return (query.text,)
-    return queries_of(await called(query.formulate, query.text)) or (query.text,)
+    return queries_of(await call_user_function(query.formulate, query.text)) or (query.text,)
 
 
-async def answer(
+async def run_search(
     corpus: OpenCorpus[SearchStore], query: SearchQuery, queries: Sequence[str] | None = None
 ) -> list[SearchHit]:
-    """Answer a query as `retrieve` does; `queries`, at least one, are what `formulated` gave where it was asked.
+    """Answer a query as `retrieve` does; `queries`, at least one, are what `formulate_queries` gave where it was asked.
 
     Raises:
         ArgumentError: The store lacks a method that the search calls.
@@ -91,7 +91,7 @@ async def answer(
     if not query.k:
         return []
     with name_missing_method(query.verb, corpus.store):
-        found = await _Search(corpus, query, await formulated(query) if queries is None else queries).run()
+        found = await _Search(corpus, query, await formulate_queries(query) if queries is None else queries).run()
         if query.rerank is not None:
             found = await _reranked(corpus, query, found, query.rerank)
     if query.boost is not None:
@@ -113,7 +113,7 @@ class _Search:
     corpus: OpenCorpus[SearchStore]
     query: SearchQuery
     queries: Sequence[str]
-    embedded: Floats | None = None
+    vectors: Floats | None = None
 
     async def run(self) -> list[RankedRecord]:
         """Return the candidates of the second stage; without one, what is found."""
@@ -163,9 +163,9 @@ class _Search:
 
     async def _vectors(self) -> Floats:
         """Embed the queries when a channel first asks for them."""
-        if self.embedded is None:
-            self.embedded = await embedded_queries(self.corpus, self.queries)
-        return self.embedded
+        if self.vectors is None:
+            self.vectors = await embedded_queries(self.corpus, self.queries)
+        return self.vectors
 
 
 async def _reranked(
@@ -206,12 +206,12 @@ async def _passages(corpus: OpenCorpus[SearchStore], query: SearchQuery, records
 
 def _joined(artifacts: Sequence[Sequence[Record] | None], most: int) -> list[str]:
     """Give the text of each artifact, cut; `""` for one without any, or that is gone since."""
-    return [stitched([record for record in records or () if record.text])[:most] for records in artifacts]
+    return [stitch([record for record in records or () if record.text])[:most] for records in artifacts]
 
 
 async def _read(corpus: OpenCorpus[SearchStore], reader: PassageReader, records: Sequence[Record]) -> list[str]:
     async def read(record: Record) -> str:
-        text: Any = await called(cast("Callable[[OpenCorpus[Any], Record], Any]", reader), corpus, record)
+        text: Any = await call_user_function(cast("Callable[[OpenCorpus[Any], Record], Any]", reader), corpus, record)
         if not isinstance(text, str):
             raise ArgumentKindError(
                 f"rerank_text must give a string, not {short_repr(text)} (for {short_repr(record.artifact_id)})"
@@ -273,7 +273,7 @@ async def query_rankings(
     return await map_bounded(lambda channel: searches[channel](), channels, limit=2)
 
 
-async def embedded(corpus: OpenCorpus[object], text: str) -> Floats:
+async def embed_text(corpus: OpenCorpus[object], text: str) -> Floats:
     """Embed a query: `(1, dim) float32`, a unit row.
 
     Raises:
@@ -290,8 +290,8 @@ async def embedded_queries(corpus: OpenCorpus[object], texts: Sequence[str]) -> 
         EmbedderError: The embedder failed, or answered with what is no vector, or with vectors of several widths.
     """
     if len(texts) == 1:
-        return await embedded(corpus, texts[0])
-    rows = await map_bounded(partial(embedded, corpus), texts, limit=_EMBEDDINGS)
+        return await embed_text(corpus, texts[0])
+    rows = await map_bounded(partial(embed_text, corpus), texts, limit=_EMBEDDINGS)
     return unit_rows([row[0] for row in rows], count=len(texts), of=_embedder_of(corpus))
 
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from airw._base.checks import check_count
-from airw._base.concurrency import called
+from airw._base.concurrency import call_user_function
 from airw._base.messages import short_repr
 from airw.chat import ChatLike
-from airw.chat.questions import Question, bare, lines_of, question_or
+from airw.chat.questions import ChatPrompt, function_or_prompt, list_items, strip_bullet
 from airw.errors import ArgumentKindError
 from airw.protocols import Formulator, MaybeAwaitable
 from airw.retrieval.query import queries_of
@@ -42,10 +42,10 @@ class LlmFormulator:
     async def __call__(self, query: str) -> str | Sequence[str]:
         """Give at most `n` queries, or what the fallback gives."""
         try:
-            queries = queries_of(await called(self.rewriter, query))
+            queries = queries_of(await call_user_function(self.rewriter, query))
         except Exception:  # noqa: BLE001 - whatever goes wrong with a model, a search with the query as it is still works
             queries = ()
-        return queries[: self.n] or await called(self.fallback, query)
+        return queries[: self.n] or await call_user_function(self.fallback, query)
 
 
 def make_llm_formulator(
@@ -83,8 +83,10 @@ def make_llm_formulator(
     check_count("n", n, least=1)
     if fallback is not None and not callable(fallback):
         raise ArgumentKindError(f"fallback must be a function of a query, not {short_repr(fallback)}")
-    asked = question_or(rewriter, "rewriter", model=model, prompt=prompt, default=FORMULATION_PROMPT, needs=["query"])
-    rewrite = _Rewriter(asked, n) if isinstance(asked, Question) else asked
+    asked = function_or_prompt(
+        rewriter, "rewriter", model=model, prompt=prompt, default=FORMULATION_PROMPT, needs=["query"]
+    )
+    rewrite = _Rewriter(asked, n) if isinstance(asked, ChatPrompt) else asked
     return LlmFormulator(rewrite, n, fallback or _unchanged)
 
 
@@ -92,7 +94,7 @@ def make_llm_formulator(
 class _Rewriter:
     """Asks a chat model for other words."""
 
-    question: Question
+    question: ChatPrompt
     n: int
 
     async def __call__(self, query: str) -> list[str]:
@@ -106,4 +108,4 @@ def queries_in(answer: str) -> list[str]:
         >>> queries_in("Sure:\n1. sign keys\n2. \"key rotation\"")
         ['sign keys', 'key rotation']
     """
-    return [bare(line) for line in lines_of(answer)]
+    return [strip_bullet(line) for line in list_items(answer)]

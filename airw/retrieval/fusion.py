@@ -59,7 +59,7 @@ def tag_source(hits: Iterable[SearchHit], source: str | None) -> list[SearchHit]
 
 
 @dataclass(slots=True)
-class Fused:
+class FusedEntry:
     """What is known of one identity over all lists.
 
     Args:
@@ -120,19 +120,19 @@ def fuse_hits(
     """
     if k is not None:
         check_count("k", k)
-    ordered = fused(hits_by_source, rrf_k=rrf_k, weights=weights, identity=identity)
+    ordered = fuse_entries(hits_by_source, rrf_k=rrf_k, weights=weights, identity=identity)
     if sum(map(bool, hits_by_source.values())) <= 1:
         return [entry.hit for entry in sorted(ordered, key=lambda entry: entry.rank)][:k]
     return [_as_hit(entry) for entry in ordered[:k]]
 
 
-def fused(
+def fuse_entries(
     hits_by_source: HitsBySource,
     *,
     rrf_k: int = 60,
     weights: Mapping[str, float] | None = None,
     identity: Identity = None,
-) -> list[Fused]:
+) -> list[FusedEntry]:
     """Give what `fuse_hits` makes its hits of, in its order; a lone list is fused like any other.
 
     Raises:
@@ -141,12 +141,12 @@ def fused(
     check_count("rrf_k", rrf_k)
     identify = _identity(identity)
     factors = _check_weights(weights or {})
-    found: dict[Hashable, Fused] = {}
+    found: dict[Hashable, FusedEntry] = {}
     for position, (source, given) in enumerate(hits_by_source.items()):
         weight = factors.get(source, 1.0) if source is not None else 1.0
         for rank, hit in enumerate(_collapsed(tag_source(given, source), identify), start=1):
             key = _key(hit, identify)
-            entry = found.setdefault(key, Fused(key, rank, position, hit))
+            entry = found.setdefault(key, FusedEntry(key, rank, position, hit))
             if rank < entry.rank:
                 entry.rank, entry.position, entry.hit = rank, position, hit
             entry.mass += weight / (rrf_k + rank)
@@ -154,7 +154,7 @@ def fused(
     return sorted(found.values(), key=lambda entry: entry.place)
 
 
-def _as_hit(entry: Fused) -> SearchHit:
+def _as_hit(entry: FusedEntry) -> SearchHit:
     metadata = {**entry.hit.metadata, "source_score": entry.hit.score, "source_rank": entry.rank}
     if len(entry.sources) > 1:
         metadata["fused_sources"] = entry.sources

@@ -6,7 +6,7 @@ from itertools import pairwise
 from airw.values import Record
 
 
-def stitched(records: Sequence[Record]) -> str:
+def stitch(records: Sequence[Record]) -> str:
     """Put the texts of records, which come in plan order, together.
 
     Where a chunk begins inside its predecessor, by the offsets `start` and `end` that both were stored with, the shared
@@ -18,7 +18,7 @@ def stitched(records: Sequence[Record]) -> str:
         >>> cuts = [("signing keys", 0, 12), ("keys rotate", 8, 19)]
         >>> records = [Record(f"r{at}", "a", "chunk", at, text, {"start": start, "end": end})
         ...            for at, (text, start, end) in enumerate(cuts)]
-        >>> stitched(records)
+        >>> stitch(records)
         'signing keys rotate'
     """
     parts = [record.text for record in records[:1]]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from airw._base.frontmatter import note_title, read_with_lines
+from airw._base.frontmatter import note_title, read_frontmatter_with_lines
 from airw.indexing import Notes
 from airw.links import MarkdownLinks
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
@@ -110,7 +110,7 @@ def _with_fields(item: Item, bearers: _Bearers) -> Iterator[Item]:
     if isinstance(item, ItemProblem):
         yield item
         return
-    front, lines = read_with_lines(item.raw)
+    front, lines = read_frontmatter_with_lines(item.raw)
     title = note_title(item.id, front.fields, item.raw, front.body)
     problems = [front.problem] if front.problem else bearers.shared(item.id, title, front.fields, lines)
     for problem in problems:

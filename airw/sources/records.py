@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from airw._base.checks import check_strings
-from airw._base.concurrency import called, in_thread
+from airw._base.concurrency import call_user_function, in_thread
 from airw._base.messages import error_text, short_repr
 from airw.errors import ArgumentError, ArgumentKindError, SourceError
 from airw.indexing import Chunked
@@ -140,7 +140,7 @@ class Fetched:
     async def _records(self) -> Any:
         found = await in_thread(resolve_reference, self.given) if isinstance(self.given, str) else self.given
         try:
-            records = await called(found) if callable(found) else found
+            records = await call_user_function(found) if callable(found) else found
         except Exception as error:
             raise self._error("failed", error) from error
         if isinstance(records, Mapping) and self.from_mapping is not None:

@@ -44,7 +44,7 @@ CASES += [
     )
     for held, methods in (
         (rich(), [*GROUPS["records"], *GROUPS["vectors"], *GROUPS["text"], "neighbors", "matching"]),
-        (named(), ["resolve", "referrers", "fan_in", "max_fan_in", "unresolved", "link_counts"]),
+        (named(), ["resolve", "referrers", "fan_in", "max_fan_in", "unresolved_links", "link_counts"]),
     )
     for method in methods
 ]

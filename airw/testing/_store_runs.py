@@ -7,14 +7,14 @@ from typing import Any
 import anyio
 
 from airw.errors import StoreError
-from airw.protocols import Run
+from airw.protocols import IngestRun
 from airw.testing._store_tools import ExaminedStore, FullStore, StoreCase
 from airw.testing._store_writing import DELAYS
 from airw.testing.changes import put
 from airw.testing.exam import case, expect, expect_equal, expect_refusal
 
 CASES: list[StoreCase] = []
-RUN, LATER, OTHER = Run("notes", "first", {}), Run("notes", "second", {}), Run("mails", "first", {})
+RUN, LATER, OTHER = IngestRun("notes", "first", {}), IngestRun("notes", "second", {}), IngestRun("mails", "first", {})
 ROW: Mapping[str, Any] = {"held": {"a": "1"}, "é": [1, None, True]}
 
 
@@ -85,7 +85,7 @@ async def _a_run_that_was_replaced_or_forgotten_takes_no_part_and_says_so(given:
 
 @case(CASES, "begin_run", "set_config", "apply_part", "artifact_ids")
 async def _a_part_is_refused_while_the_settings_are_not_what_its_run_needs(given: ExaminedStore) -> None:
-    run = Run("notes", "first", {"embedder_id": "e", "dim": 2})
+    run = IngestRun("notes", "first", {"embedder_id": "e", "dim": 2})
     store = await given.store()
     await store.begin_run(run, {})
     for config in ({}, {"embedder_id": "e"}, {"embedder_id": "f", "dim": 2}):

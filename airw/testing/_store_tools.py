@@ -21,7 +21,7 @@ GROUPS = {
     "text": ("search_text",),
     "links": (
         *("neighbors", "resolve", "referrers", "fan_in", "max_fan_in", "matching"),
-        *("unresolved", "link_counts"),
+        *("unresolved_links", "link_counts"),
     ),
 }
 """The methods that show content. A law needs the first of a group, and asks the others too where they are offered."""
@@ -107,7 +107,7 @@ def questions_about(changes: Iterable[ArtifactChange]) -> dict[str, list[StoreCa
         "fan_in": [_ask(nodes), _ask(nodes, types=["r"])],
         "max_fan_in": [_ask(), _ask(types=["r"]), _ask(types=[])],
         "matching": [_ask(shared * 2), _ask(shared, limit=1), _ask([])],
-        "unresolved": [_ask(), _ask(limit=1), _ask(asked), _ask(asked[1:-1], limit=1), _ask([])],
+        "unresolved_links": [_ask(), _ask(limit=1), _ask(asked), _ask(asked[1:-1], limit=1), _ask([])],
         "link_counts": [_ask()],
     }
 

@@ -20,7 +20,7 @@ CAPABILITIES: Mapping[str, tuple[str, ...]] = {
     "text": ("search_text",),
     "links": (
         *("neighbors", "resolve", "referrers", "fan_in", "max_fan_in", "matching"),
-        *("unresolved", "link_counts"),
+        *("unresolved_links", "link_counts"),
     ),
     "writing": ("writing",),
     "closing": ("aclose",),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from airw._base.arrays import Floats
-from airw._base.json import copied
+from airw._base.json import deep_copy
 from airw._base.messages import short_repr
 from airw.errors import ArgumentKindError
 from airw.values.hits import SearchHit
@@ -139,7 +139,7 @@ class Record:
             surface_kind=self.surface_kind,
             score=score,
             text=self.text,
-            metadata={key: copied(value) for key, value in self.metadata.items()},
+            metadata={key: deep_copy(value) for key, value in self.metadata.items()},
             source=source,
             surface_index=self.surface_index,
         )

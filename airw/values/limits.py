@@ -34,7 +34,7 @@ class Limits:
     Limits(max_edges=10_000)    at most 10,000 neighbours read in all
     Limits(max_frontier=5_000)  at most 5,000 entries waiting; those known first stay
     Limits(max_concurrency=4)   at most 4 calls of a per-node policy at once
-    Limits(look_over=False)     no look past the edge at the end; what lies there is then unknown
+    Limits(count_beyond_limits=False)     no look past the edge at the end; what lies there is then unknown
     ```
 
     Raises:
@@ -46,14 +46,14 @@ class Limits:
     max_frontier: int = 100_000
     max_hits: int | None = None
     max_concurrency: int = 16
-    look_over: bool = True
+    count_beyond_limits: bool = True
 
     def __post_init__(self) -> None:
         """Check every bound at birth."""
         for item in fields(self):
             value = getattr(self, item.name)
-            if item.name == "look_over":
+            if item.name == "count_beyond_limits":
                 if not isinstance(value, bool):
-                    raise ArgumentError(f"look_over must be True or False, not {short_repr(value)}")
+                    raise ArgumentError(f"count_beyond_limits must be True or False, not {short_repr(value)}")
             elif value is not None or item.name != "max_hits":
                 check_count(item.name, value, least=int(item.name in ("max_concurrency", "max_frontier")))

@@ -6,7 +6,7 @@ from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from airw.views.bundled import Bundle, BundledNote, NoteLink, bundle_document
-    from airw.views.bundling import Bundling, bundle, estimated_tokens
+    from airw.views.bundling import BundleStream, bundle, estimated_tokens
     from airw.views.dot import path_dot, tree_dot
     from airw.views.links import walk_links
     from airw.views.listing import ListedLink, list_links, listing_records, unresolved_dict, unresolved_line
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from airw.views.reading import TreeReader, read_tree
     from airw.views.records import path_records, tree_records
     from airw.views.schema import path_schema, tree_schema
-    from airw.views.text import TreeLines, tree_text
+    from airw.views.text import TreeTextWriter, tree_text
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "bundled": ["Bundle", "BundledNote", "NoteLink", "bundle_document"],
-            "bundling": ["Bundling", "bundle", "estimated_tokens"],
+            "bundling": ["BundleStream", "bundle", "estimated_tokens"],
             "dot": ["path_dot", "tree_dot"],
             "links": ["walk_links"],
             "listing": ["ListedLink", "list_links", "listing_records", "unresolved_dict", "unresolved_line"],
@@ -32,20 +32,20 @@ else:
             "reading": ["TreeReader", "read_tree"],
             "records": ["path_records", "tree_records"],
             "schema": ["path_schema", "tree_schema"],
-            "text": ["TreeLines", "tree_text"],
+            "text": ["TreeTextWriter", "tree_text"],
         },
     )
 
 __all__ = [
     "Bundle",
+    "BundleStream",
     "BundledNote",
-    "Bundling",
     "ListedLink",
     "NodeView",
     "NoteLink",
-    "TreeLines",
     "TreeLink",
     "TreeReader",
+    "TreeTextWriter",
     "WalkTree",
     "bundle",
     "bundle_document",

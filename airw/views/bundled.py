@@ -139,7 +139,7 @@ def bundle_document(bundle: Bundle, form: FormName = "text") -> str:
         Rotate them.
         <BLANKLINE>
     """
-    return DOCUMENTS[check_choice("form", form, FORMS)].whole(bundle)
+    return BUNDLE_FORMS[check_choice("form", form, FORMS)].whole(bundle)
 
 
 def _pieced(bundle: Bundle, form: Form) -> str:
@@ -210,9 +210,11 @@ def _records_note(note: BundledNote) -> str:
     return "\n".join([*about, f"B {id} lines={len(lines)}", *lines, f"B-END {id}", ""])
 
 
-DOCUMENTS: Mapping[FormName, Form] = {
-    "text": Form(_text_head, _text_note, _text_tail, lambda bundle: _pieced(bundle, DOCUMENTS["text"])),
+BUNDLE_FORMS: Mapping[FormName, Form] = {
+    "text": Form(_text_head, _text_note, _text_tail, lambda bundle: _pieced(bundle, BUNDLE_FORMS["text"])),
     "json": Form(_json_whole, _json_note, lambda _: "", _json_whole),
-    "records": Form(_records_head, _records_note, lambda _: "", lambda bundle: _pieced(bundle, DOCUMENTS["records"])),
+    "records": Form(
+        _records_head, _records_note, lambda _: "", lambda bundle: _pieced(bundle, BUNDLE_FORMS["records"])
+    ),
 }
 """How each form is printed, piece by piece."""

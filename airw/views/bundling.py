@@ -15,9 +15,9 @@ from airw.links import FollowedLinks
 from airw.policies.collapsed_tree import LEAF_KINDS
 from airw.protocols import OpenCorpus
 from airw.retrieval import Mode, check_corpus, retrieve
-from airw.retrieval.stitching import stitched
+from airw.retrieval.stitching import stitch
 from airw.values import ArtifactRef, Edge, NodeId, Record, SearchHit
-from airw.views.bundled import DOCUMENTS, FORMS, Bundle, BundledNote, Form, FormName, NoteLink
+from airw.views.bundled import BUNDLE_FORMS, FORMS, Bundle, BundledNote, Form, FormName, NoteLink
 from airw.views.model import id_text, node_view
 from airw.views.reading import limit_names
 from airw.walking import Walk
@@ -44,7 +44,7 @@ def bundle(
     max_tokens: int | None = None,
     count_tokens: Callable[[str], int] | None = None,
     edges: FollowedLinks | None = None,
-) -> Bundling:
+) -> BundleStream:
     """Put whole notes together, each the moment it is known to be in, until a budget is full.
 
     The notes are those named, then what the walk finds in its order, then what the query finds by rank; what comes in
@@ -103,9 +103,9 @@ def bundle(
     check_choice("form", form, FORMS)
     counts = _Counts(max_chars, max_tokens, count_tokens)
     empty = Bundle(corpus.name, tokens=ESTIMATE if max_tokens is not None and count_tokens is None else None)
-    budgets = counts.budgets(DOCUMENTS[form], empty, walks=walk is not None)
+    budgets = counts.budgets(BUNDLE_FORMS[form], empty, walks=walk is not None)
     search = None if query is None else _Search(query, k, mode)
-    return Bundling(corpus, empty, given, walk, search, budgets, edges or FollowedLinks())
+    return BundleStream(corpus, empty, given, walk, search, budgets, edges or FollowedLinks())
 
 
 class _Search(NamedTuple):
@@ -130,7 +130,7 @@ def _check_ids(ids: object) -> list[_Candidate]:
     return [_Candidate(id, "note") for id in dict.fromkeys(ids)]
 
 
-class Bundling(AsyncIterator[BundledNote]):
+class BundleStream(AsyncIterator[BundledNote]):
     """A bundle on its way: an async iterator of its notes that holds nothing open between them.
 
     One task takes notes at a time. Leaving `async with`, `aclose()` and a cancelled request close the walk that it
@@ -314,7 +314,7 @@ def _of_walk(walk: Walk, hit: SearchHit) -> _Candidate:
 def _note(candidate: _Candidate, records: Sequence[Record], links: tuple[NoteLink, ...]) -> BundledNote:
     parts = [record for record in records if record.surface_kind in LEAF_KINDS] or records
     about = node_view(candidate.id, records[0] if records else None)
-    return BundledNote(about, stitched(parts), candidate.via, candidate.hop, links)
+    return BundledNote(about, stitch(parts), candidate.via, candidate.hop, links)
 
 
 class _Between:

@@ -10,10 +10,10 @@ from airw.errors import ArgumentError
 from airw.links import INVERSES, Inverses
 from airw.policies import LinkWalk
 from airw.policies.artifact_memory import ArtifactMemory
-from airw.policies.link_walk import Way
+from airw.policies.link_walk import LinkStep
 from airw.protocols import GraphStore, OpenCorpus
 from airw.values import Direction, Limits, NodeId
-from airw.walking import Behind, Entry, Walk, WalkState, traverse
+from airw.walking import CommittedNode, LazyNeighbors, Walk, WalkState, traverse
 
 _MANY = 1_000  # edges, looked up in about a millisecond
 
@@ -34,8 +34,8 @@ class _EdgesOnce(LinkWalk):
         return _Met(state.query, self.scope, keeps_records=True)
 
     async def expand(
-        self, state: WalkState[ArtifactMemory], committed: Sequence[Entry], store: OpenCorpus[GraphStore]
-    ) -> list[Behind | list[Way]]:
+        self, state: WalkState[ArtifactMemory], committed: Sequence[CommittedNode], store: OpenCorpus[GraphStore]
+    ) -> list[LazyNeighbors | list[LinkStep]]:
         """Give the ways that lead on from each one along edges that were not met before."""
         found = await super().expand(state, committed, store)
         if self.direction != "both":
@@ -44,9 +44,9 @@ class _EdgesOnce(LinkWalk):
         return await offload_if(sum(map(len, found)) > _MANY, _unmet, met, found, state.limits.max_fanout)
 
 
-def _unmet(met: set[Any], found: Sequence[Iterable[Way]], fanout: int) -> list[Behind | list[Way]]:
+def _unmet(met: set[Any], found: Sequence[Iterable[LinkStep]], fanout: int) -> list[LazyNeighbors | list[LinkStep]]:
     """Leave out the ways whose edge was met, and note the others, as far as they are read."""
-    unmet: list[Behind | list[Way]] = []
+    unmet: list[LazyNeighbors | list[LinkStep]] = []
     for ways in found:
         new = list({way.edge: way for way in ways if way.edge not in met}.values())
         met.update(way.edge for way in new[:fanout])

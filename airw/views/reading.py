@@ -11,7 +11,7 @@ from airw.errors import ArgumentError
 from airw.links import INVERSES, Inverses
 from airw.values import DIRECTIONS, Direction, Edge, NodeId
 from airw.views.model import NodeView, TreeLink, WalkTree, node_view
-from airw.walking import Committed, EdgeFound, Ended, StepDone, Walk, WalkEvent, WalkSummary
+from airw.walking import EdgeFound, NodeCommitted, StepDone, Walk, WalkEnded, WalkEvent, WalkSummary
 
 LIMIT_NAMES = {"max_depth": "max_hops", "node_budget": "max_nodes"}
 
@@ -68,18 +68,18 @@ class Outline:
             ArgumentError: The walk names no edges, or no way to an artifact.
         """
         match event:
-            case Committed():
+            case NodeCommitted():
                 self._commit(event)
             case EdgeFound():
                 self._meet(event)
             case StepDone():
                 self.told.update(self._in_step)
                 self._in_step.clear()
-            case Ended():
+            case WalkEnded():
                 self.summary = event.summary
                 self.told.update(self._in_step)
 
-    def _commit(self, event: Committed) -> None:
+    def _commit(self, event: NodeCommitted) -> None:
         id: Any = event.id
         if event.parent is None:
             self.roots.append(id)
@@ -89,7 +89,7 @@ class Outline:
         self.hops[id] = event.depth
         self._in_step.append(id)
 
-    def _way(self, event: Committed) -> Edge:
+    def _way(self, event: NodeCommitted) -> Edge:
         """Give the edge an artifact was reached by: of those from its parent the first of the type that its hit says.
 
         A router says none; the first one then stands for all, whichever of them was cheapest.
@@ -160,11 +160,11 @@ class TreeReader:
 
     Example:
         >>> from airw.values import Edge
-        >>> from airw.walking import Committed, EdgeFound
+        >>> from airw.walking import NodeCommitted, EdgeFound
         >>> reader = TreeReader()
-        >>> reader.add(Committed("a", 0, 0.0, None, None))
+        >>> reader.add(NodeCommitted("a", 0, 0.0, None, None))
         >>> reader.add(EdgeFound("a", "b", "supports", False, Edge("b", "a", "supports")))
-        >>> reader.add(Committed("b", 1, -1.0, "a", None))
+        >>> reader.add(NodeCommitted("b", 1, -1.0, "a", None))
         >>> [(link.source, link.type, link.target) for link in reader.tree().spanning_tree]
         [('a', 'supported-by', 'b')]
     """

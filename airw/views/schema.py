@@ -21,7 +21,7 @@ _ID: Schema = {
     "oneOf": [_NAME, _PAIR],
 }
 _TRUNCATED = "Whether anything was, or may have been, left out; a limit reached exactly leaves nothing out."
-_UNBOUND = ("max_concurrency", "look_over")  # what a walk may do, but never leaves anything out
+_UNBOUND = ("max_concurrency", "count_beyond_limits")  # what a walk may do, but never leaves anything out
 
 
 def tree_schema() -> Schema:

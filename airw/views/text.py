@@ -7,7 +7,7 @@ from airw.links import INVERSES, Inverses
 from airw.values import NodeId
 from airw.views.model import NodeView, WalkTree, counted, id_text, one_line
 from airw.views.reading import Met, Outline, limit_names
-from airw.walking import Ended, WalkEvent
+from airw.walking import WalkEnded, WalkEvent
 
 _MORE, _LAST, _OPEN, _SHUT = "├─ ", "└─ ", "│  ", "   "
 
@@ -46,7 +46,7 @@ def tree_text(tree: WalkTree) -> str:
     return "\n".join([*lines, rest] if rest else lines)
 
 
-class TreeLines:
+class TreeTextWriter:
     """Writes the lines of `tree_text` while a walk along links goes on, each once nothing can come before it any more.
 
     A root is written when it is committed; below it an edge, when the step that found it is done and its target is
@@ -66,7 +66,7 @@ class TreeLines:
         >>> async def main():
         ...     source = from_mapping(notes, name="notes", embedder=HashingEmbedder(), edge_extractor=MarkdownLinks())
         ...     async with build(source, store=MemoryStore()) as corpus:
-        ...         lines = TreeLines()
+        ...         lines = TreeTextWriter()
         ...         async for event in walk_links(corpus, ["a.md"], max_hops=1).events():
         ...             for line in lines.add(event):
         ...                 print(line)
@@ -89,7 +89,7 @@ class TreeLines:
             ArgumentError: The walk does not name its edges.
         """
         self._outline.add(event)
-        if not isinstance(event, Ended):
+        if not isinstance(event, WalkEnded):
             return self._cursor.advance()
         self._unlisted.update(self._outline.unlisted())
         self._outline.drop_unlisted()

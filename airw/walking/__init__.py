@@ -5,38 +5,56 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.walking.events import Committed, EdgeFound, Ended, StepDone, WalkEvent
-    from airw.walking.policy import Behind, Column, Entry, Frontier, Neighbors, Policy, WalkPolicy, WalkState
+    from airw.walking.events import EdgeFound, NodeCommitted, StepDone, WalkEnded, WalkEvent
+    from airw.walking.policy import (
+        ColumnView,
+        CommittedNode,
+        Frontier,
+        LazyNeighbors,
+        Neighbors,
+        Policy,
+        WalkPolicy,
+        WalkState,
+    )
     from airw.walking.record import WalkRecord
     from airw.walking.streams import merge, prefetch, top_k
-    from airw.walking.summary import Tally, WalkSummary
+    from airw.walking.summary import WalkCounts, WalkSummary
     from airw.walking.walk import Walk, traverse
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "events": ["Committed", "EdgeFound", "Ended", "StepDone", "WalkEvent"],
-            "policy": ["Behind", "Column", "Entry", "Frontier", "Neighbors", "Policy", "WalkPolicy", "WalkState"],
+            "events": ["NodeCommitted", "EdgeFound", "WalkEnded", "StepDone", "WalkEvent"],
+            "policy": [
+                "LazyNeighbors",
+                "ColumnView",
+                "CommittedNode",
+                "Frontier",
+                "Neighbors",
+                "Policy",
+                "WalkPolicy",
+                "WalkState",
+            ],
             "record": ["WalkRecord"],
             "streams": ["merge", "prefetch", "top_k"],
-            "summary": ["Tally", "WalkSummary"],
+            "summary": ["WalkCounts", "WalkSummary"],
             "walk": ["Walk", "traverse"],
         },
     )
 
 __all__ = [
-    "Behind",
-    "Column",
-    "Committed",
+    "ColumnView",
+    "CommittedNode",
     "EdgeFound",
-    "Ended",
-    "Entry",
     "Frontier",
+    "LazyNeighbors",
     "Neighbors",
+    "NodeCommitted",
     "Policy",
     "StepDone",
-    "Tally",
     "Walk",
+    "WalkCounts",
+    "WalkEnded",
     "WalkEvent",
     "WalkPolicy",
     "WalkRecord",

@@ -17,7 +17,7 @@ _EVENTS_PER_CHECKPOINT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class NodeCommitted:
     """A node was committed.
 
     Args:
@@ -89,7 +89,7 @@ class StepDone:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class WalkEnded:
     """The walk ended; `summary` says why, and what was left out."""
 
     summary: WalkSummary
@@ -99,7 +99,7 @@ class Ended:
         return {"type": "summary", **self.summary.to_dict()}
 
 
-WalkEvent: TypeAlias = Committed | EdgeFound | StepDone | Ended
+WalkEvent: TypeAlias = NodeCommitted | EdgeFound | StepDone | WalkEnded
 """What `walk.events()` yields; `to_dict()` of each is one line of streaming JSON."""
 
 
@@ -165,13 +165,13 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
             event = await self._from_steps()
         return self._end() if event is None else event
 
-    def _committed(self) -> Committed | None:
+    def _committed(self) -> NodeCommitted | None:
         ready = self._steps.next_entry()
         if ready is None:
             return None
         entry, hit = ready
         score = entry.score if hit is None else hit.score  # which a policy may know better by now
-        return Committed(entry.id, entry.depth, score, entry.parent, hit)
+        return NodeCommitted(entry.id, entry.depth, score, entry.parent, hit)
 
     async def _from_steps(self) -> WalkEvent | None:
         """Give the next event that needs work; `None` when the walk has ended."""
@@ -214,4 +214,4 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
 
     def _end(self) -> WalkEvent | None:
         summary = self._run.summary
-        return None if summary is None or summary.stop == "closed" else Ended(summary)
+        return None if summary is None or summary.stop == "closed" else WalkEnded(summary)

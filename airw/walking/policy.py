@@ -29,7 +29,7 @@ _MANY = 10_000  # sorting them takes longer than other tasks should wait
 Neighbors: TypeAlias = Iterable[Any] | AsyncIterable[Any]
 
 
-class Entry(NamedTuple):
+class CommittedNode(NamedTuple):
     """A committed node: what the policy gave, and what the operator recorded of it; `parent` is an id or `None`."""
 
     node: Any
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class LazyNeighbors:
     """Neighbours of one node that are made when they are read; the look over the edge reads their ids alone.
 
     Args:
@@ -48,7 +48,7 @@ class Behind:
         make: Gives the nodes of a slice of them.
 
     Example:
-        >>> list(Behind([7, 8, 9], lambda part: [f"node {id}" for id in [7, 8, 9][part]]))
+        >>> list(LazyNeighbors([7, 8, 9], lambda part: [f"node {id}" for id in [7, 8, 9][part]]))
         ['node 7', 'node 8', 'node 9']
     """
 
@@ -75,7 +75,7 @@ class Behind:
         return iter(self[:])
 
 
-class Column(Sequence[T]):
+class ColumnView(Sequence[T]):
     """A read-only view of one column of the operator's record, indexed by position."""
 
     __slots__ = ("_items",)
@@ -212,10 +212,10 @@ class WalkPolicy(Protocol):
         """Give the positions to commit, in that order; none ends the walk."""
         ...
 
-    async def expand(self, state: WalkState, committed: Sequence[Entry], store: Any) -> Sequence[Neighbors]:
+    async def expand(self, state: WalkState, committed: Sequence[CommittedNode], store: Any) -> Sequence[Neighbors]:
         """Give one iterable, or async iterable, of neighbouring nodes for each entry; read lazily under the limits.
 
-        As `Behind`, nodes are not made where they are only counted.
+        As `LazyNeighbors`, nodes are not made where they are only counted.
         """
         ...
 
@@ -227,7 +227,9 @@ class WalkPolicy(Protocol):
         """Say, after each hit, whether the walk has found enough; one that waits past the deadline ends the walk."""
         ...
 
-    async def to_hits(self, state: WalkState, committed: Sequence[Entry], store: Any) -> Sequence[SearchHit | None]:
+    async def to_hits(
+        self, state: WalkState, committed: Sequence[CommittedNode], store: Any
+    ) -> Sequence[SearchHit | None]:
         """Give a fresh hit for each entry; `None` for a node that only routes."""
         ...
 

@@ -6,7 +6,7 @@ from typing import Any
 from airw._base.messages import short_repr
 from airw.errors import PolicyError
 from airw.values import Edge, SearchHit
-from airw.walking.policy import Entry, WalkPolicy
+from airw.walking.policy import CommittedNode, WalkPolicy
 from airw.walking.reading import explain
 
 _PATH_DEPTH = 64
@@ -21,7 +21,7 @@ class Provenance:
         self._trails: dict[Hashable, tuple[Hashable, ...]] = {}  # below the depth to which it is told, the seed alone
         self._seeds: dict[Hashable, Any] = {}
 
-    def stamp(self, entries: Sequence[Entry], hits: Sequence[SearchHit | None]) -> None:
+    def stamp(self, entries: Sequence[CommittedNode], hits: Sequence[SearchHit | None]) -> None:
         """Write `walk_depth`, `walk_parent`, `walk_path`, `walk_edge` and `seed` into the hits of committed entries.
 
         Raises:

@@ -15,16 +15,16 @@ from airw._base.concurrency import Pacer, map_bounded
 from airw._base.messages import short_repr
 from airw.errors import PolicyError
 from airw.values import Limits
-from airw.walking.policy import Behind, Entry, Neighbors
+from airw.walking.policy import CommittedNode, LazyNeighbors, Neighbors
 from airw.walking.record import WalkRecord
-from airw.walking.summary import Tally
+from airw.walking.summary import WalkCounts
 
 T = TypeVar("T")
 SLICE = 512
 _CLOSE_SECONDS = 1.0
 _NODES_PER_PORTION = 4_096
 _all_of = itemgetter(slice(None))
-_LISTS = frozenset({list, tuple, Behind})
+_LISTS = frozenset({list, tuple, LazyNeighbors})
 
 
 class _Read(NamedTuple):
@@ -160,7 +160,7 @@ async def _read_async(source: AsyncIterable[Any], cap: int) -> _Read:
     return _Read(items[:cap], None, more=len(items) > cap)
 
 
-async def read_seeds(source: Neighbors, limits: Limits, tally: Tally) -> list[Any]:
+async def read_seeds(source: Neighbors, limits: Limits, tally: WalkCounts) -> list[Any]:
     """Take the seeds, at most `max_frontier` of them."""
     read = await read_one(source, limits.max_frontier)
     if read.size is not None:
@@ -173,13 +173,13 @@ async def read_seeds(source: Neighbors, limits: Limits, tally: Tally) -> list[An
 class NeighborReader:
     """Reads the answers of `expand` for one walk: at most `max_fanout` a node and `max_edges` in all."""
 
-    def __init__(self, limits: Limits, tally: Tally) -> None:
+    def __init__(self, limits: Limits, tally: WalkCounts) -> None:
         """Start with all edges to spend."""
         self._limits = limits
         self._tally = tally
         self._left = limits.max_edges
 
-    async def read(self, offers: Sequence[Neighbors], entries: Sequence[Entry]) -> list[list[Any]]:
+    async def read(self, offers: Sequence[Neighbors], entries: Sequence[CommittedNode]) -> list[list[Any]]:
         """Take the neighbours of each entry, in request order; async iterables are read concurrently.
 
         Raises:
@@ -194,14 +194,14 @@ class NeighborReader:
             await pacer.pace()
         return taken
 
-    async def _read_group(self, group: Sequence[Neighbors], entries: Sequence[Entry]) -> list[list[Any]]:
+    async def _read_group(self, group: Sequence[Neighbors], entries: Sequence[CommittedNode]) -> list[list[Any]]:
         offers = list(zip(group, entries, strict=True))
         if any(isinstance(source, AsyncIterable) for source in group):
             read = await map_bounded(self._read, offers, limit=self._limits.max_concurrency)
             return [self._take(each) for each in read]
         return [self._take(await self._read(offer)) for offer in offers]
 
-    async def _read(self, offer: tuple[Neighbors, Entry]) -> _Read:
+    async def _read(self, offer: tuple[Neighbors, CommittedNode]) -> _Read:
         source, entry = offer
         try:
             return await read_one(source, min(self._limits.max_fanout, self._left))
@@ -221,7 +221,7 @@ class NeighborReader:
         self._tally.edges += len(items)
         return items
 
-    def _take_lists(self, sources: Sequence[Any], entries: Sequence[Entry]) -> list[list[Any]]:
+    def _take_lists(self, sources: Sequence[Any], entries: Sequence[CommittedNode]) -> list[list[Any]]:
         """Do the same for what are lists, or made as such: copies of them, as their owner may change them."""
         sizes, taken = list(map(len, sources)), cast("list[list[Any]]", [])
         fits = max(sizes, default=0) <= self._limits.max_fanout and sum(sizes) <= self._left

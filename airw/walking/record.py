@@ -12,17 +12,17 @@ import numpy as np
 from airw._base.arrays import NDArray, reserve
 from airw._base.messages import short_repr
 from airw.errors import PolicyError
-from airw.walking.policy import Column, Entry, Frontier, WalkPolicy
-from airw.walking.summary import Tally
+from airw.walking.policy import ColumnView, CommittedNode, Frontier, WalkPolicy
+from airw.walking.summary import WalkCounts
 
-_entry = partial(tuple.__new__, Entry)  # half the time of `Entry(...)`, which matters once a node
+_entry = partial(tuple.__new__, CommittedNode)  # half the time of `Entry(...)`, which matters once a node
 _ROWS = 1_024  # to begin with
 
 
 class WalkRecord:
     """Every discovery of one walk in columns by position, and which of them wait, are committed, or are dropped."""
 
-    def __init__(self, policy: WalkPolicy, max_frontier: int, tally: Tally) -> None:
+    def __init__(self, policy: WalkPolicy, max_frontier: int, tally: WalkCounts) -> None:
         """Start an empty record."""
         self._policy = policy
         self._keeps, self._every_path = policy.keeps_frontier, policy.scores_paths
@@ -202,9 +202,9 @@ class WalkRecord:
         size = len(self._nodes)
         scores = np.frombuffer(memoryview(self._scores.data).toreadonly(), np.float64, size)
         return Frontier(
-            nodes=Column(self._nodes),
-            ids=Column(self._ids),
-            depths=Column(self._depths),
+            nodes=ColumnView(self._nodes),
+            ids=ColumnView(self._ids),
+            depths=ColumnView(self._depths),
             scores=scores,
             live=np.flatnonzero(self._alive[:size]) if self._keeps else np.arange(self._start, size),
             fresh=range(self._start, size),
@@ -261,7 +261,7 @@ class WalkRecord:
         if not self._twins[id]:
             del self._twins[id], self._waiting[id]
 
-    def commit(self, positions: Sequence[int]) -> list[Entry]:
+    def commit(self, positions: Sequence[int]) -> list[CommittedNode]:
         """Mark entries as visited and give them as their policy sees them."""
         ids, parents = self._ids, self._parents
         names = [ids[position] for position in positions]
@@ -308,7 +308,7 @@ class WalkRecord:
             self._check_ids(nodes, ids)
             raise
 
-    def positions_of(self, committed: Iterable[Entry]) -> list[int]:
+    def positions_of(self, committed: Iterable[CommittedNode]) -> list[int]:
         """Give the positions of committed entries."""
         return [self._visited[entry.id] for entry in committed]
 

@@ -12,7 +12,7 @@ from airw._base.concurrency import Pacer
 from airw._base.messages import short_repr
 from airw.errors import PolicyError
 from airw.values import Limits, SearchHit, StopReason
-from airw.walking.policy import Behind, Entry, Neighbors, WalkPolicy, WalkState
+from airw.walking.policy import CommittedNode, LazyNeighbors, Neighbors, WalkPolicy, WalkState
 from airw.walking.provenance import Provenance
 from airw.walking.reading import (
     SLICE,
@@ -26,7 +26,7 @@ from airw.walking.reading import (
     stage,
 )
 from airw.walking.record import WalkRecord
-from airw.walking.summary import Tally, WalkSummary
+from airw.walking.summary import WalkCounts, WalkSummary
 
 Found: TypeAlias = list[tuple[int, list[Any]]]
 """Nodes by the position of the entry they were found behind."""
@@ -52,7 +52,7 @@ class Steps:
         """Prepare a walk; nothing runs before the first `advance`."""
         self.policy, self._store = policy, store
         self._max_depth, self._budget, self._limits = max_depth, node_budget, limits
-        self.tally = Tally()
+        self.tally = WalkCounts()
         self.record = WalkRecord(policy, limits.max_frontier, self.tally)
         self.state = WalkState(query, max_depth, node_budget, limits, self.record)
         self._visited, self._results = self.state.visited, self.state.results
@@ -69,11 +69,11 @@ class Steps:
         self._selected: list[int] = []
         self._taken = 0
         self._unspent = 0
-        self._entries: list[Entry] = []
+        self._entries: list[CommittedNode] = []
         self._made: list[SearchHit | None] = []
         self._at = self._settled = self._bound = 0
-        self._committed: list[Entry] = []
-        self._at_cap: list[Entry] = []
+        self._committed: list[CommittedNode] = []
+        self._at_cap: list[CommittedNode] = []
         self._found = False
 
     # What is ready.
@@ -108,7 +108,7 @@ class Steps:
             return self.next_hit()
         return None
 
-    def next_entry(self) -> tuple[Entry, SearchHit | None] | None:
+    def next_entry(self) -> tuple[CommittedNode, SearchHit | None] | None:
         """Hand out the next committed entry, a router too; `None` when none is ready."""
         at = self._at
         if at == self._bound:
@@ -208,7 +208,7 @@ class Steps:
                 found = await self._reader.read(await self._offers(entries), entries)
             await self._admit(list(zip(self.record.positions_of(entries), found, strict=True)))
 
-    def _split(self) -> tuple[list[Entry], list[Entry]]:
+    def _split(self) -> tuple[list[CommittedNode], list[CommittedNode]]:
         """Part the entries of this step in those below the depth cap and those at it."""
         cap = self._max_depth
         if cap is None:
@@ -216,7 +216,7 @@ class Steps:
         below = [entry for entry in self._committed if entry.depth < cap]
         return below, [entry for entry in self._committed if entry.depth >= cap]
 
-    async def _offers(self, entries: Sequence[Entry]) -> list[Neighbors]:
+    async def _offers(self, entries: Sequence[CommittedNode]) -> list[Neighbors]:
         answer = await awaited("expand", self.policy, self.policy.expand(self.state, tuple(entries), self._store))
         return exactly(answer, len(entries), "expand")
 
@@ -301,7 +301,7 @@ class Steps:
 
     # The look over the edge.
 
-    def edges_to_look_over(self) -> dict[str, list[Entry]]:
+    def edges_to_look_over(self) -> dict[str, list[CommittedNode]]:
         """Give, by limit, the entries that were committed but not expanded because of it."""
         below, at_cap = self._split()
         edges = {"max_depth": self._at_cap + at_cap}
@@ -314,14 +314,14 @@ class Steps:
         edges = self.edges_to_look_over()
         if self.stop == "sufficient" or not edges:
             return
-        if not self._limits.look_over:
+        if not self._limits.count_beyond_limits:
             self.tally.unknown.update(edges)
             return
-        counted, everyone = Tally(), [entry for entries in edges.values() for entry in entries]
+        counted, everyone = WalkCounts(), [entry for entries in edges.values() for entry in entries]
         with stage("expand", self.policy):
             offers = await self._offers(everyone)
-            are_ids = [isinstance(each, Behind) for each in offers]
-            seen = [each.ids if isinstance(each, Behind) else each for each in offers]
+            are_ids = [isinstance(each, LazyNeighbors) for each in offers]
+            seen = [each.ids if isinstance(each, LazyNeighbors) else each for each in offers]
             found = await NeighborReader(self._limits, counted).read(seen, everyone)
         start = 0
         for limit, entries in edges.items():

@@ -64,7 +64,7 @@ class WalkSummary:
 
 
 @dataclass(slots=True)
-class Tally:
+class WalkCounts:
     """What is counted while a walk runs."""
 
     emitted: int = 0

@@ -30,9 +30,9 @@ SIZES = [int(size) for size in os.environ.get("AIRW_BENCH_NOTES", "10000,100000"
 LINKS, PAGE, ROOTS, RUNS, PATHS, WORDS = 10, 5_000, 3, 3, 10, 300
 WALKS = {
     "walk out": {"direction": "out"},
-    "walk out, no look over": {"direction": "out", "look_over": False},
+    "walk out, no look over": {"direction": "out", "count_beyond_limits": False},
     "walk both": {"direction": "both"},
-    "walk both, no look over": {"direction": "both", "look_over": False},
+    "walk both, no look over": {"direction": "both", "count_beyond_limits": False},
 }
 PATHS_BETWEEN = {
     "path between two": {},
@@ -63,11 +63,13 @@ async def fill(store: SqliteStore, count: int) -> None:
         await store.apply([note(number, count, draw) for number in range(start, min(count, start + PAGE))])
 
 
-async def walked(corpus: Corpus, root: int, *, look_over: bool = True, **options):
+async def walked(corpus: Corpus, root: int, *, count_beyond_limits: bool = True, **options):
     """Walk three hops and read the events: milliseconds, nodes and edges."""
     policy = LinkWalk(roots=[name(root)], max_depth=3, **options)
     start = time.perf_counter()
-    walk = traverse("", corpus, policy=policy, node_budget=1_000_000, limits=Limits(look_over=look_over))
+    walk = traverse(
+        "", corpus, policy=policy, node_budget=1_000_000, limits=Limits(count_beyond_limits=count_beyond_limits)
+    )
     edges = sum([isinstance(event, EdgeFound) async for event in walk.events()])
     return (time.perf_counter() - start) * 1e3, walk.summary.committed, edges
 

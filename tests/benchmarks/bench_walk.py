@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from airw.values import Limits, SearchHit
-from airw.walking import Entry, Policy, traverse
+from airw.walking import CommittedNode, Policy, traverse
 
 DEGREE, DIM, SEEDS, RUNS = 10, 64, 10, 5
 
@@ -110,7 +110,7 @@ def bare(graph, budget, width):
             order = np.argsort(-scores, kind="stable")[: min(budget - len(visited), width or budget)].tolist()
             ids, ends = list(found), list(found.values())
             entries = [
-                Entry(ends[at][0], ids[at], depth, score, ends[at][1])
+                CommittedNode(ends[at][0], ids[at], depth, score, ends[at][1])
                 for at, score in zip(order, scores[order].tolist(), strict=True)
             ]
             visited.update(entry.id for entry in entries)
@@ -168,7 +168,7 @@ def test_cost_per_committed_node(size, budget, width):
         "by hand": by_hand,
         "bare": bare,
         "airw": with_airw,
-        "airw, no look over": partial(with_airw, look_over=False),
+        "airw, no look over": partial(with_airw, count_beyond_limits=False),
         "ir": with_ir,
     }
     best, found = {}, {}

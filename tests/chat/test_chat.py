@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airw.chat import ChatClient, ChatModel, resolve_chat
-from airw.chat.questions import Question, bare, filled, lines_of
+from airw.chat.questions import ChatPrompt, filled, list_items, strip_bullet
 from airw.errors import ArgumentError, ArgumentKindError, ChatBudgetSpent, ChatError, ChatUnavailable
 from tests.support.chat_server import ChatServer, choice, message, usage
 from tests.support.embedding_server import alone, changed, dripping, later, status
@@ -364,9 +364,9 @@ def test_braces_in_values_stay_as_they_are(query, text):
 
 
 async def test_a_question_is_named_by_its_model_and_its_prompt():
-    one = Question(Parrot(), "{a}!")
+    one = ChatPrompt(Parrot(), "{a}!")
     assert await one(a="{a}") == "{a}!"
-    assert one.id == Question(Parrot(), "{a}!").id != Question(Parrot(), "{a}?").id
+    assert one.id == ChatPrompt(Parrot(), "{a}!").id != ChatPrompt(Parrot(), "{a}?").id
     assert one.id.startswith("parrot ")
 
 
@@ -377,9 +377,9 @@ async def test_a_model_that_is_not_async_or_gives_no_text_is_told_apart():
         def complete(self, prompt):
             return prompt.upper() if prompt == "a" else None
 
-    assert await Question(Blocking(), "{x}")(x="a") == "A"
+    assert await ChatPrompt(Blocking(), "{x}")(x="a") == "A"
     with pytest.raises(ArgumentError, match="must answer with a string, not None"):
-        await Question(Blocking(), "{x}")(x="b")
+        await ChatPrompt(Blocking(), "{x}")(x="b")
 
 
 @pytest.mark.parametrize(
@@ -397,7 +397,7 @@ async def test_a_model_that_is_not_async_or_gives_no_text_is_told_apart():
     ],
 )
 def test_a_list_is_read_whatever_is_around_it(answer, lines):
-    assert lines_of(answer) == lines
+    assert list_items(answer) == lines
 
 
 @pytest.mark.parametrize(
@@ -420,11 +420,11 @@ def test_a_list_is_read_whatever_is_around_it(answer, lines):
     ],
 )
 def test_an_item_comes_without_number_bullet_and_quotes(line, item):
-    assert bare(line) == item
+    assert strip_bullet(line) == item
 
 
 @given(st.text())
 def test_no_text_is_too_odd_for_a_list(answer):
-    for line in lines_of(answer):
+    for line in list_items(answer):
         assert line.strip()
-        assert bare(line) in line
+        assert strip_bullet(line) in line

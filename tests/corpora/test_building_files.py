@@ -259,9 +259,9 @@ async def test_an_artifact_has_changed_when_any_part_of_its_stamp_has(tmp_path, 
         await build(from_mapping({"a": "alpha", "b": "beta"}, name="notes"), store=store, embedder="light")
         entries = await store.ledger()
         versions = {entry.artifact_id: entry.version for entry in entries}
-        assert await store.changed(versions, entries[0]) == []
+        assert await store.find_changed(versions, entries[0]) == []
         if part == "version":
-            assert await store.changed({**versions, "a": "other", "new": "v"}, entries[0]) == ["a", "new"]
-            assert await store.changed({"a": f"{versions['a']}\0"}, entries[0]) == ["a"]
+            assert await store.find_changed({**versions, "a": "other", "new": "v"}, entries[0]) == ["a", "new"]
+            assert await store.find_changed({"a": f"{versions['a']}\0"}, entries[0]) == ["a"]
         else:
-            assert await store.changed(versions, replace(entries[0], **{part: "other"})) == ["a", "b"]
+            assert await store.find_changed(versions, replace(entries[0], **{part: "other"})) == ["a", "b"]

@@ -18,7 +18,7 @@ from airw.corpora import (
     build,
     corpus_names,
     corpus_path,
-    is_name,
+    is_corpus_name,
     open_corpus,
     records_for_artifact,
     search,
@@ -67,7 +67,7 @@ def test_home_is_airw_home_then_the_xdg_data_folder_then_the_users(monkeypatch, 
 
 @pytest.mark.parametrize("name", ["notes", "a", "0", "A.b_c-d", "x" * 100, "airw"])
 def test_a_name_is_one_file_in_the_home_folder(name, home):
-    assert is_name(name)
+    assert is_corpus_name(name)
     assert corpus_path(name) == home / "corpora" / f"{name}.airw"
 
 
@@ -75,7 +75,7 @@ def test_a_name_is_one_file_in_the_home_folder(name, home):
     "path", ["./notes", "a/b", "/tmp/notes", "../notes", "notes.airw", Path("notes"), Path("a/b.db")]
 )
 def test_what_has_a_separator_or_the_suffix_or_is_a_path_object_is_a_path(path):
-    assert not is_name(path)
+    assert not is_corpus_name(path)
     assert corpus_path(path) == Path(path)
 
 

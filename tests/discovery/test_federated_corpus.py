@@ -358,10 +358,10 @@ async def test_links_that_are_no_edge_are_told_corpus_by_corpus_by_pairs():
         for pair, ref in ((("b", "y"), "no"), (("a", "x"), "none"), (("a", "z"), "no"))
     ]
     async with Federation(parts) as corpus:
-        assert await corpus.store.unresolved() == lost
-        assert await corpus.store.unresolved(limit=2) == lost[:2]
-        assert await corpus.store.unresolved([("a", "z"), "x", ("none", "x"), ("b", "y")]) == [lost[0], lost[2]]
-        assert await corpus.store.unresolved([]) == []
+        assert await corpus.store.unresolved_links() == lost
+        assert await corpus.store.unresolved_links(limit=2) == lost[:2]
+        assert await corpus.store.unresolved_links([("a", "z"), "x", ("none", "x"), ("b", "y")]) == [lost[0], lost[2]]
+        assert await corpus.store.unresolved_links([]) == []
         assert await corpus.store.link_counts() == [
             LinkCount("REF", "derived", "dangling", 3),
             LinkCount("REF", "derived", "foreign", 2),
@@ -372,7 +372,7 @@ async def test_the_candidates_of_an_ambiguous_link_are_pairs_too():
     async with Federation({"b": {}, "a": notes(x=[])}) as corpus:
         store = corpus.members["a"].store
         await store.apply([put("x", links=[Link("T")]), *(put(name, names=[[], ["T"]]) for name in "yz")])
-        [found] = await corpus.store.unresolved()
+        [found] = await corpus.store.unresolved_links()
     assert found == UnresolvedLink(("a", "x"), Link("T"), (("a", "y"), ("a", "z")))
 
 

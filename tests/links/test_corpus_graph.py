@@ -43,8 +43,8 @@ async def answers(graph):
         await graph.max_fan_in(),
         await graph.max_fan_in(types=["PARENT"]),
         await graph.resolve(["a", "gone", ("other", "z")]),
-        [(each.source, each.link.target_ref, each.state) for each in await graph.unresolved()],
-        await graph.unresolved(["a"]),
+        [(each.source, each.link.target_ref, each.state) for each in await graph.unresolved_links()],
+        await graph.unresolved_links(["a"]),
         await graph.link_counts(),
     ]
 
@@ -170,7 +170,7 @@ class TestIds:
             lambda graph: graph.reverse_neighbors("a"),
             lambda graph: graph.fan_in("a"),
             lambda graph: graph.resolve("a"),
-            lambda graph: graph.unresolved("a"),
+            lambda graph: graph.unresolved_links("a"),
             lambda graph: graph.surface_order("a"),
             lambda graph: graph.diagnose(gold="a"),
             lambda graph: graph.diagnose(gold=["a"]),

@@ -67,7 +67,7 @@ async def test_a_requirement_leads_to_the_package_however_either_spells_it(extra
         [("My.Lib", "REF")],
         [],
     ]
-    assert [each.link.target_ref for each in await store.unresolved()] == ["numpy"]
+    assert [each.link.target_ref for each in await store.unresolved_links()] == ["numpy"]
     assert await store.referrers(["numpy"]) == [["My.Lib"]]
 
 

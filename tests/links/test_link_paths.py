@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from airw.errors import ArgumentError, NoLedgerEntry
 from airw.links import INVERSES, CorpusGraph, Inverses, LinkPath
-from airw.links.costs import link_parts
+from airw.links.costs import link_cost
 from airw.stores import SqliteStore
 from airw.values import Edge
 from tests.support.drawing import examples
@@ -60,14 +60,14 @@ def all_paths(edges, start, end, longest, **options):
 
 
 def price(steps, values):
-    return sum(link_parts(edge.type, values.get(end, 50)) for _, end, edge, _ in steps) / 200
+    return sum(link_cost(edge.type, values.get(end, 50)) for _, end, edge, _ in steps) / 200
 
 
 def as_network(edges, values=(), **options):
     graph = nx.DiGraph()
     graph.add_nodes_from(IDS)
     for start, end, edge, _ in walkable(edges, **options):
-        cost = link_parts(edge.type, dict(values).get(end, 50))
+        cost = link_cost(edge.type, dict(values).get(end, 50))
         if cost < graph.get_edge_data(start, end, {"cost": 1e9})["cost"]:
             graph.add_edge(start, end, cost=cost)
     return graph

@@ -113,7 +113,7 @@ async def test_a_built_corpus_holds_exactly_these_edges_and_knows_the_line_of_ea
     corpus = await build(from_notes(root), store=MemoryStore(), embedder="light")
     found = {(edge.source, edge.target) for edges in await corpus.store.neighbors(list(notes)) for edge in edges}
     assert found == resolved(said).keys() | resolved(said, "typed").keys()
-    unresolved = await corpus.store.unresolved()
+    unresolved = await corpus.store.unresolved_links()
     assert all(notes[each.source] and each.link.file == each.source and each.link.line for each in unresolved)
     assert not {(each.source, each.link) for each in unresolved} & {
         (id, link) for (id, _), (link, _) in resolved(said).items()

@@ -254,7 +254,7 @@ async def content(store):
     records = await store.records_of(ids)
     vectors = await store.vectors([record.id for found in records for record in found])
     edges = await store.neighbors(ids, direction="both")
-    return await store.ledger(), records, vectors.tolist(), edges, await store.unresolved(), await store.config()
+    return await store.ledger(), records, vectors.tolist(), edges, await store.unresolved_links(), await store.config()
 
 
 async def mentions(store, name):

@@ -69,7 +69,7 @@ def cos(x):
     return pytest.approx(math.cos(x * math.pi), abs=1e-6)
 
 
-# Behind the far b lies the nearest of all, behind the near c another one that is a little farther.
+# LazyNeighbors the far b lies the nearest of all, behind the near c another one that is a little farther.
 FORK = {
     "a": item("0", to=["b", "c"]),
     "b": item("0.5", to=["d"]),

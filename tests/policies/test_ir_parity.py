@@ -148,7 +148,7 @@ def test_nodes_are_expanded_in_the_same_order_but_for_those_of_the_last_step(par
     mine, other = Noting(**parts), Noting(**parts)
     options = {"max_depth": max_depth, "node_budget": node_budget}
     theirs(other, **options)
-    anyio.run(partial(ours, limits=Limits(look_over=False), **options), mine)
+    anyio.run(partial(ours, limits=Limits(count_beyond_limits=False), **options), mine)
     assert mine.expanded == other.expanded[: len(mine.expanded)]
 
 

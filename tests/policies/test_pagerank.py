@@ -280,7 +280,7 @@ def trials(draw):
     options = {
         "node_budget": draw(st.integers(1, 14)),
         "max_depth": draw(st.sampled_from([None, None, 0, 1, 2])),
-        "limits": Limits(look_over=draw(st.booleans()), max_hits=draw(st.sampled_from([None, None, 2]))),
+        "limits": Limits(count_beyond_limits=draw(st.booleans()), max_hits=draw(st.sampled_from([None, None, 2]))),
     }
     return Trial(items, seen, policy, options)
 
@@ -413,8 +413,8 @@ class TestTheStream:
         policy = PersonalizedPageRank(seed_k=0, roots=["a"])
         async with corpus_of(GRAPH) as corpus:
             gaps = []
-            for look_over in (True, False):
-                limits = Limits(look_over=look_over)
+            for count_beyond_limits in (True, False):
+                limits = Limits(count_beyond_limits=count_beyond_limits)
                 _, walk = await walked(corpus, policy=policy, node_budget=len(GRAPH), limits=limits)
                 gaps.append(max(hit.metadata["ppr_upper"] - hit.metadata["ppr_lower"] for hit in walk.ranking))
         assert gaps[0] < CLOSE < gaps[1]
@@ -470,7 +470,7 @@ class TestTheRanking:
         for exponent in (0.0, 1.0):
             policy = PersonalizedPageRank(seed_k=0, roots=["a"], degree_exponent=exponent, max_depth=1)
             async with corpus_of(star) as corpus:
-                _, walk = await walked(corpus, policy=policy, limits=Limits(look_over=False))
+                _, walk = await walked(corpus, policy=policy, limits=Limits(count_beyond_limits=False))
             finals.append([(hit.artifact_id, hit.metadata["rank_final"]) for hit in walk.ranking])
         assert finals == [[("a", True), ("hub", True)], [("a", True), ("hub", False)]]
 

@@ -15,7 +15,7 @@ from airw.policies import CollapsedTree, ReverseDependency, Scope
 from airw.stores import MemoryStore
 from airw.testing import PolicySuite
 from airw.values import Edge, Extraction, IndexPlan, Surface
-from airw.walking import Committed
+from airw.walking import NodeCommitted
 
 
 def angle(texts):
@@ -286,7 +286,7 @@ async def test_an_artifact_without_surfaces_scores_zero_and_only_routes():
     items = {"bare": {"links": {"REF": ["numpy"]}}, **packages(app=("0.6", "bare"))}
     policy = ReverseDependency(seeds=["numpy"], fan_in_weight=1, proximity_weight=1)
     async with corpus_of(items) as corpus, traverse("0", corpus, policy=policy) as walk:
-        committed = [event async for event in walk.events() if isinstance(event, Committed)]
+        committed = [event async for event in walk.events() if isinstance(event, NodeCommitted)]
     routers = [event for event in committed if event.hit is None]
     assert [(event.id, event.score) for event in routers] == [("numpy", 0.0), ("bare", 0.0)]
     assert [hit.metadata["walk_path"] for hit in walk.ranking] == [["numpy", "bare", "app"]]

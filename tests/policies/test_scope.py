@@ -181,7 +181,7 @@ class TestPassedOver:
             tree(b=["cross", "keep"]),
             node_budget=3,
             adjacent_k=2,
-            limits=Limits(look_over=False),
+            limits=Limits(count_beyond_limits=False),
         )
         assert len(hits) == walk.summary.committed == 3
         assert "b" not in ids(hits)
@@ -309,7 +309,7 @@ class TestHonesty:
 
     @every_walk
     async def test_without_a_look_what_lies_there_is_unknown(self, make, way):
-        _, walk = await walked_tree(make, way, Scope(keep=KEEP), max_depth=1, limits=Limits(look_over=False))
+        _, walk = await walked_tree(make, way, Scope(keep=KEEP), max_depth=1, limits=Limits(count_beyond_limits=False))
         assert (walk.summary.unknown, walk.summary.left_out) == (("max_depth",), {})
 
 

@@ -15,7 +15,7 @@ from airw import open_corpus, traverse
 from airw.errors import ArgumentError, PolicyError
 from airw.policies import Scope, Scored
 from airw.values import Limits
-from airw.walking import Committed
+from airw.walking import NodeCommitted
 from tests.support.artifact_corpora import (
     EIGHTHS,
     GROUPS,
@@ -238,7 +238,7 @@ class TestScorer:
             told = {
                 event.id: (event.score, event.hit.score)
                 async for event in walk.events()
-                if isinstance(event, Committed)
+                if isinstance(event, NodeCommitted)
             }
         assert told == {name: (each["rank"], each["rank"]) for name, each in FORK.items()}
 

@@ -16,7 +16,7 @@ from airw.corpora import build
 from airw.embedders import embedder_from
 from airw.errors import ArgumentError, ArgumentKindError, EmbedderError, RerankerError, RerankerUnavailable
 from airw.indexing import Chunked
-from airw.retrieval import FUSIONS, MODES, SearchQuery, answer, formulated, retrieve
+from airw.retrieval import FUSIONS, MODES, SearchQuery, formulate_queries, retrieve, run_search
 from airw.retrieval.fusion import fuse_ranks
 from airw.retrieval.merging import append_artifacts
 from airw.sources import from_mapping
@@ -608,12 +608,12 @@ async def test_queries_may_be_formulated_once_for_several_corpora():
         return ["keys", "bread"]
 
     question = ask("any", formulate=formulate)
-    queries = await formulated(question)
+    queries = await formulate_queries(question)
     assert queries == ("keys", "bread")
     async with corpus_of(TEXTS) as one, corpus_of({"c": "bread"}) as other:
-        answers = [await answer(corpus, question, queries) for corpus in (one, other)]
+        answers = [await run_search(corpus, question, queries) for corpus in (one, other)]
         assert asked == ["any"]
-        assert answers == [await answer(corpus, question) for corpus in (one, other)]
+        assert answers == [await run_search(corpus, question) for corpus in (one, other)]
 
 
 async def test_queries_of_several_widths_are_an_embedder_error():

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from airw.indexing import Chunked, Notes
-from airw.retrieval.stitching import stitched
+from airw.retrieval.stitching import stitch
 from airw.values import Artifact, Record
 
 
@@ -32,20 +32,20 @@ WHOLE = "rotate the signing keys every year"
 
 
 def test_what_two_neighbours_share_is_said_once():
-    assert stitched([cut(0, WHOLE, 0, 18), cut(1, WHOLE, 11, 34)]) == WHOLE
+    assert stitch([cut(0, WHOLE, 0, 18), cut(1, WHOLE, 11, 34)]) == WHOLE
 
 
 def test_a_chunk_that_begins_where_the_last_one_ends_follows_it_at_once():
-    assert stitched([cut(4, WHOLE, 0, 14), cut(5, WHOLE, 14, 34)]) == WHOLE
+    assert stitch([cut(4, WHOLE, 0, 14), cut(5, WHOLE, 14, 34)]) == WHOLE
 
 
 def test_a_repeat_shorter_than_a_word_is_dropped_too_where_the_offsets_prove_it():
-    assert stitched([cut(0, WHOLE, 0, 10), cut(1, WHOLE, 9, 34)]) == WHOLE
+    assert stitch([cut(0, WHOLE, 0, 10), cut(1, WHOLE, 9, 34)]) == WHOLE
 
 
 def test_no_records_are_no_text_and_one_is_its_own():
-    assert stitched([]) == ""
-    assert stitched([record(3, "alone")]) == "alone"
+    assert stitch([]) == ""
+    assert stitch([record(3, "alone")]) == "alone"
 
 
 @pytest.mark.parametrize(
@@ -65,24 +65,24 @@ def test_no_records_are_no_text_and_one_is_its_own():
     ],
 )
 def test_what_is_no_proven_neighbour_is_parted_by_a_blank_line_and_kept_whole(second, why):
-    assert stitched([cut(0, WHOLE, 0, 18), second]) == f"{WHOLE[:18]}\n\n{second.text}", why
+    assert stitch([cut(0, WHOLE, 0, 18), second]) == f"{WHOLE[:18]}\n\n{second.text}", why
 
 
 def test_fields_called_start_and_end_that_are_no_offsets_join_nothing():
     """Every record of an artifact carries its filter fields, such as the years in which something began and ended."""
     chunks = [record(at, text, start=2024, end=2024) for at, text in enumerate(["one", "two"])]
-    assert stitched(chunks) == "one\n\ntwo"
+    assert stitch(chunks) == "one\n\ntwo"
 
 
 def test_a_line_that_two_chunks_both_have_stays_twice():
     """F34: text is never lost because it happens to repeat."""
     whole = "the same line of text\nthe same line of text\n"
-    assert stitched([cut(0, whole, 0, 22), cut(1, whole, 22, 44)]) == whole
-    assert stitched([record(0, whole[:22]), record(1, whole[22:])]).count("the same line of text") == 2
+    assert stitch([cut(0, whole, 0, 22), cut(1, whole, 22, 44)]) == whole
+    assert stitch([record(0, whole[:22]), record(1, whole[22:])]).count("the same line of text") == 2
 
 
 def test_neighbours_are_compared_with_the_record_before_alone():
-    assert stitched([cut(0, WHOLE, 0, 10), cut(1, WHOLE, 7, 18), cut(2, WHOLE, 11, 34)]) == WHOLE
+    assert stitch([cut(0, WHOLE, 0, 10), cut(1, WHOLE, 7, 18), cut(2, WHOLE, 11, 34)]) == WHOLE
 
 
 TEXTS = st.text(st.sampled_from("ab .\n"), max_size=60)
@@ -92,7 +92,7 @@ TEXTS = st.text(st.sampled_from("ab .\n"), max_size=60)
 def test_chunks_of_any_text_give_back_all_of_it_but_white_space(text, size, overlap):
     assume(overlap < size)
     records = records_of(Chunked(chunk_size=size, overlap=overlap), text)
-    whole = stitched(records)
+    whole = stitch(records)
     assert "".join(whole.split()) == "".join(text.split())
     if records and all(after.metadata["start"] <= before.metadata["end"] for before, after in pairwise(records)):
         assert whole == text.strip()
@@ -107,7 +107,7 @@ def test_any_records_of_an_artifact_lose_no_character_of_any(text, size, overlap
         replace(each, metadata=each.metadata | data.draw(st.sampled_from([{}, {}, {"start": 0}, {"end": 3}])))
         for each in chosen
     ]
-    whole, place = stitched(spoilt), 0
+    whole, place = stitch(spoilt), 0
     for each in spoilt:
         place = whole.find(each.text, place)
         assert place >= 0, "each record's text is in it, in their order"

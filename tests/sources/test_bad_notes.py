@@ -27,7 +27,7 @@ async def edges_of(corpus):
 
 async def unresolved(corpus):
     """Give where each link is that is no edge, what it names, and the notes it may mean."""
-    found = await corpus.store.unresolved()
+    found = await corpus.store.unresolved_links()
     return [(each.link.file, each.link.line, each.link.target_ref, each.candidates) for each in found]
 
 
@@ -119,7 +119,7 @@ async def test_a_note_of_a_hundred_thousand_links_is_built_in_seconds(tmp_path):
     corpus, edges = await built(tmp_path, {"many.md": f"{text}\n[[next]]", "n7.md": "seven"})
     assert time.perf_counter() - began < 60
     assert edges == {("many.md", "n7.md"), ("many.md", "next.md")}
-    assert len(await corpus.store.unresolved(["many.md"])) == 99_999
+    assert len(await corpus.store.unresolved_links(["many.md"])) == 99_999
     assert told(corpus) == []
 
 
@@ -137,7 +137,7 @@ async def test_nesting_however_deep_costs_neither_time_nor_what_follows(tmp_path
     assert time.perf_counter() - began < 60
     assert edges == {(name, "next.md") for name in deep}
     assert {item for item, reason in told(corpus) if "(line " in reason} == deep.keys()
-    assert len(await corpus.store.unresolved(["quotes.md", "lists.md"])) == 1_000
+    assert len(await corpus.store.unresolved_links(["quotes.md", "lists.md"])) == 1_000
 
 
 async def test_line_ends_of_windows_and_a_byte_order_mark_change_nothing(tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ir.sources import CorpusSource as IrSource
 
-from airw._base.requirements import distribution_name, required_name
+from airw._base.requirements import distribution_name, requirement_name
 from airw.corpora import build, search
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import Package, WholeText
@@ -74,7 +74,12 @@ def lines_of(path):
 
 async def test_dependencies_are_the_requirements_without_those_of_extras():
     packages, _ = await read_items(from_packages())
-    assert {required_name(each) for each in packages["httpx"].raw["deps"]} == {"anyio", "certifi", "httpcore", "idna"}
+    assert {requirement_name(each) for each in packages["httpx"].raw["deps"]} == {
+        "anyio",
+        "certifi",
+        "httpcore",
+        "idna",
+    }
     assert packages["numpy"].raw["deps"] == []
     for package in packages.values():
         extra = [each for each in package.raw["deps"] if "extra ==" in each]
@@ -88,7 +93,9 @@ async def test_the_environment_is_searched_by_what_packages_do_and_walked_by_wha
         exclude=sorted(others),
         readme_chars=2_000,
         embedder="light",
-        edge_extractor=extractor_from(lambda _, fields: {"REF": list(map(required_name, fields["deps"]))}, id="deps-1"),
+        edge_extractor=extractor_from(
+            lambda _, fields: {"REF": list(map(requirement_name, fields["deps"]))}, id="deps-1"
+        ),
     )
     async with build(source, store=MemoryStore()) as corpus:
         assert corpus.report.added == len(wanted)

@@ -75,7 +75,7 @@ async def content(store, queries=("one two", "three")):
         "referrers": [await store.referrers(nodes, types=types) for types in (None, ["r"])],
         "fan_in": [[await store.fan_in(nodes), await store.max_fan_in(types=types)] for types in (None, ["r"])],
         "counts": await store.counts(),
-        "unresolved": [await store.unresolved(), await store.unresolved(REFS, limit=2)],
+        "unresolved_links": [await store.unresolved_links(), await store.unresolved_links(REFS, limit=2)],
         "link_counts": await store.link_counts(),
         "matching": await store.matching([("tag", "x"), ("n", 1), ("tag", "y"), ("deep.n", 1), ("deep", {"n": 1})]),
         "rankings": [(list(each.record_ids), list(each.artifact_ids)) for each in rankings],
@@ -124,7 +124,7 @@ async def test_arguments_that_cannot_be_used_are_refused():
     async def ask(store):
         for limit in (-1, True, 1.5, "2"):
             with pytest.raises(ArgumentError, match="limit must be a whole number of at least 0"):
-                await store.unresolved(limit=limit)
+                await store.unresolved_links(limit=limit)
         for ask in (store.neighbors, store.referrers, store.fan_in):
             with pytest.raises(ArgumentKindError, match="types must be a list of strings"):
                 await ask(["a"], types="related")

@@ -10,7 +10,7 @@ from airw import build, embedder_from, from_mapping, from_notes
 from airw.embedders import HashingEmbedder
 from airw.stores import MemoryStore
 from airw.values import Extraction, IndexPlan, Link, Surface
-from airw.views import TreeLines, read_tree, walk_links
+from airw.views import TreeTextWriter, read_tree, walk_links
 
 FLAT = embedder_from(lambda texts: [[1.0] for _ in texts], id="flat", dim=1)
 TYPES = ("related", "supports", "supported-by", "part-of", "cites")
@@ -136,7 +136,7 @@ async def tree_of(corpus, *roots, **options):
 
 async def told(corpus, *roots, **options):
     answer = Told(await tree_of(corpus, *roots, **options))
-    lines = TreeLines(**({"inverses": options["inverses"]} if "inverses" in options else {}))
+    lines = TreeTextWriter(**({"inverses": options["inverses"]} if "inverses" in options else {}))
     async for event in walk_links(corpus, roots, **options).events():
         answer.steps.append((event, lines.add(event)))
     return answer

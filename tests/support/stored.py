@@ -42,7 +42,7 @@ async def everything(store):
         await store.neighbors(ids, direction="both"),
         await store.referrers(ids),
         await store.max_fan_in(),
-        await store.unresolved(),
+        await store.unresolved_links(),
         await store.link_counts(),
         await store.matching([("n", 1), ("version", "1")]),
         await store.counts(),

@@ -629,30 +629,30 @@ class TakesTheSecondNameForTheFirst(OtherLinks):
 class OtherUnresolved(MemoryStore):
     """A store that tells other unresolved links: `tell(unresolved, artifact_ids, limit)`."""
 
-    async def unresolved(self, artifact_ids=None, *, limit=None):
-        return await self.tell(super().unresolved, artifact_ids, limit)
+    async def unresolved_links(self, artifact_ids=None, *, limit=None):
+        return await self.tell(super().unresolved_links, artifact_ids, limit)
 
 
-@breaks("links_that_are_no_edge*", "unresolved_answers_as_a_memory_store_does")
+@breaks("links_that_are_no_edge*", "unresolved_links_answers_as_a_memory_store_does")
 class CutsBeforeTheChoice(OtherUnresolved):
     async def tell(self, unresolved, artifact_ids, limit):
         found = await unresolved(limit=limit)
         return [each for each in found if artifact_ids is None or each.source in artifact_ids]
 
 
-@breaks("links_that_are_no_edge*", "unresolved_answers_as_a_memory_store_does")
+@breaks("links_that_are_no_edge*", "unresolved_links_answers_as_a_memory_store_does")
 class TellsUnresolvedLinksOnce(OtherUnresolved):
     async def tell(self, unresolved, artifact_ids, limit):
         return list(dict.fromkeys(await unresolved(artifact_ids)))[:limit]
 
 
-@breaks("links_that_are_no_edge*", "any_history*links*", "unresolved_answers_as_a_memory_store_does")
+@breaks("links_that_are_no_edge*", "any_history*links*", "unresolved_links_answers_as_a_memory_store_does")
 class KnowsNoCandidates(OtherUnresolved):
     async def tell(self, unresolved, artifact_ids, limit):
         return [replace(each, candidates=()) for each in await unresolved(artifact_ids, limit=limit)]
 
 
-@breaks("links_that_are_no_edge*", "unresolved_answers_as_a_memory_store_does")
+@breaks("links_that_are_no_edge*", "unresolved_links_answers_as_a_memory_store_does")
 class TakesNoArtifactsForAll(OtherUnresolved):
     async def tell(self, unresolved, artifact_ids, limit):
         return await unresolved(artifact_ids or None, limit=limit)

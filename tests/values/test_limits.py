@@ -19,7 +19,7 @@ def test_the_defaults_are_those_the_documentation_names():
         "max_frontier": 100_000,
         "max_hits": None,
         "max_concurrency": 16,
-        "look_over": True,
+        "count_beyond_limits": True,
     }
 
 
@@ -48,8 +48,8 @@ def test_zero_is_a_bound_where_nothing_at_all_makes_sense():
 
 @pytest.mark.parametrize("value", [None, 0, 1, "yes"])
 def test_look_over_is_yes_or_no(value):
-    with pytest.raises(ArgumentError, match="look_over"):
-        Limits(look_over=value)
+    with pytest.raises(ArgumentError, match="count_beyond_limits"):
+        Limits(count_beyond_limits=value)
 
 
 def test_limits_are_values_that_cannot_be_changed_but_copied():

@@ -13,8 +13,8 @@ from airw.links import LinkPath
 from airw.values import Edge
 from airw.views import (
     NodeView,
-    TreeLines,
     TreeLink,
+    TreeTextWriter,
     WalkTree,
     path_dict,
     path_text,
@@ -23,7 +23,7 @@ from airw.views import (
     tree_text,
     walk_links,
 )
-from airw.walking import Committed, EdgeFound, Ended, StepDone
+from airw.walking import EdgeFound, NodeCommitted, StepDone, WalkEnded
 from tests.support.drawing import examples
 from tests.support.link_corpora import BACKENDS, Graph, bounds, corpus_of, graphs, note, told, told_of, tree_of, vault
 
@@ -173,7 +173,7 @@ class Due:
     def __init__(self, steps):
         self.events = [event for event, _ in steps]
         self.end = len(steps) - 1
-        self.committed = {event.id: at for at, event in enumerate(self.events) if isinstance(event, Committed)}
+        self.committed = {event.id: at for at, event in enumerate(self.events) if isinstance(event, NodeCommitted)}
         self.found, met = {}, set()
         for event in self.events:
             if isinstance(event, EdgeFound) and event.edge not in met:
@@ -232,18 +232,18 @@ async def test_the_root_is_out_with_the_first_event_and_its_first_child_with_the
         steps = (await told(corpus, "a.md", direction="out")).steps
     given_at = [(type(event).__name__, [line.split()[-1] for line in lines]) for event, lines in steps if lines]
     assert given_at == [
-        ("Committed", ["a"]),
-        ("Committed", ["b"]),
-        ("Committed", ["d"]),
+        ("NodeCommitted", ["a"]),
+        ("NodeCommitted", ["b"]),
+        ("NodeCommitted", ["d"]),
         ("StepDone", ["c"]),
     ]
-    assert [type(event) for event, _ in steps][-1] is Ended
+    assert [type(event) for event, _ in steps][-1] is WalkEnded
 
 
 async def test_a_walk_that_fails_or_is_closed_has_given_only_lines_that_hold(tmp_path):
     async with vault(tmp_path, VAULT) as corpus:
         whole = tree_text(await tree_of(corpus, "index.md")).splitlines()
-        lines, given_lines = TreeLines(), []
+        lines, given_lines = TreeTextWriter(), []
         walk = walk_links(corpus, ["index.md"])
         async for event in walk.events():
             given_lines += lines.add(event)
@@ -254,8 +254,8 @@ async def test_a_walk_that_fails_or_is_closed_has_given_only_lines_that_hold(tmp
 
 
 def test_lines_of_a_walk_without_edges_are_refused():
-    lines = TreeLines()
-    lines.add(Committed("a", 0, 0.0, None, None))
+    lines = TreeTextWriter()
+    lines.add(NodeCommitted("a", 0, 0.0, None, None))
     with pytest.raises(ArgumentError, match="names no edge"):
         lines.add(EdgeFound("a", "b", None, known=False))
 

@@ -13,7 +13,7 @@ from airw.links import INVERSES, Inverses
 from airw.policies import CollapsedTree, LinkWalk
 from airw.values import Edge
 from airw.views import TreeReader, describe, read_tree, walk_links
-from airw.walking import Committed, EdgeFound, StepDone
+from airw.walking import EdgeFound, NodeCommitted, StepDone
 from tests.support.drawing import examples
 from tests.support.link_corpora import (
     BACKENDS,
@@ -282,12 +282,12 @@ class TestManners:
         with pytest.raises(ArgumentError, match="names no edge from 'a' to 'b'"):
             reader.add(EdgeFound("a", "b", None, known=False))
         with pytest.raises(ArgumentError, match="names no edge from 'a' to 'b'"):
-            reader.add(Committed("b", 1, 0.0, "a", None))
+            reader.add(NodeCommitted("b", 1, 0.0, "a", None))
 
     def test_before_the_end_the_tree_so_far_is_truncated(self):
         reader = TreeReader(direction="out", max_hops=2)
         assert reader.tree().roots == ()
-        reader.add(Committed("a", 0, 0.0, None, None))
+        reader.add(NodeCommitted("a", 0, 0.0, None, None))
         reader.add(EdgeFound("a", "b", "x", known=False, edge=Edge("a", "b", "x")))
         reader.add(StepDone(1, 1, 1, 1))
         sofar = reader.tree()

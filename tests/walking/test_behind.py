@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from airw.errors import PolicyError
 from airw.values import Edge, Limits, SearchHit
-from airw.walking import Behind, Policy, reading, traverse
+from airw.walking import LazyNeighbors, Policy, reading, traverse
 from tests.support.drawing import examples
 
 
@@ -48,7 +48,7 @@ def as_list(net, id):
 
 
 def as_behind(net, id):
-    return Behind(net.graph.get(id, []), lambda part: net.nodes(id, part))
+    return LazyNeighbors(net.graph.get(id, []), lambda part: net.nodes(id, part))
 
 
 def as_iterator(net, id):
@@ -152,7 +152,7 @@ def stray(part):
     ],
 )
 async def test_what_cannot_be_made_is_an_error_that_names_the_stage_and_the_node(make, kind, message, limits):
-    net = Net({}, lambda *_: Behind([1, 2, 3], make))
+    net = Net({}, lambda *_: LazyNeighbors([1, 2, 3], make))
     with pytest.raises(kind, match=message) as caught:
         await events_of(net, limits=Limits(**limits))
     said = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
@@ -162,7 +162,7 @@ async def test_what_cannot_be_made_is_an_error_that_names_the_stage_and_the_node
 
 
 async def test_ids_that_nothing_can_be_looked_up_by_are_an_error():
-    net = Net({}, lambda *_: Behind([[1]], lambda part: [(1, None)][part]))
+    net = Net({}, lambda *_: LazyNeighbors([[1]], lambda part: [(1, None)][part]))
     with pytest.raises(PolicyError, match=r"node_id must give something hashable, not \[1\]"):
         await events_of(net, max_depth=0)
 
@@ -176,5 +176,5 @@ def test_neighbours_are_read_in_portions_that_do_not_hold_up_others(sizes):
 
 
 def test_it_is_a_sequence_of_what_it_makes():
-    behind = Behind("abc", lambda part: list("ABC"[part]))
+    behind = LazyNeighbors("abc", lambda part: list("ABC"[part]))
     assert (len(behind), list(behind), behind[1:], behind[:0]) == (3, ["A", "B", "C"], ["B", "C"], [])

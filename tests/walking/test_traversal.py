@@ -162,7 +162,7 @@ async def test_the_first_hit_leaves_after_one_step():
 
 async def test_a_step_costs_one_call_of_each_method_however_many_nodes_it_has():
     policy = Net({0: range(1, 301)} | {n: range(n * 1000, n * 1000 + 2) for n in range(1, 301)}, seeds=[0])
-    _, summary = await ids_of(policy, max_depth=2, node_budget=500, limits=Limits(look_over=False))
+    _, summary = await ids_of(policy, max_depth=2, node_budget=500, limits=Limits(count_beyond_limits=False))
     assert summary.steps == 3
     assert policy.calls == {"seed": 1, "score": 3, "expand": 2, "to_hits": 3}
 
@@ -872,7 +872,7 @@ async def test_the_state_tells_what_is_known():
         seen.append((state.depth_of("a"), state.parent_of("a"), state.depth_of("c"), state.parent_of("c")))
         return [TREE.get(entry.id, ()) for entry in committed]
 
-    await ids_of(Net(expand=expand), node_budget=3, limits=Limits(look_over=False))
+    await ids_of(Net(expand=expand), node_budget=3, limits=Limits(count_beyond_limits=False))
     assert seen == [("query", 3, None, {"a"}, 1), (0, None, None, None)]
 
 

@@ -45,7 +45,7 @@ async def test_a_source_without_end_is_read_one_past_its_cap_at_most_and_closed(
     sources = Sources()
     endless = lambda node=0: sources.make(source, count(node + 1))  # noqa: E731 (either of two)
     policy = form(seeds=endless()) if where == "seeds" else form(endless)
-    limits = {"max_frontier": 200, "max_fanout": 20, "look_over": False}
+    limits = {"max_frontier": 200, "max_fanout": 20, "count_beyond_limits": False}
     ids, summary = await walked(policy, node_budget=100, limits=limits)
     assert len(ids) == 100
     assert (summary.stop, summary.truncated) == ("node_budget", True)

@@ -198,7 +198,7 @@ async def test_a_budget_and_max_hits_spent_in_one_step_are_both_told():
 )
 async def test_without_the_look_over_the_edge_what_lies_there_is_unknown(options, stop, unknown):
     policy = Net(CHAIN)
-    ids, summary = await ids_of(policy, limits={"look_over": False}, **options)
+    ids, summary = await ids_of(policy, limits={"count_beyond_limits": False}, **options)
     assert told(summary) == (stop, {}, (), unknown)
     assert list(chain(*policy.expanded)) == (ids[:-1] if unknown else ids)
 
@@ -403,7 +403,7 @@ async def test_async_neighbours_are_read_concurrently_in_request_order_and_close
 
 async def test_max_edges_is_charged_in_request_order_when_many_are_read_at_once(opened):
     edges = {0: [1, 2, 3, 4]} | {n: Counted(range(n * 100, n * 100 + 10)) for n in (1, 2, 3, 4)}
-    ids, summary = await ids_of(Net(edges), max_depth=2, limits={"max_edges": 4 + 15, "look_over": False})
+    ids, summary = await ids_of(Net(edges), max_depth=2, limits={"max_edges": 4 + 15, "count_beyond_limits": False})
     assert ids[5:] == [*range(100, 110), *range(200, 205)]
     assert summary.edges == 19
     assert (summary.left_out, summary.at_least) == ({"max_edges": 3}, ("max_edges",))

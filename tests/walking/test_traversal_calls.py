@@ -84,7 +84,7 @@ async def test_a_walk_of_64_nodes_to_depth_3_costs_12_calls_the_look_over_the_ed
 
 
 async def test_without_the_look_over_the_edge_it_costs_11(corpus):
-    _, _, steps = await walked(corpus, eager(), limits=Limits(look_over=False))
+    _, _, steps = await walked(corpus, eager(), limits=Limits(count_beyond_limits=False))
     assert sum(map(len, steps)) == 11
 
 

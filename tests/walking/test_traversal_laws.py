@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from airw.policies import per_node
 from airw.testing import run_on_virtual_clock
 from airw.values import Limits, SearchHit
-from airw.walking import Committed, EdgeFound, Policy, traverse
+from airw.walking import EdgeFound, NodeCommitted, Policy, traverse
 from tests.support.drawing import examples
 
 
@@ -205,7 +205,9 @@ class Reference:
             last, stop = self.commit()
             if stop:
                 break
-        self.look_over(stop, closed + [n for n in last if not self.is_open(n)], [n for n in last if self.is_open(n)])
+        self.count_beyond_limits(
+            stop, closed + [n for n in last if not self.is_open(n)], [n for n in last if self.is_open(n)]
+        )
         return self.hits, stop, {limit: n for limit, n in sorted(self.left_out.items()) if n}, sorted(self.at_least)
 
     def is_open(self, node):
@@ -259,7 +261,7 @@ class Reference:
             self.hits += [node] * is_hit
         return committed, None
 
-    def look_over(self, stop, closed, last):
+    def count_beyond_limits(self, stop, closed, last):
         if stop == "exhausted" or self.left_out[stop]:
             last = []
         self.spend = self.max_edges
@@ -394,7 +396,7 @@ def test_a_walk_with_a_timeout_yields_what_the_walk_without_has_yielded_by_then(
 def test_without_the_look_over_the_edge_the_same_hits_come_and_nothing_false_is_said(graph, given_bounds):
     """What was not looked at is unknown where the look would have found something."""
     hits, looked = walk(Batched(graph), **given_bounds)
-    same, blind = walk(Batched(graph), look_over=False, **given_bounds)
+    same, blind = walk(Batched(graph), count_beyond_limits=False, **given_bounds)
     assert same == hits
     assert blind["truncated"] >= looked["truncated"]
     for limit in set(looked["left_out"]) - set(blind["left_out"]):
@@ -407,14 +409,14 @@ def test_events_tell_the_walk_that_hits_show(graph, given_bounds, width):
     """The same hits and summary; every neighbour read is an edge; parents are committed before their children."""
     hits, summary = walk(Batched(graph, width=width), **given_bounds)
     events = events_of(Batched(graph, width=width), **given_bounds)
-    committed = [event for event in events if isinstance(event, Committed)]
+    committed = [event for event in events if isinstance(event, NodeCommitted)]
     assert [int(event.hit.artifact_id) for event in committed if event.hit] == [id for id, _, _ in hits]
     assert events[-1].summary.to_dict() | {"seconds": 0} == summary | {"seconds": 0}
     assert sum(isinstance(event, EdgeFound) for event in events) == summary["edges"]
     known = set()
     for event in events:
         match event:
-            case Committed(id=id, parent=parent):
+            case NodeCommitted(id=id, parent=parent):
                 assert parent is None or parent in known
                 known.add(id)
             case EdgeFound(source=source, target=target):

@@ -9,7 +9,7 @@ import pytest
 
 from airw.errors import PolicyError
 from airw.values import Edge, Limits, SearchHit
-from airw.walking import Committed, EdgeFound, Ended, Policy, StepDone, prefetch, traverse
+from airw.walking import EdgeFound, NodeCommitted, Policy, StepDone, WalkEnded, prefetch, traverse
 
 
 class Net(Policy):
@@ -49,13 +49,13 @@ def walk_of(policy, **options):
 def told(event):
     """An event in short."""
     match event:
-        case Committed():
+        case NodeCommitted():
             return event.id if event.hit else f"({event.id})"
         case EdgeFound():
             return f"{event.source}{'=' if event.known else '-'}{event.target}"
         case StepDone():
             return event.step
-        case Ended():
+        case WalkEnded():
             return event.summary.stop
 
 
@@ -86,12 +86,12 @@ async def test_the_events_carry_what_the_walk_knows():
     events = [event async for event in walk.events()]
     [hit] = walk.ranking
     assert events == [
-        Committed("a", 0, -97.0, None, None),
+        NodeCommitted("a", 0, -97.0, None, None),
         EdgeFound("a", "b", "REF", known=False, edge=Edge("a", "b", "REF")),
         StepDone(step=1, committed=1, edges=1, waiting=1),
-        Committed("b", 1, -98.0, "a", hit),
+        NodeCommitted("b", 1, -98.0, "a", hit),
         StepDone(step=2, committed=2, edges=1, waiting=0),
-        Ended(walk.summary),
+        WalkEnded(walk.summary),
     ]
     assert events[3].hit is hit
     assert hit.metadata["walk_path"] == walk.path(hit) == ["a", "b"]
@@ -312,7 +312,7 @@ async def test_other_tasks_run_at_least_every_hundred_events():
     streak = longest = last = total = 0
     async with anyio.create_task_group() as group:
         group.start_soon(ticks)
-        async for _ in walk_of(policy, node_budget=2, limits=Limits(look_over=False)).events():
+        async for _ in walk_of(policy, node_budget=2, limits=Limits(count_beyond_limits=False)).events():
             total += 1
             streak, last = streak + 1 if runs == last else 1, runs
             longest = max(longest, streak)

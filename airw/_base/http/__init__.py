@@ -2,6 +2,16 @@
 
 from airw._base.http.api import Api, ApiClient, Exchange, PerLoop
 from airw._base.http.calls import Server, base_url
-from airw._base.http.replies import decoded, in_their_order, told
+from airw._base.http.replies import decode_json, describe_reply, order_by_index
 
-__all__ = ["Api", "ApiClient", "Exchange", "PerLoop", "Server", "base_url", "decoded", "in_their_order", "told"]
+__all__ = [
+    "Api",
+    "ApiClient",
+    "Exchange",
+    "PerLoop",
+    "Server",
+    "base_url",
+    "decode_json",
+    "describe_reply",
+    "order_by_index",
+]

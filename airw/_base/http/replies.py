@@ -10,7 +10,7 @@ from airw._base.messages import one_line, short_repr
 from airw.errors import AirwError
 
 
-def decoded(content: bytes, *, of: str, error: type[AirwError]) -> Any:
+def decode_json(content: bytes, *, of: str, error: type[AirwError]) -> Any:
     """Return the JSON of an answer.
 
     Raises:
@@ -25,7 +25,7 @@ def decoded(content: bytes, *, of: str, error: type[AirwError]) -> Any:
         ) from cause
 
 
-def in_their_order(
+def order_by_index(
     items: Sequence[dict[str, Any]], count: int, *, noun: str, of: str, error: type[AirwError]
 ) -> list[dict[str, Any]]:
     """Return the items of an answer in the order of the texts, which each one's `index` tells.
@@ -38,7 +38,7 @@ def in_their_order(
         raise error(f"{of} answered with {len(given)} {noun}s for {count} texts")
     wrong = [index for index in given if type(index) is not int or not 0 <= index < count]
     if wrong:
-        raise error(f"{of} answered with a {noun} of index {told(wrong[0])} for {count} texts")
+        raise error(f"{of} answered with a {noun} of index {describe_reply(wrong[0])} for {count} texts")
     index, times = Counter(given).most_common(1)[0]
     if times > 1:
         missing = min({*range(count)}.difference(given))
@@ -56,7 +56,7 @@ def message_of(content: bytes) -> str:
     return " ".join(said.split()) or "no reason given"
 
 
-def told(value: Any) -> str:
+def describe_reply(value: Any) -> str:
     """Return what a part of an answer says, on one line: its message where it is an error."""
     return one_line(_said(value)) or type(value).__name__ if isinstance(value, dict) else short_repr(value)
 

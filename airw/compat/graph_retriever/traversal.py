@@ -9,7 +9,7 @@ from airw import walking
 from airw.compat._sync import run
 from airw.compat.graph_retriever.adapters.in_memory import InMemory
 from airw.compat.graph_retriever.edges import EdgeFunction, EdgeSpec, edges_of
-from airw.corpora import borrowed
+from airw.corpora import use_corpus
 from airw.errors import ArgumentError
 from airw.policies import Node, Scope, Scored, Strategy
 from airw.values import Limits, SearchHit
@@ -88,7 +88,7 @@ async def atraverse(
     if metadata_filter:
         options["scope"] = Scope.only({name: {"$in": [value]} for name, value in metadata_filter.items()})
     policy = Strategy.build(strategy, **options)
-    async with borrowed(await store.filled() if isinstance(store, InMemory) else store) as corpus:
+    async with use_corpus(await store.filled() if isinstance(store, InMemory) else store) as corpus:
         if isinstance(store, InMemory) and not store.contents:
             return []
         limits = Limits(max_edges=_UNBOUNDED, max_fanout=_UNBOUNDED, max_frontier=_UNBOUNDED)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from airw import links
-from airw._base.requirements import bare_name, required_name
+from airw._base.requirements import bare_name, requirement_name
 from airw.compat._sync import run
 from airw.compat.ir.base import Record
 from airw.compat.ir.index import store_of
@@ -103,7 +103,7 @@ class CorpusGraph:
             return run(self._graph.resolve, [node])[0]
         found = zip(names := _spellings(node), run(self._graph.resolve, names), strict=True)
         held = {entry["artifact_id"] for _, entry in self.store.ledger_items()}
-        return next((id for _, id in found if id in held), required_name(node))
+        return next((id for _, id in found if id in held), requirement_name(node))
 
     @property
     def _graph(self) -> links.CorpusGraph:
@@ -111,12 +111,12 @@ class CorpusGraph:
 
 
 def _library(target: Any) -> Any:
-    return required_name(target) if isinstance(target, str) else tuple(target)
+    return requirement_name(target) if isinstance(target, str) else tuple(target)
 
 
 def _spellings(name: str) -> list[str]:
     """Return the ways to write the name of a package, the given one first."""
-    bare = required_name(name)
+    bare = requirement_name(name)
     return list(dict.fromkeys([name, bare_name(name), *(bare.replace("-", mark) for mark in "-_.")]))
 
 
@@ -139,4 +139,4 @@ def normalize_dist_name(name: str) -> str:
         >>> normalize_dist_name("Scikit_Learn[extra]>=1.2")
         'scikit-learn'
     """
-    return required_name(str(name))
+    return requirement_name(str(name))

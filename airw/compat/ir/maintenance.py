@@ -6,7 +6,7 @@ from datetime import datetime
 from airw import corpora
 from airw.compat._missing import missing
 from airw.compat._sync import run
-from airw.corpora import Maintained
+from airw.corpora import MaintenanceOutcome
 from airw.errors import StoreBusy
 
 MaintenanceBusy = StoreBusy
@@ -57,7 +57,7 @@ def maintain_corpus(
     return maintain(name, now=now, dry_run=dry_run)[0]
 
 
-def _result(each: Maintained) -> MaintenanceResult:
+def _result(each: MaintenanceOutcome) -> MaintenanceResult:
     due = each.action in ("built", "failed", "due")
     error = None if each.error is None else f"{type(each.error).__name__}: {each.error}"
     return MaintenanceResult(each.name, each.action == "built", each.reason, reindex=due, error=error)

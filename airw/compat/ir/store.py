@@ -8,7 +8,7 @@ from typing import Any, NoReturn, Self
 from airw._base.arrays import Floats
 from airw.compat._sync import close, keep_open, run
 from airw.compat.ir.base import Record, ledger_key
-from airw.corpora import existing_path
+from airw.corpora import find_corpus_path
 from airw.errors import ArgumentError
 from airw.protocols import Store
 from airw.stores import MemoryStore, SqliteStore
@@ -90,7 +90,7 @@ class CorpusStore:
             CorpusNotFound: There is no corpus of this name.
         """
         if self._opened is None:
-            self.settle(run(SqliteStore.open, existing_path(self.name or "")), owned=True)
+            self.settle(run(SqliteStore.open, find_corpus_path(self.name or "")), owned=True)
         return self._opened  # type: ignore[return-value]
 
     def close(self) -> None:
@@ -194,7 +194,7 @@ class CorpusStore:
         for id, edges in zip(artifact_ids, run(self.opened.neighbors, artifact_ids), strict=True):
             for edge in edges:
                 found[id][edge.type].append(list(edge.target) if isinstance(edge.target, tuple) else edge.target)
-        for each in run(self.opened.unresolved, artifact_ids):
+        for each in run(self.opened.unresolved_links, artifact_ids):
             found[str(each.source)][each.link.type].append(each.link.target_ref)
         return {id: dict(by_type) for id, by_type in found.items()}
 

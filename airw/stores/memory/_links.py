@@ -151,7 +151,7 @@ class LinkTable:
             counts.update((link.type, link.origin, state) for each in sources for link in self._mentions[each][ref])
         return [LinkCount(*key, count) for key, count in sorted(counts.items())]
 
-    def unresolved(self, artifact_ids: Iterable[str] | None) -> Iterator[UnresolvedLink]:
+    def unresolved_links(self, artifact_ids: Iterable[str] | None) -> Iterator[UnresolvedLink]:
         """Yield the links of these artifacts, or of all, that dangle or are ambiguous, by artifact, then as written."""
         for artifact_id in sorted(self._written if artifact_ids is None else {*artifact_ids} & self._written.keys()):
             for link in self._written[artifact_id]:

@@ -19,11 +19,11 @@ import anyio.lowlevel
 from airw._base.arrays import Floats
 from airw._base.checks import check_choice, check_count
 from airw._base.concurrency import in_thread
-from airw._base.json import copied
+from airw._base.json import deep_copy
 from airw._base.lru import LruCache
 from airw._base.overriding import override
 from airw.errors import StoreBusy, StoreError
-from airw.protocols import ArtifactVectors, BestRecords, Run, RunKeeper, RunRows, Store
+from airw.protocols import ArtifactVectors, BestRecords, IngestRun, RunKeeper, RunRows, Store
 from airw.stores._changes import check_changes, check_record, check_width, settings_json
 from airw.stores._indexes.columns import Rows
 from airw.stores._indexes.dense import DenseIndex
@@ -303,14 +303,14 @@ class MemoryStore(Store, RunKeeper):
 
     @override
     @_locked
-    def begin_run(self, run: Run, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
+    def begin_run(self, run: IngestRun, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
         begun = _BegunRun(run.mark, settings_json(row))
         self._apply([], removals)
         self._runs[run.name] = begun
 
     @override
     @_locked
-    def read_run(self, run: Run, parts: Sequence[int] | None = None) -> RunRows | None:
+    def read_run(self, run: IngestRun, parts: Sequence[int] | None = None) -> RunRows | None:
         begun = self._find_run(run)
         if begun is None:
             return None
@@ -320,7 +320,7 @@ class MemoryStore(Store, RunKeeper):
     @override
     @_locked
     def apply_part(
-        self, run: Run, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
+        self, run: IngestRun, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
     ) -> dict[str, Any] | None:
         begun = self._find_run(run)
         if begun is None or not run.fits(json.loads(self._config)):
@@ -333,7 +333,7 @@ class MemoryStore(Store, RunKeeper):
 
     @override
     @_locked
-    def forget_run(self, run: Run, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()) -> None:
+    def forget_run(self, run: IngestRun, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()) -> None:
         begun = self._find_run(run)
         if begun is None:
             return
@@ -343,7 +343,7 @@ class MemoryStore(Store, RunKeeper):
         else:
             begun.parts = {part: row for part, row in begun.parts.items() if part not in parts}
 
-    def _find_run(self, run: Run) -> _BegunRun | None:
+    def _find_run(self, run: IngestRun) -> _BegunRun | None:
         """Return what is kept of a run; `None` where it was replaced or forgotten."""
         begun = self._runs.get(run.name)
         return begun if begun is not None and begun.mark == run.mark else None
@@ -456,11 +456,11 @@ class MemoryStore(Store, RunKeeper):
 
     @override
     @_locked
-    def unresolved(
+    def unresolved_links(
         self, artifact_ids: Sequence[str] | None = None, *, limit: int | None = None
     ) -> list[UnresolvedLink]:
         most = None if limit is None else check_count("limit", limit)
-        return list(islice(self._links.unresolved(artifact_ids), most))
+        return list(islice(self._links.unresolved_links(artifact_ids), most))
 
     @override
     @_locked
@@ -476,7 +476,7 @@ def _add_values(index: ValueIndex, field: str, records: Iterable[Record]) -> Non
 
 
 def _copy(record: Record) -> Record:
-    return replace(record, metadata=copied(record.metadata))
+    return replace(record, metadata=deep_copy(record.metadata))
 
 
 def _copy_change(change: ArtifactChange) -> ArtifactChange:

@@ -105,7 +105,7 @@ def _entries(lines: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, LedgerEntr
         )
 
 
-def changed(connection: "sqlite3.Connection", versions: Mapping[str, str], stamp: LedgerEntry) -> list[str]:
+def find_changed(connection: "sqlite3.Connection", versions: Mapping[str, str], stamp: LedgerEntry) -> list[str]:
     """Return the artifacts whose ledger entry is not of this version or not like `stamp` in all but the records."""
     asked = {name: None if "\0" in version else version for name, version in versions.items()}
     # One row for all, and none for what is as it was: that is most, whenever a corpus is built again.

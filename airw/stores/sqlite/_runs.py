@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airw.protocols import Run, RunRows
+from airw.protocols import IngestRun, RunRows
 from airw.stores.sqlite._records import settings
 from airw.stores.sqlite._schema import transaction
 from airw.stores.sqlite._writing import Rows, prepare_rows, set_setting, write
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 _RUN = ""  # the key of the run's own row; those of its parts are numbers
 
 
-def begin_run(connection: "sqlite3.Connection", run: Run, row: Mapping[str, Any], removals: Sequence[str]) -> None:
+def begin_run(
+    connection: "sqlite3.Connection", run: IngestRun, row: Mapping[str, Any], removals: Sequence[str]
+) -> None:
     """Keep a row for a run, in place of an earlier run of its name and all its parts, and remove artifacts."""
     with transaction(connection, "IMMEDIATE"):
         write(connection, prepare_rows([]), removals)
@@ -23,7 +25,7 @@ def begin_run(connection: "sqlite3.Connection", run: Run, row: Mapping[str, Any]
         set_setting(connection, _kind(run), _RUN, {"mark": run.mark, "row": row})
 
 
-def read_run(connection: "sqlite3.Connection", run: Run, parts: Sequence[int] | None) -> RunRows | None:
+def read_run(connection: "sqlite3.Connection", run: IngestRun, parts: Sequence[int] | None) -> RunRows | None:
     """Return the row of a run and those of its parts; `None` where it was replaced."""
     begun = _rows(connection, run, [_RUN]).get(_RUN, {})
     if begun.get("mark") != run.mark:
@@ -34,7 +36,7 @@ def read_run(connection: "sqlite3.Connection", run: Run, parts: Sequence[int] | 
 
 
 def apply_part(
-    connection: "sqlite3.Connection", run: Run, part: int, row: Mapping[str, Any], rows: Rows
+    connection: "sqlite3.Connection", run: IngestRun, part: int, row: Mapping[str, Any], rows: Rows
 ) -> dict[str, Any] | None:
     """Put artifacts and a row for the part, unless there is one; `None` where the run can no longer be written."""
     with transaction(connection, "IMMEDIATE"):
@@ -48,7 +50,7 @@ def apply_part(
 
 
 def forget_run(
-    connection: "sqlite3.Connection", run: Run, parts: Sequence[int] | None, removals: Sequence[str]
+    connection: "sqlite3.Connection", run: IngestRun, parts: Sequence[int] | None, removals: Sequence[str]
 ) -> None:
     """Forget parts of a run, or all of it, and remove artifacts; nothing, where the run was replaced."""
     with transaction(connection, "IMMEDIATE"):
@@ -59,11 +61,11 @@ def forget_run(
             connection.execute(f"DELETE FROM setting WHERE kind = ? {which}", [_kind(run), *keys])
 
 
-def _kind(run: Run) -> str:
+def _kind(run: IngestRun) -> str:
     return f"run {run.name}"
 
 
-def _rows(connection: "sqlite3.Connection", run: Run, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _rows(connection: "sqlite3.Connection", run: IngestRun, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
     rows = connection.execute(
         "SELECT key, value FROM setting WHERE kind = ? AND key IN (SELECT value FROM json_each(?))",
         [_kind(run), json.dumps(keys)],

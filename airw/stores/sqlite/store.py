@@ -16,7 +16,7 @@ from airw._base.file_lock import hold_file
 from airw._base.lru import LruCache
 from airw._base.overriding import override
 from airw.errors import StoreError
-from airw.protocols import ArtifactVectors, BestRecords, ChangeFinder, Run, RunKeeper, RunRows, Store
+from airw.protocols import ArtifactVectors, BestRecords, ChangeFinder, IngestRun, RunKeeper, RunRows, Store
 from airw.stores._indexes.dense import DenseIndex
 from airw.stores._indexes.postings import Postings
 from airw.stores._indexes.values import ValueIndex, find_holders
@@ -171,8 +171,8 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
         return await self._read(_records.ledger, ids)
 
     @override
-    async def changed(self, versions: Mapping[str, str], stamp: LedgerEntry) -> list[str]:
-        return await self._read(_records.changed, versions, stamp)
+    async def find_changed(self, versions: Mapping[str, str], stamp: LedgerEntry) -> list[str]:
+        return await self._read(_records.find_changed, versions, stamp)
 
     @override
     async def artifact_ids(self) -> list[str]:
@@ -204,22 +204,24 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
         await self._write(apply_changes, puts, removals)
 
     @override
-    async def begin_run(self, run: Run, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
+    async def begin_run(self, run: IngestRun, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
         await self._write(_runs.begin_run, run, row, removals)
 
     @override
-    async def read_run(self, run: Run, parts: Sequence[int] | None = None) -> RunRows | None:
+    async def read_run(self, run: IngestRun, parts: Sequence[int] | None = None) -> RunRows | None:
         return await self._read(_runs.read_run, run, parts)
 
     @override
     async def apply_part(
-        self, run: Run, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
+        self, run: IngestRun, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
     ) -> dict[str, Any] | None:
         rows = await in_thread(prepare_rows, puts)  # once, however often this has to wait for other writers
         return await self._write(_runs.apply_part, run, part, row, rows)
 
     @override
-    async def forget_run(self, run: Run, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()) -> None:
+    async def forget_run(
+        self, run: IngestRun, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()
+    ) -> None:
         await self._write(_runs.forget_run, run, parts, removals)
 
     @override
@@ -321,10 +323,10 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
         return await self._read(match)
 
     @override
-    async def unresolved(
+    async def unresolved_links(
         self, artifact_ids: Sequence[str] | None = None, *, limit: int | None = None
     ) -> list[UnresolvedLink]:
-        return await self._read(_links.unresolved, artifact_ids, limit)
+        return await self._read(_links.unresolved_links, artifact_ids, limit)
 
     @override
     async def link_counts(self) -> list[LinkCount]:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airw.discovery._combining import final_places
-from airw.retrieval.fusion import fused
+from airw.retrieval.fusion import fuse_entries
 from airw.values import SearchHit
 from tests.support.drawing import examples
 
@@ -28,7 +28,7 @@ def final_ids(answered, pending, **options):
     order = sorted(names)
     hits = {name: names[name] for name in order}
     weights = options.pop("weights", {})
-    entries = fused(hits, weights=weights, **options)
+    entries = fuse_entries(hits, weights=weights, **options)
     waiting = {at: weights.get(name, 1.0) for at, name in enumerate(order) if name in pending}
     places = final_places(
         entries, waiting, rrf_k=options.get("rrf_k", 60), may_merge=options.get("identity") is not None
@@ -91,11 +91,11 @@ def test_no_hit_marked_final_ever_moves(lists, data, identity, rrf_k, weights):
     hits = {name: ranked(*each) for name, each in zip(names, lists, strict=True)}
     pending = data.draw(st.sets(st.sampled_from(names)), label="pending")
     options = {"rrf_k": rrf_k, "weights": weights, "identity": identity}
-    so_far = fused({name: () if name in pending else hits[name] for name in names}, **options)
+    so_far = fuse_entries({name: () if name in pending else hits[name] for name in names}, **options)
     waiting = {at: weights.get(name, 1.0) for at, name in enumerate(names) if name in pending}
     places = final_places(so_far, waiting, rrf_k=rrf_k, may_merge=identity is not None)
     assert pending or all(places)
-    end = fused(hits, **options)
+    end = fuse_entries(hits, **options)
     for at, is_final in enumerate(places):
         if is_final:
             assert end[at].hit == so_far[at].hit
@@ -108,8 +108,8 @@ def test_a_hit_is_final_as_soon_as_no_answer_could_displace_it(lists, data, rrf_
     names = [str(at) for at in range(len(lists))]
     pending = data.draw(st.sets(st.sampled_from(names)))
     hits = {name: [] if name in pending else ranked(*each) for name, each in zip(names, lists, strict=True)}
-    so_far = fused(hits, rrf_k=rrf_k)
+    so_far = fuse_entries(hits, rrf_k=rrf_k)
     waiting = {at: 1.0 for at, name in enumerate(names) if name in pending}
     places = final_places(so_far, waiting, rrf_k=rrf_k)
-    end = fused(hits | {name: ranked(["new"]) for name in pending}, rrf_k=rrf_k)
+    end = fuse_entries(hits | {name: ranked(["new"]) for name in pending}, rrf_k=rrf_k)
     assert places == [end[at].key == entry.key for at, entry in enumerate(so_far)]

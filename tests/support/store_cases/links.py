@@ -136,10 +136,10 @@ async def _any_text_can_be_linked_to(given):
     expect_equal(found, [[each] for each in (ODD_IDS[-1], *ODD_IDS[:-1])], "targets of links to odd ids")
 
 
-@case(CASES, "apply", "unresolved")
+@case(CASES, "apply", "unresolved_links")
 async def _links_that_are_no_edge_are_told_in_order_as_written_with_what_they_may_mean(given):
     store = await given.store()
-    expect_equal(await store.unresolved(), [], "unresolved in an empty store")
+    expect_equal(await store.unresolved_links(), [], "unresolved in an empty store")
     many = Link("T", "z", "typed", file="f.md", line=3)
     lost, either = Link("gone", "a"), Link("gone", "b", or_ref="T")
     wider = Link("U", "c", or_ref="T")
@@ -157,15 +157,15 @@ async def _links_that_are_no_edge_are_told_in_order_as_written_with_what_they_ma
         *[UnresolvedLink("b", lost)] * 2,
         UnresolvedLink("c", Link("gone", or_ref="gone too")),
     ]
-    expect_equal(await store.unresolved(), expected, "unresolved()")
+    expect_equal(await store.unresolved_links(), expected, "unresolved_links()")
     for limit in (0, 1, 4, 9):
-        expect_equal(await store.unresolved(limit=limit), expected[:limit], f"unresolved(limit={limit})")
+        expect_equal(await store.unresolved_links(limit=limit), expected[:limit], f"unresolved_links(limit={limit})")
     asked = ["c", "absent", "b", "\ud800", "c"]
-    expect_equal(await store.unresolved(asked), expected[2:], f"unresolved({asked})")
-    expect_equal(await store.unresolved(asked, limit=2), expected[2:4], f"unresolved({asked}, limit=2)")
-    expect_equal(await store.unresolved([]), [], "unresolved([])")
+    expect_equal(await store.unresolved_links(asked), expected[2:], f"unresolved_links({asked})")
+    expect_equal(await store.unresolved_links(asked, limit=2), expected[2:4], f"unresolved_links({asked}, limit=2)")
+    expect_equal(await store.unresolved_links([]), [], "unresolved_links([])")
     await store.apply([put("gone"), put("a")])
-    expect_equal(await store.unresolved(), [], "unresolved once each means one artifact")
+    expect_equal(await store.unresolved_links(), [], "unresolved once each means one artifact")
 
 
 @case(CASES, "apply", "link_counts")
