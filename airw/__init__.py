@@ -1,4 +1,4 @@
-"""Async retrieval: walk a corpus or a graph, and stream each hit the moment it is committed."""
+"""Async retrieval: walk a corpus or a graph, and stream each hit as it is committed."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The most memory that builds of several sizes take, each in a process of its own, from a source that holds nothing."""
+"""Peak memory of builds of several sizes, each in its own process, from a source that keeps nothing."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ SIZES = (20_000, 50_000, 100_000)
 
 
 class Texts(Mapping):
-    """So many texts of 60 words, made when they are asked for."""
+    """`count` texts of 60 words, generated on demand."""
 
     def __init__(self, count: int) -> None:
         self._count = count

@@ -1,4 +1,4 @@
-"""The embedding cache in a file: 10,000 texts of 60 words, 384 dimensions, all there or none."""
+"""The embedding cache in a file: 10,000 texts of 60 words, 384 dimensions, all cached or none."""
 
 import time
 

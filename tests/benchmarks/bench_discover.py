@@ -27,7 +27,7 @@ QUERIES, ROUNDS, PARTS = 15, 3, 4
 
 
 async def slow_corpora(stack, count, delays):
-    """Corpora in memory whose search takes some seconds."""
+    """Corpora in memory whose searches take several seconds."""
     opened = []
     for at in range(count):
         texts = {f"d{at}-{number}": f"signing keys {number} of {at}" for number in range(20)}
@@ -138,7 +138,7 @@ def test_searches_beside_ir(count, made_up, times, tmp_path):
 
 @dataclass(frozen=True)
 class Case:
-    """Queries to ask both, perhaps with a filter for each time."""
+    """Queries for both libraries, with an optional filter per repetition."""
 
     operation: str
     queries: list
@@ -146,7 +146,7 @@ class Case:
     filtered: Callable | None = None
 
     async def compare(self, times, theirs, ours):
-        """Ask both in turns; the first time of all is not counted."""
+        """Ask both in turns; the first round is not counted."""
         for turn in range(ROUNDS + 1):
             for at, query in enumerate(self.queries):
                 extra = {} if self.filtered is None else {"filter": self.filtered(turn * QUERIES + at)}

@@ -1,4 +1,4 @@
-"""How long importing and starting take, beyond the libraries and beside `ir`."""
+"""Time to import and to start, beyond the libraries it needs, beside `ir`."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ GOAL_MS = 20
 
 
 def fastest_ms(*command: str) -> float:
-    """The fastest of some fresh processes, in milliseconds."""
+    """The fastest of several fresh processes, in milliseconds."""
 
     def one() -> float:
         start = time.perf_counter()

@@ -37,7 +37,7 @@ WALKS = {
 PATHS_BETWEEN = {
     "path between two": {},
     "cheapest path": {"weighted": True},
-    "cheapest, from one end": {"weighted": True, "max_nodes": 1_000_000},  # what a limit costs: it searches one way
+    "cheapest, from one end": {"weighted": True, "max_nodes": 1_000_000},  # a limit makes the search one-sided
 }
 
 
@@ -82,13 +82,13 @@ async def drawn(corpus: Corpus, root: int, direction: str):
 
 
 async def medians(run: Callable[[int], Awaitable[tuple[float, int, int]]]) -> tuple[float, float, float]:
-    """Give the medians, over the roots, of the fastest of some runs."""
+    """Return the medians over the roots; each root counts its fastest run."""
     told = [min([await run(root) for _ in range(RUNS)]) for root in range(0, 7 * ROOTS, 7)]
     return tuple(statistics.median(column) for column in zip(*told, strict=True))
 
 
 async def paths(corpus: Corpus, count: int, **options) -> tuple[float, float]:
-    """Give the median milliseconds and hops of paths between random notes."""
+    """Return the median milliseconds and hops of paths between random notes."""
     draw, graph, told = random.Random(1), CorpusGraph(corpus), []
     for _ in range(PATHS):
         ends = [name(draw.randrange(count)) for _ in range(2)]

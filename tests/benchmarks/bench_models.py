@@ -30,7 +30,7 @@ def folders(minilm_folder, tmp_path_factory):
 
 
 def real_texts(words: int) -> list[str]:
-    """Runs of so many words from anywhere in the documents."""
+    """Passages of `words` words from random places in the documents."""
     found = [word for path in sorted(DOCUMENTS.glob("*.md")) for word in path.read_text(encoding="utf-8").split()]
     draw = random.Random(words)
     starts = [draw.randrange(len(found) - words) for _ in range(SIZES[words])]

@@ -1,4 +1,4 @@
-"""Local personalised PageRank against the exact one over the whole graph: the time of each, and how far off it is.
+"""Local personalised PageRank beside the exact one over the whole graph: time and error.
 
 A random digraph of 1,000,000 nodes, each with ten links out, in arrays: the store that answers from them knows nothing
 of walks. Exact is power iteration over a sparse matrix (scipy), which is made before the clock starts.
@@ -20,7 +20,7 @@ COUNT, DEGREE, BUDGET, RESTART, RUNS = 1_000_000, 10, 200, 0.5, 5
 
 
 class Arrays:
-    """A digraph, as much of a store as the walk asks for; all surfaces are alike."""
+    """A digraph with the store methods that the walk calls; all surfaces are equal."""
 
     def __init__(self, targets):
         self.targets = targets
@@ -43,7 +43,7 @@ class Graph:
 
 
 def digraph():
-    """Draw each node's links from one tenth of the nodes each, so that none is double or leads back."""
+    """Draw the links of each node from different tenths of the nodes, so no link is double or leads back."""
     share = COUNT // DEGREE
     tenths = np.arange(DEGREE) * share
     targets = tenths + np.random.default_rng(7).integers(0, share, (COUNT, DEGREE))

@@ -1,4 +1,4 @@
-"""The three strategies against graph-retriever, over shared metadata and over ids: the same hits, the time of each.
+"""Three strategies beside graph-retriever, over shared metadata and ids: equal hits, and times.
 
 10,000 artifacts with 64-dimensional vectors. Over metadata, each has ten of 5,000 tags; over ids, ten links.
 """
@@ -30,7 +30,7 @@ EDGES = {"metadata": [("tags", "tags")], "ids": [("links", "$id")]}
 
 @dataclass(frozen=True)
 class Whole:
-    """One surface an artifact, its text the id, its fields as given."""
+    """One surface per artifact: its text is the id."""
 
     id: str = "whole"
 
@@ -40,7 +40,7 @@ class Whole:
 
 @pytest.fixture(scope="module")
 def graph():
-    """Fields and vectors by id; the query has a vector too."""
+    """Fields and vectors by id; the query has a vector as well."""
     draw, normal = random.Random(5), np.random.default_rng(5)
     ids = [f"n{at:05}" for at in range(COUNT)]
     tags = [f"t{at}" for at in range(TAGS)]
@@ -50,7 +50,7 @@ def graph():
 
 
 async def our_times(fields, vectors, policies):
-    """Give for each policy the seconds of the best of several walks, to the first hit and in all, and the hits."""
+    """Return per policy the fastest walk, in seconds to the first hit and in all, and its hits."""
     embedder = embedder_from(lambda texts: [vectors[text] for text in texts], id="given", dim=DIM)
     source = from_mapping(fields, name="graph", strategy=Whole(), embedder=embedder)
     found = []

@@ -46,7 +46,7 @@ def fields_of(artifact_id, raw):
 
 
 class Ir:
-    """The other library, its store in files or in memory."""
+    """`ir`, with its store in files or in memory."""
 
     def __init__(self, folder: Path, *, in_files: bool) -> None:
         os.environ.update({f"IR_{kind}_DIR": str(folder) for kind in ("CONFIG", "DATA", "CACHE")})
@@ -68,7 +68,7 @@ class Ir:
 
 
 class Airw:
-    """This library, its store in a file."""
+    """airw, with its store in a file."""
 
     def __init__(self, folder: Path) -> None:
         self.path, self.corpus = folder / "bench.airw", None
@@ -101,7 +101,7 @@ PARTIES = ("ir", "ir, memory", "airw")
 
 
 async def time_builds(times, texts, folder):
-    """Build everything, build again, and build with one change, turn by turn; the last ones stay open."""
+    """Build everything, rebuild, and rebuild after one change, in turns; the last builds stay open."""
     for run in range(BUILDS):
         built = {name: party(name, folder / f"{name} {run}") for name in PARTIES}
         for name, one in built.items():
@@ -146,7 +146,7 @@ async def time_searches(times, built, queries):
 
 
 async def use(name: str, folder: Path, texts, queries) -> tuple[float, float]:
-    """Build, search in every way, and give the resident memory now and at its highest, in MB."""
+    """Build, search in every mode, and return resident memory in MB: now and at its peak."""
     one = party(name, folder)
     await one.build(texts)
     for query in queries:
@@ -163,13 +163,13 @@ def memory_now() -> float:
 
 
 def memory_at_most() -> float:
-    """Since this program began; what `getrusage` tells counts the program that started it."""
+    """Peak memory of this process; `getrusage` would count its parent as well."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024 / 1e6
 
 
 def memory_of(name: str, folder: Path, given: Path) -> tuple[float, float]:
-    """What `use` says in a process of its own, beyond what the texts take."""
+    """The result of `use` in its own process, minus the memory of the texts."""
     command = [sys.executable, __file__, name, str(folder), str(given)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 

@@ -1,4 +1,4 @@
-"""What a walk costs per committed node: airw with a batched policy, ir one node at a time, and bare loops.
+"""Cost of a walk per committed node: airw with a batched policy, ir node by node, plain loops.
 
 A beam on a random digraph (out-degree 10, 64-dimensional unit vectors): each step commits the `WIDTH` nearest of what
 was found, or all of it. All must give the same nodes.
@@ -56,7 +56,7 @@ class Batched(Policy):
 
 
 class OneByOne:
-    """One dot product a node, as ir asks for."""
+    """One dot product per node, as ir requires."""
 
     def __init__(self, graph, width):
         self.graph, self.width = graph, width
@@ -96,7 +96,7 @@ def with_airw(graph, budget, width, **limits):
 
 
 def bare(graph, budget, width):
-    """The same policy in the shortest async generator that yields the same hits: nothing is bounded or checked."""
+    """The same policy in the shortest async generator with the same hits: no limits, no checks."""
 
     async def walk(policy):
         visited, paths, frontier, depth = set(), {}, [(node, None) for node in await policy.seed(None, None)], 0
@@ -143,7 +143,7 @@ def with_ir(graph, budget, width):
 
 
 def by_hand(graph, budget, width):
-    """The least that finds the same nodes: arrays only, no hits, no record of how a node was reached."""
+    """The smallest loop that finds the same nodes: arrays only, no hits, no paths."""
     start = time.perf_counter()
     visited, places = np.zeros(len(graph.edges), bool), np.empty(len(graph.edges), np.intp)
     frontier, ids, count = np.array(graph.seeds), [], 0
@@ -155,7 +155,7 @@ def by_hand(graph, budget, width):
         count += len(chosen)
         found = graph.edges[chosen].ravel()
         found = found[~visited[found]]
-        places[found[::-1]] = np.arange(len(found))[::-1]  # of a neighbour found twice, the first place stays
+        places[found[::-1]] = np.arange(len(found))[::-1]  # a neighbour that occurs twice keeps its first place
         frontier = found[places[found] == np.arange(len(found))]
     return time.perf_counter() - start, np.concatenate(ids).tolist()
 

@@ -1,4 +1,4 @@
-"""What a walk waits for, and what waits for a walk: a slow store, and other tasks on the same event loop.
+"""Walks over a slow store, and other tasks on the same event loop while a walk runs.
 
 Only counts are asserted; whether a time meets its goal depends on how busy the machine is.
 """
@@ -33,7 +33,7 @@ CALLS, CALLS_TO_FIRST, CALLS_A_STEP = 12, 3, 3
 
 
 class Slow:
-    """Delays each call of a store, and notes when it began."""
+    """Delays each call of a store, and records when it began."""
 
     def __init__(self, store, seconds):
         self._store, self._seconds, self.calls = store, seconds, []
@@ -50,7 +50,7 @@ class Slow:
 
 
 def linked(count=2_000, degree=6):
-    """Artifacts of some words each, linked at random."""
+    """Artifacts of a few words each, linked at random."""
     draw, ids = random.Random(3), [f"n{number:04}" for number in range(count)]
     texts = {id: " ".join(f"w{draw.randrange(500)}" for _ in range(20)) for id in ids}
     links = {id: {"REF": draw.sample(ids, degree)} for id in ids}
@@ -59,7 +59,7 @@ def linked(count=2_000, degree=6):
 
 
 async def slow_walk(corpus, factor):
-    """Walk once: seconds to the first hit and in all, calls by the depth of the hit before which they were made."""
+    """Walk once; return seconds to the first hit and in all, and calls by depth of the next hit."""
     store = Slow(corpus.store, CALL)
     policy = Eager(select_k=None, start_k=4 * factor, adjacent_k=20 * factor)
     slow, budget = replace(corpus, store=store), 64 * factor
@@ -107,7 +107,7 @@ GOAL = 20  # ms above idle
 
 
 class Digraph:
-    """Unit vectors with random edges; one edge of each is that of a ring, so that all can be reached."""
+    """Unit vectors with random edges; one edge per node forms a ring, so every node can be reached."""
 
     def __init__(self):
         draw = np.random.default_rng(7)
@@ -121,7 +121,7 @@ class Digraph:
 
 
 class InThread(Policy):
-    """Best first over a digraph; whatever takes it long runs in a thread, so that the gaps are the operator's."""
+    """Best first over a digraph; slow work runs in a thread, so that gaps come from the operator."""
 
     def __init__(self, graph, seeds):
         self.graph, self.seeds = graph, seeds
@@ -143,7 +143,7 @@ class InThread(Policy):
 
 
 class Narrow(InThread):
-    """Commits the 64 best of all that wait, and lets the others wait."""
+    """Commits the 64 best of the frontier and keeps the others."""
 
     keeps_frontier = True
 
@@ -158,7 +158,7 @@ class Narrow(InThread):
 
 
 class Ticker:
-    """Sleeps 1 ms again and again; notes the longest time between two ticks and the longest garbage collection, ms."""
+    """Sleeps 1 ms repeatedly; records the longest gap and the longest garbage collection, in ms."""
 
     async def __aenter__(self):
         self.gap = self.pause = 0.0
@@ -170,7 +170,7 @@ class Ticker:
         return self
 
     async def __aexit__(self, *error):
-        await anyio.sleep(0.005)  # a gap that is still open is noted when it ends
+        await anyio.sleep(0.005)  # an open gap is recorded when it ends
         gc.callbacks.remove(self._collect)
         self._tasks.cancel_scope.cancel()
         return await self._tasks.__aexit__(*error)
@@ -190,7 +190,7 @@ class Ticker:
 
 
 async def gaps(walk, wanted):
-    """Give the seconds that a walk took, the longest gap meanwhile, that of as many idle seconds, and collections."""
+    """Return the walk's seconds, its longest gap, the longest idle gap in equal time, and collections."""
     start, hits = time.perf_counter(), 0
     async with Ticker() as busy, walk:
         async for _ in walk:
@@ -204,7 +204,7 @@ async def gaps(walk, wanted):
 
 @pytest.fixture(scope="module")
 def digraph():
-    """A graph that the garbage collector does not look through again and again: the walks are measured, not it."""
+    """A graph frozen for the garbage collector, so that only the walks are measured."""
     graph = Digraph()
     gc.collect()
     gc.freeze()

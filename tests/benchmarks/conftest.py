@@ -1,4 +1,4 @@
-"""What the benchmarks share: texts, and tables of times."""
+"""Shared parts of the benchmarks: texts, and tables of times."""
 
 import itertools
 import random
@@ -14,7 +14,7 @@ SYLLABLES = ["ba", "ke", "lo", "mi", "tu", "ra", "sen", "tor", "pli", "gan", "es
 
 @pytest.fixture(scope="session")
 def made_up():
-    """Makes `count` texts of some words each, from 20,000 made-up ones: by Zipf's law, or the rarer ones alike."""
+    """Makes `count` texts from 20,000 made-up words: by Zipf's law, or with rare words equally likely."""
     vocabulary = ["".join(each) for each in itertools.islice(itertools.product(SYLLABLES, repeat=4), 20_000)]
     random.Random(1).shuffle(vocabulary)
 
@@ -28,17 +28,17 @@ def made_up():
 
 
 class Times:
-    """Milliseconds of every run, by operation, by who did it and by what it was given."""
+    """Milliseconds of every run, by operation, library and size of the input."""
 
     def __init__(self) -> None:
         self._runs = defaultdict(lambda: defaultdict(list))
 
     def note(self, operation: str, who: str, start: float, *, given: int = 0, end: float | None = None) -> None:
-        """Count from `start` to `end`, or to now, as `time.perf_counter` told them."""
+        """Record the time from `start` to `end`, or to now; both are of `time.perf_counter`."""
         self._runs[operation, who][given].append(((time.perf_counter() if end is None else end) - start) * 1000)
 
     def typical(self, operation: str, who: str) -> float:
-        """The median, over what was given, of the fastest of several runs: other work on the machine only adds."""
+        """Return the median over the inputs of the fastest run: other work on the machine only adds time."""
         return statistics.median(map(min, self._runs[operation, who].values()))
 
 
