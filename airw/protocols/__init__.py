@@ -1,6 +1,7 @@
-"""What can be replaced: one protocol a capability, all async where they may block, all batch-first.
+"""The protocols of all replaceable parts: stores, embedders, sources, rerankers.
 
-Nobody needs to inherit.
+There is one protocol per capability. A class need not inherit from a protocol: having its methods is enough. Methods
+that may block are async, and one call serves many ids or texts.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""What finding can be given: rerankers, formulators, selectors, neighbourhoods; and what one can ask.
+"""Protocols of search and discovery: rerankers, formulators, selectors, retrievers.
 
-Where an answer may be awaited, a plain function will do too: it is called in a worker thread, so that one that blocks
-does not hold up the event loop.
+A part whose result is a `MaybeAwaitable` may be an async function or a plain one. Plain functions are called in a
+worker thread, so that a blocking one does not block the event loop.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -13,25 +13,26 @@ T = TypeVar("T")
 MaybeAwaitable: TypeAlias = T | Awaitable[T]
 
 Reranker: TypeAlias = Callable[[str, Sequence[str]], MaybeAwaitable[Sequence[float]]]
-"""Scores texts against a query, `(query, texts)`: one number a text, in their order; higher is more relevant.
+"""Scores texts against a query: `reranker(query, texts)` returns one number per text, in the order of `texts`.
 
-An attribute `id` names model and settings, as an embedder's does; without one, only a function of a module has a name
-of its own, and what has none is anonymous: no floor is calibrated for it.
+A higher number means more relevant. An attribute `id` identifies the model and its settings, as `Embedder.id` does.
+Without that attribute, a function defined at the top of a module is identified by its name. Any other reranker is
+anonymous, and no floor can be calibrated for it.
 """
 
 Formulator: TypeAlias = Callable[[str], MaybeAwaitable[str | Sequence[str]]]
-"""Turns a query into one or several to search with."""
+"""Rewrites a query as one or several queries to search with."""
 
 Selector: TypeAlias = Callable[[Sequence[SearchHit]], MaybeAwaitable[Iterable[SearchHit]]]
-"""Chooses from ranked hits those to commit to, best first; none to abstain."""
+"""Selects the hits to commit from ranked hits, best first. An empty result means to abstain."""
 
 NeighborhoodPolicy: TypeAlias = Callable[[SearchHit, Sequence[Record]], Iterable[Record]]
-"""Chooses from the records of a hit's artifact, in plan order, those that make up its neighbourhood; pure."""
+"""Selects the neighbourhood of a hit from the records of its artifact, which come in plan order; a pure function."""
 
 
 class Retriever(Protocol):
-    """Searches one corpus, with options bound beforehand."""
+    """A search of one corpus whose options are already set."""
 
     async def __call__(self, query: str, **options: Any) -> list[SearchHit]:
-        """Rank what the corpus holds against a query; options given here replace those bound."""
+        """Return the hits for a query, best first; options passed here replace those already set."""
         ...

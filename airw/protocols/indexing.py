@@ -1,4 +1,4 @@
-"""How a corpus is made: sources, strategies, link extractors, embedders."""
+"""Protocols of building a corpus: sources, strategies, extractors and embedders."""
 
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -11,116 +11,155 @@ from airw.values import Artifact, Extraction, IndexPlan, ItemProblem
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns texts into unit vectors; text without any evidence may become the zero vector."""
+    """Turns texts into unit vectors.
+
+    A text in which the embedder recognizes nothing may become the zero vector.
+    """
 
     @property
     def id(self) -> str:
-        """Name the model and its weights, never a path; equal ids mean interchangeable vectors."""
+        """Return the identity of model and weights, never a path.
+
+        Equal ids mean interchangeable vectors. A corpus stores the id, and refuses queries from an embedder with
+        another id.
+        """
         ...
 
     @property
     def dim(self) -> int:
-        """Give the width of the vectors."""
+        """Return the width of the vectors."""
         ...
 
     async def embed_documents(self, texts: Sequence[str]) -> Floats:
-        """Give `(len(texts), dim) float32` unit rows, in the order of the texts."""
+        """Return the vectors of texts to be indexed.
+
+        Returns:
+            `(len(texts), dim) float32`, unit rows in the order of `texts`.
+        """
         ...
 
     async def embed_query(self, text: str) -> Floats:
-        """Give `(dim,) float32`, of length one."""
+        """Return the vector of a query.
+
+        Many models embed queries in another way than documents.
+
+        Returns:
+            `(dim,) float32`, of length one.
+        """
         ...
 
 
 @runtime_checkable
 class IndexingStrategy(Protocol):
-    """Decomposes an artifact into fields to filter on and surfaces to search."""
+    """Decomposes an artifact into filter fields and surfaces."""
 
     @property
     def id(self) -> str:
-        """Name the strategy and everything that changes what it makes; another id means a new decomposition."""
+        """Return the identity of the strategy and of all settings that change its plans.
+
+        A build decomposes an artifact again when this id differs from the stored one.
+        """
         ...
 
     def decompose(self, artifact: Artifact) -> MaybeAwaitable[IndexPlan]:
-        """Give the plan for one artifact, perhaps without surfaces.
+        """Return the plan for one artifact, possibly without surfaces.
 
-        A plain function is pure, and called in a worker thread. One that is `async`, because it asks a server, is
-        awaited for several artifacts at once; those whose plan has `problems` are asked for again at the next build.
+        Builds call this for each new or changed artifact. A plain function must be pure; it is called in a worker
+        thread. A function that asks a server is `async`, and is awaited for several artifacts at once. The next build
+        decomposes an artifact again if its plan has `problems`.
 
         Raises:
-            SourceError: The artifact's raw value is not of a kind this strategy reads.
+            SourceError: If the strategy cannot read raw values of this type.
         """
         ...
 
 
 @runtime_checkable
 class EdgeExtractor(Protocol):
-    """Finds an artifact's links to others, and the names others may call it by."""
+    """Finds the links of an artifact, and the names by which other artifacts may refer to it."""
 
     @property
     def id(self) -> str:
-        """Name the extractor and its settings; another id means extracting again."""
+        """Return the identity of the extractor and its settings.
+
+        A build extracts again when this id differs from the stored one.
+        """
         ...
 
     def extract(self, artifact: Artifact, fields: Mapping[str, Any]) -> Extraction:
-        """Give links and names of one artifact from its raw value and its filter fields; pure."""
+        """Return the links and names of one artifact; a pure function of its arguments.
+
+        The raw value contains the links; `fields` are the filter fields of its plan.
+        """
         ...
 
 
 class Survey(Protocol):
-    """What an edge extractor learns from all artifacts of a source."""
+    """Collects from all artifacts of a source the facts that an edge extractor needs."""
 
     def add(self, artifacts: Sequence[Artifact]) -> None:
-        """Look at some more artifacts; called in a worker thread, and the same id may come again."""
+        """Add the facts of more artifacts; called in a worker thread.
+
+        An id may occur again in a later call.
+        """
         ...
 
     def extractor(self) -> EdgeExtractor:
-        """Give the extractor that knows what it learnt; its id names that, so that another lesson is another id."""
+        """Return an extractor that uses the collected facts.
+
+        Its id must identify these facts: if they differ, artifacts are extracted again.
+        """
         ...
 
 
 @runtime_checkable
 class CorpusWideExtractor(EdgeExtractor, Protocol):
-    """An edge extractor that has to have seen all artifacts before it can find the links of one."""
+    """An edge extractor that must see all artifacts before it can extract from one."""
 
     def survey(self) -> Survey:
-        """Begin to look at artifacts; a build shows all that its source gives, then uses what it gets for this one."""
+        """Return an empty survey.
+
+        A build adds all artifacts of its source to the survey, then uses `Survey.extractor()` in place of this one.
+        """
         ...
 
 
 @runtime_checkable
 class Source(Protocol):
-    """Where artifacts come from, and how they are to be indexed unless the caller says otherwise."""
+    """Provides the artifacts of a corpus, and the default way to index them."""
 
     @property
     def name(self) -> str:
-        """Name the source; also the default name of the corpus built from it."""
+        """Return the name of the source, which is also the default name of a corpus built from it."""
         ...
 
     @property
     def indexing_strategy(self) -> IndexingStrategy:
-        """Give the strategy that decomposes its artifacts."""
+        """Return the default strategy to decompose its artifacts."""
         ...
 
     @property
     def embedder(self) -> "str | Embedder":
-        """Give the embedder, or its specification, such as `"default"` or `"light"`."""
+        """Return the default embedder, or its specification such as `"default"` or `"light"`."""
         ...
 
     @property
     def edge_extractor(self) -> EdgeExtractor | None:
-        """Give what finds the links of its artifacts; `None` for no links."""
+        """Return the default extractor of links; `None` for a corpus without links."""
         ...
 
     def change_signal(self, artifact: Artifact, /) -> str:
-        """Give a short text that changes whenever what would be indexed of the artifact changes."""
+        """Return a short text that changes whenever the indexed content of the artifact changes.
+
+        Builds compare it with the stored signal to skip unchanged artifacts.
+        """
         ...
 
     def items(self) -> AsyncIterator[Artifact | ItemProblem]:
-        """Stream the artifacts, and a problem for each thing that could not be read, in a repeatable order.
+        """Yield all artifacts in a repeatable order, and a problem for each unreadable item.
 
         Raises:
-            SourceError: The source itself is missing or empty by mistake.
+            SourceError: If the source itself is missing, or empty by mistake.
         """
         ...
 
@@ -128,7 +167,7 @@ class Source(Protocol):
 EmbedderLike: TypeAlias = str | os.PathLike[str] | Embedder
 
 Synthesizer: TypeAlias = Callable[[Artifact], MaybeAwaitable[str]]
-"""Writes a synopsis of an artifact; `""` where there is nothing to say.
+"""Writes a synopsis of an artifact; `""` means that it has none.
 
-An attribute `id` names it and its settings; another id means writing all synopses again.
+An attribute `id` identifies the synthesizer and its settings. If the id changes, all synopses are written again.
 """

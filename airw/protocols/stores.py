@@ -1,7 +1,8 @@
-"""What a store can do, one protocol a capability, and the corpus that ranking needs.
+"""Protocols of stores, one per capability, and of the corpus that searches and walks use.
 
-A consumer asks for the capabilities it uses and no more. Results are aligned with what was asked; `None` stands for
-what is not there. Vectors are `(n, dim) float32` unit rows.
+Annotate a parameter with the smallest protocol whose methods you call. All results are aligned with the arguments: one
+entry per id, in the same order, and `None` for an id that the store does not contain. Vectors are `(n, dim) float32`
+with unit rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,36 +17,55 @@ from airw.values.filters import Filter
 
 
 class BestRecords(NamedTuple):
-    """The best record of each artifact asked for: its id and its cosine, `(n,) float32`; `None` and NaN for none."""
+    """The best record of each requested artifact.
+
+    Args:
+        record_ids: The id of the best record; `None` for an artifact without one.
+        scores: `(n,) float32`, its cosine; NaN for an artifact without one.
+    """
 
     record_ids: list[str | None]
     scores: Floats
 
 
 class ArtifactVectors(NamedTuple):
-    """The record ids of each artifact asked for, and the vectors of all these records, `(n, dim) float32`."""
+    """The records of each requested artifact, with their vectors.
+
+    Args:
+        record_ids: Per artifact, the ids of its records in plan order.
+        vectors: `(n, dim) float32`, the vectors of all these records in the same order.
+    """
 
     record_ids: list[list[str]]
     vectors: Floats
 
 
 class RecordLookup(Protocol):
-    """Gives records by their ids."""
+    """Reads records by their ids."""
 
     async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
-        """Give the record of each id."""
+        """Return the record of each id, or `None`.
+
+        Searches and walks call this to fill their hits: rankings carry ids only.
+        """
         ...
 
 
 class RecordsByArtifact(Protocol):
-    """Gives the records of artifacts."""
+    """Reads the records of artifacts."""
 
     async def records_of(
         self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
     ) -> list[list[Record] | None]:
-        """Give the records of each artifact in plan order, of these surface kinds; `None` for unknown artifacts.
+        """Return the records of each artifact in plan order, or `None` for an unknown artifact.
 
-        `limit` cuts each list.
+        Disclosure, neighbourhoods and reranking of whole artifacts call this. An artifact without matching records has
+        an empty list.
+
+        Args:
+            artifact_ids: The artifacts.
+            kinds: The surface kinds to include; `None` for all.
+            limit: The largest number of records per artifact.
         """
         ...
 
@@ -62,13 +82,23 @@ class VectorRanker(Protocol):
         surfaces: Sequence[str] | None = None,
         per_artifact: bool = False,
     ) -> list[Ranking]:
-        """Rank for each row of `queries` `(m, dim)` the best `k` records, or artifacts by their best record.
+        """Return the `k` nearest records of each query, best first.
 
-        Filter, surface kinds and the collapse to artifacts apply before the cut at `k`. Order: score descending, then
-        `(artifact_id, surface_index)`. Records with score zero count.
+        This is the dense channel of a search, and the seed of most walks. Scores are cosines, and records with score
+        zero count. Ties are ordered by `(artifact_id, surface_index)`.
+
+        Args:
+            queries: `(m, dim) float32`, one query per row.
+            k: The largest number of results per query. All conditions below apply before this cut.
+            filter: A condition on the metadata of records.
+            surfaces: The surface kinds to search; `None` for all.
+            per_artifact: Whether to rank artifacts, each by its best record.
+
+        Returns:
+            One ranking per query.
 
         Raises:
-            EmbedderMismatch: The queries are not as wide as the stored vectors.
+            EmbedderMismatch: If the width of the queries differs from that of the stored vectors.
         """
         ...
 
@@ -79,15 +109,21 @@ class BestRecordFinder(Protocol):
     async def best_of(
         self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
     ) -> BestRecords:
-        """Give for each artifact the id and the cosine of its best record; `None` and NaN where it has none.
+        """Return the record of each artifact that is nearest to the query, with its cosine.
 
-        Ties go to the lower surface index.
+        Walks call this to score the frontier. It is one call per step, for any number of artifacts. If two records
+        have the same cosine, the one with the lower surface index wins. An artifact without records has `None` and NaN.
+
+        Args:
+            query: `(dim,) float32`.
+            artifact_ids: The artifacts.
+            surfaces: The surface kinds to compare; `None` for all.
         """
         ...
 
 
 class EdgeReader(Protocol):
-    """Gives the edges of artifacts."""
+    """Reads the edges of artifacts."""
 
     async def neighbors(
         self,
@@ -99,82 +135,130 @@ class EdgeReader(Protocol):
         origins: Sequence[str] | None = None,
         limit: int | None = None,
     ) -> list[list[Edge]]:
-        """Give the edges of each artifact as stored, ordered by type, then by the id at the other end.
+        """Return the edges of each artifact, ordered by type, then by the id at the other end.
 
-        Only resolved links and links to other corpora are edges. `types` and `origins` keep, `exclude` (types) drops,
-        `limit` cuts each list. An edge from an artifact to itself is left out. The same pair, type and origin appears
-        once, `"out"` before `"in"` where both directions hold a pair of equal type.
+        Walks call this to expand nodes. Resolved links and links to other corpora are edges; dangling and ambiguous
+        links are not. Edges from an artifact to itself are omitted. Several links with the same source, target, type
+        and origin are one edge. If two artifacts link to each other with the same type, the outgoing edge comes first.
+        At equal type, edges to other corpora come last.
+
+        Args:
+            ids: The artifacts; an unknown one has no edges.
+            direction: `"out"` for the links of the artifact, `"in"` for links to it, `"both"` for both.
+            types: The edge types to include; `None` for all.
+            exclude: The edge types to omit.
+            origins: The origins to include; `None` for all.
+            limit: The largest number of edges per artifact.
+
+        Raises:
+            ArgumentError: If the direction or an origin is unknown.
         """
         ...
 
 
 class RecordReader(RecordLookup, RecordsByArtifact, Protocol):
-    """Reads records, the ledger and settings."""
+    """Reads records, ledger entries and settings."""
 
     async def ledger(self, ids: Sequence[str] | None = None) -> list[LedgerEntry | None]:
-        """Give the ledger entry of each artifact; of all, ordered by id, when no ids are given."""
+        """Return the ledger entry of each artifact; without ids, all entries, ordered by id.
+
+        Builds compare the entries with the source to decide which artifacts to index again.
+        """
         ...
 
     async def artifact_ids(self) -> list[str]:
-        """Give the ids of all artifacts, sorted."""
+        """Return the ids of all artifacts, sorted.
+
+        Builds compare them with the ids of the source to prune removed artifacts.
+        """
         ...
 
     async def config(self) -> dict[str, Any]:
-        """Give the settings the corpus was built with; empty before the first build."""
+        """Return the settings with which the corpus was built; empty before the first build.
+
+        Opening a corpus reads its embedder from them.
+        """
         ...
 
     async def calibration(self, key: str | None = None) -> dict[str, Any]:
-        """Give the calibration stored under a key, or all of them by key; empty when there is none."""
+        """Return the calibration stored under a key; without a key, all calibrations by key.
+
+        Discovery reads its floors from them. The mapping is empty if nothing is stored.
+        """
         ...
 
     async def counts(self) -> dict[str, int]:
-        """Count `artifacts`, `records`, and the links that are `resolved`, `dangling`, `ambiguous` and `foreign`."""
+        """Return the number of `artifacts`, of `records`, and of links in each state.
+
+        The states are `resolved`, `dangling`, `ambiguous` and `foreign` (to another corpus).
+        """
         ...
 
 
 @runtime_checkable
 class ChangeFinder(Protocol):
-    """Finds what has changed without reading what has not; builds ask it before the ledger, where a store can tell."""
+    """Compares change signals inside the store.
+
+    If a store has this capability, builds use it to skip unchanged artifacts without reading their ledger entries.
+    """
 
     async def find_changed(self, versions: Mapping[str, str], stamp: LedgerEntry) -> list[str]:
-        """Give the artifacts whose ledger entry is not of this version or not like `stamp` in all but the records."""
+        """Return the artifacts to index again, in any order.
+
+        Args:
+            versions: The change signal of each artifact.
+            stamp: A ledger entry with the embedder, strategy, extractor and source of the present build.
+
+        Returns:
+            The artifacts without a ledger entry, those with another version, and those whose entry differs from
+            `stamp` in one of these four fields.
+        """
         ...
 
 
 class RecordWriter(Protocol):
-    """Writes whole artifacts, each call in one transaction."""
+    """Writes whole artifacts; each call is one transaction."""
 
     async def apply(self, puts: Sequence[ArtifactChange], *, removals: Sequence[str] = ()) -> None:
-        """Put and remove whole artifacts with their records, vectors, ledger entries and links, all or nothing.
+        """Write and remove whole artifacts: records, vectors, ledger entries, links and names.
 
-        A put replaces everything stored of that artifact. Links are resolved in the same transaction: those of the
-        changed artifacts, and every stored link whose reference now means something else. Unknown removals are ignored.
+        Builds and upserts call this once per batch. A put replaces all stored content of its artifact. The same
+        transaction resolves the links of the changed artifacts again, and every stored link whose reference now has
+        another meaning. Unknown removals are ignored.
 
         Raises:
-            StoreError: A vector is not finite or of another width than the corpus, or the write failed; nothing of the
-                call is stored then.
+            StoreError: If a vector is not finite or not as wide as those of the corpus, or if the write fails. Nothing
+                of the call is stored then.
         """
         ...
 
     async def set_config(self, config: Mapping[str, Any]) -> None:
-        """Replace the settings; values are JSON."""
+        """Replace the settings of the corpus; values must be JSON."""
         ...
 
     async def set_calibration(self, key: str, value: Mapping[str, Any]) -> None:
-        """Replace the calibration stored under a key; values are JSON."""
+        """Replace the calibration stored under a key; values must be JSON."""
         ...
 
     def writing(self, *, timeout: float = 30.0) -> AbstractAsyncContextManager[None]:
-        """Hold the store for one builder; a second one waits.
+        """Return a context manager that locks the store for one builder; another builder waits.
+
+        Builds hold the lock for their whole duration, so that they do not undo each other's changes. Readers never
+        wait.
 
         Raises:
-            StoreBusy: Another builder still held it after `timeout` seconds.
+            StoreBusy: If another builder still holds the lock after `timeout` seconds.
         """
         ...
 
 
 class RunRows(NamedTuple):
-    """The row of a run, and those of its parts by their numbers, ascending."""
+    """The stored rows of an ingest run.
+
+    Args:
+        row: The row of the run itself.
+        parts: The rows of its parts by part number, ascending.
+    """
 
     row: dict[str, Any]
     parts: dict[int, dict[str, Any]]
@@ -182,12 +266,12 @@ class RunRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IngestRun:
-    """Tells one run of writing in parts from all others.
+    """The identity of one ingest run, which writes a corpus in parts.
 
     Args:
-        name: What is written; a store keeps one run of a name, the one that was begun last.
-        mark: Tells it from earlier runs of that name.
-        settings: What the settings of the corpus must say for a part to be written.
+        name: The subject of the run. A store keeps one run per name: the one that began last.
+        mark: A unique text that distinguishes this run from earlier ones of the same name.
+        settings: The settings that the corpus must have while parts are written.
     """
 
     name: str
@@ -195,63 +279,93 @@ class IngestRun:
     settings: Mapping[str, Any]
 
     def fits(self, config: Mapping[str, Any]) -> bool:
-        """Say whether the settings of a corpus are those that the run needs."""
+        """Return whether the settings of a corpus are those that the run requires."""
         return all(name in config and config[name] == value for name, value in self.settings.items())
 
 
 @runtime_checkable
 class RunKeeper(Protocol):
-    """Writes the parts of a run, each once, whoever tries and however often; ingests in partitions need it.
+    """Writes each part of an ingest run exactly once.
 
-    A row of JSON says of each part what became of it. It comes in one transaction with what it tells of.
+    Ingests in partitions need this, because their workers may be killed and their parts repeated. Each part has a row
+    of JSON that describes its result. The row is written in the same transaction as the artifacts of the part.
     """
 
     async def begin_run(self, run: IngestRun, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
-        """Keep a row for a run, in place of an earlier run of its name and all its parts, and remove artifacts."""
+        """Store the row of a new run, and remove artifacts.
+
+        The run replaces an earlier run of the same name with all its parts, so that late workers of that run can no
+        longer write.
+        """
         ...
 
     async def read_run(self, run: IngestRun, parts: Sequence[int] | None = None) -> RunRows | None:
-        """Give the row of a run and, ordered by number, those of these parts, or of all, where they are.
+        """Return the row of a run and the stored rows of these parts, or of all parts.
 
-        `None` once the run was replaced or forgotten.
+        The end of an ingest calls this to find missing parts. Parts that have no row yet are absent from the result.
+        The result is `None` if the run was replaced or forgotten.
         """
         ...
 
     async def apply_part(
         self, run: IngestRun, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
     ) -> dict[str, Any] | None:
-        """Put artifacts as `apply` does, and a row for the part; where one is already, put nothing, and give that one.
+        """Write the artifacts of a part as `apply` does, and the row of the part.
 
-        `None`, and nothing is put, when the run was replaced or forgotten, or the settings are not what it needs.
+        A worker may repeat this call. If the part already has a row, nothing is written.
+
+        Returns:
+            The stored row of the part: this one, or the one that it had already. `None` if the run was replaced or
+            forgotten, or if the corpus no longer has the settings that the run requires; nothing is written then.
 
         Raises:
-            StoreError: As for `apply`, or the row is not JSON; nothing of the call is stored then.
+            StoreError: If `apply` would raise it, or if the row is not JSON. Nothing of the call is stored then.
         """
         ...
 
     async def forget_run(
         self, run: IngestRun, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()
     ) -> None:
-        """Forget these parts of a run, or all of it, and remove artifacts; nothing, where the run was replaced."""
+        """Delete the rows of these parts, or the whole run, and remove artifacts.
+
+        The end of an ingest forgets the run, and parts that must be written again. The call does nothing if the run
+        was replaced or forgotten.
+        """
         ...
 
 
 class VectorSearch(VectorRanker, BestRecordFinder, Protocol):
-    """Ranks records by cosine."""
+    """Ranks records by cosine, and reads vectors."""
 
     async def similarities(self, query: Floats, record_ids: Sequence[str]) -> Floats:
-        """Give the cosine of `query` `(dim,)` to each record: `(n,) float32`, NaN where there is no such record."""
+        """Return the cosine between `query` `(dim,)` and each record.
+
+        Walks over records, such as `CollapsedTree`, score their nodes with it.
+
+        Returns:
+            `(n,) float32`, NaN for an unknown record.
+        """
         ...
 
     async def vectors(self, ids: Sequence[str]) -> Floats:
-        """Give the vector of each record: `(n, dim) float32`, a row of NaN where there is no such record."""
+        """Return the vector of each record.
+
+        Builds call this to reuse the vectors of unchanged texts.
+
+        Returns:
+            `(n, dim) float32`, a row of NaN for an unknown record.
+        """
         ...
 
     async def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
-        """Give the record ids of each artifact in plan order, and all their vectors in that order.
+        """Return the record ids of each artifact in plan order, with all their vectors.
 
-        `(n, dim) float32`, `n` the number of all those ids: an artifact asked for twice is there twice, one without
-        records has an empty list and no row. Without any row, `dim` is that of the corpus; 0 if nothing is stored.
+        Policies that compare artifacts with each other call this, as does the diagnosis of links.
+
+        Returns:
+            Record ids per artifact, and vectors `(n, dim) float32`, where `n` is the number of all these ids. An
+            artifact that is requested twice appears twice. An artifact without records has an empty list and no row.
+            Without any row, `dim` is still that of the corpus, or 0 if nothing is stored.
         """
         ...
 
@@ -268,91 +382,116 @@ class TextSearch(Protocol):
         surfaces: Sequence[str] | None = None,
         per_artifact: bool = False,
     ) -> list[Ranking]:
-        """Rank for each query the best `k` records, or artifacts, that hold at least one of its words.
+        """Return the `k` best records of each query that contain at least one of its words.
 
-        Words are cut as SQLite's unicode61 does; statistics are those of the whole corpus, whatever the filter; scores
-        are positive. Order as in `search_vectors`. A query without words finds nothing.
+        This is the lexical channel of a search; scores are BM25. Parameters and order are those of `search_vectors`.
+        Texts are split into words as SQLite's `unicode61` tokenizer does. Word statistics are those of the whole
+        corpus, regardless of the filter, and all scores are positive. A query without words has an empty ranking.
         """
         ...
 
 
 class LinkReader(EdgeReader, Protocol):
-    """Reads edges, what references mean, who refers to what, and shared field values."""
+    """Reads edges, resolves references, lists referrers, and finds artifacts by field values."""
 
     async def resolve(self, refs: Sequence[str]) -> list[list[str]]:
-        """Give for each reference the ids, sorted, of the artifacts that carry it in the strongest tier where any does.
+        """Return the artifacts that each reference means, as sorted ids.
 
-        None for a reference that dangles, several for one that is ambiguous.
+        Walks that start from named artifacts call this, and so does the command line for names typed by users. A
+        reference means the artifacts that carry it as a name in the strongest tier in which any artifact does. The
+        list is empty if the reference dangles, and has several ids if it is ambiguous.
         """
         ...
 
     async def referrers(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[list[str]]:
-        """Give for each node the ids, sorted, of the artifacts that link to it, each once and never the node itself.
+        """Return the artifacts that link to each node, as sorted ids without duplicates.
 
-        A node is an artifact of this corpus, to which links lead by any of its names; or `(source, id)` of another
-        corpus; or any other text: the links written so that dangle or are ambiguous. An id of this corpus is never read
-        as such a text, and links that resolve count for the id they lead to alone. `types` keeps links of these types.
+        `ReverseDependency` calls this to walk from a library to the artifacts that depend on it. A node is never its
+        own referrer.
+
+        Args:
+            nodes: Each node is one of three things. An id of this corpus: all links that resolve to it count, by any
+                of its names. A pair `(source, id)` of another corpus. Any other text: the dangling or ambiguous links
+                with this reference count. A resolved link counts only for the id to which it resolves.
+            types: The link types that count; `None` for all.
         """
         ...
 
     async def fan_in(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[int]:
-        """Count the referrers of each node."""
+        """Return the number of referrers of each node; see `referrers`.
+
+        `PersonalizedPageRank` calls this to divide the weight of a named artifact by its fan-in.
+        """
         ...
 
     async def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
-        """Count the referrers of the node, of any of the three kinds, that has most; 0 without links."""
+        """Return the largest fan-in of all nodes, or 0 without links.
+
+        Callers divide a fan-in by it, to scale the value to between 0 and 1. All three kinds of nodes count; see
+        `referrers`.
+        """
         ...
 
     async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
-        """Give for each `(field, value)` the ids, sorted, of the artifacts whose filter field equals it or lists it.
+        """Return the artifacts with each `(field, value)`, as sorted ids.
 
-        Fields are found as filters find them: a literal key before a dotted path. Values are compared as JSON, numbers
-        as in Python. `limit` cuts each list.
+        Walks along shared field values call this. An artifact matches if its filter field equals the value, or is a
+        list that contains it. Fields are looked up as filters do: a literal key wins over a dotted path. Values are
+        compared as JSON, and numbers as in Python.
+
+        Args:
+            wanted: Pairs of field and value.
+            limit: The largest number of ids per pair.
         """
         ...
 
     async def unresolved_links(
         self, artifact_ids: Sequence[str] | None = None, *, limit: int | None = None
     ) -> list[UnresolvedLink]:
-        """Give the links of these artifacts, or of all, that dangle or are ambiguous.
+        """Return the dangling and ambiguous links of these artifacts, or of all artifacts.
 
-        Ordered by artifact id, then as they were extracted; `limit` cuts the list.
+        The command line lists them for authors to correct. The order is by artifact id, then as extracted. `limit` is
+        the largest number of links in the list.
         """
         ...
 
     async def link_counts(self) -> list[LinkCount]:
-        """Count all stored links by type, origin and state, in that order; what counts zero is left out."""
+        """Return the number of stored links per type, origin and state, sorted by these three.
+
+        Combinations without links are omitted. The diagnosis of links and the command line report these numbers.
+        """
         ...
 
 
 @runtime_checkable
 class GraphStore(RecordsByArtifact, EdgeReader, Protocol):
-    """What a graph must answer to be walked: what its nodes hold, and where they lead; batch-first.
+    """A graph that can be walked along its edges: nodes with records, and edges between them.
 
-    Every store is one, and so is a `CorpusGraph`.
+    Every store is a `GraphStore`, and so is a `CorpusGraph`.
     """
 
 
 class WalkStore(RecordLookup, VectorRanker, BestRecordFinder, EdgeReader, Protocol):
-    """What a walk asks of a store: a start by cosine, scores, edges, and the records of its hits.
+    """The part of a store that most walks use: rankings, scores, edges and records.
 
-    A policy that starts from words, goes on from shared fields or looks at all vectors asks for more, and says so.
+    Seeds are ranked by cosine. Policies with lexical seeds, shared fields or vectors need more methods, and list them
+    in their documentation.
     """
 
 
 class SearchStore(RecordLookup, RecordsByArtifact, VectorRanker, TextSearch, Protocol):
-    """What a search asks of a store: rankings by cosine and by words, and the records of its hits."""
+    """The part of a store that a search uses: both rankings, and the records of hits."""
 
 
 class Store(RecordReader, RecordWriter, VectorSearch, TextSearch, LinkReader, Protocol):
     """All capabilities of a corpus's store."""
 
     async def aclose(self) -> None:
-        """Release everything held; closing twice is harmless."""
+        """Close the store and release its resources; closing twice is harmless."""
         ...
 
 
-if TYPE_CHECKING:  # a default of a type variable: for Python itself from 3.13 on
+if TYPE_CHECKING:  # Python before 3.13 has no default for type variables
     from typing_extensions import TypeVar
 
     StoreT_co = TypeVar("StoreT_co", covariant=True, default=Store)
@@ -363,19 +502,22 @@ else:
 
 
 class OpenCorpus(Protocol[StoreT_co]):
-    """Anything with a name, a store and an embedder; `OpenCorpus[WalkStore]` is one whose store can be walked."""
+    """A corpus: an object with a name, a store and an embedder.
+
+    The type parameter is the part of the store in use: `OpenCorpus[WalkStore]` has a store that can be walked.
+    """
 
     @property
     def name(self) -> str:
-        """Name the corpus; hits carry it as their source."""
+        """Return the name of the corpus, which its hits carry as `source`."""
         ...
 
     @property
     def store(self) -> StoreT_co:
-        """Give its store."""
+        """Return the store of the corpus."""
         ...
 
     @property
     def embedder(self) -> Embedder:
-        """Give the embedder its vectors came from."""
+        """Return the embedder of the stored vectors; queries must be embedded with it, too."""
         ...
