@@ -1,8 +1,10 @@
-"""The nouns: frozen, slotted values without I/O.
+"""The values that all other packages share: frozen, slotted dataclasses without I/O.
 
-An `Artifact` is one item of a corpus. A strategy decomposes it into an `IndexPlan` of `Surface`s, and each surface is
-stored as a `Record`. A `Link` is what an artifact says about another one; resolved, it is an `Edge`. A `SearchHit` is a
-result. Vectors never sit inside these values: they travel as one `(n, dim)` array beside a list of ids.
+An `Artifact` is one item of a corpus. An indexing strategy splits it into an `IndexPlan` of `Surface`s, and a store
+saves each surface as a `Record`. A `Link` is a reference from one artifact to another. Once its target has been found,
+walks follow it as an `Edge`. Searches and walks return `SearchHit`s.
+
+These values contain no vectors: vectors travel as one `(n, dim)` array beside a list of ids.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""An item of a corpus, from what a source gives of it to what a store keeps."""
+"""Artifacts on their way from a source to a store: their plans, surfaces and records."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,12 @@ from airw.values.links import Extraction
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One item of a corpus before it is decomposed.
+    """An item of a corpus as its source returns it, before a strategy splits it into surfaces.
 
     Args:
-        id: Unique within its source; any non-empty string.
-        raw: What the strategy reads: a string, a mapping of fields, or whatever the strategy documents.
-        metadata: Fields known about it, such as `path`; strategies copy them into the filter fields.
+        id: Any non-empty string that is unique within the source.
+        raw: The content for the strategy: a string, a mapping of fields, or any type the strategy documents.
+        metadata: Further fields, such as `path`. Strategies copy them into the filter fields.
 
     Example:
         >>> Artifact("a.md", "# Hello", {"path": "notes/a.md"}).id
@@ -34,12 +34,12 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class ItemProblem:
-    """What is wrong with one item of a source, as a value that a build can raise or report.
+    """A problem with one item of a source. A build raises it as an error or reports it.
 
     Args:
-        item: The artifact's id, or the file's path where there is no id.
-        reason: One line: what was found, and what would do.
-        lost: True when the item could not be indexed; False when it was, with a part left out.
+        item: The artifact's id, or the file's path if there is no id.
+        reason: One line: the problem and what would solve it.
+        lost: True if the item cannot be indexed; False if it is indexed without the faulty part.
     """
 
     item: str
@@ -49,14 +49,14 @@ class ItemProblem:
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """One searchable text of an artifact.
+    """A text of an artifact that is to be indexed.
 
     Args:
-        artifact_id: The artifact it belongs to.
-        kind: What it is: `"document"`, `"chunk"`, `"description"`, …
-        text: What is embedded and indexed.
+        artifact_id: The artifact that the text belongs to.
+        kind: The kind of text: `"document"`, `"chunk"`, `"description"`, …
+        text: The text to embed and to index.
         granularity: `"document"`, `"chunk"` or `"field"`.
-        metadata: Overlays the artifact's filter fields on the stored record.
+        metadata: Fields of this surface alone. On its record they override the artifact's filter fields.
     """
 
     artifact_id: str
@@ -68,13 +68,13 @@ class Surface:
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """A strategy's answer for one artifact.
+    """The filter fields and the surfaces that a strategy makes from one artifact.
 
     Args:
-        filter_fields: The fields to filter on.
-        surfaces: The surfaces to search, in order.
-        problems: What is missing for now, one line each: the artifact is indexed without it, and the next build asks
-            for its plan again.
+        filter_fields: The fields that filters can use.
+        surfaces: The surfaces to index, in order.
+        problems: Problems that may be temporary, one line each. The artifact is indexed without the missing part, and
+            the next build asks the strategy for a new plan.
     """
 
     filter_fields: Mapping[str, Any] = field(default_factory=dict)
@@ -82,23 +82,24 @@ class IndexPlan:
     problems: Sequence[str] = ()
 
 
-_NEW: Any = object()  # metadata not given: a dict of the record's own
+_NO_METADATA: Any = object()  # the caller passed no metadata: each record gets a new dict
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Record:
-    """One stored surface: a row of the index, without its vector.
+    """A surface as stored: one row of the index, without its vector.
 
     Args:
-        id: `Record.make_id(artifact_id, surface_kind, surface_index)`; stable, never derived again by readers.
-        artifact_id: The artifact it belongs to.
-        surface_kind: The surface's kind.
-        surface_index: Its position among all surfaces of the artifact, whatever their kinds.
-        text: The surface's text.
-        metadata: Filter fields, overlaid by the surface's own metadata.
+        id: The result of `Record.make_id(artifact_id, surface_kind, surface_index)`. It is stable: readers use the
+            stored id and never compute it again.
+        artifact_id: The artifact that the record belongs to.
+        surface_kind: The kind of the surface.
+        surface_index: The position among all surfaces of the artifact, of every kind.
+        text: The text of the surface.
+        metadata: The artifact's filter fields, overridden by the surface's own metadata.
 
     Raises:
-        ArgumentError: `metadata` is no mapping, such as a vector, which other libraries have in its place.
+        ArgumentError: If `metadata` is not a mapping. Other libraries pass the vector in this place.
     """
 
     id: str
@@ -115,25 +116,25 @@ class Record:
         surface_kind: str,
         surface_index: int,
         text: str,
-        metadata: Mapping[str, Any] = _NEW,
+        metadata: Mapping[str, Any] = _NO_METADATA,
     ) -> None:
-        """Set all fields, faster than the generated method: records are made by the thousand."""
-        if metadata is _NEW:
+        """Set all fields, faster than the generated method: builds create thousands of records."""
+        if metadata is _NO_METADATA:
             metadata = {}
         elif type(metadata) is not dict and not isinstance(metadata, Mapping):
             raise ArgumentKindError(
-                f"a record's metadata is a mapping, not {short_repr(metadata)}; its vector is kept by the store"
+                f"Record.metadata must be a mapping, not {short_repr(metadata)}; pass vectors to the store"
             )
-        for_id, for_artifact, for_kind, for_index, for_text, for_metadata = _SETTERS
-        for_id(self, id)
-        for_artifact(self, artifact_id)
-        for_kind(self, surface_kind)
-        for_index(self, surface_index)
-        for_text(self, text)
-        for_metadata(self, metadata)
+        set_id, set_artifact_id, set_kind, set_index, set_text, set_metadata = _SETTERS
+        set_id(self, id)
+        set_artifact_id(self, artifact_id)
+        set_kind(self, surface_kind)
+        set_index(self, surface_index)
+        set_text(self, text)
+        set_metadata(self, metadata)
 
     def as_hit(self, score: float, source: str | None) -> "SearchHit":
-        """Give the record as a fresh hit; its metadata is a copy that the receiver owns."""
+        """Return the record as a new hit, whose metadata is a copy that the receiver may change."""
         return SearchHit(
             artifact_id=self.artifact_id,
             surface_kind=self.surface_kind,
@@ -146,7 +147,9 @@ class Record:
 
     @staticmethod
     def make_id(artifact_id: str, surface_kind: str, surface_index: int) -> str:
-        """Make the id of one surface: 24 hex digits of SHA-256 over the length-prefixed parts.
+        """Return the record id of a surface: 24 hex digits of SHA-256 over its three parts.
+
+        Each part is prefixed with its length, so that no separator inside a part makes two ids equal.
 
         Example:
             >>> Record.make_id("a.md", "chunk", 0)
@@ -154,25 +157,28 @@ class Record:
         """
         parts = (artifact_id, surface_kind, str(surface_index))
         joined = "".join(f"{len(part)}:{part}" for part in parts)
-        # Lone surrogates get an id too: it is the store's part to refuse them, with an error that names the artifact.
+        # Unpaired surrogates get an id too: the store rejects them later, with an error that names the artifact.
         return hashlib.sha256(joined.encode(errors="surrogatepass")).hexdigest()[:24]
 
 
-_SETTERS = tuple(getattr(Record, each.name).__set__ for each in fields(Record))
+# A frozen dataclass sets its fields with `object.__setattr__`; calling the slots' own setters is faster.
+_SETTERS = tuple(getattr(Record, item.name).__set__ for item in fields(Record))
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """What a corpus knows about one indexed artifact; equal stamps mean there is nothing to do.
+    """The state in which an artifact was last indexed.
+
+    A build compares it with the source and the settings. If nothing differs, the build skips the artifact.
 
     Args:
         artifact_id: The artifact.
-        version: The source's change signal for its content.
-        embedder_id: Model and weights its vectors came from.
-        strategy_id: The strategy that decomposed it.
-        extractor_id: The extractor that found its links; `""` without one.
+        version: The change signal of its content, from the source.
+        embedder_id: The embedder that computed its vectors.
+        strategy_id: The strategy that made its surfaces.
+        extractor_id: The extractor that extracted its links; `""` if there was none.
         source: The name of the source it came from.
-        record_ids: Its records, in plan order.
+        record_ids: The ids of its records, in plan order.
     """
 
     artifact_id: str
@@ -186,13 +192,13 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArtifactChange:
-    """Everything a store holds of one artifact, written as a whole.
+    """All that a store writes for one artifact, in one transaction.
 
     Args:
-        entry: Its ledger entry; `entry.record_ids` are the ids of `records`.
-        records: Its records, in plan order.
-        vectors: `(len(records), dim) float32`, unit rows or zero rows.
-        extraction: Its links and names.
+        entry: The ledger entry; `entry.record_ids` are the ids of `records`.
+        records: The records, in plan order.
+        vectors: `(len(records), dim) float32`; each row is a unit vector or zero.
+        extraction: The links of the artifact and the names that others may use for it.
     """
 
     entry: LedgerEntry

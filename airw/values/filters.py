@@ -1,17 +1,17 @@
-"""The filter language: parsed once, and its meaning, which every store must equal.
+"""The filter language: its parser and its meaning. Every store must agree with `matches`.
 
 ```text
-{"status": "Final"}                      the field equals the value; a list means the whole list
-{"year": {"$gte": 2020, "$lt": 2024}}    $eq $ne $gt $gte $lt $lte; several must all hold
-{"tag": {"$in": ["a", "b"]}}             $in $nin; a list-valued field matches on overlap
-{"tag": {"$contains": "a"}}              membership in a list, or substring of a string
-{"draft": {"$exists": False}}            whether the field is there
+{"status": "Final"}                      the field equals the value; a list must equal the whole list
+{"year": {"$gte": 2020, "$lt": 2024}}    $eq $ne $gt $gte $lt $lte; if there are several, all must be true
+{"tag": {"$in": ["a", "b"]}}             $in $nin; a field with a list matches if the lists overlap
+{"tag": {"$contains": "a"}}              an item of a list, or a substring of a string
+{"draft": {"$exists": False}}            the field exists, or it does not
 {"author.name": "Ada"}                   a dotted path into nested fields; a literal key "author.name" wins
 {"$and": [..]} {"$or": [..]} {"$not": ..}  combine whole filters; {} matches everything
 ```
 
 A missing field matches only `$ne`, `$nin` and `$exists: False`. Values compare as in Python, so `True == 1 == 1.0`.
-Only numbers with numbers and strings with strings have an order; anything else never matches.
+`$gt`, `$gte`, `$lt` and `$lte` compare numbers with numbers and strings with strings; other pairs never match.
 """
 
 import math
@@ -24,15 +24,22 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from airw._base.json import json_clean
+from airw._base.messages import short_repr
 from airw.errors import FilterError
 
 MISSING: Any = object()
-"""Stands for the value of a field that is not there."""
+"""The value that `get_field` returns for a missing field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """One condition on one field: `op` is an operator with its `$`, `operand` a JSON value."""
+    """A condition on one field.
+
+    Args:
+        path: The field, or a dotted path into nested fields.
+        op: The operator, with its `$`.
+        operand: The JSON value to compare with.
+    """
 
     path: str
     op: str
@@ -41,21 +48,21 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All parts hold; without parts, everything does."""
+    """True if all parts are true; without parts it is always true."""
 
     parts: "tuple[Filter, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """At least one part holds; without parts, nothing does."""
+    """True if at least one part is true; without parts it is never true."""
 
     parts: "tuple[Filter, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The part does not hold."""
+    """True if the part is false."""
 
     part: "Filter"
 
@@ -64,10 +71,16 @@ Filter: TypeAlias = Compare | And | Or | Not
 
 
 def parse_filter(filter: Mapping[str, Any] | Filter | None) -> Filter | None:
-    """Read a filter once, so that stores evaluate values and not syntax; `None` and `{}` mean no filter.
+    """Parse and check a filter, so that stores need not know its syntax.
+
+    Args:
+        filter: A mapping of fields to conditions, or a filter that is already parsed.
+
+    Returns:
+        The parsed filter. It is `None`, which means no filter, for `None` and `{}`.
 
     Raises:
-        FilterError: An operator does not exist or its operand is not of the right kind.
+        FilterError: If an operator does not exist, or its operand has the wrong type.
 
     Example:
         >>> parse_filter({"year": {"$gte": 2020}})
@@ -76,7 +89,7 @@ def parse_filter(filter: Mapping[str, Any] | Filter | None) -> Filter | None:
     if filter is None or isinstance(filter, Compare | And | Or | Not):
         return filter
     if not isinstance(filter, Mapping):
-        raise FilterError(f"a filter must be a mapping of fields to conditions, not {filter!r}")
+        raise FilterError(f"filter must be a mapping of fields to conditions, not {short_repr(filter)}")
     parts = [part for key, condition in filter.items() for part in _parse_entry(key, condition)]
     if not parts:
         return None
@@ -85,40 +98,48 @@ def parse_filter(filter: Mapping[str, Any] | Filter | None) -> Filter | None:
 
 def _parse_entry(key: object, condition: Any) -> Iterable[Filter]:
     if not isinstance(key, str):
-        raise FilterError(f"a filter's keys must be strings, not {key!r}")
+        raise FilterError(f"filter keys must be strings, not {short_repr(key)}")
     if key in ("$and", "$or"):
         if not isinstance(condition, list | tuple):
-            raise FilterError(f"{key} takes a list of filters, not {condition!r}")
+            raise FilterError(f"{key} takes a list of filters, not {short_repr(condition)}")
+        # `parse_filter(None)` means no filter: without this check, a forgotten part would match everything.
         if None in condition:
-            raise FilterError(f"{key} takes a list of filters, not {condition!r}; a filter must be a mapping")
+            raise FilterError(f"{key} takes a list of filters, not {short_repr(condition)}; each must be a mapping")
         parts = tuple(parse_filter(part) or And(()) for part in condition)
         return [And(parts) if key == "$and" else Or(parts)]
     if key == "$not":
         if not isinstance(condition, Mapping):
-            raise FilterError(f"$not takes one filter, not {condition!r}")
+            raise FilterError(f"$not takes one filter, not {short_repr(condition)}")
         return [Not(parse_filter(condition) or And(()))]
     if key.startswith("$"):
-        raise FilterError(f"unknown operator {key!r} at the top of a filter; known there: $and $or $not")
+        raise FilterError(
+            f"filter has the unknown operator {short_repr(key)} in place of a field; use $and, $or or $not"
+        )
     if not isinstance(condition, Mapping):
-        return [Compare(key, "$eq", _operand(key, condition))]
+        return [Compare(key, "$eq", _clean_operand(key, condition))]
     if not condition:
-        raise FilterError(f"the condition on {key!r} is empty; to compare with an empty mapping use {{'$eq': {{}}}}")
+        raise FilterError(f"the condition on {short_repr(key)} is empty; to match an empty mapping use {{'$eq': {{}}}}")
     return [_parse_condition(key, op, operand) for op, operand in condition.items()]
 
 
 def _parse_condition(path: str, op: object, operand: Any) -> Compare:
     if not isinstance(op, str) or op not in _TESTS:
-        raise FilterError(f"unknown operator {op!r} on {path!r}; known: {' '.join(_TESTS)}")
+        raise FilterError(
+            f"the condition on {path!r} has the unknown operator {short_repr(op)}; use {', '.join(_TESTS)}"
+        )
     if op in ("$in", "$nin") and not isinstance(operand, list | tuple | AbstractSet):
-        raise FilterError(f"{op} on {path!r} takes a list, not {operand!r}")
+        raise FilterError(f"{op} on {path!r} takes a list, not {short_repr(operand)}")
     if op == "$exists" and not isinstance(operand, bool):
-        raise FilterError(f"$exists on {path!r} takes True or False, not {operand!r}")
-    return Compare(path, op, _operand(path, operand))
+        raise FilterError(f"$exists on {path!r} takes True or False, not {short_repr(operand)}")
+    return Compare(path, op, _clean_operand(path, operand))
 
 
-def _operand(path: str, value: Any) -> Any:
+def _clean_operand(path: str, value: Any) -> Any:
+    # Metadata is stored as JSON, which has no NaN and no infinity: such a condition could never match as meant.
     if not _is_finite(value):
-        raise FilterError(f"the condition on {path!r} compares with {value!r}; use finite numbers")
+        raise FilterError(f"the condition on {path!r} compares with {short_repr(value)}; use finite numbers")
+    # Dates and the like are stored as their JSON form, so the operand must have that form, too.
+    # The result is also a copy: a caller who changes a list later does not change the parsed filter.
     return json_clean(value)
 
 
@@ -131,7 +152,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def get_field(metadata: Mapping[str, Any], path: str) -> Any:
-    """Give the value at a dotted path, a literal key first; `MISSING` where there is none.
+    """Return the value at a dotted path, or `MISSING`; a literal key with dots wins.
 
     Example:
         >>> get_field({"author": {"name": "Ada"}}, "author.name")
@@ -148,7 +169,9 @@ def get_field(metadata: Mapping[str, Any], path: str) -> Any:
 
 
 def as_key(value: Any) -> Hashable:
-    """Turn a JSON value into one that hashes, equal where the values are.
+    """Return a hashable key for a JSON value; keys are equal exactly if the values are.
+
+    Stores index field values by these keys, because lists and dicts cannot be hashed.
 
     Example:
         >>> as_key([1, {"a": 2}]) == as_key([1.0, {"a": 2.0}])
@@ -162,12 +185,12 @@ def as_key(value: Any) -> Hashable:
 
 
 def held_keys(value: Any) -> set[Hashable]:
-    """Give the keys of what a field's value equals, and of what it holds where it is a list."""
+    """Return the keys under which a value is indexed: its own, and those of a list's items."""
     return {as_key(value), *(map(as_key, value) if isinstance(value, list) else ())}
 
 
 def matches(filter: Filter | None, metadata: Mapping[str, Any]) -> bool:
-    """Say whether JSON-clean metadata satisfies a parsed filter.
+    """Return whether JSON-clean metadata satisfies a parsed filter; `None` accepts everything.
 
     Example:
         >>> matches(parse_filter({"tags": {"$contains": "a"}}), {"tags": ["a", "b"]})
@@ -178,8 +201,10 @@ def matches(filter: Filter | None, metadata: Mapping[str, Any]) -> bool:
             return True
         case Compare(path, op, operand):
             value = get_field(metadata, path)
+            # `$exists` comes first: it is the only operator about the field and not about its value.
             if op == "$exists":
                 return (value is not MISSING) is operand
+            # A missing field differs from every value, but it has no order and contains nothing.
             if value is MISSING:
                 return op in ("$ne", "$nin")
             return _TESTS[op](value, operand)
@@ -201,7 +226,8 @@ def _contains(value: Any, operand: Any) -> bool:
     return isinstance(value, str) and isinstance(operand, str) and operand in value
 
 
-def _ordered(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+def _order_test(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    # Metadata of real files mixes types: `"2020" < 2021` must be False, where Python raises a TypeError.
     def compare(value: Any, operand: Any) -> bool:
         same_kind = any(isinstance(value, kind) and isinstance(operand, kind) for kind in (str, int | float))
         return same_kind and test(value, operand)
@@ -212,10 +238,10 @@ def _ordered(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
 _TESTS: dict[str, Callable[[Any, Any], bool]] = {
     "$eq": operator.eq,
     "$ne": operator.ne,
-    "$gt": _ordered(operator.gt),
-    "$gte": _ordered(operator.ge),
-    "$lt": _ordered(operator.lt),
-    "$lte": _ordered(operator.le),
+    "$gt": _order_test(operator.gt),
+    "$gte": _order_test(operator.ge),
+    "$lt": _order_test(operator.lt),
+    "$lte": _order_test(operator.le),
     "$in": _is_in,
     "$nin": lambda value, operand: not _is_in(value, operand),
     "$contains": _contains,

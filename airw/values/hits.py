@@ -1,4 +1,4 @@
-"""What searches and walks give."""
+"""The results of searches and walks: rankings, hits, passages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -12,12 +12,12 @@ from airw._base.json import json_clean
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
-    """Records in rank order, as three aligned columns.
+    """Records in the order of their scores, as three columns of equal length.
 
     Args:
-        record_ids: Best first; ties by `(artifact_id, surface_index)`.
-        artifact_ids: The artifact of each.
-        scores: `(n,) float64`: cosine for vectors, BM25 (positive, higher is better) for text.
+        record_ids: The ids of the records, best first; ties by `(artifact_id, surface_index)`.
+        artifact_ids: The artifact of each record.
+        scores: `(n,) float64`: cosine similarity for vectors, BM25 (positive, higher is better) for text.
     """
 
     record_ids: Sequence[str]
@@ -25,24 +25,24 @@ class Ranking:
     scores: NDArray[np.float64]
 
     def __len__(self) -> int:
-        """Count the ranked records."""
+        """Return the number of ranked records."""
         return len(self.record_ids)
 
 
-_NEW: Any = object()  # metadata not given: a dict of the hit's own
+_NO_METADATA: Any = object()  # the caller passed no metadata: each hit gets a new dict
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class SearchHit:
-    """A scored record; higher is closer.
+    """A record with a score; a higher score is a better match.
 
     Args:
-        artifact_id: The artifact found.
+        artifact_id: The artifact that matched.
         surface_kind: The kind of the surface that matched.
-        score: On the scale of what made it: a search mode, a fusion or a walk policy.
+        score: The score. Its scale depends on the search mode, the fusion or the walk policy that computed it.
         text: The text that matched.
-        metadata: Filter fields and provenance. The dict belongs to whoever received the hit.
-        source: The corpus it came from, where known.
+        metadata: Filter fields and provenance. The receiver of the hit owns this dict and may change it.
+        source: The corpus that the hit came from, or `None` if that is not known.
         surface_index: The position of the surface in its artifact.
 
     Example:
@@ -65,48 +65,55 @@ class SearchHit:
         surface_kind: str,
         score: float,
         text: str,
-        metadata: dict[str, Any] = _NEW,
+        metadata: dict[str, Any] = _NO_METADATA,
         source: str | None = None,
         surface_index: int | None = None,
     ) -> None:
-        """Set all fields, as the generated method does in nearly twice the time: hits are made by the thousand."""
-        for_id, for_kind, for_score, for_text, for_metadata, for_source, for_index = _SETTERS
-        for_id(self, artifact_id)
-        for_kind(self, surface_kind)
-        for_score(self, score)
-        for_text(self, text)
-        for_metadata(self, {} if metadata is _NEW else metadata)
-        for_source(self, source)
-        for_index(self, surface_index)
+        """Set all fields.
+
+        The generated method takes nearly twice the time, and walks create thousands of hits.
+        """
+        set_id, set_kind, set_score, set_text, set_metadata, set_source, set_index = _SETTERS
+        set_id(self, artifact_id)
+        set_kind(self, surface_kind)
+        set_score(self, score)
+        set_text(self, text)
+        set_metadata(self, {} if metadata is _NO_METADATA else metadata)
+        set_source(self, source)
+        set_index(self, surface_index)
 
     @property
     def key(self) -> tuple[str | None, str]:
-        """The identity across corpora: `(source, artifact_id)`."""
+        """The identity of the artifact among several corpora: `(source, artifact_id)`."""
         return self.source, self.artifact_id
 
     @property
     def pointer(self) -> str | None:
-        """Where the artifact's own file is: the first of `skill_path` and `path` in the metadata that is set."""
+        """The location of the artifact's file, or `None`.
+
+        It is `skill_path` from the metadata, or `path` if `skill_path` is missing or empty.
+        """
         return self.metadata.get("skill_path") or self.metadata.get("path") or None
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the seven fields as JSON-clean values; a score that is not finite becomes `None`."""
-        return {each.name: json_clean(getattr(self, each.name)) for each in fields(self)}
+        """Return the seven fields as JSON-clean values; a score that is not finite becomes `None`."""
+        return {item.name: json_clean(getattr(self, item.name)) for item in fields(self)}
 
 
-_SETTERS = tuple(getattr(SearchHit, each.name).__set__ for each in fields(SearchHit))
+# A frozen dataclass sets its fields with `object.__setattr__`; calling the slots' own setters is faster.
+_SETTERS = tuple(getattr(SearchHit, item.name).__set__ for item in fields(SearchHit))
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A hit with its neighbourhood: the identity and the score of the hit, and the text around it.
+    """A hit whose text is extended by the neighbouring records of its artifact.
 
     Args:
         artifact_id: The artifact of the hit.
         surface_kind: The kind of the hit's surface.
         score: The score of the hit.
-        text: The neighbourhood, in plan order, what chunks share said once.
-        record_ids: The records it was put together from, in plan order; none where it is the hit's own text.
+        text: The texts of the records, joined in plan order. Text that chunks share appears once.
+        record_ids: The records whose texts were joined, in plan order. Empty if `text` is the hit's text alone.
         source: The corpus of the hit.
         surface_index: The position of the hit's surface in its artifact.
     """
@@ -120,5 +127,5 @@ class Passage:
     surface_index: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the seven fields as JSON-clean values."""
-        return {each.name: json_clean(getattr(self, each.name)) for each in fields(self)}
+        """Return the seven fields as JSON-clean values."""
+        return {item.name: json_clean(getattr(self, item.name)) for item in fields(self)}

@@ -1,4 +1,4 @@
-"""How far a walk may go, and the words for why it ended."""
+"""The limits of a walk, and the reasons for which a walk stops."""
 
 from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
@@ -18,27 +18,28 @@ STOP_REASONS: tuple[StopReason, ...] = (
     "node_budget",
     "exhausted",
 )
-"""Why a walk ended; where several hold, the first in this order is said."""
+"""The reasons for which a walk stops. If several apply, the walk reports the first in this order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds on one walk beside its depth, node budget and deadline.
+    """The limits of one walk, besides its depth cap, node budget and deadline.
 
-    Spending one is an outcome, never an exception.
+    Reaching a limit is never an error: the walk reports it in its summary.
 
     ```text
     Limits()                    the defaults below
-    Limits(max_hits=10)         ten hits at most; routers do not count
-    Limits(max_fanout=50)       at most 50 neighbours read of each node
-    Limits(max_edges=10_000)    at most 10,000 neighbours read in all
-    Limits(max_frontier=5_000)  at most 5,000 entries waiting; those known first stay
-    Limits(max_concurrency=4)   at most 4 calls of a per-node policy at once
-    Limits(count_beyond_limits=False)     no look past the edge at the end; what lies there is then unknown
+    Limits(max_hits=10)         at most 10 hits; routers do not count
+    Limits(max_fanout=50)       at most 50 neighbours read per node
+    Limits(max_edges=10_000)    at most 10,000 neighbours read in the whole walk
+    Limits(max_frontier=5_000)  at most 5,000 nodes waiting; those discovered first stay
+    Limits(max_concurrency=4)   at most 4 calls of a per-node policy at the same time
+    Limits(count_beyond_limits=False)  no last expansion that counts the nodes beyond the limits;
+                                       the summary then lists these limits as unknown
     ```
 
     Raises:
-        ArgumentError: A bound is not a whole number in its range.
+        ArgumentError: If a limit is not a whole number in its range.
     """
 
     max_fanout: int = 1_000
@@ -49,7 +50,7 @@ class Limits:
     count_beyond_limits: bool = True
 
     def __post_init__(self) -> None:
-        """Check every bound at birth."""
+        """Check all limits."""
         for item in fields(self):
             value = getattr(self, item.name)
             if item.name == "count_beyond_limits":

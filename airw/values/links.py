@@ -1,4 +1,4 @@
-"""Links: as artifacts say them, and what they turn out to mean."""
+"""Links between artifacts: as written, as stored, and as edges that a walk follows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -10,9 +10,9 @@ from airw.errors import ArgumentError
 
 
 class ArtifactRef(NamedTuple):
-    """An artifact where several corpora can meet: the name of its corpus, and its id there.
+    """The identity of an artifact among several corpora: its corpus and its id there.
 
-    It equals that pair, and prints as that pair, which callers may give in its place.
+    It equals the plain pair `(source, id)` and prints like it. Callers may pass such a pair instead.
 
     Example:
         >>> ArtifactRef("notes", "n1"), ArtifactRef("notes", "n1") == ("notes", "n1")
@@ -23,40 +23,41 @@ class ArtifactRef(NamedTuple):
     id: str
 
     def __repr__(self) -> str:
-        """Return it as the pair."""
+        """Return the `repr` of the plain pair."""
         return repr(tuple(self))
 
 
 NodeId: TypeAlias = str | ArtifactRef
-"""An artifact as its store calls it: within one corpus by its id, in another one and of several by a reference."""
+"""A node: the plain id of an artifact of the store's own corpus, or an `ArtifactRef` if several corpora can meet."""
 
 NodeIdLike: TypeAlias = str | tuple[str, str]
-"""What callers may give for a node: an id, or a pair of a corpus and an id there."""
+"""A node as callers may pass it: an id, or a pair of a corpus and an id there."""
 
 Direction: TypeAlias = Literal["out", "in", "both"]
 LinkState: TypeAlias = Literal["resolved", "dangling", "ambiguous", "foreign"]
 
 DIRECTIONS: tuple[Direction, ...] = ("out", "in", "both")
-"""Along an edge, against it, or either."""
+"""The directions of a step: along an edge, against it, or both."""
 
 ORIGINS = ("typed", "inline", "derived")
-"""Where a link was found: declared in frontmatter, in the text, or in fields."""
+"""The places a link can come from: declared in the frontmatter, written in the text, or derived from fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What an artifact says about another, before anyone knows whether that other exists.
+    """A link from one artifact to another, before it is resolved: its target may not exist.
 
     Args:
-        target_ref: A name of the target: an id, a path, a title or an alias. See `Extraction.names`.
+        target_ref: The reference as written: an id, a path, a title or an alias. See `Extraction.names`.
         type: The relation, such as `"related"`, `"requires"`, `"REF"`.
-        origin: `"typed"` (declared in frontmatter), `"inline"` (found in text) or `"derived"` (from fields).
-        target_source: The corpus of the target where it is another one; the reference is then its id there.
-        file: The file it was found in.
-        line: The 1-based line it was found on.
-        or_ref: A second name of the target, as in `[[one|other]]`, where only one side may be a name. Each is resolved
-            alone. Of two that mean one artifact each, the one in the stronger tier counts, of equals the first; where
-            neither does, the link dangles if both dangle, and else is ambiguous. Not asked for in another corpus.
+        origin: `"typed"` (declared in the frontmatter), `"inline"` (written in the text) or `"derived"` (from fields).
+        target_source: The corpus of the target, if it is another one. `target_ref` is then the id in that corpus.
+        file: The file that contains the link.
+        line: The line of the link, counted from 1.
+        or_ref: A second reference, as in `[[one|other]]`, if either side may be the name of the target.
+            Each reference is resolved alone. If both mean exactly one artifact, the one in the stronger name tier
+            counts, and of equal tiers the first. If neither does, the link is dangling if both dangle, otherwise
+            ambiguous. Links to another corpus ignore `or_ref`.
     """
 
     target_ref: str
@@ -70,10 +71,15 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkFilter:
-    """Which links count: of these types, of none of those, of these origins; `None` for all.
+    """A choice of links by their types and origins.
+
+    Args:
+        types: The types to accept; `None` accepts all.
+        exclude: The types to reject, even if `types` contains them.
+        origins: The origins to accept; `None` accepts all.
 
     Raises:
-        ArgumentError: A parameter cannot be used.
+        ArgumentError: If a parameter is not a list of strings, or an origin does not exist.
     """
 
     types: Sequence[str] | None = None
@@ -81,20 +87,20 @@ class LinkFilter:
     origins: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        """Check every parameter at birth."""
+        """Check all parameters, and store their values as tuples."""
         for name in ("types", "exclude", "origins"):
-            given = getattr(self, name)
-            if given is not None or name == "exclude":
-                object.__setattr__(self, name, check_strings(name, given))
+            value = getattr(self, name)
+            if value is not None or name == "exclude":
+                object.__setattr__(self, name, check_strings(name, value))
         for origin in self.origins or ():
             check_choice("origins", origin, ORIGINS)
 
     def options(self) -> dict[str, Any]:
-        """Return it as the keywords that `neighbors` of a store takes."""
+        """Return the filter as keyword arguments for `Store.neighbors`."""
         return {"types": self.types, "exclude": self.exclude, "origins": self.origins}
 
     def accepts(self, link: "Link | Edge") -> bool:
-        """Return whether a link counts."""
+        """Return whether the filter accepts a link or an edge."""
         return (
             (self.types is None or link.type in self.types)
             and link.type not in self.exclude
@@ -104,12 +110,12 @@ class LinkFilter:
 
 @dataclass(frozen=True, slots=True)
 class UnresolvedLink:
-    """A stored link that is no edge, as no artifact or more than one carries the name it gives.
+    """A stored link without an edge: its reference means no artifact, or more than one.
 
     Args:
-        source: The artifact that holds it.
+        source: The artifact that contains the link.
         link: The link as it was extracted.
-        candidates: The ids, sorted, of the artifacts it may mean; none where it dangles.
+        candidates: The ids of the artifacts that the reference may mean, sorted; empty if the link is dangling.
     """
 
     source: NodeId
@@ -118,13 +124,13 @@ class UnresolvedLink:
 
     @property
     def state(self) -> LinkState:
-        """Say whether it dangles or is ambiguous."""
+        """Either `"dangling"` (no candidates) or `"ambiguous"`."""
         return "ambiguous" if self.candidates else "dangling"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class LinkCount:
-    """How many links of one type, origin and state a corpus holds."""
+    """The number of links in a corpus that share a type, an origin and a state."""
 
     type: str
     origin: str
@@ -134,13 +140,14 @@ class LinkCount:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What an edge extractor finds in one artifact.
+    """The links and the names that an extractor reads from one artifact.
 
     Args:
-        links: Its references to others.
-        names: What others may call it, in tiers, strongest first; a reference means the one artifact that carries it in
-            the strongest tier where any does. Two artifacts in that tier make the reference ambiguous: no edge.
-        problems: What could not be read, one line each.
+        links: The references to other artifacts.
+        names: The names by which others may refer to this artifact, in name tiers, strongest tier first.
+            A reference is looked up in the strongest tier in which any artifact has that name. If exactly one
+            artifact has it there, the reference means that artifact. If several have it, the link is ambiguous.
+        problems: The parts that could not be read, one line each.
     """
 
     links: Sequence[Link] = ()
@@ -150,7 +157,14 @@ class Extraction:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Edge:
-    """A directed, typed connection between two artifacts; an end in another corpus becomes an `ArtifactRef`."""
+    """A link with a resolved target: a directed, typed connection between two artifacts.
+
+    Args:
+        source: The artifact at the start. A pair of a corpus and an id becomes an `ArtifactRef`.
+        target: The artifact at the end; a pair becomes an `ArtifactRef`, too.
+        type: The relation, such as `"related"`.
+        origin: One of `ORIGINS`.
+    """
 
     source: NodeId
     target: NodeId
@@ -158,33 +172,37 @@ class Edge:
     origin: str = "inline"
 
     def __init__(self, source: NodeIdLike, target: NodeIdLike, type: str, origin: str = "inline") -> None:
-        """Set all fields, as the generated method does in nearly twice the time: edges are made by the thousand."""
+        """Set all fields.
+
+        The generated method takes nearly twice the time, and walks create thousands of edges.
+        """
         if source.__class__ is tuple:
             source = ArtifactRef(*source)
         if target.__class__ is tuple:
             target = ArtifactRef(*target)
-        for_source, for_target, for_type, for_origin = _EDGE_SETTERS
-        for_source(self, source)
-        for_target(self, target)
-        for_type(self, type)
-        for_origin(self, origin)
+        set_source, set_target, set_type, set_origin = _EDGE_SETTERS
+        set_source(self, source)
+        set_target(self, target)
+        set_type(self, type)
+        set_origin(self, origin)
 
     @property
     def leads_out(self) -> bool:
-        """Whether it leads from the corpus that stores it into another one."""
+        """True if the edge leads from the corpus that stores it to another corpus."""
         return isinstance(self.target, ArtifactRef) and isinstance(self.source, str)
 
 
-_EDGE_SETTERS = tuple(getattr(Edge, each.name).__set__ for each in fields(Edge))
+# A frozen dataclass sets its fields with `object.__setattr__`; calling the slots' own setters is faster.
+_EDGE_SETTERS = tuple(getattr(Edge, item.name).__set__ for item in fields(Edge))
 
 
 def canonical_node_id(target: Any, *, source: str | None) -> ArtifactRef | tuple[None, str]:
-    """Return the reference to an edge's end: a pair says its own source, a lone id is of `source`.
+    """Return a node as an `ArtifactRef`: a pair has its own source, a plain id gets `source`.
 
-    Where there is no source it is `(None, artifact_id)`.
+    If there is no source, the result is the pair `(None, artifact_id)`.
 
     Raises:
-        ArgumentError: It is neither an id nor a pair of a source and an id.
+        ArgumentError: If `target` is neither an id nor a pair of a source and an id.
 
     Example:
         >>> canonical_node_id("anyio", source="packages"), canonical_node_id(["skills", "deploy"], source="packages")
@@ -195,6 +213,6 @@ def canonical_node_id(target: Any, *, source: str | None) -> ArtifactRef | tuple
             return (None, target) if source is None else ArtifactRef(source, target)
         case [None, str(artifact_id)]:
             return None, artifact_id
-        case [str(own), str(artifact_id)]:
-            return ArtifactRef(own, artifact_id)
-    raise ArgumentError(f"a node is an artifact's id, or a pair of a source and an id, not {short_repr(target)}")
+        case [str(target_source), str(artifact_id)]:
+            return ArtifactRef(target_source, artifact_id)
+    raise ArgumentError(f"a node must be an id or a pair of a source and an id, not {short_repr(target)}")

@@ -42,7 +42,7 @@ def test_the_canonical_id_is_a_reference_where_there_is_a_source():
         assert found == REF
         assert type(found) is ArtifactRef
     assert canonical_node_id("n1", source=None) == (None, "n1")
-    with pytest.raises(ArgumentError, match="a node is an artifact's id, or a pair"):
+    with pytest.raises(ArgumentError, match="a node must be an id or a pair"):
         canonical_node_id(7, source="notes")
 
 

@@ -113,11 +113,11 @@ def test_dates_and_enumerable_kinds_compare_as_they_are_stored():
 @pytest.mark.parametrize(
     ("condition", "message"),
     [
-        ({"n": {"$regex": "1"}}, r"unknown operator '\$regex' on 'n'.*\$contains"),
+        ({"n": {"$regex": "1"}}, r"'n' has the unknown operator '\$regex'.*\$contains"),
         ({"n": {"$eq": 1, "x": 2}}, "unknown operator 'x'"),
         ({"n": {1: 2}}, "unknown operator 1"),
         ({"n": {}}, "is empty"),
-        ({"$nor": []}, r"unknown operator '\$nor' at the top"),
+        ({"$nor": []}, r"unknown operator '\$nor' in place of a field"),
         ({"$and": {"n": 1}}, r"\$and takes a list"),
         ({"$or": "n"}, r"\$or takes a list"),
         ({"$not": [{"n": 1}]}, r"\$not takes one filter"),

@@ -47,7 +47,7 @@ def test_zero_is_a_bound_where_nothing_at_all_makes_sense():
 
 
 @pytest.mark.parametrize("value", [None, 0, 1, "yes"])
-def test_look_over_is_yes_or_no(value):
+def test_count_beyond_limits_is_true_or_false(value):
     with pytest.raises(ArgumentError, match="count_beyond_limits"):
         Limits(count_beyond_limits=value)
 

@@ -47,7 +47,7 @@ def test_record_ids_are_those_of_every_earlier_version():
 
 def test_a_vector_in_the_place_of_the_metadata_is_an_error_in_one_line():
     for wrong in (np.ones(2, np.float32), [0.5], None, "text"):
-        with pytest.raises(ArgumentError, match=r"^a record's metadata is a mapping, not .*; its vector is kept by"):
+        with pytest.raises(ArgumentError, match=r"^Record.metadata must be a mapping, not .*; pass vectors to"):
             Record("i", "a", "k", 0, "t", wrong)
 
 
