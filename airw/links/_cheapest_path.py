@@ -1,7 +1,10 @@
-"""The cheapest path: Dijkstra's search (A Note on Two Problems in Connexion with Graphs, 1959).
+"""The cheapest path, by Dijkstra's search.
 
-It goes from both ends where nothing but the number of hops is limited, as it then looks at few artifacts even in a
-large graph; under other limits from the start alone.
+If only hops are limited, the search goes from both ends: it then reads few artifacts even in a large graph. With other
+limits it goes from the start alone: to report what they left out, it needs the cost of each link from the start.
+
+Costs are in cost units: see `airw.links.costs`. The paper: E. W. Dijkstra, A Note on Two Problems in Connexion with
+Graphs, 1959.
 """
 
 import heapq
@@ -12,292 +15,324 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from airw._base.concurrency import offload_if
-from airw.links._path_search import LIMITS, MANY, PAGE, HopSearch, PathLimits, Step, StepReader
+from airw.links._path_search import LIMIT_NAMES, MANY, PAGE, HopSearch, PathLimits, Step, StepReader
 from airw.links.costs import COST_EPSILON, COST_SCALE, link_cost
 from airw.links.paths import LinkPath
 
 
 @dataclass(slots=True, eq=False)
-class _Side:
-    """What was reached from one end: what the way costs, in parts, and the last steps of all ways that cost that."""
+class _CostSide:
+    """The half of a search that begins at one end.
+
+    Args:
+        root: The end of the path where this half begins.
+        is_backward: True for the half that begins at the end of the path and goes against the steps.
+        costs: The lowest known cost between the root and each reached artifact, in cost units.
+        last_steps: The last steps of all paths that reach an artifact at that cost.
+        queue: The artifacts to expand, cheapest first: a heap of cost, order of discovery and artifact.
+    """
 
     root: Any
-    back: bool
+    is_backward: bool
     costs: dict[Any, float] = field(default_factory=dict)
-    steps: dict[Any, list[Step]] = field(default_factory=dict)
-    waiting: list[tuple[float, int, Any]] = field(default_factory=list)
-    made: Any = field(default_factory=count)
+    last_steps: dict[Any, list[Step]] = field(default_factory=dict)
+    queue: list[tuple[float, int, Any]] = field(default_factory=list)
+    _discovery: Any = field(default_factory=count)
 
     def __post_init__(self) -> None:
         self.reach(self.root, 0, ())
 
     @property
-    def least(self) -> float:
-        """What the cheapest way costs that was not gone on with; it is final."""
-        while self.waiting and self.waiting[0][0] > self.costs[self.waiting[0][2]]:
-            heapq.heappop(self.waiting)  # a cheaper way was found since
-        return self.waiting[0][0] if self.waiting else math.inf
+    def lowest_cost(self) -> float:
+        """The cost of the next artifact to expand; it is final."""
+        # An artifact that got cheaper is in the heap twice: drop the entry with the old cost.
+        while self.queue and self.queue[0][0] > self.costs[self.queue[0][2]]:
+            heapq.heappop(self.queue)
+        return self.queue[0][0] if self.queue else math.inf
 
-    def reach(self, node: Any, cost: float, last: Sequence[Step]) -> None:
-        """Note a way, where none that is known costs less."""
-        known = self.costs.get(node, math.inf)
-        if cost < known:
-            self.costs[node], self.steps[node] = cost, []
-            heapq.heappush(self.waiting, (cost, next(self.made), node))
-        if cost <= known:
-            self.steps[node] += last
+    def reach(self, node: Any, cost: float, last_steps: Sequence[Step]) -> None:
+        """Record the last steps of a path, unless a cheaper one is known; keep paths of equal cost."""
+        known_cost = self.costs.get(node, math.inf)
+        if cost < known_cost:
+            self.costs[node] = cost
+            self.last_steps[node] = []
+            heapq.heappush(self.queue, (cost, next(self._discovery), node))
+        if cost <= known_cost:
+            self.last_steps[node] += last_steps
 
-    def take(self, below: float) -> list[Any]:
-        """Take what no cheaper way can lead to any more and is cheaper than `below`, a page at most."""
-        taken: list[Any] = []
-        below = min(below, self.least + COST_EPSILON)
-        while self.least < below and len(taken) < PAGE:
-            taken.append(heapq.heappop(self.waiting)[2])
-        return taken
+    def pop_final(self, below: float) -> list[Any]:
+        """Remove and return artifacts whose cost is final and less than `below`; at most a page."""
+        # Any further path costs at least one link more than the cheapest artifact of the queue. So all artifacts that
+        # cost less than that are final together, and one store call reads the links of them all.
+        below = min(below, self.lowest_cost + COST_EPSILON)
+        nodes: list[Any] = []
+        while self.lowest_cost < below and len(nodes) < PAGE:
+            nodes.append(heapq.heappop(self.queue)[2])
+        return nodes
 
 
 class CostSearch:
-    """One search for a path, between two artifacts of the graph that are not the same.
+    """A search for the cheapest path between two different artifacts, from both ends.
 
-    It ends when no two ways, one from either end, can add up to less than the cheapest path known. Every step of every
-    path that costs as little was then seen: else it would lie between two ways that are not gone on with, and cost
-    more.
+    The search stops when the lowest costs of both queues together reach the cost of the best path. A cheaper path would
+    have to cross a step between artifacts that neither side has expanded, and so would cost more than that sum. For the
+    same reason, all steps of all paths of that cost have been read by then.
     """
 
     def __init__(self, reader: StepReader, start: Any, end: Any, limits: PathLimits) -> None:
         self._reader, self._limits = reader, limits
-        self._near, self._far = _Side(start, back=False), _Side(end, back=True)
+        self._from_start = _CostSide(start, is_backward=False)
+        self._from_end = _CostSide(end, is_backward=True)
         self._values: dict[Any, float] = {}
-        self._cost = math.inf
+        self._best_cost = math.inf
 
     async def run(self) -> LinkPath:
-        """Search; two store calls a round.
-
-        Where the cheapest path is too long, search again for one that is not.
-        """
-        while self._near.least + self._far.least < self._cost:
-            side, other = self._near, self._far
-            if len(other.waiting) < len(side.waiting):
+        """Search the path; two store calls per round."""
+        while self._from_start.lowest_cost + self._from_end.lowest_cost < self._best_cost:
+            # Expand the side with the shorter queue: the many neighbours of a hub are then often never expanded.
+            side, other = self._from_start, self._from_end
+            if len(other.queue) < len(side.queue):
                 side, other = other, side
-            await self._go_on(side, other)
-        steps = await offload_if(len(self._near.costs) + len(self._far.costs) > MANY, self._path)
-        most, ends = self._limits.max_hops, (self._near.root, self._far.root)
-        if most is None or len(steps) <= most:
-            return self._result(steps)
+            await self._expand(side, other)
+        is_long = len(self._from_start.costs) + len(self._from_end.costs) > MANY
+        steps = await offload_if(is_long, self._trace_path)
+        max_hops = self._limits.max_hops
+        if max_hops is None or len(steps) <= max_hops:
+            return self._to_result(steps)
+        # The cheapest path has too many hops. The search by hops decides cheaply whether any path is short enough;
+        # only then is the slower search worth its time, which weighs cost against hops.
+        ends = self._from_start.root, self._from_end.root
         shortest = await HopSearch(self._reader, *ends, self._limits).run()
         return await LimitedCostSearch(self._reader, *ends, self._limits).run() if shortest.found else shortest
 
-    async def _go_on(self, side: _Side, other: _Side) -> None:
-        taken = await offload_if(len(side.waiting) > MANY, side.take, self._cost - other.least)
-        found = await self._reader.read(taken, back=side.back)
-        await self._reader.read_values(self._values, found)
-        await offload_if(sum(map(len, found)) > MANY, self._relax, side, other, found)
+    async def _expand(self, side: _CostSide, other: _CostSide) -> None:
+        # An artifact that costs more can be on no better path: the other half costs at least `other.lowest_cost`.
+        nodes = await offload_if(len(side.queue) > MANY, side.pop_final, self._best_cost - other.lowest_cost)
+        groups = await self._reader.read(nodes, is_backward=side.is_backward)
+        await self._reader.read_values(self._values, groups)
+        await offload_if(sum(map(len, groups)) > MANY, self._relax, side, other, groups)
 
-    def _relax(self, side: _Side, other: _Side, found: Sequence[Sequence[Step]]) -> None:
-        for step in (step for steps in found for step in steps):
-            here, there = (step.end, step.start) if side.back else (step.start, step.end)
-            cost = side.costs[here] + link_cost(step.edge.type, self._values[step.end])
-            side.reach(there, cost, [step])
-            self._cost = min(self._cost, cost + other.costs.get(there, math.inf))
+    def _relax(self, side: _CostSide, other: _CostSide, groups: Sequence[Sequence[Step]]) -> None:
+        for step in (step for steps in groups for step in steps):
+            inner, outer = (step.end, step.start) if side.is_backward else (step.start, step.end)
+            cost = side.costs[inner] + link_cost(step.edge.type, self._values[step.end])
+            side.reach(outer, cost, [step])
+            self._best_cost = min(self._best_cost, cost + other.costs.get(outer, math.inf))
 
-    def _path(self) -> list[Step]:
-        """Give the first of the cheapest paths of fewest hops; no steps where there is none."""
-        onward = self._cheapest_steps() if self._cost < math.inf else {}
-        hops, level = {self._far.root: 0}, [self._far.root]
-        before: dict[Any, list[Any]] = {}
-        for steps in onward.values():
+    def _trace_path(self) -> list[Step]:
+        """Return the first of the cheapest paths with the fewest hops; empty if there is none."""
+        next_steps = self._cheapest_steps() if self._best_cost < math.inf else {}
+        # Breadth-first from the end: the hops from each artifact to the end, along cheapest paths.
+        previous: dict[Any, list[Any]] = {}
+        for steps in next_steps.values():
             for step in steps:
-                before.setdefault(step.end, []).append(step.start)
-        for node in level:
-            for start in before.get(node, ()):
+                previous.setdefault(step.end, []).append(step.start)
+        hops, queue = {self._from_end.root: 0}, [self._from_end.root]
+        for node in queue:
+            for start in previous.get(node, ()):
                 if start not in hops:
                     hops[start] = hops[node] + 1
-                    level.append(start)
+                    queue.append(start)
+        # From the start, take the first step of those that come one hop nearer.
         path: list[Step] = []
-        at = self._near.root
-        while at in onward:
-            path.append(min((step for step in onward[at] if hops[step.end] == hops[at] - 1), key=self._reader.key))
-            at = path[-1].end
+        node = self._from_start.root
+        while node in next_steps:
+            nearer = (step for step in next_steps[node] if hops[step.end] == hops[node] - 1)
+            path.append(min(nearer, key=self._reader.sort_key))
+            node = path[-1].end
         return path
 
     def _cheapest_steps(self) -> dict[Any, list[Step]]:
-        """Give, by where they begin, all steps of the cheapest paths, which meet where both costs add up to theirs."""
-        met = [
+        """Return all steps of all cheapest paths, by the artifact where they begin."""
+        # The two sides meet on a cheapest path where their costs add up to the best cost.
+        meeting = [
             node
-            for node, cost in self._near.costs.items()
-            if math.isclose(cost + self._far.costs.get(node, math.inf), self._cost, rel_tol=1e-12)
+            for node, cost in self._from_start.costs.items()
+            if math.isclose(cost + self._from_end.costs.get(node, math.inf), self._best_cost, rel_tol=1e-12)
         ]
-        onward: dict[Any, dict[Step, None]] = {}
-        for side in (self._near, self._far):
-            known, waiting = set(met), list(met)
-            while waiting:
-                for step in side.steps[waiting.pop()]:
-                    onward.setdefault(step.start, {})[step] = None
-                    next_ = step.end if side.back else step.start
-                    if next_ not in known:
-                        known.add(next_)
-                        waiting.append(next_)
-        return {start: list(steps) for start, steps in onward.items()}
+        # From there, follow the last steps back to both roots.
+        next_steps: dict[Any, dict[Step, None]] = {}
+        for side in (self._from_start, self._from_end):
+            visited, stack = set(meeting), list(meeting)
+            while stack:
+                for step in side.last_steps[stack.pop()]:
+                    next_steps.setdefault(step.start, {})[step] = None
+                    inner = step.end if side.is_backward else step.start
+                    if inner not in visited:
+                        visited.add(inner)
+                        stack.append(inner)
+        return {start: list(steps) for start, steps in next_steps.items()}
 
-    def _result(self, steps: Sequence[Step]) -> LinkPath:
-        return self._reader.path(
-            (self._near.root, self._far.root),
+    def _to_result(self, steps: Sequence[Step]) -> LinkPath:
+        return self._reader.to_path(
+            (self._from_start.root, self._from_end.root),
             steps or None,
             max_hops=self._limits.max_hops,
-            cost=self._cost / COST_SCALE if steps else None,
-            visited=len(self._near.costs.keys() | self._far.costs.keys()),
+            cost=self._best_cost / COST_SCALE if steps else None,
+            visited=len(self._from_start.costs.keys() | self._from_end.costs.keys()),
         )
 
 
-class _Way(NamedTuple):
-    """All ways of one number of hops to an artifact that cost the same, in parts."""
+class _Label(NamedTuple):
+    """The cheapest paths to an artifact with a given number of hops.
+
+    Labels sort by cost, then by hops, then by discovery.
+    """
 
     cost: float
     hops: int
-    order: int
+    discovery: int
     node: Any
 
 
 class LimitedCostSearch:
-    """One search for a path, between two artifacts of the graph that are not the same.
+    """A search for the cheapest path under limits, from the start alone; the ends differ.
 
-    Under a cap on hops a dearer way of fewer hops counts beside a cheaper one, so that the path is the cheapest of all
-    that are short enough.
+    With a cap on hops, an expensive path of few hops can be continued where a cheaper one is already too long. So each
+    artifact has one label per number of hops, as in label-setting algorithms for constrained shortest paths.
     """
 
     def __init__(self, reader: StepReader, start: Any, end: Any, limits: PathLimits) -> None:
         self._reader, self._limits = reader, limits
         self._start, self._end = start, end
-        self._waiting = [_Way(0, 0, 0, start)]
-        self._costs: dict[tuple[Any, int], float] = {(start, 0): 0}
+        self._queue = [_Label(0, 0, 0, start)]
+        self._costs: dict[tuple[Any, int], float] = {(start, 0): 0}  # by artifact and hops
         self._last_steps: dict[tuple[Any, int], list[Step]] = {}
-        self._settled: dict[Any, _Way] = {}  # the cheapest way, then the one of fewest hops
-        self._cheapest: dict[Any, float] = {start: 0, end: math.inf}
+        self._settled: dict[Any, _Label] = {}  # per artifact, the final label of fewest hops so far
+        self._lowest_cost: dict[Any, float] = {start: 0, end: math.inf}
         self._values: dict[Any, float] = {}
-        self._edges = self._made = 0
-        self._kept_out: list[tuple[str, Any, float]] = []
-        self._is_spent = False
+        self._edges = self._label_count = 0
+        self._refused: list[tuple[str, Any, float]] = []  # the limit, the artifact, and the cost of reaching it
+        self._has_missed_nodes = False  # `max_edges` left a link to an unreached artifact unread
 
     async def run(self) -> LinkPath:
-        """Search; two store calls for all artifacts that no cheaper way can lead to any more."""
-        while self._waiting and not self._is_over:
-            ways = await offload_if(len(self._waiting) > MANY, self._settle)
-            for at in range(0, len(ways), PAGE):
+        """Search the path; two store calls per round of artifacts whose cost is final."""
+        while self._queue and not self._is_over:
+            labels = await offload_if(len(self._queue) > MANY, self._settle)
+            for start in range(0, len(labels), PAGE):
                 if self._is_over:
                     break
-                await self._expand(ways[at : at + PAGE])
-        return await offload_if(len(self._kept_out) + len(self._costs) > MANY, self._result)
+                await self._expand(labels[start : start + PAGE])
+        return await offload_if(len(self._refused) + len(self._costs) > MANY, self._to_result)
 
     @property
     def _is_over(self) -> bool:
-        """Whether the end was reached, or cannot be any more, as a link to what is not known was not read."""
-        return self._end in self._settled or (self._is_spent and self._cheapest[self._end] == math.inf)
+        """True if the end is reached, or if `max_edges` is used up and no path to it was read."""
+        return self._end in self._settled or (self._has_missed_nodes and self._is_unreached(self._end))
 
-    def _settle(self) -> list[_Way]:
-        """Take the ways that are final, in order of cost, hops and discovery; none after the end."""
-        ways: list[_Way] = []
-        below = self._waiting[0].cost + COST_EPSILON
-        while self._waiting and self._waiting[0].cost < below and self._end not in self._settled:
-            way = heapq.heappop(self._waiting)
-            if self._costs[way.node, way.hops] == way.cost and not self._is_settled(way.node, way.hops):
-                self._settled[way.node] = way
-                ways.append(way)
-        return ways
+    def _settle(self) -> list[_Label]:
+        """Remove and return the final labels, in their order; none after that of the end."""
+        labels: list[_Label] = []
+        # Any further label costs at least one link more than the cheapest one of the queue: all below are final.
+        below = self._queue[0].cost + COST_EPSILON
+        while self._queue and self._queue[0].cost < below and self._end not in self._settled:
+            label = heapq.heappop(self._queue)
+            is_current = self._costs[label.node, label.hops] == label.cost  # a label that got cheaper is there twice
+            if is_current and not self._is_dominated(label.node, label.hops):
+                self._settled[label.node] = label
+                labels.append(label)
+        return labels
 
-    def _is_settled(self, node: Any, hops: int) -> bool:
+    def _is_dominated(self, node: Any, hops: int) -> bool:
+        """Return whether a settled label of the artifact makes a new one useless."""
+        # A settled label never costs more. It is worse only if it has more hops and hops are limited.
         settled = self._settled.get(node)
         return settled is not None and (self._limits.max_hops is None or settled.hops <= hops)
 
-    async def _expand(self, ways: Sequence[_Way]) -> None:
-        found = await self._reader.read([way.node for way in ways])
-        await self._reader.read_values(self._values, found)
-        await offload_if(sum(map(len, found)) > MANY, self._relax, ways, found)
+    async def _expand(self, labels: Sequence[_Label]) -> None:
+        groups = await self._reader.read([label.node for label in labels])
+        await self._reader.read_values(self._values, groups)
+        await offload_if(sum(map(len, groups)) > MANY, self._relax, labels, groups)
 
-    def _relax(self, ways: Sequence[_Way], found: Sequence[Sequence[Step]]) -> None:
+    def _relax(self, labels: Sequence[_Label], groups: Sequence[Sequence[Step]]) -> None:
         limits = self._limits
-        for way, steps in zip(ways, found, strict=True):
-            kept = steps[: limits.max_fanout]
-            room = len(kept) if limits.max_edges is None else min(len(kept), limits.max_edges - self._edges)
-            self._keep_out("max_fanout", way, steps[len(kept) :])
-            self._keep_out("max_edges", way, kept[room:])
-            self._is_spent = self._is_spent or any(self._is_unknown(step.end) for step in kept[room:])
-            self._edges += room
-            for step in kept[:room]:
-                self._reach(way, step)
+        for label, steps in zip(labels, groups, strict=True):
+            # `max_fanout` cuts the steps of one artifact, then `max_edges` cuts those of the whole search.
+            allowed = steps[: limits.max_fanout]
+            budget = len(allowed) if limits.max_edges is None else min(len(allowed), limits.max_edges - self._edges)
+            unread = allowed[budget:]
+            self._refuse("max_fanout", label, steps[len(allowed) :])
+            self._refuse("max_edges", label, unread)
+            self._has_missed_nodes = self._has_missed_nodes or any(self._is_unreached(step.end) for step in unread)
+            self._edges += budget
+            for step in allowed[:budget]:
+                self._reach(label, step)
 
-    def _reach(self, way: _Way, step: Step) -> None:
-        """Note a way that goes one step on, where it is none that costs more than another."""
-        node, hops = step.end, way.hops + 1
-        if self._is_settled(node, hops):
+    def _reach(self, label: _Label, step: Step) -> None:
+        """Extend the paths of a label by a step, unless a limit or a better label forbids it."""
+        node, hops = step.end, label.hops + 1
+        if self._is_dominated(node, hops):
             return
-        limits = self._limits
-        if way.hops == limits.max_hops:
-            self._keep_out("max_hops", way, [step])
-        elif limits.max_nodes is not None and node not in self._cheapest and len(self._cheapest) >= limits.max_nodes:
-            self._keep_out("max_nodes", way, [step])
+        max_hops, max_nodes = self._limits.max_hops, self._limits.max_nodes
+        if label.hops == max_hops:
+            self._refuse("max_hops", label, [step])
+        elif max_nodes is not None and node not in self._lowest_cost and len(self._lowest_cost) >= max_nodes:
+            self._refuse("max_nodes", label, [step])
         else:
-            self._note(node, hops, self._cost(way, step), step)
+            self._add_label(node, hops, self._cost_after(label, step), step)
 
-    def _note(self, node: Any, hops: int, cost: float, step: Step) -> None:
-        known = self._costs.get((node, hops), math.inf)
-        if cost < known:
+    def _add_label(self, node: Any, hops: int, cost: float, step: Step) -> None:
+        known_cost = self._costs.get((node, hops), math.inf)
+        if cost < known_cost:
             self._costs[node, hops] = cost
             self._last_steps[node, hops] = []
-            self._made += 1
-            heapq.heappush(self._waiting, _Way(cost, hops, self._made, node))
-            self._cheapest[node] = min(cost, self._cheapest.get(node, math.inf))
-        if cost <= known:
+            self._label_count += 1
+            heapq.heappush(self._queue, _Label(cost, hops, self._label_count, node))
+            self._lowest_cost[node] = min(cost, self._lowest_cost.get(node, math.inf))
+        if cost <= known_cost:
             self._last_steps[node, hops].append(step)
 
-    def _is_unknown(self, node: Any) -> bool:
-        return self._cheapest.get(node, math.inf) == math.inf
+    def _is_unreached(self, node: Any) -> bool:
+        return self._lowest_cost.get(node, math.inf) == math.inf
 
-    def _cost(self, way: _Way, step: Step) -> float:
-        return way.cost + link_cost(step.edge.type, self._values[step.end])
+    def _cost_after(self, label: _Label, step: Step) -> float:
+        return label.cost + link_cost(step.edge.type, self._values[step.end])
 
-    def _keep_out(self, limit: str, way: _Way, steps: Sequence[Step]) -> None:
-        self._kept_out += [(limit, step.end, self._cost(way, step)) for step in steps]
+    def _refuse(self, limit: str, label: _Label, steps: Sequence[Step]) -> None:
+        self._refused += [(limit, step.end, self._cost_after(label, step)) for step in steps]
 
-    def _path(self) -> Iterator[Step]:
-        """Give the steps of the first of the cheapest paths of fewest hops."""
+    def _trace_path(self) -> Iterator[Step]:
+        """Yield the steps of the first of the cheapest paths with the fewest hops."""
+        # From the end back to the start, hop by hop: keep only the steps that lie on such a path.
         hops = self._settled[self._end].hops
-        onward: dict[tuple[Any, int], list[Step]] = {}
-        known = {self._end: None}
-        for left in range(hops, 0, -1):
-            steps = [step for node in known for step in self._last_steps[node, left]]
+        next_steps: dict[tuple[Any, int], list[Step]] = {}
+        nodes = {self._end: None}
+        for hop in range(hops, 0, -1):
+            steps = [step for node in nodes for step in self._last_steps[node, hop]]
             for step in steps:
-                onward.setdefault((step.start, left - 1), []).append(step)
-            known = dict.fromkeys(step.start for step in steps)
-        at = self._start
-        for done in range(hops):
-            step = min(onward[at, done], key=self._reader.key)
+                next_steps.setdefault((step.start, hop - 1), []).append(step)
+            nodes = dict.fromkeys(step.start for step in steps)
+        # Every choice among these steps leads to the end, so taking the first step each time gives the first path.
+        node = self._start
+        for hop in range(hops):
+            step = min(next_steps[node, hop], key=self._reader.sort_key)
             yield step
-            at = step.end
+            node = step.end
 
-    def _result(self) -> LinkPath:
-        steps = list(self._path()) if self._end in self._settled else None
+    def _to_result(self) -> LinkPath:
+        steps = list(self._trace_path()) if self._end in self._settled else None
         cost = math.inf if steps is None else self._settled[self._end].cost
-        left_out = self._left_out(cost)
-        return self._reader.path(
+        left_out = self._count_left_out(cost)
+        return self._reader.to_path(
             (self._start, self._end),
             steps,
             max_hops=self._limits.max_hops,
             cost=None if steps is None else cost / COST_SCALE,
-            visited=len(self._cheapest),
+            visited=len(self._lowest_cost),
             left_out=left_out,
             at_least=("max_edges",) if "max_edges" in left_out and steps is None else (),
         )
 
-    def _left_out(self, most: float) -> dict[str, int]:
-        """Count what limits kept out: links, or artifacts, on a way that is cheaper than any known."""
-        kept = [
+    def _count_left_out(self, path_cost: float) -> dict[str, int]:
+        """Count the links or artifacts left out that could have been on a cheaper path."""
+        relevant = [
             (limit, node)
-            for limit, node, cost in self._kept_out
-            if cost < min(most, self._cheapest.get(node, math.inf))
+            for limit, node, cost in self._refused
+            if cost < min(path_cost, self._lowest_cost.get(node, math.inf))
         ]
         counts = {
-            "max_hops": len({node for limit, node in kept if limit == "max_hops"}),
-            "max_nodes": len({node for limit, node in kept if limit == "max_nodes"}),
-            **{name: sum(limit == name for limit, _ in kept) for name in ("max_edges", "max_fanout")},
+            "max_hops": len({node for limit, node in relevant if limit == "max_hops"}),
+            "max_nodes": len({node for limit, node in relevant if limit == "max_nodes"}),
+            **{name: sum(limit == name for limit, _ in relevant) for name in ("max_edges", "max_fanout")},
         }
-        return {name: counts[name] for name in LIMITS if counts[name]}
+        return {name: counts[name] for name in LIMIT_NAMES if counts[name]}

@@ -1,7 +1,11 @@
-"""The shortest path by hops: breadth-first search from both ends; and what every search for a path reads."""
+"""The shortest path by hops, and the parts that all path searches share.
+
+The search is breadth-first from both ends: the two halves together read far fewer links than one search of full length.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -15,14 +19,14 @@ from airw.protocols import GraphStore
 from airw.values import Direction, Edge
 
 PAGE = 1_000
-"""Artifacts asked about in one call: with ten links each, some milliseconds of work."""
+"""The artifacts in one store call: with ten links each, it takes some milliseconds."""
 
-MANY = 500  # links, looked at in about a millisecond
+MANY = 500  # links; to process them takes about a millisecond
 _REVERSE: Mapping[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
 
 
 class Step(NamedTuple):
-    """A link as a path takes it: from one artifact to another, by an edge as it is stored."""
+    """A step of a path from one artifact to another, with the stored edge between them."""
 
     start: Any
     end: Any
@@ -31,56 +35,63 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepReader:
-    """Reads steps that a path may take.
+    """Reads the steps that a path may take, and their costs.
 
     Args:
-        store: What holds the links.
-        links: Which of them are followed, and what they are called.
-        places: The places of corpora, by name, which order the artifacts of several.
+        store: The store to read links from.
+        links: The links to follow, and their names in each direction.
+        corpus_positions: The position of each corpus, by name. It orders the artifacts of several corpora.
     """
 
     store: GraphStore
     links: FollowedLinks
-    places: Mapping[str, int]
+    corpus_positions: Mapping[str, int]
 
-    async def read(self, ids: Sequence[Any], *, back: bool = False) -> list[list[Step]]:
-        """Return the steps from each artifact, or back from each one to where they begin; one store call.
+    async def read(self, ids: Sequence[Any], *, is_backward: bool = False) -> list[list[Step]]:
+        """Return the steps from each artifact or, if `is_backward`, to it; one store call.
 
-        In order of what the link is called, then of the artifact at the other end.
+        The steps of an artifact are ordered by the name of the link, then by the artifact at the other end.
         """
-        direction = _REVERSE[self.links.direction] if back else self.links.direction
+        direction = _REVERSE[self.links.direction] if is_backward else self.links.direction
         edges = await self.store.neighbors(ids, direction=direction, **self.links.asked())
-        return await offload_if(sum(map(len, edges)) > MANY, self._all_steps, ids, edges, back)
+        to_steps = partial(self._to_steps, is_backward=is_backward)
+        return await offload_if(sum(map(len, edges)) > MANY, to_steps, ids, edges)
 
-    async def read_values(self, known: dict[Any, float], found: Iterable[Iterable[Step]]) -> None:
-        """Add the values of the artifacts that steps lead to; one store call where some are not known yet."""
-        new = [end for end in dict.fromkeys(step.end for steps in found for step in steps) if end not in known]
-        records = await self.store.records_of(new, limit=1) if new else []
-        known.update({id: artifact_value(each[0] if each else None) for id, each in zip(new, records, strict=True)})
+    async def read_values(self, values: dict[Any, float], steps: Iterable[Iterable[Step]]) -> None:
+        """Add the missing values of the artifacts that steps lead to; at most one store call."""
+        missing = [end for end in dict.fromkeys(step.end for group in steps for step in group) if end not in values]
+        records = await self.store.records_of(missing, limit=1) if missing else []
+        for id, first in zip(missing, records, strict=True):
+            values[id] = artifact_value(first[0] if first else None)
 
-    def _all_steps(self, ids: Sequence[Any], edges: Sequence[Sequence[Edge]], *back: bool) -> list[list[Step]]:
-        return [self._steps(id, each, back=all(back)) for id, each in zip(ids, edges, strict=True)]
+    def _to_steps(self, ids: Sequence[Any], edges: Sequence[Sequence[Edge]], *, is_backward: bool) -> list[list[Step]]:
+        return [self._steps_of(id, group, is_backward=is_backward) for id, group in zip(ids, edges, strict=True)]
 
-    def _steps(self, id: Any, edges: Sequence[Edge], *, back: bool) -> list[Step]:
-        """Return the steps of one artifact; where one corpus is searched, what is of another is no place to go."""
+    def _steps_of(self, id: Any, edges: Sequence[Edge], *, is_backward: bool) -> list[Step]:
         ends = [(edge.target if edge.source == id else edge.source, edge) for edge in edges]
+        # In a search within one corpus, ids are strings and the artifacts of other corpora are pairs: skip the pairs.
         steps = [
-            Step(other, id, edge) if back else Step(id, other, edge) for other, edge in ends if type(other) is type(id)
+            Step(other, id, edge) if is_backward else Step(id, other, edge)
+            for other, edge in ends
+            if type(other) is type(id)
         ]
-        if self.links.inverses is None:  # already chosen and ordered by the store
+        # Without inverses, a link has the same name in both directions: the store has filtered and ordered them.
+        if self.links.inverses is None:
             return steps
-        counting = [step for step in steps if self.links.accepts(step.edge, step.start)]
-        return sorted(counting, key=lambda step: self._order(step, step.start if back else step.end))
+        accepted = [step for step in steps if self.links.accepts(step.edge, step.start)]
+        return sorted(accepted, key=lambda step: self._order_key(step, step.start if is_backward else step.end))
 
-    def key(self, step: Step) -> tuple[Any, ...]:
-        """Return what orders steps from one artifact: name, end, along before against, origin."""
-        return self._order(step, step.end)
+    def sort_key(self, step: Step) -> tuple[Any, ...]:
+        """Return the sort key of a step from an artifact: name, end, out before in, origin."""
+        return self._order_key(step, step.end)
 
-    def _order(self, step: Step, other: Any) -> tuple[Any, ...]:
-        place = other if isinstance(other, str) else (self.places.get(other[0], len(self.places)), *other)
-        return self.links.named(step.edge, step.start), place, step.edge.source != step.start, step.edge.origin
+    def _order_key(self, step: Step, other: Any) -> tuple[Any, ...]:
+        positions = self.corpus_positions
+        other_key = other if isinstance(other, str) else (positions.get(other[0], len(positions)), *other)
+        name = self.links.named(step.edge, step.start)
+        return name, other_key, step.edge.source != step.start, step.edge.origin
 
-    def path(
+    def to_path(
         self,
         ends: tuple[Any, Any],
         steps: Sequence[Step] | None,
@@ -91,7 +102,7 @@ class StepReader:
         left_out: Mapping[str, int] = MappingProxyType({}),
         at_least: tuple[str, ...] = (),
     ) -> LinkPath:
-        """Return the path of these steps; without steps, that none was found."""
+        """Return the path of these steps; `None` means that the search found no path."""
         nodes = () if steps is None else (ends[0], *(step.end for step in steps))
         edges = tuple(step.edge for step in steps or ())
         return LinkPath(*ends, self.links.direction, max_hops, nodes, edges, cost, visited, dict(left_out), at_least)
@@ -99,10 +110,16 @@ class StepReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathLimits:
-    """How far a search for a path may go; `None` for no limit.
+    """The limits of a path search; `None` means no limit.
+
+    Args:
+        max_hops: The most links on the path.
+        max_nodes: The most artifacts to reach; both ends count.
+        max_edges: The most links to read.
+        max_fanout: The most links to read per artifact.
 
     Raises:
-        ArgumentError: A limit is no whole number, or too small to mean anything.
+        ArgumentError: If a limit is not a whole number in its range.
     """
 
     max_hops: int | None = 10
@@ -111,23 +128,34 @@ class PathLimits:
     max_fanout: int | None = None
 
     @property
-    def are_loose(self) -> bool:
-        """Whether nothing but the number of hops is limited."""
+    def only_max_hops(self) -> bool:
+        """True if there is no limit except that on hops."""
         return self.max_nodes is None and self.max_edges is None and self.max_fanout is None
 
     def __post_init__(self) -> None:
-        """Check every limit at birth; both ends count as artifacts reached."""
-        for each in fields(self):
-            if (value := getattr(self, each.name)) is not None:
-                check_count(each.name, value, least=2 if each.name == "max_nodes" else 0)
+        """Check all limits; `max_nodes` is at least 2, because both ends count."""
+        for limit in fields(self):
+            if (value := getattr(self, limit.name)) is not None:
+                check_count(limit.name, value, least=2 if limit.name == "max_nodes" else 0)
+
+
+LIMIT_NAMES = tuple(limit.name for limit in fields(PathLimits))
 
 
 @dataclass(slots=True, eq=False)
-class _Side:
-    """What was reached from one end: the distances, and all steps from one distance to the next."""
+class _HopSide:
+    """The half of a search that begins at one end.
+
+    Args:
+        root: The end of the path where this half begins.
+        is_backward: True for the half that begins at the end of the path and goes against the steps.
+        depths: The distance of each reached artifact from the root, in hops.
+        levels: For each distance, all steps that lead from it to the next one.
+        frontier: The artifacts at the greatest distance, which are not yet expanded.
+    """
 
     root: Any
-    back: bool
+    is_backward: bool
     depths: dict[Any, int] = field(default_factory=dict)
     levels: list[list[Step]] = field(default_factory=list)
     frontier: list[Any] = field(default_factory=list)
@@ -141,157 +169,180 @@ class _Side:
         return len(self.levels)
 
     def pages(self) -> Iterable[Sequence[Any]]:
-        return (self.frontier[at : at + PAGE] for at in range(0, len(self.frontier), PAGE))
+        return (self.frontier[start : start + PAGE] for start in range(0, len(self.frontier), PAGE))
 
-    def far_end(self, step: Step) -> Any:
-        """Give the end of a step that lies farther from the root."""
-        return step.start if self.back else step.end
+    def outer_end(self, step: Step) -> Any:
+        """Return the end of a step that is farther from the root."""
+        return step.start if self.is_backward else step.end
+
+    def inner_end(self, step: Step) -> Any:
+        """Return the end of a step that is nearer to the root."""
+        return step.end if self.is_backward else step.start
 
 
 @dataclass(slots=True, eq=False)
 class _Level:
-    """What was seen from a frontier: the next one, where it met the other side, and what limits kept out."""
+    """The results of expanding one frontier.
+
+    Args:
+        steps: All steps that lead to the next distance.
+        frontier: The artifacts at the next distance that only this side has reached.
+        meeting: The artifacts at the next distance that the other side has reached, too, in order of discovery.
+        over_max_nodes: The new artifacts that `max_nodes` did not admit.
+        over_max_edges: The ends of the links that `max_edges` left unread.
+        over_max_fanout: The ends of the links that `max_fanout` left unread.
+    """
 
     steps: list[Step] = field(default_factory=list)
     frontier: list[Any] = field(default_factory=list)
-    met: dict[Any, None] = field(default_factory=dict)
-    refused: set[Any] = field(default_factory=set)
-    unread: list[Any] = field(default_factory=list)
-    beyond: list[Any] = field(default_factory=list)
+    meeting: dict[Any, None] = field(default_factory=dict)
+    over_max_nodes: set[Any] = field(default_factory=set)
+    over_max_edges: list[Any] = field(default_factory=list)
+    over_max_fanout: list[Any] = field(default_factory=list)
 
 
 class HopSearch:
-    """One search for a path, between two artifacts of the graph that are not the same.
+    """A search for the shortest path by hops between two different artifacts.
 
-    Where both sides know all that is within their distances, what the next level of one has in common with the last of
-    the other are the artifacts in the middle of all shortest paths. What a limit kept out of the level that meets
-    cannot have made the path shorter, and is not told.
+    Each side knows everything within its distance. So the first artifacts that both sides reach are the middles of all
+    shortest paths.
     """
 
     def __init__(self, reader: StepReader, start: Any, end: Any, limits: PathLimits) -> None:
         self._reader, self._limits = reader, limits
-        self._near, self._far = _Side(start, back=False), _Side(end, back=True)
+        self._from_start = _HopSide(start, is_backward=False)
+        self._from_end = _HopSide(end, is_backward=True)
         self._edges = 0
-        self._refused: set[Any] = set()
+        self._over_max_nodes: set[Any] = set()
         self._left_out: dict[str, int] = {}
         self._at_least: dict[str, None] = {}
 
     async def run(self) -> LinkPath:
-        """Search; one store call a level, or one for each 1,000 artifacts of it."""
-        while self._near.frontier and self._far.frontier and "max_edges" not in self._left_out:
-            side, other = self._near, self._far
+        """Search the path; one store call per level, or one per 1,000 artifacts of a larger level."""
+        while self._from_start.frontier and self._from_end.frontier and "max_edges" not in self._left_out:
+            # Expand the smaller frontier: the many neighbours of a hub are then often never expanded.
+            side, other = self._from_start, self._from_end
             if len(other.frontier) < len(side.frontier):
                 side, other = other, side
+            # One more level would make the path longer than allowed. Report whether there is more to see.
             if side.hops + other.hops == self._limits.max_hops:
-                await self._look_over(side, other)
+                await self._count_beyond_max_hops(side, other)
                 break
-            if met := await self._advance(side, other):
-                steps = await offload_if(sum(map(len, chain(side.levels, other.levels))) > MANY, self._path, met)
-                return self._result(steps)
-        return self._result(None)
+            if meeting := await self._expand(side, other):
+                count = sum(map(len, chain(side.levels, other.levels)))
+                steps = await offload_if(count > MANY, self._trace_path, meeting)
+                return self._to_result(steps)
+        return self._to_result(None)
 
-    async def _advance(self, side: _Side, other: _Side) -> Sequence[Any]:
-        """Go one hop on from one side; give where it met the other one."""
+    async def _expand(self, side: _HopSide, other: _HopSide) -> Sequence[Any]:
+        """Advance one side by one hop. Return the artifacts where it meets the other side, if any."""
         level = _Level()
         for page in side.pages():
-            if level.unread and any(end not in side.depths for end in level.unread):
+            # The budget of links is used up and has hidden a new artifact: further pages could not be read anyway.
+            if level.over_max_edges and any(end not in side.depths for end in level.over_max_edges):
                 self._at_least["max_edges"] = None
                 break
-            steps = await self._reader.read(page, back=side.back)
-            await offload_if(sum(map(len, steps)) > MANY, self._admit, side, other, level, steps)
+            steps = await self._reader.read(page, is_backward=side.is_backward)
+            await offload_if(sum(map(len, steps)) > MANY, self._add_steps, side, other, level, steps)
         side.levels.append(level.steps)
         side.frontier = level.frontier
-        if not level.met:
-            await offload_if(len(level.unread) + len(level.beyond) > MANY, self._tell, side, level)
+        # If the sides meet, all that this level leaves out is at best on a path of the same length: do not count it.
+        if not level.meeting:
+            is_long = len(level.over_max_edges) + len(level.over_max_fanout) > MANY
+            await offload_if(is_long, self._count_left_out, side, level)
             return ()
-        total = {node: side.depths[node] + other.depths[node] for node in level.met}
-        return [node for node in total if total[node] == min(total.values())]
+        # Limits can hide artifacts from one side, so that not all meeting points are equally good.
+        lengths = {node: side.depths[node] + other.depths[node] for node in level.meeting}
+        return [node for node in lengths if lengths[node] == min(lengths.values())]
 
-    def _admit(self, side: _Side, other: _Side, level: _Level, found: Sequence[Sequence[Step]]) -> None:
+    def _add_steps(self, side: _HopSide, other: _HopSide, level: _Level, groups: Sequence[Sequence[Step]]) -> None:
         limits, depth = self._limits, side.hops + 1
-        for steps in found:
-            level.beyond += map(side.far_end, [] if limits.max_fanout is None else steps[limits.max_fanout :])
-            kept = steps[: limits.max_fanout]
-            room = len(kept) if limits.max_edges is None else min(len(kept), limits.max_edges - self._edges)
-            level.unread += map(side.far_end, kept[room:])
-            self._edges += room
-            for step in kept[:room]:
-                end = side.far_end(step)
+        for steps in groups:
+            # `max_fanout` cuts the steps of one artifact, then `max_edges` cuts those of the whole search.
+            if limits.max_fanout is not None:
+                level.over_max_fanout += map(side.outer_end, steps[limits.max_fanout :])
+            allowed = steps[: limits.max_fanout]
+            budget = len(allowed) if limits.max_edges is None else min(len(allowed), limits.max_edges - self._edges)
+            level.over_max_edges += map(side.outer_end, allowed[budget:])
+            self._edges += budget
+            for step in allowed[:budget]:
+                end = side.outer_end(step)
                 if end not in side.depths:
-                    self._meet_or_reach(side, other, level, end)
+                    self._visit(side, other, level, end)
+                # Keep every step to the next distance, not only the first: `_trace_path` decides among all of them.
                 if side.depths.get(end) == depth:
                     level.steps.append(step)
 
-    def _meet_or_reach(self, side: _Side, other: _Side, level: _Level, end: Any) -> None:
-        if end in other.depths:
-            level.met[end] = None
-        elif self._limits.max_nodes is None or self._reached < self._limits.max_nodes:
-            level.frontier.append(end)
+    def _visit(self, side: _HopSide, other: _HopSide, level: _Level, node: Any) -> None:
+        if node in other.depths:
+            level.meeting[node] = None
+        elif self._limits.max_nodes is None or self._node_count < self._limits.max_nodes:
+            level.frontier.append(node)
         else:
-            level.refused.add(end)
+            level.over_max_nodes.add(node)
             return
-        side.depths[end] = side.hops + 1
+        side.depths[node] = side.hops + 1
 
     @property
-    def _reached(self) -> int:
-        return len(self._near.depths) + len(self._far.depths)  # each once, as long as they have not met
+    def _node_count(self) -> int:
+        # Until the sides meet, no artifact is on both.
+        return len(self._from_start.depths) + len(self._from_end.depths)
 
-    def _tell(self, side: _Side, level: _Level) -> None:
-        """Count what limits kept out of a level; what was reached all the same was not kept out."""
-        self._refused |= level.refused
-        for limit, ends in (("max_edges", level.unread), ("max_fanout", level.beyond)):
+    def _count_left_out(self, side: _HopSide, level: _Level) -> None:
+        """Count the artifacts that limits left out of a level and no other link reached."""
+        self._over_max_nodes |= level.over_max_nodes
+        for limit, ends in (("max_edges", level.over_max_edges), ("max_fanout", level.over_max_fanout)):
             if count := sum(end not in side.depths for end in ends):
                 self._left_out[limit] = self._left_out.get(limit, 0) + count
 
-    async def _look_over(self, *sides: _Side) -> None:
-        """Count what lies behind the cap on hops; nothing, where either side has reached all it can."""
-        first = [await self._behind(side) for side in sides]
-        if all(first):
-            self._left_out["max_hops"] = first[0]
+    async def _count_beyond_max_hops(self, *sides: _HopSide) -> None:
+        # If one side has no new neighbours, it has reached everything it can: there is no path, however long.
+        counts = [await self._count_new_neighbors(side) for side in sides]
+        if all(counts):
+            self._left_out["max_hops"] = counts[0]
 
-    async def _behind(self, side: _Side) -> int:
-        """Count the artifacts, unknown so far, that the first page of a frontier with any leads to."""
-        for at, page in enumerate(side.pages(), 1):
-            found = await self._reader.read(page, back=side.back)
-            if count := await offload_if(sum(map(len, found)) > MANY, _count_unknown, side, found):
-                if at * PAGE < len(side.frontier):
+    async def _count_new_neighbors(self, side: _HopSide) -> int:
+        """Count the new neighbours of the first page of the frontier that has any."""
+        for number, page in enumerate(side.pages(), 1):
+            steps = await self._reader.read(page, is_backward=side.is_backward)
+            if count := await offload_if(sum(map(len, steps)) > MANY, _count_unvisited, side, steps):
+                if number * PAGE < len(side.frontier):
                     self._at_least["max_hops"] = None
                 return count
         return 0
 
-    def _path(self, met: Sequence[Any]) -> list[Step]:
-        """Give the first of the shortest paths through these artifacts."""
-        onward: dict[Any, list[Step]] = {}
-        for side in (self._near, self._far):
-            known = set(met)
+    def _trace_path(self, meeting: Sequence[Any]) -> list[Step]:
+        """Return the first of the shortest paths through these artifacts."""
+        # From the meeting points back to both roots: keep only the steps that lie on a shortest path.
+        next_steps: dict[Any, list[Step]] = {}
+        for side in (self._from_start, self._from_end):
+            on_path = set(meeting)
             for level in reversed(side.levels):
                 for step in level:
-                    if side.far_end(step) in known:
-                        known.add(step.end if side.back else step.start)
-                        onward.setdefault(step.start, []).append(step)
+                    if side.outer_end(step) in on_path:
+                        on_path.add(side.inner_end(step))
+                        next_steps.setdefault(step.start, []).append(step)
+        # Every choice among these steps leads to the end, so taking the first step each time gives the first path.
         steps: list[Step] = []
-        at = self._near.root
-        while at != self._far.root:
-            steps.append(min(onward[at], key=self._reader.key))
-            at = steps[-1].end
+        node = self._from_start.root
+        while node != self._from_end.root:
+            steps.append(min(next_steps[node], key=self._reader.sort_key))
+            node = steps[-1].end
         return steps
 
-    def _result(self, steps: Sequence[Step] | None) -> LinkPath:
-        if self._refused:
-            self._left_out["max_nodes"] = len(self._refused)
-        return self._reader.path(
-            (self._near.root, self._far.root),
+    def _to_result(self, steps: Sequence[Step] | None) -> LinkPath:
+        if self._over_max_nodes:
+            self._left_out["max_nodes"] = len(self._over_max_nodes)
+        return self._reader.to_path(
+            (self._from_start.root, self._from_end.root),
             steps,
             max_hops=self._limits.max_hops,
             cost=None if steps is None else float(len(steps)),
-            visited=len(self._near.depths.keys() | self._far.depths.keys()),
-            left_out={name: self._left_out[name] for name in LIMITS if name in self._left_out},
-            at_least=tuple(name for name in LIMITS if name in self._at_least and name in self._left_out),
+            visited=len(self._from_start.depths.keys() | self._from_end.depths.keys()),
+            left_out={name: self._left_out[name] for name in LIMIT_NAMES if name in self._left_out},
+            at_least=tuple(name for name in LIMIT_NAMES if name in self._at_least and name in self._left_out),
         )
 
 
-def _count_unknown(side: _Side, found: Iterable[Iterable[Step]]) -> int:
-    return len({end for steps in found for end in map(side.far_end, steps)} - side.depths.keys())
-
-
-LIMITS = tuple(each.name for each in fields(PathLimits))
+def _count_unvisited(side: _HopSide, groups: Iterable[Iterable[Step]]) -> int:
+    return len({end for steps in groups for end in map(side.outer_end, steps)} - side.depths.keys())

@@ -1,36 +1,41 @@
-"""What following a link costs, counted in parts that add up without rounding."""
+"""The cost of following a link, in cost units that add up without rounding errors."""
 
 from typing import Any
 
 from airw.values import Record
 
 CLOSE_TYPES = frozenset({"part-of", "has-part", "follows", "precedes", "same-as", "alias-of", "has-alias"})
-"""Structure and identity: a link of these types costs half."""
+"""Links of structure and identity: they cost half as much as others."""
 
 COST_SCALE = 200
-"""The parts of a cost of 1: whole values cost whole parts."""
+"""The cost units of a cost of 1. With this scale, whole values of artifacts cost whole numbers of units."""
 
 COST_EPSILON = 100 - 1e-6
-"""Just below the least that a link costs, in parts, so that rounding does not matter."""
+"""Slightly less than the cost of the cheapest possible link, in cost units.
+
+If the costs of two nodes differ by less, no path through one can make the other cheaper: both are final together.
+"""
 
 UNSET = 50
-"""The value of an artifact that says none."""
+"""The value of an artifact without a valid field `value`."""
 
 
 def link_cost(type: str, value: float) -> float:
-    """Give what a link of a type costs that leads to an artifact of a value, in parts: `t * (1 + (100 - v) / 100)`.
+    """Return the cost, in cost units, of following a link to an artifact of the given value.
 
-    `t` is 0.5 for `CLOSE_TYPES` and 1 for others: the costs of qipu's `link tree`.
+    As a plain number it is `t * (1 + (100 - value) / 100)`, where `t` is 0.5 for `CLOSE_TYPES` and 1 for other types.
+    These are the costs of qipu's `link tree`.
 
     Example:
-        >>> [link_cost(*each) / COST_SCALE for each in [("related", 100), ("related", UNSET), ("part-of", 0)]]
+        >>> links = [("related", 100), ("related", UNSET), ("part-of", 0)]
+        >>> [link_cost(type, value) / COST_SCALE for type, value in links]
         [1.0, 1.5, 1.0]
     """
     return (1 if type in CLOSE_TYPES else 2) * (COST_SCALE - value)
 
 
 def artifact_value(record: Record | None) -> float:
-    """Give the value of the artifact that a record stands for: its field `value`, where that is from 0 to 100.
+    """Return the field `value` of a record if it is a number from 0 to 100, otherwise `UNSET`.
 
     Example:
         >>> artifact_value(Record("1", "a", "document", 0, "", {"value": 80})), artifact_value(None)

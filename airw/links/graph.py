@@ -240,7 +240,7 @@ class CorpusGraph:
         await self._check_held(ends)
         if ends[0] == ends[1]:
             return LinkPath(ends[0], ends[1], direction, max_hops, (ends[0],), cost=0.0, visited=1)
-        by_cost = CostSearch if limits.are_loose else LimitedCostSearch
+        by_cost = CostSearch if limits.only_max_hops else LimitedCostSearch
         return await (by_cost if weighted else HopSearch)(reader, ends[0], ends[1], limits).run()
 
     async def components(

@@ -1,4 +1,4 @@
-"""Ways along links: from one artifact to another, or back to the same one."""
+"""Paths along links from one artifact to another, and cycles back to the same one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,20 +8,20 @@ from airw.values import Direction, Edge, NodeId
 
 @dataclass(frozen=True, slots=True)
 class LinkPath:
-    """What the search for a path found.
+    """The result of a search for a path: the path, if there is one, and what limits left out.
 
     Args:
-        start: Where the path begins.
-        end: Where it ends.
-        direction: Which way links were followed.
-        max_hops: The cap on hops; `None` for none.
-        nodes: The artifacts on the path, both ends included; empty where none was found.
-        edges: The edges between them, as they are stored.
-        cost: What the path costs: its hops, or the sum of its weights; `None` where none was found.
-        visited: The artifacts that were reached in search of it.
-        left_out: How many were seen and left out, by limit: `max_hops`, `max_nodes`, `max_edges`, `max_fanout`. Where a
-            path was found, a limit named here may have hidden a shorter one.
-        at_least: Limits whose count in `left_out` is a lower bound.
+        start: The artifact where the path begins.
+        end: The artifact where it ends.
+        direction: The direction in which links were followed.
+        max_hops: The cap on hops; `None` if there was none.
+        nodes: The artifacts on the path, including both ends; empty if no path was found.
+        edges: The edges between them, as stored.
+        cost: The number of hops, or the sum of the weights; `None` if no path was found.
+        visited: The number of artifacts that the search reached.
+        left_out: The number of artifacts or links that each limit left out: `max_hops`, `max_nodes`, `max_edges`,
+            `max_fanout`. If a path was found, these limits may have hidden a shorter one.
+        at_least: The limits whose number in `left_out` is a lower bound.
     """
 
     start: NodeId
@@ -37,18 +37,18 @@ class LinkPath:
 
     @property
     def found(self) -> bool:
-        """Say whether there is a path."""
+        """True if a path was found."""
         return bool(self.nodes)
 
 
 @dataclass(frozen=True, slots=True)
 class LinkCycle:
-    """Artifacts that all lead to one another, and one shortest cycle among them.
+    """A group of artifacts that all lead to one another, and a shortest cycle in it.
 
     Args:
-        members: The artifacts of the group, sorted; two or more.
-        nodes: Those on the cycle, in its order, the first one once.
-        edges: The edges from each of these to the next, and from the last to the first.
+        members: The artifacts of the group, two or more, sorted.
+        nodes: The artifacts on the cycle, in its order; the first is not repeated at the end.
+        edges: The edges from each of these nodes to the next, and from the last to the first.
     """
 
     members: tuple[NodeId, ...]
