@@ -1,32 +1,33 @@
-"""Every error the library raises on purpose, in one tree.
+"""All errors that the library raises on purpose, in one tree.
 
 ```text
 AirwError
-├── ArgumentError      (ValueError)    a parameter's value cannot be used
-│   └── ArgumentKindError   (TypeError)    it is of a kind that cannot be, such as a string for a list of them
-├── FilterError        (ValueError)    a filter is malformed or uses an unknown operator
-├── SourceError                        a source, or one item of it, cannot be read or indexed
-│   └── PartitionsMissing                  an ingest in partitions cannot be finished yet
-├── EmbedderError                      an embedder failed or answered with unusable vectors
-│   ├── EmbedderUnavailable (ValueError)   what the embedder needs is not installed or not found
-│   └── EmbedderMismatch    (ValueError)   a corpus was built with another embedder
-├── StoreError                         a store failed
-│   ├── StoreBusy           (TimeoutError) another writer holds the store
-│   └── StoreCorrupt                   the file is damaged, or not ours, or from a newer version
-├── PolicyError                        a walk policy broke its contract
-├── RerankerError                      a reranker failed or answered with unusable scores
-│   └── RerankerUnavailable (ValueError)   what the reranker needs is not installed or not found
-├── ChatError                          a language model's server failed or answered with what is no text
-│   ├── ChatUnavailable     (ValueError)   no model is named, or its key is missing
-│   └── ChatBudgetSpent                    the tokens that a client may use are used up
-├── DiscoveryError                     no source of a discovery answered
-├── CorpusNotFound     (KeyError)      no corpus of that name or path
-├── NoLedgerEntry      (KeyError)      a corpus does not hold that artifact
-└── SeedNotFound       (ValueError)    a corpus does not hold the surface that a hit names
+├── ArgumentError (ValueError):                the value of a parameter cannot be used
+│   └── ArgumentKindError (TypeError):         its type cannot be used, such as a string instead of a list
+├── FilterError (ValueError):                  a filter is malformed or uses an unknown operator
+├── SourceError:                               a source or one of its items cannot be read or indexed
+│   └── PartitionsMissing:                     partitions must be ingested before the ingest can finish
+├── EmbedderError:                             an embedder failed or returned unusable vectors
+│   ├── EmbedderUnavailable (ValueError):      a package or model that an embedder needs is missing
+│   └── EmbedderMismatch (ValueError):         a corpus was built with another embedder
+├── StoreError:                                a store failed to read or write
+│   ├── StoreBusy (TimeoutError):              another writer holds the store
+│   └── StoreCorrupt:                          a file is damaged, foreign, or from a newer version
+├── PolicyError:                               a walk policy broke its contract
+├── RerankerError:                             a reranker failed or returned unusable scores
+│   └── RerankerUnavailable (ValueError):      a package or model that a reranker needs is missing
+├── ChatError:                                 a language model's server failed or returned no text
+│   ├── ChatUnavailable (ValueError):          the model's name or its key is missing
+│   └── ChatBudgetSpent:                       the token budget of a chat client is used up
+├── DiscoveryError:                            every source of a discovery failed
+├── CorpusNotFound (KeyError):                 there is no corpus with this name or path
+├── NoLedgerEntry (KeyError):                  the artifact is not in the corpus
+└── SeedNotFound (ValueError):                 the surface of a hit is not in the corpus
 ```
 
-Each also inherits the builtin that callers of comparable libraries catch. A message is one line: what was given, and
-what would do. The original exception, where there is one, stays as `__cause__`.
+Most also inherit the builtin in parentheses, because callers of comparable libraries catch it. A message is one line:
+it names the parameter or function and the value, and then what would do. If another exception caused the error,
+`__cause__` is that exception.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,31 +59,34 @@ __all__ = [
 
 
 class AirwError(Exception):
-    """Base of every error that airw raises on purpose."""
+    """Base class of every error that airw raises on purpose."""
 
     def __str__(self) -> str:
-        """Give the message itself; `KeyError` would print its repr."""
+        """Return the message itself; `KeyError` would return its repr."""
         return str(self.args[0]) if self.args else type(self).__name__
 
 
 class ArgumentError(AirwError, ValueError):
-    """A parameter's value cannot be used."""
+    """The value of a parameter cannot be used."""
 
 
 class ArgumentKindError(ArgumentError, TypeError):
-    """A parameter's value is of a kind that cannot be used, such as a string where a list of strings is meant."""
+    """The type of a value cannot be used, such as a string instead of a list of strings."""
 
 
 class FilterError(AirwError, ValueError):
-    """A metadata filter is malformed or uses an operator that does not exist."""
+    """A metadata filter is malformed or uses an unknown operator."""
 
 
 class SourceError(AirwError):
-    """A source, or one item of it, cannot be read or indexed."""
+    """A source or one of its items cannot be read or indexed."""
 
 
 class PartitionsMissing(SourceError):
-    """An ingest cannot be finished before these `partitions`, by number, have been ingested, some of them again."""
+    """An ingest cannot finish before all its partitions are ingested.
+
+    `partitions` contains the numbers of the partitions that must be ingested, some of them again.
+    """
 
     def __init__(self, message: str, partitions: Sequence[int] = ()) -> None:
         super().__init__(message)
@@ -90,15 +94,15 @@ class PartitionsMissing(SourceError):
 
 
 class EmbedderError(AirwError):
-    """An embedder failed, or answered with vectors that cannot be used."""
+    """An embedder failed or returned vectors that cannot be used."""
 
 
 class EmbedderUnavailable(EmbedderError, ValueError):
-    """What an embedder needs, a package or a model, is not there."""
+    """A package or a model that an embedder needs is missing."""
 
 
 class EmbedderMismatch(EmbedderError, ValueError):
-    """A corpus was built with another embedder than the one given."""
+    """A corpus was built with another embedder than the one passed."""
 
 
 class StoreError(AirwError):
@@ -106,39 +110,42 @@ class StoreError(AirwError):
 
 
 class StoreBusy(StoreError, TimeoutError):
-    """Another writer held the store for longer than we wait."""
+    """Another writer held the store for longer than airw waits."""
 
 
 class StoreCorrupt(StoreError):
-    """A store's file is damaged, is not a corpus, or was written by a newer version."""
+    """The file of a store is damaged, is not a corpus, or was written by a newer version."""
 
 
 class PolicyError(AirwError):
-    """A walk policy broke its contract with the operator."""
+    """A walk policy broke its contract with the walk."""
 
 
 class RerankerError(AirwError):
-    """A reranker failed, or answered with scores that cannot be used."""
+    """A reranker failed or returned scores that cannot be used."""
 
 
 class RerankerUnavailable(RerankerError, ValueError):
-    """What a reranker needs, a package or a model, is not there."""
+    """A package or a model that a reranker needs is missing."""
 
 
 class ChatError(AirwError):
-    """A language model's server cannot be reached, refuses, or answers with what is no text."""
+    """A language model's server cannot be reached, refuses, or returns no text."""
 
 
 class ChatUnavailable(ChatError, ValueError):
-    """What a language model needs, its name or its key, is not there."""
+    """The name or the key of a language model is missing."""
 
 
 class ChatBudgetSpent(ChatError):
-    """The tokens that a chat client may use are used up, or the next request would take more than are left."""
+    """The token budget of a chat client is used up, or too small for the next request."""
 
 
 class DiscoveryError(AirwError):
-    """No source of a discovery answered; `causes` holds what each one raised, by name, and the cause all of them."""
+    """Every source of a discovery failed.
+
+    `causes` maps the name of each source to the exception it raised; `__cause__` groups all of them.
+    """
 
     def __init__(self, message: str, causes: Mapping[str, Exception] | None = None) -> None:
         super().__init__(message)
@@ -146,12 +153,15 @@ class DiscoveryError(AirwError):
 
 
 class CorpusNotFound(AirwError, KeyError):
-    """There is no corpus of that name or at that path."""
+    """There is no corpus with this name or at this path."""
 
 
 class NoLedgerEntry(AirwError, KeyError):
-    """A corpus does not hold the artifact that was asked for."""
+    """A requested artifact is not in the corpus."""
 
 
 class SeedNotFound(AirwError, ValueError):
-    """A corpus does not hold the surface that a hit names: it was built again since, or is another one."""
+    """The surface of a hit is not in the corpus.
+
+    Either the corpus was rebuilt after the hit was found, or the hit is from another corpus.
+    """
