@@ -1,4 +1,4 @@
-"""Where a corpus is kept: in memory, or in one SQLite file."""
+"""Stores of a corpus: `MemoryStore`, and `SqliteStore` in one file."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Checks of what is to be stored, the same in every store, and its JSON."""
+"""Checks of artifacts before they are stored, the same in every store, and their JSON."""
 
 import json
 from collections import Counter
@@ -18,7 +18,10 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def metadata_json(metadata: Mapping[str, Any]) -> str:
-    """Return metadata as JSON text in which every number and string has one spelling."""
+    """Return metadata as JSON text, in which equal numbers and strings have the same spelling.
+
+    Filters compiled to SQL compare these texts.
+    """
     return _ENCODER.encode(json_clean(metadata))
 
 
@@ -26,7 +29,7 @@ def settings_json(value: Mapping[str, Any]) -> str:
     """Return settings as JSON text.
 
     Raises:
-        StoreError: They are not JSON.
+        StoreError: If a value is not JSON.
     """
     try:
         return json.dumps(value, allow_nan=False)
@@ -35,58 +38,62 @@ def settings_json(value: Mapping[str, Any]) -> str:
 
 
 def check_changes(puts: Sequence[ArtifactChange]) -> Floats | None:
-    """Return the vectors of all records as one `(n, dim) float32`; `None` when there are no records.
+    """Check the ids, keys and vectors of changes, and return all vectors in one array.
 
-    Everything is checked but texts and metadata: for these see `check_record`.
+    Texts and metadata are checked by `check_record`.
+
+    Returns:
+        `(n, dim) float32`, the vectors of all records in order; `None` if there are no records.
 
     Raises:
-        StoreError: Something cannot be stored.
+        StoreError: If a change cannot be stored.
     """
     for artifact_id, count in Counter(change.entry.artifact_id for change in puts).items():
         if count > 1:
-            raise StoreError(f"{artifact_id!r} is put twice in one call; put it once")
+            raise StoreError(f"puts contains {artifact_id!r} {count} times; pass one change per artifact")
     _check_keys(puts)
     return _stack_vectors(puts)
 
 
 def check_record(record: Record, artifact_id: str) -> str:
-    """Return the metadata of a record as JSON text.
+    """Check one record of an artifact, and return its metadata as JSON text.
 
     Raises:
-        StoreError: The record is another artifact's, or its text or metadata cannot be stored.
+        StoreError: If the record belongs to another artifact, or its text or metadata cannot be stored.
     """
     if record.artifact_id != artifact_id:
         raise StoreError(
-            f"record {record.id!r} of {record.artifact_id!r} came with {artifact_id!r}; put it with its own"
+            f"puts contains record {record.id!r} of {record.artifact_id!r} in the change of {artifact_id!r}; "
+            "pass it with its own artifact"
         )
     try:
         metadata = metadata_json(record.metadata)
-    except ValueError as error:  # a number too long to write
+    except ValueError as error:  # an int with more digits than Python converts
         raise StoreError(
             f"the metadata of record {record.id!r} of {artifact_id!r} cannot be stored: {error}"
         ) from error
     for name, text in (("text", record.text), ("metadata", metadata)):
         if fault := find_text_fault(text):
-            raise StoreError(f"the {name} of record {record.id!r} of {artifact_id!r} holds {fault}; take it out")
+            raise StoreError(f"the {name} of record {record.id!r} of {artifact_id!r} contains {fault}; remove it")
     return metadata
 
 
 def check_width(puts: Sequence[ArtifactChange], vectors: Floats, stored: int) -> None:
-    """Refuse vectors of another width than those that stay.
+    """Check that new vectors are as wide as the stored ones.
 
     Raises:
-        StoreError: They are.
+        StoreError: If they are not.
     """
     if vectors.shape[1] != stored:
         first = next(change.entry.artifact_id for change in puts if change.records)
         raise StoreError(
-            f"the vectors, such as those of {first!r}, are {vectors.shape[1]} wide, those of the corpus {stored}; "
-            "use the embedder it was built with"
+            f"the vectors of {first!r} are {vectors.shape[1]} wide, but those of the corpus {stored}; "
+            "use the embedder that the corpus was built with"
         )
 
 
 def _keys_of(change: ArtifactChange) -> Iterator[str]:
-    """Yield the texts by which something is looked up."""
+    """Yield all texts of a change that a store uses as keys."""
     entry = change.entry
     yield from (
         entry.artifact_id,
@@ -106,14 +113,18 @@ def _keys_of(change: ArtifactChange) -> Iterator[str]:
 
 
 def _check_keys(puts: Sequence[ArtifactChange]) -> None:
-    """Refuse what UTF-8 has no bytes for, and NUL, which SQLite reads as the end of a text."""
+    """Raise an error if a key contains an unpaired surrogate or NUL.
+
+    UTF-8 cannot encode the former, and SQLite reads the latter as the end of a text.
+    """
+    # One check of the joined text is much faster than one per key, and nearly always enough.
     if not find_text_fault("".join(text for change in puts for text in _keys_of(change)), allow_nul=False):
         return
     for change in puts:
         for text in _keys_of(change):
             if fault := find_text_fault(text, allow_nul=False):
-                whose = short_repr(change.entry.artifact_id)
-                raise StoreError(f"{short_repr(text)} of {whose} holds {fault} and cannot be stored; take it out")
+                owner = short_repr(change.entry.artifact_id)
+                raise StoreError(f"{short_repr(text)} of {owner} contains {fault} and cannot be stored; remove it")
 
 
 def _stack_vectors(puts: Sequence[ArtifactChange]) -> Floats | None:
@@ -123,8 +134,8 @@ def _stack_vectors(puts: Sequence[ArtifactChange]) -> Floats | None:
             blocks.append(_check_block(change))
             if blocks[-1].shape[1] != blocks[0].shape[1]:
                 raise StoreError(
-                    f"the vectors of {change.entry.artifact_id!r} are {blocks[-1].shape[1]} wide, others of the call "
-                    f"{blocks[0].shape[1]}; use one embedder"
+                    f"the vectors of {change.entry.artifact_id!r} are {blocks[-1].shape[1]} wide, but others in puts "
+                    f"{blocks[0].shape[1]}; use one embedder for all"
                 )
     if not blocks:
         return None
@@ -132,7 +143,10 @@ def _stack_vectors(puts: Sequence[ArtifactChange]) -> Floats | None:
     are_finite = np.isfinite(vectors).all(axis=1)
     if not are_finite.all():
         record = [record for change in puts for record in change.records][int(are_finite.argmin())]
-        raise StoreError(f"the vector of record {record.id!r} of {record.artifact_id!r} holds NaN or infinity")
+        raise StoreError(
+            f"the vector of record {record.id!r} of {record.artifact_id!r} contains NaN or infinity; "
+            "pass finite numbers"
+        )
     return vectors
 
 
@@ -140,7 +154,7 @@ def _check_block(change: ArtifactChange) -> Floats:
     vectors = np.asarray(change.vectors, np.float32)
     if vectors.ndim != 2 or vectors.shape[0] != len(change.records):
         raise StoreError(
-            f"{change.entry.artifact_id!r} has {len(change.records)} records and needs vectors of shape "
-            f"({len(change.records)}, dim), not {vectors.shape}"
+            f"the vectors of {change.entry.artifact_id!r} must have one row per record, "
+            f"shape ({len(change.records)}, dim), not {vectors.shape}"
         )
     return vectors

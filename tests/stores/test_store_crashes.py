@@ -204,7 +204,7 @@ async def test_vectors_that_are_none_stop_a_build_and_the_next_one_completes_it(
 
 
 @pytest.mark.parametrize(
-    ("vector", "says"), [([np.nan] * 8, "holds NaN"), ([-np.inf] * 8, "infinity"), ([1.0] * 9, "9 wide.* 8")]
+    ("vector", "says"), [([np.nan] * 8, "contains NaN"), ([-np.inf] * 8, "infinity"), ([1.0] * 9, "9 wide.* 8")]
 )
 async def test_a_store_takes_no_vector_that_is_none(path, vector, says):
     await built(path)

@@ -98,7 +98,7 @@ async def content(store, queries=("one two", "three")):
         (put("bad", "x", links=[Link("a", or_ref="\0")]), "NUL"),
         (put("bad", "x", names=[["\ud800"]]), "surrogate"),
         (put("b\0d", "x"), "NUL"),
-        (put("good", "put twice"), "'good' is put"),
+        (put("good", "put twice"), "puts contains 'good' 2 times"),
         (replace(put("bad", "x"), records=put("kept", "kept one").records), "'kept'.*'bad'"),
         (put("bad", "x", metadata={"k": 10**5_000}), "metadata .* cannot be stored"),
         (replace(put("bad", "x"), records=[replace(put("kept", "x").records[0], artifact_id="bad")]), "make_id"),

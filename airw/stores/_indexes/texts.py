@@ -1,4 +1,4 @@
-"""The tables of texts that both stores rank, one in its file and one in memory, and the words that they index."""
+"""The tables of texts in SQLite, which both stores use, and the split of texts into words."""
 
 import json
 import re
@@ -32,42 +32,43 @@ TEXT_TABLES = (
         INSERT INTO record_text (record_text, rowid, text) VALUES ('delete', old.rowid, airw_composed(old.text));
     END""",
 )
-"""What to execute once to make the table `record` and the index over its text; triggers keep the two together.
+"""The statements that create the table `record` and the full-text index over it; triggers update the index.
 
-The index holds composed characters (NFC) whatever the text holds, as it takes a letter and its mark for two otherwise.
+The index contains composed characters (NFC) for any text, as FTS5 would split a word before a combining mark.
 Connections that write need `prepare_texts`.
 """
 
-_ROWS = 256  # inserted by one statement
+_INSERT_ROWS = 256  # rows per INSERT statement
 _WORD = re.compile("[a-z0-9]+")
-_LONGEST = 32_768  # FTS5 drops the rest of a word
+_MAX_TOKEN = 32_768  # FTS5 indexes only this many bytes of a word
 
 
 def insert_records(connection: "sqlite3.Connection", rows: Sequence[tuple[Any, ...]]) -> int:
-    """Insert rows of `id, artifact_id, kind, idx, metadata, text` under consecutive rowids; return the first of these.
+    """Insert rows of `id, artifact_id, kind, idx, metadata, text`, and return the first rowid.
 
-    Many rows a statement: where a trigger writes to its index, FTS5 writes its buffer out at every statement.
+    Rowids are consecutive, and higher than all that were ever used.
 
     Raises:
-        StoreError: A record's id is not its own.
+        StoreError: If two records have the same id.
     """
     import sqlite3
 
     (first,) = connection.execute(
         "SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'record'"
     ).fetchone()
-    for start in range(0, len(rows), _ROWS):
-        numbered = [(rowid, *row) for rowid, row in enumerate(rows[start : start + _ROWS], first + start)]
-        places = ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * len(numbered))
+    # Many rows per statement, as FTS5 flushes its buffer at the end of each statement whose trigger writes to it.
+    for start in range(0, len(rows), _INSERT_ROWS):
+        numbered = [(rowid, *row) for rowid, row in enumerate(rows[start : start + _INSERT_ROWS], first + start)]
+        placeholders = ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * len(numbered))
         try:
             connection.execute(
-                f"INSERT INTO record (rowid, id, artifact_id, kind, idx, metadata, text) VALUES {places}",
+                f"INSERT INTO record (rowid, id, artifact_id, kind, idx, metadata, text) VALUES {placeholders}",
                 [*chain.from_iterable(numbered)],
             )
         except sqlite3.IntegrityError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_UNIQUE:
                 raise
-            raise StoreError("two records have one id; make ids with Record.make_id") from error
+            raise StoreError("puts contains two records with the same id; create ids with Record.make_id") from error
     return int(first)
 
 
@@ -79,7 +80,11 @@ def delete_records(connection: "sqlite3.Connection", artifact_ids: Sequence[str]
 
 
 def prepare_texts(connection: "sqlite3.Connection") -> None:
-    """Make callable what the triggers of `TEXT_TABLES` call, and readable, as `temp.record_word`, what they index."""
+    """Prepare a connection for `TEXT_TABLES` and `InvertedIndex`.
+
+    It registers the function that the triggers call, and creates the virtual table `temp.record_word`, which lists each
+    occurrence of each word in the index.
+    """
     connection.create_function("airw_composed", 1, _compose, deterministic=True)
     connection.execute(
         "CREATE VIRTUAL TABLE IF NOT EXISTS temp.record_word USING fts5vocab (main, record_text, instance)"
@@ -91,7 +96,7 @@ def _compose(text: str) -> str:
 
 
 def split_queries(queries: Sequence[str]) -> list[list[str]]:
-    """Return for each query its words, sorted and each once.
+    """Return the words of each query, sorted and without duplicates.
 
     Example:
         >>> split_queries(["Rotate the KEYS, re-rotate!", "?!"])
@@ -101,17 +106,17 @@ def split_queries(queries: Sequence[str]) -> list[list[str]]:
 
 
 def split_words(texts: Sequence[str]) -> list[list[str]]:
-    """Return for each text all of its words as the index holds them, in no particular order.
+    """Return all words of each text as FTS5 would index them, in any order.
 
-    FTS5 itself cuts the words, so that they are the ones it would index, whatever the script; those of plain ASCII are
-    known without asking it.
+    FTS5 itself splits the texts, so that the result is right for every script. For plain ASCII, a regular expression
+    has the same result without a database.
 
     Example:
         >>> split_words(["An ox, an axe"])
         [['an', 'ox', 'an', 'axe']]
     """
     if all(map(str.isascii, texts)):
-        return [[word[:_LONGEST] for word in _WORD.findall(text.lower())] for text in texts]
+        return [[word[:_MAX_TOKEN] for word in _WORD.findall(text.lower())] for text in texts]
     import sqlite3
 
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
@@ -122,8 +127,8 @@ def split_words(texts: Sequence[str]) -> list[list[str]]:
             "INSERT INTO piece (rowid, text) VALUES (?, ?)",
             ((row, _compose(text).encode(errors="replace").decode()) for row, text in enumerate(texts)),
         )
-        found: list[list[str]] = [[] for _ in texts]
+        words: list[list[str]] = [[] for _ in texts]
         for row, word in connection.execute("SELECT doc, term FROM word"):
-            if "\ufffd" not in word:  # cut at 32,768 bytes, inside a character: no text can ask for that
-                found[row].append(word)
-    return found
+            if "\ufffd" not in word:  # else FTS5 cut a long word inside a character, and no query can match it
+                words[row].append(word)
+    return words

@@ -1,1 +1,1 @@
-"""A store in memory."""
+"""The store in memory."""

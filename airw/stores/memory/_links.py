@@ -1,7 +1,7 @@
-"""Links as they were written, and what each reference means right now; in memory, synchronous.
+"""The links and names of a store in memory; synchronous.
 
-Nothing is resolved ahead of time: a reference is looked up among the published names when it is asked for, so an edge
-appears, vanishes or becomes ambiguous with the artifacts themselves.
+References are resolved when a caller reads edges, not when links are stored. So a write changes only the entries of its
+own artifacts, and other edges appear, disappear or become ambiguous without any work.
 """
 
 from collections import Counter
@@ -23,23 +23,23 @@ from airw.values import (
     UnresolvedLink,
 )
 
-_FILTERS = 32  # of which the answers of `max_fan_in` are kept
+_CACHED_FILTERS = 32  # link filters whose `max_fan_in` is cached
 
 
 @dataclass(frozen=True, slots=True)
-class _Either:
-    """A reference that gives two names, which differ."""
+class _NamePair:
+    """A reference with two different names, as in `[[one|other]]`."""
 
     first: str
     second: str
 
 
-_Ref: TypeAlias = NodeId | _Either
-"""A reference as it was written, or a pair where it says which other corpus it is for."""
+_Ref: TypeAlias = NodeId | _NamePair
+"""A reference as written: a name, a node of another corpus, or a pair of names."""
 
 
 class LinkTable:
-    """The links and names of all artifacts, keyed both ways.
+    """The links and names of all artifacts, indexed in both directions.
 
     Example:
         >>> table = LinkTable()
@@ -50,16 +50,22 @@ class LinkTable:
     """
 
     def __init__(self) -> None:
-        self._names: dict[str, dict[str, int]] = {}  # artifact -> name -> its strongest tier there
-        self._holders: dict[str, dict[str, int]] = {}  # name -> artifact -> that tier
-        self._written: dict[str, Sequence[Link]] = {}  # artifact -> its links, in order
+        # Names, by artifact and by name. A name counts in the strongest tier in which its artifact has it.
+        self._names: dict[str, dict[str, int]] = {}  # artifact -> name -> tier
+        self._carriers: dict[str, dict[str, int]] = {}  # name -> artifact -> tier
+        # Links, by artifact and by reference. `_pairs` leads from one name to all pairs that contain it.
+        self._links: dict[str, Sequence[Link]] = {}  # artifact -> its links, in order
         self._mentions: dict[str, dict[_Ref, list[Link]]] = {}  # artifact -> reference -> links
-        self._sources: dict[_Ref, set[str]] = {}  # reference -> artifacts that hold it
-        self._choices: dict[str, set[_Either]] = {}  # name -> references that give it and another one
-        self._most = LruCache[LinkFilter, int](_FILTERS)  # what `max_fan_in` said since the last change
+        self._sources: dict[_Ref, set[str]] = {}  # reference -> artifacts with such a link
+        self._pairs: dict[str, set[_NamePair]] = {}  # name -> references
+        # Emptied by each change, as one name can change the meaning of any link.
+        self._max_fan_in = LruCache[LinkFilter, int](_CACHED_FILTERS)
 
     def put(self, artifact_id: str, extraction: Extraction) -> None:
-        """Replace the links and names of one artifact; its own id is always among the strongest names."""
+        """Replace the links and names of one artifact.
+
+        Its id is always one of its names, in the strongest tier.
+        """
         self.remove(artifact_id)
         names = {artifact_id: 0}
         for tier, group in enumerate(extraction.names):
@@ -67,95 +73,104 @@ class LinkTable:
                 names.setdefault(name, tier)
         self._names[artifact_id] = names
         for name, tier in names.items():
-            self._holders.setdefault(name, {})[artifact_id] = tier
-        self._written[artifact_id] = tuple(extraction.links)
+            self._carriers.setdefault(name, {})[artifact_id] = tier
+        self._links[artifact_id] = tuple(extraction.links)
         mentions = self._mentions[artifact_id] = {}
         for link in extraction.links:
-            ref = _ref_of(link)
+            ref = _get_ref(link)
             mentions.setdefault(ref, []).append(link)
             self._sources.setdefault(ref, set()).add(artifact_id)
-            if isinstance(ref, _Either):
+            if isinstance(ref, _NamePair):
                 for name in (ref.first, ref.second):
-                    self._choices.setdefault(name, set()).add(ref)
+                    self._pairs.setdefault(name, set()).add(ref)
 
     def remove(self, artifact_id: str) -> None:
-        """Forget the links and names of one artifact; what others say about it stays."""
+        """Remove the links and names of one artifact; the links of other artifacts to it stay."""
         for name in self._names.pop(artifact_id, ()):
-            del self._holders[name][artifact_id]
-            if not self._holders[name]:
-                del self._holders[name]
-        self._most.clear()
-        self._written.pop(artifact_id, None)
+            del self._carriers[name][artifact_id]
+            if not self._carriers[name]:
+                del self._carriers[name]
+        self._max_fan_in.clear()
+        self._links.pop(artifact_id, None)
         for ref in self._mentions.pop(artifact_id, ()):
             self._sources[ref].discard(artifact_id)
             if not self._sources[ref]:
-                self._forget(ref)
+                self._remove_ref(ref)
 
-    def _forget(self, ref: _Ref) -> None:
+    def _remove_ref(self, ref: _Ref) -> None:
         del self._sources[ref]
-        if isinstance(ref, _Either):
+        if isinstance(ref, _NamePair):
             for name in (ref.first, ref.second):
-                self._choices[name].discard(ref)
-                if not self._choices[name]:
-                    del self._choices[name]
+                self._pairs[name].discard(ref)
+                if not self._pairs[name]:
+                    del self._pairs[name]
 
     def resolve(self, ref: str) -> Sequence[str]:
-        """Return the artifacts, sorted, that carry this name in the strongest tier where any does."""
+        """Return the artifacts that carry a name in its strongest tier, sorted."""
         return self._find_carriers(ref)[1]
 
     def _find_carriers(self, name: str) -> tuple[int, Sequence[str]]:
-        """Return the strongest tier of a name, and the artifacts, sorted, that carry it there."""
-        holders = self._holders.get(name, {})
-        strongest = min(holders.values(), default=0)
-        return strongest, sorted(artifact_id for artifact_id, tier in holders.items() if tier == strongest)
+        """Return the strongest tier of a name, and the artifacts that carry it there, sorted."""
+        carriers = self._carriers.get(name, {})
+        strongest = min(carriers.values(), default=0)
+        return strongest, sorted(artifact_id for artifact_id, tier in carriers.items() if tier == strongest)
 
-    def _find_candidates(self, ref: str | _Either) -> Sequence[str]:
-        """Return the artifacts, sorted, that a reference may mean: where one of two names means one, that one."""
+    def _find_candidates(self, ref: str | _NamePair) -> Sequence[str]:
+        """Return the artifacts that a reference may mean, sorted.
+
+        It resolves if there is one, dangles if there is none, and is ambiguous otherwise.
+        """
         if isinstance(ref, str):
             return self.resolve(ref)
         sides = [self._find_carriers(ref.first), self._find_carriers(ref.second)]
-        single = [side for side in sides if len(side[1]) == 1]
-        if single:
-            return min(single, key=lambda side: side[0])[1]
+        # A writer of `[[one|other]]` may have meant either side as the label, so each name is resolved alone. Of two
+        # names that resolve, the stronger tier wins; `min` prefers the first name if the tiers are equal.
+        resolved_sides = [side for side in sides if len(side[1]) == 1]
+        if resolved_sides:
+            return min(resolved_sides, key=lambda side: side[0])[1]
         return sorted({artifact_id for _, carriers in sides for artifact_id in carriers})
 
     def referrers(self, node: NodeId, links: LinkFilter) -> set[str]:
-        """Return the artifacts, other than the node itself, that link to it."""
-        return {source for ref in self._refs_to(node) for source in self._find_sources(ref, links)} - {node}
+        """Return the artifacts that link to a node, without the node itself."""
+        return {source for ref in self._find_refs_to(node) for source in self._find_sources(ref, links)} - {node}
 
     def max_fan_in(self, links: LinkFilter) -> int:
-        """Count the referrers of the node that has most."""
-        return self._most.get_or_create(links, self._count_most)
+        """Return the largest number of referrers of any node."""
+        return self._max_fan_in.get_or_create(links, self._compute_max_fan_in)
 
-    def _count_most(self, links: LinkFilter) -> int:
-        return max((len(self.referrers(node, links)) for node in set(map(self._find_meant, self._sources))), default=0)
+    def _compute_max_fan_in(self, links: LinkFilter) -> int:
+        nodes = set(map(self._find_target, self._sources))
+        return max((len(self.referrers(node, links)) for node in nodes), default=0)
 
     def degree(self, artifact_id: str, direction: Direction) -> int:
-        """Count the references that `neighbors` would look at."""
-        there = len(self._mentions.get(artifact_id, ())) if direction != "in" else 0
+        """Return the number of references that `neighbors` would look at."""
+        outgoing = len(self._mentions.get(artifact_id, ())) if direction != "in" else 0
         names = self._names.get(artifact_id, ()) if direction != "out" else ()
-        return there + sum(len(self._sources[ref]) for name in names for ref in self._refs_with(name))
+        return outgoing + sum(len(self._sources[ref]) for name in names for ref in self._find_refs_with(name))
 
     def counts(self) -> dict[str, int]:
-        """Count the links that are `resolved`, `dangling`, `ambiguous` and `foreign`."""
+        """Return the number of links in each state; see `RecordReader.counts`."""
         counts = Counter(resolved=0, dangling=0, ambiguous=0, foreign=0)
         for ref, sources in self._sources.items():
             counts[self._get_state(ref)] += sum(len(self._mentions[source][ref]) for source in sources)
         return dict(counts)
 
     def link_counts(self) -> list[LinkCount]:
-        """Count the links by type, origin and state, in that order."""
+        """Return the number of links per type, origin and state, sorted by these three."""
         counts: Counter[tuple[str, str, LinkState]] = Counter()
         for ref, sources in self._sources.items():
             state = self._get_state(ref)
-            counts.update((link.type, link.origin, state) for each in sources for link in self._mentions[each][ref])
+            counts.update((link.type, link.origin, state) for source in sources for link in self._mentions[source][ref])
         return [LinkCount(*key, count) for key, count in sorted(counts.items())]
 
-    def unresolved_links(self, artifact_ids: Iterable[str] | None) -> Iterator[UnresolvedLink]:
-        """Yield the links of these artifacts, or of all, that dangle or are ambiguous, by artifact, then as written."""
-        for artifact_id in sorted(self._written if artifact_ids is None else {*artifact_ids} & self._written.keys()):
-            for link in self._written[artifact_id]:
-                ref = _ref_of(link)
+    def list_unresolved(self, artifact_ids: Iterable[str] | None) -> Iterator[UnresolvedLink]:
+        """Yield the dangling and ambiguous links of these artifacts, or of all.
+
+        The order is by artifact id, then as written.
+        """
+        for artifact_id in sorted(self._links if artifact_ids is None else {*artifact_ids} & self._links.keys()):
+            for link in self._links[artifact_id]:
+                ref = _get_ref(link)
                 candidates = () if isinstance(ref, tuple) else self._find_candidates(ref)
                 if not isinstance(ref, tuple) and len(candidates) != 1:
                     yield UnresolvedLink(artifact_id, link, tuple(candidates))
@@ -163,11 +178,16 @@ class LinkTable:
     def _get_state(self, ref: _Ref) -> LinkState:
         if isinstance(ref, tuple):
             return "foreign"
-        candidates = len(self._find_candidates(ref))
-        return "dangling" if not candidates else "resolved" if candidates == 1 else "ambiguous"
+        match len(self._find_candidates(ref)):
+            case 0:
+                return "dangling"
+            case 1:
+                return "resolved"
+        return "ambiguous"
 
     def neighbors(self, artifact_id: str, direction: Direction, links: LinkFilter) -> list[Edge]:
         """Return the edges of one artifact, ordered by type, then by the id at the other end."""
+        # The keys remove duplicates, the values sort: type, other end, outgoing before incoming, origin.
         edges: dict[Edge, tuple[str, tuple[str, str], bool, str]] = {}
         if direction != "in":
             for edge in self._list_outgoing(artifact_id, links.accepts):
@@ -177,35 +197,40 @@ class LinkTable:
                 edges[edge] = (edge.type, _sort_key(edge.source), True, edge.origin)
         return sorted(edges, key=lambda edge: edges[edge])
 
-    def _list_outgoing(self, artifact_id: str, keeps: Callable[[Link], bool]) -> Iterator[Edge]:
+    def _list_outgoing(self, artifact_id: str, accepts: Callable[[Link], bool]) -> Iterator[Edge]:
         for ref, links in self._mentions.get(artifact_id, {}).items():
             targets = [ref] if isinstance(ref, tuple) else self._find_candidates(ref)
             if len(targets) == 1 and targets[0] != artifact_id:
-                yield from (Edge(artifact_id, targets[0], link.type, link.origin) for link in links if keeps(link))
+                yield from (Edge(artifact_id, targets[0], link.type, link.origin) for link in links if accepts(link))
 
-    def _list_incoming(self, artifact_id: str, keeps: Callable[[Link], bool]) -> Iterator[Edge]:
-        for ref in self._refs_to(artifact_id) if artifact_id in self._names else ():
+    def _list_incoming(self, artifact_id: str, accepts: Callable[[Link], bool]) -> Iterator[Edge]:
+        for ref in self._find_refs_to(artifact_id) if artifact_id in self._names else ():
             for source in self._sources[ref] - {artifact_id}:
                 links = self._mentions[source][ref]
-                yield from (Edge(source, artifact_id, link.type, link.origin) for link in links if keeps(link))
+                yield from (Edge(source, artifact_id, link.type, link.origin) for link in links if accepts(link))
 
-    def _refs_to(self, node: NodeId) -> Iterable[_Ref]:
-        """Return the references, among those that any artifact holds, by which links lead to a node."""
+    def _find_refs_to(self, node: NodeId) -> Iterable[_Ref]:
+        """Return the stored references that lead to a node."""
         if isinstance(node, tuple):
             return [node] if node in self._sources else []
+        # A text that is no id is the node of the unresolved references written so.
         if node not in self._names:
-            return [ref for ref in self._refs_with(node) if self._find_meant(ref) == node]
-        known = dict.fromkeys(ref for name in self._names[node] for ref in self._refs_with(name))
-        return [ref for ref in known if self._find_candidates(ref) == [node]]
+            return [ref for ref in self._find_refs_with(node) if self._find_target(ref) == node]
+        # Another artifact may carry a name of this node in a stronger tier, so each reference is resolved.
+        refs = dict.fromkeys(ref for name in self._names[node] for ref in self._find_refs_with(name))
+        return [ref for ref in refs if self._find_candidates(ref) == [node]]
 
-    def _refs_with(self, name: str) -> Iterator[str | _Either]:
-        """Return the references, among those that any artifact holds, that give a name, alone or beside another one."""
+    def _find_refs_with(self, name: str) -> Iterator[str | _NamePair]:
+        """Return the stored references with a name, alone or in a pair."""
         if name in self._sources:
             yield name
-        yield from self._choices.get(name, ())
+        yield from self._pairs.get(name, ())
 
-    def _find_meant(self, ref: _Ref) -> NodeId:
-        """Return the one artifact that a reference means, or what is written first where it means none or several."""
+    def _find_target(self, ref: _Ref) -> NodeId:
+        """Return the node to which a reference leads.
+
+        That is an artifact if the reference resolves, else its text, of two names the first.
+        """
         if isinstance(ref, tuple):
             return ref
         artifacts = self._find_candidates(ref)
@@ -214,18 +239,18 @@ class LinkTable:
         return ref if isinstance(ref, str) else ref.first
 
     def _find_sources(self, ref: _Ref, links: LinkFilter) -> Iterator[str]:
-        """Return the artifacts that hold a link, of those that count, with this reference."""
+        """Return the artifacts that have an accepted link with this reference."""
         return (source for source in self._sources[ref] if any(map(links.accepts, self._mentions[source][ref])))
 
 
-def _ref_of(link: Link) -> _Ref:
+def _get_ref(link: Link) -> _Ref:
     if link.target_source is not None:
         return ArtifactRef(link.target_source, link.target_ref)
     if link.or_ref is None or link.or_ref == link.target_ref:
         return link.target_ref
-    return _Either(link.target_ref, link.or_ref)
+    return _NamePair(link.target_ref, link.or_ref)
 
 
 def _sort_key(node: NodeId) -> tuple[str, str]:
-    """Order the ids of this corpus before those of others."""
+    """Return a key that sorts ids of this corpus before those of others."""
     return ("", node) if isinstance(node, str) else node

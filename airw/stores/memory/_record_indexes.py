@@ -1,4 +1,4 @@
-"""Indexes over the records of a store in memory: their texts, and their filter fields."""
+"""Indexes over the records of a store in memory: one for texts, one for filter fields."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from airw.errors import StoreError
-from airw.stores._indexes.columns import FilterColumns, Rows, fields_of
-from airw.stores._indexes.postings import Postings
+from airw.stores._indexes.filter_columns import FilterColumns, Rows, find_fields
+from airw.stores._indexes.inverted_index import InvertedIndex
 from airw.stores._indexes.texts import TEXT_TABLES, delete_records, insert_records, prepare_texts
 from airw.values import Ranking, Record
 from airw.values.filters import Filter, get_field
@@ -18,19 +18,33 @@ if TYPE_CHECKING:
 
 
 class TextIndex:
-    """The texts of records in an SQLite database in memory, made when it is first needed; ranks them by BM25."""
+    """An index that ranks the texts of records by BM25.
+
+    The texts are in an SQLite database in memory, which is created at first use. So both stores split texts into words
+    in the same way.
+    """
 
     def __init__(self) -> None:
         self._connection: sqlite3.Connection | None = None
-        self._postings = Postings()
+        self._inverted_index = InvertedIndex()
 
     def replace(self, removals: Sequence[str], records: Sequence[Record]) -> int:
-        """Put texts in place of those of some artifacts; return the number of the first, which the others follow."""
+        """Remove the texts of some artifacts and add these records, in one transaction.
+
+        Returns:
+            The number of the first record. The others are numbered consecutively.
+
+        Raises:
+            StoreError: If the texts cannot be stored.
+        """
         import sqlite3
 
-        rows = [(each.id, each.artifact_id, each.surface_kind, each.surface_index, "", each.text) for each in records]
+        rows = [
+            (record.id, record.artifact_id, record.surface_kind, record.surface_index, "", record.text)
+            for record in records
+        ]
         try:
-            with self._open() as connection:  # one transaction
+            with self._open() as connection:
                 delete_records(connection, removals)
                 return insert_records(connection, rows)
         except sqlite3.Error as error:
@@ -45,8 +59,8 @@ class TextIndex:
         surfaces: Sequence[str] | None,
         per_artifact: bool,
     ) -> list[Ranking]:
-        """Rank for each query the best `k` records, or artifacts; see `Postings.rank`."""
-        return self._postings.rank(
+        """Return the `k` best records or artifacts of each query; see `InvertedIndex.rank`."""
+        return self._inverted_index.rank(
             self._open(), queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact
         )
 
@@ -67,35 +81,39 @@ class TextIndex:
 
 
 class RecordFilterIndex:
-    """Follows the filter fields of records; the work of following grows with what changed."""
+    """An index of filter fields.
+
+    An update takes time in proportion to the changes, not to the number of records.
+    """
 
     def __init__(self) -> None:
         self._table = FilterColumns()
-        self._left: list[int] = []
+        self._removed: list[int] = []
 
     def drop(self, numbers: Iterable[int]) -> None:
-        """Take note that the records of these numbers left."""
-        last = self._table.numbers[-1] if len(self._table.numbers) else 0  # others were never known
-        self._left.extend(number for number in numbers if number <= last)
+        """Mark the records with these numbers as removed; the next `match` drops them."""
+        last = self._table.numbers[-1] if len(self._table.numbers) else 0  # higher numbers are not indexed yet
+        self._removed.extend(number for number in numbers if number <= last)
 
-    def allowed(self, records: dict[str, Record], numbers: Mapping[str, int], filter: Filter) -> Rows:
-        """Return the numbers, ascending, of the records that satisfy a filter.
+    def match(self, records: dict[str, Record], numbers: Mapping[str, int], filter: Filter) -> Rows:
+        """Return the numbers of the records that match a filter, ascending.
 
         Args:
-            records: All that there are now, those with lower numbers first.
-            numbers: The number of each, never used again.
+            records: All present records, in the order of their numbers.
+            numbers: The number of each record. The number of a removed record is never used again.
             filter: A parsed filter.
         """
-        if self._left:
-            self._table.keep(~np.isin(self._table.numbers, self._left))
-            self._left = []
-        self._table.append([numbers[each.id] for each in _records_from(records, len(self._table.numbers))])
-        columns = {path: self._table.column(path) for path in fields_of(filter)}
+        # Drop removed records, append new ones, then fill the columns of the fields that this filter names.
+        if self._removed:
+            self._table.keep(~np.isin(self._table.numbers, self._removed))
+            self._removed = []
+        self._table.append([numbers[record.id] for record in _records_from(records, len(self._table.numbers))])
+        columns = {path: self._table.column(path) for path in find_fields(filter)}
         for path, column in columns.items():
-            column.add(get_field(each.metadata, path) for each in _records_from(records, len(column)))
-        return self._table.find(filter, columns)
+            column.add(get_field(record.metadata, path) for record in _records_from(records, len(column)))
+        return self._table.match(filter, columns)
 
 
 def _records_from(records: dict[str, Record], start: int) -> list[Record]:
-    """Return the records from a place on, which is near the end."""
+    """Return the records from a position on; counted from the end, as new records are few."""
     return [*islice(reversed(records.values()), len(records) - start)][::-1]

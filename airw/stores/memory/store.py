@@ -1,6 +1,6 @@
-"""A store in memory: what every other store must equal.
+"""A store in memory, which is the reference for all other stores.
 
-Its methods are written as they work, at once; `_locked` makes each of them asynchronous.
+Its methods are written as plain functions. The decorators `_hold_lock` and `_hold_lock_inline_if` make them async.
 """
 
 import json
@@ -25,9 +25,9 @@ from airw._base.overriding import override
 from airw.errors import StoreBusy, StoreError
 from airw.protocols import ArtifactVectors, BestRecords, IngestRun, RunKeeper, RunRows, Store
 from airw.stores._changes import check_changes, check_record, check_width, settings_json
-from airw.stores._indexes.columns import Rows
-from airw.stores._indexes.dense import DenseIndex
-from airw.stores._indexes.values import ValueIndex, find_holders
+from airw.stores._indexes.dense_index import DenseIndex
+from airw.stores._indexes.filter_columns import Rows
+from airw.stores._indexes.value_index import ValueIndex, find_holders
 from airw.stores.memory._links import LinkTable
 from airw.stores.memory._record_indexes import RecordFilterIndex, TextIndex
 from airw.values import (
@@ -45,16 +45,16 @@ from airw.values import (
 )
 from airw.values.filters import MISSING, Filter, get_field
 
-_FEW = 100  # records, links or vectors, which take less than a millisecond
-_FIELDS = 32  # of which values are indexed, those that `matching` was asked about last
+_MAX_INLINE = 100  # records, links or vectors: this work takes less than a millisecond
+_CACHED_FIELDS = 32  # fields of `matching` whose value index is kept
 P = ParamSpec("P")
 R = TypeVar("R")
 _Body = Callable[Concatenate["MemoryStore", P], R]
 _Method = Callable[Concatenate["MemoryStore", P], Coroutine[Any, Any, R]]
 
 
-def _locked(body: _Body[P, R]) -> _Method[P, R]:
-    """Make a method asynchronous: it holds the store's lock in a worker thread."""
+def _hold_lock(body: _Body[P, R]) -> _Method[P, R]:
+    """Return the method as async: it runs in a worker thread, with the lock of the store."""
 
     @wraps(body)
     async def method(self: "MemoryStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -63,21 +63,25 @@ def _locked(body: _Body[P, R]) -> _Method[P, R]:
     return method
 
 
-def _locked_here_if(is_short: Callable[..., bool]) -> Callable[[_Body[P, R]], _Method[P, R]]:
-    """Make a method asynchronous, and spare the thread where work is short and the lock is free.
+def _hold_lock_inline_if(is_quick: Callable[..., bool]) -> Callable[[_Body[P, R]], _Method[P, R]]:
+    """Return a decorator as `_hold_lock`, but without a thread for quick work.
+
+    The thread is skipped if the lock is free and the work is quick.
 
     Args:
-        is_short: Called as the method is, with the lock held; it must not take long itself.
+        is_quick: Returns whether the work is quick. It is called with the arguments of the method, while the lock is
+            held, and must be quick itself.
     """
 
     def decorate(body: _Body[P, R]) -> _Method[P, R]:
         @wraps(body)
         async def method(self: "MemoryStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
+            # Without a thread, the call would never yield to the event loop.
             await anyio.lowlevel.checkpoint()
             if self._lock.acquire(blocking=False):
                 try:
                     self._check_open()
-                    if is_short(self, *args, **kwargs):
+                    if is_quick(self, *args, **kwargs):
                         return body(self, *args, **kwargs)
                 finally:
                     self._lock.release()
@@ -89,23 +93,26 @@ def _locked_here_if(is_short: Callable[..., bool]) -> Callable[[_Body[P, R]], _M
 
 
 def _has_few_vectors(store: "MemoryStore", artifact_ids: Sequence[str], **_: object) -> bool:
-    return len(artifact_ids) <= _FEW and sum(map(store._vectors.count_of, artifact_ids)) <= _FEW  # noqa: SLF001
+    count_of = store._vectors.count_of  # noqa: SLF001
+    return len(artifact_ids) <= _MAX_INLINE and sum(map(count_of, artifact_ids)) <= _MAX_INLINE
 
 
 def _has_few_links(store: "MemoryStore", ids: Sequence[str], *, direction: Direction = "out", **_: object) -> bool:
-    return len(ids) <= _FEW and sum(store._links.degree(each, direction) for each in ids) <= _FEW  # noqa: SLF001
+    degree = store._links.degree  # noqa: SLF001
+    return len(ids) <= _MAX_INLINE and sum(degree(id, direction) for id in ids) <= _MAX_INLINE
 
 
 def _has_few_holders(store: "MemoryStore", wanted: Sequence[tuple[str, Any]], **_: object) -> bool:
-    """Return whether few artifacts match; not, where the index of a field has yet to be made."""
-    values = store._values  # noqa: SLF001
-    is_known = len(wanted) <= _FEW and all(field in values for field, _ in wanted)
-    return is_known and sum(values[field].count(value) for field, value in wanted) <= _FEW
+    """Return whether all fields have an index, and few artifacts match."""
+    indexes = store._values  # noqa: SLF001
+    if len(wanted) > _MAX_INLINE or not all(field in indexes for field, _ in wanted):
+        return False
+    return sum(indexes[field].count(value) for field, value in wanted) <= _MAX_INLINE
 
 
 @dataclass(slots=True)
-class _BegunRun:
-    """A run and the rows of its parts, as JSON texts."""
+class _StoredRun:
+    """An ingest run with its rows as JSON texts."""
 
     mark: str
     row: str
@@ -113,11 +120,11 @@ class _BegunRun:
 
 
 class MemoryStore(Store, RunKeeper):
-    """A `Store` in memory, for tests, trials and corpora that are made anew each time; runs on asyncio and trio.
+    """A `Store` in memory, for tests, trials and corpora that are built in each process.
 
-    Every call works under one lock, so no reader ever sees half of a write, and in a worker thread unless it is a small
-    question that need not wait. Closing it lets go of everything it holds; one that is forgotten is closed when it is
-    garbage-collected.
+    It runs on asyncio and trio. Every call holds one lock, so a reader never sees half of a write. Calls run in a
+    worker thread, except quick ones that need not wait for the lock. Closing the store releases its content. A store
+    that is never closed is closed when it is garbage-collected.
 
     Example:
         >>> import numpy as np
@@ -136,20 +143,20 @@ class MemoryStore(Store, RunKeeper):
         self._lock = threading.Lock()
         self._builder = anyio.Semaphore(1)
         self._clear()
-        self._close = weakref.finalize(self, self._texts.close)
+        self._finalizer = weakref.finalize(self, self._texts.close)
 
     def _clear(self) -> None:
         self._ledger: dict[str, LedgerEntry] = {}
         self._records: dict[str, Record] = {}
-        self._numbers: dict[str, int] = {}  # of each record, as the texts are numbered; never used again
+        self._numbers: dict[str, int] = {}  # record -> its number in the text index, never used again
         self._vectors = DenseIndex()
         self._texts = TextIndex()
         self._links = LinkTable()
         self._filters = RecordFilterIndex()
-        self._values = LruCache[str, ValueIndex](_FIELDS)
+        self._values = LruCache[str, ValueIndex](_CACHED_FIELDS)
         self._config = "{}"
         self._calibration: dict[str, str] = {}
-        self._runs: dict[str, _BegunRun] = {}
+        self._runs: dict[str, _StoredRun] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -159,11 +166,11 @@ class MemoryStore(Store, RunKeeper):
 
     @override
     async def aclose(self) -> None:
-        await in_thread(self._shut)
+        await in_thread(self._close)
 
-    def _shut(self) -> None:
+    def _close(self) -> None:
         with self._lock:
-            self._close()
+            self._finalizer()
             self._clear()
 
     def _run_locked(self, work: Callable[[], R]) -> R:
@@ -172,83 +179,85 @@ class MemoryStore(Store, RunKeeper):
             return work()
 
     def _check_open(self) -> None:
-        if not self._close.alive:
+        if not self._finalizer.alive:
             raise StoreError("the store is closed; make another MemoryStore")
 
     # Records, the ledger and settings
 
     @override
-    @_locked_here_if(lambda _, ids: len(ids) <= _FEW)
+    @_hold_lock_inline_if(lambda _, ids: len(ids) <= _MAX_INLINE)
     def get_records(self, ids: Sequence[str]) -> list[Record | None]:
-        return [_copy(self._records[each]) if each in self._records else None for each in ids]
+        return [_copy(self._records[id]) if id in self._records else None for id in ids]
 
     @override
-    @_locked
+    @_hold_lock
     def records_of(
         self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
     ) -> list[list[Record] | None]:
-        return [self._records_of(each, kinds, limit) if each in self._ledger else None for each in artifact_ids]
+        return [self._records_of(id, kinds, limit) if id in self._ledger else None for id in artifact_ids]
 
     def _records_of(self, artifact_id: str, kinds: Sequence[str] | None, limit: int | None) -> list[Record]:
         records = map(self._records.__getitem__, self._ledger[artifact_id].record_ids)
-        chosen = (record for record in records if kinds is None or record.surface_kind in kinds)
-        return list(map(_copy, islice(chosen, limit)))
+        selected = (record for record in records if kinds is None or record.surface_kind in kinds)
+        return list(map(_copy, islice(selected, limit)))
 
     @override
-    @_locked
+    @_hold_lock
     def ledger(self, ids: Sequence[str] | None = None) -> list[LedgerEntry | None]:
-        return [self._ledger.get(each) for each in (sorted(self._ledger) if ids is None else ids)]
+        return [self._ledger.get(id) for id in (sorted(self._ledger) if ids is None else ids)]
 
     @override
-    @_locked
+    @_hold_lock
     def artifact_ids(self) -> list[str]:
         return sorted(self._ledger)
 
     @override
-    @_locked
+    @_hold_lock
     def counts(self) -> dict[str, int]:
         return {"artifacts": len(self._ledger), "records": len(self._records), **self._links.counts()}
 
     @override
-    @_locked
+    @_hold_lock
     def config(self) -> dict[str, Any]:
         return dict(json.loads(self._config))
 
     @override
-    @_locked
+    @_hold_lock
     def set_config(self, config: Mapping[str, Any]) -> None:
         self._config = settings_json(config)
 
     @override
-    @_locked
+    @_hold_lock
     def calibration(self, key: str | None = None) -> dict[str, Any]:
         if key is None:
-            return {each: json.loads(value) for each, value in self._calibration.items()}
+            return {name: json.loads(value) for name, value in self._calibration.items()}
         return dict(json.loads(self._calibration.get(key, "{}")))
 
     @override
-    @_locked
+    @_hold_lock
     def set_calibration(self, key: str, value: Mapping[str, Any]) -> None:
         self._calibration[key] = settings_json(value)
 
     # Writing
 
     @override
-    @_locked
+    @_hold_lock
     def apply(self, puts: Sequence[ArtifactChange], *, removals: Sequence[str] = ()) -> None:
         self._apply(puts, removals)
 
     def _apply(self, puts: Sequence[ArtifactChange], removals: Sequence[str]) -> None:
-        """Put and remove whole artifacts, all or nothing: what can fail comes first."""
+        """Write and remove whole artifacts, all or nothing."""
+        # Every step that can fail comes before the first change. The last of them writes the texts, in a transaction.
         vectors = check_changes(puts)
         puts = [_copy_change(change) for change in puts]
-        leaving = [*({*removals, *(change.entry.artifact_id for change in puts)} & self._ledger.keys())]
-        stays = len(self._vectors) - sum(len(self._ledger[each].record_ids) for each in leaving)
-        if vectors is not None and self._vectors.dim is not None and stays:
+        removed_ids = [*({*removals, *(change.entry.artifact_id for change in puts)} & self._ledger.keys())]
+        remaining_rows = len(self._vectors) - sum(len(self._ledger[id].record_ids) for id in removed_ids)
+        if vectors is not None and self._vectors.dim is not None and remaining_rows:
             check_width(puts, vectors, self._vectors.dim)
         records = [record for change in puts for record in change.records]
-        first = self._texts.replace(leaving, records)
-        for artifact_id in leaving:
+        first = self._texts.replace(removed_ids, records)
+        # From here on, nothing can fail.
+        for artifact_id in removed_ids:
             self._remove(artifact_id)
         for change in puts:
             self._ledger[change.entry.artifact_id] = change.entry
@@ -259,7 +268,7 @@ class MemoryStore(Store, RunKeeper):
         entry = self._ledger.pop(artifact_id)
         for record_id in entry.record_ids:
             del self._records[record_id]
-        self._filters.drop(self._numbers.pop(each) for each in entry.record_ids)
+        self._filters.drop(self._numbers.pop(record_id) for record_id in entry.record_ids)
         for index in self._values.values():
             index.discard(artifact_id)
         self._vectors.drop(entry.record_ids)
@@ -275,11 +284,11 @@ class MemoryStore(Store, RunKeeper):
         for name, index in self._values.items():
             _add_values(index, name, records)
         self._vectors.put(
-            [each.id for each in records],
+            [record.id for record in records],
             numbers,
-            [each.artifact_id for each in records],
-            [each.surface_kind for each in records],
-            [each.surface_index for each in records],
+            [record.artifact_id for record in records],
+            [record.surface_kind for record in records],
+            [record.surface_index for record in records],
             vectors=vectors,
         )
 
@@ -302,56 +311,56 @@ class MemoryStore(Store, RunKeeper):
     # Runs
 
     @override
-    @_locked
+    @_hold_lock
     def begin_run(self, run: IngestRun, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
-        begun = _BegunRun(run.mark, settings_json(row))
+        stored_run = _StoredRun(run.mark, settings_json(row))
         self._apply([], removals)
-        self._runs[run.name] = begun
+        self._runs[run.name] = stored_run
 
     @override
-    @_locked
+    @_hold_lock
     def read_run(self, run: IngestRun, parts: Sequence[int] | None = None) -> RunRows | None:
-        begun = self._find_run(run)
-        if begun is None:
+        stored_run = self._find_run(run)
+        if stored_run is None:
             return None
-        wanted = sorted(begun.parts if parts is None else begun.parts.keys() & {*parts})
-        return RunRows(json.loads(begun.row), {part: json.loads(begun.parts[part]) for part in wanted})
+        numbers = sorted(stored_run.parts if parts is None else stored_run.parts.keys() & {*parts})
+        return RunRows(json.loads(stored_run.row), {part: json.loads(stored_run.parts[part]) for part in numbers})
 
     @override
-    @_locked
+    @_hold_lock
     def apply_part(
         self, run: IngestRun, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
     ) -> dict[str, Any] | None:
-        begun = self._find_run(run)
-        if begun is None or not run.fits(json.loads(self._config)):
+        stored_run = self._find_run(run)
+        if stored_run is None or not run.fits(json.loads(self._config)):
             return None
-        if part not in begun.parts:
+        if part not in stored_run.parts:
             text = settings_json(row)
             self._apply(puts, ())
-            begun.parts[part] = text
-        return dict(json.loads(begun.parts[part]))
+            stored_run.parts[part] = text
+        return dict(json.loads(stored_run.parts[part]))
 
     @override
-    @_locked
+    @_hold_lock
     def forget_run(self, run: IngestRun, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()) -> None:
-        begun = self._find_run(run)
-        if begun is None:
+        stored_run = self._find_run(run)
+        if stored_run is None:
             return
         self._apply([], removals)
         if parts is None:
             del self._runs[run.name]
         else:
-            begun.parts = {part: row for part, row in begun.parts.items() if part not in parts}
+            stored_run.parts = {part: row for part, row in stored_run.parts.items() if part not in parts}
 
-    def _find_run(self, run: IngestRun) -> _BegunRun | None:
-        """Return what is kept of a run; `None` where it was replaced or forgotten."""
-        begun = self._runs.get(run.name)
-        return begun if begun is not None and begun.mark == run.mark else None
+    def _find_run(self, run: IngestRun) -> _StoredRun | None:
+        """Return the stored run; `None` if it was replaced or forgotten."""
+        stored_run = self._runs.get(run.name)
+        return stored_run if stored_run is not None and stored_run.mark == run.mark else None
 
     # Search
 
     @override
-    @_locked
+    @_hold_lock
     def search_vectors(
         self,
         queries: Floats,
@@ -361,33 +370,33 @@ class MemoryStore(Store, RunKeeper):
         surfaces: Sequence[str] | None = None,
         per_artifact: bool = False,
     ) -> list[Ranking]:
-        allowed = self._allowed(filter)
+        allowed = self._match_filter(filter)
         return self._vectors.search(queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact)
 
     @override
-    @_locked_here_if(lambda _, query, record_ids: len(record_ids) <= _FEW)  # noqa: ARG005
+    @_hold_lock_inline_if(lambda _, query, record_ids: len(record_ids) <= _MAX_INLINE)  # noqa: ARG005
     def similarities(self, query: Floats, record_ids: Sequence[str]) -> Floats:
         return self._vectors.similarities(query, record_ids)
 
     @override
-    @_locked_here_if(lambda self, query, artifact_ids, **_: _has_few_vectors(self, artifact_ids))  # noqa: ARG005
+    @_hold_lock_inline_if(lambda self, query, artifact_ids, **_: _has_few_vectors(self, artifact_ids))  # noqa: ARG005
     def best_of(
         self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
     ) -> BestRecords:
         return self._vectors.best_of(query, artifact_ids, surfaces)
 
     @override
-    @_locked
+    @_hold_lock
     def vectors(self, ids: Sequence[str]) -> Floats:
         return self._vectors.vectors(ids)
 
     @override
-    @_locked_here_if(_has_few_vectors)
+    @_hold_lock_inline_if(_has_few_vectors)
     def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
         return self._vectors.vectors_of(artifact_ids)
 
     @override
-    @_locked
+    @_hold_lock
     def search_text(
         self,
         queries: Sequence[str],
@@ -397,17 +406,17 @@ class MemoryStore(Store, RunKeeper):
         surfaces: Sequence[str] | None = None,
         per_artifact: bool = False,
     ) -> list[Ranking]:
-        allowed = self._allowed(filter)
+        allowed = self._match_filter(filter)
         return self._texts.rank(queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact)
 
-    def _allowed(self, filter: Filter | None) -> Rows | None:
-        """Return the numbers of the records that the filter lets through; `None` for all."""
-        return None if filter is None else self._filters.allowed(self._records, self._numbers, filter)
+    def _match_filter(self, filter: Filter | None) -> Rows | None:
+        """Return the numbers of the records that match the filter; `None` for all records."""
+        return None if filter is None else self._filters.match(self._records, self._numbers, filter)
 
     # Links
 
     @override
-    @_locked_here_if(_has_few_links)
+    @_hold_lock_inline_if(_has_few_links)
     def neighbors(
         self,
         ids: Sequence[str],
@@ -420,32 +429,32 @@ class MemoryStore(Store, RunKeeper):
     ) -> list[list[Edge]]:
         check_choice("direction", direction, DIRECTIONS)
         links = LinkFilter(types=types, exclude=exclude, origins=origins)
-        return [self._links.neighbors(each, direction, links)[:limit] for each in ids]
+        return [self._links.neighbors(id, direction, links)[:limit] for id in ids]
 
     @override
-    @_locked
+    @_hold_lock
     def resolve(self, refs: Sequence[str]) -> list[list[str]]:
-        return [list(self._links.resolve(each)) for each in refs]
+        return [list(self._links.resolve(ref)) for ref in refs]
 
     @override
-    @_locked
+    @_hold_lock
     def referrers(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[list[str]]:
         links = LinkFilter(types=types)
-        return [sorted(self._links.referrers(each, links)) for each in nodes]
+        return [sorted(self._links.referrers(node, links)) for node in nodes]
 
     @override
-    @_locked
+    @_hold_lock
     def fan_in(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[int]:
         links = LinkFilter(types=types)
-        return [len(self._links.referrers(each, links)) for each in nodes]
+        return [len(self._links.referrers(node, links)) for node in nodes]
 
     @override
-    @_locked
+    @_hold_lock
     def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
         return self._links.max_fan_in(LinkFilter(types=types))
 
     @override
-    @_locked_here_if(_has_few_holders)
+    @_hold_lock_inline_if(_has_few_holders)
     def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
         return find_holders(lambda field: self._values.get_or_create(field, self._index_values), wanted, limit)
 
@@ -455,15 +464,16 @@ class MemoryStore(Store, RunKeeper):
         return index
 
     @override
-    @_locked
+    @_hold_lock
     def unresolved_links(
         self, artifact_ids: Sequence[str] | None = None, *, limit: int | None = None
     ) -> list[UnresolvedLink]:
-        most = None if limit is None else check_count("limit", limit)
-        return list(islice(self._links.unresolved_links(artifact_ids), most))
+        if limit is not None:
+            check_count("limit", limit)
+        return list(islice(self._links.list_unresolved(artifact_ids), limit))
 
     @override
-    @_locked
+    @_hold_lock
     def link_counts(self) -> list[LinkCount]:
         return self._links.link_counts()
 
@@ -480,12 +490,12 @@ def _copy(record: Record) -> Record:
 
 
 def _copy_change(change: ArtifactChange) -> ArtifactChange:
-    """Return a copy of one artifact's content that nobody else holds.
+    """Return a deep copy of a change, so that the caller cannot modify stored content.
 
     Raises:
-        StoreError: A record cannot be stored.
+        StoreError: If a record cannot be stored.
     """
-    name = change.entry.artifact_id
-    records = [replace(each, metadata=json.loads(check_record(each, name))) for each in change.records]
-    entry = replace(change.entry, record_ids=tuple(each.id for each in records))
+    artifact_id = change.entry.artifact_id
+    records = [replace(record, metadata=json.loads(check_record(record, artifact_id))) for record in change.records]
+    entry = replace(change.entry, record_ids=tuple(record.id for record in records))
     return replace(change, entry=entry, records=records)

@@ -12,8 +12,8 @@ import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.lru import LruCache
-from airw.stores._indexes.columns import Column, FilterColumns, Rows, fields_of
-from airw.stores._indexes.values import ValueIndex
+from airw.stores._indexes.filter_columns import Column, FilterColumns, Rows, find_fields
+from airw.stores._indexes.value_index import ValueIndex
 from airw.stores.sqlite._conditions import compile_filter, field_text
 from airw.stores.sqlite._record_log import RecordLog, read_records
 from airw.values.filters import Filter
@@ -55,13 +55,13 @@ class FilterIndex:
         self._too_large: set[str] = set()  # fields of which no column is kept
         self._log = RecordLog()
 
-    def allowed(self, connection: "sqlite3.Connection", filter: Filter) -> Rows:
+    def match(self, connection: "sqlite3.Connection", filter: Filter) -> Rows:
         """Return the numbers (rowids) of the records that satisfy a filter in the file's present state.
 
         Returns:
             `(n,) int64`, ascending; not to be changed.
         """
-        fields = fields_of(filter)
+        fields = find_fields(filter)
         is_known = all(each in self._table.columns for each in fields) and repr(filter) not in self._scans
         for each in fields:
             if each not in self._too_large:
@@ -69,7 +69,7 @@ class FilterIndex:
         if is_known:
             self._follow(connection, fields)
             if self._too_large.isdisjoint(fields):
-                found = self._table.find(filter, self._table.columns)
+                found = self._table.match(filter, self._table.columns)
                 _make_room(self._table.columns)
                 return found
         return self._scan(connection, filter)

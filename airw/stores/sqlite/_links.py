@@ -173,7 +173,7 @@ def max_fan_in(connection: "sqlite3.Connection", known: LruCache[MaxOf, int], li
     return known.get_or_create((version, links), lambda _: int(_ask(connection, _MAX_FAN_IN, links).fetchone()[0]))
 
 
-def unresolved_links(
+def list_unresolved(
     connection: "sqlite3.Connection", artifact_ids: Sequence[str] | None, limit: int | None
 ) -> list[UnresolvedLink]:
     """Return the links of these artifacts, or of all, that dangle or are ambiguous, in two statements."""

@@ -11,7 +11,7 @@ import numpy as np
 from airw._base.arrays import Floats
 from airw._base.vectors import exact_scores
 from airw.protocols import ArtifactVectors, BestRecords
-from airw.stores._indexes.dense import DenseIndex, check_queries
+from airw.stores._indexes.dense_index import DenseIndex, check_queries
 from airw.stores.sqlite import _segmented_index
 from airw.stores.sqlite._conditions import Sql, compile_filter, keys_json, one_of
 from airw.stores.sqlite._field_indexes import FilterIndex
@@ -72,7 +72,7 @@ class VectorIndex:
             found = ask(SqlVectorSearch(connection, self._segmented), condition)
             return lambda: found, True
         self._follow(connection, count)
-        allowed = None if filter is None else self._filters.allowed(connection, filter)
+        allowed = None if filter is None else self._filters.match(connection, filter)
         later = partial(ask, self._index, allowed)
         if len(self._index) * (self._index.dim or 0) > _SMALL:
             return later, False

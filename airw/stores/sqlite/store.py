@@ -17,9 +17,9 @@ from airw._base.lru import LruCache
 from airw._base.overriding import override
 from airw.errors import StoreError
 from airw.protocols import ArtifactVectors, BestRecords, ChangeFinder, IngestRun, RunKeeper, RunRows, Store
-from airw.stores._indexes.dense import DenseIndex
-from airw.stores._indexes.postings import Postings
-from airw.stores._indexes.values import ValueIndex, find_holders
+from airw.stores._indexes.dense_index import DenseIndex
+from airw.stores._indexes.inverted_index import InvertedIndex
+from airw.stores._indexes.value_index import ValueIndex, find_holders
 from airw.stores.sqlite import _links, _records, _runs
 from airw.stores.sqlite._connection import Connection
 from airw.stores.sqlite._field_indexes import FieldIndex, FilterIndex
@@ -101,7 +101,7 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
     def _forget_indexes(self) -> None:
         self._filters = FilterIndex()
         self._vectors = VectorIndex(self._segments, self._filters)
-        self._postings = Postings()
+        self._inverted_index = InvertedIndex()
         self._fields = LruCache[str, FieldIndex](_REMEMBERED)
         self._max_fan_in = LruCache[_links.MaxOf, int](_REMEMBERED)
 
@@ -274,8 +274,8 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
         per_artifact: bool = False,
     ) -> list[Ranking]:
         def rank(connection: "sqlite3.Connection") -> list[Ranking]:
-            allowed = None if filter is None else self._filters.allowed(connection, filter)
-            return self._postings.rank(
+            allowed = None if filter is None else self._filters.match(connection, filter)
+            return self._inverted_index.rank(
                 connection, queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact
             )
 
@@ -326,7 +326,7 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
     async def unresolved_links(
         self, artifact_ids: Sequence[str] | None = None, *, limit: int | None = None
     ) -> list[UnresolvedLink]:
-        return await self._read(_links.unresolved_links, artifact_ids, limit)
+        return await self._read(_links.list_unresolved, artifact_ids, limit)
 
     @override
     async def link_counts(self) -> list[LinkCount]:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airw.errors import ArgumentError, EmbedderMismatch, StoreError
-from airw.stores._indexes.dense import DenseIndex
+from airw.stores._indexes.dense_index import DenseIndex
 from tests.support.drawing import examples
 
 

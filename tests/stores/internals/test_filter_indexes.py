@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from airw.stores import MemoryStore, SqliteStore
 from airw.stores._changes import metadata_json
-from airw.stores._indexes import columns as columns_module
-from airw.stores._indexes.columns import Column
+from airw.stores._indexes import filter_columns as columns_module
+from airw.stores._indexes.filter_columns import Column
 from airw.stores.sqlite import _field_indexes, _writing
 from airw.stores.sqlite._field_indexes import FilterIndex
 from airw.stores.sqlite._schema import connect, in_snapshot
@@ -66,7 +66,7 @@ def meant(connection, filter):
 
 
 def allowed(connection, columns, filter):
-    found = in_snapshot(connection, lambda reading: columns.allowed(reading, filter))
+    found = in_snapshot(connection, lambda reading: columns.match(reading, filter))
     assert found.dtype == np.int64
     return found.tolist()
 
@@ -87,13 +87,13 @@ def one_by_one(field, values):
 
 @pytest.mark.parametrize("few", [0, 20, 256], ids=["sorted", "some sorted", "none sorted"])
 def test_every_value_compares_with_every_other_as_filters_say(few, monkeypatch):
-    monkeypatch.setattr(columns_module, "_FEW", few)
+    monkeypatch.setattr(columns_module, "_MAX_UNSORTED", few)
     column, rows = Column(), [{"v": value} for value in VALUES] + [{}]
     for half in (slice(25), slice(25, None)):
         column.add_texts([metadata_json({"v": row["v"]})[5:-1] if row else None for row in rows[half]])
-        column.holds("$gt", 0)
+        column.match("$gt", 0)
     for op, operand in product(COMPARISONS, VALUES):
-        assert column.holds(op, operand).tolist() == [matches(Compare("v", op, operand), row) for row in rows]
+        assert column.match(op, operand).tolist() == [matches(Compare("v", op, operand), row) for row in rows]
 
 
 @pytest.mark.parametrize("op", ["$in", "$nin"])
@@ -105,7 +105,7 @@ def test_every_value_compares_with_every_other_as_filters_say(few, monkeypatch):
 def test_every_value_is_among_others_as_filters_say(op, operand):
     column, rows = Column(), [{"v": value} for value in VALUES] + [{}]
     column.add_texts([metadata_json({"v": row["v"]})[5:-1] if row else None for row in rows])
-    assert column.holds(op, operand).tolist() == [matches(Compare("v", op, operand), row) for row in rows]
+    assert column.match(op, operand).tolist() == [matches(Compare("v", op, operand), row) for row in rows]
 
 
 def test_thousands_of_numbers_and_dates_compare_to_the_last_bit():
@@ -116,7 +116,7 @@ def test_thousands_of_numbers_and_dates_compare_to_the_last_bit():
     for operand in (2**53, 2**53 + 1, 2.0**53 + 2, -1, 10**400, "2012", "2012-05", ""):
         for op in ("$gt", "$gte", "$lt", "$lte", "$eq"):
             expected = [matches(Compare("v", op, operand), {"v": value}) for value in values]
-            assert column.holds(op, operand).tolist() == expected
+            assert column.match(op, operand).tolist() == expected
 
 
 # What is allowed
@@ -132,7 +132,7 @@ STEPS = st.tuples(st.dictionaries(NAMES, st.lists(METADATA, max_size=2), max_siz
 )
 def test_what_is_allowed_is_what_a_filter_means_after_any_writes_of_another_connection(steps, filter, few):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
-        patch.setattr(columns_module, "_FEW", few)
+        patch.setattr(columns_module, "_MAX_UNSORTED", few)
         path, columns = Path(folder) / "corpus.airw", FilterIndex()
         writer = stack.enter_context(closing(connect(path, create=True, writable=True)))
         reader = stack.enter_context(closing(connect(path)))
@@ -174,7 +174,7 @@ def test_a_filter_is_answered_of_the_snapshot_that_it_is_asked_in(file):
     reader.execute("BEGIN")
     assert reader.execute("SELECT count(*) FROM record").fetchone() == (5,)
     write(writer, {"new": [{"v": 9}]}, removals=["n0004"])
-    assert [len(columns.allowed(reader, each)) for each in (filters[0], *filters[1:])] == [5, 4, 3, 2]
+    assert [len(columns.match(reader, each)) for each in (filters[0], *filters[1:])] == [5, 4, 3, 2]
     reader.execute("COMMIT")
     check(reader, columns, *({"v": {"$gte": at}} for at in range(4)))
 
@@ -253,13 +253,13 @@ def test_a_field_that_is_asked_for_again_after_others_is_brought_up_to_date(file
 
 
 def test_values_that_nobody_holds_any_more_are_forgotten(file, monkeypatch):
-    monkeypatch.setattr(columns_module, "_SPARE", 8)
+    monkeypatch.setattr(columns_module, "_MAX_UNUSED", 8)
     writer, reader = file
     columns = FilterIndex()
     for at in range(60):
         write(writer, {"a": [{"v": at}], "b": [{"v": "b"}]})
         check(reader, columns, {"v": {"$gte": at}})
-        assert at == 0 or columns._table.columns["v"].distinct <= 12
+        assert at == 0 or columns._table.columns["v"].value_count <= 12
 
 
 def test_a_field_of_values_too_large_is_left_to_sql(file, monkeypatch):
@@ -376,7 +376,7 @@ def memory_store():
 def check_memory(store, *filters):
     for each in filters:
         filter = parse_filter(each)
-        found = store._allowed(filter).tolist()
+        found = store._match_filter(filter).tolist()
         assert [each for each, number in store._numbers.items() if number in found] == [
             record.id for record in store._records.values() if matches(filter, record.metadata)
         ]
@@ -387,7 +387,7 @@ def check_memory(store, *filters):
 @given(st.lists(st.tuples(STEPS, st.lists(FILTERS, max_size=3)), min_size=1, max_size=4), st.sampled_from([0, 2, 256]))
 def test_what_is_allowed_in_memory_is_what_a_filter_means_after_any_writes(steps, few):
     with pytest.MonkeyPatch.context() as patch, memory_store() as store:
-        patch.setattr(columns_module, "_FEW", few)
+        patch.setattr(columns_module, "_MAX_UNSORTED", few)
         for (puts, removals), filters in steps:
             store._apply([*changes_of(puts)], removals)
             check_memory(store, *filters, *(Not(each) for each in filters))
@@ -395,8 +395,8 @@ def test_what_is_allowed_in_memory_is_what_a_filter_means_after_any_writes(steps
 
 
 def test_in_memory_only_rows_that_are_new_are_read(monkeypatch):
-    found, code = [], Column._code
-    monkeypatch.setattr(Column, "_code", lambda column, value: (found.append(value), code(column, value))[1])
+    found, code = [], Column._get_code
+    monkeypatch.setattr(Column, "_get_code", lambda column, value: (found.append(value), code(column, value))[1])
     with memory_store() as store:
         store._apply([*changes_of(numbered(range(50)))], [])
         check_memory(store, *({"v": {"$gt": at}} for at in range(5)))
@@ -407,19 +407,19 @@ def test_in_memory_only_rows_that_are_new_are_read(monkeypatch):
 
 
 def test_in_memory_nothing_piles_up_where_no_filter_is_asked_or_values_never_return(monkeypatch):
-    monkeypatch.setattr(columns_module, "_SPARE", 8)
+    monkeypatch.setattr(columns_module, "_MAX_UNUSED", 8)
     with memory_store() as store:
         for at in range(40):
             store._apply([*changes_of({"a": [{"v": at}]})], [])
-        assert store._filters._left == []
+        assert store._filters._removed == []
         for at in range(40):
             store._apply([*changes_of({"a": [{"v": at}]})], [])
             check_memory(store, {"v": {"$gte": at}})
-            assert store._filters._table.columns["v"].distinct <= 12
+            assert store._filters._table.columns["v"].value_count <= 12
 
 
 def test_in_memory_members_of_an_enumeration_compare_as_the_numbers_that_they_are(monkeypatch):
-    monkeypatch.setattr(columns_module, "_FEW", 0)
+    monkeypatch.setattr(columns_module, "_MAX_UNSORTED", 0)
     with memory_store() as store:
         store._apply([*changes_of(numbered([Level.LOW, Level.HIGH, 3, "x"]))], [])
         for op in ("$gt", "$gte", "$lt", "$lte", "$eq", "$ne"):

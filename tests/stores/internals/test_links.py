@@ -102,7 +102,7 @@ def told_by_table(table):
     return {
         "out": [table.neighbors(name, "out", LinkFilter()) for name in NAMES],
         "in": [table.neighbors(name, "in", LinkFilter()) for name in NAMES],
-        "unresolved": list(table.unresolved_links(None)),
+        "unresolved": list(table.list_unresolved(None)),
         "counts": table.link_counts(),
         "referrers": [sorted(table.referrers(ref, LinkFilter())) for ref in REFS],
     }
@@ -112,7 +112,7 @@ def told_by_file(connection):
     return {
         "out": _links.neighbors(connection, NAMES, "out", LinkFilter(), None),
         "in": _links.neighbors(connection, NAMES, "in", LinkFilter(), None),
-        "unresolved": _links.unresolved_links(connection, None, None),
+        "unresolved": _links.list_unresolved(connection, None, None),
         "counts": _links.link_counts(connection),
         "referrers": _links.referrers(connection, REFS, LinkFilter()),
     }
@@ -157,7 +157,7 @@ def check_alike(table, connection, kept):
     assert {key: found[key] for key in table.counts()} == table.counts()
     for ids in (["b", "a\0", "\ud800", "a", "b", "absent"], []):
         for limit in (None, 1):
-            assert _links.unresolved_links(connection, ids, limit) == list(table.unresolved_links(ids))[:limit]
+            assert _links.list_unresolved(connection, ids, limit) == list(table.list_unresolved(ids))[:limit]
     refs = [*REFS, "absent", "a\0", "\ud800"]
     assert _links.resolve(connection, refs) == [table.resolve(ref) for ref in refs]
     nodes = [*refs, *(("else", ref) for ref in refs), ("oth\0er", "a"), ("none", "a"), "a"]

@@ -7,14 +7,14 @@ import anyio
 import pytest
 
 from airw.stores import MemoryStore
-from airw.stores._indexes import values
+from airw.stores._indexes import value_index
 from airw.testing.changes import put
 
 
 async def test_a_forgotten_store_closes_its_database():
     store = MemoryStore()
     await store.apply([put("a", "text")])
-    database, closing = store._texts._connection, store._close
+    database, closing = store._texts._connection, store._finalizer
     del store
     gc.collect()
     for _ in range(100):  # the worker thread may hold the last reference for a moment, and close in its turn
@@ -27,7 +27,9 @@ async def test_a_forgotten_store_closes_its_database():
 
 async def test_what_has_not_changed_is_not_sorted_again(monkeypatch):
     sizes = []
-    monkeypatch.setattr(values, "sorted", lambda names: (sizes.append(len(names)), sorted(names))[1], raising=False)
+    monkeypatch.setattr(
+        value_index, "sorted", lambda names: (sizes.append(len(names)), sorted(names))[1], raising=False
+    )
     async with MemoryStore() as store:
         await store.apply([put(name, "t", metadata={"tag": [name, "all"]}) for name in "cab"])
         for _ in range(3):

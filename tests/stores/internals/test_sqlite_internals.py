@@ -12,7 +12,7 @@ import pytest
 
 from airw.errors import StoreBusy, StoreError
 from airw.stores import MemoryStore, SqliteStore
-from airw.stores._indexes.dense import DenseIndex
+from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores.sqlite import _connection, _links, _schema, _segmented_index, _writing
 from airw.stores.sqlite._records import counts
 from airw.stores.sqlite._schema import APPLICATION_ID, check_sqlite, connect

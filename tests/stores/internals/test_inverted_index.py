@@ -1,4 +1,4 @@
-"""Postings in memory rank as FTS5's own `bm25` does, whatever was written, stopped or forgotten in between."""
+"""InvertedIndex in memory rank as FTS5's own `bm25` does, whatever was written, stopped or forgotten in between."""
 
 import sqlite3
 import tempfile
@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airw.stores import MemoryStore, SqliteStore
-from airw.stores._indexes import postings as postings_module
-from airw.stores._indexes.postings import Postings
+from airw.stores._indexes import inverted_index as inverted_index_module
+from airw.stores._indexes.inverted_index import InvertedIndex
 from airw.stores._indexes.texts import TEXT_TABLES, insert_records, prepare_texts, split_queries
 from airw.stores.sqlite._schema import in_snapshot
 from airw.testing.changes import put
@@ -123,12 +123,12 @@ QUERIES = [LONG, "one", "two absent", "NÉ straße ix 字", "many one b", "x" * 
 @settings(max_examples=examples(25))
 def test_rankings_are_those_of_fts5_after_any_writes_of_another_connection(steps, late, room, scope):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(postings_module, "_LATE", late)
-        patch.setattr(postings_module, "_ROOM", room)
+        patch.setattr(inverted_index_module, "_MAX_NEW_WORDS", late)
+        patch.setattr(inverted_index_module, "_MAX_BYTES", room)
         path = Path(folder, "texts")
         with closing(made(path)) as writer, closing(opened(path)) as reader:
             writer.execute("PRAGMA synchronous = OFF")
-            postings = Postings()
+            postings = InvertedIndex()
             for puts, removals in steps:
                 with writer:
                     for name in (*removals, *puts):
@@ -144,20 +144,20 @@ def test_rankings_are_those_of_fts5_after_any_writes_of_another_connection(steps
 def test_the_length_of_a_text_counts_however_long_it_is(count):
     with closing(made()) as connection:
         add(connection, ["word " * count, "word and others", "others", "", "word"])
-        check(Postings(), connection, ["word", "word others"])
+        check(InvertedIndex(), connection, ["word", "word others"])
 
 
 def test_a_word_that_the_index_cuts_inside_a_character_is_found_neither_before_nor_after_a_write():
     with closing(made()) as connection:
-        postings = Postings()
+        postings = InvertedIndex()
         for _ in range(2):
             add(connection, ["one", LONG])
-            assert ranked(postings, connection, [LONG], 5) == ranked(Postings(), connection, [LONG], 5) == [[]]
+            assert ranked(postings, connection, [LONG], 5) == ranked(InvertedIndex(), connection, [LONG], 5) == [[]]
 
 
 def test_equal_scores_are_ordered_by_artifact_and_surface_however_many_there_are():
     with closing(made()) as connection:
-        postings = Postings()
+        postings = InvertedIndex()
         for artifact in ("b", "é", "a", "B", "c"):
             add(connection, ["same text"] * 30 + ["same"], artifact)
         connection.execute("UPDATE record SET idx = abs(idx - 20)")
@@ -171,7 +171,7 @@ def test_artifacts_are_found_behind_one_that_holds_all_of_the_best_records():
         add(connection, ["word"] * 500, "a")
         for name in "bcd":
             add(connection, ["word among others"], name)
-        check(Postings(), connection, ["word"], 3, per_artifact=True)
+        check(InvertedIndex(), connection, ["word"], 3, per_artifact=True)
 
 
 # What is read
@@ -179,7 +179,7 @@ def test_artifacts_are_found_behind_one_that_holds_all_of_the_best_records():
 
 def test_a_word_is_read_once_and_a_write_costs_only_what_it_wrote():
     with closing(made()) as connection:
-        postings = Postings()
+        postings = InvertedIndex()
         add(connection, spread(500, "one", "two"))
         postings.rank(connection, ["one two w3"], 5)
         added = add(connection, ["one more of three"], "b")
@@ -195,7 +195,7 @@ def test_a_word_is_read_once_and_a_write_costs_only_what_it_wrote():
 
 def test_what_has_not_changed_is_not_read_again():
     with closing(made()) as connection:
-        postings = Postings()
+        postings = InvertedIndex()
         add(connection, spread(50, "one"))
         postings.rank(connection, ["one"], 5, surfaces=["chunk"])
         statements = asked_of(connection)
@@ -204,9 +204,9 @@ def test_what_has_not_changed_is_not_read_again():
 
 
 def test_the_words_asked_for_least_recently_are_forgotten_and_the_rest_is_not_read_again(monkeypatch):
-    monkeypatch.setattr(postings_module, "_ROOM", 3_000)
+    monkeypatch.setattr(inverted_index_module, "_MAX_BYTES", 3_000)
     with closing(made()) as connection:
-        postings = Postings()
+        postings = InvertedIndex()
         add(connection, [f"w{at % 20} always" for at in range(200)])
         for at in range(20):
             check(postings, connection, [f"w{at}", "always"])
@@ -216,9 +216,9 @@ def test_the_words_asked_for_least_recently_are_forgotten_and_the_rest_is_not_re
 
 
 def test_after_many_new_words_those_known_are_read_again_when_they_are_asked_for(monkeypatch):
-    monkeypatch.setattr(postings_module, "_LATE", 20)
+    monkeypatch.setattr(inverted_index_module, "_MAX_NEW_WORDS", 20)
     with closing(made()) as connection:
-        postings = Postings()
+        postings = InvertedIndex()
         add(connection, spread(50, "one", "two"))
         for expected in ([], [], ["one"], [], [], ["one"]):
             check(postings, connection, ["one two"])
@@ -227,21 +227,21 @@ def test_after_many_new_words_those_known_are_read_again_when_they_are_asked_for
             postings.rank(connection, ["one"], 5)
             read = [word for word in ("one", "two") for each in statements if f"term = '{word}'" in each]
             assert read == expected
-            assert sum(len(each.late) for each in postings._postings.values()) <= 20
+            assert sum(len(each.new) for each in postings._postings.values()) <= 20
             connection.set_trace_callback(None)
 
 
 @given(numbers=st.lists(st.integers(1, 2**62), max_size=30), slice=st.integers(0, 50))
 def test_numbers_are_read_whole_whatever_the_slices(numbers, slice):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(postings_module, "_SLICE", slice)
-        assert postings_module._parse_numbers(",".join(map(str, numbers)) or None).tolist() == numbers
+        patch.setattr(inverted_index_module, "_PARSE_CHARS", slice)
+        assert inverted_index_module._parse_numbers(",".join(map(str, numbers)) or None).tolist() == numbers
 
 
 def test_a_word_that_takes_more_than_all_may_is_ranked_all_the_same(monkeypatch):
-    monkeypatch.setattr(postings_module, "_ROOM", 10)
+    monkeypatch.setattr(inverted_index_module, "_MAX_BYTES", 10)
     with closing(made()) as connection:
-        postings = Postings()
+        postings = InvertedIndex()
         add(connection, spread(50, "one", "two"))
         check(postings, connection, ["one two", "two"])
         assert [*postings._postings] == ["two"]
@@ -249,7 +249,7 @@ def test_a_word_that_takes_more_than_all_may_is_ranked_all_the_same(monkeypatch)
 
 def test_rows_that_left_do_not_pile_up():
     with closing(made()) as connection:
-        postings = Postings()
+        postings = InvertedIndex()
         for turn in range(10):
             connection.execute("DELETE FROM record")
             add(connection, [f"one {turn}"] * 20)
@@ -265,7 +265,7 @@ def test_rows_that_left_do_not_pile_up():
 @pytest.mark.parametrize("scope", [{}, {"surfaces": ["title"]}])
 def test_a_search_stopped_at_any_statement_leaves_the_next_one_right(scope):
     with closing(made()) as connection:
-        postings, stopped = Postings(), []
+        postings, stopped = InvertedIndex(), []
         for turn in range(60):
             with connection:
                 connection.execute("DELETE FROM record WHERE artifact_id = ?", [f"a{turn - 3}"])
@@ -294,8 +294,8 @@ def test_an_index_that_does_not_fit_the_records_is_an_error_of_the_database(dama
     with closing(made()) as connection:
         add(connection, spread(9, "one"))
         connection.execute(damage)
-        with pytest.raises(sqlite3.DatabaseError, match="does not fit"):
-            Postings().rank(connection, ["one w2 filler"], 5)
+        with pytest.raises(sqlite3.DatabaseError, match="does not match"):
+            InvertedIndex().rank(connection, ["one w2 filler"], 5)
 
 
 # Words
@@ -316,8 +316,8 @@ async def test_a_closed_store_holds_no_postings(tmp_path):
     async with SqliteStore(tmp_path / "notes.airw") as store:
         await store.apply([put("a", "one two", "two")])
         assert [len(each) for each in await store.search_text(["one", "two"], 5)] == [1, 2]
-        assert [*store._postings._postings] == ["one", "two"]
-    assert not store._postings._postings
+        assert [*store._inverted_index._postings] == ["one", "two"]
+    assert not store._inverted_index._postings
 
 
 async def test_a_store_in_memory_follows_its_own_writes():

@@ -1,0 +1,351 @@
+"""An inverted index in memory that ranks texts by BM25, with the scores of SQLite's FTS5.
+
+The postings of a word are the rows that contain it, and how often each does. They are read from the FTS5 index in the
+database (see the module `texts`) when the word is first searched for. Scores equal those of FTS5's own function
+`bm25`, made positive. That function would compute the scores one by one, each time a query is asked.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from airw._base.arrays import NDArray
+from airw.stores._indexes.texts import split_queries, split_words
+from airw.values import Ranking
+
+if TYPE_CHECKING:
+    import sqlite3
+
+Row: TypeAlias = tuple[float, str, int, int, str]  # -score, artifact id, surface index, rowid, record id: sorts by rank
+
+_K1, _B = 1.2, 0.75
+_LEAST_WEIGHT = 1e-6  # FTS5's weight of a word in half of all rows or more, where BM25 would be zero or negative
+_GROWTH = 4  # factor by which more records are read while they belong to too few artifacts
+_MAX_BYTES = 1 << 26  # memory of all postings
+_PARSE_CHARS = 1 << 18  # parsed in about a millisecond
+_WORD_BYTES = 300  # rough memory of a word besides its rows
+_MAX_NEW_WORDS = 1 << 16  # words of new rows to count in Python; beyond that, postings are read again from FTS5
+
+
+@dataclass(slots=True)
+class _PostingList:
+    """The postings of one word.
+
+    Args:
+        rows: The positions of the rows that contain the word, ascending.
+        counts: How often each row contains it.
+        removed: The number of removed rows in the index when `rows` was last cleaned.
+        new: Pairs of row and count that are not yet in `rows` and `counts`.
+    """
+
+    rows: NDArray[np.int32]
+    counts: NDArray[np.int32]
+    removed: int
+    new: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Return the rough number of bytes in memory."""
+        return self.rows.nbytes + self.counts.nbytes + _WORD_BYTES
+
+
+class InvertedIndex:
+    """Ranks the texts of a database by BM25; one user at a time.
+
+    Each call first brings the index up to date. That takes time in proportion to the changes, except that all rowids
+    are read again after a removal. A call may be interrupted at any statement; the next call repeats its work.
+
+    Example:
+        >>> import sqlite3
+        >>> from airw.stores._indexes.texts import TEXT_TABLES, insert_records, prepare_texts
+        >>> connection = sqlite3.connect(":memory:", isolation_level=None)
+        >>> prepare_texts(connection)
+        >>> for statement in TEXT_TABLES:
+        ...     _ = connection.execute(statement)
+        >>> texts = ["rotate the keys", "the weather"]
+        >>> _ = insert_records(connection, [(f"r{at}", f"a{at}", "d", 0, "{}", text) for at, text in enumerate(texts)])
+        >>> [ranking] = InvertedIndex().rank(connection, ["Keys?"], 10)
+        >>> ranking.record_ids
+        ['r0']
+        >>> connection.close()
+    """
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def rank(
+        self,
+        connection: "sqlite3.Connection",
+        queries: Sequence[str],
+        k: int,
+        *,
+        allowed: NDArray[np.int64] | None = None,
+        surfaces: Sequence[str] | None = None,
+        per_artifact: bool = False,
+    ) -> list[Ranking]:
+        """Return the `k` best records or artifacts that contain a word of the query, per query.
+
+        Args:
+            connection: A connection with a snapshot of the database, prepared by `prepare_texts`.
+            queries: The queries, in plain words.
+            k: The largest number of results per query.
+            allowed: The numbers (rowids) of the records to rank; `None` for all.
+            surfaces: The surface kinds to rank; `None` for all.
+            per_artifact: Whether to rank artifacts, each by its best record.
+
+        Returns:
+            One ranking per query, best first; ties by artifact id, then surface index.
+        """
+        self._follow(connection)
+        if surfaces is not None:
+            self._read_kinds(connection)
+        k, rankings = max(k, 0), []
+        for words in split_queries(queries):
+            scores = self._score(connection, words if k else [])
+            matches = self._select_rows(np.flatnonzero(scores), allowed, surfaces)
+            best = self._find_best(connection, scores, matches, k, per_artifact=per_artifact)
+            ids, artifact_ids = [row[-1] for row in best], [row[1] for row in best]
+            rankings.append(Ranking(ids, artifact_ids, np.array([-row[0] for row in best], np.float64)))
+        return rankings
+
+    def _clear(self) -> None:
+        self._count = self._last = 0  # number of live rows; highest rowid ever indexed
+        # One entry per row. Removed rows keep their position, so that postings stay valid.
+        self._numbers: NDArray[np.int64] = np.empty(0, np.int64)
+        self._lengths: NDArray[np.float64] = np.empty(0)
+        self._live: NDArray[np.bool_] = np.empty(0, np.bool_)
+        self._norms: NDArray[np.float64] = np.empty(0)
+        self._kinds: NDArray[np.int32] = np.empty(0, np.int32)  # may have fewer entries; see `_read_kinds`
+        self._codes: dict[str, int] = {}
+        self._clear_postings()
+
+    def _clear_postings(self) -> None:
+        self._postings: dict[str, _PostingList] = {}  # least recently used first
+        self._bytes = self._new_words = 0
+
+    def _follow(self, connection: "sqlite3.Connection") -> None:
+        """Update the index to the rows of the database."""
+        # Rowids are never used twice. So the rows are unchanged if their number and the last rowid are.
+        count, last = connection.execute(
+            """SELECT (SELECT count(*) FROM record_text_docsize),
+            (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'record')"""
+        ).fetchone()
+        if (count, last) == (self._count, self._last):
+            return
+        # Append the new rows, then mark the removed ones; these are known only by comparing all rowids.
+        new_numbers, new_lengths = _read_lengths(connection, self._last)
+        numbers = np.concatenate([self._numbers, new_numbers])
+        live = np.concatenate([self._live, np.ones(len(new_numbers), np.bool_)])
+        if count < np.count_nonzero(live):
+            live = np.isin(numbers, _read_numbers(connection), assume_unique=True)
+        # Removed rows keep their positions, so start again before they are the majority.
+        if 2 * count < len(numbers):
+            self._clear()
+            self._follow(connection)
+            return
+        # All reads come before the first change, so that an interrupted call can be repeated.
+        self._add_new_words(connection, new_lengths)
+        self._numbers, self._live, self._lengths = numbers, live, np.concatenate([self._lengths, new_lengths])
+        self._count, self._last = count, last
+        self._compute_norms()
+
+    def _add_new_words(self, connection: "sqlite3.Connection", lengths: NDArray[np.float64]) -> None:
+        """Add the new rows to the postings in memory."""
+        if not self._postings:
+            return
+        self._new_words += int(lengths.sum())
+        if self._new_words > _MAX_NEW_WORDS:
+            self._clear_postings()
+            return
+        texts = connection.execute("SELECT text FROM record WHERE rowid > ? ORDER BY rowid", [self._last]).fetchall()
+        for row, words in enumerate(split_words([text for (text,) in texts]), len(self._numbers)):
+            for word, count in Counter(words).items():
+                if word in self._postings:
+                    self._postings[word].new.append((row, count))
+
+    def _compute_norms(self) -> None:
+        """Compute the part of the BM25 denominator that depends on the length of each row."""
+        words = float(self._lengths[self._live].sum())
+        average = words / self._count if words else 1.0
+        self._norms = _K1 * (1 - _B + _B * self._lengths / average)
+
+    def _score(self, connection: "sqlite3.Connection", words: Sequence[str]) -> NDArray[np.float64]:
+        """Return the BM25 score of each row, 0 for rows without any of the words.
+
+        The arithmetic is that of FTS5, step by step, so that rounding is the same, too.
+        """
+        scores = np.zeros(len(self._numbers))
+        for word in words:
+            posting = self._get_postings(connection, word)
+            rows, counts, row_count = posting.rows, posting.counts, len(posting.rows)
+            weight = math.log((self._count - row_count + 0.5) / (row_count + 0.5))
+            scores[rows] += max(weight, _LEAST_WEIGHT) * (counts * (_K1 + 1.0) / (counts + self._norms[rows]))
+        return scores
+
+    def _get_postings(self, connection: "sqlite3.Connection", word: str) -> _PostingList:
+        """Return the current postings of a word, and evict others if memory runs out."""
+        posting = self._postings.pop(word, None)
+        if posting is None:
+            rows, counts = self._read_postings(connection, word)
+            posting = _PostingList(rows, counts, self._removal_count)
+        else:
+            self._bytes -= posting.size
+            self._update(posting)
+        self._postings[word] = posting
+        self._bytes += posting.size
+        # Evict the least recently used words, but never the one just requested.
+        while self._bytes > _MAX_BYTES and len(self._postings) > 1:
+            self._bytes -= self._postings.pop(next(iter(self._postings))).size
+        return posting
+
+    @property
+    def _removal_count(self) -> int:
+        return len(self._numbers) - self._count
+
+    def _update(self, posting: _PostingList) -> None:
+        """Merge the new rows into the postings of a word, and drop the removed rows."""
+        if posting.new:
+            # New rows have higher positions than all others, so appending keeps the order.
+            rows, counts = np.array(posting.new, np.int32).T
+            posting.rows = np.concatenate([posting.rows, rows])
+            posting.counts = np.concatenate([posting.counts, counts])
+            posting.new = []
+        if posting.removed != self._removal_count:
+            is_live = self._live[posting.rows]
+            posting.rows, posting.counts = posting.rows[is_live], posting.counts[is_live]
+            posting.removed = self._removal_count
+
+    def _read_postings(
+        self, connection: "sqlite3.Connection", word: str
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        # FTS5 lists the rowid of a row once per occurrence of the word, in a row: the length of a run is the count.
+        sql = "SELECT group_concat(doc) FROM temp.record_word WHERE term = ?"
+        numbers = _parse_numbers(*connection.execute(sql, [word]).fetchone())
+        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+        rows, counts = np.searchsorted(self._numbers, numbers[starts]), np.diff(starts, append=len(numbers))
+        _check_consistent(np.array_equal(self._numbers.take(rows, mode="clip") if len(rows) else rows, numbers[starts]))
+        return rows.astype(np.int32), counts.astype(np.int32)
+
+    def _read_kinds(self, connection: "sqlite3.Connection") -> None:
+        """Read the surface kinds of the rows after those already read.
+
+        Only searches with `surfaces` need them.
+        """
+        start = len(self._kinds)
+        if start == len(self._numbers):
+            return
+        numbers, kinds = connection.execute(
+            "SELECT group_concat(rowid), json_group_array(kind) FROM record WHERE rowid >= ?",
+            [int(self._numbers[start])],
+        ).fetchone()
+        codes = [self._codes.setdefault(kind, len(self._codes)) for kind in json.loads(kinds)]
+        added = np.full(len(self._numbers) - start, -1, np.int32)
+        added[np.searchsorted(self._numbers, _parse_numbers(numbers)) - start] = codes
+        self._kinds = np.concatenate([self._kinds, added])
+
+    def _select_rows(
+        self, matches: NDArray[np.int64], allowed: NDArray[np.int64] | None, surfaces: Sequence[str] | None
+    ) -> NDArray[np.int64]:
+        """Return the matching rows that the filter and the surface kinds let through."""
+        if allowed is not None:
+            matches = matches[np.isin(self._numbers[matches], allowed)]
+        if surfaces is not None:
+            codes = [self._codes[kind] for kind in surfaces if kind in self._codes]
+            matches = matches[np.isin(self._kinds[matches], codes)]
+        return matches
+
+    def _find_best(
+        self,
+        connection: "sqlite3.Connection",
+        scores: NDArray[np.float64],
+        matches: NDArray[np.int64],
+        k: int,
+        *,
+        per_artifact: bool,
+    ) -> list[Row]:
+        depth = min(k, len(matches))
+        while True:
+            rows = self._read_best(connection, scores, matches, depth)
+            if not per_artifact:
+                return rows[:k]
+            best = dict[str, Row]()
+            for row in rows:
+                best.setdefault(row[1], row)
+            if len(best) >= k or depth == len(matches):
+                return [*best.values()][:k]
+            # The best records belong to fewer than `k` artifacts: read more records.
+            depth = min(_GROWTH * depth, len(matches))
+
+    def _read_best(
+        self, connection: "sqlite3.Connection", scores: NDArray[np.float64], matches: NDArray[np.int64], depth: int
+    ) -> list[Row]:
+        """Return the `depth` best of the matching rows, in rank order."""
+        if not depth:
+            return []
+        # Sorting all matches by artifact would read them all. So find the last score that ranks, sort the few better
+        # rows here, and let SQLite sort the rows that tie with it, as it can stop early.
+        values, cut = scores[matches], len(matches) - depth
+        last_score = np.partition(values, cut)[cut]
+        better, equal = matches[values > last_score], matches[values == last_score]
+        rows = [*self._read_rows(connection, scores, better, depth)]
+        return [*sorted(rows), *self._read_rows(connection, scores, equal, depth - len(rows))]
+
+    def _read_rows(
+        self, connection: "sqlite3.Connection", scores: NDArray[np.float64], rows: NDArray[np.int64], limit: int
+    ) -> Iterator[Row]:
+        """Yield at most `limit` of the rows, ordered by artifact id and surface index."""
+        numbers = self._numbers[rows].tolist()
+        score_of = dict(zip(numbers, scores[rows].tolist(), strict=True))
+        for artifact_id, index, number, record_id in connection.execute(
+            """SELECT artifact_id, idx, record.rowid, record.id FROM json_each(?) JOIN record ON record.rowid = value
+            ORDER BY artifact_id, idx, record.rowid LIMIT ?""",
+            [json.dumps(numbers), limit],
+        ):
+            yield -score_of[number], artifact_id, index, number, record_id
+
+
+def _read_lengths(connection: "sqlite3.Connection", after: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the rowids after `after`, and the number of words in each of these rows."""
+    numbers, sizes = connection.execute(
+        "SELECT group_concat(id), CAST(group_concat(sz, '') AS BLOB) FROM record_text_docsize WHERE id > ?", [after]
+    ).fetchone()
+    # FTS5 stores each length as a varint: base 128, highest digit first, 128 added to all digits but the last.
+    digits = np.frombuffer(sizes or b"", np.uint8)
+    ends = np.flatnonzero(digits < 128)
+    digit_counts = np.diff(ends, prepend=-1)
+    powers = np.repeat(ends, digit_counts) - np.arange(len(digits))
+    values = (digits & 127) * 128.0**powers
+    lengths = np.add.reduceat(values, ends - digit_counts + 1) if len(ends) else values
+    rowids = _parse_numbers(numbers)
+    _check_consistent(len(rowids) == len(lengths))
+    return rowids, lengths
+
+
+def _read_numbers(connection: "sqlite3.Connection") -> NDArray[np.int64]:
+    return _parse_numbers(*connection.execute("SELECT group_concat(id) FROM record_text_docsize").fetchone())
+
+
+def _parse_numbers(numbers: str | None) -> NDArray[np.int64]:
+    """Parse numbers separated by commas.
+
+    The text is parsed in slices, as numpy keeps the GIL and so stops all other threads while it parses one.
+    """
+    text, start, parts = numbers or "", 0, [np.empty(0, np.int64)]
+    while start < len(text):
+        comma = text.find(",", start + _PARSE_CHARS)
+        end = len(text) if comma < 0 else comma
+        parts.append(np.fromstring(text[start:end], np.int64, sep=","))
+        start = end + 1
+    return np.concatenate(parts)
+
+
+def _check_consistent(is_consistent: object) -> None:
+    import sqlite3
+
+    if not is_consistent:
+        raise sqlite3.DatabaseError("the text index does not match the records; build the corpus again")
