@@ -16,7 +16,7 @@ from airw._base.messages import short_repr
 from airw._base.signatures import check_option_names, shows_options
 from airw.corpora.naming import corpus_path, is_corpus_name
 from airw.corpora.opening import CUSTOM, Corpus, Opening
-from airw.corpora.pipeline import Builder, BuildProgress, BuildReport, SourcePages, report_of, with_survey
+from airw.corpora.pipeline import Builder, BuildProgress, BuildReport, SourcePages, sum_reports, with_survey
 from airw.corpora.recipes import UPSERT_SOURCE, BuildRecipe, OnError, recipes_by_source
 from airw.embedders import resolve_embedder
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, EmbedderUnavailable, SourceError, StoreError
@@ -27,7 +27,7 @@ _METHODS = ("writing", "config", "set_config", "artifact_ids", "ledger", "get_re
 
 
 class BuildOptions(TypedDict, total=False):
-    """The options of `build`, which says what they mean."""
+    """The options of `build`; see there for their meaning."""
 
     store: Store | str | os.PathLike[str] | None
     embedder: EmbedderLike | None
@@ -41,18 +41,20 @@ class BuildOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildRequest:
-    """What a build was asked for, with what the source says filled in; fields with a default are options of `build`.
+    """The checked arguments of a build, with the defaults that the source provides.
+
+    The fields with a default are options of `build`.
 
     Args:
         source: Where the artifacts come from.
-        place: The store, or the file of the corpus.
-        name: The name that the corpus was given; `None` where it was given a store or a path.
+        target: The store, or the path of the corpus file.
+        name: The corpus name that the caller passed; `None` if the caller passed a store or a path.
         spec: The embedder or its specification.
-        extractor: What finds links.
+        extractor: The extractor of links; `None` for no links.
     """
 
     source: Source
-    place: Store | Path
+    target: Store | Path
     name: str | None
     spec: EmbedderLike
     extractor: EdgeExtractor | None
@@ -64,71 +66,87 @@ class BuildRequest:
 
     @classmethod
     def from_options(cls, verb: str, source: Source, options: BuildOptions) -> Self:
-        """Check a source and the options that were given; `verb` is the function that was called.
+        """Check the arguments of `verb`, the function that the caller used.
 
         Raises:
-            ArgumentError: A value cannot be used.
-            TypeError: There is no such option.
+            ArgumentError: If a value cannot be used.
+            TypeError: If there is no such option.
         """
         check_option_names(verb, options, BUILD_DEFAULTS)
-        given: dict[str, Any] = {**options}
-        store, embedder, extractor = (given.pop(name, None) for name in ("store", "embedder", "edge_extractor"))
+        values: dict[str, Any] = {**options}
+        store, embedder, extractor = (values.pop(name, None) for name in ("store", "embedder", "edge_extractor"))
         if isinstance(source, type) or not all(hasattr(source, part) for part in ("name", "items", "change_signal")):
             makers = "from_notes(folder) or from_mapping(items, name=...)"
             raise ArgumentError(f"{verb} takes a source, such as {makers}, not {short_repr(source)}")
-        check_choice("on_error", given.get("on_error", "raise"), ("raise", "skip"))
-        check_count("batch_size", given.get("batch_size", 1), least=1)
-        place, name = _named(source) if store is None else store, None
-        if isinstance(place, str | os.PathLike):
-            path = corpus_path(place)
-            place, name = path, path.stem if is_corpus_name(place) else None
-        elif not hasattr(place, "writing"):
-            raise ArgumentError(f"store must be a Store, or the name or path of a corpus, not {short_repr(place)}")
+        check_choice("on_error", values.get("on_error", "raise"), ("raise", "skip"))
+        check_count("batch_size", values.get("batch_size", 1), least=1)
+        target = _check_source_name(source) if store is None else store
+        name = None
+        if isinstance(target, str | os.PathLike):
+            path = corpus_path(target)
+            name = path.stem if is_corpus_name(target) else None
+            target = path
+        elif not hasattr(target, "writing"):
+            raise ArgumentError(f"store must be a Store, or the name or path of a corpus, not {short_repr(target)}")
         return cls(
             source=source,
-            place=place,
+            target=target,
             name=name,
             spec=source.embedder if embedder is None else embedder,
             extractor=source.edge_extractor if extractor is None else extractor,
-            **given,
+            **values,
         )
 
     def resolve(self) -> tuple[Embedder, BuildRecipe]:
-        """Return the embedder, and what it makes of an artifact; its id may be read from a model's weights."""
+        """Return the embedder and the recipe of the build.
+
+        Call it in a worker thread: it reads the embedder's id, which may mean hashing a model's weights.
+        """
         embedder = resolve_embedder(self.spec)
         return embedder, BuildRecipe.of(self.source, embedder.id, self.extractor, self.on_error)
 
     @asynccontextmanager
-    async def hold_store(self, opened: AsyncExitStack, before: Callable[[], Awaitable[object]]) -> AsyncIterator[Store]:
-        """Hold the store for writing; a file is opened as long as `opened` is, and made only once `before` is back."""
-        if not isinstance(self.place, Path):
-            async with self.place.writing():
-                yield self.place
+    async def lock_store(
+        self, exit_stack: AsyncExitStack, before_create: Callable[[], Awaitable[object]]
+    ) -> AsyncIterator[Store]:
+        """Lock the store for writing and yield it.
+
+        If the target is a file, `exit_stack` closes its store. If the file does not exist yet, `before_create` runs
+        first; if that fails, nothing is created.
+        """
+        if not isinstance(self.target, Path):
+            async with self.target.writing():
+                yield self.target
             return
-        store = await _file_store(self.place, before)
+        store = await _prepare_file(self.target, before_create)
         async with store.writing():
-            await opened.enter_async_context(store)  # under the lock: two builders never make one file at once
+            # Open the file under the lock, so that two builders never create it at the same time.
+            await exit_stack.enter_async_context(store)
             yield store
 
 
-_DEFAULTS = {each.name: each.default for each in fields(BuildRequest) if each.name in BuildOptions.__annotations__}
+_DEFAULTS = {field.name: field.default for field in fields(BuildRequest) if field.name in BuildOptions.__annotations__}
 BUILD_DEFAULTS: Mapping[str, Any] = {"store": None, "embedder": None, **_DEFAULTS, "edge_extractor": None}
-"""What each option of `build` is when it is left out."""
+"""The default of each option of `build`."""
 
 
-def _named(source: Source) -> str:
-    """Return the source's name when a corpus can have it."""
+def _check_source_name(source: Source) -> str:
+    """Return the source's name if a corpus can have it."""
     if not isinstance(source.name, str) or not is_corpus_name(source.name):
-        raise ArgumentError(f"source {source.name!r} cannot name a corpus; say where it goes: store=Path(...)")
+        raise ArgumentError(f"source name {source.name!r} cannot name a corpus; pass a path: store=Path(...)")
     return source.name
 
 
-async def _file_store(path: Path, before: Callable[[], Awaitable[object]]) -> SqliteStore:
-    """Return the store of a corpus's file, not yet open; its folder is made only once `before` has come back."""
-    with suppress(PermissionError):  # else it may exist, and locking it says what is wrong
+async def _prepare_file(path: Path, before_create: Callable[[], Awaitable[object]]) -> SqliteStore:
+    """Return the store of a corpus file, not yet open.
+
+    For a new file, `before_create` runs first, then its folder is created.
+    """
+    # Without permission to look, the file may exist all the same: locking it then raises the exact error.
+    with suppress(PermissionError):
         if await anyio.Path(path).exists():
             return SqliteStore(path)
-        await before()
+        await before_create()
         try:
             await anyio.Path(path.parent).mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -138,38 +156,44 @@ async def _file_store(path: Path, before: Callable[[], Awaitable[object]]) -> Sq
 
 @shows_options(BuildOptions, BUILD_DEFAULTS)
 def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
-    """Bring a corpus up to date with its source and open it; awaitable, and an async context manager that closes it.
+    """Build or update a corpus from its source and open it.
 
-    Incremental: an artifact is decomposed and its links are found again only when the source's change signal for it,
-    the embedder, the strategy or the extractor is another; it is embedded again only when the text of a surface or the
-    embedder is. An extractor that has to know all artifacts, as `TitleMentions` does, is shown them first: the source
-    is read twice then. Each page is written in one transaction, so that a build that is killed, is cancelled or fails
-    leaves a valid corpus, which the next build completes. Reading, decomposing, embedding and writing overlap. A second
-    builder of the same corpus waits.
+    `await` the result, or enter it with `async with` to close the corpus afterwards.
 
-    With another embedder everything is embedded again. What the old one made leaves just before the first new vectors
-    arrive, since the two cannot be compared. Files need asyncio; a `MemoryStore` works on trio, too.
+    A build is incremental. An artifact is decomposed again, and its links extracted again, only if its change signal,
+    the embedder, the strategy or the extractor has changed. It is embedded again only if the text of a surface or the
+    embedder has changed. Some extractors, such as `TitleMentions`, must see all artifacts first; the source is then
+    read twice.
+
+    Reading, decomposing, embedding and writing overlap. Each page of artifacts is written in one transaction: a build
+    that is killed, cancelled or fails leaves a valid corpus, and the next build completes it. A second builder of the
+    same corpus waits.
+
+    With another embedder everything is embedded again. The artifacts of the old embedder are removed just before the
+    first new vectors are written, because vectors of two embedders cannot be compared. Files need asyncio; a
+    `MemoryStore` works on trio too.
 
     Args:
         source: Where the artifacts come from, and how they are indexed.
-        store: A store, which stays the caller's; or the name or path of a corpus. Left out, the source's name.
-        embedder: A specification or an embedder; the source's when left out.
+        store: A store, which the caller closes; or the name or path of a corpus. The default is the source's name.
+        embedder: An embedder or its specification; the default is the source's.
         full: Remove the artifacts that came from this source and are no longer in it.
-        force: Let a source without any artifact empty the corpus.
-        batch_size: Items read, embedded and written at once.
-        edge_extractor: What finds links; the source's when left out.
-        progress: Called with the counts so far after each page.
-        on_error: `"raise"`: the first item that cannot be indexed ends the build. `"skip"`: it is left out and
-            reported; what was indexed of it before is kept, unless another embedder made it.
+        force: Allow a source without any artifact to empty the corpus.
+        batch_size: The number of items that are read, embedded and written at once.
+        edge_extractor: The extractor of links; the default is the source's.
+        progress: A function that is called with the counts so far after each page.
+        on_error: `"raise"`: the first item that cannot be indexed ends the build. `"skip"`: the item is left out and
+            reported; if it was indexed before by the same embedder, the old version stays.
 
     Returns:
-        The open corpus; `corpus.report` says what was done.
+        An `Opening` of the corpus; `corpus.report` has the counts and the problems.
 
     Raises:
-        ArgumentError: A parameter's value cannot be used, or the source's name cannot name a corpus.
-        SourceError: The source or an item of it cannot be read or indexed, or nothing of it would be left.
-        EmbedderError: The embedder failed, or the corpus also holds what another embedder made (`EmbedderMismatch`).
-        StoreError: The store failed, or another builder held it for too long (`StoreBusy`).
+        ArgumentError: If a value cannot be used, or the source's name cannot name a corpus.
+        SourceError: If the source or an item cannot be read or indexed, or the build would remove all artifacts.
+        EmbedderError: If the embedder fails, or the corpus also contains artifacts of another source that were made
+            with another embedder (`EmbedderMismatch`).
+        StoreError: If the store fails, or another builder keeps it locked for too long (`StoreBusy`).
 
     Example:
         >>> import anyio
@@ -186,32 +210,36 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
         (1, 1, 0, 1)
     """
     request = BuildRequest.from_options("build", source, options)
-    if not isinstance(request.place, Path):
-        check_methods("build", request.place, _METHODS)
+    if not isinstance(request.target, Path):
+        check_methods("build", request.target, _METHODS)
     return Opening(_build(request))
 
 
 async def _build(request: BuildRequest) -> Corpus:
     start = time.perf_counter()
     embedder, recipe = await in_thread(request.resolve)
-    async with AsyncExitStack() as opened, aclosing(SourcePages(request.source, request.batch_size)) as pages:
-        async with request.hold_store(opened, pages.peek) as store:
+    async with AsyncExitStack() as exit_stack, aclosing(SourcePages(request.source, request.batch_size)) as pages:
+        # Read the first page before a new file is created: a source that is missing then leaves no empty corpus.
+        async with request.lock_store(exit_stack, pages.peek) as store:
             recipe = await with_survey(recipe, request.source, request.batch_size)
             config = await make_config(request, recipe, store, embedder)
             outdated = await find_outdated(request, recipe, store, config)
             builder = Builder(recipe, store, embedder, config, outdated, request.progress)
             await builder.run(pages)
+            # Prune last: only now it is certain which artifacts the source no longer has.
             pruning = await find_pruning(builder, full=request.full, force=request.force)
             if pruning.stored:
                 await store.apply([], removals=pruning.stored)
+            # After a change of embedder without any new vector the settings are not written yet.
             await builder.write_settings()
-        opened.pop_all()
-    report = report_of([builder], removed=pruning.count, seconds=time.perf_counter() - start)
-    return built_corpus(builder, report, owns_store=isinstance(request.place, Path))
+        # The build succeeded: the store stays open, and closing the corpus will close it.
+        exit_stack.pop_all()
+    report = sum_reports([builder], removed=pruning.count, seconds=time.perf_counter() - start)
+    return to_corpus(builder, report, owns_store=isinstance(request.target, Path))
 
 
-def built_corpus(builder: Builder, report: BuildReport, *, owns_store: bool) -> Corpus:
-    """Return the open corpus that a builder has finished."""
+def to_corpus(builder: Builder, report: BuildReport, *, owns_store: bool) -> Corpus:
+    """Return the open corpus of a builder that has finished."""
     return Corpus(
         builder.config["name"],
         builder.store,
@@ -224,16 +252,20 @@ def built_corpus(builder: Builder, report: BuildReport, *, owns_store: bool) -> 
 
 
 async def make_config(request: BuildRequest, recipe: BuildRecipe, store: Store, embedder: Embedder) -> dict[str, Any]:
-    """Return the settings of the corpus after this build."""
+    """Return the settings that the corpus will have after this build."""
     stored = await store.config()
-    same = stored.get("embedder_id") == recipe.embedder_id
-    keeps_spec = same and not isinstance(request.spec, str | os.PathLike)
+    is_same_embedder = stored.get("embedder_id") == recipe.embedder_id
+    # An embedder object has no specification: if the corpus already has one for the same embedder, that one stays.
+    if is_same_embedder and not isinstance(request.spec, str | os.PathLike):
+        spec = stored["embedder"]
+    else:
+        spec = await in_thread(_storable_spec, request.spec, recipe.embedder_id)
     return {
         **stored,
         "name": request.name or stored.get("name", request.source.name),
-        "embedder": stored["embedder"] if keeps_spec else await in_thread(_spec, request.spec, recipe.embedder_id),
+        "embedder": spec,
         "embedder_id": recipe.embedder_id,
-        "dim": stored["dim"] if same else await _width(embedder),
+        "dim": stored["dim"] if is_same_embedder else await _vector_width(embedder),
         "strategy_id": recipe.strategy_id,
         "extractor_id": recipe.extractor_id,
         "source": request.source.name,
@@ -241,11 +273,12 @@ async def make_config(request: BuildRequest, recipe: BuildRecipe, store: Store, 
     }
 
 
-def _spec(given: EmbedderLike, embedder_id: str) -> str:
-    """Return the specification that makes an embedder again, from any working folder, where there is one."""
-    if isinstance(given, str | os.PathLike):
-        folder = Path(given).expanduser()
-        return str(folder.absolute()) if isinstance(given, os.PathLike) or _is_folder(given) else given
+def _storable_spec(embedder: EmbedderLike, embedder_id: str) -> str:
+    """Return a specification that makes the embedder again in any working folder, or `CUSTOM`."""
+    if isinstance(embedder, str | os.PathLike):
+        if isinstance(embedder, os.PathLike) or _is_folder(embedder):
+            return str(Path(embedder).expanduser().absolute())
+        return embedder
     for spec in ("light", "default"):
         with suppress(EmbedderUnavailable):
             if resolve_embedder(spec).id == embedder_id:
@@ -257,8 +290,8 @@ def _is_folder(spec: str) -> bool:
     return bool({os.sep, os.altsep}.intersection(spec)) and Path(spec).expanduser().is_dir()
 
 
-async def _width(embedder: Embedder) -> int:
-    """Return the width of the vectors; some models know it only once they have been asked for vectors."""
+async def _vector_width(embedder: Embedder) -> int:
+    """Return the width of the vectors; some embedders know it only after their first request."""
     try:
         return await in_thread(lambda: embedder.dim)
     except EmbedderUnavailable:
@@ -271,48 +304,62 @@ async def _width(embedder: Embedder) -> int:
 async def find_outdated(
     request: BuildRequest, recipe: BuildRecipe, store: Store, config: Mapping[str, Any]
 ) -> frozenset[str]:
-    """Return the artifacts that another embedder made, all of which must be this source's to embed again.
+    """Return the ids of the artifacts whose vectors another embedder made.
+
+    A build with a new embedder must be able to embed all of them again, so all must belong to its source.
 
     Raises:
-        EmbedderMismatch: There are others.
+        EmbedderMismatch: If some belong to another source, or `full=False` may leave some out.
     """
-    old = (await store.config()).get("embedder_id", config["embedder_id"])
-    if old == config["embedder_id"]:
+    old_id = (await store.config()).get("embedder_id", config["embedder_id"])
+    if old_id == config["embedder_id"]:
         return frozenset()
     entries = [entry for entry in await store.ledger() if entry is not None]
     others = sorted({entry.source or UPSERT_SOURCE for entry in entries if not recipe.owns(entry)})
-    if others or (entries and not request.full):
-        why = f"holds artifacts of {', '.join(map(repr, others))}" if others else "may hold what full=False leaves out"
+    change = f"corpus {config['name']!r} cannot change from embedder {old_id!r} to {recipe.embedder_id!r}"
+    if others:
         raise EmbedderMismatch(
-            f"corpus {config['name']!r} cannot change from embedder {old!r} to {recipe.embedder_id!r}, as it {why}: "
-            f"build with the old one{'' if others else ', with full=True'} or into another store"
+            f"{change}, because it also contains artifacts of {', '.join(map(repr, others))}; "
+            "build with the old embedder, or into another store"
+        )
+    if entries and not request.full:
+        raise EmbedderMismatch(
+            f"{change} with full=False, which may leave artifacts of the old embedder; "
+            "build with the old embedder, with full=True, or into another store"
         )
     return frozenset(entry.artifact_id for entry in entries)
 
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """What leaves a corpus at the end of a build: how many artifacts, and which of them are still stored."""
+    """The artifacts that the end of a build removes.
+
+    Args:
+        count: The number of artifacts that this build removes, already removed ones included.
+        stored: The ids of those that are still in the store.
+    """
 
     count: int = 0
     stored: tuple[str, ...] = ()
 
 
 async def find_pruning(builder: Builder, *, full: bool, force: bool) -> Pruning:
-    """Return what the source no longer has.
+    """Return the artifacts that the source no longer has.
 
     Raises:
-        SourceError: That is all there is, without `force`.
+        SourceError: If no artifact of the source would be left and `force` is false.
     """
     if not full:
         return Pruning()
     unseen = builder.find_unseen(await builder.store.artifact_ids())
     entries = await builder.store.ledger(unseen)
-    vanished = [entry.artifact_id for entry in entries if entry is not None and builder.recipe.owns(entry)]
-    gone = builder.outdated.difference(builder.held).union(vanished)
-    if gone and not builder.held and not force:
+    stored_ids = [entry.artifact_id for entry in entries if entry is not None and builder.recipe.owns(entry)]
+    # Artifacts of an old embedder are removed before the first new vectors: if not indexed again, they count too.
+    removed_ids = builder.outdated.difference(builder.kept_ids).union(stored_ids)
+    # An empty source is more often a mistake, such as a folder that is not mounted, than a wish.
+    if removed_ids and not builder.kept_ids and not force:
         raise SourceError(
-            f"source {builder.recipe.source.name!r} gave nothing to index, but {len(gone)} of its artifacts are "
-            "indexed: check the source, or build with force=True to remove them all"
+            f"source {builder.recipe.source.name!r} returned nothing to index, but {len(removed_ids)} of its "
+            "artifacts are indexed; check the source, or build with force=True to remove them all"
         )
-    return Pruning(len(gone), tuple(vanished))
+    return Pruning(len(removed_ids), tuple(stored_ids))

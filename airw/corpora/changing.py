@@ -1,4 +1,4 @@
-"""Changing an open corpus: what is put in by hand, and what is taken out."""
+"""Changing an open corpus: artifacts that a caller upserts or deletes, without a source."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from airw._base.checks import check_choice, check_strings
 from airw._base.concurrency import in_thread
 from airw._base.messages import short_repr
-from airw.corpora.pipeline import Builder, BuildReport, report_of
+from airw.corpora.pipeline import Builder, BuildReport, sum_reports
 from airw.corpora.recipes import BuildRecipe, OnError, edge_extractor_of, strategy_of
 from airw.embedders import check_embedder
 from airw.errors import ArgumentError, ArgumentKindError, CorpusNotFound
@@ -18,13 +18,16 @@ from airw.values import Artifact
 
 _PAGE = 256
 
-Given = Mapping[str, Any] | Iterable[Artifact]
-"""What `upsert` takes."""
+UpsertItems = Mapping[str, Any] | Iterable[Artifact]
+"""The items that `upsert` accepts: raw values by id, or artifacts."""
 
 
 @dataclass(frozen=True, slots=True)
-class _ByHand:
-    """Where artifacts given by hand belong: to the source of those in whose place they are; `""` names none."""
+class _UpsertOrigin:
+    """The source that upserted artifacts belong to.
+
+    An artifact that replaces another one belongs to the source of that one. A new one belongs to none, named `""`.
+    """
 
     name: str
     indexing_strategy: IndexingStrategy
@@ -35,7 +38,15 @@ class _ByHand:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What changing a corpus takes: its name, its store, and what its artifacts were made with."""
+    """Upserts and deletions in one corpus.
+
+    Args:
+        name: The name of the corpus.
+        store: Its store.
+        embedder: The embedder that made its vectors.
+        strategy: The caller's strategy, for corpora that were built with one of their own.
+        edge_extractor: The caller's link extractor, likewise.
+    """
 
     name: str
     store: Store
@@ -43,8 +54,8 @@ class Changes:
     strategy: IndexingStrategy | None
     edge_extractor: EdgeExtractor | None
 
-    async def upsert(self, items: Given, on_error: OnError) -> BuildReport:
-        """Do what `Corpus.upsert` says."""
+    async def upsert(self, items: UpsertItems, on_error: OnError) -> BuildReport:
+        """Insert or replace artifacts; see `Corpus.upsert`."""
         check_choice("on_error", on_error, ("raise", "skip"))
         artifacts = _artifacts(items)
         start = time.perf_counter()
@@ -52,28 +63,28 @@ class Changes:
             config = await self.store.config()
             await in_thread(self._check, config)
             entries = await self.store.ledger([artifact.id for artifact in artifacts])
-            # What came from a source stays that source's, whose next full build goes on looking after it.
+            # An artifact that came from a source still belongs to it: its next full build can update or prune it.
             owners = [entry.source if entry is not None else "" for entry in entries]
             builders = await in_thread(self._builders, dict.fromkeys(owners), config, on_error)
             for first in range(0, len(artifacts), _PAGE):
                 page = slice(first, first + _PAGE)
-                await self._put(builders, list(zip(owners[page], artifacts[page], strict=True)))
-        return report_of(builders.values(), seconds=time.perf_counter() - start)
+                await self._write_page(builders, list(zip(owners[page], artifacts[page], strict=True)))
+        return sum_reports(builders.values(), seconds=time.perf_counter() - start)
 
     async def delete(self, artifact_ids: Iterable[str]) -> int:
-        """Do what `Corpus.delete` says."""
+        """Delete artifacts and return how many; see `Corpus.delete`."""
         ids = list(dict.fromkeys(check_strings("artifact_ids", artifact_ids)))
         async with self.store.writing():
-            held = [entry.artifact_id for entry in await self.store.ledger(ids) if entry is not None]
-            if held:
-                await self.store.apply([], removals=held)
-        return len(held)
+            stored_ids = [entry.artifact_id for entry in await self.store.ledger(ids) if entry is not None]
+            if stored_ids:
+                await self.store.apply([], removals=stored_ids)
+        return len(stored_ids)
 
     def _check(self, config: Mapping[str, Any]) -> None:
         if "embedder_id" not in config:
             raise CorpusNotFound(
-                f"corpus {self.name!r} was never built, so nothing says how to index: build it first, "
-                "from_mapping({}, name=...) will do"
+                f"corpus {self.name!r} was never built, so it has no strategy to index with; build it first, "
+                "for example from an empty source: from_mapping({}, name=...)"
             )
         check_embedder(self.embedder, config["embedder_id"], config["dim"], self.name)
 
@@ -81,21 +92,23 @@ class Changes:
         return {owner: self._builder(owner, config, on_error) for owner in owners}
 
     def _builder(self, owner: str, config: Mapping[str, Any], on_error: OnError) -> Builder:
-        origin = _ByHand(owner, strategy_of(owner, config, self.strategy))
+        origin = _UpsertOrigin(owner, strategy_of(owner, config, self.strategy))
         extractor = edge_extractor_of(owner, config, self.edge_extractor)
         recipe = BuildRecipe.of(origin, config["embedder_id"], extractor, on_error)
         return Builder(recipe, self.store, self.embedder, config, frozenset(), None)
 
-    async def _put(self, builders: Mapping[str, Builder], owned: Sequence[tuple[str, Artifact]]) -> None:
-        """Write one page of artifacts in one transaction, whosever they are."""
+    async def _write_page(self, builders: Mapping[str, Builder], owned: Sequence[tuple[str, Artifact]]) -> None:
+        """Write one page of artifacts in one transaction, whichever sources own them."""
+        # Each source has its own strategy and extractor: its builder indexes its share of the page.
         prepared = [
             (builder, await builder.prepare([artifact for owner, artifact in owned if owner == name]))
             for name, builder in builders.items()
         ]
-        if changes := [change for _, (_, theirs) in prepared for change in theirs]:
-            await self.store.apply(changes)
-        for builder, (page, theirs) in prepared:
-            builder.record(page, theirs)
+        if all_changes := [change for _, (_, changes) in prepared for change in changes]:
+            await self.store.apply(all_changes)
+        # Count the artifacts only once they are written.
+        for builder, (page, changes) in prepared:
+            builder.record(page, changes)
 
 
 def _artifacts(items: object) -> list[Artifact]:

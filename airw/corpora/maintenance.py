@@ -344,7 +344,7 @@ def _sort(
 
 def _version(artifact: Artifact, recipe: BuildRecipe, versions: Mapping[str, str]) -> str:
     if check_id(artifact) in versions:
-        raise SourceError("the source gives this id twice; ids must differ")
+        raise SourceError("the source yields this id twice; ids must differ")
     return recipe.source.change_signal(artifact)
 
 

@@ -1,7 +1,8 @@
 """Names and paths of corpora: where their files are.
 
-A corpus is one file, `corpora/<name>.airw` under `$AIRW_HOME`, else `$XDG_DATA_HOME/airw`, else `~/.local/share/airw`.
-A string is a name unless it holds a separator or ends in `.airw`; an `os.PathLike` is always a path.
+A corpus is one file, `corpora/<name>.airw` in the home folder: `$AIRW_HOME`, else `$XDG_DATA_HOME/airw`, else
+`~/.local/share/airw`. A string is a name unless it contains a path separator or ends in `.airw`. An `os.PathLike` is
+always a path.
 """
 
 import os
@@ -14,18 +15,18 @@ _SUFFIX = ".airw"
 
 
 def home() -> Path:
-    """Give the folder that holds what airw keeps; it need not exist."""
-    if own := os.environ.get("AIRW_HOME"):
-        return Path(own).expanduser()
-    data = os.environ.get("XDG_DATA_HOME")
-    return (Path(data) if data else Path.home() / ".local" / "share") / "airw"
+    """Return the home folder of airw, with the registry and the corpora; it need not exist."""
+    if folder := os.environ.get("AIRW_HOME"):
+        return Path(folder).expanduser()
+    data_home = os.environ.get("XDG_DATA_HOME")
+    return (Path(data_home) if data_home else Path.home() / ".local" / "share") / "airw"
 
 
 def is_corpus_name(name_or_path: str | os.PathLike[str]) -> bool:
-    """Say whether something means a corpus by its name rather than by its path.
+    """Return whether a string or path is read as the name of a corpus, not as a path.
 
     Example:
-        >>> [is_corpus_name(each) for each in ("notes", "./notes", "notes.airw", Path("notes"))]
+        >>> [is_corpus_name(value) for value in ("notes", "./notes", "notes.airw", Path("notes"))]
         [True, False, False, False]
     """
     if not isinstance(name_or_path, str):
@@ -34,28 +35,31 @@ def is_corpus_name(name_or_path: str | os.PathLike[str]) -> bool:
 
 
 def corpus_path(name_or_path: str | os.PathLike[str]) -> Path:
-    """Give the file of a corpus, whether it exists or not; a name finds its file whatever the case of its letters.
+    """Return the path of a corpus file, whether the file exists or not.
+
+    Names are compared without case: "Notes" finds the file of a corpus named "notes".
 
     Raises:
-        ArgumentError: It is neither a path nor a name that a corpus can have.
+        ArgumentError: If it is neither a path nor a valid name of a corpus.
 
     Example:
         >>> corpus_path("notes").name
         'notes.airw'
     """
     if not isinstance(name_or_path, str | os.PathLike):
-        raise ArgumentError(f"a corpus is named by a string or a path, not {name_or_path!r}")
+        raise ArgumentError(f"name_or_path must be a string or a path, not {name_or_path!r}")
     if not is_corpus_name(name_or_path):
         return Path(name_or_path)
     name = os.fspath(name_or_path)
     if not is_valid_name(name):
         raise ArgumentError(f"{name[:120]!r} cannot name a corpus: use {NAME_RULE}")
-    spelled = {known.casefold(): known for known in corpus_names()}
-    return _folder() / f"{spelled.get(name.casefold(), name)}{_SUFFIX}"
+    # An existing file decides the spelling, so that "Notes" and "notes" never become two corpora.
+    existing = {corpus_name.casefold(): corpus_name for corpus_name in corpus_names()}
+    return _folder() / f"{existing.get(name.casefold(), name)}{_SUFFIX}"
 
 
 def corpus_names() -> list[str]:
-    """Give the names of all corpora in the home folder, sorted.
+    """Return the names of all corpora in the home folder, sorted.
 
     Example:
         >>> corpus_names()
@@ -65,24 +69,25 @@ def corpus_names() -> list[str]:
 
 
 def find_corpus_path(name_or_path: str | os.PathLike[str]) -> Path:
-    """Give the file of a corpus that exists.
+    """Return the path of an existing corpus file.
 
     Raises:
-        CorpusNotFound: There is none; where a name was given, the message lists those like it.
+        ArgumentError: If it is neither a path nor a valid name of a corpus.
+        CorpusNotFound: If there is no such file. For a name, the message lists similar names.
     """
     path = corpus_path(name_or_path)
     try:
         if path.is_file():
             return path
-    except OSError:  # it may be there: opening it says what is wrong
+    except OSError:  # the file may exist: opening it raises the exact error
         return path
     if not is_corpus_name(name_or_path):
-        raise CorpusNotFound(f"there is no corpus at {str(path)!r}; build(source, store=Path(...)) makes one")
+        raise CorpusNotFound(f"there is no corpus at {str(path)!r}; build(source, store=Path(...)) creates one")
     import difflib
 
-    near = difflib.get_close_matches(path.stem, corpus_names()) or corpus_names()[:3]
-    known = f"; known: {', '.join(near)}" if near else ", nor any other"
-    raise CorpusNotFound(f"there is no corpus {path.stem!r} in {str(path.parent)!r}{known}; build(source) makes one")
+    similar = difflib.get_close_matches(path.stem, corpus_names()) or corpus_names()[:3]
+    hint = f"; known: {', '.join(similar)}" if similar else ", and no other corpus"
+    raise CorpusNotFound(f"there is no corpus {path.stem!r} in {str(path.parent)!r}{hint}; build(source) creates one")
 
 
 def _folder() -> Path:

@@ -1,4 +1,4 @@
-"""Open corpora, and what is on its way to being open."""
+"""Open corpora, and how a name or path becomes one."""
 
 import os
 from collections.abc import AsyncIterator, Coroutine, Generator, Iterable, Mapping
@@ -21,8 +21,8 @@ from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, check_co
 from airw.stores import SqliteStore
 from airw.values import SearchHit
 
-if TYPE_CHECKING:  # what changes a corpus is loaded when one is changed
-    from airw.corpora.changing import Changes, Given
+if TYPE_CHECKING:  # the code that changes a corpus is loaded only when one is changed
+    from airw.corpora.changing import Changes, UpsertItems
     from airw.corpora.pipeline import BuildReport
     from airw.corpora.recipes import OnError
 
@@ -30,7 +30,7 @@ CorpusLike: TypeAlias = OpenCorpus[StoreT_co] | str | os.PathLike[str]
 """An open corpus, or the name or path of one."""
 
 CUSTOM = "custom"
-"""What the settings of a corpus say in place of a specification when its embedder was given as an object."""
+"""The embedder in the settings of a corpus that was built with an embedder object, not a specification."""
 
 
 class _Closable(Protocol):
@@ -41,7 +41,9 @@ Opened = TypeVar("Opened", bound=_Closable)
 
 
 class Opening(Generic[Opened]):
-    """Something on its way to being open: await it and close it yourself, or enter it and it is closed for you.
+    """An object that is about to be open: await it or enter it with `async with`.
+
+    `await` returns the open object, which you close yourself. `async with` closes it for you.
 
     Example:
         >>> import anyio
@@ -74,19 +76,19 @@ class Opening(Generic[Opened]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Corpus(Generic[StoreT_co]):
-    """An open corpus, made by `build` or `open_corpus`: a name, a store, and the embedder its vectors came from.
+    """An open corpus: a name, a store, and the embedder that made its vectors.
 
-    One over a store of your own needs only the store's methods that its verbs call: a `WalkStore` can be walked, a
-    `SearchStore` searched, and what changes the corpus needs a whole `Store`.
+    `build` and `open_corpus` return one. A corpus over a store of your own needs only the store methods that you use:
+    a `WalkStore` can be walked and a `SearchStore` searched; `upsert` and `delete` need a whole `Store`.
 
     Args:
-        name: Hits carry it as their source.
-        store: Where everything is held.
-        embedder: What embeds queries.
-        report: What the build did that opened it; `None` when it was opened otherwise.
+        name: The name of the corpus; hits carry it as their source.
+        store: The store with the records, vectors and links.
+        embedder: The embedder of queries.
+        report: The report of the build that opened the corpus; `None` if no build did.
         owns_store: Whether closing the corpus closes the store.
-        strategy: What decomposes artifacts that are put in; left out, the one that the corpus's settings name.
-        edge_extractor: What finds their links; left out, the one that the corpus's settings name.
+        strategy: The strategy that decomposes upserted artifacts; by default the one named in the corpus's settings.
+        edge_extractor: The extractor of their links; by default the one named in the corpus's settings.
 
     Example:
         >>> import anyio
@@ -111,31 +113,36 @@ class Corpus(Generic[StoreT_co]):
 
     @property
     def embedder_id(self) -> str:
-        """Name the model and weights that its vectors came from."""
+        """Return the id of the embedder that made the vectors: its model and weights."""
         return self.embedder.id
 
     @shows_options(SearchOptions, SEARCH_DEFAULTS)
     async def search(self: "Corpus[SearchStore]", query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
-        """Rank what this corpus holds against a query; the options are those of `airw.search`."""
+        """Search this corpus and return the hits, best first; see `airw.search` for the options."""
         return await run_search(self, SearchQuery.parse("search", query, options))
 
-    async def upsert(self: "Corpus[Store]", items: "Given", *, on_error: "OnError" = "raise") -> "BuildReport":
-        """Put artifacts in, or in the place of those with their ids; whoever searches next, finds them.
+    async def upsert(self: "Corpus[Store]", items: "UpsertItems", *, on_error: "OnError" = "raise") -> "BuildReport":
+        """Insert artifacts, or replace those with the same ids; the next search finds them.
 
-        They are indexed as a build would: what did not change is not embedded again, an artifact is never seen half,
-        and up to 256 are written in one transaction. One that came from a source stays that source's, whose next full
-        build has the last word on it; one that is new belongs to none, and no build prunes it.
+        They are indexed as a build does it. Unchanged texts are not embedded again, and readers never see half an
+        artifact. Up to 256 artifacts are written in one transaction. An artifact that came from a source still belongs
+        to that source, and its next full build updates or removes it. A new artifact belongs to no source, and no
+        build prunes it.
 
         Args:
-            items: A mapping of id to raw value, or artifacts as the corpus's source gives them.
-            on_error: `"raise"`: the first item that cannot be indexed ends it. `"skip"`: it is left out and reported.
+            items: A mapping of id to raw value, or artifacts as the corpus's source yields them.
+            on_error: `"raise"`: stop at the first item that cannot be indexed. `"skip"`: leave it out and report it.
+
+        Returns:
+            The counts and the problems.
 
         Raises:
-            ArgumentError: The items are no such thing, or the corpus's strategy has to be named: see `open_corpus`.
-            SourceError: An item cannot be indexed.
-            EmbedderError: The embedder failed, or is no longer the one that the corpus was built with.
-            CorpusNotFound: The corpus was never built.
-            StoreError: The store failed, or a build held it for longer than 30 seconds (`StoreBusy`).
+            ArgumentError: If the items are of another kind, or the corpus was built with a strategy of your own and
+                `open_corpus` did not receive it.
+            SourceError: If an item cannot be indexed.
+            EmbedderError: If the embedder fails, or is not the one that the corpus was built with.
+            CorpusNotFound: If the corpus was never built.
+            StoreError: If the store fails, or a build keeps it locked for more than 30 seconds (`StoreBusy`).
 
         Example:
             >>> from airw.corpora.building import build
@@ -154,13 +161,14 @@ class Corpus(Generic[StoreT_co]):
         return await self._changes().upsert(items, on_error)
 
     async def delete(self: "Corpus[Store]", artifact_ids: Iterable[str]) -> int:
-        """Take artifacts out, in one transaction, and count them; an id that is not there is no error.
+        """Delete artifacts in one transaction and return how many were deleted.
 
-        What its source still has, the next build puts in again.
+        An id that is not in the corpus is ignored. If the source still has a deleted artifact, the next build adds it
+        again.
 
         Raises:
-            ArgumentError: They are not a list of ids.
-            StoreError: The store failed, or a build held it for longer than 30 seconds (`StoreBusy`).
+            ArgumentError: If `artifact_ids` is not a list of ids.
+            StoreError: If the store fails, or a build keeps it locked for more than 30 seconds (`StoreBusy`).
         """
         check_methods("delete", self.store, ("writing", "ledger", "apply"))
         return await self._changes().delete(artifact_ids)
@@ -171,7 +179,7 @@ class Corpus(Generic[StoreT_co]):
         return Changes(self.name, self.store, self.embedder, self.strategy, self.edge_extractor)
 
     async def aclose(self) -> None:
-        """Close the store if the corpus opened it; closing twice is harmless."""
+        """Close the store if the corpus owns it; closing twice is harmless."""
         if self.owns_store:
             with anyio.CancelScope(shield=True):
                 await cast("_Closable", self.store).aclose()
@@ -190,22 +198,25 @@ def open_corpus(
     strategy: IndexingStrategy | None = None,
     edge_extractor: EdgeExtractor | None = None,
 ) -> Opening[Corpus]:
-    """Open a corpus that was built before; awaitable, and an async context manager that closes it again.
+    """Open a corpus that has been built; `await` it, or use `async with` to close it again.
 
-    No model is loaded before the first query that needs one, and nothing is written: a folder that cannot be written
-    will do, as long as nobody else writes to it meanwhile. On asyncio only.
+    No model is loaded until a query needs one. Nothing is written, so a read-only folder works, as long as nobody
+    else writes to it at the same time. It runs on asyncio only.
 
     Args:
-        name_or_path: Its name, or the path of its file.
-        embedder: The embedder it was built with; left out, the one that its settings name. One given as an object at
-            the build must be given again.
-        strategy: The strategy it was built with; needed only to `upsert`, where it is one of your own.
-        edge_extractor: The extractor of links it was built with; needed as `strategy` is.
+        name_or_path: The name of the corpus, or the path of its file.
+        embedder: The embedder that the corpus was built with; by default the one named in its settings. If the build
+            received an embedder object, pass it again.
+        strategy: The strategy that the corpus was built with. Only `upsert` needs it, and only if it is your own.
+        edge_extractor: The link extractor that the corpus was built with; needed in the same case.
+
+    Returns:
+        An `Opening` of the corpus.
 
     Raises:
-        CorpusNotFound: There is none, or its first build was cut short before it wrote anything.
-        EmbedderMismatch: It was built with another embedder.
-        StoreCorrupt: The file is not a corpus, or is damaged.
+        CorpusNotFound: If there is no such corpus, or its first build stopped before it wrote anything.
+        EmbedderMismatch: If the corpus was built with another embedder.
+        StoreCorrupt: If the file is not a corpus, or is damaged.
 
     Example:
         >>> import anyio, tempfile
@@ -234,7 +245,7 @@ async def _open(
     try:
         config = await store.config()
         name = path.stem if is_corpus_name(name_or_path) else config.get("name", path.stem)
-        resolved = await in_thread(_embedder, name, config, embedder)
+        resolved = await in_thread(_resolve_embedder, name, config, embedder)
         return Corpus(name, store, resolved, owns_store=True, strategy=strategy, edge_extractor=edge_extractor)
     except BaseException:
         with anyio.CancelScope(shield=True):
@@ -242,21 +253,25 @@ async def _open(
         raise
 
 
-def _embedder(name: str, config: Mapping[str, Any], given: EmbedderLike | None) -> Embedder:
+def _resolve_embedder(name: str, config: Mapping[str, Any], requested: EmbedderLike | None) -> Embedder:
     if "embedder_id" not in config:
-        raise CorpusNotFound(f"corpus {name!r} holds nothing yet: its first build was cut short; build it again")
-    if given is None and config["embedder"] == CUSTOM:
+        raise CorpusNotFound(f"corpus {name!r} is empty, because its first build did not finish; build it again")
+    if requested is None and config["embedder"] == CUSTOM:
         raise EmbedderMismatch(
-            f"corpus {name!r} was built with an embedder of its own, {config['embedder_id']!r}: "
-            f"open it with open_corpus({name!r}, embedder=...)"
+            f"corpus {name!r} was built with an embedder object, {config['embedder_id']!r}; "
+            f"pass it again: open_corpus({name!r}, embedder=...)"
         )
-    embedder = resolve_embedder(_spec_here(config) if given is None else given)
+    embedder = resolve_embedder(_find_spec(config) if requested is None else requested)
     check_embedder(embedder, config["embedder_id"], config["dim"], name)
     return embedder
 
 
-def _spec_here(config: Mapping[str, Any]) -> str:
-    """Give the specification a corpus was built with, or the default where that is the same model in another folder."""
+def _find_spec(config: Mapping[str, Any]) -> str:
+    """Return the embedder specification of a corpus that works on this machine.
+
+    The settings may name a model folder that exists only on the machine that built the corpus. If the default
+    embedder is the same model, its specification is returned instead.
+    """
     spec = str(config["embedder"])
     if Path(spec).is_absolute() and not Path(spec).is_dir():
         with suppress(EmbedderUnavailable):
@@ -266,11 +281,13 @@ def _spec_here(config: Mapping[str, Any]) -> str:
 
 
 def use_corpus(corpus: CorpusLike[StoreT_co]) -> AbstractAsyncContextManager[OpenCorpus[StoreT_co]]:
-    """Give an open corpus for a while: one that is opened for it, by its name or path, is closed again.
+    """Return an async context manager that enters an open corpus.
+
+    A corpus passed by name or path is opened, and closed on leaving. An open corpus stays open.
 
     Raises:
-        ArgumentError: It is no corpus; raised by this call.
-        CorpusNotFound: There is none of that name or at that path.
+        ArgumentError: If `corpus` is not a corpus; this call raises it, before the context is entered.
+        CorpusNotFound: If there is no corpus of that name or at that path.
     """
     if isinstance(corpus, str | os.PathLike):
         return cast("Opening[Any]", open_corpus(corpus))
@@ -279,11 +296,13 @@ def use_corpus(corpus: CorpusLike[StoreT_co]) -> AbstractAsyncContextManager[Ope
 
 @asynccontextmanager
 async def use_store(corpus: CorpusLike[StoreT_co]) -> AsyncIterator[tuple[str, StoreT_co]]:
-    """Yield the name and the store of a corpus; one that is named is opened without its embedder, and closed again.
+    """Yield the name and the store of a corpus, without its embedder.
+
+    A corpus passed by name or path is opened, and closed on leaving. An open corpus stays open.
 
     Raises:
-        CorpusNotFound: There is no corpus of that name or at that path.
-        ArgumentError: It is no corpus.
+        CorpusNotFound: If there is no corpus of that name or at that path.
+        ArgumentError: If `corpus` is not a corpus.
     """
     if not isinstance(corpus, str | os.PathLike):
         yield check_corpus(corpus).name, corpus.store

@@ -1,4 +1,4 @@
-"""Ingesting in partitions: a plan that travels, parts that any process may write, and an end that checks them all.
+"""Ingesting a source in partitions, which any process may write, in any order.
 
 ```text
 prepare_ingest ──plan──> ingest_partition(plan, 0, items)  ─┐
@@ -24,7 +24,7 @@ from airw._base.checks import check_count
 from airw._base.concurrency import in_thread
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
-from airw.corpora.building import BuildOptions, BuildRequest, built_corpus, find_outdated, find_pruning, make_config
+from airw.corpora.building import BuildOptions, BuildRequest, find_outdated, find_pruning, make_config, to_corpus
 from airw.corpora.opening import Corpus, Opening
 from airw.corpora.pipeline import Builder, BuildReport, Page, SourcePages
 from airw.corpora.recipes import BuildRecipe, OnError
@@ -48,25 +48,28 @@ from airw.values import Artifact, ArtifactChange, ItemProblem
 
 Items: TypeAlias = Mapping[str, Any] | Iterable[Artifact | ItemProblem]
 
-_PATIENCE = 300.0  # seconds that a partition, embedded already, waits for builders and for others to be written
-_NAMED = 10  # partitions or ids named in an error
+# A partition waits this many seconds for other writers. That is long, because its embedding would be lost otherwise.
+_WRITE_TIMEOUT = 300.0
+_MAX_LISTED = 10  # partitions that an error message lists
 
 
 class RunStore(Store, RunKeeper, Protocol):
-    """A store that keeps the rows of runs."""
+    """A store that can keep ingest runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class IngestPlan:
-    """What every partition of an ingest has to know; made by `prepare_ingest`, and pickled to wherever that is.
+    """The settings that every partition of an ingest needs; `prepare_ingest` returns one.
+
+    A plan can be pickled and sent to workers.
 
     Args:
-        run: Tells this ingest from all others.
-        store: The corpus's file; or an open store, which only serves the process it is in.
-        source: How the artifacts are indexed; it holds none.
-        embedder: The specification of the embedder, or the embedder that was given.
-        on_error: What becomes of an item that cannot be indexed, as in `build`.
-        began: When the ingest was prepared, in seconds since 1970.
+        run: The identity of this ingest.
+        store: The path of the corpus file; or an open store, which works only inside its own process.
+        source: The source without its artifacts: how to index.
+        embedder: The embedder or its specification.
+        on_error: What to do with an item that cannot be indexed, as in `build`.
+        began: The time at which the ingest was prepared, in seconds since 1970.
     """
 
     run: IngestRun
@@ -79,14 +82,14 @@ class IngestPlan:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """What became of one partition.
+    """The result of one partition, in numbers of artifacts.
 
     Args:
-        number: Which one.
+        number: The number of the partition.
         added: Artifacts that were not in the corpus before.
-        updated: Artifacts written again, because they or the way to index them changed.
-        unchanged: Artifacts that needed nothing.
-        problems: What could not be indexed, or not whole, in the order of the items.
+        updated: Artifacts that were stored again, because they or the way to index them changed.
+        unchanged: Artifacts that were up to date.
+        problems: The items that could not be indexed, or only in part, in their order.
     """
 
     number: int
@@ -104,30 +107,32 @@ async def prepare_ingest(
     edge_extractor: EdgeExtractor | None = None,
     on_error: OnError = "raise",
 ) -> IngestPlan:
-    """Begin an ingest in partitions: what many workers do then equals one `build` of all their items.
+    """Start an ingest in partitions and return the plan for its workers.
 
-    Any engine can drive it, Dask or a pool of processes: it sends the plan and some items each to `ingest_partition`,
-    repeats what failed, and ends with `finish_ingest`. The source says how to index; what it holds is not read.
+    The result of all workers together equals one `build` of all their items. Any engine can drive an ingest, such as
+    Dask or a pool of processes. It calls `ingest_partition` with the plan and the items of each partition, repeats
+    failed calls, and ends with `finish_ingest`. The source only defines how to index; its items are not read.
 
-    Another ingest of this source that is under way ends here, and its workers are refused from now on. What another
-    embedder made is removed at once, under the rules of `build` with `full=True`.
+    If another ingest of this source is running, it ends here, and calls of its workers fail from now on. Artifacts
+    that another embedder made are removed at once, under the rules of `build` with `full=True`.
 
     Args:
-        source: How the artifacts are indexed, such as `from_mapping({}, name="notes")`. For the plan to be pickled, so
-            must be its strategy, its extractor and its functions: those of a module, for example, and no lambda.
-        store: The name or path of a corpus, which all workers must reach: a file on the machine they run on. An open
-            store serves workers that are tasks of this process.
+        source: How the artifacts are indexed, such as `from_mapping({}, name="notes")`. If the plan is to be pickled,
+            its strategy, extractor and functions must be picklable: functions of a module, for example, not lambdas.
+        store: The name or path of a corpus file, which must be on the machine that the workers run on. An open store
+            works only for tasks of this process.
         embedder: A specification, from which each process makes the embedder once; or an embedder, which is pickled
-            with the plan. The source's when left out.
-        edge_extractor: What finds links; the source's when left out. One that has to know all artifacts is given as
-            what it becomes then: `TitleMentions().over(artifacts)`.
-        on_error: `"raise"`: an item that cannot be indexed ends its partition, and an id that two partitions give the
-            ingest. `"skip"`: it is reported; of such an id, the partition with the lower number has it.
+            with the plan. The default is the source's.
+        edge_extractor: The extractor of links; the default is the source's. An extractor that must see all artifacts
+            first is passed in its prepared form, such as `TitleMentions().over(artifacts)`.
+        on_error: `"raise"`: an item that cannot be indexed ends its partition; an id in two partitions ends the
+            ingest. `"skip"`: both are reported, and the partition with the lower number keeps the id.
 
     Raises:
-        ArgumentError: A parameter's value cannot be used, or the source's name cannot name a corpus.
-        EmbedderError: The embedder failed, or the corpus also holds what another embedder made (`EmbedderMismatch`).
-        StoreError: The store failed, or a builder held it for too long (`StoreBusy`).
+        ArgumentError: If a value cannot be used, or the source's name cannot name a corpus.
+        EmbedderError: If the embedder fails, or the corpus also contains artifacts of another source that were made
+            with another embedder (`EmbedderMismatch`).
+        StoreError: If the store fails, or a builder keeps it locked for too long (`StoreBusy`).
 
     Example:
         >>> from airw.sources import from_mapping
@@ -149,35 +154,39 @@ async def prepare_ingest(
     }
     request = BuildRequest.from_options("prepare_ingest", source, options)
     if isinstance(request.extractor, CorpusWideExtractor):
-        named = type(request.extractor).__name__
+        extractor = type(request.extractor).__name__
         raise ArgumentError(
-            f"{named} has to see all artifacts first, which no partition does: pass what {named}.over(artifacts) gives"
+            f"edge_extractor {extractor} must see all artifacts first, but a partition has only some of them; "
+            f"pass {extractor}.over(artifacts)"
         )
     began = time.time()
-    made, recipe = await in_thread(request.resolve)
-    async with AsyncExitStack() as opened, request.hold_store(opened, anyio.lowlevel.checkpoint) as given:
-        run, config = await _begin(request, recipe, _run_store(given), made)
+    resolved, recipe = await in_thread(request.resolve)
+    async with AsyncExitStack() as exit_stack, request.lock_store(exit_stack, anyio.lowlevel.checkpoint) as locked:
+        run, config = await _begin(request, recipe, _check_run_store(locked), resolved)
     spec = config["embedder"] if isinstance(request.spec, str | os.PathLike) else request.spec
-    where = request.place.absolute() if isinstance(request.place, Path) else request.place  # whatever a worker's folder
-    return IngestPlan(run, where, _emptied(source, request.extractor), spec, on_error, began)
+    # Workers may have other working folders, so the path must be absolute.
+    target = request.target.absolute() if isinstance(request.target, Path) else request.target
+    return IngestPlan(run, target, _without_items(source, request.extractor), spec, on_error, began)
 
 
 async def _begin(
     request: BuildRequest, recipe: BuildRecipe, store: RunStore, embedder: Embedder
 ) -> tuple[IngestRun, dict[str, Any]]:
-    """Open the run, then write the settings: at every moment they fit the vectors."""
+    """Begin the run and return it with the settings of the corpus."""
     config = await make_config(request, recipe, store, embedder)
     outdated = sorted(await find_outdated(request, recipe, store, config))
-    needed = {name: config[name] for name in ("embedder_id", "dim")}
-    run = IngestRun(request.source.name.casefold(), os.urandom(16).hex(), needed)
+    run_settings = {name: config[name] for name in ("embedder_id", "dim")}
+    # The random mark tells this run from an earlier run of the same source, whose workers may still be running.
+    run = IngestRun(request.source.name.casefold(), os.urandom(16).hex(), run_settings)
+    # Remove the artifacts of an old embedder before the settings name the new one: they match at every moment.
     await store.begin_run(run, {"outdated": outdated}, removals=outdated)
     if await store.config() != config:
         await store.set_config(config)
     return run, config
 
 
-def _emptied(source: Source, extractor: EdgeExtractor | None) -> CorpusSource:
-    """Give a source that says how to index as this one does, and holds nothing."""
+def _without_items(source: Source, extractor: EdgeExtractor | None) -> CorpusSource:
+    """Return an empty source that indexes as this one does."""
     if isinstance(source, CorpusSource):
         return replace(source, scope={}, edge_extractor=extractor, excluded=None)
     return CorpusSource(
@@ -191,25 +200,28 @@ def _emptied(source: Source, extractor: EdgeExtractor | None) -> CorpusSource:
 
 
 async def ingest_partition(plan: IngestPlan, number: int, items: Items) -> PartitionReport:
-    """Index the items of one partition and write them in one transaction, once, however often this is called.
+    """Index the items of one partition and write them in one transaction.
 
-    Partitions may come in any order and at once, from any process; one that was killed leaves nothing behind, and one
-    that is written already gives its report again. What did not change since the last ingest is not embedded again.
-    Workers decompose and embed side by side; only the write waits for others, a `build` included. The items of a
-    partition and their vectors are in memory together: 500 to 5,000 documents are a good size, as writing them then
-    keeps others waiting for a second at most.
+    A partition is written only once, however often this is called: a later call returns the same report. Partitions
+    may be ingested in any order and at the same time, in any process. A worker that is killed leaves nothing of its
+    partition behind. Artifacts that did not change since the last ingest are not embedded again.
+
+    Workers decompose and embed in parallel; they write one after the other, and also wait for a `build`. The items of
+    a partition and their vectors are in memory together. 500 to 5,000 documents are a good size: writing them keeps
+    others waiting for a second at most.
 
     Args:
-        plan: What `prepare_ingest` gave.
-        number: Which partition it is, from 0; the same one always has the same items.
-        items: A mapping of id to raw value, or artifacts and problems as a source gives them.
+        plan: The plan that `prepare_ingest` returned.
+        number: The number of the partition, from 0; the same number must always have the same items.
+        items: A mapping of id to raw value, or artifacts and problems as a source yields them.
 
     Raises:
-        ArgumentError: The number or the items cannot be used.
-        SourceError: An item cannot be indexed, or the ingest has ended: it was finished, or another one was prepared.
-        EmbedderError: The embedder failed, or is not the one of the plan, or the corpus has another one by now
+        ArgumentError: If the number or the items cannot be used.
+        SourceError: If an item cannot be indexed, or the ingest has ended, because it was finished or another one was
+            prepared.
+        EmbedderError: If the embedder fails or is not the one of the plan, or if the corpus has another one by now
             (`EmbedderMismatch`).
-        StoreError: The store failed, or builders held it for five minutes (`StoreBusy`).
+        StoreError: If the store fails, or builders keep it locked for five minutes (`StoreBusy`).
 
     Example:
         >>> from airw.sources import from_mapping
@@ -222,69 +234,79 @@ async def ingest_partition(plan: IngestPlan, number: int, items: Items) -> Parti
         (PartitionReport(number=0, added=2, updated=0, unchanged=0, problems=()), True)
     """
     check_count("number", number, least=0)
-    source = _filled(plan.source, items)
-    async with AsyncExitStack() as opened:
-        store = await _open_store(plan, opened)
-        rows = await _rows(plan, store, [number])
+    source = _with_items(plan.source, items)
+    async with AsyncExitStack() as exit_stack:
+        store = await _open_store(plan, exit_stack)
+        # A repeated call embeds nothing: the row of the partition tells that it is written.
+        rows = await _read_run(plan, store, [number])
         if number in rows.parts:
-            return report_of(number, rows.parts[number])
+            return to_report(number, rows.parts[number])
         embedder, recipe = await in_thread(_resolve, plan)
         builder = Builder(recipe, store, embedder, plan.run.settings, frozenset(rows.row["outdated"]), None)
+        # Plan and embed without a lock, in parallel with other workers. The partition is one page.
         async with aclosing(SourcePages(source, sys.maxsize)) as pages:
             page, changes = await builder.prepare(await pages.next())
-        row = await _applied(plan, store, number, row_of(page, changes, builder.held), changes)
-    return report_of(number, row)
+        row = await _write_part(plan, store, number, to_row(page, changes, builder.kept_ids), changes)
+    return to_report(number, row)
 
 
-def _filled(source: CorpusSource, items: object) -> CorpusSource:
-    """Give a source of these items."""
+def _with_items(source: CorpusSource, items: object) -> CorpusSource:
+    """Return the source with these items."""
     if isinstance(items, Mapping):
         return replace(source, scope=items)
     if isinstance(items, str | bytes) or not isinstance(items, Iterable):
-        raise ArgumentKindError(f"a partition is {{id: raw value}} or artifacts, not {short_repr(items)}")
-    given = items
+        raise ArgumentKindError(
+            f"ingest_partition takes {{id: raw value}} or a list of Artifact, not {short_repr(items)}"
+        )
+    artifacts = items
 
     def pages() -> Generator[Sequence[Artifact | ItemProblem], None, None]:
-        yield list(given)
+        yield list(artifacts)
 
     return replace(source, scope=pages)
 
 
-async def _applied(
+async def _write_part(
     plan: IngestPlan, store: RunStore, number: int, row: Mapping[str, Any], changes: Sequence[ArtifactChange]
 ) -> Mapping[str, Any]:
-    """Write a partition, unless another worker has; give the row that is stored."""
-    async with store.writing(timeout=_PATIENCE):  # no build may change the embedder between check and write
-        stored = await store.apply_part(plan.run, number, row, changes)
-    if stored is None:
-        await _rows(plan, store, [])
+    """Write a partition unless another worker has written it; return the stored row."""
+    # The lock keeps a build from changing the embedder in the meantime. The store writes the artifacts and the row in
+    # one transaction, and only if there is no row: thus each partition is written once, even if two workers try.
+    async with store.writing(timeout=_WRITE_TIMEOUT):
+        stored_row = await store.apply_part(plan.run, number, row, changes)
+    if stored_row is None:
+        # Nothing was written: the run has ended, which `_read_run` reports, or the embedder is another one.
+        await _read_run(plan, store, [])
         raise _mismatch(plan)
-    return stored
+    return stored_row
 
 
-async def _open_store(plan: IngestPlan, opened: AsyncExitStack) -> RunStore:
-    """Give the store of an ingest, opened for as long as `opened` is; one that was given stays its owner's."""
+async def _open_store(plan: IngestPlan, exit_stack: AsyncExitStack) -> RunStore:
+    """Return the store of an ingest; `exit_stack` closes it if it is opened here."""
     if isinstance(plan.store, Path):
-        return await opened.enter_async_context(await SqliteStore.open(plan.store))
-    return _run_store(plan.store)
+        return await exit_stack.enter_async_context(await SqliteStore.open(plan.store))
+    return _check_run_store(plan.store)
 
 
-def _run_store(store: Store) -> RunStore:
-    """Give the store, when it can keep the rows of an ingest."""
+def _check_run_store(store: Store) -> RunStore:
+    """Return the store if it can keep ingest runs."""
     if not isinstance(store, RunKeeper):
-        raise ArgumentError(
-            f"an ingest in partitions needs a store that keeps runs, as SqliteStore does; not {store!r}"
-        )
+        raise ArgumentError(f"prepare_ingest needs a store that keeps runs, such as SqliteStore, not {store!r}")
     return cast("RunStore", store)
 
 
-async def _rows(plan: IngestPlan, store: RunStore, parts: Sequence[int] | None = None) -> RunRows:
-    """Return the row of an ingest, which must still be under way, and those of its partitions."""
+async def _read_run(plan: IngestPlan, store: RunStore, parts: Sequence[int] | None = None) -> RunRows:
+    """Return the row of the run and the rows of these partitions, or of all.
+
+    Raises:
+        SourceError: If the ingest has ended.
+        EmbedderMismatch: If the corpus has another embedder by now.
+    """
     rows = await store.read_run(plan.run, parts)
     if rows is None:
         raise SourceError(
             f"this ingest of source {plan.source.name!r} has ended: it was finished, or another one was prepared; "
-            "prepare_ingest begins a new one"
+            "prepare_ingest starts a new one"
         )
     if not plan.run.fits(await store.config()):
         raise _mismatch(plan)
@@ -292,48 +314,62 @@ async def _rows(plan: IngestPlan, store: RunStore, parts: Sequence[int] | None =
 
 
 def _mismatch(plan: IngestPlan) -> EmbedderMismatch:
-    """Make the error that says so."""
     return EmbedderMismatch(
-        f"the corpus is no longer one of embedder {plan.run.settings['embedder_id']!r}, for which this ingest of "
-        f"source {plan.source.name!r} was prepared; prepare_ingest begins a new one"
+        f"the corpus no longer has embedder {plan.run.settings['embedder_id']!r}, for which this ingest of "
+        f"source {plan.source.name!r} was prepared; prepare_ingest starts a new one"
     )
 
 
 def _resolve(plan: IngestPlan) -> tuple[Embedder, BuildRecipe]:
-    """Give the embedder, checked to be that of the plan, and what it makes of an artifact."""
-    embedder = _made(plan.embedder) if isinstance(plan.embedder, str) else plan.embedder
+    """Return the embedder, after checking that it is the one of the plan, and the recipe."""
+    embedder = _make_embedder(plan.embedder) if isinstance(plan.embedder, str) else plan.embedder
     settings = plan.run.settings
     check_embedder(embedder, settings["embedder_id"], settings["dim"], plan.source.name)
     return embedder, BuildRecipe.of(plan.source, settings["embedder_id"], plan.source.edge_extractor, plan.on_error)
 
 
 @lru_cache(maxsize=4)
-def _made(spec: str) -> Embedder:
-    """Make an embedder once in each process: its model may take seconds to load."""
+def _make_embedder(spec: str) -> Embedder:
+    """Make an embedder once in each process, because its model may take seconds to load."""
     return resolve_embedder(spec)
 
 
-def row_of(page: Page, changes: Iterable[ArtifactChange], held: Iterable[str]) -> dict[str, Any]:
-    """Say what a partition adds, updates and finds unchanged, with versions; what else it keeps; and its problems."""
-    puts = {change.entry.artifact_id: change.entry.version for change in changes}
+def to_row(page: Page, changes: Iterable[ArtifactChange], kept_ids: Iterable[str]) -> dict[str, Any]:
+    """Return the row to store for a partition, as JSON.
+
+    It contains the versions of the artifacts that the partition adds, updates and leaves unchanged, by id; the ids
+    that it keeps in an old version; and its problems.
+    """
+    versions = {change.entry.artifact_id: change.entry.version for change in changes}
     return {
-        "added": {name: version for name, version in puts.items() if name not in page.known},
-        "updated": {name: version for name, version in puts.items() if name in page.known},
+        "added": {name: version for name, version in versions.items() if name not in page.existing_ids},
+        "updated": {name: version for name, version in versions.items() if name in page.existing_ids},
         "unchanged": page.unchanged,
-        "kept": sorted(name for name in held if name not in puts and name not in page.unchanged),
-        "problems": [json_clean([each.item, each.reason, each.lost]) for each in page.problems],
+        "kept": sorted(name for name in kept_ids if name not in versions and name not in page.unchanged),
+        "problems": [json_clean([problem.item, problem.reason, problem.lost]) for problem in page.problems],
     }
 
 
-def report_of(number: int, row: Mapping[str, Any]) -> PartitionReport:
-    """Give the report of the partition whose row this is."""
+def to_report(number: int, row: Mapping[str, Any]) -> PartitionReport:
+    """Return the report of a partition from its row."""
     counts = {verdict: len(row[verdict]) for verdict in ("added", "updated", "unchanged")}
     return PartitionReport(number, **counts, problems=tuple(_problems(row)))
 
 
 @dataclass(slots=True)
 class PartitionTotals:
-    """What all partitions hold together; of an id that several give, the partition with the lowest number has it."""
+    """The rows of all partitions, added up.
+
+    An id that is in several partitions counts for the one with the lowest number, and is a problem.
+
+    Args:
+        version_of: The version of each artifact.
+        number_of: The partition of each artifact.
+        kept: The ids of artifacts that are kept in an old version.
+        problems: All problems, in the order of the partitions.
+        doubles: The problems of ids that are in several partitions.
+        verdicts: The ids that were added, updated and unchanged.
+    """
 
     version_of: dict[str, str] = field(default_factory=dict)
     number_of: dict[str, int] = field(default_factory=dict)
@@ -346,7 +382,7 @@ class PartitionTotals:
 
     @classmethod
     def of(cls, rows: Mapping[int, Mapping[str, Any]]) -> "PartitionTotals":
-        """Read the rows, which come in the order of their numbers."""
+        """Add up the rows, which must be in ascending order of their numbers."""
         totals = cls()
         for number, row in rows.items():
             totals._add(number, row)
@@ -361,18 +397,21 @@ class PartitionTotals:
             first = self.number_of.setdefault(name, number)
             self.version_of.setdefault(name, version)
             if first != number:
-                problem = ItemProblem(name, f"is given by partition {number} as by partition {first}; ids must differ")
+                problem = ItemProblem(name, f"is in partition {number} and in partition {first}; ids must differ")
                 self.doubles.append(problem)
                 self.problems.append(problem)
 
     @property
-    def held(self) -> set[str]:
-        """Give all that must not be pruned."""
+    def ids_to_keep(self) -> set[str]:
+        """Return the ids of all artifacts that must not be pruned."""
         return self.kept.union(self.number_of)
 
     @property
     def counts(self) -> dict[str, int]:
-        """Count each artifact once: as added if any partition added it, else as updated if any updated it."""
+        """Return the numbers of added, updated and unchanged artifacts, each counted once.
+
+        An artifact counts as added if any partition added it, else as updated if any updated it.
+        """
         added, updated, unchanged = self.verdicts.values()
         return {
             "added": len(added),
@@ -386,27 +425,29 @@ def _problems(row: Mapping[str, Any]) -> Iterator[ItemProblem]:
 
 
 def finish_ingest(plan: IngestPlan, *, partitions: int, full: bool = True, force: bool = False) -> Opening[Corpus]:
-    """End an ingest once all its partitions are written, and open the corpus; to be awaited or entered as `build` is.
+    """Finish an ingest after all its partitions are written, and open the corpus.
 
-    What the source no longer has is removed, by the rules of `build`. It is checked that the corpus still holds what
-    the partitions wrote: where two gave the same id, or a builder wrote meanwhile, a partition may have to be ingested
-    again, and is then missing.
+    `await` the result, or enter it with `async with` to close the corpus afterwards. Artifacts that the source no
+    longer has are removed, as in `build`. The corpus must still contain everything that the partitions wrote. If
+    another builder or a second partition has overwritten an artifact, its partition counts as missing and must be
+    ingested again.
 
     Args:
-        plan: What `prepare_ingest` gave.
-        partitions: How many there are: those from 0 to one less.
+        plan: The plan that `prepare_ingest` returned.
+        partitions: The number of partitions; they are numbered from 0.
         full: Remove the artifacts that came from this source and are in none of the partitions.
-        force: Let partitions without any artifact empty the corpus.
+        force: Allow partitions without any artifact to empty the corpus.
 
     Returns:
-        The open corpus; `corpus.report` says what was done, as if by one build, in seconds since it was prepared.
+        An `Opening` of the corpus; `corpus.report` adds up all partitions, in seconds since `prepare_ingest`.
 
     Raises:
-        ArgumentError: More partitions than that were ingested.
-        SourceError: Partitions are missing (`PartitionsMissing`, whose `partitions` are their numbers); two give the
-            same id, and problems are errors; nothing of the source would be left; or the ingest has ended already.
-        EmbedderMismatch: The corpus has another embedder by now.
-        StoreError: The store failed, or a builder held it for too long (`StoreBusy`).
+        ArgumentError: If a partition with a higher number was ingested.
+        SourceError: If partitions are missing (`PartitionsMissing`; its `partitions` are their numbers); if two have
+            the same id and problems are errors; if no artifact of the source would be left; or if the ingest has
+            already ended.
+        EmbedderMismatch: If the corpus has another embedder by now.
+        StoreError: If the store fails, or a builder keeps it locked for too long (`StoreBusy`).
 
     Example:
         >>> from airw.errors import PartitionsMissing
@@ -428,58 +469,71 @@ def finish_ingest(plan: IngestPlan, *, partitions: int, full: bool = True, force
 
 async def _finish(plan: IngestPlan, partitions: int, *, full: bool, force: bool) -> Corpus:
     embedder, recipe = await in_thread(_resolve, plan)
-    async with AsyncExitStack() as opened:
-        store = await _open_store(plan, opened)
+    async with AsyncExitStack() as exit_stack:
+        store = await _open_store(plan, exit_stack)
+        # Under the lock nobody else writes, so that everything checked here is still true at the end.
         async with store.writing():
-            rows = await _rows(plan, store)
+            rows = await _read_run(plan, store)
             _check_numbers(plan, partitions, rows.parts)
             totals = await in_thread(PartitionTotals.of, rows.parts)
             for problem in totals.doubles:
-                recipe.complain(problem)
+                recipe.accept_problem(problem)
             await _check_written(plan, store, recipe, totals)
             config, outdated = await store.config(), frozenset(rows.row["outdated"])
-            builder = Builder(
-                recipe, store, embedder, config, outdated, None, held=totals.held, problems=totals.problems
-            )
+            kept_ids, problems = totals.ids_to_keep, totals.problems
+            builder = Builder(recipe, store, embedder, config, outdated, None, kept_ids=kept_ids, problems=problems)
             pruning = await find_pruning(builder, full=full, force=force)
+            # Prune and end the run in one transaction: a process killed before it can simply finish again.
             await store.forget_run(plan.run, removals=pruning.stored)
-        opened.pop_all()
+        # The ingest succeeded: the store stays open, and closing the corpus will close it.
+        exit_stack.pop_all()
     seconds = max(0.0, time.time() - plan.began)
     report = BuildReport(**totals.counts, removed=pruning.count, problems=tuple(builder.problems), seconds=seconds)
-    return built_corpus(builder, report, owns_store=isinstance(plan.store, Path))
+    return to_corpus(builder, report, owns_store=isinstance(plan.store, Path))
 
 
 def _check_numbers(plan: IngestPlan, partitions: int, rows: Mapping[int, object]) -> None:
     if beyond := [number for number in rows if number >= partitions]:
-        raise ArgumentError(f"partitions={partitions}, but there also is partition {max(beyond)}; count them from 0")
+        raise ArgumentError(f"partitions={partitions}, but partition {max(beyond)} was ingested; numbers start from 0")
     if missing := [number for number in range(partitions) if number not in rows]:
         raise PartitionsMissing(
-            f"source {plan.source.name!r}: {_listed(missing)} of {partitions} partitions "
-            f"{'is' if len(missing) == 1 else 'are'} missing; ingest them, then finish",
+            f"source {plan.source.name!r}: {_name_partitions(missing)} of {partitions} "
+            f"{'is' if len(missing) == 1 else 'are'} missing; call ingest_partition, then finish_ingest again",
             missing,
         )
 
 
 async def _check_written(plan: IngestPlan, store: RunStore, recipe: BuildRecipe, totals: PartitionTotals) -> None:
-    """Make sure that all that was written is there; forget the partitions that have to be written again."""
+    """Check that the corpus still contains everything that the partitions wrote.
+
+    Partitions with an artifact that is missing or has another version are forgotten, so that they can be ingested
+    again.
+
+    Raises:
+        PartitionsMissing: If there are any.
+    """
     versions = totals.version_of
-    unsure = await store.find_changed(versions, recipe.stamp()) if isinstance(store, ChangeFinder) else list(versions)
-    entries = await store.ledger(unsure)
-    lost = [
+    # A store with `find_changed` compares all versions in one call; only the others need their ledger entries.
+    suspects = list(versions)
+    if isinstance(store, ChangeFinder):
+        suspects = await store.find_changed(versions, recipe.stamp())
+    entries = await store.ledger(suspects)
+    lost_ids = [
         name
-        for name, entry in zip(unsure, entries, strict=True)
+        for name, entry in zip(suspects, entries, strict=True)
         if entry is None or not recipe.is_current(entry, versions[name])
     ]
-    if lost:
-        again = sorted({totals.number_of[name] for name in lost})
-        await store.forget_run(plan.run, again)
+    if lost_ids:
+        numbers = sorted({totals.number_of[name] for name in lost_ids})
+        await store.forget_run(plan.run, numbers)
         raise PartitionsMissing(
-            f"source {plan.source.name!r}: {min(lost)!r} was written by others meanwhile; "
-            f"ingest {_listed(again)} again, then finish",
-            again,
+            f"source {plan.source.name!r}: {min(lost_ids)!r} was overwritten or removed by another writer; "
+            f"ingest {_name_partitions(numbers)} again, then call finish_ingest again",
+            numbers,
         )
 
 
-def _listed(numbers: Sequence[int]) -> str:
-    more = len(numbers) - _NAMED
-    return ", ".join(map(str, numbers[:_NAMED])) + (f" and {more} more" if more > 0 else "")
+def _name_partitions(numbers: Sequence[int]) -> str:
+    more = len(numbers) - _MAX_LISTED
+    noun = "partition" if len(numbers) == 1 else "partitions"
+    return f"{noun} " + ", ".join(map(str, numbers[:_MAX_LISTED])) + (f" and {more} more" if more > 0 else "")

@@ -1,9 +1,11 @@
-"""Read, plan, embed, write: four stages that overlap, connected by short queues, one page at a time.
+"""The stages of a build: read, plan, embed and write pages of artifacts.
 
 ```text
-source ──page──> plan ──drafts──> embed ──changes──> write
-                  │ versions, decomposing and links in a worker thread; one ledger call a page
+source ──items──> plan ──drafts──> embed ──changes──> write
 ```
+
+The four stages run at the same time, each on another page. The plan stage finds the artifacts that changed, decomposes
+them and extracts their links, in a worker thread and with one ledger call per page.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -20,7 +22,7 @@ from airw._base.arrays import Floats
 from airw._base.checks import find_text_fault
 from airw._base.concurrency import first_error, in_thread, map_bounded
 from airw._base.vectors import unit_rows
-from airw.corpora.recipes import BuildRecipe, Draft, Planned, check_id
+from airw.corpora.recipes import BuildRecipe, Draft, PlanResult, check_id
 from airw.errors import AirwError, SourceError
 from airw.protocols import ChangeFinder, CorpusWideExtractor, Embedder, Source, Store
 from airw.values import Artifact, ArtifactChange, ItemProblem, LedgerEntry
@@ -34,18 +36,19 @@ Version: TypeAlias = tuple[Artifact, str]
 In = TypeVar("In")
 Out = TypeVar("Out")
 
-PLANS_AT_ONCE = 16
+_PLANS_AT_ONCE = 16
+"""The number of artifacts whose plans an async strategy makes at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildProgress:
-    """How far a build has come; how much lies ahead is unknown, as the source streams.
+    """The counts of a build so far; the total is unknown, because the source streams.
 
     Args:
-        added: Artifacts stored for the first time.
-        updated: Artifacts stored again.
-        unchanged: Artifacts that needed nothing.
-        problems: Items that could not be indexed, or not whole.
+        added: The number of artifacts stored for the first time.
+        updated: The number of artifacts stored again.
+        unchanged: The number of artifacts that were up to date.
+        problems: The number of items that could not be indexed, or only in part.
     """
 
     added: int = 0
@@ -55,21 +58,21 @@ class BuildProgress:
 
     @property
     def done(self) -> int:
-        """Count the artifacts that are up to date."""
+        """Return the number of artifacts that are up to date now."""
         return self.added + self.updated + self.unchanged
 
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """What a build, or an upsert, did.
+    """The result of a build or an upsert, in numbers of artifacts.
 
     Args:
         added: Artifacts that were not in the corpus before.
-        updated: Artifacts written again, because they or the way to index them changed.
-        unchanged: Artifacts that needed nothing.
-        removed: Artifacts taken out, because their source no longer has them; 0 for an upsert.
-        problems: What could not be indexed, or not whole, in the order of the pages read.
-        seconds: How long it took, waiting for another builder included.
+        updated: Artifacts that were stored again, because they or the way to index them changed.
+        unchanged: Artifacts that were up to date.
+        removed: Artifacts that were removed, because their source no longer has them; 0 for an upsert.
+        problems: The items that could not be indexed, or only in part, in the order of the pages.
+        seconds: The time that it took, waiting for another builder included.
     """
 
     added: int = 0
@@ -81,25 +84,31 @@ class BuildReport:
 
 
 class SourcePages:
-    """The items of a source in pages of `size`; what a source raises arrives as a `SourceError`."""
+    """The items of a source in pages of `size`; its errors become a `SourceError`."""
 
     def __init__(self, source: Source, size: int) -> None:
         self._name = source.name
         self._items: AsyncIterator[Item] = source.items()
         self._size = size
-        self._ahead: list[Item] | None = None
+        self._first_page: list[Item] | None = None
 
     async def peek(self) -> None:
-        """Read the first page ahead, so that a source that is missing fails before anything is made for it."""
-        self._ahead = await self.next()
+        """Read the first page early, so that a missing source fails before a file is created."""
+        self._first_page = await self.next()
 
     async def next(self) -> list[Item]:
-        """Give the next page; an empty one at the end."""
-        page, self._ahead = self._ahead or [], None
+        """Return the next page, or an empty list at the end.
+
+        Raises:
+            SourceError: If the source fails.
+        """
+        page = self._first_page or []
+        self._first_page = None
         if page:
             return page
         try:
-            async for item in self._items:  # which goes on where it was left
+            # The iterator is not restarted: each loop continues after the last item of the previous page.
+            async for item in self._items:
                 page.append(item)
                 if len(page) == self._size:
                     break
@@ -110,7 +119,7 @@ class SourcePages:
         return page
 
     async def aclose(self) -> None:
-        """Close the source's iterator, where it can be closed."""
+        """Close the source's iterator, if it can be closed."""
         close = getattr(self._items, "aclose", None)
         if close is not None:
             await close()
@@ -118,29 +127,39 @@ class SourcePages:
 
 @dataclass(slots=True)
 class Page:
-    """What became of one page of items: what is to be stored, and what is only counted."""
+    """A page of items after planning.
+
+    Args:
+        drafts: The artifacts to store.
+        reusable: Those drafts whose stored vectors may be reused.
+        existing_ids: The artifacts of this page that the corpus contained before the build.
+        unchanged: The versions of the artifacts that are up to date, by id.
+        problems: The items that cannot be indexed, or only in part.
+    """
 
     drafts: list[Draft] = field(default_factory=list)
-    reusable: list[Draft] = field(
-        default_factory=list
-    )  # those of the drafts whose texts the embedder may have had before
-    known: set[str] = field(default_factory=set)
-    unchanged: dict[str, str] = field(default_factory=dict)  # with their versions
+    reusable: list[Draft] = field(default_factory=list)
+    existing_ids: set[str] = field(default_factory=set)
+    unchanged: dict[str, str] = field(default_factory=dict)
     problems: list[ItemProblem] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Builder:
-    """One build in progress.
+    """A build in progress.
 
     Args:
-        recipe: What to make of an artifact.
-        store: Where to; held for writing by the caller.
-        embedder: What embeds the surfaces.
-        config: The settings of the corpus from now on; written before the first artifact.
-        outdated: Artifacts whose vectors another embedder made; they go before the first new vector comes, as vectors
-            of two embedders cannot be compared.
-        progress: Called after each page.
+        recipe: How to index an artifact.
+        store: The store to write to; the caller has locked it for writing.
+        embedder: The embedder of the surfaces.
+        config: The new settings of the corpus; written before the first artifact.
+        outdated: The ids of artifacts whose vectors another embedder made. They are removed before the first new
+            vector is written, because vectors of two embedders cannot be compared.
+        progress: A function that is called after each page.
+        seen_ids: The ids that the source has yielded so far.
+        kept_ids: The artifacts of the source that must not be pruned: written, unchanged, or kept in an old version.
+        problems: The problems so far.
+        counts: The counts so far.
     """
 
     recipe: BuildRecipe
@@ -149,38 +168,49 @@ class Builder:
     config: Mapping[str, Any]
     outdated: frozenset[str]
     progress: Callable[[BuildProgress], None] | None
-    given: set[str] = field(default_factory=set)
-    held: set[str] = field(default_factory=set)
+    seen_ids: set[str] = field(default_factory=set)
+    kept_ids: set[str] = field(default_factory=set)
     problems: list[ItemProblem] = field(default_factory=list)
     counts: BuildProgress = field(default_factory=BuildProgress)
     _settings_written: bool = False
 
     async def run(self, pages: SourcePages) -> None:
-        """Take every page through the four stages; the first failure cancels the rest and arrives as itself."""
+        """Run every page through the four stages.
+
+        The first error cancels the other stages and is raised as it is, not in a group.
+        """
+        # Write the settings before the first page, so that a killed build leaves a corpus that can be opened. With
+        # vectors of another embedder still stored, they are written just before the first new vectors instead.
         if not self.outdated:
             await self.write_settings()
         with first_error(), ExitStack() as streams:
-            await self._overlap(pages, streams)
+            await self._run_stages(pages, streams)
 
-    async def _overlap(self, pages: SourcePages, streams: ExitStack) -> None:
+    async def _run_stages(self, pages: SourcePages, streams: ExitStack) -> None:
+        # Each queue has room for one page: stages overlap, and memory does not grow with the source
+        # (`bench_build_memory`).
         read_in, read_out = anyio.create_memory_object_stream[list[Item]](1)
         plan_in, plan_out = anyio.create_memory_object_stream[Page](1)
         embed_in, embed_out = anyio.create_memory_object_stream[tuple[Page, list[ArtifactChange]]](1)
         for end in (read_in, read_out, plan_in, plan_out, embed_in, embed_out):
             streams.enter_context(end)
         async with anyio.create_task_group() as group:
-            group.start_soon(_read, pages, read_in)
-            group.start_soon(_stage, self._plan, read_out, plan_in)
-            group.start_soon(_stage, self._embed, plan_out, embed_in)
+            group.start_soon(_read_pages, pages, read_in)
+            group.start_soon(_run_stage, self._plan_page, read_out, plan_in)
+            group.start_soon(_run_stage, self._embed_page, plan_out, embed_in)
+            # Only this task writes, page by page: the store sees one transaction at a time, in the source's order.
             async for page, changes in embed_out:
-                await self._write(page, changes)
+                await self._write_page(page, changes)
 
     async def prepare(self, items: list[Item]) -> tuple[Page, list[ArtifactChange]]:
-        """Take one page through all but the last stage, for those who write it themselves and `record` it then."""
-        return await self._embed(await self._plan(items))
+        """Plan and embed one page for callers that write it themselves and then call `record`."""
+        return await self._embed_page(await self._plan_page(items))
 
     async def write_settings(self) -> None:
-        """Remove what another embedder made, then write the settings, once: at every moment they fit the vectors."""
+        """Write the settings once, after removing the artifacts of another embedder.
+
+        In this order the settings match the stored vectors at every moment, even if the process is killed in between.
+        """
         if self._settings_written:
             return
         self._settings_written = True
@@ -189,70 +219,86 @@ class Builder:
         if await self.store.config() != self.config:
             await self.store.set_config(self.config)
 
-    async def _plan(self, items: list[Item]) -> Page:
+    async def _plan_page(self, items: list[Item]) -> Page:
         page = Page()
-        fresh = self._check_items(items, page)
-        versions = await self._skip_unchanged(await in_thread(self._find_versions, fresh, page), page)
-        lost = [problem.item for problem in page.problems if not find_text_fault(problem.item, allow_nul=False)]
-        asked = [artifact.id for artifact, _ in versions] + lost
-        entries = await self.store.ledger(asked) if asked else []
+        artifacts = self._check_items(items, page)
+        # In a worker thread, because change signals may hash whole texts.
+        versions = await in_thread(self._find_versions, artifacts, page)
+        # Drop unchanged artifacts before their ledger entries are read: most rebuilds change little.
+        versions = await self._skip_unchanged(versions, page)
+        # Read the entries of the others in one call, and of lost items too, whose old versions may be kept.
+        lost_ids = [problem.item for problem in page.problems if not find_text_fault(problem.item, allow_nul=False)]
+        ids = [artifact.id for artifact, _ in versions] + lost_ids
+        entries = await self.store.ledger(ids) if ids else []
         stored = {entry.artifact_id: entry for entry in entries if entry is not None}
         if changed := self._refuse_foreign(self._find_changed(versions, stored, page), stored, page):
             plans = await self._await_plans(changed) if self.recipe.is_async else {}
+            # In a worker thread, because decomposing and link extraction are pure Python and take long.
             await in_thread(self._draft, changed, plans, page)
-            mine = {name for name, entry in stored.items() if entry.embedder_id == self.recipe.embedder_id}
-            page.reusable = [draft for draft in page.drafts if draft.name in mine]
-        page.known = stored.keys() | (self.outdated & set(asked))
-        self._keep_lost(page, stored)
+            # Only vectors of the same embedder can be reused.
+            reusable_ids = {name for name, entry in stored.items() if entry.embedder_id == self.recipe.embedder_id}
+            page.reusable = [draft for draft in page.drafts if draft.artifact_id in reusable_ids]
+        # Artifacts of an old embedder may be removed by now; writing one of them still counts as an update.
+        page.existing_ids = stored.keys() | (self.outdated & set(ids))
+        self._keep_lost_items(page, stored)
         return page
 
     def _check_items(self, items: Sequence[Item], page: Page) -> list[Artifact]:
-        """Return the artifacts of a page that have an id of their own."""
+        """Return the artifacts of a page with a valid id that the source has not yielded before."""
         artifacts = []
         for item in items:
             if isinstance(item, ItemProblem):
-                page.problems.append(self.recipe.complain(item))
+                page.problems.append(self.recipe.accept_problem(item))
                 continue
-            known = self.recipe.attempt(check_id, item)
-            if isinstance(known, ItemProblem):
-                page.problems.append(known)
-            elif known in self.given:
-                problem = ItemProblem(known, "the source gives this id twice; ids must differ")
-                page.problems.append(self.recipe.complain(problem))
+            artifact_id = self.recipe.attempt(check_id, item)
+            if isinstance(artifact_id, ItemProblem):
+                page.problems.append(artifact_id)
+            elif artifact_id in self.seen_ids:
+                problem = ItemProblem(artifact_id, "the source yields this id twice; ids must differ")
+                page.problems.append(self.recipe.accept_problem(problem))
             else:
-                self.given.add(known)
+                self.seen_ids.add(artifact_id)
                 artifacts.append(item)
         return artifacts
 
     def _find_versions(self, artifacts: Sequence[Artifact], page: Page) -> list[Version]:
-        signalled = []
+        """Return the artifacts with their change signals."""
+        versions = []
         for artifact in artifacts:
             version = self.recipe.attempt(self.recipe.source.change_signal, artifact)
             if isinstance(version, ItemProblem):
                 page.problems.append(version)
             else:
-                signalled.append((artifact, version))
-        return signalled
+                versions.append((artifact, version))
+        return versions
 
     async def _skip_unchanged(self, versions: list[Version], page: Page) -> list[Version]:
-        """Drop artifacts that the store reports as unchanged, and count them."""
+        """Drop artifacts that the store reports as unchanged, and count them.
+
+        A store with `find_changed` compares versions where they are stored, so that a rebuild without changes reads no
+        ledger entries (`bench_stores`, "rebuild, unchanged").
+        """
         if not isinstance(self.store, ChangeFinder):
             return versions
-        asked = {artifact.id: version for artifact, version in versions if isinstance(version, str)}
-        changed = set(await self.store.find_changed(asked, self.recipe.stamp()))
-        self.held.update(asked.keys() - changed)
-        page.unchanged.update((name, version) for name, version in asked.items() if name not in changed)
-        return [each for each in versions if each[0].id in changed or each[0].id not in asked]
+        version_of = {artifact.id: version for artifact, version in versions if isinstance(version, str)}
+        changed = set(await self.store.find_changed(version_of, self.recipe.stamp()))
+        self.kept_ids.update(version_of.keys() - changed)
+        page.unchanged.update((name, version) for name, version in version_of.items() if name not in changed)
+        return [
+            (artifact, version)
+            for artifact, version in versions
+            if artifact.id in changed or artifact.id not in version_of
+        ]
 
     def _find_changed(
         self, versions: Sequence[Version], stored: Mapping[str, LedgerEntry], page: Page
     ) -> list[Version]:
-        """Return what has to be stored again, and count the rest."""
+        """Return the artifacts that must be indexed again, and count the others as unchanged."""
         changed = []
         for artifact, version in versions:
             entry = stored.get(artifact.id)
             if entry is not None and self.recipe.is_current(entry, version):
-                self.held.add(artifact.id)
+                self.kept_ids.add(artifact.id)
                 page.unchanged[artifact.id] = version
             else:
                 changed.append((artifact, version))
@@ -261,88 +307,92 @@ class Builder:
     def _refuse_foreign(
         self, changed: Sequence[Version], stored: Mapping[str, LedgerEntry], page: Page
     ) -> list[Version]:
-        """Return those that are this source's to store; an artifact of another source stays with that one."""
+        """Return the artifacts that this source may store; report those of other sources."""
         owned = []
         for artifact, version in changed:
             entry = stored.get(artifact.id)
             if entry is not None and entry.source and not self.recipe.owns(entry):
-                reason = f"the corpus holds this id from source {entry.source!r}; ids must differ"
-                page.problems.append(self.recipe.complain(ItemProblem(artifact.id, reason)))
+                reason = f"the corpus contains this id from source {entry.source!r}; ids must differ"
+                page.problems.append(self.recipe.accept_problem(ItemProblem(artifact.id, reason)))
             else:
                 owned.append((artifact, version))
         return owned
 
-    async def _await_plans(self, changed: Sequence[Version]) -> dict[str, Planned]:
-        """Await the plans of a strategy that is async, several at once."""
+    async def _await_plans(self, changed: Sequence[Version]) -> dict[str, PlanResult]:
+        """Return the plans of an async strategy by artifact id, made several at a time."""
         artifacts = [artifact for artifact, _ in changed]
-        plans = await map_bounded(self.recipe.planned, artifacts, limit=PLANS_AT_ONCE)
+        plans = await map_bounded(self.recipe.await_plan, artifacts, limit=_PLANS_AT_ONCE)
         return {artifact.id: plan for artifact, plan in zip(artifacts, plans, strict=True)}
 
-    def _draft(self, changed: Sequence[Version], plans: Mapping[str, Planned], page: Page) -> None:
-        """Draft what changed."""
+    def _draft(self, changed: Sequence[Version], plans: Mapping[str, PlanResult], page: Page) -> None:
+        """Decompose the changed artifacts and extract their links."""
         for artifact, version in changed:
             draft = self.recipe.attempt(self.recipe.draft, artifact, version, plans.get(artifact.id))
             if isinstance(draft, ItemProblem):
                 page.problems.append(draft)
                 continue
             page.drafts.append(draft)
-            self.held.add(artifact.id)
+            self.kept_ids.add(artifact.id)
             page.problems.extend(ItemProblem(artifact.id, reason, lost=False) for reason in draft.problems)
 
-    def _keep_lost(self, page: Page, stored: Mapping[str, LedgerEntry]) -> None:
-        """Hold what was indexed before of each lost item, and say so; or say that it cannot be held."""
-        for at, problem in enumerate(page.problems):
-            if not problem.lost or problem.item in self.held:
+    def _keep_lost_items(self, page: Page, stored: Mapping[str, LedgerEntry]) -> None:
+        """Keep the indexed version of each lost item, if possible, and note it in the problem."""
+        for position, problem in enumerate(page.problems):
+            if not problem.lost or problem.item in self.kept_ids:
                 continue
             if problem.item in self.outdated:
-                note = "what was indexed of it before goes, as another embedder made its vectors"
+                note = "its indexed version is removed, because another embedder made its vectors"
             elif problem.item in stored and self.recipe.owns(stored[problem.item]):
-                note = "what was indexed of it before is kept"
-                self.held.add(problem.item)
+                note = "its indexed version is kept"
+                self.kept_ids.add(problem.item)
             else:
                 continue
-            page.problems[at] = replace(problem, reason=f"{problem.reason}; {note}")
+            page.problems[position] = replace(problem, reason=f"{problem.reason}; {note}")
 
     def find_unseen(self, stored: Iterable[str]) -> list[str]:
-        """Return the stored ids that the source no longer has; what is below a folder that it could not read stays."""
+        """Return the stored ids that the source no longer has.
+
+        Artifacts below a folder that the source could not read are not among them: they may still exist.
+        """
         lost = {problem.item for problem in self.problems if problem.lost}
-        unseen = [item for item in stored if item not in self.held]
-        above = {item: lost.intersection(map(str, PurePosixPath(item).parents)) for item in unseen}
-        kept = set[str]().union(*above.values())
+        unseen = [item for item in stored if item not in self.kept_ids]
+        lost_parents = {item: lost.intersection(map(str, PurePosixPath(item).parents)) for item in unseen}
+        folders_in_use = set[str]().union(*lost_parents.values())
         self.problems = [
-            replace(problem, reason=f"{problem.reason}; what was indexed below it before is kept")
-            if problem.lost and problem.item in kept
+            replace(problem, reason=f"{problem.reason}; the artifacts indexed below it are kept")
+            if problem.lost and problem.item in folders_in_use
             else problem
             for problem in self.problems
         ]
-        return [item for item, folders in above.items() if not folders]
+        return [item for item, parents in lost_parents.items() if not parents]
 
-    async def _embed(self, page: Page) -> tuple[Page, list[ArtifactChange]]:
+    async def _embed_page(self, page: Page) -> tuple[Page, list[ArtifactChange]]:
         if not page.drafts:
             return page, []
+        # Reuse the vectors of artifacts whose links or metadata changed, but not their texts: embedding is slow.
         vectors = await self._reuse_vectors(page.reusable)
-        new = [draft for draft in page.drafts if draft.name not in vectors]
-        rows = await self._embed_texts([record.text for draft in new for record in draft.records])
-        vectors |= _rows_of(new, rows)
-        return page, [each.change(vectors[each.name]) for each in page.drafts]
+        new_drafts = [draft for draft in page.drafts if draft.artifact_id not in vectors]
+        rows = await self._embed_texts([record.text for draft in new_drafts for record in draft.records])
+        vectors |= _split_rows(new_drafts, rows)
+        return page, [draft.to_change(vectors[draft.artifact_id]) for draft in page.drafts]
 
     async def _reuse_vectors(self, drafts: Sequence[Draft]) -> dict[str, Floats]:
-        """Return the stored vectors of drafts whose texts did not change."""
+        """Return, by artifact id, the stored vectors of drafts whose texts are all unchanged."""
         ids = [record.id for draft in drafts for record in draft.records]
         if not ids:
             return {}
         texts = {record.id: record.text for record in await self.store.get_records(ids) if record is not None}
-        same = [each for each in drafts if all(texts.get(record.id) == record.text for record in each.records)]
-        # Only where there are any: a store may have to read more than what is asked for.
-        kept = [record.id for draft in same for record in draft.records]
-        return _rows_of(same, await self.store.vectors(kept)) if kept else {}
+        same = [draft for draft in drafts if all(texts.get(record.id) == record.text for record in draft.records)]
+        # Do not ask for no vectors: even then a store may have to load its vector index.
+        same_ids = [record.id for draft in same for record in draft.records]
+        return _split_rows(same, await self.store.vectors(same_ids)) if same_ids else {}
 
     async def _embed_texts(self, texts: list[str]) -> Floats:
-        answer: Any = await self.embedder.embed_documents(texts) if texts else []
+        vectors: Any = await self.embedder.embed_documents(texts) if texts else []
         of = f"the embedder {self.recipe.embedder_id!r}"
-        return await in_thread(partial(unit_rows, answer, count=len(texts), dim=self.config["dim"], of=of))
+        return await in_thread(partial(unit_rows, vectors, count=len(texts), dim=self.config["dim"], of=of))
 
-    async def _write(self, page: Page, changes: list[ArtifactChange]) -> None:
+    async def _write_page(self, page: Page, changes: list[ArtifactChange]) -> None:
         if changes:
             await self.write_settings()
             await self.store.apply(changes)
@@ -351,8 +401,8 @@ class Builder:
             self.progress(self.counts)
 
     def record(self, page: Page, changes: Sequence[ArtifactChange]) -> None:
-        """Count a page that is written."""
-        updated = sum(change.entry.artifact_id in page.known for change in changes)
+        """Add a page that is written to the counts and the problems."""
+        updated = sum(change.entry.artifact_id in page.existing_ids for change in changes)
         self.problems.extend(page.problems)
         self.counts = BuildProgress(
             added=self.counts.added + len(changes) - updated,
@@ -362,32 +412,31 @@ class Builder:
         )
 
 
-def report_of(builders: Collection[Builder], *, removed: int = 0, seconds: float) -> BuildReport:
-    """Return what builders did together."""
-    counts = [builder.counts for builder in builders]
+def sum_reports(builders: Collection[Builder], *, removed: int = 0, seconds: float) -> BuildReport:
+    """Return the common report of several builders."""
     return BuildReport(
-        added=sum(each.added for each in counts),
-        updated=sum(each.updated for each in counts),
-        unchanged=sum(each.unchanged for each in counts),
+        added=sum(builder.counts.added for builder in builders),
+        updated=sum(builder.counts.updated for builder in builders),
+        unchanged=sum(builder.counts.unchanged for builder in builders),
         removed=removed,
         problems=tuple(problem for builder in builders for problem in builder.problems),
         seconds=seconds,
     )
 
 
-def _rows_of(drafts: Sequence[Draft], rows: Floats) -> dict[str, Floats]:
-    """Return the rows of each draft, by the name of its artifact."""
+def _split_rows(drafts: Sequence[Draft], rows: Floats) -> dict[str, Floats]:
+    """Split the rows of all drafts and return those of each by artifact id."""
     ends = accumulate(len(draft.records) for draft in drafts)
-    return {draft.name: rows[end - len(draft.records) : end] for draft, end in zip(drafts, ends, strict=True)}
+    return {draft.artifact_id: rows[end - len(draft.records) : end] for draft, end in zip(drafts, ends, strict=True)}
 
 
-async def _read(pages: SourcePages, target: "MemoryObjectSendStream[list[Item]]") -> None:
+async def _read_pages(pages: SourcePages, target: "MemoryObjectSendStream[list[Item]]") -> None:
     while page := await pages.next():
         await target.send(page)
     target.close()
 
 
-async def _stage(
+async def _run_stage(
     work: Callable[[In], Awaitable[Out]], source: "MemoryObjectReceiveStream[In]", target: "MemoryObjectSendStream[Out]"
 ) -> None:
     async for page in source:
@@ -396,23 +445,23 @@ async def _stage(
 
 
 async def with_survey(recipe: BuildRecipe, source: Source, page_size: int) -> BuildRecipe:
-    """Give the recipe with an extractor that has seen all artifacts of the source, where it holds one that must.
+    """Return the recipe, with its extractor prepared if that must see all artifacts first.
 
-    Problems of items are left to the build.
+    Preparing reads the whole source. Items with problems are passed over: the build that follows reports them.
 
     Raises:
-        SourceError: The source itself cannot be read.
+        SourceError: If the source itself cannot be read.
     """
     if not isinstance(recipe.extractor, CorpusWideExtractor):
         return recipe
     survey = await in_thread(recipe.extractor.survey)
     async with aclosing(SourcePages(source, page_size)) as pages:
         while page := await pages.next():
-            await in_thread(survey.add, [item for item in page if isinstance(item, Artifact) and _is_sound(item)])
+            await in_thread(survey.add, [item for item in page if isinstance(item, Artifact) and _has_valid_id(item)])
     return recipe.with_extractor(await in_thread(survey.extractor))
 
 
-def _is_sound(artifact: Artifact) -> bool:
+def _has_valid_id(artifact: Artifact) -> bool:
     try:
         return check_id(artifact) != ""
     except SourceError:

@@ -1,4 +1,4 @@
-"""How one artifact is indexed, and how the settings of a corpus keep that; no I/O."""
+"""How one artifact is indexed, and how the settings of a corpus record that; no I/O."""
 
 import inspect
 import json
@@ -17,20 +17,20 @@ from airw.protocols import EdgeExtractor, IndexingStrategy
 from airw.values import Artifact, ArtifactChange, Extraction, IndexPlan, ItemProblem, LedgerEntry, Record
 
 OnError: TypeAlias = Literal["raise", "skip"]
-Planned: TypeAlias = IndexPlan | ItemProblem
+PlanResult: TypeAlias = IndexPlan | ItemProblem
 Item = TypeVar("Item")
 Rest = TypeVarTuple("Rest")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 UNFINISHED = "…"
-"""Marks the version of an artifact whose plan had problems, so that the next build takes it for another one."""
+"""A suffix of the version of an artifact whose plan has problems, so that the next build plans it again."""
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Everything that will be stored of one artifact, without its vectors."""
+    """A decomposed artifact: everything that will be stored, except the vectors."""
 
     entry: LedgerEntry
     records: list[Record]
@@ -38,44 +38,44 @@ class Draft:
     problems: list[str]
 
     @property
-    def name(self) -> str:
-        """Give the id of the artifact."""
+    def artifact_id(self) -> str:
+        """Return the id of the artifact."""
         return self.entry.artifact_id
 
-    def change(self, vectors: Floats) -> ArtifactChange:
-        """Give all that is stored of it."""
+    def to_change(self, vectors: Floats) -> ArtifactChange:
+        """Return the change that stores the artifact with these vectors, one row per record."""
         return ArtifactChange(self.entry, self.records, vectors, self.extraction)
 
 
 class Origin(Protocol):
-    """The part of a `Source` that says whose artifacts are, and how they are made."""
+    """The part of a `Source` that a recipe needs."""
 
     @property
     def name(self) -> str:
-        """Name the source; `""` stands for none."""
+        """Return the name of the source, or `""` for artifacts without a source."""
         ...
 
     @property
     def indexing_strategy(self) -> IndexingStrategy:
-        """Give the strategy that decomposes its artifacts."""
+        """Return the strategy that decomposes its artifacts."""
         ...
 
     def change_signal(self, artifact: Artifact, /) -> str:
-        """Give a text that changes whenever what would be indexed of the artifact changes."""
+        """Return a text that changes whenever the indexed content of the artifact changes."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BuildRecipe:
-    """Everything that decides what is stored of an artifact, and what happens when it cannot be.
+    """Everything that decides how the artifacts of one source are indexed.
 
     Args:
-        source: Where the artifacts come from.
-        embedder_id: The model and weights of the vectors.
-        extractor: What finds links; `None` for no links.
-        on_error: `"raise"` makes each problem an error, `"skip"` a line of the report.
-        strategy: What decomposes an artifact.
-        strategy_id: Its id.
+        source: The source of the artifacts.
+        embedder_id: The id of the embedder: the model and weights of the vectors.
+        extractor: The extractor of links; `None` for no links.
+        on_error: `"raise"`: a problem is an error. `"skip"`: a problem is reported.
+        strategy: The strategy that decomposes an artifact.
+        strategy_id: The id of the strategy.
         extractor_id: The id of the extractor; `""` for none.
     """
 
@@ -89,13 +89,15 @@ class BuildRecipe:
 
     @classmethod
     def of(cls, source: Origin, embedder_id: str, extractor: EdgeExtractor | None, on_error: OnError) -> Self:
-        """Make the recipe of a source; ids are asked for once, as they may be computed from many settings.
+        """Make the recipe of a source.
+
+        The ids are read only once, because computing them from many settings may take time.
 
         Raises:
-            ArgumentError: The strategy or the extractor has no id.
+            ArgumentError: If the strategy or the extractor has no id.
         """
         strategy = source.indexing_strategy
-        strategy_id = _id_of(strategy, "an indexing strategy")
+        strategy_id = _read_id(strategy, "an indexing strategy")
         return cls(source, embedder_id, extractor, on_error, strategy, strategy_id, _extractor_id(extractor))
 
     def with_extractor(self, extractor: EdgeExtractor) -> Self:
@@ -103,17 +105,17 @@ class BuildRecipe:
         return replace(self, extractor=extractor, extractor_id=_extractor_id(extractor))
 
     def owns(self, entry: LedgerEntry) -> bool:
-        """Say whether the artifact came from this source; names are compared without case."""
+        """Return whether the artifact came from this source; names are compared without case."""
         return entry.source.casefold() == self.source.name.casefold()
 
     def stamp(self, artifact_id: str = "", version: str = "") -> LedgerEntry:
-        """Give the ledger entry of an artifact as of now, without its records."""
+        """Return the ledger entry that the artifact would have now, without its record ids."""
         return LedgerEntry(
             artifact_id, version, self.embedder_id, self.strategy_id, self.extractor_id, self.source.name
         )
 
     def is_current(self, stored: LedgerEntry, version: str) -> bool:
-        """Say whether what is stored of an artifact is what would be stored of this version of it now."""
+        """Return whether indexing this version of a stored artifact would change nothing."""
         return (
             stored.version == version
             and stored.embedder_id == self.embedder_id
@@ -124,30 +126,31 @@ class BuildRecipe:
 
     @property
     def is_async(self) -> bool:
-        """Say whether the strategy's plans have to be awaited before drafting."""
+        """Return whether the strategy's plans must be awaited before drafting."""
         return inspect.iscoroutinefunction(self.strategy.decompose)
 
-    async def planned(self, artifact: Artifact) -> Planned:
-        """Await the plan for one artifact.
+    async def await_plan(self, artifact: Artifact) -> PlanResult:
+        """Return the plan of an async strategy for one artifact, or the problem if it failed.
 
         Raises:
-            SourceError: It failed, and problems are errors.
+            SourceError: If it failed and problems are errors.
         """
         try:
             return await cast("Awaitable[IndexPlan]", self.strategy.decompose(artifact))
-        except Exception as error:  # noqa: BLE001 - whatever a strategy raises is a problem of its item
-            return self._failed(artifact, error)
+        except Exception as error:  # noqa: BLE001 - any error of a strategy is a problem of this item
+            return self._to_problem(artifact, error)
 
-    def draft(self, artifact: Artifact, version: str, awaited: Planned | None) -> Draft | ItemProblem:
-        """Decompose an artifact, unless its plan has been awaited, and find its links.
+    def draft(self, artifact: Artifact, version: str, awaited: PlanResult | None) -> Draft | ItemProblem:
+        """Decompose an artifact, unless its plan was awaited, and extract its links.
 
         Raises:
-            SourceError: A text in it cannot be stored.
-            Exception: Whatever the strategy or the extractor raises.
+            SourceError: If a text in the result cannot be stored.
+            Exception: Any error of the strategy or the extractor.
         """
         plan = awaited or cast("IndexPlan", self.strategy.decompose(artifact))
         if isinstance(plan, ItemProblem):
             return plan
+        # A plan with problems is stored, but under another version: the next build tries again.
         version += UNFINISHED if plan.problems else ""
         fields = json_clean(plan.filter_fields)
         records = [
@@ -164,81 +167,83 @@ class BuildRecipe:
         extraction = self.extractor.extract(artifact, plan.filter_fields) if self.extractor else Extraction()
         entry = replace(self.stamp(artifact.id, version), record_ids=tuple(record.id for record in records))
         draft = Draft(entry, records, extraction, [*plan.problems, *extraction.problems])
+        # Check here, where the problem can name its item: a store would refuse the whole page.
         for text in _texts(draft):
             _check_text(text)
+        # A store could not look up a key with a NUL character again.
         for key in _keys(draft):
-            _check_text(key, allow_nul=False)  # or a store could not look it up again
+            _check_text(key, allow_nul=False)
         return draft
 
-    def attempt(self, make: Callable[[Item, *Rest], Made], item: Item, *rest: *Rest) -> Made | ItemProblem:
-        """Make something of an item; what goes wrong is an error or a problem, as the recipe says.
+    def attempt(self, function: Callable[[Item, *Rest], Result], item: Item, *rest: *Rest) -> Result | ItemProblem:
+        """Return `function(item, *rest)`, or the problem if it failed.
 
         Raises:
-            SourceError: It went wrong, and problems are errors; the original is its cause.
+            SourceError: If it failed and problems are errors; the original error is its cause.
         """
         try:
-            return make(item, *rest)
-        except Exception as error:  # noqa: BLE001 - a problem of this item, whatever it is
-            return self._failed(item, error)
+            return function(item, *rest)
+        except Exception as error:  # noqa: BLE001 - any error is a problem of this item
+            return self._to_problem(item, error)
 
-    def _failed(self, item: object, error: Exception) -> ItemProblem:
+    def _to_problem(self, item: object, error: Exception) -> ItemProblem:
         reason = str(error) if isinstance(error, SourceError) else f"{type(error).__name__}: {error}"
-        problem = ItemProblem(_called(item), one_line(reason, longest=1_000))
+        problem = ItemProblem(_item_name(item), one_line(reason, longest=1_000))
         if self.on_error == "raise":
-            raise self.error(problem) from error
+            raise self.to_error(problem) from error
         return problem
 
-    def complain(self, problem: ItemProblem) -> ItemProblem:
-        """Give the problem back when it may be skipped.
+    def accept_problem(self, problem: ItemProblem) -> ItemProblem:
+        """Return the problem if the build may go on with it.
 
         Raises:
-            SourceError: The item is lost, and problems are errors.
+            SourceError: If the item is lost and problems are errors.
         """
         if problem.lost and self.on_error == "raise":
-            raise self.error(problem)
+            raise self.to_error(problem)
         return problem
 
-    def error(self, problem: ItemProblem) -> SourceError:
-        """Make the error that names the source, the item and the reason."""
-        named = (
-            problem.reason
-            if short_repr(problem.item) in problem.reason
-            else f"{short_repr(problem.item)} {problem.reason}"
-        )
-        given = f"source {self.source.name!r}" if self.source.name else "upsert"
-        return SourceError(f"{given}: {named} (on_error='skip' leaves it out)")
+    def to_error(self, problem: ItemProblem) -> SourceError:
+        """Return the error that names the source, the item and the reason."""
+        item = short_repr(problem.item)
+        reason = problem.reason if item in problem.reason else f"{item} {problem.reason}"
+        origin = f"source {self.source.name!r}" if self.source.name else "upsert"
+        return SourceError(f"{origin}: {reason} (on_error='skip' leaves it out)")
 
 
-def _id_of(part: object, kind: str) -> str:
-    """Give the id of what decides on the content of a corpus; without one, a change of it would go unnoticed."""
-    found = getattr(part, "id", None)
-    if not isinstance(found, str) or not found:
-        raise ArgumentError(f"{kind} needs an `id` that names it and its settings; {part!r} has {found!r}")
-    return found
+def _read_id(part: object, kind: str) -> str:
+    """Return the id of a strategy or an extractor.
+
+    Without an id, a build would not notice a change of its settings.
+    """
+    part_id = getattr(part, "id", None)
+    if not isinstance(part_id, str) or not part_id:
+        raise ArgumentError(f"{kind} needs an `id` that names it and its settings; {part!r} has {part_id!r}")
+    return part_id
 
 
 def _extractor_id(extractor: EdgeExtractor | None) -> str:
-    return "" if extractor is None else _id_of(extractor, "an edge extractor")
+    return "" if extractor is None else _read_id(extractor, "an edge extractor")
 
 
 def check_id(item: object) -> str:
-    """Give the id of what a source gave, when it is an artifact with an id that can be stored.
+    """Return the id of an artifact that a source yielded, if it can be stored.
 
     Raises:
-        SourceError: It is no artifact, or its id is empty, no string, or cannot be looked up again.
+        SourceError: If the item is not an artifact, or its id is empty, not a string, or cannot be looked up again.
     """
     if not isinstance(item, Artifact):
-        raise SourceError(f"a source gives Artifact or ItemProblem, not {short_repr(item)}")
+        raise SourceError(f"a source must yield Artifact or ItemProblem, not {short_repr(item)}")
     if not isinstance(item.id, str) or not item.id:
         raise SourceError(f"an artifact's id must be a string that is not empty, not {item.id!r}")
     _check_text(item.id, allow_nul=False)
     return item.id
 
 
-def _called(item: object) -> str:
-    """Give what to call an item in a problem: its id where that can be printed and looked up."""
-    known = getattr(item, "id", item)
-    return known if isinstance(known, str) and known and not find_text_fault(known) else short_repr(known)
+def _item_name(item: object) -> str:
+    """Return the name of an item in a problem: its id if that can be printed, else its `repr`."""
+    item_id = getattr(item, "id", item)
+    return item_id if isinstance(item_id, str) and item_id and not find_text_fault(item_id) else short_repr(item_id)
 
 
 def _texts(draft: Draft) -> Iterator[object]:
@@ -261,65 +266,72 @@ def _check_text(text: object, *, allow_nul: bool = True) -> None:
     if not isinstance(text, str):
         raise SourceError(f"expected text, not {short_repr(text)}")
     if fault := find_text_fault(text, allow_nul=allow_nul):
-        raise SourceError(f"{short_repr(text)} holds {fault}")
+        raise SourceError(f"{short_repr(text)} contains {fault}")
 
 
 UPSERT_SOURCE = "upserts"
-"""What errors call the source of artifacts that came from no source."""
+"""The name that error messages use for artifacts without a source."""
 
 
 def recipes_by_source(recipe: BuildRecipe, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the recipes of a corpus's settings, with the one of this build."""
-    made = {
+    """Return the recipes of all sources for a corpus's settings, this build's included."""
+    settings = {
         "strategy_id": recipe.strategy_id,
         "strategy": strategy_spec(recipe.strategy),
         "extractor_id": recipe.extractor_id,
         "extractor": extractor_spec(recipe.extractor) if recipe.extractor else None,
     }
-    return {**config.get("recipes", {}), recipe.source.name.casefold(): made}
+    return {**config.get("recipes", {}), recipe.source.name.casefold(): settings}
 
 
 def strategy_of(source: str, config: Mapping[str, Any], own: IndexingStrategy | None) -> IndexingStrategy:
-    """Give the strategy that a source's artifacts are made with: `own` where it is that one, else from the settings.
+    """Return the strategy that decomposes the artifacts of a source.
+
+    That is `own` if it has the id in the settings; else the strategy that the settings specify.
 
     Raises:
-        ArgumentError: It is another one, and the settings cannot say which.
+        ArgumentError: If neither has that id.
     """
-    settings = _recipe(source, config)
+    settings = _find_recipe(source, config)
     if own is not None and own.id == settings.get("strategy_id"):
         return own
-    made = None if settings.get("strategy") is None else strategy_from_spec(settings["strategy"])
-    # What a specification means may depend on the environment, and on the version of this library.
-    if made is None or made.id != settings["strategy_id"]:
-        raise ArgumentError(_unknown(config, "strategy", settings.get("strategy_id")))
-    return made
+    strategy = None if settings.get("strategy") is None else strategy_from_spec(settings["strategy"])
+    # Compare ids: what a specification makes may depend on the environment, and on the version of this library.
+    if strategy is None or strategy.id != settings["strategy_id"]:
+        raise ArgumentError(_describe_missing(config, "strategy", settings.get("strategy_id")))
+    return strategy
 
 
 def edge_extractor_of(source: str, config: Mapping[str, Any], own: EdgeExtractor | None) -> EdgeExtractor | None:
-    """Give the extractor of a source's artifacts, as `strategy_of` gives the strategy; `None` where they have no links.
+    """Return the link extractor of a source's artifacts; `None` for no links.
+
+    It is chosen as in `strategy_of`.
 
     Raises:
-        ArgumentError: It is another one, and the settings cannot say which.
+        ArgumentError: If neither `own` nor the one in the settings has the stored id.
     """
-    settings = _recipe(source, config)
+    settings = _find_recipe(source, config)
     if not settings.get("extractor_id"):
         return None
     if own is not None and own.id == settings["extractor_id"]:
         return own
-    made = None if settings.get("extractor") is None else extractor_from_spec(settings["extractor"])
-    if made is None or made.id != settings["extractor_id"]:
-        raise ArgumentError(_unknown(config, "edge_extractor", settings["extractor_id"]))
-    return made
+    extractor = None if settings.get("extractor") is None else extractor_from_spec(settings["extractor"])
+    if extractor is None or extractor.id != settings["extractor_id"]:
+        raise ArgumentError(_describe_missing(config, "edge_extractor", settings["extractor_id"]))
+    return extractor
 
 
-def _recipe(source: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give the recipe of a source; of the one built last for what came from none."""
+def _find_recipe(source: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the recipe of a source from the settings.
+
+    Artifacts without a source have the recipe of the last build.
+    """
     recipes: Mapping[str, Mapping[str, Any]] = config.get("recipes", {})
     return recipes.get(source.casefold()) or recipes.get(config["source"].casefold()) or config
 
 
-def _unknown(config: Mapping[str, Any], what: str, found: object) -> str:
+def _describe_missing(config: Mapping[str, Any], parameter: str, stored_id: object) -> str:
     return (
-        f"corpus {config['name']!r} was built with {what}={found}, which its settings do not make here: "
-        f"open it with open_corpus({config['name']!r}, {what}=...), or build it again"
+        f"corpus {config['name']!r} was built with {parameter}={stored_id}, which cannot be made from its settings; "
+        f"pass it to open_corpus({config['name']!r}, {parameter}=...), or build the corpus again"
     )

@@ -1,4 +1,4 @@
-"""Searching a corpus that is open or named, once or with options bound."""
+"""Searching one corpus, open or by name: one query, or a retriever for many."""
 
 import os
 from typing import Any, Self, Unpack, cast
@@ -17,64 +17,77 @@ from airw.values import Record, SearchHit
 
 @shows_options(SearchOptions, SEARCH_DEFAULTS)
 async def search(corpus: CorpusLike[SearchStore], query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
-    """Rank what a corpus holds against a query.
+    """Search a corpus and return at most `k` hits, best first.
+
+    The scores of each mode:
 
     ```text
-    mode       score of a hit                                   what is ranked
-    dense      cosine, -1 to 1                                  every record, zero scores too
-    lexical    BM25, above 0                                    records with at least one word of the query
-    hybrid     mass: sum of 1 / (rrf_k + rank) over the two,    the union of the two channels
-               or, blended: alpha * cosine +
-               (1 - alpha) * BM25 / (BM25 + bm25_sat_k);
-               also where one of them found nothing
+    mode       score of a hit                                   records that are ranked
+    dense      cosine, -1 to 1                                  all, also those with score 0
+
+    lexical    BM25, above 0                                    those with at least one word of the query
+
+    hybrid     fusion="rrf": sum of 1 / (rrf_k + rank)          the union of both rankings
+               over the two rankings
+
+               fusion="blend": alpha * cosine +
+               (1 - alpha) * BM25 / (BM25 + bm25_sat_k)
     ```
 
-    The stages, each left out unless asked for: `formulate` queries → rank in each channel → fuse → `surface_weights` →
-    collapse to artifacts → cut at `fetch_k` → `rerank` → `boost` → cut at `k`. Without weights, channels rank artifacts
-    to begin with, so that no artifact crowds out the others, however many of its surfaces match.
+    A hybrid search scores this way even if one of the two rankings is empty.
+
+    A search runs in stages; each is skipped unless its option is set:
+
+    ```text
+    formulate queries → rank in each channel → fuse → surface_weights → collapse to artifacts → cut at fetch_k
+    → rerank → boost → cut at k
+    ```
+
+    Without `surface_weights` the channels rank artifacts from the start: an artifact with many matching surfaces
+    cannot crowd out the others.
 
     Args:
-        corpus: An open corpus, which stays open, or a name or path, which is opened and closed again.
-        query: What to look for.
-        k: Give at most this many hits; 10 when left out.
-        mode: `"dense"` (when left out), `"lexical"` or `"hybrid"`.
-        filter: Rank only records whose metadata satisfy it; see `airw.values.filters`.
+        corpus: An open corpus, which stays open; or a name or path, which is opened and closed again.
+        query: The text to search for.
+        k: The largest number of hits; 10 by default.
+        mode: `"dense"` (the default), `"lexical"` or `"hybrid"`.
+        filter: Rank only records whose metadata satisfies it; see `airw.values.filters`.
         surfaces: Rank only surfaces of these kinds.
-        per_artifact: Rank artifacts, each by its best surface, instead of surfaces; on when left out.
-        fusion: What a hybrid search does: `"rrf"` (when left out) or `"blend"`, as above; a side that did not find a
-            record counts 0.
-        rrf_k: The rank constant; 60 when left out.
-        alpha: The share of the cosine in a blend, 0 to 1; 0.5 when left out.
-        bm25_sat_k: The BM25 score that counts half in a blend, above 0; 8 when left out.
-        fetch_k: How deep to read each channel, and how many candidates a reranker or a boost is shown;
-            `max(5 * k, 50)` when left out. A lone channel that nothing comes after is read `k` deep.
+        per_artifact: Rank artifacts, each by its best surface, instead of surfaces; true by default.
+        fusion: How a hybrid search joins the two rankings: `"rrf"` (the default) or `"blend"`, as above. A record that
+            is missing in one of them counts 0 there.
+        rrf_k: The rank constant; 60 by default.
+        alpha: The share of the cosine in a blend, 0 to 1; 0.5 by default.
+        bm25_sat_k: The BM25 score that counts as one half in a blend, above 0; 8 by default.
+        fetch_k: The number of candidates that each channel returns, and that `rerank` and `boost` receive;
+            `max(5 * k, 50)` by default. A single channel without a later stage returns `k`.
         rerank: Replaces the scores of the candidates: a function `(query, texts) -> scores`, sync or async, or
-            `"cross-encoder"`, `"cross-encoder:<model or folder>"`. It reads the query as it was asked. Ties stay as
-            they were ranked; a score that is not a number comes last.
-        rerank_text: What it reads of a candidate: `"surface"`, the text that matched (when left out); `"artifact"`, all
-            texts of its artifact in plan order; or what a function `(corpus, record) -> str`, sync or async, gives.
-            Functions may be called for several candidates at once. Equal texts are scored once.
-        rerank_max_chars: Where the text of an artifact is cut; 2000 when left out.
-        formulate: Gives the query or queries to search with; see `airw.retrieval.formulation`. Several are ranked each
-            in each channel and fused by rank: the score is then the mean, over the queries, of what each gives as a
-            mass, in every mode.
-        surface_weights: Factors for the scores of surfaces by kind, 0 or more, 1 where not named. Meant for scores
-            above 0: a negative cosine moves down when multiplied by more than 1.
-        boost: Gives for a hit what to add to its score, a finite number; called in a worker thread.
+            `"cross-encoder"`, or `"cross-encoder:<model or folder>"`. It receives the query as the caller wrote it.
+            Ties keep their order; a score that is not a number comes last.
+        rerank_text: The text of a candidate that the reranker reads. `"surface"` (the default): the text that matched.
+            `"artifact"`: all texts of its artifact in plan order. Or a function `(corpus, record) -> str`, sync or
+            async, which may be called for several candidates at once. Equal texts are scored once.
+        rerank_max_chars: The length in characters at which the text of an artifact is cut; 2000 by default.
+        formulate: Turns the query into one or several queries; see `airw.retrieval.formulation`. Several queries are
+            ranked in each channel and fused by rank. The score is then, in every mode, the mean over the queries of
+            the reciprocal rank scores.
+        surface_weights: Factors for the scores of surfaces by kind, 0 or more; 1 for kinds without a factor. They are
+            meant for scores above 0: a factor above 1 moves a negative cosine down.
+        boost: A function of a hit that returns the finite number to add to its score; called in a worker thread.
 
     Returns:
-        Hits, best first; ties by `(artifact_id, surface_index)`, where rankings are fused by the dense one first. The
-        surface of a fused hit is that of the ranking where it stands highest. Each metadata dict belongs to the caller;
-        that of a fused hit tells what the channels gave, `dense_score` and `lexical_score` (the best over several
-        queries), that of a reranked hit the score it had before, `retrieval_score`.
+        Hits, best first. Ties are ordered by `(artifact_id, surface_index)`; in fused rankings, by the dense ranking
+        first. A fused hit has the surface of the ranking in which it is highest. Each metadata dict belongs to the
+        caller. In a fused hit it contains `dense_score` and `lexical_score`, the scores of the channels (with several
+        queries, the best of each). In a reranked hit it contains `retrieval_score`, the score before reranking.
 
     Raises:
-        CorpusNotFound: There is no corpus of that name or at that path.
-        ArgumentError: A parameter's value cannot be used, or a function gave what cannot.
-        FilterError: The filter is malformed.
-        EmbedderError: The embedder failed, or does not fit the stored vectors (`EmbedderMismatch`).
-        RerankerError: The reranker failed; what it needs is not there (`RerankerUnavailable`).
-        StoreError: The store failed.
+        CorpusNotFound: If there is no corpus of that name or at that path.
+        ArgumentError: If a value cannot be used, or a function returns a value that cannot be used.
+        FilterError: If the filter is malformed.
+        EmbedderError: If the embedder fails, or does not fit the stored vectors (`EmbedderMismatch`).
+        RerankerError: If the reranker fails, or its model or package is missing (`RerankerUnavailable`).
+        StoreError: If the store fails.
 
     Example:
         >>> import anyio
@@ -96,11 +109,16 @@ async def search(corpus: CorpusLike[SearchStore], query: str, **options: Unpack[
 async def records_for_artifact(
     corpus: CorpusLike[RecordsByArtifact], artifact_id: str, *, surface_kind: str | None = None
 ) -> list[Record]:
-    """Give all records of one artifact in plan order, or those of one surface kind; needs no embedder.
+    """Return the records of one artifact in plan order; no embedder is needed.
+
+    Args:
+        corpus: An open corpus, or the name or path of one.
+        artifact_id: The id of the artifact.
+        surface_kind: Return only the records of this surface kind.
 
     Raises:
-        CorpusNotFound: There is no corpus of that name or at that path.
-        NoLedgerEntry: The corpus does not hold the artifact.
+        CorpusNotFound: If there is no corpus of that name or at that path.
+        NoLedgerEntry: If the corpus does not contain the artifact.
 
     Example:
         >>> import anyio
@@ -119,12 +137,12 @@ async def records_for_artifact(
         with name_missing_method("records_for_artifact", store):
             [records] = await store.records_of([artifact_id], kinds=kinds)
     if records is None:
-        raise NoLedgerEntry(f"corpus {name!r} holds no artifact {artifact_id!r}")
+        raise NoLedgerEntry(f"corpus {name!r} contains no artifact {artifact_id!r}")
     return records
 
 
 class CorpusRetriever:
-    """Searches one corpus with options bound beforehand; `as_retriever` makes it."""
+    """A search function of one corpus with fixed options; `as_retriever` returns one."""
 
     def __init__(self, corpus: CorpusLike[SearchStore], options: SearchOptions, verb: str = "as_retriever") -> None:
         self._corpus = corpus
@@ -132,14 +150,14 @@ class CorpusRetriever:
         self._opening = anyio.Lock()
         self._closed = False
         checked = SearchQuery.parse(verb, "", options)
-        # As they were checked: an iterator is read once, and what the caller changes later changes nothing here.
+        # Keep the checked values, not the caller's: an iterator can be read only once, and a list may change later.
         self._options: dict[str, Any] = {
             name: value if value is None else getattr(checked, name) for name, value in options.items()
         }
 
     @property
     def corpus(self) -> CorpusLike[SearchStore]:
-        """Give the corpus it searches: as it was given, until a name or path is opened."""
+        """Return the open corpus, or before the first search the name or path of it."""
         return self._opened or self._corpus
 
     def __repr__(self) -> str:
@@ -148,12 +166,12 @@ class CorpusRetriever:
         return f"{type(self).__name__}({name!r}{options})"
 
     async def __call__(self, query: str, **options: Any) -> list[SearchHit]:
-        """Rank what the corpus holds against a query; options given here replace those bound.
+        """Search the corpus and return hits, best first; these options replace the fixed ones.
 
         Raises:
-            ArgumentError: A parameter's value cannot be used.
-            CorpusNotFound: There is no corpus of that name or at that path.
-            StoreError: The store failed, or the retriever is closed.
+            ArgumentError: If a value cannot be used.
+            CorpusNotFound: If there is no corpus of that name or at that path.
+            StoreError: If the store fails, or the retriever is closed.
         """
         parsed = SearchQuery.parse("retriever", query, cast("SearchOptions", {**self._options, **options}))
         return await run_search(await self._open(), parsed)
@@ -161,16 +179,18 @@ class CorpusRetriever:
     async def _open(self) -> OpenCorpus[SearchStore]:
         if not isinstance(self._corpus, str | os.PathLike):
             return self._corpus
+        # Under the lock: several searches at once open the corpus only once.
         async with self._opening:
             if self._closed:
-                raise StoreError(f"the retriever is closed; make another with as_retriever({self._corpus!r})")
+                raise StoreError(f"the retriever is closed; create another with as_retriever({self._corpus!r})")
             if self._opened is None:
                 self._opened = await open_corpus(self._corpus)
             return self._opened
 
     async def aclose(self) -> None:
-        """Close the corpus if the retriever opened it; closing twice is harmless."""
+        """Close the corpus if this retriever opened it; closing twice is harmless."""
         self._closed = True
+        # Shielded: a cancelled task still closes the file. The lock waits for a search that is opening it.
         with anyio.CancelScope(shield=True):
             async with self._opening:
                 if self._opened is not None:
@@ -185,18 +205,17 @@ class CorpusRetriever:
 
 @shows_options(SearchOptions, SEARCH_DEFAULTS)
 def as_retriever(corpus_or_name: CorpusLike[SearchStore], **options: Unpack[SearchOptions]) -> CorpusRetriever:
-    """Bind a corpus and options to a function of a query; see `airw.search` for the options.
+    """Return a function of a query that searches one corpus with fixed options.
 
     Args:
-        corpus_or_name: An open corpus, which stays its owner's to close; or a name or path, which the first call opens,
-            once for all calls, and which stays open until `await retriever.aclose()` or the end of
-            `async with retriever`.
-        options: Options for every call; those that a call gives replace them.
+        corpus_or_name: An open corpus, which its owner closes; or a name or path. The first call opens the corpus for
+            all calls. It stays open until `await retriever.aclose()` or the end of `async with retriever`.
+        options: Options of every call, those of `airw.search`; a call may replace them.
 
     Raises:
-        ArgumentError: A parameter's value cannot be used, or what is given is no corpus, nor a name that one can have.
-        FilterError: The filter is malformed.
-        RerankerUnavailable: What the reranker needs is not installed or not found.
+        ArgumentError: If a value cannot be used, or `corpus_or_name` is neither a corpus nor a valid name or path.
+        FilterError: If the filter is malformed.
+        RerankerUnavailable: If the reranker's model or package is missing.
 
     Example:
         >>> import anyio

@@ -690,7 +690,7 @@ async def test_a_repeated_id_is_refused_or_reported_and_zero_is_an_id(tmp_path):
     lines.write_text("\n".join(map(json.dumps, rows)))
     given = Given([Artifact("a", "one"), Artifact("a", "two"), Artifact("0", "zero")])
     for repeating, problems in ((from_jsonl(lines, embedder="light"), 2), (given, 1)):
-        with pytest.raises(SourceError, match=r"already on line 2|gives this id twice"):
+        with pytest.raises(SourceError, match=r"already on line 2|yields this id twice"):
             await build(repeating, store=MemoryStore())
         corpus = await build(repeating, store=MemoryStore(), on_error="skip")
         assert len(corpus.report.problems) == problems

@@ -144,7 +144,7 @@ async def test_the_keywords_of_search_are_those_of_retrieve():
 @pytest.mark.asyncio_only
 async def test_an_unknown_name_is_an_error_that_names_near_ones_and_leaves_no_trace(home):
     for call in (open_corpus("nots"), search("nots", "query"), records_for_artifact("nots", "a")):
-        with pytest.raises(CorpusNotFound, match="nor any other"):
+        with pytest.raises(CorpusNotFound, match="and no other corpus"):
             await call
     assert not home.exists()
     async with build(notes()):
@@ -318,7 +318,7 @@ async def test_the_records_of_an_artifact_are_found_by_name():
     async with build(notes()) as corpus:
         records = await records_for_artifact(corpus, "a")
     assert await records_for_artifact("notes", "a") == records
-    with pytest.raises(NoLedgerEntry, match="'notes' holds no artifact 'zebra'"):
+    with pytest.raises(NoLedgerEntry, match="'notes' contains no artifact 'zebra'"):
         await records_for_artifact("notes", "zebra")
 
 
@@ -501,7 +501,7 @@ async def test_a_retriever_opens_a_name_at_its_first_call_once_for_all_and_keeps
         assert ids(await retriever("bread")) == ["b"]
     assert len(opened) == 1
     await retriever.aclose()
-    with pytest.raises(StoreError, match=r"the retriever is closed; make another with as_retriever\('notes'\)"):
+    with pytest.raises(StoreError, match=r"the retriever is closed; create another with as_retriever\('notes'\)"):
         await retriever("bread")
 
 

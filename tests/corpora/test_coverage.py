@@ -137,7 +137,7 @@ async def test_ids_that_a_build_would_refuse_are_problems():
     found = await coverage(paged(*twice, change_signal=signal), corpus=await sealed(source({})))
     assert found.expected == ("a",)
     reasons = [problem.reason for problem in found.problems]
-    assert "gives this id twice" in reasons[0]
+    assert "yields this id twice" in reasons[0]
     assert "non-empty" in reasons[1]
     assert reasons[2] == "ValueError: no signal"
 

@@ -230,7 +230,7 @@ async def test_what_cannot_be_indexed_ends_it_or_is_left_out_and_reported():
         report = await corpus.upsert({"a": "two", "b": "lie"}, on_error="skip")
         assert [(each.item, each.reason) for each in report.problems] == [("b", "is a lie")]
         report = await corpus.upsert({"a": "lie"}, on_error="skip")
-        assert "what was indexed of it before is kept" in report.problems[0].reason
+        assert "its indexed version is kept" in report.problems[0].reason
         assert [hit.text for hit in await corpus.search("two", mode="lexical")] == ["two"]
 
 
@@ -255,7 +255,7 @@ async def test_what_is_no_artifact_is_refused_before_anything_is_written(items, 
 
 async def test_an_id_given_twice_is_a_problem_as_it_is_for_a_build():
     async with build(notes({}), store=MemoryStore()) as corpus:
-        with pytest.raises(SourceError, match="'a' the source gives this id twice"):
+        with pytest.raises(SourceError, match="'a' the source yields this id twice"):
             await corpus.upsert([Artifact("a", "one"), Artifact("a", "two")])
 
 
@@ -295,7 +295,7 @@ async def test_upserted_artifacts_are_named_when_they_keep_a_build_from_another_
     store = MemoryStore()
     corpus = await build(notes({"a": "one"}), store=store)
     await corpus.upsert({"b": "two"})
-    with pytest.raises(EmbedderMismatch, match="holds artifacts of 'upserts'"):
+    with pytest.raises(EmbedderMismatch, match="contains artifacts of 'upserts'"):
         await build(notes({"a": "one"}), store=store, embedder=Counting().embedder)
 
 

@@ -186,12 +186,12 @@ async def test_finishing_too_early_names_the_partitions_that_are_missing_and_rem
     await build(notes({"old": "text"}), store=store)
     plan = await prepare_ingest(notes(), store=store)
     await ingest_partition(plan, 1, {"a": "one"})
-    with pytest.raises(PartitionsMissing, match=r"'notes': 0, 2, 3 of 4 partitions are missing") as caught:
+    with pytest.raises(PartitionsMissing, match=r"'notes': partitions 0, 2, 3 of 4 are missing") as caught:
         await finish_ingest(plan, partitions=4)
     assert caught.value.partitions == (0, 2, 3)
     assert pickle.loads(pickle.dumps(caught.value)).partitions == (0, 2, 3)
     assert await store.artifact_ids() == ["a", "old"]
-    with pytest.raises(ArgumentError, match="partitions=1, but there also is partition 1"):
+    with pytest.raises(ArgumentError, match="partitions=1, but partition 1 was ingested"):
         await finish_ingest(plan, partitions=1)
 
 
@@ -210,7 +210,7 @@ async def test_partitions_without_anything_empty_no_corpus_without_force():
     store = MemoryStore()
     await build(notes(TEXTS), store=store)
     plan = await prepare_ingest(notes(), store=store)
-    with pytest.raises(SourceError, match="gave nothing to index, but 10"):
+    with pytest.raises(SourceError, match="returned nothing to index, but 10"):
         await ingested(plan, [{}, {}])
     assert len(await store.artifact_ids()) == 10
     corpus = await finish_ingest(plan, partitions=2, force=True)
@@ -223,7 +223,7 @@ async def test_partitions_without_anything_empty_no_corpus_without_force():
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 async def test_an_id_that_two_partitions_give_is_an_error_at_the_end_whichever_came_first(order):
     plan = await prepare_ingest(notes(), store=MemoryStore())
-    with pytest.raises(SourceError, match="'a' is given by partition 1 as by partition 0; ids must differ"):
+    with pytest.raises(SourceError, match="'a' is in partition 1 and in partition 0; ids must differ"):
         await ingested(plan, [{"a": "one"}, {"a": "two"}], order)
 
 
@@ -256,7 +256,7 @@ async def test_another_embedder_replaces_what_the_old_one_made_as_in_a_build():
     assert counts(corpus.report) == counts(one.report) == (0, 10, 0, 0)
     assert await held(store) == await held(other)
     await build(notes({"x": "x"}, name="others", embedder=HashingEmbedder(dim=64)), store=store)
-    with pytest.raises(EmbedderMismatch, match="holds artifacts of 'others'"):
+    with pytest.raises(EmbedderMismatch, match="contains artifacts of 'others'"):
         await prepare_ingest(notes(embedder=HashingEmbedder(dim=32)), store=store)
 
 
@@ -267,7 +267,7 @@ async def test_a_partition_is_refused_once_a_build_has_changed_the_embedder():
     await build(notes({"a": "one"}, embedder=HashingEmbedder(dim=64)), store=store)
     before = await held(store)
     for refused in (ingest_partition(plan, 1, {"b": "two"}), finish_ingest(plan, partitions=1)):
-        with pytest.raises(EmbedderMismatch, match=r"no longer one of embedder 'hashing-v1-512'.*prepare_ingest"):
+        with pytest.raises(EmbedderMismatch, match=r"no longer has embedder 'hashing-v1-512'.*prepare_ingest"):
             await refused
     assert await held(store) == before
 
@@ -319,7 +319,7 @@ async def test_what_a_build_took_away_meanwhile_has_to_be_ingested_again():
     for number, part in enumerate(parts):
         await ingest_partition(plan, number, part)
     await build(notes({"n1": "text 1", "n2": "text 2", "n3": "text 3", "n0": "newer"}), store=store)
-    with pytest.raises(PartitionsMissing, match=r"ingest 0, 1, 2 again") as caught:
+    with pytest.raises(PartitionsMissing, match=r"ingest partitions 0, 1, 2 again") as caught:
         await finish_ingest(plan, partitions=3)
     corpus = await ingested(plan, parts, caught.value.partitions)
     fresh = await build(notes(TEXTS), store=MemoryStore())
@@ -389,11 +389,11 @@ async def test_a_store_that_keeps_no_runs_and_items_that_are_none_are_refused_by
     class Plain:
         writing = MemoryStore().writing
 
-    with pytest.raises(ArgumentError, match="a store that keeps runs, as SqliteStore does; not <"):
+    with pytest.raises(ArgumentError, match="a store that keeps runs, such as SqliteStore, not <"):
         await prepare_ingest(notes(), store=Plain())
     plan = await prepare_ingest(notes(), store=MemoryStore())
     for items in ("a text", 7, None):
-        with pytest.raises(ArgumentError, match="a partition is"):
+        with pytest.raises(ArgumentError, match="ingest_partition takes"):
             await ingest_partition(plan, 0, items)
     with pytest.raises(ArgumentError, match="number"):
         await ingest_partition(plan, -1, {})
