@@ -1,4 +1,4 @@
-"""What is registered of a corpus: the kind and parameters of its source, and when it is built; no I/O."""
+"""The definition of a corpus: the kind and parameters of its source, and its schedule."""
 
 import inspect
 import json
@@ -31,7 +31,7 @@ from airw.sources import (
 )
 
 PRESETS = ("packages", "reports", "skills")
-"""The kinds that can be built under their own name without being registered first."""
+"""The kinds that can be built by their own name, without being registered first."""
 
 _MAKERS: Mapping[str, Callable[..., Source]] = MappingProxyType(
     {
@@ -44,109 +44,113 @@ _MAKERS: Mapping[str, Callable[..., Source]] = MappingProxyType(
         "skills": from_skills,
     }
 )
-_OWN = ("name", "strategy", "embedder")
-_PATHS = ("manifest", "path", "projects_root", "root", "roots")
-_ALLOWED = "AIRW_FETCHERS"
+_COMMON_PARAMS = ("name", "strategy", "embedder")
+_PATH_PARAMS = ("manifest", "path", "projects_root", "root", "roots")
+_FETCHERS_VARIABLE = "AIRW_FETCHERS"
 
 
 def make_source(kind: str, name: str, params: Mapping[str, Any], embedder: str, strategy: Any) -> Source:
-    """Make the source of a kind from what is stored of it; nothing is read.
+    """Make the source of a kind from its stored parameters; nothing is read.
 
     Raises:
-        ArgumentError: The kind or a parameter is not known, one is missing, or a value cannot be used.
+        ArgumentError: If the kind or a parameter is unknown, a parameter is missing, or a value cannot be used.
     """
     maker = _MAKERS.get(kind) if isinstance(kind, str) else None
     if maker is None:
-        raise ArgumentError(f"there is no kind {short_repr(kind)} of corpora; known: {', '.join(sorted(_MAKERS))}")
+        raise ArgumentError(f"there is no kind {short_repr(kind)} of corpus; known: {', '.join(sorted(_MAKERS))}")
     _check_names(maker, kind, params)
     if params.get("fetcher") is not None:
-        check_allowed(params["fetcher"])
-    given = dict(params)
-    if given.get("edge_extractor") is not None:
-        given["edge_extractor"] = extractor_from_spec(given["edge_extractor"])
-    made = None if strategy is None else strategy_from_spec(strategy)
+        check_fetcher(params["fetcher"])
+    arguments = dict(params)
+    if arguments.get("edge_extractor") is not None:
+        arguments["edge_extractor"] = extractor_from_spec(arguments["edge_extractor"])
+    indexing_strategy = None if strategy is None else strategy_from_spec(strategy)
     try:
-        return maker(**given, name=name, embedder=embedder, strategy=made)
+        return maker(**arguments, name=name, embedder=embedder, strategy=indexing_strategy)
     except TypeError as error:
         raise ArgumentError(f"a corpus of kind {kind!r}: {error}") from error
 
 
 def _check_names(maker: Callable[..., Source], kind: str, params: Mapping[str, Any]) -> None:
-    taken = {name: each for name, each in inspect.signature(maker).parameters.items() if name not in _OWN}
-    if unknown := [name for name in params if name not in taken]:
-        raise ArgumentError(f"a corpus of kind {kind!r} takes {', '.join(taken)}, not {short_repr(unknown[0])}")
-    for name, each in taken.items():
-        if each.default is each.empty and name not in params:
+    accepted = {
+        name: parameter for name, parameter in inspect.signature(maker).parameters.items() if name not in _COMMON_PARAMS
+    }
+    if unknown := [name for name in params if name not in accepted]:
+        raise ArgumentError(f"a corpus of kind {kind!r} takes {', '.join(accepted)}, not {short_repr(unknown[0])}")
+    for name, parameter in accepted.items():
+        if parameter.default is parameter.empty and name not in params:
             raise ArgumentError(f"a corpus of kind {kind!r} needs {name}=...")
 
 
-def check_allowed(fetcher: object) -> None:
-    """Refuse a function that the owner of this process has not allowed to be imported and called.
+def check_fetcher(fetcher: object) -> None:
+    """Refuse a fetcher that `AIRW_FETCHERS` does not allow this process to import and call.
 
     Raises:
-        ArgumentError: It is not named `"module:attribute"`, or `AIRW_FETCHERS` lists neither its module nor a package
-            that holds it.
+        ArgumentError: If it is not of the form `"module:attribute"`, or if `AIRW_FETCHERS` lists neither its module
+            nor a package above it.
     """
     if not isinstance(fetcher, str):
-        raise ArgumentError(f"a registered fetcher is named by 'module:attribute', not {short_repr(fetcher)}")
+        raise ArgumentError(f"a registered fetcher must be a string 'module:attribute', not {short_repr(fetcher)}")
     module, _ = split_reference(fetcher)
-    allowed = {each.strip() for each in os.environ.get(_ALLOWED, "").split(",")}
+    allowed = {name.strip() for name in os.environ.get(_FETCHERS_VARIABLE, "").split(",")}
+    # An allowed package allows its modules too: compare `a`, `a.b` and `a.b.c` of the module `a.b.c`.
     if allowed.isdisjoint(accumulate(module.split("."), "{}.{}".format)):
         raise ArgumentError(
-            f"fetcher {fetcher!r} would import {module!r}, which {_ALLOWED} does not list: "
-            f"set {_ALLOWED}={module} where you trust it (several are separated by commas)"
+            f"fetcher {fetcher!r} would import {module!r}, which {_FETCHERS_VARIABLE} does not list; "
+            f"if you trust it, set {_FETCHERS_VARIABLE}={module} (several are separated by commas)"
         )
 
 
-def storable_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Give parameters as JSON that means the same in any working folder: paths are absolute.
+def params_to_json(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters as JSON; paths become absolute, so that any working folder will do.
 
     Raises:
-        ArgumentError: JSON cannot say one.
+        ArgumentError: If a value cannot be written as JSON.
 
     Example:
-        >>> storable_params({"root": Path("/srv/notes"), "exclude": ("old*",)})
+        >>> params_to_json({"root": Path("/srv/notes"), "exclude": ("old*",)})
         {'root': '/srv/notes', 'exclude': ['old*']}
     """
-    return {name: _storable(name, value) for name, value in params.items()}
+    return {name: _param_to_json(name, value) for name, value in params.items()}
 
 
-def _storable(name: str, value: Any) -> Any:
+def _param_to_json(name: str, value: Any) -> Any:
     if name == "edge_extractor" and value is not None and not isinstance(value, Mapping):
         value = extractor_spec(value)
         if value is None:
-            raise ArgumentError("only the extractors that come with airw can be registered: give the other to build()")
-    plain = _plain(value, is_path=name in _PATHS)
+            raise ArgumentError("only edge extractors that come with airw can be registered; pass your own to build()")
+    json_value = _to_json(value, is_path=name in _PATH_PARAMS)
+    # The value must come back equal: JSON turns integer keys into strings, for example.
     try:
-        if json.loads(json.dumps(plain, allow_nan=False)) == plain:
-            return plain
+        if json.loads(json.dumps(json_value, allow_nan=False)) == json_value:
+            return json_value
     except (TypeError, ValueError, RecursionError):
         pass
-    raise ArgumentError(f"what is registered is kept as JSON, which cannot say {name}={short_repr(value)}")
+    raise ArgumentError(f"{name}={short_repr(value)} cannot be registered, because it cannot be written as JSON")
 
 
-def _plain(value: Any, *, is_path: bool = False) -> Any:
+def _to_json(value: Any, *, is_path: bool = False) -> Any:
     if isinstance(value, os.PathLike) or (is_path and isinstance(value, str)):
         return str(Path(value).expanduser().absolute())
     if isinstance(value, list | tuple):
-        return [_plain(item, is_path=is_path) for item in value]
+        return [_to_json(item, is_path=is_path) for item in value]
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _to_json(item) for key, item in value.items()}
     return value
 
 
-def storable_embedder(embedder: object) -> str:
-    """Give the specification of an embedder; a model folder by its absolute path.
+def embedder_to_spec(embedder: object) -> str:
+    """Return the specification of an embedder; a model folder becomes an absolute path.
 
     Raises:
-        ArgumentError: It is an object, which JSON cannot say.
+        ArgumentError: If it is an object, which cannot be written as JSON.
     """
     if isinstance(embedder, os.PathLike):
         return str(Path(embedder).expanduser().absolute())
     if not isinstance(embedder, str):
         raise ArgumentError(
-            f"a registered embedder is a specification, such as 'default', 'light', a model's name or folder, or "
-            f"'http://host:8080/v1#model', since an object cannot be kept as JSON; not {short_repr(embedder)}"
+            f"a registered embedder must be a specification, such as 'default', 'light', a model's name or folder, or "
+            f"'http://host:8080/v1#model', because an object cannot be written as JSON; not {short_repr(embedder)}"
         )
     if {os.sep, os.altsep}.isdisjoint(embedder):
         return embedder
@@ -154,16 +158,18 @@ def storable_embedder(embedder: object) -> str:
     return str(folder.absolute()) if folder.is_dir() else embedder
 
 
-def storable_strategy(strategy: Any) -> dict[str, Any] | None:
-    """Give the specification of a strategy; one that is given is kept, as only a build needs what it says.
+def strategy_to_spec(strategy: Any) -> dict[str, Any] | None:
+    """Return the specification of a strategy; a specification is returned as JSON, unchecked.
+
+    Only a build needs the strategy itself.
 
     Raises:
-        ArgumentError: It is not one that comes with airw, or JSON cannot say it.
+        ArgumentError: If it is not a strategy that comes with airw, or cannot be written as JSON.
     """
-    spec = _storable("strategy", strategy) if isinstance(strategy, Mapping) else strategy_spec(strategy)
+    spec = _param_to_json("strategy", strategy) if isinstance(strategy, Mapping) else strategy_spec(strategy)
     if spec is None and strategy is not None:
         raise ArgumentError(
-            "a registered strategy is one that comes with airw, with settings that JSON can say; "
+            "a registered strategy must be one that comes with airw, with settings that can be written as JSON; "
             f"not {short_repr(strategy)}"
         )
     return spec
@@ -178,7 +184,7 @@ _CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What maintenance is to do about a corpus, and why."""
+    """A decision of maintenance about one corpus, and the reason."""
 
     action: Action
     reason: str
@@ -186,17 +192,17 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """When `maintain` builds a corpus again.
+    """The schedule by which `maintain` builds a corpus again.
 
     Args:
-        reindex: `"source-change"`: each time, which costs little where nothing changed. `"interval"`: when
-            `every_hours` have passed since the last time, or there was none. `"manual"`: only when asked by name.
-        every_hours: Hours between two builds, above 0; for `"interval"` alone, which needs it.
-        window: Local times of day, `("22:00", "06:00")`, from the first up to the second, past midnight where that is
-            the earlier one; outside of it a corpus that is due is deferred.
+        reindex: `"source-change"`: at every run, which costs little if nothing changed. `"interval"`: if the last
+            build is `every_hours` ago or there was none. `"manual"`: only if `maintain` is called with its name.
+        every_hours: The hours between two builds, above 0; required by `"interval"`, and only allowed there.
+        window: Two local times of day, such as `("22:00", "06:00")`. A corpus is built only from the first up to the
+            second, past midnight if the second is earlier. Outside this window, a corpus that is due is deferred.
 
     Raises:
-        ArgumentError: A value cannot be used, or not with the others.
+        ArgumentError: If a value cannot be used, or not together with the others.
 
     Example:
         >>> Maintenance("interval", every_hours=24, window=("22:00", "06:00")).to_dict()
@@ -208,7 +214,7 @@ class Maintenance:
     window: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
-        """Check all three at birth."""
+        """Check the values."""
         check_choice("reindex", self.reindex, REINDEX)
         if (self.every_hours is None) is (self.reindex == "interval"):
             raise ArgumentError(
@@ -218,10 +224,17 @@ class Maintenance:
         if self.every_hours is not None and check_number("every_hours", self.every_hours, least=0) == 0:
             raise ArgumentError("every_hours must be above 0, not 0")
         if self.window is not None:
-            object.__setattr__(self, "window", _window(self.window))
+            object.__setattr__(self, "window", _check_window(self.window))
 
     def decide(self, last: datetime | None, now: datetime) -> Decision:
-        """Say what is to be done at `now` about a corpus that was built `last`, or never yet, both with a time zone.
+        """Decide at `now` whether a corpus is due.
+
+        Args:
+            last: The time of its last build, with a time zone; `None` if it was never built.
+            now: The current time, with a time zone.
+
+        Returns:
+            The action and its reason.
 
         Example:
             >>> from datetime import UTC
@@ -230,60 +243,65 @@ class Maintenance:
             Decision(action='not-due', reason='built 3.0 hours ago, due every 24 hours')
         """
         if self.reindex == "manual":
-            return Decision("manual", "built only when asked for by name")
+            return Decision("manual", "built only when requested by name")
         if self.every_hours is not None and last is not None:
             age = now - last
-            # One from the future says that the clock was set back: waiting for it could take years.
+            # A last build in the future means that the clock was set back: to wait for it could take years.
             if timedelta(0) <= age < timedelta(hours=self.every_hours):
                 hours = age / timedelta(hours=1)
                 return Decision("not-due", f"built {hours:.1f} hours ago, due every {self.every_hours:g} hours")
-        if self.window is not None and not _within(self.window, now):
-            return Decision("deferred", f"due, but only from {self.window[0]} to {self.window[1]}")
-        return Decision("due", self._due(last))
+        if self.window is not None and not _is_within(self.window, now):
+            return Decision("deferred", f"due, but built only from {self.window[0]} to {self.window[1]}")
+        return Decision("due", self._describe_due(last))
 
-    def _due(self, last: datetime | None) -> str:
+    def _describe_due(self, last: datetime | None) -> str:
         if self.every_hours is None:
             return "builds what changed in the source"
         return "not built yet" if last is None else f"due every {self.every_hours:g} hours"
 
     def to_dict(self) -> dict[str, Any]:
-        """Give what is set as JSON; `Maintenance(**it)` makes an equal one."""
-        given: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
-        given["window"] = self.window and list(self.window)
-        return {name: value for name, value in given.items() if value is not None}
+        """Return the values that are set as JSON; `Maintenance(**maintenance.to_dict())` is equal."""
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        values["window"] = self.window and list(self.window)
+        return {name: value for name, value in values.items() if value is not None}
 
 
-def maintenance_from(given: object) -> Maintenance | None:
-    """Make a `Maintenance` of what its `to_dict` gave; one, or `None`, is given back.
+def to_maintenance(value: object) -> Maintenance | None:
+    """Return a `Maintenance` from the result of its `to_dict`.
+
+    A `Maintenance` and `None` are returned as they are.
 
     Raises:
-        ArgumentError: It is something else.
+        ArgumentError: If the value is something else.
     """
-    if given is None or isinstance(given, Maintenance):
-        return given
-    if not isinstance(given, Mapping):
-        raise ArgumentError(f"maintenance must be a Maintenance, not {short_repr(given)}")
-    names = [each.name for each in fields(Maintenance)]
-    if unknown := [key for key in given if key not in names]:
-        raise ArgumentError(f"maintenance knows {', '.join(names)}, not {short_repr(unknown[0])}")
-    return Maintenance(**given)
+    if value is None or isinstance(value, Maintenance):
+        return value
+    if not isinstance(value, Mapping):
+        raise ArgumentError(f"maintenance must be a Maintenance, not {short_repr(value)}")
+    names = [field.name for field in fields(Maintenance)]
+    if unknown := [key for key in value if key not in names]:
+        raise ArgumentError(f"maintenance takes {', '.join(names)}, not {short_repr(unknown[0])}")
+    return Maintenance(**value)
 
 
-def _window(given: object) -> tuple[str, str]:
-    clocks = given if isinstance(given, tuple | list) else ()
+def _check_window(window: object) -> tuple[str, str]:
+    clocks = window if isinstance(window, tuple | list) else ()
     if len(clocks) == 2 and all(isinstance(clock, str) and _CLOCK.fullmatch(clock) for clock in clocks):
         start, end = clocks
         if start != end:
             return start, end
     raise ArgumentError(
         f"window must be two different times of day from '00:00' to '23:59', such as ('22:00', '06:00'), "
-        f"not {short_repr(given)}"
+        f"not {short_repr(window)}"
     )
 
 
-def _within(window: tuple[str, str], now: datetime) -> bool:
-    clock, (start, end) = now.astimezone().strftime("%H:%M"), window
-    return start <= clock < end if start < end else clock >= start or clock < end
+def _is_within(window: tuple[str, str], now: datetime) -> bool:
+    start, end = window
+    clock = now.astimezone().strftime("%H:%M")
+    if start < end:
+        return start <= clock < end
+    return clock >= start or clock < end
 
 
 _EVERY_DAY = Maintenance("interval", every_hours=24)
@@ -291,18 +309,18 @@ _EVERY_DAY = Maintenance("interval", every_hours=24)
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """How a corpus is made: all of it JSON, with absolute paths.
+    """The registered definition of a corpus, as JSON with absolute paths.
 
     Args:
-        name: The corpus's name.
-        kind: What makes its source: `files`, `jsonl`, `notes`, `packages`, `records`, `reports` or `skills`.
-        params: The parameters of that source; `from_notes` says those of `notes`, and so on.
+        name: The name of the corpus.
+        kind: The kind of its source: `files`, `jsonl`, `notes`, `packages`, `records`, `reports` or `skills`.
+        params: The parameters of that source: for `notes` those of `from_notes`, and so on.
         embedder: The specification of an embedder.
-        strategy: An indexing strategy or its specification; `None` for the kind's own. Kept as a specification.
-        maintenance: When `maintain` builds it; `None` for the kind's own.
+        strategy: An indexing strategy, or its specification, which is stored; `None` for the default of the kind.
+        maintenance: The schedule of `maintain`; `None` for the default of the kind.
 
     Raises:
-        ArgumentError: A value cannot be used or kept.
+        ArgumentError: If a value cannot be used, or cannot be stored.
 
     Example:
         >>> definition = Definition("vault", "notes", {"root": "/srv/vault"}, embedder="light")
@@ -318,32 +336,35 @@ class Definition:
     maintenance: Maintenance | None = None
 
     def __post_init__(self) -> None:
-        """Turn everything into what can be kept."""
+        """Check the values and convert them to JSON."""
         check_name(self.name)
         if not isinstance(self.params, Mapping):
             raise ArgumentError(f"params must map names to values, not {short_repr(self.params)}")
-        object.__setattr__(self, "params", storable_params(self.params))
-        object.__setattr__(self, "embedder", storable_embedder(self.embedder))
-        object.__setattr__(self, "strategy", storable_strategy(self.strategy))
-        object.__setattr__(self, "maintenance", maintenance_from(self.maintenance))
+        object.__setattr__(self, "params", params_to_json(self.params))
+        object.__setattr__(self, "embedder", embedder_to_spec(self.embedder))
+        object.__setattr__(self, "strategy", strategy_to_spec(self.strategy))
+        object.__setattr__(self, "maintenance", to_maintenance(self.maintenance))
 
     @property
     def schedule(self) -> Maintenance:
-        """Say when it is built: its own `maintenance`, else every 24 hours for `records`, else with each change."""
+        """Return the schedule by which `maintain` builds the corpus.
+
+        That is its `maintenance` if set. The default is every 24 hours for `records`, and every run for other kinds.
+        """
         return self.maintenance or (_EVERY_DAY if self.kind == "records" else Maintenance())
 
     def source(self) -> Source:
-        """Make the source; nothing is read yet.
+        """Make the source of the corpus; nothing is read yet.
 
         Raises:
-            ArgumentError: The kind or a parameter is not known, one is missing, or a value cannot be used; or the
-                definition names a function that `AIRW_FETCHERS` does not allow to be imported.
+            ArgumentError: If the kind or a parameter is unknown, a parameter is missing, or a value cannot be used; or
+                if `AIRW_FETCHERS` does not allow to import its fetcher.
         """
         resolve_embedder(self.embedder)
         return make_source(self.kind, self.name, self.params, self.embedder, self.strategy)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all of it as JSON."""
+        """Return the definition as JSON."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -355,10 +376,10 @@ class Definition:
 
 
 def check_name(name: object) -> str:
-    """Give back what can name a corpus.
+    """Return the name if a corpus can have it.
 
     Raises:
-        ArgumentError: It cannot.
+        ArgumentError: If it cannot.
     """
     if isinstance(name, str) and is_valid_name(name):
         return name

@@ -1,4 +1,4 @@
-"""Whether corpora are up to date with their sources, and building again those that are due."""
+"""Maintenance: building the corpora that are due, and comparing a corpus with its source."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -18,27 +18,27 @@ from airw.corpora.definitions import Action, Decision, Definition
 from airw.corpora.opening import Corpus, CorpusLike, use_store
 from airw.corpora.pipeline import BuildProgress, BuildReport, SourcePages, with_survey
 from airw.corpora.recipes import BuildRecipe, OnError, check_id
-from airw.corpora.registry import build_corpus, find_definition, list_corpora, made_home
+from airw.corpora.registry import build_corpus, ensure_home, find_definition, list_corpora
 from airw.errors import AirwError, ArgumentError, CorpusNotFound, SourceError
 from airw.protocols import RecordReader, Source
 from airw.values import Artifact, ItemProblem, LedgerEntry
 
 Progress = Callable[[str, BuildProgress], None]
-_ASKED = Decision("due", "asked for by name")
+_REQUESTED = Decision("due", "requested by name")
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceOutcome:
-    """What maintenance did about one corpus.
+    """The result of maintenance for one corpus.
 
     Args:
-        name: The corpus.
-        action: `"built"`; `"failed"`; in a dry run `"due"`; or what kept it from being built: `"not-due"`,
-            `"deferred"` to its window, `"manual"`.
-        reason: Why, in one line; the error's text where it failed.
-        report: What the build did; `None` where there was none.
-        seconds: How long it took.
-        error: What went wrong; `None` where nothing did.
+        name: The name of the corpus.
+        action: `"built"` or `"failed"`; in a dry run `"due"`. If it was not built, the cause: `"not-due"`,
+            `"deferred"` to its window, or `"manual"`.
+        reason: The reason in one line; if the build failed, the text of the error.
+        report: The report of the build; `None` if there was none.
+        seconds: The time that it took.
+        error: The error of the build; `None` if there was none.
     """
 
     name: str
@@ -49,7 +49,7 @@ class MaintenanceOutcome:
     error: Exception | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all of it as JSON; of the error, its type."""
+        """Return the outcome as JSON; the error by its type."""
         return {
             "name": self.name,
             "action": self.action,
@@ -62,14 +62,14 @@ class MaintenanceOutcome:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceReport:
-    """What one run of `maintain` did.
+    """The result of one run of `maintain`.
 
     Args:
-        corpora: What was done about each, in order of name.
-        dry_run: Whether it only said what was due.
+        corpora: The outcome of each corpus, in order of name.
+        dry_run: Whether the run only listed what is due.
 
     Example:
-        >>> report = MaintenanceReport((MaintenanceOutcome("vault", "manual", "built only when asked for by name"),))
+        >>> report = MaintenanceReport((MaintenanceOutcome("vault", "manual", "built only when requested by name"),))
         >>> report.ok, report.failed
         (True, ())
     """
@@ -79,17 +79,17 @@ class MaintenanceReport:
 
     @property
     def failed(self) -> tuple[MaintenanceOutcome, ...]:
-        """Give those that failed."""
-        return tuple(each for each in self.corpora if each.action == "failed")
+        """Return the outcomes of the corpora that failed."""
+        return tuple(outcome for outcome in self.corpora if outcome.action == "failed")
 
     @property
     def ok(self) -> bool:
-        """Say whether none failed."""
+        """Return whether no corpus failed."""
         return not self.failed
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all of it as JSON."""
-        return {"ok": self.ok, "dry_run": self.dry_run, "corpora": [each.to_dict() for each in self.corpora]}
+        """Return the report as JSON."""
+        return {"ok": self.ok, "dry_run": self.dry_run, "corpora": [outcome.to_dict() for outcome in self.corpora]}
 
 
 async def maintain(
@@ -100,26 +100,29 @@ async def maintain(
     progress: Progress | None = None,
     now: datetime | None = None,
 ) -> MaintenanceReport:
-    """Build again the corpora that are due, one after the other in order of name; on asyncio only.
+    """Build the registered corpora that are due, one after the other in order of name.
 
-    A corpus that fails is reported, and the others are built all the same. One run at a time: the lock is free as soon
-    as the process that held it has ended, in whatever way. When a corpus was last maintained is kept in its settings,
-    as `maintained`: the moment its build began, in UTC.
+    If the build of a corpus fails, the failure is reported and the other corpora are still built. Only one maintenance
+    runs at a time; its lock ends with its process, even if that is killed. The settings of a corpus record the start of
+    its last maintenance build as `maintained`, in UTC. It runs on asyncio only.
 
     Args:
-        name: Build this one, whatever its schedule says, and raise what goes wrong; it may be a preset. Left out, all
-            that are registered and due.
-        dry_run: Say what is due; build, make and lock nothing.
-        on_error: What `build` does about an item that cannot be indexed: leave it out and report it, or fail.
-        progress: Called with the corpus's name and the counts so far after each page.
-        now: The time it is, local unless it says otherwise; unless given, the clock's, read again for each corpus.
+        name: Build only this corpus, whatever its schedule, and raise the error if it fails; a preset is allowed. By
+            default all registered corpora that are due are built.
+        dry_run: Only report what is due; build, create and lock nothing.
+        on_error: What to do with an item that cannot be indexed, as in `build`: skip and report it, or fail.
+        progress: A function that is called with the corpus's name and the counts so far after each page.
+        now: The current time, in local time if it has no time zone. By default the clock is read for each corpus.
+
+    Returns:
+        The outcome of each corpus.
 
     Raises:
-        ArgumentError: A parameter's value cannot be used.
-        CorpusNotFound: `name` is neither registered nor a preset.
-        StoreBusy: Another maintenance is running.
-        StoreCorrupt: The registry is damaged.
-        AirwError: The corpus that was named could not be built.
+        ArgumentError: If a value cannot be used.
+        CorpusNotFound: If `name` is neither registered nor a preset.
+        StoreBusy: If another maintenance is running.
+        StoreCorrupt: If the registry is damaged.
+        AirwError: If the corpus `name` cannot be built.
 
     Example:
         >>> import anyio, tempfile
@@ -130,40 +133,46 @@ async def maintain(
         ...     await register("vault", "notes", root=folder, embedder="light")
         ...     report = await maintain()
         ...     await unregister("vault")
-        ...     return [(each.name, each.action, each.report.added) for each in report.corpora]
+        ...     return [(outcome.name, outcome.action, outcome.report.added) for outcome in report.corpora]
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     anyio.run(main, folder)
         [('vault', 'built', 1)]
     """
     check_choice("on_error", on_error, ("raise", "skip"))
-    found = list((await in_thread(list_corpora)).values()) if name is None else [await in_thread(find_definition, name)]
-    run = _Run(is_asked=name is not None, dry_run=dry_run, on_error=on_error, progress=progress, now=now)
-    if dry_run or not found:
-        return await run.over(found)
-    async with hold_file(await made_home() / "maintenance.lock", timeout=0, holder="maintenance"):
-        return await run.over(found)
+    if name is None:
+        definitions = list((await in_thread(list_corpora)).values())
+    else:
+        definitions = [await in_thread(find_definition, name)]
+    run = _MaintenanceRun(is_named=name is not None, dry_run=dry_run, on_error=on_error, progress=progress, now=now)
+    # Nothing to build: create neither the home folder nor a lock file.
+    if dry_run or not definitions:
+        return await run.maintain_all(definitions)
+    # Do not wait for another run: it builds the same corpora.
+    async with hold_file(await ensure_home() / "maintenance.lock", timeout=0, holder="maintenance"):
+        return await run.maintain_all(definitions)
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    """What `maintain` was asked for."""
+class _MaintenanceRun:
+    """A run of `maintain` with its options; `is_named` if the caller named a corpus."""
 
-    is_asked: bool
+    is_named: bool
     dry_run: bool
     on_error: OnError
     progress: Progress | None
     now: datetime | None
 
-    async def over(self, definitions: list[Definition]) -> MaintenanceReport:
-        return MaintenanceReport(tuple([await self._isolated(each) for each in definitions]), self.dry_run)
+    async def maintain_all(self, definitions: list[Definition]) -> MaintenanceReport:
+        outcomes = [await self._try_corpus(definition) for definition in definitions]
+        return MaintenanceReport(tuple(outcomes), self.dry_run)
 
-    async def _isolated(self, definition: Definition) -> MaintenanceOutcome:
-        """Maintain one corpus; what goes wrong is part of the report, unless it was asked for by name."""
+    async def _try_corpus(self, definition: Definition) -> MaintenanceOutcome:
+        """Maintain one corpus; an error becomes its outcome, unless the caller named the corpus."""
         start = time.perf_counter()
         try:
-            return await self._maintained(definition, start)
+            return await self._maintain_corpus(definition, start)
         except Exception as error:
-            if self.is_asked:
+            if self.is_named:
                 raise
             reason = str(error) if isinstance(error, AirwError) else f"{type(error).__name__}: {error}"
             seconds = time.perf_counter() - start
@@ -171,9 +180,10 @@ class _Run:
                 definition.name, "failed", one_line(reason, longest=1_000), seconds=seconds, error=error
             )
 
-    async def _maintained(self, definition: Definition, start: float) -> MaintenanceOutcome:
+    async def _maintain_corpus(self, definition: Definition, start: float) -> MaintenanceOutcome:
+        # Read the clock for each corpus: the builds before it may have taken hours, and its window may be over.
         now = (self.now or datetime.now(UTC)).astimezone(UTC)
-        decision = _ASKED if self.is_asked else definition.schedule.decide(await _last(definition), now)
+        decision = _REQUESTED if self.is_named else definition.schedule.decide(await _read_last_build(definition), now)
         if decision.action != "due" or self.dry_run:
             return MaintenanceOutcome(
                 definition.name, decision.action, decision.reason, seconds=time.perf_counter() - start
@@ -184,23 +194,24 @@ class _Run:
     async def _build(self, name: str, now: datetime) -> BuildReport | None:
         progress = None if self.progress is None else partial(self.progress, name)
         async with build_corpus(name, on_error=self.on_error, progress=progress) as corpus:
-            await _note(corpus, now)
+            await _record_build(corpus, now)
             return corpus.report
 
 
-async def _last(definition: Definition) -> datetime | None:
-    """Give when a corpus was last maintained, where its schedule asks for it and it was."""
+async def _read_last_build(definition: Definition) -> datetime | None:
+    """Return the time at which a corpus was last maintained, or `None`."""
+    # Only schedules with an interval need it; do not open the files of other corpora.
     if definition.schedule.every_hours is None:
         return None
     try:
         async with use_store(definition.name) as (_, store):
-            kept = (await store.config()).get("maintained")
+            maintained = (await store.config()).get("maintained")
     except CorpusNotFound:
         return None
-    return None if kept is None else datetime.fromisoformat(kept)
+    return None if maintained is None else datetime.fromisoformat(maintained)
 
 
-async def _note(corpus: Corpus, now: datetime) -> None:
+async def _record_build(corpus: Corpus, now: datetime) -> None:
     async with corpus.store.writing():
         config = await corpus.store.config()
         await corpus.store.set_config({**config, "maintained": now.isoformat(timespec="seconds")})
@@ -211,17 +222,17 @@ _PAGE = 256
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What a source has beside what a corpus holds of it; ids are sorted.
+    """A comparison of a source with a corpus; ids are sorted.
 
     Args:
-        name: The source.
-        expected: The ids that the source gives.
-        indexed: Those of them that the corpus holds.
-        missing: Those that it does not hold.
-        outdated: Those that it holds as they were, or as another strategy or extractor made them.
-        gone: The ids that it holds from this source, which no longer has them.
-        problems: What the source could not give, in its order.
-        excluded: What lies beside the artifacts and is left out on purpose, by reason.
+        name: The name of the source.
+        expected: The ids of all artifacts of the source.
+        indexed: Those that are in the corpus.
+        missing: Those that are not in the corpus.
+        outdated: Those whose indexed version is old, or was made by another strategy or extractor.
+        gone: The ids of artifacts in the corpus that came from this source, but that it no longer has.
+        problems: The items that the source could not read, in its order.
+        excluded: The items that the source leaves out on purpose, by reason.
 
     Example:
         >>> Coverage("vault", expected=("a", "b"), indexed=("a",), missing=("b",)).ratio
@@ -239,11 +250,11 @@ class Coverage:
 
     @property
     def ratio(self) -> float:
-        """Give which part of the expected is indexed; 1.0 where nothing is expected."""
+        """Return the share of expected artifacts that are indexed; 1.0 if none are expected."""
         return len(self.indexed) / len(self.expected) if self.expected else 1.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all of it as JSON; of the expected and the indexed, how many there are."""
+        """Return the comparison as JSON; `expected` and `indexed` as numbers."""
         return {
             "name": self.name,
             "expected": len(self.expected),
@@ -252,27 +263,32 @@ class Coverage:
             "missing": list(self.missing),
             "outdated": list(self.outdated),
             "gone": list(self.gone),
-            "problems": [{"item": each.item, "reason": each.reason, "lost": each.lost} for each in self.problems],
+            "problems": [
+                {"item": problem.item, "reason": problem.reason, "lost": problem.lost} for problem in self.problems
+            ],
             "excluded": json_clean(self.excluded),
         }
 
 
 async def coverage(name_or_source: str | Source, *, corpus: CorpusLike[RecordReader] | None = None) -> Coverage:
-    """Say what of a source is indexed and what is not; nothing is embedded, and nothing is written.
+    """Compare a source with its corpus; nothing is embedded and nothing is written.
 
-    The source is read as a build reads it. What a build would index again counts as outdated, except that embedders are
-    not compared: that could mean loading one.
+    The source is read as in a build. An artifact that a build would index again counts as outdated. Embedders are not
+    compared, because that may mean loading a model.
 
     Args:
         name_or_source: The name of a registered corpus or of a preset; or a source.
-        corpus: An open corpus, or the name or path of one; unless given, the one of that name or of the source's. One
-            that is not built yet holds nothing.
+        corpus: An open corpus, or the name or path of one. The default is the corpus of that name, or of the source's
+            name; if it is not built yet, it counts as empty.
+
+    Returns:
+        The ids that are indexed, missing, outdated and removed, and the problems.
 
     Raises:
-        ArgumentError: It is neither a name nor a source.
-        CorpusNotFound: The name is neither registered nor a preset, or there is no such `corpus`.
-        SourceError: The source is missing or cannot be read.
-        StoreError: The corpus cannot be read.
+        ArgumentError: If `name_or_source` is neither a name nor a source.
+        CorpusNotFound: If the name is neither registered nor a preset, or there is no such `corpus`.
+        SourceError: If the source is missing or cannot be read.
+        StoreError: If the corpus cannot be read.
 
     Example:
         >>> import anyio
@@ -283,31 +299,34 @@ async def coverage(name_or_source: str | Source, *, corpus: CorpusLike[RecordRea
         ...     texts = {"a": "one", "b": "two"}
         ...     async with build(from_mapping(texts, name="notes"), store=MemoryStore(), embedder="light") as corpus:
         ...         texts = {"a": "one!", "c": "three"}
-        ...         found = await coverage(from_mapping(texts, name="notes"), corpus=corpus)
-        ...     return found.missing, found.outdated, found.gone, found.ratio
+        ...         result = await coverage(from_mapping(texts, name="notes"), corpus=corpus)
+        ...     return result.missing, result.outdated, result.gone, result.ratio
         >>> anyio.run(main)
         (('c',), ('a',), ('b',), 0.5)
     """
-    source = await in_thread(_source, name_or_source)
-    config, entries = await _held(corpus, source.name)
+    source = await in_thread(_to_source, name_or_source)
+    config, entries = await _read_corpus(corpus, source.name)
     recipe = BuildRecipe.of(source, config.get("embedder_id", ""), source.edge_extractor, "skip")
     recipe = await with_survey(recipe, source, _PAGE)
-    versions, problems = await _given(source, recipe)
-    excluded = getattr(source, "excluded", None)
-    left_out = {} if excluded is None else await in_thread(excluded)
-    return await in_thread(_compared, recipe, versions, entries, problems, left_out)
+    versions, problems = await _read_source(source, recipe)
+    list_excluded = getattr(source, "excluded", None)
+    excluded = {} if list_excluded is None else await in_thread(list_excluded)
+    return await in_thread(_compare, recipe, versions, entries, problems, excluded)
 
 
-def _source(given: str | Source) -> Source:
-    if isinstance(given, str):
-        return find_definition(given).source()
-    if isinstance(given, type) or not hasattr(given, "items") or not hasattr(given, "change_signal"):
-        raise ArgumentError(f"coverage takes the name of a registered corpus or a source, not {short_repr(given)}")
-    return given
+def _to_source(name_or_source: str | Source) -> Source:
+    if isinstance(name_or_source, str):
+        return find_definition(name_or_source).source()
+    is_source = hasattr(name_or_source, "items") and hasattr(name_or_source, "change_signal")
+    if isinstance(name_or_source, type) or not is_source:
+        raise ArgumentError(
+            f"coverage takes the name of a registered corpus or a source, not {short_repr(name_or_source)}"
+        )
+    return name_or_source
 
 
-async def _held(corpus: CorpusLike[RecordReader] | None, name: str) -> tuple[dict[str, Any], list[LedgerEntry]]:
-    """Give the settings of a corpus and what it holds; nothing of one that is not built yet."""
+async def _read_corpus(corpus: CorpusLike[RecordReader] | None, name: str) -> tuple[dict[str, Any], list[LedgerEntry]]:
+    """Return the settings and the ledger of a corpus, both empty if it is not built yet."""
     try:
         async with use_store(name if corpus is None else corpus) as (_, store):
             with name_missing_method("coverage", store):
@@ -318,37 +337,38 @@ async def _held(corpus: CorpusLike[RecordReader] | None, name: str) -> tuple[dic
         return {}, []
 
 
-async def _given(source: Source, recipe: BuildRecipe) -> tuple[dict[str, str], list[ItemProblem]]:
-    """Read the source: the version of each artifact by its id, and what it could not give."""
+async def _read_source(source: Source, recipe: BuildRecipe) -> tuple[dict[str, str], list[ItemProblem]]:
+    """Read a source and return the versions of its artifacts by id, and its problems."""
     versions: dict[str, str] = {}
     problems: list[ItemProblem] = []
     async with aclosing(SourcePages(source, _PAGE)) as pages:
         while page := await pages.next():
-            await in_thread(_sort, page, recipe, versions, problems)
+            await in_thread(_read_versions, page, recipe, versions, problems)
     return versions, problems
 
 
-def _sort(
+def _read_versions(
     page: Iterable[Artifact | ItemProblem], recipe: BuildRecipe, versions: dict[str, str], problems: list[ItemProblem]
 ) -> None:
+    """Add the versions and the problems of a page to `versions` and `problems`."""
     for item in page:
         if isinstance(item, ItemProblem):
             problems.append(item)
             continue
-        version = recipe.attempt(_version, item, recipe, versions)
+        version = recipe.attempt(_read_version, item, recipe, versions)
         if isinstance(version, ItemProblem):
             problems.append(version)
         else:
             versions[item.id] = version
 
 
-def _version(artifact: Artifact, recipe: BuildRecipe, versions: Mapping[str, str]) -> str:
+def _read_version(artifact: Artifact, recipe: BuildRecipe, versions: Mapping[str, str]) -> str:
     if check_id(artifact) in versions:
         raise SourceError("the source yields this id twice; ids must differ")
     return recipe.source.change_signal(artifact)
 
 
-def _compared(
+def _compare(
     recipe: BuildRecipe,
     versions: Mapping[str, str],
     entries: Iterable[LedgerEntry],
@@ -357,17 +377,20 @@ def _compared(
 ) -> Coverage:
     stored = {entry.artifact_id: entry for entry in entries if recipe.owns(entry)}
     expected = sorted(versions)
-    indexed = [each for each in expected if each in stored]
-    # What could not be read, or lies below a folder that could not, is not gone: a build keeps it.
+    indexed = [artifact_id for artifact_id in expected if artifact_id in stored]
+    # An artifact that cannot be read now, or lies below a folder that cannot be read, still exists: a build keeps it.
     lost = {problem.item for problem in problems if problem.lost}
-    unseen = [each for each in sorted(stored) if each not in versions and each not in lost]
+    unseen = [artifact_id for artifact_id in sorted(stored) if artifact_id not in versions and artifact_id not in lost]
+    removed_ids = [
+        artifact_id for artifact_id in unseen if lost.isdisjoint(map(str, PurePosixPath(artifact_id).parents))
+    ]
     return Coverage(
         recipe.source.name,
         expected=tuple(expected),
         indexed=tuple(indexed),
-        missing=tuple(each for each in expected if each not in stored),
-        outdated=tuple(each for each in indexed if not recipe.is_current(stored[each], versions[each])),
-        gone=tuple(each for each in unseen if lost.isdisjoint(map(str, PurePosixPath(each).parents))),
+        missing=tuple(name for name in expected if name not in stored),
+        outdated=tuple(name for name in indexed if not recipe.is_current(stored[name], versions[name])),
+        gone=tuple(removed_ids),
         problems=tuple(problems),
         excluded={reason: tuple(sorted(excluded[reason])) for reason in sorted(excluded)},
     )

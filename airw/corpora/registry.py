@@ -1,4 +1,4 @@
-"""Named corpora: kept in one file, which is replaced whole under a lock; built and searched by name."""
+"""The registry: definitions of corpora by name, in one file, to build and search them."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from airw._base.file_lock import hold_file
 from airw._base.messages import one_line, short_repr
 from airw._base.signatures import check_option_names, shows_options
 from airw.corpora.building import BUILD_DEFAULTS, BuildOptions, build
-from airw.corpora.definitions import PRESETS, Definition, Maintenance, check_name, storable_embedder, storable_strategy
+from airw.corpora.definitions import PRESETS, Definition, Maintenance, check_name, embedder_to_spec, strategy_to_spec
 from airw.corpora.naming import corpus_names, home
 from airw.corpora.opening import Corpus, Opening
 from airw.corpora.searching import CorpusRetriever, as_retriever
@@ -25,17 +25,19 @@ from airw.protocols import IndexingStrategy
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery
 
 _VERSION = 1
-_PATIENCE = 30.0  # seconds that one registration waits for others
+_LOCK_TIMEOUT = 30.0  # seconds that one registration waits for others
 
 Entries: TypeAlias = dict[str, Definition]
 
 
 def list_corpora() -> dict[str, Definition]:
-    """Give the definition of every registered corpus, by name, sorted; reads one file and makes none.
+    """Return the definitions of all registered corpora by name, sorted.
+
+    This reads one file and creates none.
 
     Raises:
-        StoreCorrupt: The registry is damaged, or from a newer version of airw.
-        StoreError: It cannot be read.
+        StoreCorrupt: If the registry is damaged, or was written by a newer version of airw.
+        StoreError: If the registry cannot be read.
 
     Example:
         >>> list_corpora()
@@ -49,22 +51,22 @@ def list_corpora() -> dict[str, Definition]:
     except OSError as error:
         raise StoreError(f"the registry {str(path)!r} cannot be read ({error.strerror})") from error
     try:
-        return _parsed(json.loads(text))
+        return _parse_registry(json.loads(text))
     except StoreCorrupt as error:
         raise StoreCorrupt(f"the registry {str(path)!r} {error}") from error
     except (AirwError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise StoreCorrupt(
-            f"the registry {str(path)!r} is damaged ({one_line(str(error))}): mend it or remove it"
+            f"the registry {str(path)!r} is damaged ({one_line(str(error))}); repair or remove the file"
         ) from error
 
 
-def _parsed(content: Any) -> Entries:
+def _parse_registry(content: Any) -> Entries:
     if content["version"] != _VERSION:
-        raise StoreCorrupt(f"is of version {content['version']!r}, this airw reads version {_VERSION}: update airw")
-    found = {name: Definition(name=name, **entry) for name, entry in sorted(content["corpora"].items())}
-    if len({name.casefold() for name in found}) < len(found):
+        raise StoreCorrupt(f"has version {content['version']!r}, but this airw reads version {_VERSION}; update airw")
+    entries = {name: Definition(name=name, **entry) for name, entry in sorted(content["corpora"].items())}
+    if len({name.casefold() for name in entries}) < len(entries):
         raise ValueError("two names differ only in case")
-    return found
+    return entries
 
 
 async def register(
@@ -76,39 +78,47 @@ async def register(
     maintenance: Maintenance | None = None,
     **params: Any,
 ) -> Definition:
-    """Keep how a corpus is made, so that `build_corpus`, `maintain` and `coverage` know it by its name.
+    """Register a corpus, so that `build_corpus`, `maintain` and `coverage` know it by name.
 
-    One of the same name, in whatever case of letters, is replaced. Nothing is built and no source is read: what is
-    wrong with the parameters themselves is refused before anything is written. On asyncio and on trio; any number of
-    processes may register at once.
+    A corpus of the same name is replaced; names are compared without case. Nothing is built, and no source is read.
+    The parameters are checked before anything is written. It runs on asyncio and on trio, and any number of processes
+    may register at the same time.
 
     ```text
-    files notes     root=..., and what else from_files and from_notes take that JSON can say
-    jsonl           path=..., and what else from_jsonl takes
-    packages        as from_packages; also without being registered
-    records         fetcher="module:attribute", and what else from_records takes
-    reports         as from_md_reports; also without being registered
-    skills          as from_skills; also without being registered
+    kind            parameters
+    files, notes    root=..., and the other parameters of from_files or from_notes
+    jsonl           path=..., and the other parameters of from_jsonl
+    records         fetcher="module:attribute", and the other parameters of from_records
+
+    packages        those of from_packages
+    reports         those of from_md_reports
+    skills          those of from_skills
     ```
 
-    A fetcher is imported and called by every build. So that a file alone can never make a program do that, its module,
-    or a package that holds it, must be listed in the environment variable `AIRW_FETCHERS`, separated by commas, when
-    the corpus is registered and whenever it is built.
+    All values must be such that they can be written as JSON. `packages`, `reports` and `skills` can be built without
+    being registered.
+
+    Every build imports the fetcher and calls it. A registry file alone must never be able to run code, so the
+    environment variable `AIRW_FETCHERS` must list its module or a package above it, separated by commas. It is
+    checked when the corpus is registered and whenever it is built.
 
     Args:
-        name: Letters, digits and `._-`, at most 100, beginning with a letter or digit.
-        kind: What makes its source.
+        name: At most 100 letters, digits and `._-`, beginning with a letter or digit.
+        kind: The kind of its source.
         embedder: The specification of an embedder.
-        strategy: An indexing strategy that comes with airw, or its specification; the kind's own unless given.
-        maintenance: When `maintain` builds it; unless given every 24 hours for `records`, whose changes nothing else
-            tells, and with each change of the source for the others.
-        params: The parameters of the source; paths are kept absolute.
+        strategy: An indexing strategy that comes with airw, or its specification; the default depends on the kind.
+        maintenance: The schedule of `maintain`. The default is every run, which costs little if nothing changed. For
+            `records` it is every 24 hours, because only fetching them shows whether they changed.
+        params: The parameters of the source; paths are stored absolute.
+
+    Returns:
+        The definition, as it is stored.
 
     Raises:
-        ArgumentError: The name, the kind or a parameter cannot be used, or cannot be kept as JSON.
-        StoreCorrupt: The registry is damaged.
-        StoreError: It cannot be read or written.
-        StoreBusy: Other registrations held it for 30 seconds.
+        ArgumentError: If the name, the kind or a parameter cannot be used, or cannot be written as JSON.
+        StoreCorrupt: If the registry is damaged.
+        StoreError: If the registry cannot be read or written.
+        StoreBusy: If other registrations keep it locked for 30 seconds.
 
     Example:
         >>> async def main():
@@ -119,32 +129,36 @@ async def register(
         >>> anyio.run(main)
         ({'root': '/srv/vault'}, {})
     """
-    own = storable_strategy(strategy)
-    definition = Definition(name, kind, params, storable_embedder(embedder), own, maintenance)
+    spec = strategy_to_spec(strategy)
+    definition = Definition(name, kind, params, embedder_to_spec(embedder), spec, maintenance)
+    # Making the source checks the kind and its parameters.
     await in_thread(definition.source)
     return await save_definition(definition)
 
 
 async def save_definition(definition: Definition, *, replace: bool = True) -> Definition:
-    """Keep a definition, or give the one that is kept under its name already."""
+    """Write a definition to the registry and return it.
+
+    With `replace=False`, an existing definition of that name stays, and is returned.
+    """
 
     def change(entries: Entries) -> Entries:
-        known = match_name(entries, definition.name)
-        if known is not None and not replace:
+        existing = match_name(entries, definition.name)
+        if existing is not None and not replace:
             return entries
-        rest = {name: each for name, each in entries.items() if name != known}
-        return {**rest, definition.name: definition}
+        others = {name: entry for name, entry in entries.items() if name != existing}
+        return {**others, definition.name: definition}
 
-    entries = await _changed(change)
+    entries = await _update_registry(change)
     return entries[str(match_name(entries, definition.name))]
 
 
 async def unregister(name: str) -> None:
-    """Forget how a corpus is made; what was built of it stays.
+    """Remove a corpus from the registry; a built corpus file stays.
 
     Raises:
-        CorpusNotFound: It is not registered.
-        StoreError: The registry cannot be read or written.
+        CorpusNotFound: If it is not registered.
+        StoreError: If the registry cannot be read or written.
 
     Example:
         >>> async def main():
@@ -154,90 +168,98 @@ async def unregister(name: str) -> None:
         >>> anyio.run(main)
         []
     """
-    await in_thread(registered, name)  # before a folder or a lock is made for it
+    # Fail for an unknown name before the home folder and the lock file are created.
+    await in_thread(get_registered, name)
 
     def change(entries: Entries) -> Entries:
-        return {known: each for known, each in entries.items() if known.casefold() != name.casefold()}
+        return {key: entry for key, entry in entries.items() if key.casefold() != name.casefold()}
 
-    await _changed(change)
+    await _update_registry(change)
 
 
-def registered(name: str) -> Definition:
-    """Give the definition of a registered corpus.
+def get_registered(name: str) -> Definition:
+    """Return the definition of a registered corpus.
 
     Raises:
-        CorpusNotFound: It is not registered; the message says which are like it, and how to register one.
+        CorpusNotFound: If it is not registered; the message lists similar names and how to register it.
     """
     entries = list_corpora()
-    known = match_name(entries, check_name(name))
-    if known is not None:
-        return entries[known]
+    key = match_name(entries, check_name(name))
+    if key is not None:
+        return entries[key]
     raise _not_found(name, entries)
 
 
 def find_definition(name: str) -> Definition:
-    """Give the definition of a registered corpus, or of a preset.
+    """Return the definition of a registered corpus or of a preset.
 
     Raises:
-        CorpusNotFound: It is neither.
+        CorpusNotFound: If the name is neither.
     """
     preset = match_name(PRESETS, check_name(name))
     if preset is not None and match_name(list_corpora(), name) is None:
         return Definition(preset, preset)
-    return registered(name)
+    return get_registered(name)
 
 
 def match_name(names: Iterable[str], name: str) -> str | None:
-    """Give the one of the names that is this one, whatever the case of its letters."""
-    return next((known for known in names if known.casefold() == name.casefold()), None)
+    """Return the first of the names that equals `name` without case, or `None`."""
+    return next((candidate for candidate in names if candidate.casefold() == name.casefold()), None)
 
 
 def _not_found(name: str, entries: Mapping[str, Definition]) -> CorpusNotFound:
     import difflib
 
-    built = corpus_names()
-    if match_name(built, name) is not None:
-        return CorpusNotFound(f"corpus {name!r} is built, but not registered: register({name!r}, kind, ...) does that")
-    near = difflib.get_close_matches(name, sorted({*entries, *built, *PRESETS})) or sorted(entries)[:3]
-    known = f"; known: {', '.join(near)}" if near else ""
+    built_names = corpus_names()
+    if match_name(built_names, name) is not None:
+        return CorpusNotFound(f"corpus {name!r} is built, but not registered; call register({name!r}, kind, ...)")
+    similar = difflib.get_close_matches(name, sorted({*entries, *built_names, *PRESETS})) or sorted(entries)[:3]
+    known = f"; known: {', '.join(similar)}" if similar else ""
     return CorpusNotFound(
-        f"no corpus {name!r} is registered{known}; register({name!r}, kind, ...) does that, "
-        f"and {', '.join(PRESETS)} need none"
+        f"no corpus {name!r} is registered{known}; call register({name!r}, kind, ...), "
+        f"or use {', '.join(PRESETS)}, which need no registration"
     )
 
 
-async def _changed(change: Callable[[Entries], Entries]) -> Entries:
-    """Read, change and replace the registry while nobody else does."""
-    folder = await made_home()
-    async with hold_file(folder / "registry.lock", timeout=_PATIENCE, holder="registration"):
-        return await in_thread(_replaced, change)
+async def _update_registry(change: Callable[[Entries], Entries]) -> Entries:
+    """Apply a change to the registry and return all its entries."""
+    folder = await ensure_home()
+    # One lock from reading to writing: otherwise two processes read the same entries, and one change is lost.
+    async with hold_file(folder / "registry.lock", timeout=_LOCK_TIMEOUT, holder="registration"):
+        return await in_thread(_apply_change, change)
 
 
-def _replaced(change: Callable[[Entries], Entries]) -> Entries:
-    before = list_corpora()
-    entries = change(before)
-    if entries != before:
-        _write(_path(), _written(entries).encode())
+def _apply_change(change: Callable[[Entries], Entries]) -> Entries:
+    old_entries = list_corpora()
+    entries = change(old_entries)
+    if entries != old_entries:
+        _replace_file(_path(), _format_registry(entries).encode())
     return entries
 
 
-def _written(entries: Entries) -> str:
-    """Give the registry as JSON, one corpus a line."""
-    listed = [(name, entries[name].to_dict()) for name in sorted(entries)]
-    kept = [(name, {key: value for key, value in each.items() if key != "name"}) for name, each in listed]
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(each)}" for name, each in kept)
-    return f'{{"version": {_VERSION}, "corpora": {{\n{lines}\n}}}}\n'
+def _format_registry(entries: Entries) -> str:
+    """Return the registry as JSON with one corpus per line."""
+    lines = []
+    for name in sorted(entries):
+        entry = entries[name].to_dict()
+        del entry["name"]
+        lines.append(f"{json.dumps(name)}: {json.dumps(entry)}")
+    joined = ",\n".join(lines)
+    return f'{{"version": {_VERSION}, "corpora": {{\n{joined}\n}}}}\n'
 
 
-def _write(path: Path, data: bytes) -> None:
-    """Put new content in a file's place at once, so that it holds the old or the new, even when the power fails."""
-    draft = path.with_name(f"{path.name}.new")  # always this name: what a killed process left is overwritten
+def _replace_file(path: Path, data: bytes) -> None:
+    """Replace a file by new content, all or nothing, even if the power fails."""
+    # Always the same name: a draft that a killed process left behind is overwritten. The lock excludes other writers.
+    draft = path.with_name(f"{path.name}.new")
     try:
+        # The data must be on disk before the rename, or a power failure could leave an empty file.
         with draft.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
+        # The rename itself is on disk only after the folder is synced.
         _sync_folder(path.parent)
     except OSError as error:
         with suppress(OSError):
@@ -246,6 +268,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
+    # Windows cannot open a folder as a file.
     if sys.platform == "win32":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -255,11 +278,11 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-async def made_home() -> Path:
-    """Give the home folder, made where there is none.
+async def ensure_home() -> Path:
+    """Return the home folder, and create it if it does not exist.
 
     Raises:
-        StoreError: It cannot be made.
+        StoreError: If it cannot be created.
     """
     folder = home()
     try:
@@ -275,22 +298,26 @@ def _path() -> Path:
 
 @shows_options(BuildOptions, BUILD_DEFAULTS)
 def build_corpus(name: str, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
-    """Bring a registered corpus up to date and open it; awaitable, and an async context manager that closes it.
+    """Build or update a registered corpus and open it.
 
-    `packages`, `reports` and `skills` need not be registered: the first build under one of those names that succeeds
-    registers it, with the specification of the embedder that was given. On asyncio only.
+    `await` the result, or enter it with `async with` to close the corpus afterwards. `packages`, `reports` and
+    `skills` need not be registered: their first successful build registers them, with the embedder
+    specification that it received, if any. It runs on asyncio only.
 
     Args:
-        name: The name it is registered under.
-        options: Those of `airw.build`. A store, an embedder or an extractor given here is for this build; what
-            `maintain` builds later is what is registered.
+        name: The name of the corpus in the registry.
+        options: The options of `airw.build`. A store, embedder or extractor passed here is used for this build only;
+            `maintain` uses the registered ones.
+
+    Returns:
+        An `Opening` of the corpus; `corpus.report` has the counts and the problems.
 
     Raises:
-        ArgumentError: The name, an option or the definition cannot be used.
-        CorpusNotFound: It is neither registered nor one of those three; nothing is made for it.
-        SourceError: The source or an item of it cannot be read or indexed.
-        EmbedderError: The embedder failed.
-        StoreError: The registry or the store failed.
+        ArgumentError: If the name, an option or the definition cannot be used.
+        CorpusNotFound: If the name is neither registered nor one of those three; nothing is created then.
+        SourceError: If the source or an item cannot be read or indexed.
+        EmbedderError: If the embedder fails.
+        StoreError: If the registry or the store fails.
 
     Example:
         >>> import anyio, tempfile
@@ -315,32 +342,32 @@ async def _build(name: str, options: BuildOptions) -> Corpus:
     corpus = await build(source, **options)
     try:
         if definition.name in PRESETS:
-            await save_definition(_built_with(definition, options), replace=False)
+            await save_definition(_with_embedder(definition, options), replace=False)
     except BaseException:
         await corpus.aclose()
         raise
     return corpus
 
 
-def _built_with(definition: Definition, options: BuildOptions) -> Definition:
-    """Give the definition with the embedder that was asked for, so that later builds do not change it."""
-    asked = options.get("embedder")
-    return (
-        replace(definition, embedder=storable_embedder(asked)) if isinstance(asked, str | os.PathLike) else definition
-    )
+def _with_embedder(definition: Definition, options: BuildOptions) -> Definition:
+    """Return the definition with the embedder of this build, for later builds."""
+    embedder = options.get("embedder")
+    if not isinstance(embedder, str | os.PathLike):
+        return definition
+    return replace(definition, embedder=embedder_to_spec(embedder))
 
 
 @shows_options(SearchOptions, SEARCH_DEFAULTS)
 def retriever_for(name: str, **options: Unpack[SearchOptions]) -> CorpusRetriever:
-    """Bind a corpus, by its name, and options to a function of a query; the first call opens it.
+    """Return a function of a query that searches a named corpus; the first call opens it.
 
     Args:
         name: The name of a corpus that is registered or built.
-        options: Options for every call, those of `airw.search`; those that a call gives replace them.
+        options: Options of every call, those of `airw.search`; a call may replace them.
 
     Raises:
-        ArgumentError: A parameter's value cannot be used.
-        CorpusNotFound: It is neither registered nor built; nothing is made for it.
+        ArgumentError: If a value cannot be used.
+        CorpusNotFound: If the corpus is neither registered nor built; nothing is created then.
 
     Example:
         >>> import anyio, tempfile
@@ -357,34 +384,35 @@ def retriever_for(name: str, **options: Unpack[SearchOptions]) -> CorpusRetrieve
         ['a.md']
     """
     if match_name(corpus_names(), check_name(name)) is None:
-        registered(name)
+        get_registered(name)
     return CorpusRetriever(name, options, "retriever_for")
 
 
 class Retrievers(Mapping[str, CorpusRetriever]):
-    """The retrievers of all registered corpora by name; `retrievers` makes it."""
+    """A mapping of name to retriever for all registered corpora; `retrievers` returns one."""
 
     def __init__(self, options: SearchOptions) -> None:
         SearchQuery.parse("retrievers", "", options)
         self._options = options
-        self._made: dict[str, CorpusRetriever] = {}
+        self._retrievers: dict[str, CorpusRetriever] = {}
         self._closed = False
 
     def __getitem__(self, name: str) -> CorpusRetriever:
-        """Give the retriever of a corpus, the same one each time.
+        """Return the retriever of a corpus, the same one each time.
 
         Raises:
-            CorpusNotFound: It is not registered.
-            StoreError: All are closed.
+            CorpusNotFound: If the corpus is not registered.
+            StoreError: If the retrievers are closed.
         """
         if not isinstance(name, str):
-            raise CorpusNotFound(f"a corpus is named by a string, not {short_repr(name)}")
-        known = registered(name).name
+            raise CorpusNotFound(f"the name of a corpus must be a string, not {short_repr(name)}")
+        corpus_name = get_registered(name).name
         if self._closed:
-            raise StoreError("the retrievers are closed; make others with retrievers()")
-        if known.casefold() not in self._made:
-            self._made[known.casefold()] = as_retriever(known, **self._options)
-        return self._made[known.casefold()]
+            raise StoreError("the retrievers are closed; create others with retrievers()")
+        key = corpus_name.casefold()
+        if key not in self._retrievers:
+            self._retrievers[key] = as_retriever(corpus_name, **self._options)
+        return self._retrievers[key]
 
     def __iter__(self) -> Iterator[str]:
         return iter(list_corpora())
@@ -396,11 +424,12 @@ class Retrievers(Mapping[str, CorpusRetriever]):
         return f"retrievers({', '.join(f'{key}={value!r}' for key, value in self._options.items())})"
 
     async def aclose(self) -> None:
-        """Close all that were opened; closing twice is harmless."""
+        """Close all corpora that were opened; closing twice is harmless."""
         self._closed = True
-        async with AsyncExitStack() as closing:  # which goes on where one fails
-            for retriever in self._made.values():
-                closing.push_async_callback(retriever.aclose)
+        # The stack closes all of them, even if closing one fails.
+        async with AsyncExitStack() as exit_stack:
+            for retriever in self._retrievers.values():
+                exit_stack.push_async_callback(retriever.aclose)
 
     async def __aenter__(self) -> Self:
         return self
@@ -411,18 +440,20 @@ class Retrievers(Mapping[str, CorpusRetriever]):
 
 @shows_options(SearchOptions, SEARCH_DEFAULTS)
 def retrievers(**options: Unpack[SearchOptions]) -> Retrievers:
-    """Give a view of the registry as a mapping of name to retriever, always current; each opens at its first call.
+    """Return the registry as a mapping of name to retriever; a first call opens a corpus.
+
+    The mapping is a view: it always shows the corpora that are registered now.
 
     Args:
-        options: Options for every call, those of `airw.search`; those that a call gives replace them.
+        options: Options of every call, those of `airw.search`; a call may replace them.
 
     Returns:
-        A read-only mapping; `async with` it, or `await` its `aclose()`, to close the corpora that were opened. An
-        unknown name is a `CorpusNotFound`, which is a `KeyError`.
+        A read-only mapping. Enter it with `async with`, or `await` its `aclose()`, to close the corpora that were
+        opened. For an unknown name it raises `CorpusNotFound`, which is a `KeyError`.
 
     Raises:
-        ArgumentError: An option's value cannot be used.
-        FilterError: The filter is malformed.
+        ArgumentError: If an option's value cannot be used.
+        FilterError: If the filter is malformed.
 
     Example:
         >>> import anyio, tempfile

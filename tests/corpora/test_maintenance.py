@@ -229,7 +229,7 @@ async def test_one_asked_for_by_name_is_built_whatever_its_schedule_says_and_no_
     for name in ("manual", "Daily", "daily"):
         report = await maintain(name, now=NOON)
         assert actions(report) == {name.lower(): "built"}
-        assert report.corpora[0].reason == "asked for by name"
+        assert report.corpora[0].reason == "requested by name"
     assert corpus_names() == ["daily", "manual"]
 
 

@@ -174,22 +174,22 @@ class Own:
         ({"kind": "jsonl"}, r"takes path, .*not 'root'"),
         ({"pattern": "("}, "regular expression"),
         ({"max_bytes": True}, "max_bytes"),
-        ({"exclude": str.isupper}, r"JSON, which cannot say exclude=<method"),
-        ({"max_bytes": float("nan")}, "cannot say max_bytes=nan"),
-        ({"exclude": {1: "a"}}, r"cannot say exclude=\{1: 'a'\}"),
-        ({"embedder": HashingEmbedder()}, "an object cannot be kept as JSON"),
+        ({"exclude": str.isupper}, r"exclude=<method .* cannot be written as JSON"),
+        ({"max_bytes": float("nan")}, "max_bytes=nan cannot be registered"),
+        ({"exclude": {1: "a"}}, r"exclude=\{1: 'a'\} cannot be registered"),
+        ({"embedder": HashingEmbedder()}, "an object cannot be written as JSON"),
         ({"embedder": ""}, "an embedder is"),
         ({"embedder": "http://localhost:1/v1"}, "add the model"),
-        ({"strategy": Own()}, "strategy is one that comes with airw"),
+        ({"strategy": Own()}, "strategy must be one that comes with airw"),
         ({"strategy": {"name": "Own"}}, "no strategy 'Own'; known"),
         ({"strategy": {"name": "Chunked", "params": {"size": 1}}}, "Chunked"),
         (
             {"edge_extractor": extractor_from(lambda name, fields: {}, id="x")},
-            "only the extractors that come with airw",
+            "only edge extractors that come with airw",
         ),
         ({"maintenance": "daily"}, "maintenance must be a Maintenance, not 'daily'"),
         ({"maintenance": {"reindex": "interval"}}, "needs every_hours"),
-        ({"maintenance": {"every": 1}}, "maintenance knows reindex, every_hours, window, not 'every'"),
+        ({"maintenance": {"every": 1}}, "maintenance takes reindex, every_hours, window, not 'every'"),
     ],
 )
 async def test_what_cannot_be_used_is_refused_in_one_line_before_anything_is_made(home, given, why):
@@ -279,7 +279,7 @@ async def test_a_damaged_registry_is_an_error_that_names_the_file_and_is_not_wri
 async def test_a_registry_from_a_newer_version_says_so(home):
     home.mkdir()
     registry(home).write_text('{"version": 2, "corpora": {}}')
-    with pytest.raises(StoreCorrupt, match="version 2, this airw reads version 1: update airw"):
+    with pytest.raises(StoreCorrupt, match="version 2, but this airw reads version 1; update airw"):
         list_corpora()
 
 
@@ -552,7 +552,7 @@ async def test_retrievers_are_a_current_view_that_opens_on_use_and_closes_togeth
         kept = known["vault"]
     with pytest.raises(StoreError, match="closed"):
         await kept("keys")
-    with pytest.raises(StoreError, match=r"make others with retrievers\(\)"):
+    with pytest.raises(StoreError, match=r"create others with retrievers\(\)"):
         known["vault"]
     await known.aclose()
 
@@ -569,5 +569,5 @@ async def test_a_built_corpus_that_is_not_registered_is_told_to_be_registered(va
         pass
     await unregister("vault")
     assert corpus_names() == ["vault"]
-    with pytest.raises(CorpusNotFound, match=r"'vault' is built, but not registered: register\('vault'"):
+    with pytest.raises(CorpusNotFound, match=r"'vault' is built, but not registered; call register\('vault'"):
         await maintain("vault")

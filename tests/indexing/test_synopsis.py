@@ -453,7 +453,7 @@ async def test_a_registered_corpus_gets_its_synopses_from_the_model_of_the_envir
         assert await synopses(corpus.store) == {f"{name}.md": f"About {name}-word" for name in "abc"}
     monkeypatch.setenv("AIRW_CHAT", f"{server.spec}-2")
     async with open_corpus("memo") as corpus:
-        with pytest.raises(ArgumentError, match="settings do not make here"):
+        with pytest.raises(ArgumentError, match="cannot be made from its settings"):
             await corpus.upsert({"d.md": "d-word and more text"})
     assert len(server.requests) == 3
     monkeypatch.delenv("AIRW_CHAT")
