@@ -359,7 +359,7 @@ async def test_a_missing_folder_is_told_as_ever_and_makes_no_corpus(tmp_path):
 
 async def test_partitions_need_the_titles_first_and_then_make_what_a_build_makes():
     texts = {"a.md": "# Sort\n\nWe walk.", "b.md": "# Walk", "c.md": "# Other\n\nThey sort, then walk."}
-    with pytest.raises(ArgumentError, match=r"^TitleMentions has to see all .*: pass what TitleMentions\.over"):
+    with pytest.raises(ArgumentError, match=r"^edge_extractor TitleMentions must see all .*; pass TitleMentions\.over"):
         await prepare_ingest(notes(texts), store=MemoryStore())
     known = TitleMentions().over(Artifact(name, text) for name, text in texts.items())
     store, whole = MemoryStore(), MemoryStore()
