@@ -1,4 +1,4 @@
-"""Walks: the call that starts one, what a policy decides and sees, events, streams, and how a walk ended."""
+"""Walks: `traverse` starts one; policies, events, streams of hits and summaries."""
 
 from typing import TYPE_CHECKING
 

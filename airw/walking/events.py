@@ -1,4 +1,4 @@
-"""A walk as events, for those who draw or log it: every commitment, every edge, every step, and the end."""
+"""The events of a walk, for drawing or logging it: nodes, edges, steps and the end."""
 
 from collections.abc import AsyncGenerator, Coroutine, Hashable, Iterator
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ import anyio.lowlevel
 
 from airw._base.json import json_clean
 from airw.values import Edge, SearchHit
-from airw.walking.reading import explain
-from airw.walking.run import Run, thrown
+from airw.walking.reading import label_error
+from airw.walking.run import WalkRun, to_exception
 from airw.walking.summary import WalkSummary
 
 _EVENTS_PER_CHECKPOINT = 100
@@ -18,14 +18,14 @@ _EVENTS_PER_CHECKPOINT = 100
 
 @dataclass(frozen=True, slots=True)
 class NodeCommitted:
-    """A node was committed.
+    """The event that a node was committed.
 
     Args:
-        id: The node.
-        depth: Hops from its seed.
-        score: That of its hit; what the policy gave a node that only routes.
-        parent: The node it was reached from; `None` for a seed.
-        hit: The hit it is; `None` where it only routes.
+        id: The id of the node.
+        depth: The number of hops from its seed.
+        score: The score of its hit; for a router the score of the node.
+        parent: The id of the node it was reached from; `None` for a seed.
+        hit: The hit; `None` for a router.
     """
 
     id: Hashable
@@ -35,22 +35,26 @@ class NodeCommitted:
     hit: SearchHit | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Give it as JSON-clean values: of type `hit` with the fields of the hit, or of type `router`."""
-        about = {"id": self.id, "depth": self.depth, "parent": self.parent, "score": self.score}
-        found = {} if self.hit is None else self.hit.to_dict()
-        return {"type": "router" if self.hit is None else "hit", **json_clean(about), **found}
+        """Return the event as a dict of JSON values, of type `hit` or `router`.
+
+        A hit has all fields of `SearchHit.to_dict`.
+        """
+        node_fields = {"id": self.id, "depth": self.depth, "parent": self.parent, "score": self.score}
+        hit_fields = {} if self.hit is None else self.hit.to_dict()
+        return {"type": "router" if self.hit is None else "hit", **json_clean(node_fields), **hit_fields}
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeFound:
-    """A neighbour of a committed node was read.
+    """The event that a neighbour of a committed node was read.
 
     Args:
-        source: The committed node.
-        target: The neighbour, in the direction of the walk.
-        type: The type of the edge, where the policy names one.
-        known: Whether the neighbour was committed or waiting already.
-        edge: The edge as it is stored, where the policy names one; walked against where it does not begin at `source`.
+        source: The id of the committed node.
+        target: The id of the neighbour, in the direction of the walk.
+        type: The type of the edge; `None` if the policy names no edge.
+        known: Whether the neighbour was committed or waiting before.
+        edge: The edge as it is stored; `None` if the policy names none. It was walked backwards if it does not begin at
+            `source`.
     """
 
     source: Hashable
@@ -60,7 +64,7 @@ class EdgeFound:
     edge: Edge | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Give it as JSON-clean values, of type `edge`."""
+        """Return the event as a dict of JSON values, of type `edge`."""
         ends = {"source": json_clean(self.source), "target": json_clean(self.target)}
         origin = None if self.edge is None else self.edge.origin
         return {"type": "edge", **ends, "edge_type": self.type, "origin": origin, "known": self.known}
@@ -68,13 +72,13 @@ class EdgeFound:
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """A step is done: its nodes are committed, and their neighbours read.
+    """The event that a step is complete: nodes are committed, neighbours are read.
 
     Args:
-        step: Its number; the first is 1.
-        committed: Nodes committed so far.
-        edges: Neighbours read so far.
-        waiting: Nodes that wait to be selected.
+        step: The number of the step; the first is 1.
+        committed: The number of nodes committed so far.
+        edges: The number of neighbours read so far.
+        waiting: The number of nodes that wait to be selected.
     """
 
     step: int
@@ -83,135 +87,143 @@ class StepDone:
     waiting: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Give it as JSON-clean values, of type `progress`."""
+        """Return the event as a dict of JSON values, of type `progress`."""
         counts = {"committed": self.committed, "edges": self.edges, "waiting": self.waiting}
         return {"type": "progress", "step": self.step, **counts}
 
 
 @dataclass(frozen=True, slots=True)
 class WalkEnded:
-    """The walk ended; `summary` says why, and what was left out."""
+    """The event that the walk ended; `summary` reports why, and what was left out."""
 
     summary: WalkSummary
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the summary as JSON-clean values, of type `summary`."""
+        """Return the summary as a dict of JSON values, of type `summary`."""
         return {"type": "summary", **self.summary.to_dict()}
 
 
 WalkEvent: TypeAlias = NodeCommitted | EdgeFound | StepDone | WalkEnded
-"""What `walk.events()` yields; `to_dict()` of each is one line of streaming JSON."""
+"""An event that `walk.events()` yields; its `to_dict()` is one line of streaming JSON."""
 
 
 class WalkEvents(AsyncGenerator[WalkEvent, None]):
-    """The events of one walk, with the manners of a walk: nothing is open between two of them.
+    """The events of one walk, returned by `walk.events()`.
 
-    Each step tells what it committed, then the edges found from there, then that it is done; the summary comes last.
-    What the look over the edge sees is counted in the summary and no event. A walk that fails raises, and one that is
-    closed ends, without a summary among its events. Made by `walk.events()`.
+    Like a walk, it has nothing open between two events. For each step it yields the committed nodes, then the edges
+    read from them, then `StepDone`. `WalkEnded` comes last. Nodes that are only counted beyond the limits are in the
+    summary and are not events. If the walk fails, the error is raised; if it is closed, the events end. In both cases
+    there is no `WalkEnded`.
     """
 
-    def __init__(self, run: Run) -> None:
-        """Prepare; nothing runs before the first request."""
+    def __init__(self, run: WalkRun) -> None:
+        """Prepare the events; nothing runs before the first request."""
         self._run, self._steps = run, run.steps
-        self._steps.noted = []
-        self._pending: Iterator[WalkEvent] = iter(())
-        self._given = self._told = 0
+        self._steps.read_edges = []
+        self._step_events: Iterator[WalkEvent] = iter(())
+        self._event_count = 0
+        self._reported_steps = 0
 
     async def __anext__(self) -> WalkEvent:
-        """Give the next event.
+        """Return the next event.
 
         Raises:
-            StopAsyncIteration: The walk has ended.
-            RuntimeError: Another task waits for an event.
+            StopAsyncIteration: If the walk has ended.
+            RuntimeError: If another task is waiting for an event.
         """
-        event = self._at_once()
-        return await self._run.take(self._next) if event is None else event
+        event = self._pop_without_waiting()
+        return await self._run.serve(self._next_event) if event is None else event
 
     def asend(self, value: None, /) -> Coroutine[Any, Any, WalkEvent]:
-        """Give the next event, as `anext` does."""
+        """Return the next event, as `anext` does."""
         return self.__anext__()
 
     async def athrow(self, typ: Any, val: Any = None, tb: TracebackType | None = None, /) -> WalkEvent:
         """Close the walk and raise the exception."""
         await self.aclose()
-        raise thrown(typ, val, tb)
+        raise to_exception(typ, val, tb)
 
     async def aclose(self) -> None:
-        """Stop the walk, as closing the walk itself does."""
+        """Close the walk; see `Walk.aclose`."""
         await self._run.close()
 
-    def _at_once(self) -> WalkEvent | None:
-        """Give the next event where that takes no waiting, as `Steps.hit_at_once` does for hits."""
+    def _pop_without_waiting(self) -> WalkEvent | None:
+        """Return the next event if it is ready; see `Steps.pop_hit_without_waiting`."""
         steps = self._steps
-        if not steps.at_rest or self._given % _EVENTS_PER_CHECKPOINT == 0:
+        if not steps.is_idle or self._event_count % _EVENTS_PER_CHECKPOINT == 0:
             return None
         try:
-            event = next(self._pending, None)
-            if event is None and steps.at_hand and steps.ask() is False:
-                event = self._committed()
+            event = next(self._step_events, None)
+            if event is None and steps.has_ready_node and steps.call_stop() is False:
+                event = self._pop_committed()
         except BaseException:
             self._run.end("failed")
             raise
-        self._given += event is not None
+        self._event_count += event is not None
         return event
 
-    async def _next(self) -> WalkEvent | None:
-        self._given += 1
-        if self._given % _EVENTS_PER_CHECKPOINT == 1 and not await self._run.rest():
+    async def _next_event(self) -> WalkEvent | None:
+        self._event_count += 1
+        if self._event_count % _EVENTS_PER_CHECKPOINT == 1 and not await self._run.run_other_tasks():
             return None
-        event = next(self._pending, None)
-        if event is None and not await self._run.enough():
-            event = await self._from_steps()
-        return self._end() if event is None else event
+        # The events of the last step need no work, so the deadline does not apply to them.
+        event = next(self._step_events, None)
+        if event is None and not await self._run.should_end():
+            event = await self._work_for_event()
+        return self._last_event() if event is None else event
 
-    def _committed(self) -> NodeCommitted | None:
-        ready = self._steps.next_entry()
+    def _pop_committed(self) -> NodeCommitted | None:
+        ready = self._steps.pop_node()
         if ready is None:
             return None
         entry, hit = ready
-        score = entry.score if hit is None else hit.score  # which a policy may know better by now
+        # A policy may give a hit another score than its node had when it was selected.
+        score = entry.score if hit is None else hit.score
         return NodeCommitted(entry.id, entry.depth, score, entry.parent, hit)
 
-    async def _from_steps(self) -> WalkEvent | None:
-        """Give the next event that needs work; `None` when the walk has ended."""
+    async def _work_for_event(self) -> WalkEvent | None:
+        """Work until there is an event; return `None` when the walk has ended."""
         run, steps = self._run, self._steps
         more = True
         while more and run.summary is None:
-            event = self._committed()
+            event = self._pop_committed()
             if event is not None:
                 return event
-            more = await run.in_time(self._work()) or False
-            if steps.done > self._told:
-                self._told = steps.done
-                self._pending = self._of_step()
-                return next(self._pending)
-        run.end(steps.stop or "exhausted")
+            more = await run.run_until_deadline(self._work()) or False
+            if steps.steps_done > self._reported_steps:
+                self._reported_steps = steps.steps_done
+                self._step_events = self._events_of_step()
+                return next(self._step_events)
+        run.end(steps.stop_reason or "exhausted")
         return None
 
     async def _work(self) -> bool:
         await anyio.lowlevel.checkpoint()
         return await self._steps.advance()
 
-    def _of_step(self) -> Iterator[WalkEvent]:
-        """Give what a step found, made one by one as it is asked for: there may be many."""
-        steps, noted = self._steps, self._steps.noted or []
-        steps.noted = []
-        counts = StepDone(steps.done, steps.tally.committed, steps.tally.edges, steps.record.waiting_count)
+    def _events_of_step(self) -> Iterator[WalkEvent]:
+        """Yield the edges that a step has read, then its end.
+
+        Each event is created when it is requested, because a step may have very many edges.
+        """
+        steps, read_edges = self._steps, self._steps.read_edges or []
+        steps.read_edges = []
+        # The counts are those at the end of the step, whenever the consumer requests the event.
+        step_done = StepDone(steps.steps_done, steps.counts.committed, steps.counts.edges, steps.record.waiting_count)
         edge_of, id_at = steps.policy.edge_of, steps.record.id_at
-        for groups, ids, known in noted:
-            told = zip(ids, known, strict=True)
+        for groups, ids, reached in read_edges:
+            targets = zip(ids, reached, strict=True)
             for parent, nodes in groups:
                 source = id_at(parent)
-                for node, (id, was) in zip(nodes, told, strict=False):  # those of the other groups follow
+                for node, (id, known) in zip(nodes, targets, strict=False):  # `targets` goes on with the next groups
                     try:
                         edge = edge_of(node)
                     except Exception as error:
-                        explain(error, "edge_of", steps.policy)
+                        label_error(error, "edge_of", steps.policy)
                         raise
-                    yield EdgeFound(source, id, None if edge is None else edge.type, was, edge)
-        yield counts
+                    yield EdgeFound(source, id, None if edge is None else edge.type, known, edge)
+        yield step_done
 
-    def _end(self) -> WalkEvent | None:
+    def _last_event(self) -> WalkEvent | None:
         summary = self._run.summary
         return None if summary is None or summary.stop == "closed" else WalkEnded(summary)

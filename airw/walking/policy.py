@@ -1,8 +1,9 @@
-"""What a policy decides, what it sees, and the defaults it may keep.
+"""The policy of a walk: its methods, the state it sees, and their defaults.
 
-The policy owns the meaning of a walk: where it starts, what is near the query, what lies behind a node. The operator
-owns the loop and every bound. A policy is configuration only, a frozen dataclass. What one walk of it remembers is an
-object of its own: `begin` makes it, and the policy's methods find it in `state.memory`.
+A policy decides what a walk means: where it starts, which nodes are near the query, and which nodes follow a node. The
+operator, `traverse`, runs the loop and enforces every limit. A policy is configuration only: a frozen dataclass. What
+one walk remembers is a separate object, the memory. The policy's `begin` creates it, and the other methods use it as
+`state.memory`.
 """
 
 from collections.abc import AsyncIterable, Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
@@ -18,19 +19,27 @@ from airw.errors import PolicyError
 from airw.values import Edge, Limits, SearchHit
 
 T = TypeVar("T")
-if TYPE_CHECKING:  # a default of a type variable: for Python itself from 3.13 on
+if TYPE_CHECKING:  # Python itself supports defaults of type variables from 3.13 on
     from typing_extensions import TypeVar as DefaultingTypeVar
 
     M = DefaultingTypeVar("M", default=Any)
 else:
     M = TypeVar("M")
-_FEW = 500  # sorting all of them takes less than finding the best
-_MANY = 10_000  # sorting them takes longer than other tasks should wait
+_FULL_SORT_BELOW = 500  # below this size a full sort is faster than selecting the best first
+_OFFLOAD_ABOVE = 10_000  # sorting more scores than this would delay other tasks, so a worker thread does it
 Neighbors: TypeAlias = Iterable[Any] | AsyncIterable[Any]
 
 
 class CommittedNode(NamedTuple):
-    """A committed node: what the policy gave, and what the operator recorded of it; `parent` is an id or `None`."""
+    """A committed node, as `expand` and `to_hits` of a policy receive it.
+
+    Args:
+        node: The node, as the policy returned it.
+        id: The id that `node_id` returned for it.
+        depth: The number of hops from its seed; 0 for a seed.
+        score: The number that `score` returned for it.
+        parent: The id of the node it was reached from; `None` for a seed.
+    """
 
     node: Any
     id: Hashable
@@ -41,11 +50,13 @@ class CommittedNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LazyNeighbors:
-    """Neighbours of one node that are made when they are read; the look over the edge reads their ids alone.
+    """Neighbours of one node that are created only when they are read.
+
+    The count beyond the limits reads their ids alone, so it creates no nodes.
 
     Args:
-        ids: The id of each, as `node_id` gives it.
-        make: Gives the nodes of a slice of them.
+        ids: The id of each neighbour, as `node_id` would return it.
+        make: A function that returns the nodes of a slice of `ids`, one per id.
 
     Example:
         >>> list(LazyNeighbors([7, 8, 9], lambda part: [f"node {id}" for id in [7, 8, 9][part]]))
@@ -56,27 +67,27 @@ class LazyNeighbors:
     make: Callable[[slice], list[Any]]
 
     def __len__(self) -> int:
-        """Count them, without making any."""
+        """Return the number of neighbours without creating any."""
         return len(self.ids)
 
     def __getitem__(self, part: slice) -> list[Any]:
-        """Make those of a slice.
+        """Create and return the neighbours of a slice.
 
         Raises:
-            PolicyError: There is not one for each id.
+            PolicyError: If `make` does not return one node per id.
         """
         nodes, count = self.make(part), len(self.ids[part])
         if len(nodes) != count:
-            raise PolicyError(f"make must give {count} nodes, one an id, not {len(nodes)}")
+            raise PolicyError(f"LazyNeighbors.make returned {len(nodes)} nodes; return one node per id ({count})")
         return nodes
 
     def __iter__(self) -> Iterator[Any]:
-        """Make all."""
+        """Create all neighbours and iterate over them."""
         return iter(self[:])
 
 
 class ColumnView(Sequence[T]):
-    """A read-only view of one column of the operator's record, indexed by position."""
+    """A read-only view of one column of the walk record, indexed by position."""
 
     __slots__ = ("_items",)
 
@@ -89,32 +100,33 @@ class ColumnView(Sequence[T]):
     @overload
     def __getitem__(self, position: slice) -> list[T]: ...
     def __getitem__(self, position: int | slice) -> T | list[T]:
-        """Give the item at a position, or a copy of a slice."""
+        """Return the item at a position, or a copy of a slice."""
         return self._items[position]
 
     def __len__(self) -> int:
-        """Count the discoveries so far."""
+        """Return the number of positions so far."""
         return len(self._items)
 
     def __iter__(self) -> Iterator[T]:
-        """Iterate over all discoveries."""
+        """Iterate over all positions in order of discovery."""
         return iter(self._items)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frontier:
-    """The walk's discoveries in columns, as `select` sees them.
+    """The frontier of a walk, in columns, as `select` receives it.
 
-    A position is the number of a discovery; it is never used again. Only live positions may be selected.
+    Each discovered node has a position: 0 for the first, then 1, and so on. Positions are never reused. The columns
+    contain every node discovered so far, but `select` may return live positions only.
 
     Args:
-        nodes: The node at each position, as the policy gave it.
-        ids: Its id.
-        depths: Its depth.
-        scores: `(n,) float64`, read-only.
-        live: `(m,) intp`, the positions that wait, ascending.
+        nodes: The node at each position, as the policy returned it.
+        ids: The id at each position.
+        depths: The depth at each position.
+        scores: The score at each position, `(n,) float64`, read-only.
+        live: The positions that wait to be selected, `(m,) intp`, ascending.
         fresh: The positions discovered in this step.
-        dropped: What `drop` was asked to drop.
+        dropped: The positions that `drop` was called with.
     """
 
     nodes: Sequence[Any]
@@ -126,19 +138,26 @@ class Frontier:
     dropped: list[int] = field(default_factory=list)
 
     def drop(self, positions: Iterable[int]) -> None:
-        """Let these entries wait no longer, unless they are selected; found again, they are new discoveries."""
+        """Remove positions from the frontier, except those that `select` returns.
+
+        If the walk reaches the same node later, it gets a new position.
+        """
         self.dropped.extend(positions)
 
     def best_first(self, count: int | None = None) -> NDArray[np.intp]:
-        """Give the live positions by score, the `count` highest first, or all; ties in order of discovery."""
+        """Return the live positions, highest score first; ties in order of discovery.
+
+        Args:
+            count: The number of positions to return at most; `None` for all.
+        """
         scores = self.scores[self.live]
-        if count is None or len(scores) < _FEW:
+        if count is None or len(scores) < _FULL_SORT_BELOW:
             return self.live[np.argsort(-scores, kind="stable")[:count]]
         return self.live[best_first(scores, count)]
 
 
-class _Known(Protocol):
-    """What a state can look up in the operator's record."""
+class _PathLookup(Protocol):
+    """The part of the walk record that a `WalkState` reads."""
 
     def depth_of(self, id: Hashable) -> int | None: ...
     def parent_of(self, id: Hashable) -> Hashable | None: ...
@@ -146,107 +165,128 @@ class _Known(Protocol):
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class WalkState(Generic[M]):
-    """One walk as its policy sees it: a mirror that the operator writes and never reads.
+    """The state of one walk, as its policy sees it.
+
+    The operator writes it and never reads it, so a policy that changes it cannot break the walk.
 
     Args:
-        query: What the walk looks for.
-        max_depth: The depth cap; `None` for none.
-        node_budget: How many nodes may be committed.
-        limits: The further bounds.
+        query: The query of the walk.
+        max_depth: The depth cap; `None` for no cap.
+        node_budget: The number of nodes that may be committed, routers included.
+        limits: The other limits of the walk.
         visited: The ids committed so far.
         results: The hits yielded so far.
-        cache: Scratch for policies that have no memory of their own.
-        memory: What the policy's `begin` returned; `None` where it has none.
+        cache: A dict for policies that have no memory of their own.
+        memory: The object that the policy's `begin` returned; `None` if the policy has no `begin`.
     """
 
     query: str
     max_depth: int | None
     node_budget: int
     limits: Limits
-    _record: _Known = field(repr=False)
+    _record: _PathLookup = field(repr=False)
     visited: set[Hashable] = field(default_factory=set)
     results: list[SearchHit] = field(default_factory=list)
     cache: dict[Any, Any] = field(default_factory=dict)
     memory: M = field(default=cast("Any", None))
 
     def depth_of(self, id: Hashable) -> int | None:
-        """Give the depth of a node that is waiting or committed; `None` for others."""
+        """Return the depth of a waiting or committed node; `None` for any other id."""
         return self._record.depth_of(id)
 
     def parent_of(self, id: Hashable) -> Hashable | None:
-        """Give the id of the node it was reached from; `None` for seeds and unknown nodes."""
+        """Return the id of the node it was reached from; `None` for seeds and other ids."""
         return self._record.parent_of(id)
 
 
 class WalkPolicy(Protocol):
-    """The meaning of a walk: where it starts, what is near, what lies behind a node, what is a hit.
+    """A policy of walks: where they start, which nodes are near, and where they go.
 
-    `Policy` has defaults for all but `seed`, `score`, `expand` and `to_hits`. A policy may have a method `begin` too:
+    In each step the operator calls `expand`, `score` and `select` once, for all nodes of the step. `Policy` has
+    defaults for all methods except `seed`, `score`, `expand` and `to_hits`. A policy may also have a method `begin`;
     see `Policy.begin`.
     """
 
     @property
     def max_depth(self) -> int | None:
-        """The depth cap when the caller of `traverse` names none."""
+        """The depth cap of a walk if the caller of `traverse` passes none; `None` for no cap."""
         ...
 
     @property
     def keeps_frontier(self) -> bool:
-        """Whether entries that were not selected wait for a later step; otherwise they are dropped."""
+        """True if nodes that were not selected wait for a later step; else they are dropped."""
         ...
 
     @property
     def scores_paths(self) -> bool:
-        """Whether an id reached on several paths has an entry for each; otherwise it has one, the nearest."""
+        """True if each path to a node gets a position of its own.
+
+        If False, a node has one position, that of the shortest path to it.
+        """
         ...
 
     async def seed(self, state: WalkState, store: Any) -> Neighbors:
-        """Give the nodes at depth 0; read lazily, at most `limits.max_frontier` of them."""
+        """Return the nodes at depth 0, from which the walk starts.
+
+        The operator reads at most `limits.max_frontier` of them, so an iterator may be endless.
+        """
         ...
 
     async def score(self, state: WalkState, nodes: Sequence[Any], store: Any) -> Sequence[float] | NDArray[Any]:
-        """Give one number for each node, higher is better; NaN is an error, ±inf is not."""
+        """Return one number per node; higher is better.
+
+        NaN is an error; ±inf is allowed.
+        """
         ...
 
     def select(self, state: WalkState, frontier: Frontier) -> Iterable[int] | Awaitable[Iterable[int]]:
-        """Give the positions to commit, in that order; none ends the walk."""
+        """Return the positions to commit in this step, in that order; no position ends the walk."""
         ...
 
     async def expand(self, state: WalkState, committed: Sequence[CommittedNode], store: Any) -> Sequence[Neighbors]:
-        """Give one iterable, or async iterable, of neighbouring nodes for each entry; read lazily under the limits.
+        """Return the neighbours of each committed node: one iterable or async iterable per node.
 
-        As `LazyNeighbors`, nodes are not made where they are only counted.
+        The operator reads them lazily and within the limits. Return `LazyNeighbors` to avoid creating nodes that are
+        only counted.
         """
         ...
 
     def node_id(self, node: Any) -> Hashable:
-        """Give what identifies a node: the key of the visited set."""
+        """Return the id of a node; the operator commits no id twice."""
         ...
 
     def stop(self, state: WalkState) -> bool | Awaitable[bool]:
-        """Say, after each hit, whether the walk has found enough; one that waits past the deadline ends the walk."""
+        """Return True if the walk has found enough; the operator asks after each hit.
+
+        If the answer is awaited and the deadline passes meanwhile, the walk ends.
+        """
         ...
 
     async def to_hits(
         self, state: WalkState, committed: Sequence[CommittedNode], store: Any
     ) -> Sequence[SearchHit | None]:
-        """Give a fresh hit for each entry; `None` for a node that only routes."""
+        """Return a new hit per committed node; `None` for a router."""
         ...
 
     def edge_of(self, node: Any) -> Edge | None:
-        """Give the edge a node was reached by, where there is one."""
+        """Return the edge that led to a node; `None` if there is none."""
         ...
 
     def rank(self, state: WalkState, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
-        """Give the final order of the hits of an ended walk; may cut and replace, never add."""
+        """Return the hits of an ended walk in their final order, best first.
+
+        It may leave out or replace hits, but add none.
+        """
         ...
 
 
 class Policy(Generic[M]):
-    """The defaults of a `WalkPolicy`: a node is its own id, commit everything best first, never stop, rank by score.
+    """A base class of policies, with defaults for most methods of `WalkPolicy`.
 
-    A policy inherits these and adds `seed`, `score`, `expand` and `to_hits`. What one walk remembers is a class with
-    fields: `class Mine(Policy[MyMemory])` makes one in `begin`, and reads and writes `state.memory`.
+    By default a node is its own id, every waiting node is committed best first, the walk never stops before its limits,
+    and hits are ranked by score. A subclass adds `seed`, `score`, `expand` and `to_hits`. If a walk has to remember
+    something, write a class with fields for it: `class Mine(Policy[MyMemory])` creates one in `begin`, and reads and
+    writes `state.memory`.
     """
 
     max_depth: int | None = None
@@ -254,27 +294,27 @@ class Policy(Generic[M]):
     scores_paths: bool = False
 
     def begin(self, state: WalkState[M]) -> M:
-        """Return what one walk is to remember, before it is seeded: it becomes `state.memory`."""
+        """Return the memory of one walk; the operator stores it as `state.memory` before `seed`."""
         return cast("M", None)
 
     def select(self, state: WalkState[M], frontier: Frontier) -> Iterable[int] | Awaitable[Iterable[int]]:
-        """Commit all that wait, best first, ties in order of discovery."""
-        if len(frontier.live) > _MANY:
+        """Commit all waiting nodes, best first; ties in order of discovery."""
+        if len(frontier.live) > _OFFLOAD_ABOVE:
             return in_thread(frontier.best_first)
         return frontier.best_first()
 
     def node_id(self, node: Any) -> Hashable:
-        """Identify a node by itself."""
+        """Return the node itself as its id."""
         return cast("Hashable", node)
 
     def stop(self, state: WalkState[M]) -> bool | Awaitable[bool]:
-        """Never stop: run to the limits."""
+        """Return False: the walk runs to its limits."""
         return False
 
     def edge_of(self, node: Any) -> Edge | None:
-        """Name no edge."""
+        """Return None: nodes have no edges."""
         return None
 
     def rank(self, state: WalkState[M], hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
-        """Order by score, highest first; ties in the order of the walk."""
+        """Return the hits, highest score first; ties in order of commitment."""
         return sorted(hits, key=lambda hit: -hit.score)

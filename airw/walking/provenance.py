@@ -1,4 +1,4 @@
-"""Writing into each hit how it was reached."""
+"""The provenance of hits: how the walk reached each of them."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -7,54 +7,59 @@ from airw._base.messages import short_repr
 from airw.errors import PolicyError
 from airw.values import Edge, SearchHit
 from airw.walking.policy import CommittedNode, WalkPolicy
-from airw.walking.reading import explain
+from airw.walking.reading import label_error
 
-_PATH_DEPTH = 64
+_PATH_DEPTH = 64  # deeper hits have no `walk_path`: in a chain of n nodes all paths have n * n / 2 ids
 
 
 class Provenance:
-    """The ways from the seeds to what was committed, as far as hits tell them."""
+    """The paths from the seeds to the committed nodes, as far as hits contain them."""
 
     def __init__(self, policy: WalkPolicy) -> None:
-        """Start with no way."""
+        """Start without paths."""
         self._policy = policy
-        self._trails: dict[Hashable, tuple[Hashable, ...]] = {}  # below the depth to which it is told, the seed alone
+        self._paths: dict[Hashable, tuple[Hashable, ...]] = {}  # below `_PATH_DEPTH` the seed alone
         self._seeds: dict[Hashable, Any] = {}
 
-    def stamp(self, entries: Sequence[CommittedNode], hits: Sequence[SearchHit | None]) -> None:
-        """Write `walk_depth`, `walk_parent`, `walk_path`, `walk_edge` and `seed` into the hits of committed entries.
+    def annotate(self, entries: Sequence[CommittedNode], hits: Sequence[SearchHit | None]) -> None:
+        """Write into the metadata of hits how the walk reached them.
+
+        The fields are `walk_depth`, `walk_parent`, `walk_path`, `walk_edge` and `seed`.
 
         Raises:
-            PolicyError: One is no hit.
+            PolicyError: If one is not a hit.
         """
         for hit in hits:
             if hit is not None and not (isinstance(hit, SearchHit) and isinstance(hit.metadata, dict)):
-                raise PolicyError(f"to_hits must give SearchHit values with a metadata dict, not {short_repr(hit)}")
-        trails = self._trails
+                raise PolicyError(
+                    f"{type(self._policy).__name__}.to_hits returned {short_repr(hit)}; "
+                    "return SearchHit values with a metadata dict, or None"
+                )
+        paths = self._paths
         for (node, id, depth, _, parent), hit in zip(entries, hits, strict=True):
             if depth == 0:
-                # Among several corpora an id alone would not say which artifact it is.
+                # Among several corpora an id alone does not identify an artifact, so the seed keeps its whole key.
                 self._seeds[id] = id if hit is None or hit.key == id else hit.artifact_id
-                trail: tuple[Hashable, ...] = (id,)
+                path: tuple[Hashable, ...] = (id,)
             else:
-                above = trails[parent]
-                trail = (*above, id) if depth <= _PATH_DEPTH else above[:1]
-            trails[id] = trail
+                parent_path = paths[parent]
+                path = (*parent_path, id) if depth <= _PATH_DEPTH else parent_path[:1]
+            paths[id] = path
             if hit is not None:
                 metadata = hit.metadata
                 metadata["walk_depth"] = depth
                 metadata["walk_parent"] = parent
                 if depth <= _PATH_DEPTH:
-                    metadata["walk_path"] = list(trail)
-                if depth and "seed" not in metadata:
-                    metadata["seed"] = self._seeds[trail[0]]
-                edge = self._edge_of(node)
+                    metadata["walk_path"] = list(path)
+                if depth and "seed" not in metadata:  # a policy may have written a seed of its own
+                    metadata["seed"] = self._seeds[path[0]]
+                edge = self._call_edge_of(node)
                 if edge is not None:
                     metadata["walk_edge"] = edge.type
 
-    def _edge_of(self, node: Any) -> Edge | None:
+    def _call_edge_of(self, node: Any) -> Edge | None:
         try:
             return self._policy.edge_of(node)
         except Exception as error:
-            explain(error, "edge_of", self._policy, node)
+            label_error(error, "edge_of", self._policy, node)
             raise

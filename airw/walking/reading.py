@@ -1,4 +1,7 @@
-"""Reading what a policy answers: checked, lazily, under the caps, and closed within the step."""
+"""Functions that read the answers of a policy.
+
+They check each answer, read it lazily and within the limits, and close it before the step ends.
+"""
 
 import inspect
 import sys
@@ -20,119 +23,138 @@ from airw.walking.record import WalkRecord
 from airw.walking.summary import WalkCounts
 
 T = TypeVar("T")
-SLICE = 512
-_CLOSE_SECONDS = 1.0
+SLICE_SIZE = 512  # nodes that are selected or committed at once; other work can run between two slices
+_CLOSE_SECONDS = 1.0  # how long the clean-up of an async iterator may take after a cancellation
 _NODES_PER_PORTION = 4_096
-_all_of = itemgetter(slice(None))
-_LISTS = frozenset({list, tuple, LazyNeighbors})
+_copy = itemgetter(slice(None))
+_LIST_TYPES = frozenset({list, tuple, LazyNeighbors})
 
 
-class _Read(NamedTuple):
-    """What was taken of one iterable; its size where it has one, else whether there was at least one more."""
+class _ReadResult(NamedTuple):
+    """The items read from one iterable.
+
+    `size` is its length, `None` if it has none; `more` is then True if at least one item was left unread.
+    """
 
     items: list[Any]
     size: int | None
     more: bool = False
 
 
-class stage:  # noqa: N801 (a context manager, read as a verb)
-    """Note on any error where in the walk it happened; a stray `StopIteration` would end a loop silently otherwise."""
+class label_errors:  # noqa: N801 (a context manager, used like a verb)
+    """A context manager that adds to each error the name of the policy's method it comes from.
 
-    __slots__ = ("_policy", "_what")
+    It also turns a stray `StopIteration` into a `PolicyError`, because a loop would take it for its normal end.
+    """
 
-    def __init__(self, what: str, policy: object) -> None:
-        """Name the method of the policy that is about to be called."""
-        self._what, self._policy = what, policy
+    __slots__ = ("_method", "_policy")
+
+    def __init__(self, method: str, policy: object) -> None:
+        """Set the method of the policy that is about to be called."""
+        self._method, self._policy = method, policy
 
     def __enter__(self) -> None:
-        """Nothing to prepare."""
+        """Enter the block; nothing has to be prepared."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Add the note, or turn a stray `StopIteration` into a `PolicyError`."""
+        """Label the error, if there is one."""
         if isinstance(error, Exception):
-            explain(error, self._what, self._policy)
+            label_error(error, self._method, self._policy)
 
 
-def explain(error: Exception, what: str, policy: object, *nodes: Any) -> None:
-    """Note on an error which method of the policy it came from, and about which node.
+def label_error(error: Exception, method: str, policy: object, *nodes: Any) -> None:
+    """Add a note to an error that names the policy's method, and the node if one is passed.
 
     Raises:
-        PolicyError: It is a stray `StopIteration` or `StopAsyncIteration`.
+        PolicyError: If it is a stray `StopIteration` or `StopAsyncIteration`.
     """
-    where = f"{type(policy).__name__}.{what}"
+    where = f"{type(policy).__name__}.{method}"
+    # Python turns a `StopIteration` that leaves a coroutine into a `RuntimeError`.
     stray = error.__cause__ if isinstance(error, RuntimeError) else error
     if isinstance(stray, StopIteration | StopAsyncIteration):
         raise PolicyError(f"{where} raised {type(stray).__name__}; return instead") from error
-    if not any(note.startswith("raised in") for note in getattr(error, "__notes__", ())):  # the innermost says it
+    # Labels nest, because `edge_of` is called while hits are made: the innermost one is the exact one.
+    if not any(note.startswith("raised in") for note in getattr(error, "__notes__", ())):
         error.add_note(f"raised in {where} during a walk" + "".join(f", for node {short_repr(node)}" for node in nodes))
 
 
-async def awaited(method: str, policy: object, answer: Awaitable[T]) -> T:
-    """Return what a method of a policy returns once it is awaited.
+async def await_answer(method: str, policy: object, answer: Awaitable[T]) -> T:
+    """Await the answer of an async method of a policy.
 
     Raises:
-        PolicyError: It cannot be awaited.
+        PolicyError: If the answer cannot be awaited: the method is not an `async def`, or an async generator.
     """
     if not inspect.isawaitable(answer):
         where = f"{type(policy).__name__}.{method}"
-        raise PolicyError(f"{where} must be an `async def` that returns; {short_repr(answer)} cannot be awaited")
+        raise PolicyError(
+            f"{where} returned {short_repr(answer)}, which cannot be awaited; write `async def` and `return`"
+        )
     return await answer
 
 
-def plain(method: str, policy: object, answer: T) -> T:
-    """Return what a method of a policy returns at once.
+def require_plain(method: str, policy: object, answer: T) -> T:
+    """Return the answer of a plain method of a policy.
 
     Raises:
-        PolicyError: It would have to be awaited.
+        PolicyError: If the answer has to be awaited.
     """
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
-            answer.close()
+            answer.close()  # or Python would warn that it was never awaited
         raise PolicyError(f"{type(policy).__name__}.{method} must be a plain function, not an `async def`")
     return answer
 
 
-def exactly(answer: Iterable[T], count: int, what: str) -> list[T]:
-    """Give the items of an answer that must hold exactly `count`, reading no more than that and one.
+def read_exactly(answer: Iterable[T], count: int, method: str, policy: object) -> list[T]:
+    """Return the items of an answer that must contain exactly `count` items.
+
+    An endless answer is read no further than that.
 
     Raises:
-        PolicyError: It holds fewer or more, or cannot be iterated over.
+        PolicyError: If it contains fewer or more items, or is no iterable.
     """
+    where = f"{type(policy).__name__}.{method}"
+    required = f"return a list with one item per committed node ({count})"
     if not isinstance(answer, Iterable):
-        raise PolicyError(f"{what} must give {count} answers, one a committed node, not {short_repr(answer)}")
+        raise PolicyError(f"{where} returned {short_repr(answer)}; {required}")
     items = list(islice(answer, count + 1))
     if len(items) != count:
-        found = len(items) if len(items) < count else f"more than {count}"
-        raise PolicyError(f"{what} must give {count} answers, one a committed node, not {found}")
+        actual = len(items) if len(items) < count else f"more than {count}"
+        raise PolicyError(f"{where} returned {actual} items; {required}")
     return items
 
 
-async def read_selection(picked: Iterable[Any], record: WalkRecord) -> list[int]:
-    """Read the positions that a policy selected: at most as many as there are live entries, each once.
+async def read_selection(selection: Iterable[Any], record: WalkRecord, policy: object) -> list[int]:
+    """Read the positions that a policy selected, without duplicates.
+
+    At most as many are read as nodes wait, so an endless selection ends too.
 
     Raises:
-        PolicyError: They are not positions, or one is not live.
+        PolicyError: If they are not positions, or one of them is not live.
     """
-    positions = picked.tolist() if isinstance(picked, np.ndarray) else picked
+    positions = selection.tolist() if isinstance(selection, np.ndarray) else selection
     if not isinstance(positions, Iterable):
-        raise PolicyError(f"select must give positions, not {short_repr(positions)}")
-    chosen: dict[Hashable, int] = {}
+        raise PolicyError(
+            f"{type(policy).__name__}.select returned {short_repr(positions)}; return a list of positions"
+        )
+    selected: dict[Hashable, int] = {}
     items, pacer = islice(positions, record.waiting_count), Pacer()
-    while part := list(islice(items, SLICE)):
-        record.choose(part, chosen)
+    while part := list(islice(items, SLICE_SIZE)):
+        record.choose(part, selected)
         await pacer.pace()
-    return list(chosen.values())
+    return list(selected.values())
 
 
-async def read_one(source: Neighbors, cap: int) -> _Read:
-    """Take at most `cap` items of one iterable, and close it."""
+async def read_items(source: Neighbors, cap: int) -> _ReadResult:
+    """Read at most `cap` items of one iterable or async iterable, and close it."""
     cap = min(cap, sys.maxsize - 1)
     if isinstance(source, AsyncIterable):
         return await _read_async(source, cap)
     if isinstance(source, str | bytes) or not isinstance(source, Iterable):
-        raise PolicyError(f"a policy must offer an iterable or async iterable of nodes, not {short_repr(source)}")
+        raise PolicyError(f"a policy returned {short_repr(source)}; return an iterable or async iterable of nodes")
     if isinstance(source, Sized):
-        return _Read(list(islice(source, cap)), len(source))
+        return _ReadResult(list(islice(source, cap)), len(source))
+    # An iterator has no length: one item more shows whether the cap left something out.
     iterator = iter(source)
     try:
         items = list(islice(iterator, cap + 1))
@@ -140,10 +162,10 @@ async def read_one(source: Neighbors, cap: int) -> _Read:
         close = getattr(iterator, "close", None)
         if callable(close):
             close()
-    return _Read(items[:cap], None, more=len(items) > cap)
+    return _ReadResult(items[:cap], None, more=len(items) > cap)
 
 
-async def _read_async(source: AsyncIterable[Any], cap: int) -> _Read:
+async def _read_async(source: AsyncIterable[Any], cap: int) -> _ReadResult:
     iterator, pacer = aiter(source), Pacer()
     items: list[Any] = []
     try:
@@ -153,108 +175,120 @@ async def _read_async(source: AsyncIterable[Any], cap: int) -> _Read:
     except StopAsyncIteration:
         pass
     finally:
+        # The iterator may hold a connection: its clean-up runs even if the step was cancelled, but not for ever.
         aclose = getattr(iterator, "aclose", None)
         if aclose is not None:
             with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
                 await aclose()
-    return _Read(items[:cap], None, more=len(items) > cap)
+    return _ReadResult(items[:cap], None, more=len(items) > cap)
 
 
-async def read_seeds(source: Neighbors, limits: Limits, tally: WalkCounts) -> list[Any]:
-    """Take the seeds, at most `max_frontier` of them."""
-    read = await read_one(source, limits.max_frontier)
-    if read.size is not None:
-        tally.refuse("max_frontier", read.size - len(read.items))
-    elif read.more:
-        tally.refuse("max_frontier", 1, at_least=True)
-    return read.items
+async def read_seeds(source: Neighbors, limits: Limits, counts: WalkCounts) -> list[Any]:
+    """Read the seeds, at most `max_frontier` of them."""
+    result = await read_items(source, limits.max_frontier)
+    if result.size is not None:
+        counts.refuse("max_frontier", result.size - len(result.items))
+    elif result.more:
+        counts.refuse("max_frontier", 1, at_least=True)
+    return result.items
 
 
 class NeighborReader:
-    """Reads the answers of `expand` for one walk: at most `max_fanout` a node and `max_edges` in all."""
+    """Reads the answers of `expand` for one walk.
 
-    def __init__(self, limits: Limits, tally: WalkCounts) -> None:
-        """Start with all edges to spend."""
+    It reads at most `max_fanout` neighbours per node and `max_edges` in all.
+    """
+
+    def __init__(self, limits: Limits, counts: WalkCounts) -> None:
+        """Start with all edges unread."""
         self._limits = limits
-        self._tally = tally
-        self._left = limits.max_edges
+        self._counts = counts
+        self._edges_left = limits.max_edges
 
-    async def read(self, offers: Sequence[Neighbors], entries: Sequence[CommittedNode]) -> list[list[Any]]:
-        """Take the neighbours of each entry, in request order; async iterables are read concurrently.
+    async def read(self, sources: Sequence[Neighbors], entries: Sequence[CommittedNode]) -> list[list[Any]]:
+        """Return the neighbours of each committed node, in the order of `entries`.
+
+        Async iterables are read concurrently.
 
         Raises:
-            PolicyError: One is no iterable of nodes.
+            PolicyError: If an answer is no iterable of nodes.
         """
-        are_lists = _LISTS.issuperset(map(type, offers))
-        taken: list[list[Any]] = []
+        are_lists = _LIST_TYPES.issuperset(map(type, sources))
+        neighbors: list[list[Any]] = []
         pacer, width = Pacer(), self._limits.max_concurrency
-        for part in _portions(offers) if are_lists else _slices(len(offers), width):
-            group, owners = offers[part], entries[part]
-            taken += self._take_lists(group, owners) if are_lists else await self._read_group(group, owners)
+        for part in _split_portions(sources) if are_lists else _split_slices(len(sources), width):
+            group, owners = sources[part], entries[part]
+            neighbors += self._read_lists(group, owners) if are_lists else await self._read_group(group, owners)
             await pacer.pace()
-        return taken
+        return neighbors
 
     async def _read_group(self, group: Sequence[Neighbors], entries: Sequence[CommittedNode]) -> list[list[Any]]:
-        offers = list(zip(group, entries, strict=True))
+        pairs = list(zip(group, entries, strict=True))
         if any(isinstance(source, AsyncIterable) for source in group):
-            read = await map_bounded(self._read, offers, limit=self._limits.max_concurrency)
-            return [self._take(each) for each in read]
-        return [self._take(await self._read(offer)) for offer in offers]
+            results = await map_bounded(self._read_source, pairs, limit=self._limits.max_concurrency)
+            return [self._charge(result) for result in results]
+        return [self._charge(await self._read_source(pair)) for pair in pairs]
 
-    async def _read(self, offer: tuple[Neighbors, CommittedNode]) -> _Read:
-        source, entry = offer
+    async def _read_source(self, pair: tuple[Neighbors, CommittedNode]) -> _ReadResult:
+        source, entry = pair
         try:
-            return await read_one(source, min(self._limits.max_fanout, self._left))
+            return await read_items(source, min(self._limits.max_fanout, self._edges_left))
         except Exception as error:
             error.add_note(f"for node {short_repr(entry.node)}")
             raise
 
-    def _take(self, read: _Read) -> list[Any]:
-        """Charge one node's neighbours to the limits, in request order."""
-        items = read.items[: self._left]
-        if read.size is not None:
-            self._refuse(read.size, len(items))
-        elif read.more or len(items) < len(read.items):
+    def _charge(self, result: _ReadResult) -> list[Any]:
+        """Charge the neighbours of one node to the limits, and return those that are within them.
+
+        Called in the order of the nodes, not of arrival, so that concurrency does not change what is left out.
+        """
+        items = result.items[: self._edges_left]
+        if result.size is not None:
+            self._count_unread(result.size, len(items))
+        elif result.more or len(items) < len(result.items):
             at_fanout = len(items) == self._limits.max_fanout
-            self._tally.refuse("max_fanout" if at_fanout else "max_edges", 1, at_least=True)
-        self._left -= len(items)
-        self._tally.edges += len(items)
+            self._counts.refuse("max_fanout" if at_fanout else "max_edges", 1, at_least=True)
+        self._edges_left -= len(items)
+        self._counts.edges += len(items)
         return items
 
-    def _take_lists(self, sources: Sequence[Any], entries: Sequence[CommittedNode]) -> list[list[Any]]:
-        """Do the same for what are lists, or made as such: copies of them, as their owner may change them."""
-        sizes, taken = list(map(len, sources)), cast("list[list[Any]]", [])
-        fits = max(sizes, default=0) <= self._limits.max_fanout and sum(sizes) <= self._left
+    def _read_lists(self, sources: Sequence[Any], entries: Sequence[CommittedNode]) -> list[list[Any]]:
+        """Read and charge lists, tuples and lazy neighbours, whose lengths are known beforehand.
+
+        They are copied, because their owner may change them later.
+        """
+        sizes, neighbors = list(map(len, sources)), cast("list[list[Any]]", [])
+        fits = max(sizes, default=0) <= self._limits.max_fanout and sum(sizes) <= self._edges_left
         try:
-            taken += map(_all_of, sources) if fits else map(self._take_part, sources, sizes)
+            neighbors += map(_copy, sources) if fits else map(self._read_list, sources, sizes)
         except Exception as error:
-            error.add_note(f"for node {short_repr(entries[len(taken)].node)}")
+            error.add_note(f"for node {short_repr(entries[len(neighbors)].node)}")
             raise
-        if len(taken) < len(sources):
-            raise StopIteration  # which `map` took for the end
+        if len(neighbors) < len(sources):
+            raise StopIteration  # a source raised it, and `map` ended early; `label_errors` reports it
         if fits:
-            self._left -= sum(sizes)
-            self._tally.edges += sum(sizes)
-        return taken
+            self._edges_left -= sum(sizes)
+            self._counts.edges += sum(sizes)
+        return neighbors
 
-    def _take_part(self, source: Any, size: int) -> list[Any]:
-        return self._take(_Read(list(source[: min(self._limits.max_fanout, self._left)]), size))
+    def _read_list(self, source: Any, size: int) -> list[Any]:
+        return self._charge(_ReadResult(list(source[: min(self._limits.max_fanout, self._edges_left)]), size))
 
-    def _refuse(self, size: int, taken: int) -> None:
-        within = min(size, self._limits.max_fanout)
-        self._tally.refuse("max_fanout", size - within)
-        self._tally.refuse("max_edges", within - taken)
+    def _count_unread(self, size: int, read: int) -> None:
+        within_fanout = min(size, self._limits.max_fanout)
+        self._counts.refuse("max_fanout", size - within_fanout)
+        self._counts.refuse("max_edges", within_fanout - read)
 
 
-def _portions(lists: Sequence[Any]) -> Iterator[slice]:
-    """Part lists so that what is in each portion is made in about a millisecond, but for a long list."""
+def _split_portions(lists: Sequence[Any]) -> Iterator[slice]:
+    """Yield slices of `lists` that take about a millisecond to read; no list is split."""
     start, room = 0, _NODES_PER_PORTION
-    for end, each in enumerate(lists, 1):
-        room -= len(each) + 1
+    for end, items in enumerate(lists, 1):
+        room -= len(items) + 1
         if room <= 0 or end == len(lists):
             yield slice(start, end)
             start, room = end, _NODES_PER_PORTION
 
 
-def _slices(count: int, width: int) -> Iterator[slice]:
+def _split_slices(count: int, width: int) -> Iterator[slice]:
     return (slice(start, start + width) for start in range(0, count, width))

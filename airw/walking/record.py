@@ -1,4 +1,4 @@
-"""The operator's own record of a walk; a policy sees views of it and cannot change it."""
+"""The walk record: the nodes that a walk has discovered, waiting or committed."""
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence, Sized
 from functools import partial
@@ -15,59 +15,77 @@ from airw.errors import PolicyError
 from airw.walking.policy import ColumnView, CommittedNode, Frontier, WalkPolicy
 from airw.walking.summary import WalkCounts
 
-_entry = partial(tuple.__new__, CommittedNode)  # half the time of `Entry(...)`, which matters once a node
-_ROWS = 1_024  # to begin with
+_new_committed_node = partial(tuple.__new__, CommittedNode)  # takes half the time of `CommittedNode(...)`
+_INITIAL_ROWS = 1_024
 
 
 class WalkRecord:
-    """Every discovery of one walk in columns by position, and which of them wait, are committed, or are dropped."""
+    """The nodes that one walk has discovered, in columns.
 
-    def __init__(self, policy: WalkPolicy, max_frontier: int, tally: WalkCounts) -> None:
+    A position is the row number of a discovery. The life of a position: `admit` appends it, `score_fresh` writes its
+    score, `frontier` shows it to the policy as live, and `choose` checks that only live positions are selected.
+    `commit` makes its id visited, and a visited id is never admitted again. A position that is not selected waits for
+    the next step if the policy keeps its frontier; else `begin_step` forgets it.
+
+    The operator enforces limits from this record alone, and a policy sees read-only views of it. So no policy can get
+    round a limit.
+    """
+
+    def __init__(self, policy: WalkPolicy, max_frontier: int, counts: WalkCounts) -> None:
         """Start an empty record."""
         self._policy = policy
-        self._keeps, self._every_path = policy.keeps_frontier, policy.scores_paths
+        self._keeps_frontier, self._scores_paths = policy.keeps_frontier, policy.scores_paths
         self._max_frontier = max_frontier
-        self._tally = tally
+        self._counts = counts
+        # The columns, by position.
         self._nodes: list[Any] = []
         self._ids: list[Hashable] = []
         self._depths: list[int] = []
-        self._parents: list[int] = []
-        self._scores = np.empty(_ROWS, np.float64)
-        self._alive = np.zeros(_ROWS, np.bool_)  # only where the frontier is kept; else what is fresh is alive
+        self._parents: list[int] = []  # positions; -1 for a seed
+        self._scores = np.empty(_INITIAL_ROWS, np.float64)
+        self._is_live = np.zeros(_INITIAL_ROWS, np.bool_)  # used if the frontier is kept; else fresh positions are live
+        # By id: the position of each committed node, and the node of each waiting one. See `_add_nodes` for the reason.
         self._visited: dict[Hashable, int] = {}
-        self._waiting: dict[Hashable, Any] = {}  # with the node, not the position: see `_enter`
-        self._twins: dict[Hashable, list[int]] = {}
-        self._places: dict[Hashable, int] = {}  # made when asked for: see `_place`
-        self._placed = 0
-        self._start = 0
+        self._waiting: dict[Hashable, Any] = {}
+        # With `scores_paths`: all waiting positions of an id, one per path.
+        self._path_positions: dict[Hashable, list[int]] = {}
+        # Without: the position of each id, indexed only when it is asked for. See `_waiting_position`.
+        self._position_index: dict[Hashable, int] = {}
+        self._indexed_rows = 0
+        self._fresh_start = 0
         self.waiting_count = 0
 
     def begin_step(self) -> None:
-        """Forget the entries that were not selected, unless the policy keeps them."""
-        if not self._keeps:
+        """Forget the nodes that were not selected, unless the policy keeps its frontier."""
+        if not self._keeps_frontier:
             self._waiting.clear()
-            self._twins.clear()
+            self._path_positions.clear()
             self.waiting_count = 0
-        self._start = len(self._nodes)
+        self._fresh_start = len(self._nodes)
+
+    # Admitting what was discovered.
 
     def admit(self, groups: Sequence[tuple[int, Sequence[Any]]]) -> list[Hashable]:
-        """Enter the nodes found behind committed entries, by the parent's position, and give the ids of all in a row.
+        """Append the new nodes, up to `max_frontier`, and return the ids of all nodes in a row.
 
-        Seeds have the parent `-1`.
+        Args:
+            groups: The position of a committed node (`-1` for seeds), and the nodes reached from it.
         """
-        ids = self._identified(nodes for _, nodes in groups)
+        ids = self._identify(nodes for _, nodes in groups)
         try:
-            if self._every_path:
-                refused = self._enter_paths(groups, iter(ids))
+            if self._scores_paths:
+                refused = self._add_paths(groups, iter(ids))
             else:
-                refused = self._enter(groups, iter(ids), len(ids))
+                refused = self._add_nodes(groups, iter(ids), len(ids))
         except Exception:
+            # Checking every id beforehand would cost time; one that fails is looked for only now.
             self._check_ids(chain.from_iterable(nodes for _, nodes in groups), ids)
             raise
-        self._tally.refuse("max_frontier", refused)
+        self._counts.refuse("max_frontier", refused)
         return ids
 
-    def _identified(self, groups: Iterable[Sequence[Any]]) -> list[Hashable]:
+    def _identify(self, groups: Iterable[Sequence[Any]]) -> list[Hashable]:
+        """Return the id of each node, by one pass of `node_id`."""
         nodes = list(chain.from_iterable(groups))
         ids: list[Hashable] = []
         try:
@@ -76,63 +94,68 @@ class WalkRecord:
             error.add_note(f"for node {short_repr(nodes[len(ids)])}")
             raise
         if len(ids) < len(nodes):
-            raise StopIteration  # which `map` took for the end
+            raise StopIteration  # `node_id` raised it, and `map` ended early; `label_errors` reports it
         return ids
 
     def _check_ids(self, nodes: Iterable[Any], ids: Iterable[Any]) -> None:
-        """Find out which id cannot be looked up, and say so."""
+        """Raise an error that names the first node whose id cannot be a key of a dict."""
         for node, id in zip(nodes, ids, strict=True):
             try:
                 hashable = _is_hashable(id)
-                _ = hashable and (id in self._visited or id in self._waiting)
+                _ = hashable and (id in self._visited or id in self._waiting)  # comparing may fail, too
             except Exception as error:
                 error.add_note(f"for node {short_repr(node)}")
                 raise
             if not hashable:
                 raise PolicyError(
-                    f"node_id must give something hashable, not {short_repr(id)} (for {short_repr(node)})"
+                    f"{self._policy_name}.node_id returned {short_repr(id)} for node {short_repr(node)}; "
+                    "return something hashable"
                 )
 
-    def _enter(self, groups: Sequence[tuple[int, Sequence[Any]]], ids: Iterator[Hashable], count: int) -> int:
-        """Append what is new while there is room, and give how many were refused.
+    def _add_nodes(self, groups: Sequence[tuple[int, Sequence[Any]]], ids: Iterator[Hashable], count: int) -> int:
+        """Append the nodes that are new while there is room, and return how many were refused.
 
-        The inner loop runs once a neighbour and is most of what a walk costs: it writes one dict, from which the
-        columns are extended in bulk.
+        The inner loop runs once per neighbour and is most of what a walk costs (`bench_walk`). So it does two look-ups
+        and writes one dict, which remembers the order; the columns are extended from that dict in bulk.
         """
-        visited, waiting, keeps, cap = self._visited, self._waiting, self._keeps, self._max_frontier
+        visited, waiting, keeps, cap = self._visited, self._waiting, self._keeps_frontier, self._max_frontier
+        # The cap is checked per node only if this call could reach it.
         is_tight = self.waiting_count + count > cap
-        sizes, refused, again = [len(waiting)], 0, []
+        sizes, refused, seen_again = [len(waiting)], 0, []
         for parent, nodes in groups:
-            for node, id in zip(nodes, ids, strict=False):  # the ids of the other groups follow
+            for node, id in zip(nodes, ids, strict=False):  # `ids` goes on with the ids of the next groups
                 if id in visited:
                     continue
                 if id in waiting:
+                    # A frontier that is not kept has one depth, so no path can be shorter.
                     if keeps:
-                        again.append((id, node, parent))
+                        seen_again.append((id, node, parent))
                 elif is_tight and len(waiting) >= cap:
                     refused += 1
                 else:
                     waiting[id] = node
             sizes.append(len(waiting))
-        self._extend([parent for parent, _ in groups], [after - before for before, after in pairwise(sizes)])
-        for id, node, parent in again:
-            self._bring_nearer(self._place(id), node, parent)
+        self._append_rows([parent for parent, _ in groups], [after - before for before, after in pairwise(sizes)])
+        # Only now do all waiting nodes have positions.
+        for id, node, parent in seen_again:
+            self._shorten_path(self._waiting_position(id), node, parent)
         return refused
 
-    def _extend(self, parents: Sequence[int], counts: Sequence[int]) -> None:
-        """Append the entries that were made last, so many behind each parent."""
+    def _append_rows(self, parents: Sequence[int], counts: Sequence[int]) -> None:
+        """Append the newest waiting nodes to the columns, `counts[i]` of them below `parents[i]`."""
         added = sum(counts)
-        self._ids += _last(self._waiting.keys(), added)
-        self._nodes += _last(self._waiting.values(), added)
+        self._ids += _last_items(self._waiting.keys(), added)
+        self._nodes += _last_items(self._waiting.values(), added)
         self._parents += chain.from_iterable(map(repeat, parents, counts))
-        self._depths += chain.from_iterable(map(repeat, [self._below(parent) for parent in parents], counts))
+        depths = [self._depth_below(parent) for parent in parents]
+        self._depths += chain.from_iterable(map(repeat, depths, counts))
         self.waiting_count += added
 
-    def _below(self, parent: int) -> int:
+    def _depth_below(self, parent: int) -> int:
         return self._depths[parent] + 1 if parent >= 0 else 0
 
-    def _enter_paths(self, groups: Sequence[tuple[int, Sequence[Any]]], ids: Iterator[Hashable]) -> int:
-        """Append every path to a node that is not committed, while there is room, and give how many were refused."""
+    def _add_paths(self, groups: Sequence[tuple[int, Sequence[Any]]], ids: Iterator[Hashable]) -> int:
+        """Append a position for each path to uncommitted nodes; return how many were refused."""
         refused = 0
         for parent, nodes in groups:
             for node, id in zip(nodes, ids, strict=False):
@@ -142,166 +165,212 @@ class WalkRecord:
                     refused += 1
                     continue
                 self._waiting.setdefault(id, node)
-                self._twins.setdefault(id, []).append(len(self._nodes))
+                self._path_positions.setdefault(id, []).append(len(self._nodes))
                 self._nodes.append(node)
                 self._ids.append(id)
-                self._depths.append(self._below(parent))
+                self._depths.append(self._depth_below(parent))
                 self._parents.append(parent)
                 self.waiting_count += 1
         return refused
 
-    def _bring_nearer(self, held: int, node: Any, parent: int) -> None:
-        """Take the shorter way to a waiting entry."""
-        depth = self._below(parent)
-        if depth < self._depths[held]:
-            self._nodes[held], self._depths[held], self._parents[held] = node, depth, parent
+    def _shorten_path(self, position: int, node: Any, parent: int) -> None:
+        """Replace the parent and depth of a waiting node if another path is shorter."""
+        depth = self._depth_below(parent)
+        if depth < self._depths[position]:
+            self._nodes[position], self._depths[position], self._parents[position] = node, depth, parent
 
-    def _place(self, id: Hashable) -> int:
-        """Give the position of a waiting entry, the first of its paths."""
-        if self._every_path:
-            return self._twins[id][0]
-        if self._placed < self.size:
-            self._places.update(zip(self._ids[self._placed :], range(self._placed, self.size), strict=True))
-            self._placed = self.size
-        return self._places[id]
+    def _waiting_position(self, id: Hashable) -> int:
+        """Return the position of a waiting node, that of its first path if it has several.
+
+        The index is extended here and not in `admit`, because many policies never look up a waiting node.
+        """
+        if self._scores_paths:
+            return self._path_positions[id][0]
+        if self._indexed_rows < self.size:
+            new_positions = range(self._indexed_rows, self.size)
+            self._position_index.update(zip(self._ids[self._indexed_rows :], new_positions, strict=True))
+            self._indexed_rows = self.size
+        return self._position_index[id]
+
+    # Scoring.
 
     def fresh_nodes(self) -> list[Any]:
-        """Give the nodes discovered in this step."""
-        return self._nodes[self._start :]
+        """Return the nodes discovered in this step."""
+        return self._nodes[self._fresh_start :]
 
     def score_fresh(self, scores: Sequence[float] | NDArray[Any]) -> None:
-        """Write the scores of this step's discoveries and let them wait.
+        """Write the scores of the nodes discovered in this step, which makes their positions live.
 
         Raises:
-            PolicyError: Not one number each, or a NaN.
+            PolicyError: If there is not one number per node, or a number is NaN.
         """
-        start, size = self._start, len(self._nodes)
-        self._scores, self._alive = reserve(self._scores, size), reserve(self._alive, size)
-        values = self._scores[start:size]
-        values[:] = self._one_each(scores, size - start)
-        if isnan(np.minimum.reduce(values)):  # NaN is the least of numbers to numpy
-            node = self._nodes[start + int(np.isnan(values).argmax())]
-            raise PolicyError(f"{self._who()}.score gave NaN for node {short_repr(node)}")
-        if self._keeps:
-            self._alive[start:size] = True
+        start, size = self._fresh_start, len(self._nodes)
+        self._scores, self._is_live = reserve(self._scores, size), reserve(self._is_live, size)
+        fresh_scores = self._scores[start:size]
+        fresh_scores[:] = self._check_scores(scores, size - start)
+        # numpy's minimum is NaN if any number is: one pass and no temporary array.
+        if isnan(np.minimum.reduce(fresh_scores)):
+            node = self._nodes[start + int(np.isnan(fresh_scores).argmax())]
+            raise PolicyError(f"{self._policy_name}.score returned NaN for node {short_repr(node)}; return a number")
+        if self._keeps_frontier:
+            self._is_live[start:size] = True
 
-    def _one_each(self, scores: Any, count: int) -> NDArray[Any]:
-        given = len(scores) if isinstance(scores, Sized) else short_repr(scores)
-        if given != count:
-            raise PolicyError(f"{self._who()}.score must give {count} numbers, one a node, not {given}")
+    def _check_scores(self, scores: Any, count: int) -> NDArray[Any]:
+        """Return scores as an array of `count` numbers, or raise a `PolicyError`."""
+        where, required = f"{self._policy_name}.score", f"return {count} numbers, one per node"
+        if not isinstance(scores, Sized):
+            raise PolicyError(f"{where} returned {short_repr(scores)}; {required}")
+        if len(scores) != count:
+            raise PolicyError(f"{where} returned {len(scores)} scores; {required}")
         try:
-            numbers = _numbers(np.asarray(scores))
+            numbers = _to_numbers(np.asarray(scores))
         except (TypeError, ValueError, OverflowError) as error:
-            raise PolicyError(f"{self._who()}.score must give numbers: {error}") from error
+            raise PolicyError(f"{where} returned scores that are not numbers ({error}); {required}") from error
         if numbers.shape != (count,):
-            raise PolicyError(f"{self._who()}.score must give {count} numbers, one a node, not shape {numbers.shape}")
+            raise PolicyError(f"{where} returned scores of shape {numbers.shape}; {required}")
         return numbers
 
+    # Selecting.
+
     def frontier(self) -> Frontier:
-        """Give the policy's view for `select`."""
+        """Return the view of the frontier that `select` receives."""
         size = len(self._nodes)
+        # A read-only buffer: of a read-only array a policy could set the write flag again.
         scores = np.frombuffer(memoryview(self._scores.data).toreadonly(), np.float64, size)
         return Frontier(
             nodes=ColumnView(self._nodes),
             ids=ColumnView(self._ids),
             depths=ColumnView(self._depths),
             scores=scores,
-            live=np.flatnonzero(self._alive[:size]) if self._keeps else np.arange(self._start, size),
-            fresh=range(self._start, size),
+            live=np.flatnonzero(self._is_live[:size]) if self._keeps_frontier else np.arange(self._fresh_start, size),
+            fresh=range(self._fresh_start, size),
         )
 
-    def choose(self, picked: Sequence[Any], chosen: dict[Hashable, int]) -> None:
-        """Enter the positions a policy selected into `chosen`, by id or by themselves, each id once.
+    def choose(self, positions: Sequence[Any], selected: dict[Hashable, int]) -> None:
+        """Add the positions that a policy selected to `selected`, which contains each node once.
 
         Raises:
-            PolicyError: One is not a position, or not live.
+            PolicyError: If one is not a position, or is not live.
         """
-        positions = picked if set(map(type, picked)) <= {int} else [self._whole(item) for item in picked]
-        first = 0 if self._keeps else self._start
-        if min(positions) < first or max(positions) >= self.size or (self._keeps and not self._alive[positions].all()):
-            self._refuse_dead(positions, first)
-        if self._every_path:
+        if not set(map(type, positions)) <= {int}:
+            positions = [self._to_position(item) for item in positions]
+        first_live = 0 if self._keeps_frontier else self._fresh_start
+        is_out_of_range = min(positions) < first_live or max(positions) >= self.size
+        if is_out_of_range or (self._keeps_frontier and not self._is_live[positions].all()):
+            self._check_live(positions, first_live, "returned")
+        if self._scores_paths:
+            # Several positions may be paths to one node: the first one selected counts.
             for position in positions:
-                chosen.setdefault(self._ids[position], position)
-        else:  # one position stands for one id, and a repeated one stays where it was
-            chosen.update(zip(positions, positions, strict=True))
+                selected.setdefault(self._ids[position], position)
+        else:
+            # A position means one node, so it can be the key itself; repeated keys keep their first place.
+            selected.update(zip(positions, positions, strict=True))
 
-    def _refuse_dead(self, positions: Sequence[int], first: int, what: str = "gave") -> None:
+    def _check_live(self, positions: Sequence[int], first_live: int, verb: str) -> None:
         for position in positions:
-            if not first <= position < self.size or (self._keeps and not self._alive[position]):
-                raise PolicyError(f"{self._who()}.select {what} position {position}, where nothing waits")
+            if not first_live <= position < self.size or (self._keeps_frontier and not self._is_live[position]):
+                raise PolicyError(
+                    f"{self._policy_name}.select {verb} position {position}, where no node waits; "
+                    "use positions of frontier.live"
+                )
 
-    def _whole(self, item: Any) -> int:
+    def _to_position(self, item: Any) -> int:
         try:
-            if not isinstance(item, bool):  # a mask is not a list of positions
+            if not isinstance(item, bool):  # bools are ints to Python, but a mask is not a list of positions
                 return index(item)
         except TypeError:
             pass
-        raise PolicyError(f"{self._who()}.select must give positions, whole numbers, not {short_repr(item)}")
+        raise PolicyError(
+            f"{self._policy_name}.select used {short_repr(item)} as a position; positions are whole numbers"
+        )
 
-    def drop(self, positions: Iterable[Any], chosen: Iterable[int]) -> None:
-        """Forget entries that the policy has no more use for, those aside that it chose.
+    def drop(self, positions: Iterable[Any], selected: Iterable[int]) -> None:
+        """Remove positions from the frontier, except the selected ones.
 
         Raises:
-            PolicyError: One is not a position, or not live.
+            PolicyError: If one is not a position, or is not live.
         """
-        gone = dict.fromkeys(map(self._whole, positions))
-        self._refuse_dead(list(gone), 0 if self._keeps else self._start, "dropped")
-        for position in gone.keys() - set(chosen):
-            self._alive[position] = False
-            self._forget(position)
+        dropped = dict.fromkeys(map(self._to_position, positions))
+        self._check_live(list(dropped), 0 if self._keeps_frontier else self._fresh_start, "dropped")
+        for position in dropped.keys() - set(selected):
+            self._is_live[position] = False
+            self._stop_waiting(position)
             self.waiting_count -= 1
 
-    def _forget(self, position: int) -> None:
+    def _stop_waiting(self, position: int) -> None:
         id = self._ids[position]
-        if not self._every_path:
+        if not self._scores_paths:
             del self._waiting[id]
             return
-        self._twins[id].remove(position)
-        if not self._twins[id]:
-            del self._twins[id], self._waiting[id]
+        # The node itself waits as long as one path to it does.
+        self._path_positions[id].remove(position)
+        if not self._path_positions[id]:
+            del self._path_positions[id], self._waiting[id]
+
+    # Committing.
 
     def commit(self, positions: Sequence[int]) -> list[CommittedNode]:
-        """Mark entries as visited and give them as their policy sees them."""
-        ids, parents = self._ids, self._parents
-        names = [ids[position] for position in positions]
-        self._visited.update(zip(names, positions, strict=True))
-        gone = [at for id in names for at in self._twins.pop(id)] if self._every_path else positions
-        self.waiting_count -= len(gone)
-        if self._keeps:
-            self._alive[gone] = False
-            for id in names:
+        """Mark the nodes at selected positions as visited, and return them."""
+        node_ids = [self._ids[position] for position in positions]
+        self._visited.update(zip(node_ids, positions, strict=True))
+        # All paths to a committed node stop waiting with it.
+        no_longer_live: Sequence[int] = positions
+        if self._scores_paths:
+            no_longer_live = [position for id in node_ids for position in self._path_positions.pop(id)]
+        self.waiting_count -= len(no_longer_live)
+        # A frontier that is not kept is cleared as a whole by `begin_step`.
+        if self._keeps_frontier:
+            self._is_live[no_longer_live] = False
+            for id in node_ids:
                 del self._waiting[id]
-        above = [ids[parent] if parent >= 0 else None for parent in map(parents.__getitem__, positions)]
-        nodes, depths = map(self._nodes.__getitem__, positions), map(self._depths.__getitem__, positions)
-        return list(map(_entry, zip(nodes, names, depths, self._scores[positions].tolist(), above, strict=True)))
+        parents = map(self._parents.__getitem__, positions)
+        columns = (
+            map(self._nodes.__getitem__, positions),
+            node_ids,
+            map(self._depths.__getitem__, positions),
+            self._scores[positions].tolist(),
+            [self._ids[parent] if parent >= 0 else None for parent in parents],
+        )
+        return list(map(_new_committed_node, zip(*columns, strict=True)))
+
+    # Look-ups.
 
     @property
     def size(self) -> int:
-        """Count the discoveries so far."""
+        """The number of positions so far."""
         return len(self._nodes)
 
-    def known_before(self, ids: Sequence[Hashable], position: int) -> list[bool]:
-        """Say of ids just admitted from `position` on, in order, whether each was known when it was found."""
-        visited, waiting, known = self._visited, self._waiting, []
-        new = set(self._ids[position:])  # without those that were refused, which stay unknown
-        if self._every_path:
-            new = {id for id in new if self._twins[id][0] >= position}
+    def already_reached(self, ids: Sequence[Hashable], first_position: int) -> list[bool]:
+        """Return for each id whether its node waited or was committed before.
+
+        Args:
+            ids: The ids that the last `admit` returned; an id that occurs twice was reached before the second time.
+            first_position: The number of positions before that `admit`.
+        """
+        new_ids = set(self._ids[first_position:])  # without the refused ones, which the walk has not reached
+        if self._scores_paths:
+            new_ids = {id for id in new_ids if self._path_positions[id][0] >= first_position}
+        reached = []
         for id in ids:
-            if id in new:
-                new.remove(id)
-                known.append(False)
+            if id in new_ids:
+                new_ids.remove(id)
+                reached.append(False)
             else:
-                known.append(id in visited or id in waiting)
-        return known
+                reached.append(id in self._visited or id in self._waiting)
+        return reached
 
     def id_at(self, position: int) -> Hashable:
-        """Give the id of a discovery."""
+        """Return the id at a position."""
         return self._ids[position]
 
-    def unknown(self, nodes: Sequence[Any], *, are_ids: bool) -> set[Hashable]:
-        """Give the ids among the nodes, or among ids, that are neither committed nor waiting."""
-        ids = nodes if are_ids else self._identified([nodes])
+    def ids_not_reached(self, nodes: Sequence[Any], *, are_ids: bool) -> set[Hashable]:
+        """Return the ids of nodes that are neither committed nor waiting.
+
+        Args:
+            nodes: Nodes, or their ids.
+            are_ids: Whether `nodes` are ids.
+        """
+        ids = nodes if are_ids else self._identify([nodes])
         try:
             return {id for id in ids if id not in self._visited and id not in self._waiting}
         except Exception:
@@ -309,11 +378,11 @@ class WalkRecord:
             raise
 
     def positions_of(self, committed: Iterable[CommittedNode]) -> list[int]:
-        """Give the positions of committed entries."""
+        """Return the positions of committed nodes."""
         return [self._visited[entry.id] for entry in committed]
 
     def path(self, id: Hashable) -> list[Hashable]:
-        """Give the ids from the seed to a committed node."""
+        """Return the ids from the seed to a committed node."""
         position, path = self._visited[id], []
         while position >= 0:
             path.append(self._ids[position])
@@ -321,26 +390,30 @@ class WalkRecord:
         return path[::-1]
 
     def depth_of(self, id: Hashable) -> int | None:
-        """Give the depth of a waiting or committed node."""
+        """Return the depth of a waiting or committed node; `None` for any other id."""
         position = self._position_of(id)
         return None if position is None else self._depths[position]
 
     def parent_of(self, id: Hashable) -> Hashable | None:
-        """Give the id of the node a waiting or committed node was reached from."""
+        """Return the parent's id of a waiting or committed node; `None` if there is none."""
         position = self._position_of(id)
         parent = -1 if position is None else self._parents[position]
         return self._ids[parent] if parent >= 0 else None
 
     def _position_of(self, id: Hashable) -> int | None:
         position = self._visited.get(id)
-        return self._place(id) if position is None and id in self._waiting else position
+        return self._waiting_position(id) if position is None and id in self._waiting else position
 
-    def _who(self) -> str:
+    @property
+    def _policy_name(self) -> str:
         return type(self._policy).__name__
 
 
-def _last(view: Any, count: int) -> Iterator[Any]:
-    """Give the last items of a dict's view in order, without passing over more others than there are of them."""
+def _last_items(view: Any, count: int) -> Iterator[Any]:
+    """Return the last `count` items of a dict's view, in order.
+
+    It skips the items before them, or reads the view from its end, whichever passes fewer items.
+    """
     others = len(view) - count
     return islice(view, others, None) if others <= count else reversed(list(islice(reversed(view), count)))
 
@@ -353,11 +426,14 @@ def _is_hashable(id: object) -> bool:
     return True
 
 
-def _numbers(values: NDArray[Any]) -> NDArray[Any]:
-    """Refuse what is no number; of the rest numpy would read text and times as numbers, and drop imaginary parts."""
+def _to_numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """Return an array as numbers.
+
+    Raises:
+        TypeError: If it contains text, times or complex numbers, which numpy would convert silently.
+    """
     kind = values.dtype.kind
-    if kind not in "biufO" or (
-        kind == "O" and any(isinstance(each, np.datetime64 | np.timedelta64) for each in values)
-    ):
+    has_times = kind == "O" and any(isinstance(value, np.datetime64 | np.timedelta64) for value in values)
+    if kind not in "biufO" or has_times:
         raise TypeError(f"not values of type {values.dtype}")
     return values.astype(np.float64) if kind == "O" else values

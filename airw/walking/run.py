@@ -1,4 +1,4 @@
-"""The life of one walk: one request at a time, one scope with the deadline a step, one end."""
+"""The run of one walk: one request at a time, one cancel scope per step, one end."""
 
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
@@ -13,133 +13,148 @@ from airw.walking.steps import Steps
 from airw.walking.summary import WalkSummary
 
 T = TypeVar("T")
-_RUNNING: ContextVar[tuple["Run", ...]] = ContextVar("_RUNNING", default=())
-"""The walks in whose steps this code runs, outermost first; tasks that a policy starts inherit it."""
+_RUNNING: ContextVar[tuple["WalkRun", ...]] = ContextVar("_RUNNING", default=())
+"""The walks whose steps call this code, outermost first; tasks that a policy starts inherit it."""
 
 
-class Run:
-    """What hits and events of a walk share: who may take, until when, and how it ended.
+class WalkRun:
+    """The requests, the deadline and the end of a walk, for streams of hits and of events.
 
-    Nothing is open between two requests: no task, no scope, no timer.
+    Nothing is open between two requests: no task, no cancel scope, no timer. A generator that keeps one open across a
+    `yield` leaves it open when its consumer goes away. Python may then close it in another task, where a cancel scope
+    must not be closed. Here each request closes what it opened before it returns.
     """
 
     def __init__(self, steps: Steps, timeout: float) -> None:
-        """Prepare; the clock starts with the first request."""
+        """Prepare the run; the clock starts with the first request."""
         self.steps = steps
         self.summary: WalkSummary | None = None
         self.busy = self.closing = False
         self._timeout = timeout
         self._start: float | None = None
         self._scope: anyio.CancelScope | None = None
-        self._idle: anyio.Event | None = None
+        self._request_ended: anyio.Event | None = None
 
     @property
-    def started(self) -> bool:
-        """Say whether anything was requested."""
+    def has_started(self) -> bool:
+        """True if a request was made."""
         return self._start is not None
 
-    async def take(self, work: Callable[[], Awaitable[T | None]]) -> T:
-        """Do the work of one request.
+    async def serve(self, work: Callable[[], Awaitable[T | None]]) -> T:
+        """Run the work of one request and return its result.
 
         Raises:
-            StopAsyncIteration: There is nothing more to give.
-            RuntimeError: Another task is waiting for a request of its own.
+            StopAsyncIteration: If the walk has ended, or `work` returns `None`.
+            RuntimeError: If a request of another task is still running.
         """
         if self.summary is not None:
             raise StopAsyncIteration
         if self.busy:
             raise RuntimeError(
-                "another task waits for this walk; one task takes at a time, and airw.prefetch lets a walk run ahead"
+                "another task waits for this walk; request hits from one task at a time, or use airw.prefetch"
             )
-        self.busy, self.steps.at_rest = True, False
-        around = _RUNNING.get()
-        _RUNNING.set((*around, self))
+        self.busy, self.steps.is_idle = True, False
+        outer_walks = _RUNNING.get()
+        _RUNNING.set((*outer_walks, self))
         try:
             self._start = anyio.current_time() if self._start is None else self._start
-            given = await work()
-        except GeneratorExit:  # the request itself was dropped, perhaps after the end of the event loop
-            self.summary = self.steps.summed_up("closed", 0.0)
+            result = await work()
+        except GeneratorExit:
+            # The coroutine of the request was dropped. The event loop may be closed, so its clock cannot be read.
+            self.summary = self.steps.summarize("closed", 0.0)
             raise
         except BaseException as error:
             self.end("closed" if _is_cancellation(error) else "failed")
             raise
         finally:
-            _RUNNING.set(around)  # not `reset`: a dropped request may end in another context
+            # `ContextVar.reset` would fail here: a dropped request may end in another context.
+            _RUNNING.set(outer_walks)
             self.busy = False
-            if self._idle is not None:
+            # Another task that called `close` waits for this request.
+            if self._request_ended is not None:
                 self.end("closed")
-                self._idle.set()
-            self.steps.at_rest = self.summary is None
-        if given is None:
+                self._request_ended.set()
+            self.steps.is_idle = self.summary is None
+        if result is None:
             raise StopAsyncIteration
-        return given
+        return result
 
     async def close(self) -> None:
-        """Stop the walk; from another task, cancel its running step, wait for it, and end that task's loop."""
+        """End the walk as closed; cancel a request of another task and wait for it."""
         if self.busy:
             self.closing = True
-            self._idle = self._idle or anyio.Event()
+            self._request_ended = self._request_ended or anyio.Event()
             if self._scope is not None:
                 self._scope.cancel()
-            if self in _RUNNING.get():  # a policy closes its own walk, and cannot wait for itself
+            # A policy that closes its own walk runs inside the request: it would wait for itself.
+            if self in _RUNNING.get():
                 return
-            await self._idle.wait()
+            await self._request_ended.wait()
         self.end("closed")
 
     def end(self, stop: StopReason) -> None:
-        """Say how the walk ended, once; closing comes before every end but a failure."""
-        if self.summary is None:
-            stop = "closed" if self.closing and stop != "failed" else stop
-            seconds = (
-                0.0 if self._start is None else max(0.0, anyio.current_time() - self._start)
-            )  # another loop's clock
-            self.summary = self.steps.summed_up(stop, seconds)
-            self.steps.at_rest = False
+        """Record the stop reason; only the first call has an effect.
 
-    async def enough(self) -> bool:
-        """Ask the policy whether to stop; also true when the walk ended while it thought."""
-        if self.steps.ask() is False:
+        If `close` was called, the reason is `closed`, unless the walk failed: an error must not go unnoticed.
+        """
+        if self.summary is None:
+            if self.closing and stop != "failed":
+                stop = "closed"
+            seconds = 0.0
+            if self._start is not None:  # a walk closed in another event loop meets another clock
+                seconds = max(0.0, anyio.current_time() - self._start)
+            self.summary = self.steps.summarize(stop, seconds)
+            self.steps.is_idle = False
+
+    async def should_end(self) -> bool:
+        """Return True if the policy wants to stop, or if the walk ended while it answered."""
+        if self.steps.call_stop() is False:
             return False
-        if await self.in_time(self.steps.enough()):
+        if await self.run_until_deadline(self.steps.should_stop()):
             self.end("sufficient")
         return self.summary is not None
 
-    async def in_time(self, work: Awaitable[T]) -> T | None:
-        """Await what may wait, in one scope with the deadline; when that is cut short, the walk has ended."""
+    async def run_until_deadline(self, work: Awaitable[T]) -> T | None:
+        """Await work in a cancel scope that ends at the deadline.
+
+        `close` cancels the same scope. Either way the walk has ended when this returns `None`.
+        """
         answer = None
         with anyio.CancelScope(deadline=(self._start or 0.0) + self._timeout) as self._scope:
             answer = await work
         if self._scope.cancelled_caught:
-            self._interrupted()
+            self._end_interrupted()
         self._scope = None
         return answer
 
-    def _interrupted(self) -> None:
+    def _end_interrupted(self) -> None:
+        """Record why a step was cancelled: by `close`, during the last count, or at the deadline."""
         if self.closing:
             self.end("closed")
-        elif self.steps.stop is not None:  # everything was yielded; only the look over the edge was cut short
-            self.steps.tally.unknown.update(self.steps.edges_to_look_over())
-            self.end(self.steps.stop)
+        elif self.steps.stop_reason is not None:
+            # Every hit was yielded before. Only the count beyond the limits was cut short, so it stays unknown.
+            self.steps.counts.unknown.update(self.steps.nodes_not_expanded())
+            self.end(self.steps.stop_reason)
         else:
             self.end("timeout")
 
-    async def rest(self) -> bool:
-        """Let other tasks run between hits that are ready; false when the walk was closed meanwhile."""
+    async def run_other_tasks(self) -> bool:
+        """Run other tasks between two ready hits; return False if one of them closed the walk."""
         await anyio.lowlevel.checkpoint()
         if self.closing:
             self.end("closed")
         return not self.closing
 
 
-def thrown(typ: Any, val: Any, trace: TracebackType | None) -> BaseException:
-    """Make the exception that `athrow` was called with, in any of the forms that Python allows."""
-    error: BaseException | None = next((given for given in (typ, val) if isinstance(given, BaseException)), None)
+def to_exception(typ: Any, val: Any, trace: TracebackType | None) -> BaseException:
+    """Return the exception of an `athrow` call: from a type, a type and a value, or itself."""
+    error: BaseException | None = next((value for value in (typ, val) if isinstance(value, BaseException)), None)
     error = error or (typ() if val is None else typ(val))
     return error if trace is None else error.with_traceback(trace)
 
 
 def _is_cancellation(error: BaseException) -> bool:
-    """Say whether an error is the task's cancellation, alone or as the groups in which trio's nurseries wrap it."""
+    """Return whether an error is the task's cancellation, perhaps in groups of trio's nurseries."""
     kind = anyio.get_cancelled_exc_class()
-    rest = error.split(kind)[1] if isinstance(error, BaseExceptionGroup) else error
-    return rest is None or isinstance(rest, kind)
+    others = error.split(kind)[1] if isinstance(error, BaseExceptionGroup) else error
+    return others is None or isinstance(others, kind)

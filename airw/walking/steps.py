@@ -1,4 +1,4 @@
-"""The steps of a walk: score the frontier, select, commit, expand; every bound is enforced here."""
+"""The steps of a walk: expand, score, select and commit; every limit is enforced here."""
 
 import inspect
 from collections.abc import Awaitable, Hashable, Iterator, Sequence
@@ -15,341 +15,395 @@ from airw.values import Limits, SearchHit, StopReason
 from airw.walking.policy import CommittedNode, LazyNeighbors, Neighbors, WalkPolicy, WalkState
 from airw.walking.provenance import Provenance
 from airw.walking.reading import (
-    SLICE,
+    SLICE_SIZE,
     NeighborReader,
-    awaited,
-    exactly,
-    explain,
-    plain,
+    await_answer,
+    label_error,
+    label_errors,
+    read_exactly,
     read_seeds,
     read_selection,
-    stage,
+    require_plain,
 )
 from airw.walking.record import WalkRecord
 from airw.walking.summary import WalkCounts, WalkSummary
 
-Found: TypeAlias = list[tuple[int, list[Any]]]
-"""Nodes by the position of the entry they were found behind."""
+NodeGroups: TypeAlias = list[tuple[int, list[Any]]]
+"""Nodes in groups: the position of the node they follow (`-1` for seeds), and the nodes."""
 
-Noted: TypeAlias = tuple[Found, list[Hashable], list[bool]]
-"""What was found, the ids of all its nodes in a row, and which of them were known."""
+ReadEdges: TypeAlias = tuple[NodeGroups, list[Hashable], list[bool]]
+"""Groups of neighbours, the ids of all of them in a row, and for each whether the walk had reached it before."""
 
 _depth = attrgetter("depth")
-_NODES_PER_PACE = 2_048
-_HITS_PER_REST = 100
+_NODES_PER_PACE = 2_048  # entering so many nodes takes about a millisecond
+_HITS_PER_CHECKPOINT = 100  # a consumer that never waits would starve other tasks
 
 
 class Steps:
-    """One walk without its consumer: does a piece of work when asked to, and holds what is ready to be handed out.
+    """The work of one walk, in pieces that `WalkRun` requests one by one.
 
-    `at_rest` is for its owner to set between two requests; `stop` is the reason to end, once it is known; `done` is the
-    last step that is complete; `noted` collects what each expansion found, where events are wanted.
+    A step expands the nodes of the step before (the first step seeds), scores what it discovers, selects from the
+    frontier, and commits the selection in slices. The hits of a slice are delivered before the next slice is committed.
+    All state is in fields, so that nothing has to stay open while the consumer works.
+
+    `is_idle` is set by `WalkRun`: True while no request is running. `stop_reason` is set once the walk has to end.
+    `steps_done` is the number of complete steps. `read_edges` collects the neighbours of a step for events; `None` if
+    the walk is read as hits.
     """
 
     def __init__(
         self, query: str, store: Any, policy: WalkPolicy, *, max_depth: int | None, node_budget: int, limits: Limits
     ) -> None:
         """Prepare a walk; nothing runs before the first `advance`."""
-        self.policy, self._store = policy, store
-        self._max_depth, self._budget, self._limits = max_depth, node_budget, limits
-        self.tally = WalkCounts()
-        self.record = WalkRecord(policy, limits.max_frontier, self.tally)
+        self.policy = policy
+        self._store = store
+        self._max_depth = max_depth
+        self._budget = node_budget
+        self._limits = limits
+        self.counts = WalkCounts()
+        self.record = WalkRecord(policy, limits.max_frontier, self.counts)
         self.state = WalkState(query, max_depth, node_budget, limits, self.record)
+        # A policy may overwrite fields of its state; the operator keeps writing to these two objects.
         self._visited, self._results = self.state.visited, self.state.results
-        self._reader = NeighborReader(limits, self.tally)
+        self._reader = NeighborReader(limits, self.counts)
         self._provenance = Provenance(policy)
         self._pacer = Pacer()
-        self.stop: StopReason | None = None
-        self.at_rest = False
-        self.done = 0
+        self.stop_reason: StopReason | None = None
+        self.is_idle = False
+        self.steps_done = 0
         self.hits: list[SearchHit] = []
         self.ids_of_hits: list[Hashable] = []
-        self.noted: list[Noted] | None = None
-        self._asked: bool | Awaitable[bool] | None = False
+        self.read_edges: list[ReadEdges] | None = None
+        self._stop_answer: bool | Awaitable[bool] | None = False  # `None`: the policy was not asked since the last hit
+        # The selection of this step, how much of it is committed, and how many other nodes wait behind it.
         self._selected: list[int] = []
-        self._taken = 0
-        self._unspent = 0
-        self._entries: list[CommittedNode] = []
-        self._made: list[SearchHit | None] = []
-        self._at = self._settled = self._bound = 0
-        self._committed: list[CommittedNode] = []
-        self._at_cap: list[CommittedNode] = []
-        self._found = False
+        self._selected_done = 0
+        self._left_waiting = 0
+        # The slice being delivered: nodes, hits, the next one to deliver, the next one to count, and where to end.
+        self._slice: list[CommittedNode] = []
+        self._slice_hits: list[SearchHit | None] = []
+        self._next = self._next_to_count = self._slice_end = 0
+        # What to expand next, and what the depth cap keeps from being expanded.
+        self._to_expand: list[CommittedNode] = []
+        self._at_depth_cap: list[CommittedNode] = []
+        self._has_discovered = False
 
-    # What is ready.
+    # Delivering what is ready.
 
     @property
-    def at_hand(self) -> bool:
-        """Say whether committed entries wait to be handed out."""
-        return self._at < self._bound
+    def has_ready_node(self) -> bool:
+        """True if a committed node waits to be delivered."""
+        return self._next < self._slice_end
 
-    def next_hit(self) -> SearchHit | None:
-        """Hand out the next hit; `None` when none is ready."""
-        made, at = self._made, self._at
-        while at < self._bound:
-            hit = made[at]
-            at += 1
+    def pop_hit(self) -> SearchHit | None:
+        """Deliver the next hit; `None` if none is ready."""
+        hits, index = self._slice_hits, self._next
+        while index < self._slice_end:
+            hit = hits[index]
+            index += 1
             if hit is not None:
-                self._at = at
-                self._hand_out(hit)
+                self._next = index
+                self._record_hit(hit)
                 return hit
-        self._at = at
+        self._next = index
         return None
 
-    def _hand_out(self, hit: SearchHit) -> None:
-        self._asked = None
-        self.tally.emitted += 1
+    def _record_hit(self, hit: SearchHit) -> None:
+        self._stop_answer = None
+        self.counts.emitted += 1
         self.hits.append(hit)
         self._results.append(hit)
 
-    def hit_at_once(self) -> SearchHit | None:
-        """Hand out the next hit where that takes no waiting: it is made, the policy goes on, and no rest is due."""
-        if self.at_rest and self._at < self._bound and self.tally.emitted % _HITS_PER_REST and self.ask() is False:
-            return self.next_hit()
+    def pop_hit_without_waiting(self) -> SearchHit | None:
+        """Deliver the next hit if nothing has to be awaited for it; else return `None`.
+
+        That is so if it is ready, the policy does not stop the walk, and no checkpoint is due.
+        """
+        if (
+            self.is_idle
+            and self._next < self._slice_end
+            and self.counts.emitted % _HITS_PER_CHECKPOINT
+            and self.call_stop() is False
+        ):
+            return self.pop_hit()
         return None
 
-    def next_entry(self) -> tuple[CommittedNode, SearchHit | None] | None:
-        """Hand out the next committed entry, a router too; `None` when none is ready."""
-        at = self._at
-        if at == self._bound:
+    def pop_node(self) -> tuple[CommittedNode, SearchHit | None] | None:
+        """Deliver the next committed node, routers included, and its hit; `None` if none is ready."""
+        index = self._next
+        if index == self._slice_end:
             return None
-        hit = self._made[at]
+        hit = self._slice_hits[index]
         if hit is not None:
-            self._hand_out(hit)
-        self._at = at + 1
-        return self._entries[at], hit
+            self._record_hit(hit)
+        self._next = index + 1
+        return self._slice[index], hit
 
-    def settle(self) -> None:
-        """Count the entries that were handed out."""
-        if self._settled == self._at:
+    def count_delivered(self) -> None:
+        """Count the nodes delivered since the last call, and note them as nodes to expand."""
+        if self._next_to_count == self._next:
             return
-        done, made = self._entries[self._settled : self._at], self._made[self._settled : self._at]
-        self._settled = self._at
-        self._committed += done
-        self.tally.routed += len(done) - (len(self.hits) - len(self.ids_of_hits))
-        self.ids_of_hits += [entry.id for entry, hit in zip(done, made, strict=True) if hit is not None]
-        self.tally.depth = max(self.tally.depth, *map(_depth, done))
+        delivered = slice(self._next_to_count, self._next)
+        nodes, hits = self._slice[delivered], self._slice_hits[delivered]
+        self._next_to_count = self._next
+        self._to_expand += nodes
+        new_hits = len(self.hits) - len(self.ids_of_hits)
+        self.counts.routed += len(nodes) - new_hits
+        self.ids_of_hits += [entry.id for entry, hit in zip(nodes, hits, strict=True) if hit is not None]
+        self.counts.depth = max(self.counts.depth, *map(_depth, nodes))
 
-    def summed_up(self, stop: StopReason, seconds: float) -> WalkSummary:
-        """Say how the walk ended, and what of it was handed out."""
-        self.settle()
-        return self.tally.summary(stop, seconds)
+    def summarize(self, stop: StopReason, seconds: float) -> WalkSummary:
+        """Return the summary of the walk, with the nodes delivered so far."""
+        self.count_delivered()
+        return self.counts.summary(stop, seconds)
 
-    def ask(self) -> bool | Awaitable[bool]:
-        """Ask the policy whether to stop, once for each hit handed out."""
-        if self._asked is None:
+    def call_stop(self) -> bool | Awaitable[bool]:
+        """Call `stop` of the policy, once per delivered hit, and return its answer."""
+        if self._stop_answer is None:
             try:
-                self._asked = self.policy.stop(self.state)
+                self._stop_answer = self.policy.stop(self.state)
             except Exception as error:
-                explain(error, "stop", self.policy)
+                label_error(error, "stop", self.policy)
                 raise
-        return self._asked
+        return self._stop_answer
 
-    async def enough(self) -> bool:
-        """Ask the policy whether to stop, and wait for its answer."""
-        said = self.ask()
-        if said is not False:
-            with stage("stop", self.policy):
-                said = await said if inspect.isawaitable(said) else said
-            if not isinstance(said, bool | np.bool_):
-                raise PolicyError(f"{type(self.policy).__name__}.stop must give True or False, not {short_repr(said)}")
-            self._asked = bool(said)
-        return bool(said)
+    async def should_stop(self) -> bool:
+        """Return whether the policy wants to stop; its answer is awaited if it has to be.
 
-    # The work.
+        Raises:
+            PolicyError: If the answer is not a bool.
+        """
+        answer = self.call_stop()
+        if answer is not False:
+            with label_errors("stop", self.policy):
+                answer = await answer if inspect.isawaitable(answer) else answer
+            if not isinstance(answer, bool | np.bool_):
+                name = type(self.policy).__name__
+                raise PolicyError(f"{name}.stop returned {short_repr(answer)}; return True or False")
+            self._stop_answer = bool(answer)
+        return bool(answer)
+
+    # Working.
 
     async def advance(self) -> bool:
-        """Do the next piece of work, once nothing is ready: find, choose, or materialise; false at the end."""
-        self.settle()
-        if self._bound < len(self._made):
-            self._hold_back()
-        if self.stop is not None:
-            await self._look_over()
+        """Work until more may be ready to deliver; return False at the end of the walk.
+
+        Call it when everything that was ready has been delivered.
+        """
+        self.count_delivered()
+        # Hits beyond `max_hits` are withheld here, and not when they are created: the policy may stop the walk before.
+        if self._slice_end < len(self._slice_hits):
+            self._withhold_hits()
+        # The reason to stop is known one call before the end, so that counting comes after the last hit.
+        if self.stop_reason is not None:
+            await self._count_beyond_limits()
             return False
-        if self._taken < len(self._selected):
-            await self._materialise()
-        elif self._found:
-            await self._choose()
+        # One slice at a time, so that the first hits of a large step leave before the others are created.
+        if self._selected_done < len(self._selected):
+            await self._commit_slice()
+        elif self._has_discovered:
+            await self._score_and_select()
         else:
-            await self._find()
+            await self._discover()
         return True
 
-    async def _find(self) -> None:
-        """Seed, or expand what the last step committed, unless a limit is spent."""
-        if not self.tally.steps:
+    async def _discover(self) -> None:
+        """Seed the walk, or expand the nodes of the last step unless a limit is reached."""
+        if not self.counts.steps:
             self.record.begin_step()
             await self._seed()
-        elif not self._is_spent():
+        elif not self._has_reached_limit():
             self.record.begin_step()
             await self._expand()
-            self._committed = []
-        self.done = self.tally.steps
-        self._found = True
+            self._to_expand = []
+        self.steps_done = self.counts.steps
+        self._has_discovered = True
 
     async def _seed(self) -> None:
-        self._begin()
-        with stage("seed", self.policy):
-            seeds = await awaited("seed", self.policy, self.policy.seed(self.state, self._store))
-            nodes = await read_seeds(seeds, self._limits, self.tally)
+        self._create_memory()
+        with label_errors("seed", self.policy):
+            seeds = await await_answer("seed", self.policy, self.policy.seed(self.state, self._store))
+            nodes = await read_seeds(seeds, self._limits, self.counts)
         await self._admit([(-1, nodes)])
 
-    def _begin(self) -> None:
-        """Let the policy make what this walk is to remember; one written without `begin` remembers nothing here."""
+    def _create_memory(self) -> None:
+        """Store the memory that `begin` of the policy returns; a policy without `begin` has none."""
         begin = getattr(self.policy, "begin", None)
         if callable(begin):
-            with stage("begin", self.policy):
-                self.state.memory = plain("begin", self.policy, begin(self.state))
+            with label_errors("begin", self.policy):
+                self.state.memory = require_plain("begin", self.policy, begin(self.state))
 
     async def _expand(self) -> None:
-        entries, at_cap = self._split()
-        self._at_cap += at_cap
-        if entries:
-            with stage("expand", self.policy):
-                found = await self._reader.read(await self._offers(entries), entries)
-            await self._admit(list(zip(self.record.positions_of(entries), found, strict=True)))
+        below_cap, at_cap = self._split_at_depth_cap()
+        self._at_depth_cap += at_cap
+        if below_cap:
+            with label_errors("expand", self.policy):
+                neighbors = await self._reader.read(await self._call_expand(below_cap), below_cap)
+            await self._admit(list(zip(self.record.positions_of(below_cap), neighbors, strict=True)))
 
-    def _split(self) -> tuple[list[CommittedNode], list[CommittedNode]]:
-        """Part the entries of this step in those below the depth cap and those at it."""
+    def _split_at_depth_cap(self) -> tuple[list[CommittedNode], list[CommittedNode]]:
+        """Return the nodes to expand that are below the depth cap, and those at it."""
         cap = self._max_depth
         if cap is None:
-            return self._committed, []
-        below = [entry for entry in self._committed if entry.depth < cap]
-        return below, [entry for entry in self._committed if entry.depth >= cap]
+            return self._to_expand, []
+        below_cap = [entry for entry in self._to_expand if entry.depth < cap]
+        return below_cap, [entry for entry in self._to_expand if entry.depth >= cap]
 
-    async def _offers(self, entries: Sequence[CommittedNode]) -> list[Neighbors]:
-        answer = await awaited("expand", self.policy, self.policy.expand(self.state, tuple(entries), self._store))
-        return exactly(answer, len(entries), "expand")
+    async def _call_expand(self, entries: Sequence[CommittedNode]) -> list[Neighbors]:
+        answer = await await_answer("expand", self.policy, self.policy.expand(self.state, tuple(entries), self._store))
+        return read_exactly(answer, len(entries), "expand", self.policy)
 
-    async def _admit(self, found: Found) -> None:
-        with stage("node_id", self.policy):
-            for groups in _batches(found):
-                first = self.record.size
-                ids = self.record.admit(groups)
-                if self.noted is not None and self.tally.steps:  # seeds lie behind no edge
-                    self.noted.append((groups, ids, self.record.known_before(ids, first)))
+    async def _admit(self, groups: NodeGroups) -> None:
+        """Enter discovered nodes in the walk record, in batches between which other tasks may run."""
+        with label_errors("node_id", self.policy):
+            for batch in _split_groups(groups):
+                first_position = self.record.size
+                ids = self.record.admit(batch)
+                if self.read_edges is not None and self.counts.steps:  # no edge leads to a seed
+                    self.read_edges.append((batch, ids, self.record.already_reached(ids, first_position)))
                 await self._pacer.pace()
 
-    async def _choose(self) -> None:
-        """Score what was found and select from all that waits."""
-        self._found = False
+    async def _score_and_select(self) -> None:
+        """Score the nodes discovered in this step, and select from all that wait."""
+        self._has_discovered = False
         await self._score()
         selected = await self._select() if self.record.waiting_count else []
-        self._selected, self._taken = selected[: self._budget - self.tally.committed], 0
-        left = self.record.waiting_count if self.policy.keeps_frontier else len(selected)
-        self._unspent = left - len(self._selected)
+        # The node budget cuts the selection, whatever the policy returned.
+        self._selected, self._selected_done = selected[: self._budget - self.counts.committed], 0
+        # Nodes that would wait after this step: if a limit ends the walk, it left them out.
+        waiting = self.record.waiting_count if self.policy.keeps_frontier else len(selected)
+        self._left_waiting = waiting - len(self._selected)
         if selected:
-            self.tally.steps += 1
+            self.counts.steps += 1
+        elif self.record.waiting_count:
+            self.stop_reason = "sufficient"  # the policy declined to select from the waiting nodes
         else:
-            self.stop = "sufficient" if self.record.waiting_count else "exhausted"
+            self.stop_reason = "exhausted"
 
     async def _score(self) -> None:
         nodes = self.record.fresh_nodes()
         if nodes:
-            with stage("score", self.policy):
-                scores = await awaited("score", self.policy, self.policy.score(self.state, nodes, self._store))
-                self.record.score_fresh(scores)
+            with label_errors("score", self.policy):
+                answer = self.policy.score(self.state, nodes, self._store)
+                self.record.score_fresh(await await_answer("score", self.policy, answer))
             await self._pacer.pace()
 
     async def _select(self) -> list[int]:
-        with stage("select", self.policy):
+        with label_errors("select", self.policy):
             frontier = self.record.frontier()
-            picked = self.policy.select(self.state, frontier)
-            chosen = await read_selection(await picked if inspect.isawaitable(picked) else picked, self.record)
+            answer = self.policy.select(self.state, frontier)
+            positions = await answer if inspect.isawaitable(answer) else answer
+            selected = await read_selection(positions, self.record, self.policy)
             if frontier.dropped:
-                self.record.drop(frontier.dropped, chosen)
-            return chosen
+                self.record.drop(frontier.dropped, selected)
+            return selected
 
-    async def _materialise(self) -> None:
-        """Commit the next slice of the selection and ask the policy for its hits."""
-        positions = self._selected[self._taken : self._taken + SLICE]
-        self._taken += len(positions)
+    async def _commit_slice(self) -> None:
+        """Commit the next slice of the selection, and ask the policy for its hits."""
+        positions = self._selected[self._selected_done : self._selected_done + SLICE_SIZE]
+        self._selected_done += len(positions)
         entries = self.record.commit(positions)
         self._visited.update([entry.id for entry in entries])
-        with stage("to_hits", self.policy):
-            answer = await awaited("to_hits", self.policy, self.policy.to_hits(self.state, tuple(entries), self._store))
-            hits = exactly(answer, len(entries), "to_hits")
-            self._provenance.stamp(entries, hits)
-        self._entries, self._made, self._at, self._settled = entries, hits, 0, 0
-        self._bound = self._within_max_hits()
+        with label_errors("to_hits", self.policy):
+            answer = self.policy.to_hits(self.state, tuple(entries), self._store)
+            hits = read_exactly(
+                await await_answer("to_hits", self.policy, answer), len(entries), "to_hits", self.policy
+            )
+            self._provenance.annotate(entries, hits)
+        self._slice, self._slice_hits, self._next, self._next_to_count = entries, hits, 0, 0
+        self._slice_end = self._end_within_max_hits()
 
-    # The limits on what is committed.
+    # Limits on what is committed.
 
-    def _within_max_hits(self) -> int:
-        """Count the entries of this slice up to the first hit that is one too many."""
+    def _end_within_max_hits(self) -> int:
+        """Return the number of nodes to deliver: all, or those before the first hit too many."""
         if self._limits.max_hits is not None:
-            room = self._limits.max_hits - self.tally.emitted
-            for at, hit in enumerate(self._made):
-                room -= hit is not None
-                if room < 0:
-                    return at
-        return len(self._made)
+            hits_left = self._limits.max_hits - self.counts.emitted
+            for index, hit in enumerate(self._slice_hits):
+                hits_left -= hit is not None
+                if hits_left < 0:
+                    return index
+        return len(self._slice_hits)
 
-    def _hold_back(self) -> None:
-        held = sum(hit is not None for hit in self._made[self._bound :])
-        more = self._taken < len(self._selected) or self._unspent
-        self.tally.refuse("max_hits", held, at_least=bool(more))
-        self.stop = "max_hits"
-        del self._made[self._bound :]
+    def _withhold_hits(self) -> None:
+        """End the walk at `max_hits`, and count the hits of this slice that it leaves out."""
+        withheld = sum(hit is not None for hit in self._slice_hits[self._slice_end :])
+        # Nodes after this slice have no hits yet, so the count is a lower bound.
+        more = self._selected_done < len(self._selected) or self._left_waiting
+        self.counts.refuse("max_hits", withheld, at_least=bool(more))
+        self.stop_reason = "max_hits"
+        del self._slice_hits[self._slice_end :]
 
-    def _is_spent(self) -> bool:
-        """Say whether a completed step ended on a limit, and count the entries that are left."""
-        full = self.tally.committed >= self._budget
-        self.stop = "max_hits" if self.tally.emitted == self._limits.max_hits else "node_budget" if full else None
-        if self.stop is not None:
-            self.tally.refuse("node_budget" if full else self.stop, self._unspent)
-        return self.stop is not None
+    def _has_reached_limit(self) -> bool:
+        """Return whether the last step ended exactly on a limit.
 
-    # The look over the edge.
+        If so, set the stop reason and count the nodes that wait.
+        """
+        is_spent = self.counts.committed >= self._budget
+        if self.counts.emitted == self._limits.max_hits:  # `max_hits` precedes `node_budget` in `STOP_REASONS`
+            self.stop_reason = "max_hits"
+        elif is_spent:
+            self.stop_reason = "node_budget"
+        else:
+            return False
+        self.counts.refuse("node_budget" if is_spent else self.stop_reason, self._left_waiting)
+        return True
 
-    def edges_to_look_over(self) -> dict[str, list[CommittedNode]]:
-        """Give, by limit, the entries that were committed but not expanded because of it."""
-        below, at_cap = self._split()
-        edges = {"max_depth": self._at_cap + at_cap}
-        if self.stop in ("node_budget", "max_hits") and self.stop not in self.tally.left_out:
-            edges[self.stop] = below
-        return {limit: entries for limit, entries in edges.items() if entries}
+    # The count beyond the limits.
 
-    async def _look_over(self) -> None:
-        """Count, by one expansion after the last hit, the unknown nodes that a limit kept the walk from reaching."""
-        edges = self.edges_to_look_over()
-        if self.stop == "sufficient" or not edges:
+    def nodes_not_expanded(self) -> dict[str, list[CommittedNode]]:
+        """Return, by limit, the nodes that were committed but not expanded because of it."""
+        below_cap, at_cap = self._split_at_depth_cap()
+        unexpanded = {"max_depth": self._at_depth_cap + at_cap}
+        if self.stop_reason in ("node_budget", "max_hits") and self.stop_reason not in self.counts.left_out:
+            unexpanded[self.stop_reason] = below_cap
+        return {limit: entries for limit, entries in unexpanded.items() if entries}
+
+    async def _count_beyond_limits(self) -> None:
+        """Count the nodes that limits kept out of the walk, by one expansion after the last hit."""
+        unexpanded = self.nodes_not_expanded()
+        # After `sufficient` nothing is counted: the policy did not want more.
+        if self.stop_reason == "sufficient" or not unexpanded:
             return
         if not self._limits.count_beyond_limits:
-            self.tally.unknown.update(edges)
+            self.counts.unknown.update(unexpanded)
             return
-        counted, everyone = WalkCounts(), [entry for entries in edges.values() for entry in entries]
-        with stage("expand", self.policy):
-            offers = await self._offers(everyone)
-            are_ids = [isinstance(each, LazyNeighbors) for each in offers]
-            seen = [each.ids if isinstance(each, LazyNeighbors) else each for each in offers]
-            found = await NeighborReader(self._limits, counted).read(seen, everyone)
+        # 1. One call for the nodes of all limits. The ids of lazy neighbours are enough: no nodes are created.
+        entries = [entry for group in unexpanded.values() for entry in group]
+        counts = WalkCounts()  # its own counts: this is not part of the walk
+        with label_errors("expand", self.policy):
+            answers = await self._call_expand(entries)
+            are_ids = [isinstance(answer, LazyNeighbors) for answer in answers]
+            sources = [answer.ids if isinstance(answer, LazyNeighbors) else answer for answer in answers]
+            neighbors = await NeighborReader(self._limits, counts).read(sources, entries)
+        # 2. Share the answer out among the limits. If reading was cut short, the counts are lower bounds.
         start = 0
-        for limit, entries in edges.items():
-            mine = slice(start, start := start + len(entries))
-            self.tally.refuse(limit, len(await self._unknown(found[mine], are_ids[mine])))
-            if counted.left_out:
-                self.tally.at_least.add(limit)
+        for limit, group in unexpanded.items():
+            part = slice(start, start := start + len(group))
+            self.counts.refuse(limit, len(await self._ids_not_reached(neighbors[part], are_ids[part])))
+            if counts.left_out:
+                self.counts.at_least.add(limit)
 
-    async def _unknown(self, found: Sequence[Sequence[Any]], are_ids: Sequence[bool]) -> set[Hashable]:
-        """Give the ids, among nodes or ids, of what is neither committed nor waiting."""
-        unknown: set[Hashable] = set()
-        for kind in (False, True):
-            nodes = chain.from_iterable(compress(found, (each is kind for each in are_ids)))
-            while part := list(islice(nodes, _NODES_PER_PACE)):
-                with stage("node_id", self.policy):
-                    unknown |= self.record.unknown(part, are_ids=kind)
+    async def _ids_not_reached(self, neighbors: Sequence[Sequence[Any]], are_ids: Sequence[bool]) -> set[Hashable]:
+        """Return the ids, of nodes or given as such, that are neither committed nor waiting."""
+        unreached: set[Hashable] = set()
+        for as_ids in (False, True):
+            nodes = chain.from_iterable(compress(neighbors, (is_ids is as_ids for is_ids in are_ids)))
+            while batch := list(islice(nodes, _NODES_PER_PACE)):
+                with label_errors("node_id", self.policy):
+                    unreached |= self.record.ids_not_reached(batch, are_ids=as_ids)
                 await self._pacer.pace()
-        return unknown
+        return unreached
 
 
-def _batches(found: Found) -> Iterator[Found]:
-    """Give what was found in portions that take about a millisecond."""
-    if sum(len(nodes) for _, nodes in found) <= _NODES_PER_PACE:
-        yield found
+def _split_groups(groups: NodeGroups) -> Iterator[NodeGroups]:
+    """Yield the groups in batches that take about a millisecond each; a large group is split."""
+    if sum(len(nodes) for _, nodes in groups) <= _NODES_PER_PACE:
+        yield groups
         return
-    batch: Found = []
+    batch: NodeGroups = []
     room = _NODES_PER_PACE
-    for parent, nodes in found:
+    for parent, nodes in groups:
         for start in range(0, len(nodes), _NODES_PER_PACE):
             part = nodes[start : start + _NODES_PER_PACE]
             batch.append((parent, part))

@@ -1,7 +1,7 @@
-"""What one does with a stream of hits: rank it, run ahead of it, take several at once.
+"""Functions for streams of hits: `top_k`, `prefetch` and `merge`.
 
-A walk holds nothing open between two hits. To work ahead of its consumer, a task must stay open between them; it lives
-in an `async with` block, and nowhere else.
+A walk has nothing open between two hits. To work ahead of its consumer it needs a task that stays open between them.
+Such a task lives in an `async with` block only, so that it always ends with the block.
 """
 
 from collections import deque
@@ -22,15 +22,22 @@ from airw.values import SearchHit
 from airw.walking.walk import Walk
 
 Item = TypeVar("Item")
-Taken = TypeVar("Taken")
+Output = TypeVar("Output")
 Order: TypeAlias = Literal["arrival", "turns"]
 
 
 async def top_k(walk: Walk, k: int = 10) -> list[SearchHit]:
-    """Run a walk to its end, close it, and give the first `k` hits of its final ranking.
+    """Run a walk to its end, close it, and return the first `k` hits of its final ranking.
+
+    Args:
+        walk: A walk, as `airw.traverse` returns it.
+        k: The number of hits to return at most.
+
+    Returns:
+        The hits, best first, in the order of `walk.ranking`.
 
     Raises:
-        ArgumentError: `walk` is not a walk, or `k` is not a whole number of at least 0.
+        ArgumentError: If `walk` is not a walk, or `k` is not a whole number of at least 0.
 
     Example:
         >>> async def main(corpus):
@@ -38,7 +45,7 @@ async def top_k(walk: Walk, k: int = 10) -> list[SearchHit]:
         ...     return await top_k(airw.traverse("signing keys", corpus, policy=Eager()), k=3)
     """
     if not isinstance(walk, Walk):
-        raise ArgumentError(f"top_k takes what airw.traverse returns, not {short_repr(walk)}")
+        raise ArgumentError(f"walk must be a walk, not {short_repr(walk)}; pass what airw.traverse returns")
     check_count("k", k)
     async with walk:
         async for _ in walk:
@@ -47,22 +54,22 @@ async def top_k(walk: Walk, k: int = 10) -> list[SearchHit]:
 
 
 def prefetch(walk: AsyncGenerator[Item, Any], *, buffer: int = 32) -> "ReadAhead[Item]":
-    """Let a walk run ahead of its consumer, by at most `buffer` hits, while the block is open.
+    """Run a walk ahead of its consumer, by at most `buffer` hits, while the block is open.
 
-    The walk starts when the block is entered, and so does its `timeout`. The consumer's time and the walk's then
-    overlap; the cost is that the walk does work, and makes store calls, for up to `buffer` hits that the consumer may
-    never take. Hits made before a failure come first, then the failure; one that the consumer never reached is not
-    raised. Leaving the block, in whatever way, closes the walk.
+    The walk and its `timeout` start when the block is entered. The walk then works while the consumer works. The cost:
+    it works, and calls the store, for up to `buffer` hits that the consumer may never request. If the walk fails, the
+    hits before the failure come first, then the error is raised. If the consumer stops before it reaches the failure,
+    the error is not raised. Leaving the block closes the walk.
 
     Args:
         walk: A walk, or any other async generator; the block closes it.
-        buffer: Hits made and not yet taken, at most; at least 1. When that many wait, the walk waits.
+        buffer: The number of hits that may wait for the consumer, at least 1. When so many wait, the walk pauses.
 
     Returns:
-        An async context manager that gives itself: an async iterator of the walk's hits, in its order.
+        An async context manager and async iterator of the walk's hits, in their order.
 
     Raises:
-        ArgumentError: An argument cannot be used; raised by this call, before anything runs.
+        ArgumentError: If an argument cannot be used; raised by this call, before anything runs.
 
     Example:
         >>> import anyio
@@ -95,24 +102,26 @@ def merge(
     *walks: AsyncGenerator[Item, Any], buffer: int = 32, order: Order = "arrival"
 ) -> "ReadAhead[tuple[AsyncGenerator[Item, Any], Item]]": ...
 def merge(*walks: AsyncGenerator[Any, Any], buffer: int = 32, order: Order = "arrival") -> "ReadAhead[tuple[Any, Any]]":
-    """Run several walks concurrently while the block is open, and take their hits as one stream of `(walk, hit)`.
+    """Run several walks concurrently and merge their hits into one stream.
 
-    Within the stream each walk's hits keep their order. The cost is that of `prefetch`, for each walk: work for up to
-    `buffer` hits that the consumer may never take. The first failure ends the stream and closes all walks; leaving the
-    block, in whatever way, closes them too.
+    The walks run while the block is open. The stream contains pairs `(walk, hit)`, and each walk's hits keep their
+    order. The cost is that of `prefetch` for each walk. The first failure ends the stream and closes all walks. Leaving
+    the block closes them too.
 
     Args:
-        walks: Walks, or other async generators, each given once; the block closes them. None at all end at once.
-        buffer: Hits of each walk made and not yet taken, at most; at least 1.
-        order: `"arrival"`: as they come; a failure stops the other walks at once and is raised after the hits that came
-            before it. `"turns"`: one from each walk in the order given, passing over those that have ended, the same
-            whatever the timing; so a slow walk holds up the rest, and a failure is raised when it is that walk's turn.
+        walks: Walks, or other async generators, without duplicates; the block closes them. Without any walk the stream
+            ends at once.
+        buffer: The number of hits per walk that may wait for the consumer, at least 1.
+        order: `"arrival"` yields hits as they arrive. A failure stops the other walks at once, and is raised after the
+            hits that arrived before it. `"turns"` yields one hit of each walk in turn, in the order of the arguments,
+            and skips walks that have ended. The result does not depend on timing, but a slow walk delays the others. A
+            failure is raised when it is that walk's turn.
 
     Returns:
-        An async context manager that gives itself: an async iterator of pairs.
+        An async context manager and async iterator of pairs.
 
     Raises:
-        ArgumentError: An argument cannot be used; raised by this call, before anything runs.
+        ArgumentError: If an argument cannot be used; raised by this call, before anything runs.
 
     Example:
         >>> import anyio
@@ -141,12 +150,12 @@ def _check_sources(function: str, sources: Sequence[object], buffer: int) -> Non
         if not isinstance(source, AsyncGenerator):
             raise ArgumentError(f"{function} takes walks and other async generators, not {short_repr(source)}")
     if len({id(source) for source in sources}) < len(sources):
-        raise ArgumentError(f"{function} takes each walk once; start another one with airw.traverse")
+        raise ArgumentError(f"{function} got the same walk twice; start another one with airw.traverse")
     check_count("buffer", buffer, least=1)
 
 
 class _Lane:
-    """One source, run by one task, and what it has made that nobody has taken yet."""
+    """A source, the task that runs it, and the items that wait for the consumer."""
 
     def __init__(self, source: AsyncGenerator[Any, Any], buffer: int) -> None:
         self.source = source
@@ -156,44 +165,50 @@ class _Lane:
         self.closed = anyio.Event()
         self._room = anyio.Semaphore(buffer)
         self._scope = anyio.CancelScope()
-        self._pulling = False
+        self._is_pulling = False
 
-    async def run(self, tell: Callable[[Self], None]) -> None:
-        """Fill the lane until its source ends or fails or the lane is stopped; close the source in this same task."""
+    async def run(self, announce: Callable[[Self], None]) -> None:
+        """Read the source until it ends or fails, or the lane is stopped.
+
+        `announce` is called after each item. The source is closed in the task that ran it, because its cancel scopes
+        belong to that task.
+        """
         with self._scope:
             async with aclosing(self.source):
-                while await self._may_pull():
+                while await self._wait_for_room():
                     try:
                         item = await anext(self.source)
                     except StopAsyncIteration:
                         return
                     finally:
-                        self._pulling = False
+                        self._is_pulling = False
+                    # There is no await between receiving an item and storing it, so no cancellation can lose it.
                     self.items.append(item)
-                    tell(self)
+                    announce(self)
 
-    async def _may_pull(self) -> bool:
+    async def _wait_for_room(self) -> bool:
+        """Wait until the buffer has room; return False if the lane was stopped."""
         await self._room.acquire()
-        self._pulling = not self.stopped
-        return self._pulling
+        self._is_pulling = not self.stopped
+        return self._is_pulling
 
     def stop(self) -> None:
-        """End the lane: a source at work is cancelled; one at rest is closed with its clean-up undisturbed."""
+        """Stop the lane: cancel its source if it is working, else only close it."""
         self.stopped = True
-        if self._pulling:
+        if self._is_pulling:
             self._scope.cancel()
-        self._room.release()
+        self._room.release()  # wakes a task that waits for room
 
     def is_ready(self) -> bool:
-        """Say whether there is an item or a failure to take."""
+        """Return whether there is an item or a failure for the consumer."""
         return bool(self.items) or self.failure is not None
 
     def is_done(self) -> bool:
-        """Say whether nothing is left and nothing will come."""
+        """Return whether nothing is left and nothing will come."""
         return self.closed.is_set() and not self.is_ready()
 
     def take(self) -> Any:
-        """Give the next item and make room for another; after the items, raise the failure."""
+        """Return the next item and make room for another; after the items, raise the failure."""
         if self.failure is None or self.items:
             self._room.release()
             return self.items.popleft()
@@ -201,19 +216,19 @@ class _Lane:
         try:
             raise failure
         finally:
-            del failure  # its traceback holds this frame
+            del failure  # its traceback refers to this frame: a reference cycle
 
 
-class ReadAhead(AsyncIterator[Taken], Generic[Taken]):
-    """What `prefetch` and `merge` give: a block whose tasks fill buffers, and the iterator that empties them.
+class ReadAhead(AsyncIterator[Output], Generic[Output]):
+    """The block that `prefetch` and `merge` return.
 
-    It is entered once. One task takes from it at a time. No item is lost: when a request is cancelled or times out, the
-    next one gets what it would have got. After the end, a failure or `aclose()` it gives no more; asking it outside the
-    block is an error. What a source raises while it is closed leaves the block, unless the block or a source has failed
-    before.
+    Its tasks fill buffers, and iterating over it empties them. The block can be entered once. Only one task at a time
+    may request items. No item is lost: if a request is cancelled or times out, the next request returns the item that
+    the first one would have returned. After the end, a failure or `aclose()` there are no more items. If closing a
+    source raises an error, the block raises it, unless the block or a source has failed before.
 
     Raises:
-        RuntimeError: It is entered twice, asked for items before or after its block, or by two tasks at once.
+        RuntimeError: If it is entered twice, or if items are requested outside the block or by two tasks at once.
 
     Example:
         >>> import anyio
@@ -236,14 +251,15 @@ class ReadAhead(AsyncIterator[Taken], Generic[Taken]):
     def __init__(
         self,
         sources: Sequence[AsyncGenerator[Any, Any]],
-        give: Callable[[Any, Any], Taken],
+        to_output: Callable[[Any, Any], Output],
         buffer: int,
         order: Order,
     ) -> None:
-        self._sources, self._give, self._buffer, self._order = sources, give, buffer, order
+        self._sources, self._to_output, self._buffer, self._order = sources, to_output, buffer, order
         self._state: Literal["new", "open", "ended", "left"] = "new"
         self._lanes: list[_Lane] = []
-        self._queue: deque[_Lane] = deque()  # whose items come next: by turns the lanes still open, else one an arrival
+        # The lanes whose items come next. By turns: each open lane once. By arrival: a lane once per item.
+        self._queue: deque[_Lane] = deque()
         self._news: anyio.Event | None = None
         self._busy = self._has_failed = False
         self._closing_errors: list[BaseException] = []
@@ -259,93 +275,98 @@ class ReadAhead(AsyncIterator[Taken], Generic[Taken]):
         if self._order == "turns":
             self._queue.extend(self._lanes)
         for lane in self._lanes:
-            self._group.start_soon(self._run, lane)
+            self._group.start_soon(self._run_lane, lane)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the walks and wait for their tasks; an error of the block stays what it is."""
+        """Close the walks and wait for their tasks; an error of the block is raised unchanged."""
         self._finish("left")
-        with first_error():  # not told of the block's error, on which it would cancel the clean-up of the sources
+        # The group is not passed the block's error: it would cancel its tasks, and with them the sources' clean-up.
+        with first_error():
             await self._group.__aexit__(None, None, None)
         if self._closing_errors and not self._has_failed and error is None:
             raise self._closing_errors[0]
 
     async def aclose(self) -> None:
-        """Close the walks and end the iteration, also that of a task that waits for an item."""
+        """Close the walks and end the iteration, also for a task that waits for an item."""
         self._finish("ended")
         for lane in self._lanes:
             await lane.closed.wait()
 
-    async def __anext__(self) -> Taken:
-        """Give the next item, or raise the failure whose turn it is."""
+    async def __anext__(self) -> Output:
+        """Return the next item, or raise the failure whose turn it is."""
         if self._busy:
-            raise RuntimeError("another task is taking from this block; one task takes at a time")
+            raise RuntimeError("another task waits for this block; request items from one task at a time")
         self._busy = True
         try:
             await anyio.lowlevel.checkpoint()
             lane = await self._next_lane()
         finally:
             self._busy = False
+        # From here on nothing is awaited: an item that left its lane reaches the consumer.
         if not lane.items:
             self._has_failed = True
             self._finish("ended")
         elif self._order == "turns":
             self._queue.append(lane)
-        return self._give(lane.source, lane.take())
+        return self._to_output(lane.source, lane.take())
 
     async def _next_lane(self) -> _Lane:
-        """Wait for the lane whose item or failure comes next, and take it off the queue."""
+        """Wait for the lane whose item or failure comes next, and remove it from the queue."""
         while True:
             if self._state in ("new", "left"):
-                raise RuntimeError("hits are taken inside the `async with` block of prefetch or merge, and only there")
+                raise RuntimeError("items can be requested only inside the `async with` block of prefetch or merge")
             while self._queue and self._queue[0].is_done():
                 self._queue.popleft()
             if self._state == "ended" or all(lane.is_done() for lane in self._lanes):
                 raise StopAsyncIteration
             if self._queue and self._queue[0].is_ready():
                 return self._queue.popleft()
+            # A new event for each wait: one that was set before would not wait again.
             self._news = anyio.Event()
             await self._news.wait()
 
-    async def _run(self, lane: _Lane) -> None:
-        """Run a lane and keep what it raises for the consumer."""
+    async def _run_lane(self, lane: _Lane) -> None:
+        """Run a lane, and keep its error for the consumer."""
         try:
-            await lane.run(self._arrived)
-        except (Exception, anyio.get_cancelled_exc_class()) as error:  # noqa: BLE001 - raised where it is come to
-            self._failed(lane, error)  # a cancellation that is not ours too, or the stream would seem to have ended
+            await lane.run(self._announce)
+        # A cancellation that the source itself raises is kept too, or the stream would seem to have ended.
+        except (Exception, anyio.get_cancelled_exc_class()) as error:  # noqa: BLE001 - the consumer raises it
+            self._keep_failure(lane, error)
         finally:
             lane.closed.set()
-            self._wake()
+            self._wake_consumer()
 
-    def _arrived(self, lane: _Lane) -> None:
-        """Note an item or a failure."""
+    def _announce(self, lane: _Lane) -> None:
+        """Note that a lane has a new item or failure."""
         if self._order == "arrival":
             self._queue.append(lane)
-        self._wake()
+        self._wake_consumer()
 
-    def _failed(self, lane: _Lane, error: BaseException) -> None:
-        """Keep a failure for the consumer, or, of a lane that was stopped before, for the end of the block."""
+    def _keep_failure(self, lane: _Lane, error: BaseException) -> None:
+        """Keep a failure for the consumer or, if the lane was stopped before, for the block's end."""
         if lane.stopped:
             self._closing_errors.append(error)
             return
         lane.failure = error
-        self._arrived(lane)
+        self._announce(lane)
+        # By turns, the other walks go on until it is this lane's turn.
         if self._order == "arrival":
             self._has_failed = True
-            self._stop()
+            self._stop_lanes()
 
     def _finish(self, state: Literal["ended", "left"]) -> None:
         if self._state == "open" or state == "left":
             self._state = state
-        self._stop()
+        self._stop_lanes()
 
-    def _stop(self) -> None:
+    def _stop_lanes(self) -> None:
         """Stop all lanes; each wakes the consumer when it is closed."""
         for lane in self._lanes:
             lane.stop()
 
-    def _wake(self) -> None:
+    def _wake_consumer(self) -> None:
         if self._news is not None:
             self._news.set()

@@ -1,4 +1,4 @@
-"""Why a walk ended and what its limits left out."""
+"""The summary of a walk: why it ended and what its limits left out."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,20 +8,20 @@ from airw.values import StopReason
 
 @dataclass(frozen=True, slots=True)
 class WalkSummary:
-    """The end of a walk, told honestly.
+    """The summary of an ended walk.
 
     Args:
-        stop: Why it ended; the first that holds of `failed`, `closed`, `timeout`, `sufficient`, `max_hits`,
-            `node_budget`, `exhausted`.
-        emitted: Hits yielded.
-        routed: Nodes committed that only routed.
-        steps: Times the frontier was scored and selected from.
-        edges: Neighbours read.
-        depth: The greatest depth committed.
-        seconds: From the first request to the end, on the event loop's clock.
-        left_out: How many were seen and refused, by limit.
-        at_least: Limits whose count in `left_out` is a lower bound.
-        unknown: Limits behind which nobody looked.
+        stop: The reason why the walk ended. If several apply, it is the first of `failed`, `closed`, `timeout`,
+            `sufficient`, `max_hits`, `node_budget`, `exhausted`.
+        emitted: The number of hits yielded.
+        routed: The number of routers committed.
+        steps: The number of times that nodes were selected from the frontier.
+        edges: The number of neighbours read.
+        depth: The greatest depth of a committed node.
+        seconds: The time from the first request to the end, on the event loop's clock.
+        left_out: The number of nodes that each limit left out, by the name of the limit.
+        at_least: The limits whose number in `left_out` is a lower bound.
+        unknown: The limits for which nothing was counted.
     """
 
     stop: StopReason
@@ -37,16 +37,19 @@ class WalkSummary:
 
     @property
     def committed(self) -> int:
-        """Nodes committed: hits and routers."""
+        """The number of nodes committed: hits and routers."""
         return self.emitted + self.routed
 
     @property
     def truncated(self) -> bool:
-        """Whether anything was, or may have been, left out; a limit reached exactly is not truncation."""
+        """True if anything was, or may have been, left out.
+
+        A limit that is reached exactly, with nothing beyond it, does not truncate a walk.
+        """
         return bool(self.left_out or self.at_least or self.unknown) or self.stop == "timeout"
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all of it as JSON-clean values."""
+        """Return the summary as a dict of JSON values."""
         return {
             "stop": self.stop,
             "committed": self.committed,
@@ -65,7 +68,7 @@ class WalkSummary:
 
 @dataclass(slots=True)
 class WalkCounts:
-    """What is counted while a walk runs."""
+    """The counts of a walk that is running."""
 
     emitted: int = 0
     routed: int = 0
@@ -78,18 +81,18 @@ class WalkCounts:
 
     @property
     def committed(self) -> int:
-        """Nodes committed so far."""
+        """The number of nodes committed so far."""
         return self.emitted + self.routed
 
     def refuse(self, limit: str, count: int, *, at_least: bool = False) -> None:
-        """Note that a limit left `count` out, or at least that many."""
-        if count > 0:  # an iterable may understate its length
+        """Add nodes to those that a limit left out; with `at_least`, `count` is a lower bound."""
+        if count > 0:  # it is negative if an iterable reports a smaller length than it has
             self.left_out[limit] = self.left_out.get(limit, 0) + count
             if at_least:
                 self.at_least.add(limit)
 
     def summary(self, stop: StopReason, seconds: float) -> WalkSummary:
-        """Freeze the counts."""
+        """Return the counts as the summary of an ended walk."""
         return WalkSummary(
             stop=stop,
             emitted=self.emitted,

@@ -1,4 +1,4 @@
-"""`traverse` starts a walk; a `Walk` is the walk as its consumer holds it: an async generator of hits."""
+"""`traverse`, which starts a walk, and `Walk`, the async generator that it returns."""
 
 import math
 from collections import Counter
@@ -15,8 +15,8 @@ from airw.errors import ArgumentError, PolicyError
 from airw.values import Limits, SearchHit
 from airw.walking.events import WalkEvents
 from airw.walking.policy import WalkPolicy
-from airw.walking.reading import stage
-from airw.walking.run import Run, thrown
+from airw.walking.reading import label_errors
+from airw.walking.run import WalkRun, to_exception
 from airw.walking.steps import Steps
 from airw.walking.summary import WalkSummary
 
@@ -35,25 +35,27 @@ def traverse(
     timeout: float | None = None,
     limits: Limits | None = None,
 ) -> "Walk":
-    """Walk a corpus or graph from a query and stream each hit the moment it is committed.
+    """Walk a corpus or graph from a query and yield each hit as soon as it is committed.
 
-    The policy owns the meaning of the walk; the operator enforces its bounds, and no policy can loop or flood.
+    The policy decides where the walk starts and where it goes. The operator enforces the limits, so no policy can loop
+    forever or fill the memory.
 
     Args:
-        query: What to look for.
-        store: Handed to the policy as it is: an open corpus, or anything the policy understands.
-        policy: Where to start, what is near, what lies behind a node: see `airw.policies`.
-        max_depth: Nodes at this depth are not expanded; `None` for no cap; left out, the policy's own.
-        node_budget: Commit at most this many nodes, routers included.
-        timeout: Seconds from the first request, the consumer's own time included; `None` for none.
-        limits: Further bounds.
+        query: The text to search for.
+        store: An open corpus, or any object that the policy understands. The operator only passes it to the policy.
+        policy: A walk policy, for example one of `airw.policies`.
+        max_depth: The depth cap: nodes at this depth are not expanded. `None` for no cap; by default the policy's own.
+        node_budget: The number of nodes to commit at most, routers included.
+        timeout: Seconds from the first request to the deadline, the consumer's own time included; `None` for none.
+        limits: The other limits; `None` for the defaults of `Limits`.
 
     Returns:
-        An async generator of hits in the order of commitment, and an async context manager that closes itself. After
-        its end `summary` says why it stopped and what was left out, and `ranking` is the policy's final order.
+        An async generator of hits in order of commitment. It is also an async context manager that closes the walk.
+        After the end, `summary` reports why the walk stopped and what was left out, and `ranking` is the policy's final
+        order.
 
     Raises:
-        ArgumentError: An argument cannot be used; raised by this call, before the walk starts.
+        ArgumentError: If an argument cannot be used; raised by this call, before the walk starts.
 
     Example:
         >>> import anyio
@@ -75,32 +77,35 @@ def traverse(
     """
     check_query(query)
     if isinstance(store, str):
-        raise ArgumentError(f"store must be open, not the name {store!r}; use `await airw.open_corpus({store!r})`")
+        raise ArgumentError(
+            f"store must be an open corpus, not the name {store!r}; pass `await airw.open_corpus({store!r})`"
+        )
     _check_policy(policy)
     depth = policy.max_depth if max_depth is ... else max_depth
     if depth is not None:
         check_count("max_depth", depth)
     check_count("node_budget", node_budget)
     if timeout is not None and not _is_seconds(timeout):
-        raise ArgumentError(f"timeout must be seconds of at least 0, or None, not {timeout!r}")
+        raise ArgumentError(f"timeout must be a number of seconds (0 or more) or None, not {timeout!r}")
     if limits is not None and not isinstance(limits, Limits):
-        raise ArgumentError(f"limits must be a Limits value, not {short_repr(limits)}")
+        raise ArgumentError(f"limits must be a Limits object, not {short_repr(limits)}")
     steps = Steps(query, store, policy, max_depth=depth, node_budget=node_budget, limits=limits or _LIMITS)
     return Walk(steps, timeout=math.inf if timeout is None else timeout)
 
 
 def _check_policy(policy: object) -> None:
     if isinstance(policy, type):
-        raise ArgumentError(f"policy must be an instance; write {policy.__name__}(...)")
+        raise ArgumentError(f"policy must be an instance, not the class {policy.__name__}; pass {policy.__name__}(...)")
     missing = [name for name in _POLICY_METHODS if not callable(getattr(policy, name, None))]
     missing += [name for name in _POLICY_ATTRIBUTES if not hasattr(policy, name)]
     if missing and callable(getattr(policy, "to_hit", None)):
         raise ArgumentError(
-            f"{type(policy).__name__} works one node at a time; wrap it: airw.policies.per_node(policy)"
+            f"policy {type(policy).__name__} works one node at a time; pass airw.policies.per_node(policy)"
         )
     if missing:
         raise ArgumentError(
-            f"{short_repr(policy)} is not a walk policy: it has no {', '.join(missing)}; inherit airw.Policy"
+            f"policy must be a walk policy, not {short_repr(policy)}, which has no {', '.join(missing)}; "
+            "inherit from airw.Policy"
         )
 
 
@@ -109,26 +114,27 @@ def _is_seconds(value: object) -> bool:
 
 
 class Walk(AsyncGenerator[SearchHit, None]):
-    """One walk: an async generator of hits that holds nothing open between them.
+    """A walk: an async generator of hits, returned by `airw.traverse`.
 
-    One task takes hits at a time. Leaving `async with`, `aclose()`, a cancelled request or the deadline stop all work
-    in flight; a walk that is dropped half-way needs no finaliser. `asend(x)` is `anext`; `athrow(e)` closes and raises
-    `e`. Made by `airw.traverse`.
+    Nothing is open between two hits: no task, no timer, no connection. So a walk that is dropped half-way needs no
+    clean-up. Only one task at a time may request hits. All work in progress stops when the `async with` block is left,
+    when `aclose()` is called, when a request is cancelled, and at the deadline. `asend(x)` does the same as `anext`;
+    `athrow(e)` closes the walk and raises `e`.
     """
 
     def __init__(self, steps: Steps, *, timeout: float) -> None:
         """Prepare a walk; nothing runs before the first request."""
         self._steps = steps
-        self._run = Run(steps, timeout)
+        self._run = WalkRun(steps, timeout)
         self._as_events = False
         self._ranking: list[SearchHit] | None = None
-        self._nodes_of: dict[Hashable, Hashable] = {}
-        self._indexed = 0
+        self._node_ids: dict[Hashable, Hashable] = {}  # by the identity of a hit: see `path`
+        self._indexed_hits = 0
 
-    # The generator's manners.
+    # The methods of an async generator and context manager.
 
     async def __aenter__(self) -> Self:
-        """Give the walk itself."""
+        """Return the walk itself."""
         return self
 
     async def __aexit__(
@@ -138,86 +144,103 @@ class Walk(AsyncGenerator[SearchHit, None]):
         await self.aclose()
 
     async def __anext__(self) -> SearchHit:
-        """Give the next hit.
+        """Return the next hit.
 
         Raises:
-            StopAsyncIteration: The walk has ended.
-            RuntimeError: Another task waits for a hit, or the walk is read as events.
+            StopAsyncIteration: If the walk has ended.
+            RuntimeError: If another task is waiting for a hit, or if the walk is read as events.
         """
         if self._as_events:
-            raise RuntimeError("this walk is read as events; take those, or make another walk")
+            raise RuntimeError("this walk is read as events; read its events, or start another walk for hits")
+        # A hit that is ready leaves without the cost of a request.
         try:
-            hit = self._steps.hit_at_once()
+            hit = self._steps.pop_hit_without_waiting()
         except BaseException:
             self._run.end("failed")
             raise
-        return await self._run.take(self._next_hit) if hit is None else hit
+        return await self._run.serve(self._next_hit) if hit is None else hit
 
     def asend(self, value: None, /) -> Coroutine[Any, Any, SearchHit]:
-        """Give the next hit, as `anext` does."""
+        """Return the next hit, as `anext` does."""
         return self.__anext__()
 
     async def athrow(self, typ: Any, val: Any = None, tb: TracebackType | None = None, /) -> SearchHit:
         """Close the walk and raise the exception."""
         await self.aclose()
-        raise thrown(typ, val, tb)
+        raise to_exception(typ, val, tb)
 
     async def aclose(self) -> None:
-        """Stop the walk; from another task, cancel its running step, wait for it, and end that task's loop."""
+        """Close the walk.
+
+        If another task is waiting for a hit, its step is cancelled and its loop over the walk ends. This call returns
+        when that step has stopped.
+        """
         await self._run.close()
 
-    # What the caller may ask of it.
+    # Properties and methods for the caller.
 
     @property
     def policy(self) -> WalkPolicy:
-        """The policy that decides."""
+        """The policy of the walk."""
         return self._steps.policy
 
     @property
     def summary(self) -> WalkSummary | None:
-        """Why the walk ended and what was left out; `None` until it has ended."""
+        """Why the walk ended and how much it left out; `None` until it has ended."""
         return self._run.summary
 
     @property
     def ranking(self) -> list[SearchHit] | None:
-        """The policy's final order of the hits, best first; `None` until the walk has ended."""
+        """The hits in the policy's final order, best first; `None` until the walk has ended."""
         if self._ranking is None and self.summary is not None:
             hits = self._steps.hits
-            with stage("rank", self.policy):
+            with label_errors("rank", self.policy):
                 ranked = list(islice(self.policy.rank(self._steps.state, tuple(hits)), len(hits) + 1))
+            name = type(self.policy).__name__
             try:
-                adds = not Counter(map(_identity, ranked)) <= Counter(map(_identity, hits))
+                has_new_hits = not Counter(map(_identity, ranked)) <= Counter(map(_identity, hits))
             except TypeError as error:
                 raise PolicyError(
-                    f"{type(self.policy).__name__} made hits that cannot be told apart: {error}"
+                    f"{name}.to_hits returned hits whose identity cannot be compared ({error}); "
+                    "return hits with a hashable source, artifact_id, surface_kind and surface_index"
                 ) from error
-            if adds:
-                raise PolicyError(f"{type(self.policy).__name__}.rank must not add hits")
+            if has_new_hits:
+                raise PolicyError(
+                    f"{name}.rank returned a hit that the walk did not yield; return only hits of the walk"
+                )
             self._ranking = ranked
         return self._ranking
 
     def path(self, hit: SearchHit) -> list[Hashable]:
-        """Give the ids of the nodes from the seed to a hit of this walk, routers included.
+        """Return the ids of the nodes from the seed to a hit of this walk, routers included.
 
         Raises:
-            ArgumentError: The hit is not of this walk.
+            ArgumentError: If the hit does not come from this walk.
         """
         steps = self._steps
-        steps.settle()
-        for made, node in zip(steps.hits[self._indexed :], steps.ids_of_hits[self._indexed :], strict=True):
-            self._nodes_of[id(made)] = node
-            self._nodes_of.setdefault(_identity(made), node)  # for hits that a ranking replaced
-        self._indexed = len(steps.hits)
-        key = id(hit) if id(hit) in self._nodes_of else _identity(hit)
-        if key not in self._nodes_of:
-            raise ArgumentError(f"the hit {short_repr(hit.artifact_id)} is not of this walk")
-        return steps.record.path(self._nodes_of[key])
+        steps.count_delivered()
+        # Index only the hits that are new since the last call.
+        new = slice(self._indexed_hits, None)
+        for known_hit, node_id in zip(steps.hits[new], steps.ids_of_hits[new], strict=True):
+            # Two nodes may have hits of one surface, so the object itself counts first. A hit that `rank` replaced is
+            # another object, and is recognised by its surface.
+            self._node_ids[id(known_hit)] = node_id
+            self._node_ids.setdefault(_identity(known_hit), node_id)
+        self._indexed_hits = len(steps.hits)
+        key = id(hit) if id(hit) in self._node_ids else _identity(hit)
+        if key not in self._node_ids:
+            raise ArgumentError(
+                f"hit {short_repr(hit.artifact_id)} is not of this walk; pass a hit that the walk yielded"
+            )
+        return steps.record.path(self._node_ids[key])
 
     def events(self) -> WalkEvents:
-        """Read the walk as events instead of hits, to draw or to log it; called before the first hit.
+        """Return the walk as a stream of events instead of hits, for drawing or logging it.
+
+        Call it before the first hit is requested.
 
         Raises:
-            RuntimeError: The walk is being read already.
+            RuntimeError: If hits or events of this walk were requested before.
 
         Example:
             >>> import anyio
@@ -235,31 +258,35 @@ class Walk(AsyncGenerator[SearchHit, None]):
             progress
             summary
         """
-        if self._as_events or self._run.started:
-            raise RuntimeError("this walk is being read already; ask for its events before anything else")
+        if self._as_events or self._run.has_started:
+            raise RuntimeError("this walk is being read already; call events() before the first request")
         self._as_events = True
         return WalkEvents(self._run)
 
     async def _next_hit(self) -> SearchHit | None:
-        """Give the next hit, or `None` at the end."""
+        """Return the next hit; `None` at the end of the walk."""
         run, steps = self._run, self._steps
-        if await run.enough():
+        # 1. The policy may stop the walk after each hit, before any further work is done for it.
+        if await run.should_end():
             return None
-        if steps.at_hand:
-            if not await run.rest():
+        # 2. A hit that is ready needs no work, so the deadline does not apply to it.
+        if steps.has_ready_node:
+            if not await run.run_other_tasks():
                 return None
-            hit = steps.next_hit()
+            hit = steps.pop_hit()
             if hit is not None:
                 return hit
-        hit = await run.in_time(self._work())
+        # 3. Otherwise work until there is a hit, under the deadline.
+        hit = await run.run_until_deadline(self._work())
         if hit is None:
-            run.end(steps.stop or "exhausted")
+            run.end(steps.stop_reason or "exhausted")
         return hit
 
     async def _work(self) -> SearchHit | None:
+        # Trio and asyncio check for cancellation at checkpoints only, and a policy may never wait.
         await anyio.lowlevel.checkpoint()
         while await self._steps.advance():
-            hit = self._steps.next_hit()
+            hit = self._steps.pop_hit()
             if hit is not None:
                 return hit
         return None

@@ -310,7 +310,7 @@ async def test_a_step_costs_three_store_calls_whatever_its_width(width, options,
         policy = from_root(width=width, **options)
         hits, _ = await walked(replace(corpus, store=store, embedder=embedder), policy)
     assert len(hits) == 1 + 3 * width
-    assert store.calls == ["best_of", "get_records", *step * 3, step[0]]  # the last one looks over the edge
+    assert store.calls == ["best_of", "get_records", *step * 3, step[0]]  # the last one counts beyond the limits
     assert embedder.calls.count("embed_query") == 1
 
 

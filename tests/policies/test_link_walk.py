@@ -745,7 +745,7 @@ async def test_a_step_costs_two_store_calls_whatever_its_width(width, options, s
         hits, walk = await walked(replace(corpus, store=store), policy, "near start", node_budget=500)
     assert len(hits) == 1 + 2 * width
     step = step or ["neighbors", "records_of"]
-    assert store.calls == [*start, *step * 2, "neighbors"]  # the last one looks over the edge
+    assert store.calls == [*start, *step * 2, "neighbors"]  # the last one counts beyond the limits
     assert walk.summary.left_out == {"max_depth": 1}
 
 

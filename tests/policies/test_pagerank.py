@@ -409,7 +409,7 @@ class TestTheStream:
         assert used
         assert [hit.to_dict() for hit in found] == [hit.to_dict() for hit in expected]
 
-    async def test_what_the_look_past_the_edge_finds_makes_the_ranking_exact(self):
+    async def test_what_the_count_beyond_the_limits_finds_makes_the_ranking_exact(self):
         policy = PersonalizedPageRank(seed_k=0, roots=["a"])
         async with corpus_of(GRAPH) as corpus:
             gaps = []

@@ -125,7 +125,9 @@ def plain(name):
 @pytest.mark.parametrize("name", ["seed", "score", "expand", "to_hits"])
 async def test_a_method_that_is_not_async_is_an_error_that_names_it(name):
     walk = airw.traverse("count", None, policy=plain(name))
-    with pytest.raises(PolicyError, match=rf"^Forgetful\.{name} must be an `async def` that returns; \[1\] cannot be"):
+    with pytest.raises(
+        PolicyError, match=rf"^Forgetful\.{name} returned \[1\], which cannot be awaited; write `async def`"
+    ):
         _ = [hit async for hit in walk]
     assert walk.summary.stop == "failed"
 
@@ -135,7 +137,9 @@ async def test_an_async_generator_is_no_async_method():
         async def seed(self, state, store):
             yield 1
 
-    with pytest.raises(PolicyError, match=r"^Yields\.seed must be an `async def` that returns; <async_generator"):
+    with pytest.raises(
+        PolicyError, match=r"^Yields\.seed returned <async_generator .*, which cannot be awaited; write `async def`"
+    ):
         await anext(airw.traverse("count", None, policy=Yields()))
 
 

@@ -162,7 +162,7 @@ class TestCounts:
         assert summary.left_out == {"max_frontier": 1}
 
     async def test_beyond_the_depth_cap_it_counts_as_unknown_again(self):
-        """The look over the edge finds c, which is dropped, and d."""
+        """The count beyond the limits finds c, which is dropped, and d."""
         edges = {"a": "bc", "b": "cd"}
         for decide, left in ((first_alone, 2), (lambda ids: (ids, ""), 1)):
             _, summary = await walked(Dropping(edges, decide), max_depth=1)
@@ -270,12 +270,12 @@ class TestPositions:
     @pytest.mark.parametrize("keeps", [False, True])
     @pytest.mark.parametrize("position", [0, -1, 4, 10**9, np.int64(0)])
     async def test_where_nothing_waits_there_is_nothing_to_drop(self, position, keeps):
-        with pytest.raises(PolicyError, match=f"position {position}, where nothing waits"):
+        with pytest.raises(PolicyError, match=f"position {position}, where no node waits"):
             await walked(self.Raw([2, position], keeps=keeps))
 
     @pytest.mark.parametrize("position", [None, 1.0, "1", True, [1]])
     async def test_what_is_no_position_is_an_error(self, position):
-        with pytest.raises(PolicyError, match="must give positions, whole numbers, not"):
+        with pytest.raises(PolicyError, match="as a position; positions are whole numbers"):
             await walked(self.Raw([position]))
 
     async def test_what_was_dropped_before_is_an_error(self):
@@ -284,7 +284,7 @@ class TestPositions:
                 frontier.drop([2] if len(state.visited) in (1, 2) else [])
                 return frontier.live[:1]
 
-        with pytest.raises(PolicyError, match="position 2, where nothing waits"):
+        with pytest.raises(PolicyError, match="position 2, where no node waits"):
             await walked(Again({"a": "bcd"}, None))
 
     @pytest.mark.parametrize(

@@ -700,7 +700,7 @@ async def test_two_tasks_cannot_take_at_once(block_of):
     async with nothing_left(source), block_of(source.items) as items, anyio.create_task_group() as group:
         group.start_soon(anext, items, None)
         await quiet()
-        with pytest.raises(RuntimeError, match="one task takes at a time"):
+        with pytest.raises(RuntimeError, match="request items from one task at a time"):
             await anext(items)
         await items.aclose()
 
@@ -772,7 +772,7 @@ def test_a_buffer_is_a_whole_number_of_at_least_one(block_of, buffer):
 
 def test_a_walk_is_merged_once_and_the_order_is_one_of_two():
     walk = walk_of(Chain())
-    with pytest.raises(ArgumentError, match="each walk once"):
+    with pytest.raises(ArgumentError, match="the same walk twice"):
         merge(walk, walk_of(Chain()), walk)
     for wrong in ("sorted", None, ""):
         with pytest.raises(ArgumentError, match="order must be one of 'arrival', 'turns', not "):

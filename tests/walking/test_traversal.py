@@ -329,8 +329,8 @@ async def test_a_walk_dropped_half_way_leaves_nothing():
         ({"query": None}, "query must be a string"),
         ({"store": "notes"}, "open_corpus('notes')"),
         ({"policy": Net}, "Net(...)"),
-        ({"policy": None}, "not a walk policy"),
-        ({"policy": object()}, "inherit airw.Policy"),
+        ({"policy": None}, "policy must be a walk policy, not None"),
+        ({"policy": object()}, "inherit from airw.Policy"),
         ({"policy": Net(rank=None)}, "has no rank"),
         ({"policy": Net(max_depth=-1)}, "max_depth must be"),
         ({"max_depth": -1}, "max_depth must be a whole number of at least 0, not -1"),
@@ -340,12 +340,12 @@ async def test_a_walk_dropped_half_way_leaves_nothing():
         ({"node_budget": -1}, "node_budget must be"),
         ({"node_budget": None}, "node_budget must be"),
         ({"node_budget": math.inf}, "not inf"),
-        ({"timeout": -0.1}, "timeout must be seconds"),
+        ({"timeout": -0.1}, "timeout must be a number of seconds"),
         ({"timeout": math.nan}, "not nan"),
         ({"timeout": "1"}, "not '1'"),
         ({"timeout": True}, "not True"),
-        ({"limits": {"max_hits": 3}}, "limits must be a Limits value"),
-        ({"limits": Limits}, "limits must be a Limits value"),
+        ({"limits": {"max_hits": 3}}, "limits must be a Limits object"),
+        ({"limits": Limits}, "limits must be a Limits object"),
     ],
     ids=plain,
 )
@@ -480,7 +480,7 @@ async def test_stop_is_asked_after_each_hit_and_ends_the_walk(wrap):
 @pytest.mark.parametrize("wrap", [lambda answer: answer, waits], ids=["sync", "async"])
 async def test_stop_must_give_a_bool(answer, wrap):
     error = await error_of(Net(TREE, stop=wrap(lambda state: answer)))
-    assert f"Net.stop must give True or False, not {answer!r}" in str(error)
+    assert f"Net.stop returned {answer!r}; return True or False" in str(error)
 
 
 async def test_stop_wins_over_other_ends():
@@ -577,13 +577,14 @@ async def test_a_selection_that_is_no_live_position_is_named(bad):
 
 async def test_a_position_committed_before_is_no_longer_live():
     error = await error_of(Net(TREE, keeps_frontier=True, select=lambda state, frontier: [0]))
-    assert "position 0, where nothing waits" in str(error)
+    assert "position 0, where no node waits" in str(error)
 
 
 @pytest.mark.parametrize("bad", [None, 3, np.array(0), np.array([[0]]), np.array([True]), np.array([0.0])], ids=plain)
 async def test_a_selection_that_holds_no_positions_is_a_policy_error(bad):
     error = await error_of(Net(TREE, select=lambda state, frontier: bad))
-    assert "select must give positions" in str(error)
+    assert str(error).startswith("Net.select ")
+    assert "position" in str(error)
     assert "raised in Net.select during a walk" in error.__notes__
 
 
@@ -619,20 +620,20 @@ async def test_positions_are_columns_and_cannot_be_written():
 @pytest.mark.parametrize(
     ("scores", "says"),
     [
-        ([0.0, math.nan], "Net.score gave NaN for node 'b'"),
-        (np.array([0.0, np.nan], np.float32), "Net.score gave NaN for node 'b'"),
+        ([0.0, math.nan], "Net.score returned NaN for node 'b'"),
+        (np.array([0.0, np.nan], np.float32), "Net.score returned NaN for node 'b'"),
         ([0.0, None], "'b'"),
         ([0.0], "2 numbers"),
         ([0.0] * 3, "2 numbers"),
         ([[0.0], [0.0]], "2 numbers"),
         (1.0, "2 numbers"),
         (None, "Net.score"),
-        (["1.5", "2"], "Net.score must give numbers"),
-        ([0.0, "x"], "Net.score must give numbers"),
-        ([1j, 0.0], "Net.score must give numbers"),
-        (np.array([1j, 0.0]), "Net.score must give numbers"),
+        (["1.5", "2"], "Net.score returned scores that are not numbers"),
+        ([0.0, "x"], "Net.score returned scores that are not numbers"),
+        ([1j, 0.0], "Net.score returned scores that are not numbers"),
+        (np.array([1j, 0.0]), "Net.score returned scores that are not numbers"),
         (count(), "Net.score"),
-        ([[0.0], 0.0], "Net.score must give numbers"),
+        ([[0.0], 0.0], "Net.score returned scores that are not numbers"),
     ],
     ids=plain,
 )
@@ -749,7 +750,8 @@ async def test_to_hits_and_expand_must_give_one_each(what, answer):
         return answer
 
     error = await error_of(Net(TREE, **{what: gives}))
-    assert f"{what} must give 1" in str(error)
+    assert str(error).startswith(f"Net.{what} returned ")
+    assert str(error).endswith("; return a list with one item per committed node (1)")
 
 
 @pytest.mark.parametrize("offered", [3, "bc", b"bc", None, {"a": 1}.get], ids=plain)
@@ -761,7 +763,9 @@ async def test_neighbours_must_be_an_iterable_of_nodes(offered):
 
 
 async def test_an_unhashable_node_id_is_named():
-    assert "hashable, not ['a']" in str(await error_of(Net(node_id=lambda node: [node])))
+    assert "node_id returned ['a'] for node 'a'; return something hashable" in str(
+        await error_of(Net(node_id=lambda node: [node]))
+    )
 
 
 @pytest.mark.parametrize("hit", ["a", 3, SearchHit("a", "node", 0.0, "", metadata=None)], ids=plain)
@@ -910,7 +914,7 @@ async def test_a_ranking_may_cut_and_replace():
 async def test_a_ranking_that_adds_is_a_policy_error(rank):
     walk = walk_of(Net({"a": "bc"}, rank=rank))
     assert len([hit async for hit in walk]) == 3
-    with pytest.raises(PolicyError, match=r"Net\.rank must not add hits"):
+    with pytest.raises(PolicyError, match=r"Net\.rank returned a hit that the walk did not yield"):
         _ = walk.ranking
 
 

@@ -196,14 +196,14 @@ async def test_a_budget_and_max_hits_spent_in_one_step_are_both_told():
     ],
     ids=str,
 )
-async def test_without_the_look_over_the_edge_what_lies_there_is_unknown(options, stop, unknown):
+async def test_without_the_count_beyond_the_limits_what_lies_there_is_unknown(options, stop, unknown):
     policy = Net(CHAIN)
     ids, summary = await ids_of(policy, limits={"count_beyond_limits": False}, **options)
     assert told(summary) == (stop, {}, (), unknown)
     assert list(chain(*policy.expanded)) == (ids[:-1] if unknown else ids)
 
 
-async def test_the_look_over_the_edge_is_one_call_after_the_last_hit():
+async def test_the_count_beyond_the_limits_is_one_call_after_the_last_hit():
     policy = Net({0: [1, 2], 1: [3, 4], 2: [4, 5]})
     walk = walk_of(policy, max_depth=1)
     assert [hit.artifact_id async for hit in walk] == ["0", "1", "2"]
@@ -211,14 +211,14 @@ async def test_the_look_over_the_edge_is_one_call_after_the_last_hit():
     assert walk.summary.edges == 2, "what was only looked at is not counted as read"
 
 
-async def test_the_look_over_the_edge_obeys_the_same_caps():
+async def test_the_count_beyond_the_limits_obeys_the_same_caps():
     ids, summary = await ids_of(Net({0: count(1)}), max_depth=0, limits={"max_fanout": 7})
     assert ids == [0]
     assert told(summary) == ("exhausted", {"max_depth": 7}, ("max_depth",), ())
 
 
 @pytest.mark.parametrize("end", ["sufficient", "closed", "failed"])
-async def test_nobody_looks_over_the_edge_of_a_walk_that_did_not_end_there(end):
+async def test_nothing_is_counted_beyond_the_limits_of_a_walk_that_did_not_end_there(end):
     def stop(state):
         if end == "failed":
             raise OSError
@@ -346,7 +346,7 @@ async def test_a_policy_that_swallows_its_cancellation_ends_once_it_returns():
     assert ids in ([], [0]), "it ends with this step or before the next"
 
 
-async def test_a_deadline_during_the_look_over_the_edge_leaves_it_unknown():
+async def test_a_deadline_during_the_count_beyond_the_limits_leaves_it_unknown():
     async def expand(state, committed, store):
         await anyio.sleep(60)
 
@@ -526,7 +526,7 @@ async def test_an_infinite_selection_ends(select):
 
 
 async def test_an_infinite_selection_of_other_things_is_an_error():
-    with pytest.raises(PolicyError, match="nothing waits"):
+    with pytest.raises(PolicyError, match="no node waits"):
         await ids_of(Net(CHAIN, select=lambda state, frontier: count()))
 
 

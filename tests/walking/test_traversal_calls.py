@@ -75,7 +75,7 @@ async def walked(corpus, policy, *, budget=64, **options):
     return hits, walk.summary, [*steps, store.calls[noted:]]
 
 
-async def test_a_walk_of_64_nodes_to_depth_3_costs_12_calls_the_look_over_the_edge_included(corpus):
+async def test_a_walk_of_64_nodes_to_depth_3_costs_12_calls_the_count_beyond_the_limits_included(corpus):
     hits, summary, steps = await walked(corpus, eager())
     assert (len(hits), summary.depth, summary.steps) == (64, 3, 4)
     assert summary.left_out["max_depth"] > 0
@@ -83,7 +83,7 @@ async def test_a_walk_of_64_nodes_to_depth_3_costs_12_calls_the_look_over_the_ed
     assert sum(map(len, steps)) == 12
 
 
-async def test_without_the_look_over_the_edge_it_costs_11(corpus):
+async def test_without_the_count_beyond_the_limits_it_costs_11(corpus):
     _, _, steps = await walked(corpus, eager(), limits=Limits(count_beyond_limits=False))
     assert sum(map(len, steps)) == 11
 

@@ -31,7 +31,17 @@ from tests.support.adversaries import (
     walked,
 )
 
-STAGES = ["seed", "read seeds", "score", "select", "to_hits", "stop", "expand", "read neighbours", "look over the edge"]
+STAGES = [
+    "seed",
+    "read seeds",
+    "score",
+    "select",
+    "to_hits",
+    "stop",
+    "expand",
+    "read neighbours",
+    "count beyond limits",
+]
 every_stage = pytest.mark.parametrize("stage", STAGES)
 two_forms = pytest.mark.parametrize("form", [Batched, FORMS["per node, async"]], ids=["batched", "per node, async"])
 
@@ -43,7 +53,7 @@ class Stage:
         self.stage, self.swallows, self.error, self.read = stage, swallows, error, read
         self.started, self.left, self.options = anyio.Event(), 0, {}
         self.patience = anyio.CancelScope()
-        if stage == "look over the edge":
+        if stage == "count beyond limits":
             self.stage, self.options = "expand", {"max_depth": 0}
 
     def policy(self, form, edges=STAR):
@@ -141,7 +151,7 @@ async def test_a_policy_that_never_returns_is_interrupted(form, stage, end, read
         walk = await end(at, at.policy(form), seen)
         assert await anext(at.taken_from, None) is None
     assert at.left == 1
-    cut = "exhausted" if stage == "look over the edge" else "timeout"
+    cut = "exhausted" if stage == "count beyond limits" else "timeout"
     assert walk.summary.stop == (cut if end is by_deadline else "closed")
     assert walk.summary.emitted == len(hits_in(seen)) == int(STAGES.index(stage) > STAGES.index("to_hits"))
 
@@ -159,9 +169,9 @@ async def test_a_policy_that_swallows_cancellation_is_waited_for_and_the_walk_en
         assert await anext(walk, None) is None
     assert at.left >= 1
     stops = {
-        by_deadline: {"timeout", "exhausted"} if stage == "look over the edge" else {"timeout"},
-        by_cancellation: {"closed", "exhausted"} if stage == "look over the edge" else {"closed"},
-        by_closing_elsewhere: {"closed", "exhausted"} if stage == "look over the edge" else {"closed"},
+        by_deadline: {"timeout", "exhausted"} if stage == "count beyond limits" else {"timeout"},
+        by_cancellation: {"closed", "exhausted"} if stage == "count beyond limits" else {"closed"},
+        by_closing_elsewhere: {"closed", "exhausted"} if stage == "count beyond limits" else {"closed"},
         by_a_timeout_of_each_request: {"closed", "exhausted"},
     }
     assert walk.summary.stop in stops[end]
@@ -591,7 +601,7 @@ async def test_many_tasks_may_close_a_walk_at_once(form, stage):
             group.start_soon(close)
     assert ended == ["normally"]
     assert len(closed) == 3
-    assert set(closed) <= ({"closed", "exhausted"} if stage == "look over the edge" else {"closed"})
+    assert set(closed) <= ({"closed", "exhausted"} if stage == "count beyond limits" else {"closed"})
 
 
 @every_stage
@@ -605,7 +615,7 @@ async def test_a_closer_that_is_itself_cancelled_has_closed_the_walk_all_the_sam
             scope.cancel()
             await walk.aclose()
     assert ended == ["normally"]
-    assert walk.summary.stop in ({"closed", "exhausted"} if stage == "look over the edge" else {"closed"})
+    assert walk.summary.stop in ({"closed", "exhausted"} if stage == "count beyond limits" else {"closed"})
 
 
 @every_stage

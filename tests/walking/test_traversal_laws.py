@@ -393,8 +393,8 @@ def test_a_walk_with_a_timeout_yields_what_the_walk_without_has_yielded_by_then(
 
 @given(graphs(), bounds)
 @settings(max_examples=examples(40))
-def test_without_the_look_over_the_edge_the_same_hits_come_and_nothing_false_is_said(graph, given_bounds):
-    """What was not looked at is unknown where the look would have found something."""
+def test_without_the_count_beyond_the_limits_the_same_hits_come_and_nothing_false_is_said(graph, given_bounds):
+    """Without the count, a limit is unknown if the count would have found something."""
     hits, looked = walk(Batched(graph), **given_bounds)
     same, blind = walk(Batched(graph), count_beyond_limits=False, **given_bounds)
     assert same == hits

@@ -143,7 +143,7 @@ async def test_walked_against_the_event_carries_the_edge_as_it_is_stored():
         ({"max_depth": 0}, ["a", 1, "exhausted"]),
     ],
 )
-async def test_a_limit_ends_the_events_as_it_ends_the_hits_and_what_the_look_sees_is_no_event(options, ends):
+async def test_a_limit_ends_the_events_as_it_ends_the_hits_and_what_is_counted_beyond_them_is_no_event(options, ends):
     """A step whose hits `max_hits` held back is not done."""
     assert (await story(Net(TREE), **options))[-len(ends) :] == ends
     assert not any("-" in str(each) for each in (await story(Net(TREE), **options))[-len(ends) :])

@@ -47,7 +47,7 @@ def as_list(net, id):
     return net.nodes(id)
 
 
-def as_behind(net, id):
+def as_lazy(net, id):
     return LazyNeighbors(net.graph.get(id, []), lambda part: net.nodes(id, part))
 
 
@@ -56,7 +56,7 @@ def as_iterator(net, id):
 
 
 def as_either(net, id):
-    return [as_list, as_behind, as_iterator][id % 3](net, id)
+    return [as_list, as_lazy, as_iterator][id % 3](net, id)
 
 
 graphs = st.dictionaries(st.integers(0, 12), st.lists(st.integers(0, 15), max_size=6), max_size=13)
@@ -91,7 +91,7 @@ async def events_of(policy, **options):
 def test_a_walk_tells_the_same_however_its_neighbours_are_offered(backend, graph, options, kind):
     async def main():
         expected = await events_of(Net(graph, as_list, **kind), **options)
-        assert await events_of(Net(graph, as_behind, **kind), **options) == expected
+        assert await events_of(Net(graph, as_lazy, **kind), **options) == expected
         mixed, summary = await events_of(Net(graph, as_either, **kind), **options)
         assert mixed == expected[0]
         if not summary["at_least"]:
@@ -101,13 +101,13 @@ def test_a_walk_tells_the_same_however_its_neighbours_are_offered(backend, graph
 
 
 async def test_what_is_only_looked_at_is_counted_and_not_made():
-    net = Net({0: [1, 2], 1: [3, 4], 2: [4, 0, 5]}, as_behind)
+    net = Net({0: [1, 2], 1: [3, 4], 2: [4, 0, 5]}, as_lazy)
     _, summary = await events_of(net, max_depth=1)
     assert summary["left_out"] == {"max_depth": 3}
     assert net.made == [1, 2]
 
 
-@pytest.mark.parametrize("offer", [as_list, as_behind, as_either])
+@pytest.mark.parametrize("offer", [as_list, as_lazy, as_either])
 async def test_what_two_limits_keep_out_is_counted_for_each(offer):
     """The child of the first seed, at the depth cap, is committed before the second, which spends the budget."""
 
@@ -124,7 +124,7 @@ async def test_what_two_limits_keep_out_is_counted_for_each(offer):
 
 @pytest.mark.parametrize("limits", [{"max_fanout": 2}, {"max_edges": 2}])
 async def test_what_a_limit_keeps_out_is_not_made(limits):
-    net = Net({0: [1, 2, 3, 4]}, as_behind)
+    net = Net({0: [1, 2, 3, 4]}, as_lazy)
     _, summary = await events_of(net, limits=Limits(**limits))
     assert summary["left_out"] == dict.fromkeys(limits, 2)
     assert net.made == [1, 2]
@@ -146,7 +146,7 @@ def stray(part):
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [
-        (lie, PolicyError, r"make must give [23] nodes, one an id, not 1"),
+        (lie, PolicyError, r"make returned 1 nodes; return one node per id \([23]\)"),
         (fail, LookupError, "mine"),
         (stray, PolicyError, "Net.expand raised StopIteration"),
     ],
@@ -163,18 +163,18 @@ async def test_what_cannot_be_made_is_an_error_that_names_the_stage_and_the_node
 
 async def test_ids_that_nothing_can_be_looked_up_by_are_an_error():
     net = Net({}, lambda *_: LazyNeighbors([[1]], lambda part: [(1, None)][part]))
-    with pytest.raises(PolicyError, match=r"node_id must give something hashable, not \[1\]"):
+    with pytest.raises(PolicyError, match=r"node_id returned \[1\] .*; return something hashable"):
         await events_of(net, max_depth=0)
 
 
 @given(st.lists(st.integers(0, 9_000), max_size=40))
 def test_neighbours_are_read_in_portions_that_do_not_hold_up_others(sizes):
     lists = [range(size) for size in sizes]
-    portions = [sizes[part] for part in reading._portions(lists)]
+    portions = [sizes[part] for part in reading._split_portions(lists)]
     assert [size for portion in portions for size in portion] == sizes
     assert all(sum(portion[:-1]) + len(portion) - 1 < reading._NODES_PER_PORTION for portion in portions)
 
 
 def test_it_is_a_sequence_of_what_it_makes():
-    behind = LazyNeighbors("abc", lambda part: list("ABC"[part]))
-    assert (len(behind), list(behind), behind[1:], behind[:0]) == (3, ["A", "B", "C"], ["B", "C"], [])
+    neighbors = LazyNeighbors("abc", lambda part: list("ABC"[part]))
+    assert (len(neighbors), list(neighbors), neighbors[1:], neighbors[:0]) == (3, ["A", "B", "C"], ["B", "C"], [])
