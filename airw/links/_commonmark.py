@@ -1,4 +1,4 @@
-"""What CommonMark says of a text: the links in it, and its prose."""
+"""Markdown as CommonMark defines it: the links of a text, and its prose."""
 
 from __future__ import annotations
 
@@ -21,31 +21,36 @@ if TYPE_CHECKING:
 _Rule: TypeAlias = "Callable[[StateInline, bool], bool]"
 
 _NEWLINE = re.compile(r"\r\n?")
-# Where a link could start that leads neither to a URL nor to a place in the same note: most files have none.
+# The start of a link that is neither a URL nor a place in the same note. Many files contain none: this search over the
+# whole text then saves the parser's work.
 _LOCAL = re.compile(r"\[\[|\](?:\(|:)\s*+<?+(?!https?://|mailto:|#)")
 _BRACKET = re.compile(r"\[")
 _WIKI = re.compile(r"\[\[([^\[\]\n]+)\]\]")
 _MARKER = re.compile(r"[>*+-]|\d+[.)]")
 _FOOTNOTE = re.compile(r"\[\^")
 _OPAQUE = re.compile(r"\s*<(?:[!?]|(?:pre|script|style|textarea)\b)", re.IGNORECASE)
-# What is embedded but no note: images, sound, film, documents of other programs.
+# Embedded files that are not notes: images, sound, film, documents of other programs.
 _MEDIA = re.compile(
     r"\.(?:avif|bmp|gif|heic|ico|jpe?g|png|svg|tiff?|webp|3gp|aac|flac|m4a|mp3|oga|ogg|opus|wav|avi|mkv|mov|mp4|mpe?g|ogv"
     r"|webm|pdf|epub|docx?|odt|pptx?|xlsx?|zip|canvas)\s*(?:[#|\\]|\Z)",
     re.IGNORECASE,
 )
-_MAX_NESTING, _MAX_BLOCKS = 100, 50  # levels; a list takes two
-_DEEP = "airw: the first line that nests too deeply"
-# Brackets open at once: what is read takes the product of them and of all brackets.
-_MAX_OPEN, _MANY, _MAX_OPEN_OF_MANY = 90, 1_000, 20
-# What prose has none of, and what is none of it where CommonMark sees no link.
+_MAX_NESTING = 100  # levels, beyond which the parser drops the rest of the text
+_MAX_BLOCK_LEVEL = 50  # so that containers stop well before: a list takes two levels
+_DEEP_LINE = "airw: the first line that nests too deeply"
+# The parser's time grows with the product of the brackets open at once and all brackets of a paragraph.
+_MAX_OPEN = 90  # brackets open at once, if the paragraph has at most `_MANY_BRACKETS`
+_MANY_BRACKETS = 1_000
+_MAX_OPEN_IF_MANY = 20
+# Characters without which a text can only be prose.
 _SPECIAL = re.compile(r"[`<\[]|://|www\.")
-_ELSE = re.compile(r"!?\[\[[^\[\]\n]+\]\]|\b[A-Za-z][A-Za-z0-9+.-]{0,20}://\S+|\bwww\.\S+")
-_KEPT = re.compile(r"[^\n]")
-_MAX_BRACKETS = 1_000  # in prose; reading takes the square of them
+# Wiki links and bare URLs: CommonMark reads them as text, but they are not prose.
+_NOT_PROSE = re.compile(r"!?\[\[[^\[\]\n]+\]\]|\b[A-Za-z][A-Za-z0-9+.-]{0,20}://\S+|\bwww\.\S+")
+_NOT_NEWLINE = re.compile(r"[^\n]")
+_MAX_BRACKETS = 1_000  # per paragraph; the time to read prose grows with their square
 
 
-# The blocks that hold blocks, and what each may end: the library's own settings.
+# The blocks that contain blocks, and the blocks that each of them can interrupt: markdown-it's own settings.
 _CONTAINERS = {
     "blockquote": ["paragraph", "reference", "blockquote", "list"],
     "list": ["paragraph", "reference", "blockquote"],
@@ -53,59 +58,69 @@ _CONTAINERS = {
 
 
 class Target(NamedTuple):
-    """A link's target as written, the 0-based line it is on, and whether it is a wiki link."""
+    """The target of a link.
+
+    Args:
+        written: The target as written.
+        line: The line of the link, counted from 0.
+        is_wiki: True for a wiki link.
+    """
 
     written: str
     line: int
-    wiki: bool = False
+    is_wiki: bool = False
 
 
 def text_of(artifact: Artifact) -> str:
     """Return the markdown text of an artifact.
 
     Raises:
-        SourceError: The raw value is neither a string nor a mapping with a string `text`.
+        SourceError: If the raw value is neither a string nor a mapping with a string `text`.
     """
     raw = artifact.raw.get("text") if isinstance(artifact.raw, Mapping) else artifact.raw
     if isinstance(raw, str):
         return raw
-    given = type(artifact.raw).__name__
     raise SourceError(
-        f"links are looked for in a string or a mapping with a string `text`; {artifact.id!r} is a {given}"
+        f"{artifact.id!r} is a {type(artifact.raw).__name__}; links need a string or a mapping with a string `text`"
     )
 
 
 def inline_links(text: str) -> tuple[list[Target], list[tuple[str, int]]]:
-    """Return the links of a markdown text in order of line, and what could not be read with its line, 0-based too.
+    """Return the links of a markdown text, and the problems with their lines.
 
-    Links in code, comments and tags are not links, nor are images, but embeds of notes are. A reference definition is
-    one, on its own line, unless an image uses it; a footnote is text.
+    Embeds of notes and reference definitions are links; a definition that an image uses is not. Images, and links
+    in code, comments and tags, are not. The text of a footnote is searched like other text.
+
+    Returns:
+        The links in order of line, and pairs of a problem and its line. Lines count from 0.
     """
     if not _LOCAL.search(text):
         return [], []
+    # Blocks first: they separate text from code, and collect the reference definitions that links anywhere may use.
     markdown, tokens, env = _link_parser(), list["Token"](), dict[str, Any]()
     markdown.block.parse(_NEWLINE.sub("\n", text), markdown, env, tokens)
-    defined = env.get("references", {})
+    definitions = env.get("references", {})
+    problems: list[tuple[str, int]] = []
+    if _DEEP_LINE in env:
+        problems.append(("lists and quotes nest too deeply; deeper levels are read as plain text", env[_DEEP_LINE]))
+    # Then the links of each block. Without definitions, a block without the start of a local link cannot have one.
     targets: list[Target] = []
     images: set[str] = set()
-    problems = (
-        [("lists and quotes nest so deeply that what is deeper was read as text", env[_DEEP])] if _DEEP in env else []
-    )
     for token in tokens:
-        if token.map and _is_prose(token) and (_BRACKET if defined else _LOCAL).search(token.content):
-            for line, piece in _pieces(token.content, token.map[0], problems):
-                _collect(piece, line, env, targets, images)
-    targets += [Target(item["href"], item["map"][0]) for item in defined.values() if item["href"] not in images]
+        if token.map and _may_have_links(token) and (_BRACKET if definitions else _LOCAL).search(token.content):
+            for line, piece in _split_unreadable(token.content, token.map[0], problems):
+                _collect_links(piece, line, env, targets, images)
+    targets += [Target(item["href"], item["map"][0]) for item in definitions.values() if item["href"] not in images]
     return sorted(targets, key=lambda target: target.line), problems
 
 
-def _is_prose(token: Token) -> bool:
-    """Return whether a block may hold links: text, and what stands among tags, which many renderers read as text."""
+def _may_have_links(token: Token) -> bool:
+    # CommonMark does not parse markdown inside an HTML block, but many renderers do, so notes rely on it.
     return token.type == "inline" or (token.type == "html_block" and not _OPAQUE.match(token.content))
 
 
-def _pieces(content: str, line: int, problems: list[tuple[str, int]]) -> Iterator[tuple[int, str]]:
-    """Yield a paragraph whole, or line by line where it opens so many brackets that reading it would take minutes."""
+def _split_unreadable(content: str, line: int, problems: list[tuple[str, int]]) -> Iterator[tuple[int, str]]:
+    """Yield a block with its line; if parsing it would take minutes, yield its lines."""
     if _is_readable(content):
         yield line, content
         return
@@ -113,180 +128,191 @@ def _pieces(content: str, line: int, problems: list[tuple[str, int]]) -> Iterato
         if _is_readable(piece):
             yield number, piece
         else:
-            problems.append(("too many brackets are opened and not closed: not read for links", number))
+            problems.append(("too many unclosed brackets; links on this line are not read", number))
 
 
 def _is_readable(content: str) -> bool:
     count = content.count("[")
-    return count <= _MAX_OPEN or _most_open(content) <= (_MAX_OPEN if count <= _MANY else _MAX_OPEN_OF_MANY)
+    max_open = _MAX_OPEN if count <= _MANY_BRACKETS else _MAX_OPEN_IF_MANY
+    return count <= _MAX_OPEN or _max_open_brackets(content) <= max_open
 
 
-def _most_open(content: str) -> int:
+def _max_open_brackets(content: str) -> int:
     steps = (1 if bracket == "[" else -1 for bracket in re.findall(r"[\[\]]", content))
     return max(accumulate(steps, lambda depth, step: max(0, depth + step)), default=0)
 
 
-def _collect(piece: str, line: int, env: dict[str, Any], targets: list[Target], images: set[str]) -> None:
+def _collect_links(piece: str, line: int, env: dict[str, Any], targets: list[Target], images: set[str]) -> None:
     tokens: list[Token] = []
     _link_parser().inline.parse(piece, _link_parser(), env, tokens)
-    read = 0
+    counted = 0  # newlines before this position are in `line` already
     for token in tokens:
-        at = token.meta.get("at")
-        written = (
-            token.content if token.type == "wiki_link" else str(token.attrs.get("href") or token.attrs.get("src", ""))
-        )
+        position = token.meta.get("position")
+        is_wiki = token.type == "wiki_link"
+        written = token.content if is_wiki else str(token.attrs.get("href") or token.attrs.get("src", ""))
         if token.type == "image" and not NOTE_SUFFIX.search(written.partition("#")[0]):
             images.add(written)
-        elif at is not None:
-            line += piece.count("\n", read, at)
-            read = at
-            targets.append(Target(written, line, token.type == "wiki_link"))
+        elif position is not None:
+            line += piece.count("\n", counted, position)
+            counted = position
+            targets.append(Target(written, line, is_wiki))
 
 
 @cache
 def _link_parser() -> MarkdownIt:
-    """Make the CommonMark parser, without the rules that no link depends on, and with wiki links."""
+    """Return a CommonMark parser with wiki links, and only the rules that matter for links."""
     from markdown_it import MarkdownIt
 
-    class Parser(MarkdownIt):
+    class LinkParser(MarkdownIt):
         def normalizeLink(self, url: str) -> str:  # noqa: N802 - the name is the library's
-            return url  # as written: what is resolved is a path, not a URL
+            return url  # as written, because it is resolved as a path and not as a URL
 
-    parser = Parser("commonmark", {"maxNesting": _MAX_NESTING})
+    parser = LinkParser("commonmark", {"maxNesting": _MAX_NESTING})
     parser.disable(["emphasis", "entity", "newline"])
     for name, others in _CONTAINERS.items():
-        parser.block.ruler.at(name, partial(_container, name), {"alt": others})
-    parser.block.ruler.at("reference", _reference)
-    parser.inline.ruler.at("link", _link)
-    parser.inline.ruler.at("image", _image)
-    parser.inline.ruler.after("link", "wiki_link", _wiki_link)
+        parser.block.ruler.at(name, partial(_parse_container, name), {"alt": others})
+    parser.block.ruler.at("reference", _parse_reference)
+    parser.inline.ruler.at("link", _parse_link)
+    parser.inline.ruler.at("image", _parse_image)
+    parser.inline.ruler.after("link", "wiki_link", _parse_wiki_link)
     return parser
 
 
-def _container(name: str, state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 - the library's
-    """Read a list or a quote as CommonMark does, but none so deep that the parser would leave out all that follows."""
+def _parse_container(name: str, state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 - the library's
+    """Parse a list or a quote, unless it nests too deeply: it is then plain text."""
     from markdown_it.rules_block import blockquote, list_block
 
-    if state.level < _MAX_BLOCKS:
+    if state.level < _MAX_BLOCK_LEVEL:
         return (list_block if name == "list" else blockquote)(state, start, end, silent)
     if _MARKER.match(state.src, state.bMarks[start] + state.tShift[start]):
-        state.env.setdefault(_DEEP, start)
+        state.env.setdefault(_DEEP_LINE, start)
     return False
 
 
-def _reference(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 - the library's
-    """Read a reference definition; that of a footnote is a paragraph, with links in it."""
+def _parse_reference(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 - the library's
+    """Parse a reference definition; that of a footnote remains a paragraph with links."""
     from markdown_it.rules_block import reference
 
     is_footnote = _FOOTNOTE.match(state.src, state.bMarks[start] + state.tShift[start])
     return not is_footnote and reference(state, start, end, silent)
 
 
-def _link(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the signature is the library's
-    """Read a link as CommonMark does and note where it starts."""
+def _parse_link(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the signature is the library's
     from markdown_it.rules_inline import link
 
-    return _placed(link, state, silent)
+    return _parse_with_position(link, state, silent)
 
 
-def _image(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the signature is the library's
-    """Read an image as CommonMark does and note where it starts: it may embed a note."""
+def _parse_image(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the signature is the library's
+    # An image may embed a note, so its position matters, too.
     from markdown_it.rules_inline import image
 
-    return _placed(image, state, silent)
+    return _parse_with_position(image, state, silent)
 
 
-def _placed(rule: _Rule, state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - so are the rules
-    at, before = state.pos, len(state.tokens)
+def _parse_with_position(rule: _Rule, state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - so are the rules
+    # Tokens of links have no position, but their lines are needed: store where the rule began.
+    position, token_count = state.pos, len(state.tokens)
     matched = rule(state, silent)
     if matched and not silent:
-        made = next(token for token in state.tokens[before:] if token.type in ("link_open", "image"))
-        made.meta["at"] = at
+        token = next(token for token in state.tokens[token_count:] if token.type in ("link_open", "image"))
+        token.meta["position"] = position
     return matched
 
 
-def _wiki_link(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the signature is the library's
-    """Read `[[target]]` where CommonMark sees no link, and `![[target]]` where that is no file of another kind."""
-    found = _WIKI.match(state.src, state.pos)
-    if not found:
+def _parse_wiki_link(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the signature is the library's
+    """Parse `[[target]]` after CommonMark's own links; skip `![[target]]` of other media."""
+    match = _WIKI.match(state.src, state.pos)
+    if not match:
         return False
     is_embed = state.src[state.pos - 1 : state.pos] == "!" and not state.src[: state.pos - 1].endswith("\\")
-    if not silent and not (is_embed and _MEDIA.search(found[1])):
+    if not silent and not (is_embed and _MEDIA.search(match[1])):
         token = state.push("wiki_link", "", 0)
-        token.content, token.meta["at"] = found[1], state.pos
-    state.pos = found.end()
+        token.content = match[1]
+        token.meta["position"] = state.pos
+    state.pos = match.end()
     return True
 
 
-# Prose.
-
-
 class Paragraph(NamedTuple):
-    """The text of a paragraph or heading, the 1-based line where it starts, and the definitions its links may use."""
+    """A paragraph or a heading.
+
+    Args:
+        text: Its text.
+        line: The line where it starts, counted from 1.
+        env: The reference definitions that its links may use.
+    """
 
     text: str
     line: int
     env: Mapping[str, Any]
 
     @property
-    def plain(self) -> bool:
-        """Return whether nothing in it can be anything but prose."""
+    def is_prose(self) -> bool:
+        """True if the text certainly contains no links, code or tags."""
         return not _SPECIAL.search(self.text)
 
     @property
-    def unreadable(self) -> bool:
-        """Return whether reading it would take minutes."""
+    def is_unreadable(self) -> bool:
+        """True if parsing the text would take minutes."""
         return self.text.count("[") + self.text.count("<") > _MAX_BRACKETS
 
-    def prose(self) -> str:
-        """Return the text with NUL for each character that is no prose; lines stay lines."""
+    def mask_markup(self) -> str:
+        """Return the text with NUL in place of each character that is not prose; newlines stay."""
         spans: list[tuple[int, int]] = []
         _prose_parser().inline.parse(self.text, _prose_parser(), {**self.env, "whole": self.text, "spans": spans}, [])
-        pieces, read = [], 0
-        for start, end in sorted(spans):  # those of a link before those in its text
-            if end > read:
-                pieces += [self.text[read:start], _KEPT.sub("\0", self.text[max(read, start) : end])]
-                read = end
-        kept = "".join([*pieces, self.text[read:]])
-        return _ELSE.sub(lambda found: _KEPT.sub("\0", found[0]), kept)
+        pieces = []
+        position = 0
+        for start, end in sorted(spans):  # spans may nest: an outer one comes before those inside it
+            if end > position:
+                pieces += [self.text[position:start], _mask(self.text[max(position, start) : end])]
+                position = end
+        prose = "".join([*pieces, self.text[position:]])
+        return _NOT_PROSE.sub(lambda match: _mask(match[0]), prose)
+
+
+def _mask(text: str) -> str:
+    return _NOT_NEWLINE.sub("\0", text)
 
 
 def paragraphs(text: str) -> Iterator[Paragraph]:
-    """Yield the paragraphs and headings below the frontmatter of a text; long rows of brackets line by line."""
+    """Yield the paragraphs and headings below the frontmatter; unreadable ones line by line."""
     text = _NEWLINE.sub("\n", text)
     _, body = split_frontmatter(text)
-    above = text.count("\n", 0, body) + 1
+    first_line = text.count("\n", 0, body) + 1
     tokens, env = list["Token"](), dict[str, Any]()
     _prose_parser().block.parse(text[body:], _prose_parser(), env, tokens)
     for token in tokens:
         if token.type == "inline" and token.map:
-            whole = Paragraph(token.content, token.map[0] + above, env)
-            if whole.unreadable:
-                yield from (Paragraph(line, at, env) for at, line in enumerate(whole.text.split("\n"), whole.line))
+            paragraph = Paragraph(token.content, token.map[0] + first_line, env)
+            if paragraph.is_unreadable:
+                lines = enumerate(paragraph.text.split("\n"), paragraph.line)
+                yield from (Paragraph(line, number, env) for number, line in lines)
             else:
-                yield whole
+                yield paragraph
 
 
 @cache
 def _prose_parser() -> MarkdownIt:
-    """Make a CommonMark parser that notes where what is no prose stands."""
+    """Return a CommonMark parser that records the spans of text that are not prose."""
     from markdown_it import MarkdownIt
     from markdown_it.rules_inline import autolink, backtick, html_inline, image, link
 
-    parser = MarkdownIt("commonmark", {"maxNesting": 100})
+    parser = MarkdownIt("commonmark", {"maxNesting": _MAX_NESTING})
     parser.disable(["emphasis", "entity", "newline"])
     rules = {"backticks": backtick, "link": link, "image": image, "autolink": autolink, "html_inline": html_inline}
     for name, rule in rules.items():
-        parser.inline.ruler.at(name, _noting(rule))
+        parser.inline.ruler.at(name, _record_span(rule))
     return parser
 
 
-def _noting(rule: _Rule) -> _Rule:
-    def noted(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the signature is the library's
-        at = state.pos
+def _record_span(rule: _Rule) -> _Rule:
+    def parse(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the signature is the library's
+        start = state.pos
         matched = rule(state, silent)
-        if matched and not silent and state.src is state.env["whole"]:  # else it is a part, which counts from its start
-            state.env["spans"].append((at, state.pos))
+        # The text of a link is parsed again by itself, with positions of its own: those spans are inside the link's.
+        if matched and not silent and state.src is state.env["whole"]:
+            state.env["spans"].append((start, state.pos))
         return matched
 
-    return noted
+    return parse

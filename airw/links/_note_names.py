@@ -1,7 +1,12 @@
-"""What others may call a note, and what a link that is written in a note calls its target: the two must agree.
+"""The names by which links can refer to a note, and the references that links contain.
 
-A name that begins with `/` is a path below the root and counts exactly; only notes in that place carry it. All other
-names are carried as they are and folded, and wiki links ask for them folded.
+A note has names in four tiers: its id, its paths, its short names, its titles. A reference means the note that has it
+in the strongest tier, if there is exactly one. So the more exact name wins: a title that somebody gives a note cannot
+take over links that refer to another note by its path. Nothing is guessed: two notes with the same name in that tier
+make the link ambiguous.
+
+Names and references must agree. A name that begins with `/` is a path below the root. It counts exactly, and only
+notes in that place have it. All other names exist as written and folded, and wiki links are looked up folded.
 """
 
 import re
@@ -13,149 +18,177 @@ from airw._base.frontmatter import NOTE_SUFFIX, strip_suffix
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|mailto:")
-_VAULT = re.compile(r"dendron://[^/]+/")  # a note of another vault, by its name there
-_TEMPLATE = re.compile(r"\{[{%]")  # what a site generator fills in
+_VAULT = re.compile(r"dendron://[^/]+/")  # Dendron's prefix of a note in another vault
+_TEMPLATE = re.compile(r"\{[{%]")  # a placeholder for a site generator
 _ANCHOR = re.compile(r"[#^]")
-# Of two sides either may be the label, and what looks like an anchor may be prose: "C# for beginners", "x^2".
-_ANCHORS = re.compile(r"(?<=\S)#(?=\S)|(?<=\S)\^"), re.compile(r"(?<=\S)#(?=\S)|(?<=\S)\^(?=[\w-]{6,}\Z)")
-_INDEX = frozenset({"index", "_index"})
+# If a wiki link has two sides, either may be the label, and labels contain `#` and `^` as in "C# for beginners" and
+# "x^2". So the anchor of the first and of the last side must look like one.
+_SIDE_ANCHORS = re.compile(r"(?<=\S)#(?=\S)|(?<=\S)\^"), re.compile(r"(?<=\S)#(?=\S)|(?<=\S)\^(?=[\w-]{6,}\Z)")
+_INDEX_STEMS = frozenset({"index", "_index"})
 
 
-class Unusable(ValueError):
-    """Why one reference is no link."""
+class UnusableReference(ValueError):
+    """A reference that cannot become a link; the message is the reason."""
 
 
-class Ref(NamedTuple):
-    """A name of the target, a second one, and whether the link leads to a place within it."""
+class NoteRef(NamedTuple):
+    """A reference to a note.
+
+    Args:
+        name: The name of the target.
+        or_name: A second name, as in `[[one|other]]`, if either may be the name of the target.
+        has_anchor: True if the link leads to a place within the target.
+    """
 
     name: str
-    other: str | None = None
-    anchored: bool = False
+    or_name: str | None = None
+    has_anchor: bool = False
 
 
 def fold(name: str) -> str:
-    """Fold case and composition, so that `CAFÉ` with a combining accent is `café`."""
-    return _composed(_composed(name).casefold())
+    """Return a name without differences of case and composition.
+
+    For example, `CAFÉ` with a combining accent becomes `café`.
+    """
+    return _compose(_compose(name).casefold())
 
 
-def scalar(value: Any) -> str | None:
-    """Give a name or number as text; `None` for anything else."""
+def to_text(value: Any) -> str | None:
+    """Return a string or a number as text; `None` for anything else."""
     return str(value).strip() if isinstance(value, (str, int, float)) and not isinstance(value, bool) else None
 
 
-def listed(value: Any) -> list[Any]:
-    """Give the items of a list, or anything else as the one item."""
+def as_list(value: Any) -> list[Any]:
+    """Return a list unchanged, and any other value as a list of one item."""
     return value if isinstance(value, list) else [value]
 
 
 def note_names(artifact_id: str, fields: Mapping[str, Any], title: str) -> list[list[str]]:
-    """Give the names of a note in four tiers: its id, its paths, its short names, its titles."""
+    """Return the names of a note in four tiers, strongest first; see the module for why."""
     path = strip_suffix(artifact_id)
     parts = path.split("/")
-    numbers = [scalar(value) for key, value in fields.items() if f"{key}-{scalar(value)}" == parts[-1]]
-    ends = ["/".join(parts[at:]) for at in range(len(parts) - 1, 0, -1)] or parts
-    titles = [title, *map(scalar, listed(fields.get("aliases")))]  # a title such as README.md is no path
-    folder = _folder_names(_composed(path))
+    folder_paths = _folder_names(_compose(path))
+    # 2. The whole path, without the suffix and below the root: hardly any other note has it.
+    paths = [*_add_folded([path]), "/" + _compose(path), _compose(artifact_id), *folder_paths[0]]
+    # 3. Short names: the ends of the path, the `id` from the frontmatter, and `165` for `eip-165` with `eip: 165`.
+    #    They are mostly unique, but notes in other folders may have them, too.
+    ends = ["/".join(parts[start:]) for start in range(len(parts) - 1, 0, -1)] or parts
+    numbers = [to_text(value) for key, value in fields.items() if f"{key}-{to_text(value)}" == parts[-1]]
+    short_names = [*_add_folded([*ends, to_text(fields.get("id")), *numbers]), *folder_paths[1]]
+    # 4. Titles and aliases, also without suffix: written for readers, so several notes often have the same.
+    aliases = map(to_text, as_list(fields.get("aliases")))
+    titles = _add_folded(strip_suffix(name) for name in (title, *aliases) if name)
     return [
         [artifact_id],
-        _once([*_both_cases([path]), "/" + _composed(path), _composed(artifact_id), *folder[0]], but=artifact_id),
-        _once([*_both_cases([*ends, scalar(fields.get("id")), *numbers]), *folder[1]]),
-        _once([*_both_cases(strip_suffix(each) for each in titles if each), *folder[2]]),
+        _deduplicate(paths, without=artifact_id),
+        _deduplicate(short_names),
+        _deduplicate([*titles, *folder_paths[2]]),
     ]
 
 
 def _folder_names(path: str) -> tuple[list[str], list[str], list[str]]:
-    """Give what a link to a folder, with and without `/` at its end, calls a note that may stand for that folder."""
-    above, _, stem = path.rpartition("/")
-    folder, bare = (f"/{above}/", f"/{above}") if above else ("/", "")
-    page = f"/{path}/"
-    if stem in _INDEX:
-        return [folder], [bare], [page]
-    return ([], [folder], [bare, page]) if stem.casefold() == "readme" else ([], [], [page])
+    """Return the folder paths that mean this note, for the second, third and fourth tier.
+
+    A link to `a/` means the index note of the folder, else its README, else the note `a.md`. A link to `a` prefers the
+    note `a.md`, whose path is in the second tier. The tiers of these names produce that order.
+    """
+    parent, _, stem = path.rpartition("/")
+    with_slash, without_slash = (f"/{parent}/", f"/{parent}") if parent else ("/", "")
+    own_path = f"/{path}/"
+    if stem in _INDEX_STEMS:
+        return [with_slash], [without_slash], [own_path]
+    if stem.casefold() == "readme":
+        return [], [with_slash], [without_slash, own_path]
+    return [], [], [own_path]
 
 
-def _both_cases(names: Iterable[str | None]) -> list[str]:
-    """Give each name that says something as it is and folded."""
+def _add_folded(names: Iterable[str | None]) -> list[str]:
+    """Return each name that is not empty, followed by its folded form."""
     return [form for name in names if name for form in (name, fold(name))]
 
 
-def _once(names: Iterable[str], *, but: str = "") -> list[str]:
-    return [name for name in dict.fromkeys(names) if name and name != but]
+def _deduplicate(names: Iterable[str], *, without: str = "") -> list[str]:
+    return [name for name in dict.fromkeys(names) if name and name != without]
 
 
-def wiki_ref(written: str, artifact_id: str) -> Ref | None:
-    """Give what `[[written]]` names; of two sides, both, as some tools write the label first.
+def parse_wiki_ref(written: str, artifact_id: str) -> NoteRef | None:
+    """Return the reference of `[[written]]`; `None` for URLs and places in the same note.
+
+    If there are two sides, both count: some tools write the label first, some last.
 
     Raises:
-        Unusable: It leads out of the root.
+        UnusableReference: If the link leads out of the root.
     """
     sides = re.split(r"\\?\|", written, maxsplit=1)
-    anchors = _ANCHORS if len(sides) == 2 else [_ANCHOR]
+    anchors = _SIDE_ANCHORS if len(sides) == 2 else [_ANCHOR]
     sides = [_VAULT.sub("", side.strip()) for side in sides]
     if any(_URL.match(side) or side.startswith(("#", "^")) for side in sides):
         return None
-    cut = [anchor.split(side, maxsplit=1) for anchor, side in zip(anchors, sides, strict=True) if side]
-    names = [_wiki_name(side[0].strip(), artifact_id) for side in cut]
+    split_sides = [anchor.split(side, maxsplit=1) for anchor, side in zip(anchors, sides, strict=True) if side]
+    names = [_wiki_name(side[0].strip(), artifact_id) for side in split_sides]
     if not names:
         return None
-    return Ref(names[0], names[-1] if names[-1] != names[0] else None, any(len(side) == 2 for side in cut))
+    has_anchor = any(len(side) == 2 for side in split_sides)
+    return NoteRef(names[0], names[-1] if names[-1] != names[0] else None, has_anchor)
 
 
 def _wiki_name(name: str, artifact_id: str) -> str:
     if name.startswith(("./", "../", "/")):
-        return _path_name(_composed(_placed(name, artifact_id)))
+        return _path_name(_compose(_resolve_path(name, artifact_id)))
     return strip_suffix(fold(name))
 
 
-def path_ref(written: str, artifact_id: str) -> Ref | None:
-    """Give what the target of a markdown link names: the id that a file in that place has, else its path after a `/`.
+def parse_path_ref(written: str, artifact_id: str) -> NoteRef | None:
+    """Return the reference of a markdown link; `None` for URLs, templates and anchors.
+
+    It is the id of a note in that place or, for a path without the suffix of a note, the path after a `/`.
 
     Raises:
-        Unusable: It leads out of the root, or names no file.
+        UnusableReference: If the link leads out of the root, or cannot be a file name.
     """
     path, *anchor = re.split(r"[?#]", written, maxsplit=1)
     if not path or _SCHEME.match(path) or _TEMPLATE.search(path):
         return None
     from urllib.parse import unquote
 
-    place = _placed(unquote(path), artifact_id)
-    name, composed = _path_name(place), _path_name(_composed(place))
-    return Ref(name, composed if composed != name else None, bool(anchor))
+    place = _resolve_path(unquote(path), artifact_id)
+    name, composed_name = _path_name(place), _path_name(_compose(place))
+    return NoteRef(name, composed_name if composed_name != name else None, bool(anchor))
 
 
 def _path_name(place: str) -> str:
     return place if NOTE_SUFFIX.search(place) else f"/{place}"
 
 
-def _placed(path: str, artifact_id: str) -> str:
-    """Give a path below the root; one of a folder ends with `/`, but that of the root is empty."""
+def _resolve_path(path: str, artifact_id: str) -> str:
+    """Return a path relative to the root; that of a folder ends with `/`, the root is empty."""
     if "\0" in path:
-        raise Unusable(f"the link {path!r} holds a NUL, which is in no file's name")
+        raise UnusableReference(f"the link {path!r} contains a NUL character, which no file name can contain")
     parts = [] if path.startswith("/") else artifact_id.split("/")[:-1]
     steps = path.split("/")
     for step in steps:
         if step == "..":
             if not parts:
-                raise Unusable(f"the link {path!r} leads out of the root")
+                raise UnusableReference(f"the link {path!r} leads out of the root")
             parts.pop()
         elif step not in ("", "."):
             parts.append(step)
     return "/".join(parts) + ("/" if parts and steps[-1] in ("", ".", "..") else "")
 
 
-def typed_ref(entry: str, artifact_id: str) -> Ref | None:
-    """Give what a name in the frontmatter names: as a wiki link or a path, where it is written as one.
+def parse_typed_ref(entry: str, artifact_id: str) -> NoteRef | None:
+    """Return the reference of an entry in the frontmatter: a wiki link, a path, or a name.
 
     Raises:
-        Unusable: It leads out of the root.
+        UnusableReference: If the link leads out of the root.
     """
     if wiki := re.fullmatch(r"\[\[([^\[\]]+)\]\]", entry):
-        return wiki_ref(wiki[1], artifact_id)
+        return parse_wiki_ref(wiki[1], artifact_id)
     if entry.startswith(("./", "../", "/")):
-        return path_ref(entry, artifact_id)
-    composed = _composed(entry)
-    return None if _URL.match(entry) else Ref(entry, composed if composed != entry else None)
+        return parse_path_ref(entry, artifact_id)
+    composed_name = _compose(entry)
+    return None if _URL.match(entry) else NoteRef(entry, composed_name if composed_name != entry else None)
 
 
-def _composed(name: str) -> str:
+def _compose(name: str) -> str:
     return unicodedata.normalize("NFC", name)

@@ -1,4 +1,4 @@
-"""Links between markdown notes: in the text, and declared in the frontmatter."""
+"""Links between markdown notes: written in the text, or declared in the frontmatter."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,43 +6,59 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airw._base.frontmatter import note_title, read_frontmatter_with_lines
+from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 from airw.links._commonmark import inline_links, text_of
-from airw.links._note_names import Ref, Unusable, note_names, path_ref, scalar, typed_ref, wiki_ref
+from airw.links._note_names import (
+    NoteRef,
+    UnusableReference,
+    note_names,
+    parse_path_ref,
+    parse_typed_ref,
+    parse_wiki_ref,
+    to_text,
+)
 from airw.values import Artifact, Extraction, Link
 
 _MAX_LINES = 5
-_RULES = 2  # counts what is found in the same text by the same settings
+_RULES_VERSION = 2  # to increase if the rules change: the same text with the same settings then has other links
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkdownLinks:
-    r"""Find the links of a markdown note whose id is its POSIX path below the root.
+    r"""An edge extractor for markdown notes whose ids are their POSIX paths below the root.
 
-    - **Inline**: `[text](../a/b.md#heading)` and reference definitions, as CommonMark reads them, resolved against the
-      note's own folder (`/a.md`: against the root); and `[[target]]`, `[[target|label]]`, `[[label|target]]`,
-      `[[target#heading]]`, `[[target^block]]`, `![[target]]`, which name a note in whatever folder and case. Not links:
-      URLs, places in the same note, images, embedded media, footnote definitions, code, comments, tags, templates.
-    - **Typed**: the frontmatter fields in `fields`: a mapping with `id` and `type`, or a plain name, or a list of
-      either, or names divided by commas. A plain name under `links` is of type `"related"`, under another field of the
-      field's own name. Fields that are not in the frontmatter are looked for in the filter fields.
+    - **Inline links**: `[text](../a/b.md#heading)` and reference definitions, as CommonMark defines them. A path is
+      relative to the note's own folder, `/a.md` to the root. Wiki links are `[[target]]`, `[[target|label]]`,
+      `[[label|target]]`, `[[target#heading]]`, `[[target^block]]` and `![[target]]`; they refer to a note in any
+      folder, in any case. Ignored are URLs, places in the same note, images, embedded media, footnote definitions,
+      code, comments, tags and templates.
+    - **Typed links**: the frontmatter fields in `fields`. A value is a mapping with `id` and `type`, a plain name, a
+      list of either, or names separated by commas. A plain name has the type `"related"` in the field `links`, and the
+      name of the field in others. A field that the frontmatter lacks is read from the filter fields.
 
-    References are ids, paths, or names. A note's own names are its id; its path, with and without its suffix (`.md`
-    or `.mdx`); the ends of that path, its frontmatter `id`, and `165` where its stem is `eip-165` and the
-    frontmatter says `eip: 165`; and last its title and `aliases`. Without the suffix each also without regard to case,
-    which is how wiki links name them. What a markdown link, or a wiki link with `/`, `./` or `../` before it, leads to
-    is a place, which counts exactly: `a.md`, what lies there; `a` and `a/`, the note `a.md`, or the `index.md`,
-    `_index.md` or, after those, `README.md` in that folder, where `a` prefers the note and `a/` the folder.
+    The names of a note are in four name tiers, strongest first:
 
-    Problems, with their lines: frontmatter that cannot be read, links out of the root, to the note itself, or where
-    brackets or blocks nest too deeply to be read.
+    1. its id;
+    2. its path, with and without its suffix (`.md` or `.mdx`);
+    3. the ends of that path, its `id` from the frontmatter, and `165` if its stem is `eip-165` and the frontmatter
+       has `eip: 165`;
+    4. its title and `aliases`.
+
+    Names without suffix also exist in lower case, and wiki links use that form. Markdown links, and wiki links that
+    begin with `/`, `./` or `../`, refer to an exact place. There, `a.md` is the note itself. `a` and `a/` are the note
+    `a.md`, or the file `index.md`, `_index.md` or, after those, `README.md` in the folder `a`. If both exist, `a` means
+    the note and `a/` the folder.
+
+    Problems are reported with their lines: frontmatter that cannot be read, links out of the root, links of a note to
+    itself, and places where brackets or blocks nest too deeply.
 
     Args:
         fields: The frontmatter fields that declare links.
-        inline_type: The type of links in the text, and of plain names under `links`.
+        inline_type: The type of links in the text, and of plain names in the field `links`.
 
     Raises:
-        ArgumentError: A name is blank or not a string.
+        ArgumentError: If a name is blank or not a string.
 
     Example:
         >>> note = Artifact("a/b.md", "---\nrequires: 2\n---\n[c](../c.md#top) [d](d/)\n[[Some Note|x]]")
@@ -58,90 +74,98 @@ class MarkdownLinks:
     inline_type: str = "related"
 
     def __post_init__(self) -> None:
-        """Check every parameter at birth."""
+        """Check all parameters."""
         if isinstance(self.fields, str) or not all(isinstance(name, str) and name for name in self.fields):
-            raise ArgumentError(f"fields must be a sequence of field names, not {self.fields!r}")
+            raise ArgumentError(f"fields must be a list of field names, not {short_repr(self.fields)}")
         if not isinstance(self.inline_type, str) or not self.inline_type:
-            raise ArgumentError(f"inline_type must be a non-empty string, not {self.inline_type!r}")
+            raise ArgumentError(f"inline_type must be a non-empty string, not {short_repr(self.inline_type)}")
         object.__setattr__(self, "fields", tuple(self.fields))
 
     @property
     def id(self) -> str:
-        """Name the extractor, its settings, and the version of its rules."""
-        return f"{self!r} {_RULES}"
+        """The extractor id: the class, its settings, and the version of its rules."""
+        return f"{self!r} {_RULES_VERSION}"
 
     def extract(self, artifact: Artifact, fields: Mapping[str, Any]) -> Extraction:
-        """Give the links and names of one note, links in order of line, each reference, type and origin once.
+        """Return the links of a note in order of line, and the names of the note.
+
+        Of several links with the same reference, type and origin, only the first is returned.
 
         Raises:
-            SourceError: The raw value is neither a string nor a mapping with a string `text`.
+            SourceError: If the raw value is neither a string nor a mapping with a string `text`.
         """
         text = text_of(artifact)
         front, lines = read_frontmatter_with_lines(text)
-        declared = {**fields, **front.fields}
-        names = note_names(artifact.id, declared, note_title(artifact.id, declared, text, front.body))
-        found = _Found(artifact.id, names)
+        declared_fields = {**fields, **front.fields}
+        title = note_title(artifact.id, declared_fields, text, front.body)
+        names = note_names(artifact.id, declared_fields, title)
+        collector = _LinkCollector(artifact.id, names)
         if front.problem:
-            found.complain(f"{front.problem}; links it declares are left out")
-        self._typed(declared, lines, found)
-        self._inline(text, front.body, found)
-        return Extraction(sorted(found.links.values(), key=_line), names, found.told())
+            collector.add_problem(f"{front.problem}; links in it are ignored")
+        self._read_typed_links(declared_fields, lines, collector)
+        self._read_inline_links(text, front.body, collector)
+        return Extraction(sorted(collector.links.values(), key=_line_of), names, collector.problem_texts())
 
-    def _typed(self, declared: Mapping[str, Any], lines: Mapping[str, Sequence[int]], found: "_Found") -> None:
+    def _read_typed_links(
+        self, declared_fields: Mapping[str, Any], lines: Mapping[str, Sequence[int]], collector: "_LinkCollector"
+    ) -> None:
         for name in self.fields:
-            plain = self.inline_type if name == "links" else name
-            for entry, line in _entries(declared.get(name), lines.get(name, ())):
+            default_type = self.inline_type if name == "links" else name
+            for entry, line in _entries(declared_fields.get(name), lines.get(name, ())):
                 try:
-                    ref, written, type_ = _typed_ref(entry, plain, found.artifact_id)
-                    found.add(ref, written, type_, "typed", line)
-                except Unusable as reason:
-                    found.complain(f"{name}: {reason}", line)
+                    ref, written, type_ = _parse_entry(entry, default_type, collector.artifact_id)
+                    collector.add(ref, written, type_, "typed", line)
+                except UnusableReference as reason:
+                    collector.add_problem(f"{name}: {reason}", line)
 
-    def _inline(self, text: str, body: int, found: "_Found") -> None:
-        above = text.count("\n", 0, body) + 1
-        targets, unread = inline_links(text[body:])
-        for reason, line in unread:
-            found.complain(reason, line + above)
+    def _read_inline_links(self, text: str, body: int, collector: "_LinkCollector") -> None:
+        first_line = text.count("\n", 0, body) + 1
+        targets, problems = inline_links(text[body:])
+        for reason, line in problems:
+            collector.add_problem(reason, line + first_line)
         for target in targets:
-            read = wiki_ref if target.wiki else path_ref
+            parse = parse_wiki_ref if target.is_wiki else parse_path_ref
             try:
-                ref = read(target.written, found.artifact_id)
-                found.add(ref, target.written, self.inline_type, "inline", target.line + above)
-            except Unusable as reason:
-                found.complain(str(reason), target.line + above)
+                ref = parse(target.written, collector.artifact_id)
+                collector.add(ref, target.written, self.inline_type, "inline", target.line + first_line)
+            except UnusableReference as reason:
+                collector.add_problem(str(reason), target.line + first_line)
 
 
 @dataclass(slots=True)
-class _Found:
-    """What one note says: its links, of equal ones the first, and what is wrong with it, with the lines."""
+class _LinkCollector:
+    """Collects the links of a note without duplicates, and its problems with their lines."""
 
     artifact_id: str
     names: Sequence[Sequence[str]]
     links: dict[tuple[str, str | None, str, str], Link] = field(default_factory=dict)
     problems: dict[str, list[int]] = field(default_factory=dict)
 
-    def add(self, ref: Ref | None, written: str, type_: str, origin: str, line: int | None) -> None:
-        """Keep a link, unless it leads to the place of the note itself; by a name, only the store can tell."""
+    def add(self, ref: NoteRef | None, written: str, type_: str, origin: str, line: int | None) -> None:
+        """Add a link, unless it certainly leads to the note itself."""
         if ref is None:
             return
-        own = any(ref.name in names for names in self.names[: 3 if ref.other else 4])
-        if own and not ref.anchored:
-            self.complain(f"the link {written!r:.80} names the note that it is in", line)
-        if not own or not (ref.name == self.artifact_id or ref.name.startswith("/")):
-            link = Link(ref.name, type_, origin, file=self.artifact_id, line=line, or_ref=ref.other)
-            self.links.setdefault((ref.name, ref.other, type_, origin), link)
+        # Of two sides, one may be a label that happens to be the title of this very note: that alone is no mistake.
+        is_own_name = any(ref.name in names for names in self.names[: 3 if ref.or_name else 4])
+        if is_own_name and not ref.has_anchor:
+            self.add_problem(f"the link {written!r:.80} refers to its own note", line)
+        # A place is certain. Other names may belong to a second note, too, which only the store can know.
+        is_place = ref.name == self.artifact_id or ref.name.startswith("/")
+        if not (is_own_name and is_place):
+            link = Link(ref.name, type_, origin, file=self.artifact_id, line=line, or_ref=ref.or_name)
+            self.links.setdefault((ref.name, ref.or_name, type_, origin), link)
 
-    def complain(self, reason: str, line: int | None = None) -> None:
-        """Keep a problem."""
+    def add_problem(self, reason: str, line: int | None = None) -> None:
+        """Add a problem; the same problem on several lines is reported once."""
         self.problems.setdefault(reason, []).extend([line] if line else [])
 
-    def told(self) -> list[str]:
-        """Give the problems with their lines."""
-        return [reason + _at(lines) for reason, lines in self.problems.items()]
+    def problem_texts(self) -> list[str]:
+        """Return the problems, each with its lines."""
+        return [reason + _line_suffix(lines) for reason, lines in self.problems.items()]
 
 
-def _at(lines: Sequence[int]) -> str:
-    """Say where something is, of many lines the first ones."""
+def _line_suffix(lines: Sequence[int]) -> str:
+    """Return the lines of a problem in brackets; if there are many, only the first ones."""
     lines = list(dict.fromkeys(lines))
     if not lines:
         return ""
@@ -149,12 +173,12 @@ def _at(lines: Sequence[int]) -> str:
     return f" (line{'s' * (len(lines) > 1)} {', '.join(map(str, lines[:_MAX_LINES]))}{more})"
 
 
-def _line(link: Link) -> int:
+def _line_of(link: Link) -> int:
     return link.line or 0
 
 
 def _entries(value: Any, lines: Sequence[int]) -> Iterator[tuple[Any, int | None]]:
-    """Give the entries of a field, of a list its items, of a string what commas divide, with their lines."""
+    """Yield the entries of a field with their lines: list items, or the parts between commas."""
     line = lines[0] if lines else None
     if isinstance(value, str) and not re.fullmatch(r"\s*\[\[[^\[\]]+\]\]\s*", value):
         yield from ((entry, line) for entry in value.split(","))
@@ -164,10 +188,10 @@ def _entries(value: Any, lines: Sequence[int]) -> Iterator[tuple[Any, int | None
         yield value, lines[1] if isinstance(value, Mapping) and len(lines) > 1 else line
 
 
-def _typed_ref(entry: Any, type_: str, artifact_id: str) -> tuple[Ref | None, str, str]:
+def _parse_entry(entry: Any, type_: str, artifact_id: str) -> tuple[NoteRef | None, str, str]:
     if isinstance(entry, Mapping):
         type_, entry = entry.get("type", type_), entry.get("id")
-    written = scalar(entry)
+    written = to_text(entry)
     if written is None or not isinstance(type_, str) or not type_:
-        raise Unusable(f"an entry must be a name, or a mapping with id and type, not {entry!r:.80}")
-    return (typed_ref(written, artifact_id) if written else None), written, type_
+        raise UnusableReference(f"an entry must be a name, or a mapping with id and type, not {entry!r:.80}")
+    return (parse_typed_ref(written, artifact_id) if written else None), written, type_

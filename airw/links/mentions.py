@@ -1,4 +1,4 @@
-"""Mentions: the titles of other notes in the text of a note, without a link to them."""
+"""Mentions: titles of other notes in the text of a note, without a link."""
 
 import json
 import re
@@ -16,46 +16,46 @@ from airw._base.frontmatter import note_title, read_frontmatter
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, SourceError
 from airw.links._commonmark import paragraphs, text_of
-from airw.links._note_names import fold, listed, scalar
+from airw.links._note_names import as_list, fold, to_text
 from airw.links.markdown import MarkdownLinks
 from airw.protocols import CorpusWideExtractor, EdgeExtractor
 from airw.values import Artifact, Extraction, Link
 
-_FEW = 10
+_NEVER_COMMON = 10  # notes: a title in so few is never too common, whatever their share
 _WORD = re.compile(r"\w+")
-_EDGE = re.compile(r"\b")
+_WORD_EDGE = re.compile(r"\b")
 _EMPHASIS = re.compile(r"(?<!\w)_+|_+(?!\w)")
 _SPACES = re.compile(r"[^\S \n]+|  +")
-_CELLS = 1 << 20
+_CELLS = 1 << 20  # per row of counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TitleMentions:
-    r"""Find the links that another extractor finds, and where the text of a note names other notes by their titles.
+    r"""An edge extractor that adds mentions to the links of another extractor.
 
-    A mention is a link of the origin `"derived"` with file and line, one for each note that is named: where it comes
-    first. Titles and the frontmatter's `aliases` are looked for without regard to case, as whole words, also across
-    the end of a line; of two that overlap the one that begins first counts, then the longer one. Code, comments, HTML
-    tags, frontmatter, links, their texts and addresses are no place for a mention. A note that the other extractor
-    finds a link to is mentioned all the same: what a link leads to is known only when it is resolved.
+    A mention is the title of another note in the text. It becomes a link with the origin `"derived"`, a file and a
+    line: one per mentioned note, at its first place. The search is for titles and the `aliases` of the frontmatter, in
+    any case, as whole words, also across the end of a line. If two titles overlap, the one that begins first counts,
+    then the longer one. Code, comments, HTML tags, frontmatter, links with their texts, and URLs are skipped. A note
+    can be mentioned and linked in the same text: the target of a link is known only after the extraction.
 
-    Not looked for are titles that are too short or too common. Those that several notes have are no mention of either,
-    nor of a note whose title is a part of them. In scripts without spaces between words a title is a word only where
-    other marks surround it.
+    Titles that are too short or too common are skipped. A title of several notes is a mention of none of them. It also
+    hides shorter titles that are part of it. In scripts without spaces between words, a title is found only between
+    other characters, such as punctuation.
 
-    All titles must be known before the first note is read: `build` reads the source once more for that, and where any
-    title has come, gone or changed, finds the links of every note again, without embedding it. A title that is put in
-    by hand counts from the next build on.
+    All titles must be known before the first note is read. So `build` reads the source twice. If a title appeared,
+    disappeared or changed, it extracts the links of every note again, without embedding them. The title of a note from
+    `upsert` counts from the next build on.
 
     Args:
-        inner: Finds the links; its names are those of the notes.
+        inner: The extractor of the other links. It also returns the names of the notes.
         type: The type of mentions.
-        min_chars: The length of the shortest title that is looked for.
-        max_share: A title is too common when more than this share of the notes, and more than ten of them, hold all its
-            words; of several words the shares are multiplied, as if each came by itself.
+        min_chars: The length of the shortest title to search for.
+        max_share: The share of notes from which on a title is too common: more notes than this, and more than ten,
+            contain all its words. The shares of several words are multiplied, as if words were independent.
 
     Raises:
-        ArgumentError: A value cannot be used.
+        ArgumentError: If a parameter is not valid.
 
     Example:
         >>> notes = [Artifact("sort.md", "# Merge sort"), Artifact("a.md", "It runs a merge\nsort first.")]
@@ -69,10 +69,10 @@ class TitleMentions:
     max_share: float = 0.1
 
     def __post_init__(self) -> None:
-        """Check every parameter at birth."""
+        """Check all parameters."""
         if not isinstance(self.inner, EdgeExtractor) or isinstance(self.inner, CorpusWideExtractor):
             raise ArgumentError(
-                f"inner must be an extractor that reads one artifact at a time, not {short_repr(self.inner)}"
+                f"inner must be an extractor that needs only one artifact at a time, not {short_repr(self.inner)}"
             )
         if not isinstance(self.type, str) or not self.type:
             raise ArgumentError(f"type must be a non-empty string, not {short_repr(self.type)}")
@@ -81,31 +81,31 @@ class TitleMentions:
 
     @property
     def id(self) -> str:
-        """Name the extractor and its settings."""
+        """The extractor id: the class and its settings."""
         return f"TitleMentions({self.inner.id}, {self.type!r}, {self.min_chars}, {self.max_share})"
 
     def extract(self, artifact: Artifact, fields: Mapping[str, Any]) -> Extraction:
-        """Refuse: what `survey` or `over` gives finds links.
+        """Raise an error: extraction needs all titles, so use the result of `survey` or `over`.
 
         Raises:
             ArgumentError: Always.
         """
-        raise ArgumentError("TitleMentions must know all titles first: build() tells it, else use over(artifacts)")
+        raise ArgumentError("TitleMentions.extract cannot read one artifact alone; use build() or over(artifacts)")
 
     def survey(self) -> "TitleSurvey":
-        """Begin to collect the titles of all notes.
+        """Return a survey that collects the titles of all notes.
 
         Raises:
-            ArgumentError: What looks for them is not installed.
+            ArgumentError: If the library for the search is not installed.
         """
-        _automaton(["title"])
+        _build_automaton(["title"])  # fails now rather than after a long survey
         return TitleSurvey(self)
 
     def over(self, artifacts: Iterable[Artifact]) -> "MentionFinder":
-        """Give the extractor that knows the titles of these notes, for an ingest in partitions, say.
+        """Return an extractor that knows the titles of these notes; partitioned ingests need it.
 
         Raises:
-            ArgumentError: What looks for them is not installed.
+            ArgumentError: If the library for the search is not installed.
         """
         survey = self.survey()
         survey.add(artifacts)
@@ -113,50 +113,56 @@ class TitleMentions:
 
 
 class TitleSurvey:
-    """Collects the titles of notes, and how common their words are; what it holds of a note is its titles."""
+    """Collects the titles of notes, and counts how common their words are.
+
+    Of each note only its id and its titles stay in memory.
+    """
 
     def __init__(self, settings: TitleMentions) -> None:
         self._settings = settings
-        self._seen: set[str] = set()
-        self._holder: dict[str, str] = {}
+        self._seen_ids: set[str] = set()
+        self._note_of: dict[str, str] = {}  # by title; empty if several notes have it
         self._words = _WordCounts()
 
     def add(self, artifacts: Iterable[Artifact]) -> None:
-        """Collect the titles of some more notes; an artifact without text has none."""
+        """Collect the titles of more notes; an artifact without text has none."""
         for artifact in artifacts:
-            if artifact.id in self._seen:
+            if artifact.id in self._seen_ids:
                 continue
-            self._seen.add(artifact.id)
+            self._seen_ids.add(artifact.id)
             try:
                 text = text_of(artifact)
-            except SourceError:  # which it will be again when its links are asked for
+            except SourceError:  # the extraction of its links will report it
                 continue
-            self._words.add(_folded(text))
+            self._words.add(_fold_text(text))
             for title in _titles_of(artifact, text):
-                if self._holder.setdefault(title, artifact.id) != artifact.id:
-                    self._holder[title] = ""
+                if self._note_of.setdefault(title, artifact.id) != artifact.id:
+                    self._note_of[title] = ""
 
     def extractor(self) -> "MentionFinder":
-        """Give the extractor that knows the titles collected."""
-        titles = {title: holder for title, holder in sorted(self._holder.items()) if self._telling(title)}
+        """Return an extractor that knows the collected titles."""
+        titles = {title: note for title, note in sorted(self._note_of.items()) if self._is_distinctive(title)}
         return MentionFinder(self._settings.inner, self._settings.type, titles)
 
-    def _telling(self, title: str) -> bool:
-        most = max(self._settings.max_share, _FEW / self._words.texts)
-        return len(title) >= self._settings.min_chars and self._words.share(title) <= most
+    def _is_distinctive(self, title: str) -> bool:
+        max_share = max(self._settings.max_share, _NEVER_COMMON / self._words.text_count)
+        return len(title) >= self._settings.min_chars and self._words.share(title) <= max_share
 
 
 @dataclass(frozen=True, slots=True)
 class MentionFinder:
-    """What `TitleMentions` becomes once all titles are known.
+    """The extractor that `TitleMentions` makes once all titles are known.
+
+    It searches for all titles in one pass over a text, however many they are, by an automaton (Aho and Corasick,
+    Efficient String Matching, 1975).
 
     Args:
-        inner: Finds the links.
+        inner: The extractor of the other links.
         type: The type of mentions.
-        titles: The note of each title, folded; `""` where several have it.
+        titles: The id of the note for each folded title; `""` if several notes have the title.
 
     Raises:
-        ArgumentError: A title is blank or no text, or what looks for them is not installed.
+        ArgumentError: If a title is empty or not a string, or the library for the search is not installed.
     """
 
     inner: EdgeExtractor
@@ -167,110 +173,120 @@ class MentionFinder:
     _automaton: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Make what finds the titles."""
+        """Check the titles and build the automaton."""
         if not all(isinstance(title, str) and title and isinstance(note, str) for title, note in self.titles.items()):
-            raise ArgumentError(f"titles must map a title to the id of its note, not be {short_repr(self.titles)}")
-        said = json.dumps(sorted(self.titles.items()))
-        digest = blake2b(said.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+            raise ArgumentError(f"titles must be a mapping of titles to note ids, not {short_repr(self.titles)}")
+        # The id depends on all titles: if one changes, a build extracts the links of every note again.
+        text = json.dumps(sorted(self.titles.items()))
+        digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
         object.__setattr__(self, "id", f"MentionFinder({self.inner.id}, {self.type!r}, titles={digest})")
         object.__setattr__(self, "_targets", list(self.titles.values()))
-        object.__setattr__(self, "_automaton", _automaton([_edged(title) for title in self.titles]))
+        automaton = _build_automaton([_mark_word_edges(title) for title in self.titles])
+        object.__setattr__(self, "_automaton", automaton)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel without the automaton."""
+        """Pickle the titles without the automaton, which is built again."""
         return MentionFinder, (self.inner, self.type, self.titles)
 
     def extract(self, artifact: Artifact, fields: Mapping[str, Any]) -> Extraction:
-        """Give the links of the inner extractor, then the mentions in order of line; and its names.
+        """Return the links and names of the inner extractor, and the mentions in order of line.
 
         Raises:
-            SourceError: The raw value is neither a string nor a mapping with a string `text`.
+            SourceError: If the raw value is neither a string nor a mapping with a string `text`.
         """
-        found = self.inner.extract(artifact, fields)
-        problems = list(found.problems)
-        lines = self._lines(artifact.id, text_of(artifact), problems)
+        inner = self.inner.extract(artifact, fields)
+        problems = list(inner.problems)
+        lines = self._mention_lines(artifact.id, text_of(artifact), problems)
         mentions = [Link(target, self.type, "derived", file=artifact.id, line=line) for target, line in lines.items()]
-        return Extraction([*found.links, *mentions], found.names, problems)
+        return Extraction([*inner.links, *mentions], inner.names, problems)
 
-    def _lines(self, own: str, text: str, problems: list[str]) -> dict[str, int]:
-        """Give the first line where each other note is named."""
-        lines = {own: 0}
+    def _mention_lines(self, artifact_id: str, text: str, problems: list[str]) -> dict[str, int]:
+        """Return the first line where each other note is mentioned, in order of line."""
+        lines = {artifact_id: 0}  # a note does not mention itself
         for paragraph in paragraphs(text):
-            named = self._named(paragraph.text, paragraph.line)
-            if named.keys() <= lines.keys():  # so that few paragraphs have to be read for what is no prose
+            # Search the raw text first: only the few paragraphs with new titles need the slow search for markup.
+            mentioned = self._search_titles(paragraph.text, paragraph.line)
+            if mentioned.keys() <= lines.keys():
                 continue
-            if paragraph.unreadable:
-                problems.append(f"too many brackets on one line: not read for mentions (line {paragraph.line})")
+            if paragraph.is_unreadable:
+                problems.append(f"too many brackets on one line; mentions on it are not read (line {paragraph.line})")
                 continue
-            lines = (named if paragraph.plain else self._named(paragraph.prose(), paragraph.line)) | lines
-        del lines[own]
-        return dict(sorted(lines.items(), key=lambda each: each[1]))
+            if not paragraph.is_prose:
+                mentioned = self._search_titles(paragraph.mask_markup(), paragraph.line)
+            lines = mentioned | lines
+        del lines[artifact_id]
+        return dict(sorted(lines.items(), key=lambda item: item[1]))
 
-    def _named(self, text: str, line: int) -> dict[str, int]:
-        """Give the notes that a text names, and the first line where it names each."""
-        lines, read, named = _edged(_folded(text)), 0, dict[str, int]()
-        # Edges are part of what is looked for, so that of whole words alone the first and the longest are found.
-        for title, start, _ in self._automaton.find_matches_as_indexes(lines.replace("\n", " ")):
-            line += lines.count("\n", read, start)
-            read = start
-            if target := self._targets[title]:
-                named.setdefault(target, line)
-        return named
+    def _search_titles(self, text: str, line: int) -> dict[str, int]:
+        """Return the notes whose titles are in a text, each with the first line of its title."""
+        text = _mark_word_edges(_fold_text(text))
+        counted = 0  # newlines before this position are in `line` already
+        first_lines: dict[str, int] = {}
+        # Titles and text contain marks at the edges of words. So the automaton matches whole words only, and picks the
+        # first and longest title among these.
+        for index, start, _ in self._automaton.find_matches_as_indexes(text.replace("\n", " ")):
+            line += text.count("\n", counted, start)
+            counted = start
+            if target := self._targets[index]:
+                first_lines.setdefault(target, line)
+        return first_lines
 
 
-def _automaton(patterns: Sequence[str]) -> Any:
+def _build_automaton(patterns: Sequence[str]) -> Any:
     try:
         from ahocorasick_rs import AhoCorasick, MatchKind
     except ImportError as error:
-        raise ArgumentError("mentions of titles need ahocorasick-rs: pip install 'airw[mentions]'") from error
+        raise ArgumentError("TitleMentions needs ahocorasick-rs: pip install 'airw[mentions]'") from error
     return AhoCorasick(patterns, matchkind=MatchKind.LeftmostLongest)
 
 
-def _folded(text: str) -> str:
-    """Fold case, composition and white space, and drop underscores around words; lines stay lines."""
+def _fold_text(text: str) -> str:
+    """Fold case, composition and white space; remove emphasis by `_`; newlines stay."""
     text = _SPACES.sub(" ", text.lower() if text.isascii() else fold(text))
     text = _EMPHASIS.sub("", text) if "_" in text else text
     return text.replace(" \n", "\n").replace("\n ", "\n")
 
 
-def _edged(text: str) -> str:
-    """Mark where words begin and end, so that one text is found in another only as whole words."""
-    return _EDGE.sub("\1", text)
+def _mark_word_edges(text: str) -> str:
+    return _WORD_EDGE.sub("\1", text)
 
 
 def _titles_of(artifact: Artifact, text: str) -> Iterator[str]:
-    """Yield the title and the aliases of a note, folded; those without a letter or digit are left out."""
+    """Yield the title and the aliases of a note, folded; skip those without a letter or digit."""
     front = read_frontmatter(text)
-    declared = {**artifact.metadata, **front.fields}
-    title = note_title(artifact.id, declared, text, front.body)
-    for name in (title, *map(scalar, listed(declared.get("aliases")))):
-        if _WORD.search(called := " ".join(_folded(name or "").split())):
-            yield called
+    fields = {**artifact.metadata, **front.fields}
+    title = note_title(artifact.id, fields, text, front.body)
+    for name in (title, *map(to_text, as_list(fields.get("aliases")))):
+        folded_name = " ".join(_fold_text(name or "").split())
+        if _WORD.search(folded_name):
+            yield folded_name
 
 
 class _WordCounts:
-    """Counts in how many texts each word is, in 8 MB whatever the vocabulary and whatever the order of the texts.
+    """The number of texts that contain each word, in 8 MB of memory for any vocabulary.
 
-    A count is never too low. It is too high where the words that share its two cells, as few do, are in more texts.
+    It is a count-min sketch (Cormode and Muthukrishnan, 2005) of two rows: a word has a cell in each, and the lower of
+    the two counts is its count. It is never too low. It is too high only if other words share both cells, which is
+    rare. The order of the texts does not matter.
     """
 
     def __init__(self) -> None:
-        self.texts = 0
+        self.text_count = 0
         self._counts = np.zeros((2, _CELLS), np.uint32)
 
     def add(self, text: str) -> None:
         """Count the words of a folded text."""
-        self.texts += 1
-        for row, cells in zip(self._counts, _cells(list(set(_WORD.findall(text)))), strict=True):
+        self.text_count += 1
+        for row, cells in zip(self._counts, _cells_of(list(set(_WORD.findall(text)))), strict=True):
             row[np.unique(cells)] += np.uint32(1)
 
     def share(self, title: str) -> float:
-        """Return the share of texts that would hold all words of a folded title if each word came by itself."""
-        rows = zip(self._counts, _cells(sorted(set(_WORD.findall(title)))), strict=True)
-        return float(np.prod(np.min([row[cells] for row, cells in rows], axis=0) / self.texts))
+        """Return the share of texts with all words of a title, if words are independent."""
+        rows = zip(self._counts, _cells_of(sorted(set(_WORD.findall(title)))), strict=True)
+        return float(np.prod(np.min([row[cells] for row, cells in rows], axis=0) / self.text_count))
 
 
-def _cells(words: Sequence[str]) -> NDArray[Any]:
-    """Return the cell of each word in either row."""
+def _cells_of(words: Sequence[str]) -> NDArray[Any]:
+    """Return the cells of words, `(2, n)`: one per row of the sketch."""
     hashes = np.array([crc32(word.encode("utf-8", "surrogatepass")) for word in words], np.uint32)
     return np.stack([hashes % _CELLS, hashes >> 12])

@@ -144,7 +144,7 @@ def test_a_link_to_the_note_itself_is_reported_with_its_line(text, kept):
     extraction = extracted(text)
     assert [link.target_ref for link in extraction.links] == kept
     (problem,) = extraction.problems
-    assert problem.endswith("names the note that it is in (line 2)")
+    assert problem.endswith("refers to its own note (line 2)")
 
 
 def test_paths_meet_in_whatever_composition_they_are_written():
@@ -355,7 +355,7 @@ def test_ten_thousand_links_in_one_note_are_read_however_they_stand(gap):
 
 def test_the_same_fault_on_many_lines_is_one_problem():
     assert extracted("[t](note.md)\n" * 8).problems == [
-        "the link 'note.md' names the note that it is in (lines 1, 2, 3, 4, 5 and 3 more)"
+        "the link 'note.md' refers to its own note (lines 1, 2, 3, 4, 5 and 3 more)"
     ]
 
 

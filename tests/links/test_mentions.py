@@ -179,7 +179,7 @@ def test_settings_that_make_no_sense_are_refused(options):
 def test_brackets_without_end_are_reported_and_not_read():
     found = finder("sort").extract(Artifact("a", "sort " + "[" * 3_000 + "\nwalk"), {})
     assert [link.target_ref for link in found.links] == []
-    assert "too many brackets on one line: not read for mentions (line 1)" in found.problems
+    assert "too many brackets on one line; mentions on it are not read (line 1)" in found.problems
     assert named("[" * 900 + "\n" + "[" * 900 + "\nsort", "sort") == [("sort", 3)]
 
 
@@ -201,7 +201,7 @@ def test_titles_travel_and_settings_can_say_them():
 
 @pytest.mark.parametrize("titles", [{"": "a.md"}, {"sort": None}, {3: "a.md"}])
 def test_titles_that_are_none_are_refused(titles):
-    with pytest.raises(ArgumentError, match="titles must map"):
+    with pytest.raises(ArgumentError, match="titles must be a mapping"):
         MentionFinder(MarkdownLinks(), "mentions", titles)
 
 
@@ -224,7 +224,7 @@ def test_its_id_says_which_titles_it_knows_and_nothing_else():
 
 def test_without_its_library_the_error_names_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "ahocorasick_rs", None)
-    with pytest.raises(ArgumentError, match=re.escape("need ahocorasick-rs: pip install 'airw[mentions]'")):
+    with pytest.raises(ArgumentError, match=re.escape("needs ahocorasick-rs: pip install 'airw[mentions]'")):
         TitleMentions().survey()
 
 

@@ -69,7 +69,7 @@ async def test_links_of_a_note_to_itself_are_told_and_are_no_edges(tmp_path):
     )
     assert edges == {("sub/self.md", "next.md")}
     assert told(corpus) == [
-        ("sub/self.md", f"the link {written!r} names the note that it is in ({where})")
+        ("sub/self.md", f"the link {written!r} refers to its own note ({where})")
         for written, where in [
             ("self", "lines 2, 6"),
             ("self.md", "line 5"),
@@ -90,8 +90,8 @@ async def test_aliases_that_are_each_others_titles_are_told_and_links_by_them_ar
     assert told(corpus) == [
         ("b.md", "title: 'a.md' bears the name 'Beta' too: links by it are ambiguous (line 2)"),
         ("b.md", "aliases: 'a.md' bears the name 'Alpha' too: links by it are ambiguous (line 3)"),
-        ("a.md", "the link 'Beta' names the note that it is in (line 5)"),
-        ("b.md", "the link 'alpha' names the note that it is in (line 6)"),
+        ("a.md", "the link 'Beta' refers to its own note (line 5)"),
+        ("b.md", "the link 'alpha' refers to its own note (line 6)"),
     ]
     both = ("a.md", "b.md")
     assert await unresolved(corpus) == [("a.md", 5, "beta", both), ("b.md", 6, "alpha", both)]
