@@ -1,4 +1,4 @@
-"""Links: what artifacts say about each other, and the graph that this makes."""
+"""Links between artifacts: their extraction, their inverses, and the graph of a corpus."""
 
 from typing import TYPE_CHECKING
 

@@ -51,7 +51,7 @@ class _CostSide:
         return self.queue[0][0] if self.queue else math.inf
 
     def reach(self, node: Any, cost: float, last_steps: Sequence[Step]) -> None:
-        """Record the last steps of a path, unless a cheaper one is known; keep paths of equal cost."""
+        """Record the last steps of a path unless a cheaper one is known; paths of equal cost stay."""
         known_cost = self.costs.get(node, math.inf)
         if cost < known_cost:
             self.costs[node] = cost

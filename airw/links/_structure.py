@@ -1,4 +1,4 @@
-"""A whole graph at once: its edges as numbers, what hangs together, what goes round in circles."""
+"""The structure of a whole graph: its edges as arrays, its components, and its cycles."""
 
 import time
 from collections import deque
@@ -19,80 +19,87 @@ from airw.values import Edge, LinkFilter
 
 R = TypeVar("R")
 Ints: TypeAlias = NDArray[np.int32]
-Slices: TypeAlias = Generator[None, None, R]
 
-_SLICE = 0.02  # seconds of work that a cancelled caller may have to wait for
-_OFTEN = 256  # rounds between two looks at the clock
+SlicedWork: TypeAlias = Generator[None, None, R]
+"""A long computation that yields now and then, so that it can be stopped there; its return value is the result."""
+
+_SLICE_SECONDS = 0.02  # the longest that a cancelled caller waits
+_ROUNDS_PER_PAUSE = 256  # a pause reads the clock, which takes longer than one round
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EdgeTable:
-    """The distinct pairs of artifacts that links lead between, by position.
+    """The distinct pairs of artifacts that links connect, as positions in `ids`.
 
     Args:
         ids: All artifacts, in the order of the store.
-        sources: `(n,) int32`, ascending: where each pair begins.
-        targets: `(n,) int32`: where it ends; ascending for each source.
+        sources: `(n,) int32`, ascending: the position where each edge begins.
+        targets: `(n,) int32`: the position where it ends; ascending per source.
     """
 
     ids: Sequence[Any]
     sources: Ints
     targets: Ints
 
-    def rows(self) -> tuple[Ints, Ints]:
-        """Give the targets of all artifacts one after another, and where those of each begin and end."""
-        return self.targets, _bounds(self.sources, len(self.ids))
+    def to_rows(self) -> tuple[Ints, Ints]:
+        """Return the edges as compressed sparse rows: all targets, and the bounds of each row.
+
+        The targets of the artifact at position `i` are `targets[bounds[i] : bounds[i + 1]]`.
+        """
+        return self.targets, np.searchsorted(self.sources, np.arange(len(self.ids) + 1)).astype(np.int32)
 
 
-async def read_edges(store: Store, chosen: LinkFilter) -> EdgeTable:
-    """Read all edges between artifacts of a store, in pages.
+async def read_edges(store: Store, link_filter: LinkFilter) -> EdgeTable:
+    """Read all edges between the artifacts of a store, in pages.
 
     Raises:
-        ArgumentError: The store cannot list its artifacts.
+        ArgumentError: If the store cannot list its artifacts.
     """
     if not hasattr(store, "artifact_ids"):
         raise ArgumentError(
-            f"{type(store).__name__} has no artifact_ids: a whole graph needs a store that lists its own"
+            f"{type(store).__name__} has no artifact_ids(); components, cycles and diagnose need a store that lists "
+            "its artifacts"
         )
     ids: list[Any] = list(await store.artifact_ids())
-    places = await in_thread(_places, ids)
+    positions = await in_thread(_index_positions, ids)
     pages = []
-    for at in range(0, len(ids), PAGE):
-        edges = await store.neighbors(ids[at : at + PAGE], direction="out", **chosen.options())
-        pages.append(await in_thread(_pairs, at, edges, places))
+    for start in range(0, len(ids), PAGE):
+        edges = await store.neighbors(ids[start : start + PAGE], direction="out", **link_filter.options())
+        pages.append(await in_thread(_to_pairs, start, edges, positions))
     return EdgeTable(ids, *(await in_thread(np.concatenate, pages, 1) if pages else np.empty((2, 0), np.int32)))
 
 
-def _places(ids: Sequence[Any]) -> dict[Any, int]:
-    return {id: place for place, id in enumerate(ids)}
+def _index_positions(ids: Sequence[Any]) -> dict[Any, int]:
+    return {id: position for position, id in enumerate(ids)}
 
 
-def _pairs(at: int, edges: Sequence[Sequence[Edge]], places: dict[Any, int]) -> Ints:
-    """Give pairs of places, `(2, n)`; a target that is not here is of another corpus, or was just now removed."""
-    rows = (
+def _to_pairs(start: int, edges: Sequence[Sequence[Edge]], positions: dict[Any, int]) -> Ints:
+    """Return pairs of positions, `(2, n)`, without duplicates.
+
+    Targets without a position are skipped: they are in another corpus, or were removed while the graph is read.
+    """
+    pairs = (
         (source, target)
-        for source, each in enumerate(edges, at)
-        for target in sorted({places[edge.target] for edge in each if edge.target in places})
+        for source, group in enumerate(edges, start)
+        for target in sorted({positions[edge.target] for edge in group if edge.target in positions})
     )
-    return np.array([*rows], np.int32).reshape(-1, 2).T
+    return np.array([*pairs], np.int32).reshape(-1, 2).T
 
 
-def _bounds(ascending: Ints, count: int) -> Ints:
-    bounds: Ints = np.searchsorted(ascending, np.arange(count + 1)).astype(np.int32)
-    return bounds
+async def run_in_slices(work: SlicedWork[R]) -> R:
+    """Run a long computation in worker threads, some milliseconds at a time.
 
-
-async def sliced(work: Slices[R]) -> R:
-    """Do work that pauses now and then in worker threads, some milliseconds in each: it can be cancelled between."""
+    A thread cannot be stopped, so a cancelled caller waits for it. Between two slices it can leave.
+    """
     while True:
-        done = await in_thread(_advance, work)
-        if done:
-            return done[0]
+        result = await in_thread(_run_slice, work)
+        if result:
+            return result[0]
 
 
-def _advance(work: Slices[R]) -> tuple[R] | None:
-    end = time.perf_counter() + _SLICE
-    while time.perf_counter() < end:
+def _run_slice(work: SlicedWork[R]) -> tuple[R] | None:
+    deadline = time.perf_counter() + _SLICE_SECONDS
+    while time.perf_counter() < deadline:
         try:
             next(work)
         except StopIteration as stop:
@@ -100,162 +107,195 @@ def _advance(work: Slices[R]) -> tuple[R] | None:
     return None
 
 
-async def components_of(table: EdgeTable) -> list[list[Any]]:
-    """Give the artifacts that edges connect, group by group: the largest first, of equal ones that of the first id."""
-    return await in_thread(_groups, table.ids, await sliced(labelled(table)))
+async def find_components(table: EdgeTable) -> list[list[Any]]:
+    """Return the groups of artifacts that edges connect, in either direction.
+
+    The largest group is first; of equal groups, the one with the smallest id.
+    """
+    return await in_thread(_group_by_label, table.ids, await run_in_slices(label_components(table)))
 
 
-def _groups(ids: Sequence[Any], labels: Ints) -> list[list[Any]]:
+def _group_by_label(ids: Sequence[Any], labels: Ints) -> list[list[Any]]:
     order = np.argsort(labels, kind="stable")
     cuts = np.flatnonzero(np.diff(labels[order])) + 1
     groups = sorted(np.split(order, cuts), key=len, reverse=True) if len(ids) else []
-    return [[ids[at] for at in group.tolist()] for group in groups]
+    return [[ids[position] for position in group.tolist()] for group in groups]
 
 
-def labelled(table: EdgeTable) -> Slices[Ints]:
-    """Give each artifact the lowest place of all that edges connect it with: `(n,) int32`."""
+def label_components(table: EdgeTable) -> SlicedWork[Ints]:
+    """Return for each artifact the lowest position in its component: `(n,) int32`.
+
+    The method is hooking and pointer jumping (Shiloach and Vishkin, 1982): it works on whole arrays at once.
+    """
     labels = np.arange(len(table.ids), dtype=np.int32)
     while True:
-        one, other = labels[table.sources], labels[table.targets]
-        if np.array_equal(one, other):
+        source_labels, target_labels = labels[table.sources], labels[table.targets]
+        if np.array_equal(source_labels, target_labels):
             return labels
-        lower = np.minimum(one, other)
-        joined = labels.copy()
-        np.minimum.at(joined, np.maximum(one, other), lower)
-        while not np.array_equal(joined, labels):
+        # Hook: if an edge connects two groups, the group with the higher label takes the lower one.
+        lower = np.minimum(source_labels, target_labels)
+        parents = labels.copy()
+        np.minimum.at(parents, np.maximum(source_labels, target_labels), lower)
+        # Jump: replace labels by their labels until nothing changes. Chains of groups collapse in few rounds.
+        while not np.array_equal(parents, labels):
             yield
-            labels, joined = joined, joined[joined]
+            labels, parents = parents, parents[parents]
 
 
-async def cycles_of(table: EdgeTable, store: LinkReader, chosen: LinkFilter) -> list[LinkCycle]:
-    """Give the groups of artifacts that all lead to one another, each with its first shortest cycle; largest first."""
-    groups = await sliced(_strong_groups(table))
-    rings = [await sliced(_shortest_ring(table, group)) for group in groups]
-    ids = [[table.ids[at] for at in ring] for ring in rings]
-    nodes = [id for ring in ids for id in ring]
-    found = [] if not nodes else await store.neighbors(nodes, direction="out", **chosen.options())
-    edges = dict(zip(nodes, found, strict=True))  # no artifact is in two groups
+async def find_cycles(table: EdgeTable, store: LinkReader, link_filter: LinkFilter) -> list[LinkCycle]:
+    """Return the groups of artifacts that all lead to one another, largest first.
+
+    Each has the first of its shortest cycles.
+    """
+    groups = await run_in_slices(_strong_components(table))
+    cycles = [await run_in_slices(_shortest_cycle(table, group)) for group in groups]
+    # The table has positions only. Read the stored edges again, but just those of the artifacts on the cycles.
+    cycle_ids = [[table.ids[position] for position in cycle] for cycle in cycles]
+    nodes = [id for ids in cycle_ids for id in ids]
+    edges = await store.neighbors(nodes, direction="out", **link_filter.options()) if nodes else []
+    edges_of = dict(zip(nodes, edges, strict=True))  # no artifact is in two groups
     return [
-        LinkCycle(tuple(table.ids[at] for at in group), tuple(ring), tuple(_edges_round(ring, edges)))
-        for group, ring in zip(groups, ids, strict=True)
+        LinkCycle(tuple(table.ids[position] for position in group), tuple(ids), tuple(_edges_along(ids, edges_of)))
+        for group, ids in zip(groups, cycle_ids, strict=True)
     ]
 
 
-def _edges_round(ring: Sequence[Any], edges: dict[Any, list[Edge]]) -> Iterator[Edge]:
-    for here, there in pairwise([*ring, ring[0]]):
-        yield next(edge for edge in edges[here] if edge.target == there)
+def _edges_along(cycle: Sequence[Any], edges_of: dict[Any, list[Edge]]) -> Iterator[Edge]:
+    for source, target in pairwise([*cycle, cycle[0]]):
+        yield next(edge for edge in edges_of[source] if edge.target == target)
 
 
-def _strong_groups(table: EdgeTable) -> Slices[list[list[int]]]:
-    """Find the strongly connected groups of two or more: Tarjan's search (1972), without recursion."""
-    flat, bounds = (each.tolist() for each in table.rows())
+def _strong_components(table: EdgeTable) -> SlicedWork[list[list[int]]]:
+    """Return the strongly connected components of two or more artifacts, largest first.
+
+    The method is Tarjan's (Depth-First Search and Linear Graph Algorithms, 1972), without recursion: a long chain of
+    links would exceed Python's recursion limit.
+    """
+    targets, bounds = (array.tolist() for array in table.to_rows())
     yield
     count = len(table.ids)
-    number, low, done = [0] * count, [0] * count, bytearray(count)
-    upcoming = bounds[:-1]
-    open_: list[int] = []
-    groups: list[list[int]] = []
-    found = rounds = 0
+    index, low = [0] * count, [0] * count  # the order of discovery from 1 on, and the lowest index reached from here
+    is_done = bytearray(count)  # the artifact is in a component already
+    next_edge = bounds[:-1]
+    stack: list[int] = []
+    components: list[list[int]] = []
+    discovered = rounds = 0
     for root in range(count):
-        path = [] if number[root] else [root]
+        path = [] if index[root] else [root]
         while path:
             rounds += 1
-            if not rounds % _OFTEN:
+            if not rounds % _ROUNDS_PER_PAUSE:
                 yield
-            here = path[-1]
-            if not number[here]:
-                found += 1
-                number[here] = low[here] = found
-                open_.append(here)
-            if upcoming[here] < bounds[here + 1]:
-                there = flat[upcoming[here]]
-                upcoming[here] += 1
-                if not number[there]:
-                    path.append(there)
-                elif not done[there]:
-                    low[here] = min(low[here], number[there])
+            node = path[-1]
+            if not index[node]:
+                discovered += 1
+                index[node] = low[node] = discovered
+                stack.append(node)
+            # Go along the next edge: down to a new artifact, or back to one whose component is still open.
+            if next_edge[node] < bounds[node + 1]:
+                target = targets[next_edge[node]]
+                next_edge[node] += 1
+                if not index[target]:
+                    path.append(target)
+                elif not is_done[target]:
+                    low[node] = min(low[node], index[target])
                 continue
+            # All edges are done. If none leads back beyond this artifact, it is the first of a component.
             path.pop()
             if path:
-                low[path[-1]] = min(low[path[-1]], low[here])
-            if low[here] == number[here]:
-                groups.append(_taken(open_, here, done))
-    return sorted((sorted(group) for group in groups if len(group) > 1), key=lambda group: (-len(group), group[0]))
+                low[path[-1]] = min(low[path[-1]], low[node])
+            if low[node] == index[node]:
+                components.append(_pop_component(stack, node, is_done))
+    groups = (sorted(component) for component in components if len(component) > 1)
+    return sorted(groups, key=lambda group: (-len(group), group[0]))
 
 
-def _taken(open_: list[int], root: int, done: bytearray) -> list[int]:
-    """Take a whole group, which ends the list of what is open."""
-    group = []
+def _pop_component(stack: list[int], root: int, is_done: bytearray) -> list[int]:
+    component = []
     while True:
-        group.append(open_.pop())
-        done[group[-1]] = True
-        if group[-1] == root:
-            return group
+        node = stack.pop()
+        component.append(node)
+        is_done[node] = True
+        if node == root:
+            return component
 
 
-def _shortest_ring(table: EdgeTable, group: Sequence[int]) -> Slices[list[int]]:
-    """Find the first shortest cycle of a group: through each of its artifacts by breadth-first search.
-
-    What a search began with is taken away after it, and with it whatever is on no cycle without it, so that each search
-    finds cycles that begin with their lowest place, and long chains are gone over once.
-    """
-    onward, back = _within(table, group)
+def _shortest_cycle(table: EdgeTable, group: Sequence[int]) -> SlicedWork[list[int]]:
+    """Return the first shortest cycle of a group, by breadth-first search from each artifact."""
+    successors, predecessors = _inner_edges(table, group)
     yield
     best: list[int] = []
     for start in group:
-        if start in onward:
-            best = (yield from _ring_from(start, onward, len(best))) or best
-            if len(best) == 2:  # none is shorter
+        if start in successors:
+            best = (yield from _shortest_cycle_through(start, successors, len(best))) or best
+            if len(best) == 2:  # no cycle is shorter
                 break
-            yield from _take_away(start, onward, back)
+            # All cycles through `start` have been seen. Without it, later searches read less, and each cycle is
+            # found from its lowest position.
+            yield from _remove_with_dead_ends(start, successors, predecessors)
     return best
 
 
-def _within(table: EdgeTable, group: Sequence[int]) -> tuple[dict[int, dict[int, None]], dict[int, dict[int, None]]]:
-    flat, bounds = table.rows()
-    inside = set(group)
-    onward: dict[int, dict[int, None]] = {}
-    back: dict[int, dict[int, None]] = {each: {} for each in group}
-    for here in group:
-        ends = flat[bounds[here] : bounds[here + 1]].tolist()
-        onward[here] = {there: None for there in ends if there in inside}
-        for there in onward[here]:
-            back[there][here] = None
-    return onward, back
+def _inner_edges(
+    table: EdgeTable, group: Sequence[int]
+) -> tuple[dict[int, dict[int, None]], dict[int, dict[int, None]]]:
+    """Return the successors and the predecessors of each artifact within its group."""
+    targets, bounds = table.to_rows()
+    members = set(group)
+    successors: dict[int, dict[int, None]] = {}
+    predecessors: dict[int, dict[int, None]] = {node: {} for node in group}
+    for node in group:
+        ends = targets[bounds[node] : bounds[node + 1]].tolist()
+        successors[node] = {end: None for end in ends if end in members}
+        for end in successors[node]:
+            predecessors[end][node] = None
+    return successors, predecessors
 
 
-def _ring_from(start: int, onward: dict[int, dict[int, None]], below: int) -> Slices[list[int]]:
-    """Find the first shortest cycle through one artifact that is shorter than `below`, where that is not 0."""
-    before: dict[int, int] = {}
-    waiting, depths = deque([start]), {start: 1}
-    while waiting:
+def _shortest_cycle_through(
+    start: int, successors: dict[int, dict[int, None]], best_length: int
+) -> SlicedWork[list[int]]:
+    """Return the first shortest cycle through `start` that is shorter than `best_length`.
+
+    It is empty if there is none. A `best_length` of 0 means that no cycle is known so far.
+    """
+    parents: dict[int, int] = {}
+    queue, depths = deque([start]), {start: 1}
+    while queue:
         yield
-        here = waiting.popleft()
-        if below and depths[here] >= below:
+        node = queue.popleft()
+        if best_length and depths[node] >= best_length:
             break
-        for there in onward[here]:
-            if there == start:
-                return _ring(here, start, before)
-            if there not in depths:
-                depths[there], before[there] = depths[here] + 1, here
-                waiting.append(there)
+        for end in successors[node]:
+            if end == start:
+                return _trace_cycle(node, start, parents)
+            if end not in depths:
+                depths[end] = depths[node] + 1
+                parents[end] = node
+                queue.append(end)
     return []
 
 
-def _ring(last: int, start: int, before: dict[int, int]) -> list[int]:
-    ring = [last]
-    while ring[-1] != start:
-        ring.append(before[ring[-1]])
-    return ring[::-1]
+def _trace_cycle(last: int, start: int, parents: dict[int, int]) -> list[int]:
+    cycle = [last]
+    while cycle[-1] != start:
+        cycle.append(parents[cycle[-1]])
+    return cycle[::-1]
 
 
-def _take_away(start: int, onward: dict[int, dict[int, None]], back: dict[int, dict[int, None]]) -> Slices[None]:
-    gone = [start]
-    while gone:
+def _remove_with_dead_ends(
+    start: int, successors: dict[int, dict[int, None]], predecessors: dict[int, dict[int, None]]
+) -> SlicedWork[None]:
+    """Remove an artifact, and then all that are left without a successor or a predecessor.
+
+    Those are on no cycle any more. Without this, each search would go along the same long chains again.
+    """
+    dead = [start]
+    while dead:
         yield
-        here = gone.pop()
-        for one, other in ((onward, back), (back, onward)):
-            for there in one.pop(here, ()):
-                other[there].pop(here, None)
-                if not other[there]:
-                    gone.append(there)
+        node = dead.pop()
+        for edges, opposite in ((successors, predecessors), (predecessors, successors)):
+            for end in edges.pop(node, ()):
+                opposite[end].pop(node, None)
+                if not opposite[end]:
+                    dead.append(end)

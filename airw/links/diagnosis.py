@@ -1,4 +1,8 @@
-"""What a graph is like, and whether it can help to find things: its measures, and what follows from them."""
+"""Diagnosis of a graph: its measures, and whether its links can help to find artifacts.
+
+First the graph is measured, then the measures are compared with thresholds. What would take too long for a large graph
+is sampled.
+"""
 
 from __future__ import annotations
 
@@ -14,54 +18,54 @@ from airw._base.concurrency import in_thread
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.errors import EmbedderMismatch, NoLedgerEntry
-from airw.links._structure import EdgeTable, Ints, Slices, labelled, read_edges, sliced
+from airw.links._structure import EdgeTable, Ints, SlicedWork, label_components, read_edges, run_in_slices
 from airw.protocols import Store
 from airw.values import LinkCount, LinkFilter, NodeId
 
 _QUANTILES = {"min": 0.0, "p25": 0.25, "median": 0.5, "p75": 0.75, "p90": 0.9, "p99": 0.99, "max": 1.0}
-_HUBS = 5
-_FEWEST = 30  # pairs of a kind: the error of a mean is then a fifth of the spread
-_PAIRS = 1_000  # sampled of each kind: the error of the mean is then a thirtieth of the spread
-_STARTS = 200
-_AT_ONCE = 50  # pairs whose vectors are held together, as an artifact may have thousands
-_TRIES = 10  # at pairs that are not linked, for each one wanted
+_HUB_COUNT = 5
+_MIN_PAIRS = 30  # below this, the error of a mean cosine is more than a fifth of the standard deviation
+_SAMPLE_PAIRS = 1_000  # with this many, the error of the mean is a thirtieth of the standard deviation
+_SAMPLE_STARTS = 200
+_PAGE_PAIRS = 50  # pairs whose vectors are in memory together: an artifact may have thousands of vectors
+_DRAWS_PER_PAIR = 10  # random draws per unlinked pair: some draws are linked, equal or duplicates
 
 Outlook: TypeAlias = Literal["good", "doubtful", "bad"]
 
 
 class _Thresholds(NamedTuple):
-    """Where a number begins to speak for a graph, or against it.
+    """The values from which on a measure counts for a graph or against it.
 
-    The reasons name what was measured on ten public sets: three markdown vaults, the hyperlinks of a small Wikipedia,
+    The comments give measurements on ten public data sets: three markdown vaults, the hyperlinks of a small Wikipedia,
     two citation graphs, and title mentions in three multi-hop question sets.
     """
 
-    dangling: float = 0.25  # the vaults have 4 to 24 %, mostly links to files that were left out
-    ambiguous: float = 0.05  # the vaults have under 1 %: more is a sign of names that say too little
-    isolated: float = 2 / 3  # sets with up to 58 % still gain from links; with more, most queries find no link
-    hub_share: float = 0.4  # links that people wrote: 4 to 25 %; mentions of common titles, which mislead: 54 %
-    hub_edges: int = 10  # fewer crowd out nothing
-    gain: float = 0.3  # links to read on have 0.5 to 1.6 deviations; co-citations before weak ones are pruned 0.2
-    reach: float = 0.25  # a quarter of everything within two hops: having been reached says little
-    reach_budget: int = 64  # so many are no flood, whatever their share: the default node budget of a walk
-    reach_least: int = 1  # fewer artifacts within two hops: next to nothing to walk to
+    dangling: float = 0.25  # the vaults have 4 to 24 %, mostly links to files that were not indexed
+    ambiguous: float = 0.05  # the vaults have less than 1 %; with more, the names are too unspecific
+    isolated: float = 2 / 3  # sets with up to 58 % still gain from links; above, most queries meet no link at all
+    hub_share: float = 0.4  # links written by people: 4 to 25 %; misleading mentions of common titles: 54 %
+    hub_edges: int = 10  # a hub with fewer edges does not crowd out other artifacts
+    gain: float = 0.3  # links for further reading have a gain of 0.5 to 1.6; unpruned co-citations have 0.2
+    reach: float = 0.25  # if a quarter of all artifacts is within two hops, being reached means little
+    reach_budget: int = 64  # up to the default node budget of a walk, two hops are never too many, whatever their share
+    reach_least: int = 1  # with fewer artifacts within two hops, a walk has nowhere to go
     gold: float = 0.25  # title mentions bring 37 to 70 % of the pairs of multi-hop questions within two hops
-    gold_least: float = 0.1  # under this, nine chains of ten break
-    gold_lift: float = 2  # so much oftener than any two artifacts should a pair that belongs together be near
+    gold_least: float = 0.1  # below, nine of ten chains of evidence are broken
+    gold_lift: float = 2  # pairs that belong together should be near at least twice as often as any two artifacts
 
 
-_AT = _Thresholds()
+_THRESHOLDS = _Thresholds()
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a diagnosis says.
+    """A conclusion of a diagnosis.
 
     Args:
-        name: What it is about, such as `"dangling"`.
-        value: The number behind it.
-        is_good: Whether it speaks for the graph, or against it.
-        text: What was found, and what would do.
+        name: Its subject, such as `"dangling"`.
+        value: The measure it is based on.
+        is_good: True if it speaks for the graph, False if against it.
+        text: The conclusion in one line, with advice.
     """
 
     name: str
@@ -72,33 +76,33 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphDiagnosis:
-    """What a graph is like, and whether it can help to find things.
+    """Measures of a graph, and the conclusion whether its links can help to find artifacts.
 
-    Shares are from 0 to 1; printed, it is a report of a few lines.
+    Shares are from 0 to 1. `str()` returns a report of a few lines.
 
     Args:
-        artifacts: How many there are.
-        edges: The ordered pairs of them that a link leads between.
-        links: All links by type, origin and state.
-        dangling: The share of links whose target is not there.
+        artifacts: The number of artifacts.
+        edges: The number of ordered pairs of artifacts that a link connects.
+        links: The numbers of links by type, origin and state.
+        dangling: The share of links whose target does not exist.
         ambiguous: The share of links that may mean several artifacts.
         isolated: The share of artifacts without any edge.
-        largest_component: The share of artifacts in the largest group that edges connect.
-        in_degrees: Edges to an artifact: the least, quantiles, and the most.
-        out_degrees: Edges from an artifact, in the same way.
-        in_gini: How unequal in-degrees are: 0 where all are equal, nearly 1 where one artifact has all edges.
-        hub_share: The share of edges that lead to the hundredth of artifacts with most, at least to one.
-        hubs: The five artifacts to which most edges lead, with their number.
-        reach: The share of the other artifacts that is within two hops of one, on average.
-        pairs: Linked pairs whose vectors were compared.
-        linked_cosine: How alike these are, on average; `None` where too few have vectors.
-        random_cosine: How alike pairs are that are made of the ends of different links.
-        gain: How many standard deviations linked pairs are more alike than these (Cohen's d).
-        gold_pairs: Pairs of artifacts that answer one question together; `None` where no gold was given.
-        gold_linked: The share of these that a link connects.
-        gold_near: The share of these that are within two hops.
-        findings: What follows, the gravest first.
-        outlook: Whether walking along links can help to find things: `"good"`, `"doubtful"` or `"bad"`.
+        largest_component: The share of artifacts in the largest component.
+        in_degrees: The edges to an artifact: minimum, quantiles and maximum.
+        out_degrees: The edges from an artifact, in the same form.
+        in_gini: The Gini coefficient of the in-degrees: 0 if all are equal, nearly 1 if one artifact has all edges.
+        hub_share: The share of edges that lead to the 1 % of artifacts with the highest in-degrees, at least to one.
+        hubs: The five artifacts with the highest in-degrees, each with its in-degree.
+        reach: The share of the other artifacts within two hops of an artifact, on average.
+        pairs: The number of linked pairs whose vectors were compared.
+        linked_cosine: The mean cosine of linked pairs; `None` if too few have vectors.
+        random_cosine: The mean cosine of random pairs, which are drawn from the ends of links.
+        gain: The difference of the two means in standard deviations (Cohen's d).
+        gold_pairs: The number of pairs of artifacts that answer a question together; `None` without gold.
+        gold_linked: The share of these pairs that a link connects.
+        gold_near: The share of these pairs within two hops.
+        findings: The conclusions; those against the graph first.
+        outlook: The chance that walking along links helps to find artifacts: `"good"`, `"doubtful"` or `"bad"`.
     """
 
     artifacts: int
@@ -125,145 +129,149 @@ class GraphDiagnosis:
     outlook: Outlook = "doubtful"
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all fields as JSON-clean values."""
-        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        """Return all fields as JSON-clean values."""
         return {
-            **{name: json_clean(value) for name, value in plain.items()},
-            "links": [_plain(count) for count in self.links],
+            **_to_json(self),
+            "links": [_to_json(count) for count in self.links],
             "hubs": [{"id": json_clean(id), "edges": edges} for id, edges in self.hubs],
-            "findings": [_plain(finding) for finding in self.findings],
+            "findings": [_to_json(finding) for finding in self.findings],
         }
 
     def __str__(self) -> str:
-        """Write the report."""
-        return "\n".join(self._lines())
+        """Return the report."""
+        return "\n".join(self._report_lines())
 
-    def _lines(self) -> Iterator[str]:
+    def _report_lines(self) -> Iterator[str]:
         yield f"outlook: {self.outlook}"
         yield from (f"{'+' if finding.is_good else '-'} {finding.text}" for finding in self.findings)
-        yield f"artifacts: {self.artifacts:,}, {self.isolated:.0%} of them without any edge"
-        yield f"edges: {self.edges:,}; {self.largest_component:.0%} of the artifacts hang together"
+        yield f"artifacts: {self.artifacts:,}; {self.isolated:.0%} of them have no edge"
+        yield f"edges: {self.edges:,}; the largest component has {self.largest_component:.0%} of the artifacts"
         for count in self.links:
             yield f"links of type {count.type}, {count.origin}, {count.state}: {count.count:,}"
         for name, degrees in (("in", self.in_degrees), ("out", self.out_degrees)):
-            yield f"{name}-degree: {', '.join(f'{each} {value:g}' for each, value in degrees.items())}"
-        yield f"in-degrees are unequal by {self.in_gini:.2f} (Gini); the top 1 % have {self.hub_share:.0%} of the edges"
+            yield f"{name}-degree: {', '.join(f'{quantile} {value:g}' for quantile, value in degrees.items())}"
+        share = f"the top 1 % of the artifacts have {self.hub_share:.0%} of the edges"
+        yield f"Gini of in-degrees: {self.in_gini:.2f}; {share}"
         if self.hubs:
             yield f"hubs: {', '.join(f'{id} ({edges:,})' for id, edges in self.hubs)}"
-        yield f"within two hops of an artifact: {self.reach:.1%} of the others"
+        yield f"within two hops of an artifact, on average: {self.reach:.1%} of the others"
 
 
-def _plain(value: Any) -> dict[str, Any]:
-    return {each.name: json_clean(getattr(value, each.name)) for each in fields(value)}
+def _to_json(value: Any) -> dict[str, Any]:
+    return {item.name: json_clean(getattr(value, item.name)) for item in fields(value)}
 
 
 async def diagnose(
     store: Store, *, gold: Sequence[Sequence[Any]] | None, seed: int, has_vectors: bool
 ) -> GraphDiagnosis:
-    """Measure all that a diagnosis says, and judge it."""
+    """Measure a graph and draw conclusions; see `CorpusGraph.diagnose`."""
     table = await read_edges(store, LinkFilter())
-    near = await in_thread(_surroundings, table)
-    labels = await sliced(labelled(table))
+    neighbors = await in_thread(_to_neighbors, table)
+    labels = await run_in_slices(label_components(table))
+    # One generator for all samples, used in this order: the result follows from the seed alone.
     rng = np.random.default_rng(seed)
-    found = {
-        **_of_links(await store.link_counts()),
-        **await in_thread(_of_degrees, table, near, labels),
-        "reach": await sliced(_reach_of(near, len(table.ids), rng)),
-        **(await _of_cosines(store, table, rng) if has_vectors else {}),
-        **(await _of_gold(table, near, gold) if gold is not None else {}),
+    measures = {
+        **_measure_links(await store.link_counts()),
+        **await in_thread(_measure_degrees, table, neighbors, labels),
+        "reach": await run_in_slices(_measure_reach(neighbors, len(table.ids), rng)),
+        **(await _measure_cosines(store, table, rng) if has_vectors else {}),
+        **(await _measure_gold(table, neighbors, gold) if gold is not None else {}),
     }
-    return _judged(GraphDiagnosis(**found))
+    return _add_findings(GraphDiagnosis(**measures))
 
 
-def _of_links(links: Sequence[LinkCount]) -> dict[str, Any]:
-    total = sum(each.count for each in links)
+def _measure_links(links: Sequence[LinkCount]) -> dict[str, Any]:
+    total = sum(item.count for item in links)
 
     def share(state: str) -> float:
-        return sum(each.count for each in links if each.state == state) / total if total else 0.0
+        return sum(item.count for item in links if item.state == state) / total if total else 0.0
 
     return {"links": tuple(links), "dangling": share("dangling"), "ambiguous": share("ambiguous")}
 
 
-def _of_degrees(table: EdgeTable, near: _Surroundings, labels: Ints) -> dict[str, Any]:
+def _measure_degrees(table: EdgeTable, neighbors: _NeighborTable, labels: Ints) -> dict[str, Any]:
     count, edges = len(table.ids), len(table.sources)
-    incoming = np.bincount(table.targets, minlength=count)
-    most = np.argsort(-incoming, kind="stable")
-    top = int(incoming[most[: max(1, count // 100)]].sum())
+    in_degrees = np.bincount(table.targets, minlength=count)
+    by_degree = np.argsort(-in_degrees, kind="stable")
+    hub_edges = int(in_degrees[by_degree[: max(1, count // 100)]].sum())
     return {
         "artifacts": count,
         "edges": edges,
-        "isolated": float((np.diff(near.bounds) == 0).mean()) if count else 0.0,
+        "isolated": float((np.diff(neighbors.bounds) == 0).mean()) if count else 0.0,
         "largest_component": float(np.bincount(labels).max() / count) if count else 0.0,
-        "in_degrees": _quantiles(incoming),
+        "in_degrees": _quantiles(in_degrees),
         "out_degrees": _quantiles(np.bincount(table.sources, minlength=count)),
-        "in_gini": gini(incoming),
-        "hub_share": top / edges if edges else 0.0,
-        "hubs": tuple((table.ids[at], int(incoming[at])) for at in most[:_HUBS].tolist() if incoming[at]),
+        "in_gini": gini(in_degrees),
+        "hub_share": hub_edges / edges if edges else 0.0,
+        "hubs": tuple(
+            (table.ids[position], int(in_degrees[position]))
+            for position in by_degree[:_HUB_COUNT].tolist()
+            if in_degrees[position]
+        ),
     }
 
 
-async def _of_cosines(store: Store, table: EdgeTable, rng: np.random.Generator) -> dict[str, Any]:
-    linked, random = await _cosines_of(store, table, rng)
-    if min(len(linked), len(random)) < _FEWEST:
+async def _measure_cosines(store: Store, table: EdgeTable, rng: np.random.Generator) -> dict[str, Any]:
+    linked, random = await _compare_samples(store, table, rng)
+    if min(len(linked), len(random)) < _MIN_PAIRS:
         return {"pairs": len(linked)}
-    spread = float(np.sqrt((linked.var(ddof=1) + random.var(ddof=1)) / 2))
-    apart = float(linked.mean() - random.mean())
+    deviation = float(np.sqrt((linked.var(ddof=1) + random.var(ddof=1)) / 2))
+    difference = float(linked.mean() - random.mean())
     return {
         "pairs": len(linked),
         "linked_cosine": float(linked.mean()),
         "random_cosine": float(random.mean()),
-        "gain": apart / spread if spread else 0.0,
+        "gain": difference / deviation if deviation else 0.0,
     }
 
 
-async def _of_gold(table: EdgeTable, near: _Surroundings, gold: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    places = {id: place for place, id in enumerate(table.ids)}
-    for id in (id for each in gold for id in each if id not in places):
-        raise NoLedgerEntry(f"the graph holds no artifact {short_repr(id)}; gold is made of artifacts by id")
-    pairs, linked, close = await sliced(_gold_linkage(near, [[places[id] for id in each] for each in gold]))
-    shares = {"gold_linked": linked / pairs, "gold_near": close / pairs} if pairs else {}
+async def _measure_gold(table: EdgeTable, neighbors: _NeighborTable, gold: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    positions = {id: position for position, id in enumerate(table.ids)}
+    for id in (id for group in gold for id in group if id not in positions):
+        raise NoLedgerEntry(f"gold: the graph has no artifact {short_repr(id)}; use the ids of artifacts")
+    groups = [[positions[id] for id in group] for group in gold]
+    pairs, linked, near = await run_in_slices(_count_gold_pairs(neighbors, groups))
+    shares = {"gold_linked": linked / pairs, "gold_near": near / pairs} if pairs else {}
     return {"gold_pairs": pairs, **shares}
 
 
-# What the numbers are; sampled where all would be too much.
+class _NeighborTable(NamedTuple):
+    """The neighbours of all artifacts in either direction, as compressed sparse rows."""
 
-
-class _Surroundings(NamedTuple):
-    """The neighbours of each artifact, whichever way links lead: all one after another, and the bounds of each."""
-
-    flat: Ints
+    targets: Ints
     bounds: Ints
 
-    def of(self, place: int) -> Ints:
-        """Return the neighbours of one artifact."""
-        return self.flat[self.bounds[place] : self.bounds[place + 1]]
+    def of(self, position: int) -> Ints:
+        """Return the neighbours of an artifact."""
+        return self.targets[self.bounds[position] : self.bounds[position + 1]]
 
-    def within_two(self, place: int) -> Ints:
-        """Return what is one or two hops away, without the artifact itself."""
-        near = self.of(place)
-        found = np.unique(np.concatenate([near, *map(self.of, near.tolist())]))
-        others: Ints = found[found != place]
+    def within_two_hops(self, position: int) -> Ints:
+        """Return the artifacts one or two hops away, without the artifact itself."""
+        direct = self.of(position)
+        near = np.unique(np.concatenate([direct, *map(self.of, direct.tolist())]))
+        others: Ints = near[near != position]
         return others
 
 
 class _Cosines(NamedTuple):
-    """How alike artifacts are, by their most alike records: linked ones, and random ones; in all `(n,) float64`."""
+    """The cosines of linked pairs and of random pairs of artifacts, each `(n,) float64`.
+
+    The cosine of two artifacts is that of their most similar records.
+    """
 
     linked: NDArray[np.float64]
     random: NDArray[np.float64]
 
 
-def _surroundings(table: EdgeTable) -> _Surroundings:
-    """Turn edges into neighbours, each once."""
-    pairs = np.unique(
-        np.stack([np.r_[table.sources, table.targets], np.r_[table.targets, table.sources]]).astype(np.int64), axis=1
-    )
+def _to_neighbors(table: EdgeTable) -> _NeighborTable:
+    both_ways = np.stack([np.r_[table.sources, table.targets], np.r_[table.targets, table.sources]])
+    pairs = np.unique(both_ways.astype(np.int64), axis=1)  # artifacts that link to each other are neighbours once
     bounds = np.searchsorted(pairs[0], np.arange(len(table.ids) + 1))
-    return _Surroundings(pairs[1].astype(np.int32), bounds.astype(np.int32))
+    return _NeighborTable(pairs[1].astype(np.int32), bounds.astype(np.int32))
 
 
 def _quantiles(degrees: NDArray[Any]) -> dict[str, float]:
-    """Return the spread of degrees, by name; values that occur."""
+    """Return the quantiles of degrees by name; each is a degree that occurs."""
     if not len(degrees):
         return dict.fromkeys(_QUANTILES, 0.0)
     values = np.quantile(degrees, list(_QUANTILES.values()), method="inverted_cdf")
@@ -271,7 +279,10 @@ def _quantiles(degrees: NDArray[Any]) -> dict[str, float]:
 
 
 def gini(counts: NDArray[Any]) -> float:
-    """Return how unequal counts are: 0 where all are equal, nearly 1 where one has everything (Gini, 1912)."""
+    """Return the Gini coefficient of counts: 0 if all are equal, nearly 1 if one has all.
+
+    The measure is from C. Gini, Variabilità e mutabilità, 1912.
+    """
     total = int(counts.sum())
     if not total:
         return 0.0
@@ -279,204 +290,205 @@ def gini(counts: NDArray[Any]) -> float:
     return float((2 * ranks - len(counts) - 1) @ np.sort(counts) / (len(counts) * total))
 
 
-def _reach_of(near: _Surroundings, count: int, rng: np.random.Generator) -> Slices[float]:
-    """Return the share of the other artifacts that are within two hops of a random one, on average."""
+def _measure_reach(neighbors: _NeighborTable, count: int, rng: np.random.Generator) -> SlicedWork[float]:
+    """Return the mean share of the other artifacts within two hops, from a sample of starts."""
     if count < 2:
         return 0.0
-    starts = rng.choice(count, min(count, _STARTS), replace=False)
+    starts = rng.choice(count, min(count, _SAMPLE_STARTS), replace=False)
     total = 0
     for start in starts.tolist():
-        total += len(near.within_two(start))
+        total += len(neighbors.within_two_hops(start))
         yield
     return total / (len(starts) * (count - 1))
 
 
-def _gold_linkage(near: _Surroundings, gold: Sequence[Sequence[int]]) -> Slices[tuple[int, int, int]]:
-    """Count the pairs in sets of artifacts: all, those that are linked, and those that are within two hops."""
-    pairs = linked = close = 0
-    for places in (np.unique(np.array(each, np.int32)) for each in gold):
-        for at, one in enumerate(places.tolist()):
-            others = places[at + 1 :]
+def _count_gold_pairs(neighbors: _NeighborTable, groups: Sequence[Sequence[int]]) -> SlicedWork[tuple[int, int, int]]:
+    """Return the numbers of pairs within the groups: all, linked, and within two hops."""
+    pairs = linked = near = 0
+    for members in (np.unique(np.array(group, np.int32)) for group in groups):
+        for index, member in enumerate(members.tolist()):
+            others = members[index + 1 :]
             pairs += len(others)
-            linked += int(np.isin(others, near.of(one)).sum())
-            close += int(np.isin(others, near.within_two(one)).sum())
+            linked += int(np.isin(others, neighbors.of(member)).sum())
+            near += int(np.isin(others, neighbors.within_two_hops(member)).sum())
             yield
-    return pairs, linked, close
+    return pairs, linked, near
 
 
-async def _cosines_of(store: Store, table: EdgeTable, rng: np.random.Generator) -> _Cosines:
-    """Compare linked artifacts with random ones; none of either where they have no vectors in common.
-
-    Random pairs are made of the two ends of different links, so that both kinds are of equally large, equally linked
-    artifacts: whoever has more records is more like anything.
-    """
-    linked, random = await in_thread(_samples, table, rng)
+async def _compare_samples(store: Store, table: EdgeTable, rng: np.random.Generator) -> _Cosines:
+    linked, random = await in_thread(_sample_pairs, table, rng)
     try:
-        return _Cosines(await _compared(store, table.ids, linked), await _compared(store, table.ids, random))
-    except EmbedderMismatch:  # of several corpora whose embedders differ
+        return _Cosines(await _compare(store, table.ids, linked), await _compare(store, table.ids, random))
+    except EmbedderMismatch:  # several corpora with different embedders: their vectors cannot be compared
         return _Cosines(np.empty(0), np.empty(0))
 
 
-def _samples(table: EdgeTable, rng: np.random.Generator) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+def _sample_pairs(table: EdgeTable, rng: np.random.Generator) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Return linked pairs and as many pairs that are not linked."""
     count = len(table.sources)
-    chosen = rng.choice(count, min(count, _PAIRS), replace=False)
-    linked = list(zip(table.sources[chosen].tolist(), table.targets[chosen].tolist(), strict=True))
-    ends = zip(*(rng.integers(count, size=len(linked) * _TRIES) for _ in "ab"), strict=True) if count else ()
-    drawn = dict.fromkeys((int(table.sources[one]), int(table.targets[other])) for one, other in ends)
-    known = _linked_among(table, drawn)
-    return linked, [pair for pair in drawn if pair[0] != pair[1] and pair not in known][: len(linked)]
+    sample = rng.choice(count, min(count, _SAMPLE_PAIRS), replace=False)
+    linked = list(zip(table.sources[sample].tolist(), table.targets[sample].tolist(), strict=True))
+    # Draw random pairs from the ends of links, not from all artifacts: an artifact with many records is more similar to
+    # anything, and has more links. So both samples contain equally large and equally linked artifacts.
+    ends = zip(*(rng.integers(count, size=len(linked) * _DRAWS_PER_PAIR) for _ in "ab"), strict=True) if count else ()
+    draws = dict.fromkeys((int(table.sources[first]), int(table.targets[second])) for first, second in ends)
+    linked_draws = _select_linked(table, draws)
+    return linked, [pair for pair in draws if pair[0] != pair[1] and pair not in linked_draws][: len(linked)]
 
 
-def _linked_among(table: EdgeTable, pairs: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Return those pairs that a link connects, one way or the other."""
-    flat, bounds = table.rows()
+def _select_linked(table: EdgeTable, pairs: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Return the pairs that a link connects, in either direction."""
+    targets, bounds = table.to_rows()
 
-    def leads(one: int, other: int) -> bool:
-        row = flat[bounds[one] : bounds[one + 1]]
-        at = int(np.searchsorted(row, other))
-        return at < len(row) and row[at] == other
+    def is_edge(source: int, target: int) -> bool:
+        row = targets[bounds[source] : bounds[source + 1]]
+        index = int(np.searchsorted(row, target))
+        return index < len(row) and row[index] == target
 
-    return {(one, other) for one, other in pairs if leads(one, other) or leads(other, one)}
+    return {(first, second) for first, second in pairs if is_edge(first, second) or is_edge(second, first)}
 
 
-async def _compared(store: Store, ids: Sequence[Any], pairs: Sequence[tuple[int, int]]) -> NDArray[np.float64]:
-    found: list[float] = []
-    for at in range(0, len(pairs), _AT_ONCE):
-        page = pairs[at : at + _AT_ONCE]
-        places = list(dict.fromkeys(place for pair in page for place in pair))
-        records, rows = await store.vectors_of([ids[place] for place in places])
+async def _compare(store: Store, ids: Sequence[Any], pairs: Sequence[tuple[int, int]]) -> NDArray[np.float64]:
+    cosines: list[float] = []
+    for start in range(0, len(pairs), _PAGE_PAIRS):
+        page = pairs[start : start + _PAGE_PAIRS]
+        positions = list(dict.fromkeys(position for pair in page for position in pair))
+        records, vectors = await store.vectors_of([ids[position] for position in positions])
         bounds = np.cumsum([0, *map(len, records)]).tolist()
-        spans = dict(zip(places, pairwise(bounds), strict=True))
-        found += await in_thread(_best_cosines, page, spans, rows)
-    return np.array(found, np.float64)
+        spans = dict(zip(positions, pairwise(bounds), strict=True))
+        cosines += await in_thread(_best_cosines, page, spans, vectors)
+    return np.array(cosines, np.float64)
 
 
-def _best_cosines(pairs: Sequence[tuple[int, int]], spans: Mapping[int, tuple[int, int]], rows: Floats) -> list[float]:
-    """Return the largest cosine of each pair; none for one where either has no vector but zeros."""
-    best = []
+def _best_cosines(
+    pairs: Sequence[tuple[int, int]], spans: Mapping[int, tuple[int, int]], vectors: Floats
+) -> list[float]:
+    """Return the highest cosine of each pair; skip pairs with only zero vectors on a side."""
+    cosines = []
     for pair in pairs:
-        one, other = (rows[slice(*spans[place])] for place in pair)
-        if one.any() and other.any():
-            best.append(float((one @ other.T).max()))
-    return best
+        first, second = (vectors[slice(*spans[position])] for position in pair)
+        if first.any() and second.any():
+            cosines.append(float((first @ second.T).max()))
+    return cosines
 
 
-# What follows from them.
-
-
-def _judged(diagnosis: GraphDiagnosis) -> GraphDiagnosis:
-    """Return a diagnosis with what follows from its numbers: what speaks against the graph first."""
-    checks = _CHECKS if diagnosis.edges else (_empty,)
+def _add_findings(diagnosis: GraphDiagnosis) -> GraphDiagnosis:
+    """Return the diagnosis with its conclusions; those against the graph come first."""
+    checks = _CHECKS if diagnosis.edges else (_check_empty,)
     findings = [finding for check in checks for finding in check(diagnosis)]
     ordered = tuple(sorted(findings, key=lambda finding: finding.is_good))
     return replace(diagnosis, findings=ordered, outlook=_outlook(diagnosis, ordered))
 
 
 def _outlook(diagnosis: GraphDiagnosis, findings: tuple[Finding, ...]) -> Outlook:
-    """Go by gold where there is some; else by what is walked to, which must be there, and follow the topic."""
     if not diagnosis.edges:
         return "bad"
-    good = {finding.name: finding.is_good for finding in findings}
+    is_good = {finding.name: finding.is_good for finding in findings}
+    # Gold is direct evidence: it alone decides.
     if diagnosis.gold_near is not None:
-        is_useless = diagnosis.gold_near < _AT.gold_least or diagnosis.gold_near < _AT.gold_lift * diagnosis.reach
-        return "good" if good["gold"] else "bad" if is_useless else "doubtful"
-    against = [name for name, is_good in good.items() if not is_good and name in ("isolated", "reach", "hubs")]
-    return "good" if good.get("alike") and not against else "doubtful"
+        is_rare = diagnosis.gold_near < _THRESHOLDS.gold_least
+        is_chance = diagnosis.gold_near < _THRESHOLDS.gold_lift * diagnosis.reach
+        return "good" if is_good["gold"] else "bad" if is_rare or is_chance else "doubtful"
+    # Without gold, links must follow the topic, and a walk must reach some artifacts but not everything.
+    against = [name for name in ("isolated", "reach", "hubs") if is_good.get(name) is False]
+    return "good" if is_good.get("alike") and not against else "doubtful"
 
 
-def _empty(found: GraphDiagnosis) -> Iterator[Finding]:
-    text = (
-        "no link leads from one artifact to another: give the source an edge_extractor"
-        if not found.links
-        else "no link leads from one artifact to another: compare what links name (unresolved) with what is there"
-    )
-    yield Finding("edges", 0, is_good=False, text=text)
-
-
-def _gold(found: GraphDiagnosis) -> Iterator[Finding]:
-    if found.gold_near is None or found.gold_linked is None:
-        return
-    text = (
-        f"{found.gold_near:.0%} of the pairs that answer a question together are within two hops "
-        f"({found.gold_linked:.0%} linked), against {found.reach:.1%} of any two: "
-    )
-    lift = found.gold_near >= _AT.gold_lift * found.reach
-    is_good = found.gold_near >= _AT.gold and lift
+def _check_empty(diagnosis: GraphDiagnosis) -> Iterator[Finding]:
     advice = (
-        "walking along links can find what search alone misses"
-        if is_good
-        else "most such pairs cannot be walked to; extract more links, such as mentions of titles"
-        if lift
-        else "links do not tell what belongs together; keep only stronger links"
+        "compare the references of unresolved links with the indexed artifacts"
+        if diagnosis.links
+        else "give the source an edge extractor"
     )
-    yield Finding("gold", found.gold_near, is_good, text + advice)
+    yield Finding("edges", 0, is_good=False, text=f"no link leads from one artifact to another: {advice}")
 
 
-def _alike(found: GraphDiagnosis) -> Iterator[Finding]:
-    if found.gain is None:
+def _check_gold(diagnosis: GraphDiagnosis) -> Iterator[Finding]:
+    near, linked, reach = diagnosis.gold_near, diagnosis.gold_linked, diagnosis.reach
+    if near is None or linked is None:
         return
-    numbers = f"mean cosine {found.linked_cosine:.2f} against {found.random_cosine:.2f}, {found.gain:.1f} deviations"
-    if found.gain >= _AT.gain:
-        yield Finding("alike", found.gain, is_good=True, text=f"links follow the topic: {numbers}")
+    has_lift = near >= _THRESHOLDS.gold_lift * reach
+    is_good = near >= _THRESHOLDS.gold and has_lift
+    if is_good:
+        advice = "walking along links can find artifacts that search alone misses"
+    elif has_lift:
+        advice = "walks do not reach most of these pairs; extract more links, such as mentions of titles"
+    else:
+        advice = "links do not show which artifacts belong together; keep only stronger links"
+    text = (
+        f"{near:.0%} of the pairs that answer a question together are within two hops ({linked:.0%} are linked), "
+        f"of all pairs {reach:.1%}: {advice}"
+    )
+    yield Finding("gold", near, is_good, text)
+
+
+def _check_similarity(diagnosis: GraphDiagnosis) -> Iterator[Finding]:
+    gain, linked, random = diagnosis.gain, diagnosis.linked_cosine, diagnosis.random_cosine
+    if gain is None:
+        return
+    numbers = f"mean cosine {linked:.2f}, of random pairs {random:.2f}; {gain:.1f} standard deviations"
+    if gain >= _THRESHOLDS.gain:
+        yield Finding("alike", gain, is_good=True, text=f"linked artifacts are similar: {numbers}")
     else:
         text = (
-            f"linked artifacts are hardly more alike than random ones ({numbers}): follow some types of links only, or "
-            "prune weak links; if links lead on to other topics on purpose, judge by gold"
+            f"linked artifacts are hardly more similar than random ones ({numbers}): follow only some types of links, "
+            "or prune weak links; if links lead to other topics on purpose, judge them by gold sets"
         )
-        yield Finding("alike", found.gain, is_good=False, text=text)
+        yield Finding("alike", gain, is_good=False, text=text)
 
 
-def _isolated(found: GraphDiagnosis) -> Iterator[Finding]:
-    if found.isolated > _AT.isolated:
+def _check_isolated(diagnosis: GraphDiagnosis) -> Iterator[Finding]:
+    if diagnosis.isolated > _THRESHOLDS.isolated:
         text = (
-            f"{found.isolated:.0%} of the artifacts have no link: a walk must start from a search, and stays there; "
+            f"{diagnosis.isolated:.0%} of the artifacts have no link: walks cannot leave or reach them; "
             "extract more links"
         )
-        yield Finding("isolated", found.isolated, is_good=False, text=text)
+        yield Finding("isolated", diagnosis.isolated, is_good=False, text=text)
 
 
-def _reach(found: GraphDiagnosis) -> Iterator[Finding]:
-    near = found.reach * (found.artifacts - 1)
-    if near < _AT.reach_least:
-        text = f"two hops lead to {near:.1f} others on average: there is next to nothing to walk to; extract more links"
-        yield Finding("reach", found.reach, is_good=False, text=text)
-    elif found.reach > _AT.reach and near > _AT.reach_budget:
+def _check_reach(diagnosis: GraphDiagnosis) -> Iterator[Finding]:
+    near = diagnosis.reach * (diagnosis.artifacts - 1)
+    if near < _THRESHOLDS.reach_least:
+        text = f"two hops lead to {near:.1f} other artifacts on average: walks have nowhere to go; extract more links"
+        yield Finding("reach", diagnosis.reach, is_good=False, text=text)
+    elif diagnosis.reach > _THRESHOLDS.reach and near > _THRESHOLDS.reach_budget:
         text = (
-            f"two hops lead to {found.reach:.0%} of everything: walk one hop, with a small max_fanout, or with a "
-            "policy that ranks by the query"
+            f"two hops lead to {diagnosis.reach:.0%} of all artifacts: walk one hop, with a small fan-out, or with "
+            "a policy that ranks by the query"
         )
-        yield Finding("reach", found.reach, is_good=False, text=text)
+        yield Finding("reach", diagnosis.reach, is_good=False, text=text)
 
 
-def _hubs(found: GraphDiagnosis) -> Iterator[Finding]:
-    if found.hub_share > _AT.hub_share and found.hubs[0][1] >= _AT.hub_edges:
-        names = ", ".join(str(id) for id, _ in found.hubs[:3])
+def _check_hubs(diagnosis: GraphDiagnosis) -> Iterator[Finding]:
+    if diagnosis.hub_share > _THRESHOLDS.hub_share and diagnosis.hubs[0][1] >= _THRESHOLDS.hub_edges:
+        names = ", ".join(str(id) for id, _ in diagnosis.hubs[:3])
         text = (
-            f"{found.hub_share:.0%} of the edges lead to the top 1 % ({names}): go by PersonalizedPageRank, which "
-            "divides by degree, or leave such names out of the links"
+            f"{diagnosis.hub_share:.0%} of the edges lead to the top 1 % of the artifacts ({names}): walk by "
+            "personalized PageRank, which divides by degree, or extract no links to these"
         )
-        yield Finding("hubs", found.hub_share, is_good=False, text=text)
+        yield Finding("hubs", diagnosis.hub_share, is_good=False, text=text)
 
 
-def _unresolved(found: GraphDiagnosis) -> Iterator[Finding]:
-    if found.dangling > _AT.dangling:
+def _check_unresolved(diagnosis: GraphDiagnosis) -> Iterator[Finding]:
+    if diagnosis.dangling > _THRESHOLDS.dangling:
         text = (
-            f"{found.dangling:.0%} of the links dangle: see unresolved for what they name, and index it or add aliases"
+            f"{diagnosis.dangling:.0%} of the links are dangling: see the unresolved links, and index their targets "
+            "or add aliases"
         )
-        yield Finding("dangling", found.dangling, is_good=False, text=text)
-    if found.ambiguous > _AT.ambiguous:
+        yield Finding("dangling", diagnosis.dangling, is_good=False, text=text)
+    if diagnosis.ambiguous > _THRESHOLDS.ambiguous:
         text = (
-            f"{found.ambiguous:.0%} of the links may mean several artifacts and lead nowhere: see unresolved for "
-            "which, and name them by path or id"
+            f"{diagnosis.ambiguous:.0%} of the links are ambiguous, and walks do not follow them: see the unresolved "
+            "links, and refer to their targets by path or id"
         )
-        yield Finding("ambiguous", found.ambiguous, is_good=False, text=text)
+        yield Finding("ambiguous", diagnosis.ambiguous, is_good=False, text=text)
 
 
 _CHECKS: tuple[Callable[[GraphDiagnosis], Iterator[Finding]], ...] = (
-    _gold,
-    _alike,
-    _isolated,
-    _reach,
-    _hubs,
-    _unresolved,
+    _check_gold,
+    _check_similarity,
+    _check_isolated,
+    _check_reach,
+    _check_hubs,
+    _check_unresolved,
 )

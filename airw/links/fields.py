@@ -1,67 +1,73 @@
-"""Links that filter fields hold: what a function finds in them, what packages depend on, what skills belong to."""
+"""Extractors that read links from filter fields, such as the dependencies of a package."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from airw._base.messages import short_repr
 from airw._base.requirements import bare_name, distribution_name
 from airw.errors import ArgumentError, SourceError
 from airw.values import Artifact, Extraction, Link
 
 NEXT = "NEXT"
-"""The type of a link to what follows."""
+"""The edge type from a record of an artifact to the next one."""
 PREV = "PREV"
-"""The type of a link to what comes before."""
+"""The edge type from a record to the previous one: the inverse of `NEXT`."""
 PARENT = "PARENT"
-"""The type of a link to what something belongs to."""
+"""The edge type from a part to the whole it belongs to."""
 CHILD = "CHILD"
-"""The type of a link to what belongs to something."""
+"""The edge type from a whole to one of its parts: the inverse of `PARENT`."""
 REF = "REF"
-"""The type of a link to what something depends on or refers to."""
+"""The edge type to an artifact that another one depends on or refers to."""
 
 EdgeFunction: TypeAlias = Callable[[str, Mapping[str, Any]], Mapping[str, Sequence[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class CallableLinks:
-    """The extractor that `extractor_from` makes of a function.
+    """An edge extractor that calls a function; `extractor_from` makes it.
 
     Args:
-        function: Called with an artifact's id and filter fields; gives the targets by edge type.
-        id: Names the function; another id means extracting again.
+        function: A function of an artifact's id and filter fields. It returns the targets by edge type.
+        id: The name of the function. If it changes, the next build extracts all links again.
 
     Raises:
-        ArgumentError: `function` is not callable, or `id` is blank.
+        ArgumentError: If `function` is not callable, or `id` is blank.
     """
 
     function: EdgeFunction
     id: str
 
     def __post_init__(self) -> None:
-        """Check both at birth."""
+        """Check both fields."""
         if not callable(self.function):
-            raise ArgumentError(f"an extractor needs a function of an id and filter fields, not {self.function!r}")
+            raise ArgumentError(
+                f"function must be callable with an id and filter fields, not {short_repr(self.function)}"
+            )
         if not isinstance(self.id, str) or not self.id.strip():
-            raise ArgumentError(f"id must name the function and its version, not be {self.id!r}")
+            raise ArgumentError(f"id must be the name and version of the function, not {short_repr(self.id)}")
 
     def extract(self, artifact: Artifact, fields: Mapping[str, Any]) -> Extraction:
-        """Give the links the function finds, each once, in its order, and the names of the artifact.
+        """Return the links of the function, without duplicates, and the artifact's names.
 
         Raises:
-            SourceError: The function's answer is not a mapping of edge type to a list of targets.
+            SourceError: If the function does not return a mapping of edge types to lists of targets.
         """
-        answer = self.function(artifact.id, fields)
-        if not isinstance(answer, Mapping):
-            raise SourceError(f"{self.id} must give a mapping of edge type to targets, not {answer!r:.80}")
-        links = dict.fromkeys(link for type_, targets in answer.items() for link in self._links(type_, targets))
-        # The second tier lets a reference name a package (PEP 503) however either spells it.
+        targets_by_type = self.function(artifact.id, fields)
+        if not isinstance(targets_by_type, Mapping):
+            raise SourceError(f"{self.id} returned {targets_by_type!r:.80}; return a mapping of edge types to targets")
+        links = dict.fromkeys(
+            link for type_, targets in targets_by_type.items() for link in self._to_links(type_, targets)
+        )
+        # The first tier is the exact id. The second one is for packages, whose names mean the same in any case and
+        # with any of `-`, `_` and `.` (PEP 503): a reference may use another spelling than the id.
         name = distribution_name(artifact.id)
         spellings = dict.fromkeys((artifact.id.casefold(), *(name.replace("-", mark) for mark in "-_.")))
         return Extraction(list(links), [[artifact.id], list(spellings)])
 
-    def _links(self, type_: Any, targets: Any) -> Iterator[Link]:
+    def _to_links(self, type_: Any, targets: Any) -> Iterator[Link]:
         if not isinstance(type_, str) or isinstance(targets, str) or not isinstance(targets, Sequence):
-            raise SourceError(f"{self.id} must give a list of targets for {type_!r}, not {targets!r:.80}")
+            raise SourceError(f"{self.id} returned {targets!r:.80} for {type_!r}; return a list of targets")
         for target in targets:
             match target:
                 case str() if target:
@@ -69,17 +75,22 @@ class CallableLinks:
                 case [str() as source, str() as artifact_id] if source and artifact_id:
                     yield Link(artifact_id, type_, "derived", target_source=source)
                 case _:
-                    raise SourceError(f"{self.id}: a target is an id or [source, id], not {target!r:.80}")
+                    raise SourceError(f"{self.id} returned the target {target!r:.80}; return an id or [source, id]")
 
 
 def extractor_from(function: EdgeFunction, *, id: str) -> CallableLinks:
-    """Make an edge extractor of a function `(artifact_id, filter_fields) -> {edge_type: [target, …]}`.
+    """Return an edge extractor that calls a function.
 
-    A target is an id, or `[source, id]` in another corpus. Links get the origin `"derived"`. An artifact answers to its
-    id, then to its id in lower case, as it is and with `-`, `_` or `.` for each run of these.
+    The links have the origin `"derived"`. An artifact has two name tiers. The first is its id. The second is its id in
+    lower case, as it is and with each run of `-`, `_` and `.` replaced by any one of them.
+
+    Args:
+        function: `(artifact_id, filter_fields) -> {edge_type: [target, …]}`. A target is an id, or `[source, id]` for
+            an artifact of another corpus.
+        id: The name of the function and its version. If it changes, the next build extracts all links again.
 
     Raises:
-        ArgumentError: `function` is not callable, or `id` is blank.
+        ArgumentError: If `function` is not callable, or `id` is blank.
 
     Example:
         >>> extractor = extractor_from(lambda id, fields: {"REF": fields["deps"]}, id="deps-1")
@@ -92,14 +103,14 @@ def extractor_from(function: EdgeFunction, *, id: str) -> CallableLinks:
 
 @dataclass(frozen=True, slots=True)
 class DependencyLinks:
-    """Find what the filter fields of a package or a skill say it depends on, and what it belongs to.
+    """An edge extractor for packages and skills: it reads the fields `deps` and `parent`.
 
-    Each requirement in the list `deps` becomes a `REF` link to the package it names, without versions, extras and
-    markers and in lower case; the text `parent` becomes a `PARENT` link. Each target comes once, and an artifact never
-    names itself, in whatever case. Links have the origin `"derived"`; which names an artifact answers to, in any
-    spelling of a package's name, `extractor_from` says. The raw value is not read.
+    Each requirement in the list `deps` becomes a `REF` link to the package, in lower case and without versions, extras
+    and markers. The text `parent` becomes a `PARENT` link. There are no duplicates, and no links from an artifact to
+    itself, in any spelling of case. Links have the origin `"derived"`; `extractor_from` describes the names of an
+    artifact. The raw value is not read.
 
-    It is also a function of an id and filter fields, for those who want to wrap it.
+    An instance is also a function of an id and filter fields, which other functions can wrap.
 
     Example:
         >>> DependencyLinks()("app", {"deps": ["NumPy>=1.26", "anyio[trio]", "numpy", "App"], "parent": "tools"})
@@ -110,22 +121,22 @@ class DependencyLinks:
 
     @property
     def id(self) -> str:
-        """Name the extractor."""
+        """The extractor id: the name of the class."""
         return repr(self)
 
     def __call__(self, artifact_id: str, filter_fields: Mapping[str, Any]) -> dict[str, list[str]]:
-        """Give the targets by edge type; a type without any is left out."""
-        own = artifact_id.lower()
+        """Return the targets by edge type, without types that have no targets."""
+        own_name = artifact_id.lower()
         deps, parent = filter_fields.get("deps"), filter_fields.get("parent")
-        names = [bare_name(str(each)).lower() for each in deps] if isinstance(deps, list | tuple) else []
-        refs = [name for name in dict.fromkeys(names) if name and name != own]
-        parents = [parent] if isinstance(parent, str) and parent and parent.lower() != own else []
+        names = [bare_name(str(requirement)).lower() for requirement in deps] if isinstance(deps, list | tuple) else []
+        refs = [name for name in dict.fromkeys(names) if name and name != own_name]
+        parents = [parent] if isinstance(parent, str) and parent and parent.lower() != own_name else []
         return {type: targets for type, targets in ((REF, refs), (PARENT, parents)) if targets}
 
     def extract(self, artifact: Artifact, fields: Mapping[str, Any]) -> Extraction:
-        """Give the links of one artifact, and the names it answers to."""
+        """Return the links and the names of an artifact; see `extractor_from` for the names."""
         return CallableLinks(self, self.id).extract(artifact, fields)
 
 
 default_edge_extractor = DependencyLinks()
-"""What `from_packages` and `from_skills` find links with; an extractor, and a function of an id and filter fields."""
+"""The extractor of `from_packages` and `from_skills`; it is also a function of an id and filter fields."""

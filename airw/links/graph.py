@@ -1,4 +1,4 @@
-"""The graph of a corpus: artifacts, and the links between them."""
+"""The graph of a corpus: its artifacts and the links between them."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -10,7 +10,7 @@ from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError, EmbedderUnavailable, NoLedgerEntry
 from airw.links._cheapest_path import CostSearch, LimitedCostSearch
 from airw.links._path_search import HopSearch, PathLimits, StepReader
-from airw.links._structure import components_of, cycles_of, read_edges
+from airw.links._structure import find_components, find_cycles, read_edges
 from airw.links.fields import NEXT
 from airw.links.inverses import FollowedLinks, Inverses
 from airw.links.paths import LinkCycle, LinkPath
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 class CorpusGraph:
-    """The artifacts of a corpus and the links between them, asked for many artifacts at once.
+    """The artifacts of a corpus and the links between them.
 
-    An artifact is its id; a pair of the corpus's own name and an id means that id. Of several corpora, as
-    `FederatedCorpus` opens them, each is a `(source, id)` pair. Answers are in the order of what was asked. A graph can
-    be walked: policies take it as they take a corpus.
+    Methods take many artifacts at once and return results in the same order. In one corpus an artifact is named by its
+    id; a pair of the corpus's own name and an id means the same. In several corpora, opened as a `FederatedCorpus`, an
+    artifact is named by a `(source, id)` pair. Policies accept a graph in place of a corpus.
 
     Args:
-        store_or_corpus: An open corpus; or a store, of which no name is known and nothing can be embedded.
+        store_or_corpus: An open corpus, or a store. A graph of a store alone has no name and cannot embed queries.
 
     Raises:
-        ArgumentError: It is neither.
+        ArgumentError: If it is neither a corpus nor a store.
 
     Example:
         >>> import airw, anyio
@@ -52,36 +52,40 @@ class CorpusGraph:
     """
 
     def __init__(self, store_or_corpus: OpenCorpus | GraphStore) -> None:
-        given: Any = store_or_corpus
-        store = getattr(given, "store", given)
-        if isinstance(given, str) or not isinstance(store, GraphStore):
-            raise ArgumentError(
-                f"a graph needs an open corpus, as `open_corpus` gives, or a store, not {short_repr(given)}"
-            )
-        self._source: str | None = (getattr(given, "name", None) or None) if store is not given else None
+        corpus: Any = store_or_corpus
+        store = getattr(corpus, "store", corpus)
+        if isinstance(corpus, str) or not isinstance(store, GraphStore):
+            raise ArgumentError(f"CorpusGraph needs a corpus or a store, not {short_repr(corpus)}; use open_corpus()")
+        is_store_alone = store is corpus
+        self._source: str | None = None if is_store_alone else getattr(corpus, "name", None) or None
         self.store: Store = cast("Store", store)
-        self.embedder: Embedder = getattr(given, "embedder", _NO_EMBEDDER)
-        self.members: Mapping[str, OpenCorpus] = getattr(given, "members", {})
+        self.embedder: Embedder = getattr(corpus, "embedder", _NO_EMBEDDER)
+        self.members: Mapping[str, OpenCorpus] = getattr(corpus, "members", {})
 
     @property
     def source(self) -> str | None:
-        """Give the name of the corpus, as pairs of a source and an id have it; `None` for a bare store."""
+        """The name of the corpus, as in `(source, id)` pairs; `None` for a store alone."""
         return self._source
 
     @property
     def name(self) -> str:
-        """Give the name of the corpus; empty for a bare store."""
+        """The name of the corpus; empty for a store alone."""
         return self._source or ""
 
     async def records_of(
         self, artifact_ids: Sequence[NodeId], *, kinds: Sequence[str] | None = None, limit: int | None = None
     ) -> list[list[Record] | None]:
-        """Give the records of each artifact, at most `limit`, in plan order; `None` for unknown artifacts.
+        """Return the records of each artifact in plan order; `None` if there is no such artifact.
+
+        Args:
+            artifact_ids: The artifacts.
+            kinds: The surface kinds to return; `None` for all.
+            limit: The most records to return per artifact.
 
         Raises:
-            ArgumentKindError: What was given is no list of ids.
+            ArgumentKindError: If `artifact_ids` is not a list of ids.
         """
-        return await self.store.records_of(self._nodes("artifact_ids", artifact_ids), kinds=kinds, limit=limit)
+        return await self.store.records_of(self._to_nodes("artifact_ids", artifact_ids), kinds=kinds, limit=limit)
 
     async def neighbors(
         self,
@@ -93,87 +97,97 @@ class CorpusGraph:
         origins: Sequence[str] | None = None,
         limit: int | None = None,
     ) -> list[list[Edge]]:
-        """Give the edges of each artifact, as stored, ordered by type, then by the id at the other end.
+        """Return the edges of each artifact as stored, ordered by type, then by the other id.
 
-        A link to another corpus is an edge whose target is a pair; what dangles or is ambiguous is none: see
-        `unresolved_links`. An artifact that is not known has none.
+        A link to another corpus is an edge whose target is a pair. Dangling and ambiguous links are not edges: see
+        `unresolved_links`. An unknown artifact has no edges.
+
+        Args:
+            ids: The artifacts.
+            direction: `"out"` for edges that begin at the artifact, `"in"` for those that end there, or `"both"`.
+            types: Return edges of these types only; `None` for all.
+            exclude: Return no edges of these types.
+            origins: Return edges of these origins only; `None` for all.
+            limit: The most edges to return per artifact.
 
         Raises:
-            ArgumentError: A parameter cannot be used.
+            ArgumentError: If a parameter is not valid.
         """
         check_choice("direction", direction, DIRECTIONS)
-        chosen = LinkFilter(types=types, exclude=exclude, origins=origins)
-        nodes = self._nodes("ids", ids)
-        return await self.store.neighbors(nodes, direction=direction, **chosen.options(), limit=limit)
+        link_filter = LinkFilter(types=types, exclude=exclude, origins=origins)
+        nodes = self._to_nodes("ids", ids)
+        return await self.store.neighbors(nodes, direction=direction, **link_filter.options(), limit=limit)
 
     async def edge_types(self, ids: Sequence[NodeId]) -> list[list[str]]:
-        """Give the types, sorted, of the edges that lead out of each artifact.
+        """Return the types of the edges that begin at each artifact, sorted.
 
         Raises:
-            ArgumentKindError: `ids` is no list of ids.
+            ArgumentKindError: If `ids` is not a list of ids.
         """
         return [sorted({edge.type for edge in edges}) for edges in await self.neighbors(ids)]
 
     async def reverse_neighbors(
         self, ids: Sequence[NodeId], *, types: Sequence[str] | None = None
     ) -> list[list[NodeId]]:
-        """Give for each node the ids, sorted, of the artifacts that link to it.
+        """Return the ids of the artifacts that link to each node, sorted.
 
-        A node may also be what links name and the corpus does not hold, such as a library that others need.
+        A node can also be the target of links that the corpus does not contain, such as a library that others need.
 
         Raises:
-            ArgumentKindError: `ids` is no list of ids.
+            ArgumentKindError: If `ids` is not a list of ids.
         """
-        return cast("list[list[NodeId]]", await self.store.referrers(self._nodes("ids", ids), types=types))
+        return cast("list[list[NodeId]]", await self.store.referrers(self._to_nodes("ids", ids), types=types))
 
     async def fan_in(self, ids: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[int]:
-        """Count the artifacts that link to each node.
+        """Return the number of artifacts that link to each node.
 
         Raises:
-            ArgumentKindError: `ids` is no list of ids.
+            ArgumentKindError: If `ids` is not a list of ids.
         """
-        return await self.store.fan_in(self._nodes("ids", ids), types=types)
+        return await self.store.fan_in(self._to_nodes("ids", ids), types=types)
 
     async def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
-        """Count the artifacts that link to the node to which most do; 0 without links."""
+        """Return the largest `fan_in` of all nodes; 0 if there are no links."""
         return await self.store.max_fan_in(types=types)
 
     async def resolve(self, refs: Sequence[NodeId]) -> list[NodeId]:
-        """Give for each reference the artifact that it means, and the reference itself where it means none here.
+        """Return the artifact that each reference means, or the reference itself if it means none.
 
-        Where it may mean several, the one of that very id counts, else the first in order. What means none is what
-        `reverse_neighbors` knows it by: a name that nothing here carries, or a pair of another corpus.
+        If a reference is ambiguous, the artifact with exactly that id is returned, otherwise the first in order. A
+        reference that is returned unchanged is a name of no artifact here, or a pair of another corpus. In both cases
+        `reverse_neighbors` accepts it.
 
         Raises:
-            ArgumentKindError: `refs` is no list of references.
+            ArgumentKindError: If `refs` is not a list of references.
         """
-        nodes = self._nodes("refs", refs)
-        asked = [node for node in nodes if isinstance(node, str) or node[0] in self.members]
-        found = dict(zip(asked, await self.store.resolve(asked) if asked else [], strict=True))
-        return [_meant(node, found.get(node, ())) for node in nodes]
+        nodes = self._to_nodes("refs", refs)
+        resolvable = [node for node in nodes if isinstance(node, str) or node[0] in self.members]
+        artifacts = await self.store.resolve(resolvable) if resolvable else []
+        candidates = dict(zip(resolvable, artifacts, strict=True))
+        return [_choose_target(node, candidates.get(node, ())) for node in nodes]
 
     async def unresolved_links(
         self, ids: Sequence[NodeId] | None = None, *, limit: int | None = None
     ) -> list[UnresolvedLink]:
-        """Give the links of these artifacts, or of all, that dangle or are ambiguous; ordered by artifact.
+        """Return the dangling and ambiguous links of artifacts, or of all, ordered by artifact.
 
         Raises:
-            ArgumentKindError: `ids` is no list of ids.
+            ArgumentKindError: If `ids` is not a list of ids.
         """
-        return await self.store.unresolved_links(None if ids is None else self._nodes("ids", ids), limit=limit)
+        return await self.store.unresolved_links(None if ids is None else self._to_nodes("ids", ids), limit=limit)
 
     async def link_counts(self) -> list[LinkCount]:
-        """Count all links by type, origin and state, in that order."""
+        """Return the numbers of links by type, origin and state, in that order."""
         return await self.store.link_counts()
 
     async def surface_order(self, ids: Sequence[NodeId]) -> list[list[Edge]]:
-        """Give for each artifact the `NEXT` edges from each of its records to the one that follows, by record id.
+        """Return the `NEXT` edges of each artifact, which connect its records in plan order.
 
-        They are not stored, as the plan says them; walked against their direction they are `PREV`. An artifact that is
-        not known, or has one record, has none.
+        Their ends are record ids. They are not stored, but follow from the order of the records. Against their
+        direction they are `PREV`. An artifact that is unknown, or has only one record, has none.
 
         Raises:
-            ArgumentKindError: `ids` is no list of ids.
+            ArgumentKindError: If `ids` is not a list of ids.
 
         Example:
             >>> import anyio
@@ -182,7 +196,7 @@ class CorpusGraph:
             [[]]
         """
         return [
-            [Edge(one.id, next_.id, NEXT, "derived") for one, next_ in pairwise(records or ())]
+            [Edge(record.id, next_record.id, NEXT, "derived") for record, next_record in pairwise(records or ())]
             for records in await self.records_of(ids)
         ]
 
@@ -202,127 +216,125 @@ class CorpusGraph:
         weighted: bool = False,
         inverses: Inverses | None = None,
     ) -> LinkPath:
-        """Find the path of fewest hops between two artifacts, or with `weighted` the cheapest one.
+        """Return the shortest path by hops between two artifacts or, if `weighted`, the cheapest.
 
-        Links cost what they cost in `LinkWalk(weighted=True)`, and of paths that cost the same the one of fewer hops
-        counts. Of those that are left it is the path that comes first where they part, by what the link is called, then
-        by the id it leads to, out before in, then by origin. A search by hops goes from both ends at once.
+        Links cost as much as in `LinkWalk(weighted=True)`. Of paths with equal cost, the one with fewer hops counts. If
+        several are left, the order of their links decides where they part: by name of the link, by the id it leads to,
+        out before in, then by origin. The search by hops goes from both ends at once.
 
-        A path that was not found does not exist where `left_out` is empty; else a limit may have hidden it. A path that
-        was found is the shortest, or the cheapest, where `left_out` is empty.
+        If `left_out` of the result is empty, a path that was found is the best one, and one that was not found does
+        not exist. Otherwise a limit may have hidden a path.
 
         Args:
-            start: Where to begin.
-            end: Where to arrive.
+            start: The artifact where the path begins.
+            end: The artifact where the path ends.
             direction: Follow links `"out"`, `"in"` or `"both"`.
             types: Follow links of these types only; `None` for all.
             exclude: Follow no links of these types.
             origins: Follow links of these origins only: `"typed"`, `"inline"`, `"derived"`; `None` for all.
             max_hops: The most links on the path; `None` for any number.
-            max_nodes: The most artifacts reached, both ends included; at least 2.
-            max_edges: The most links read.
-            max_fanout: The most links read of one artifact, from either end of the path; the first in order of what
-                they are called, then of the other end.
-            weighted: Go by cost instead of hops.
-            inverses: Compare `types` and `exclude` with what a link is called in the direction it is followed.
+            max_nodes: The most artifacts to reach, including both ends; at least 2.
+            max_edges: The most links to read.
+            max_fanout: The most links to read per artifact. Links are cut in the order of their names, then of the
+                ids at their other ends. The search reads from both ends of the path.
+            weighted: Find the cheapest path instead of the one with the fewest hops.
+            inverses: Compare `types` and `exclude` with the name that a link has in the direction it is followed.
 
         Raises:
-            ArgumentError: A parameter cannot be used.
-            NoLedgerEntry: The graph does not hold one of the two artifacts.
+            ArgumentError: If a parameter is not valid.
+            NoLedgerEntry: If the graph does not contain one of the two artifacts.
         """
         limits = PathLimits(max_hops=max_hops, max_nodes=max_nodes, max_edges=max_edges, max_fanout=max_fanout)
         if not isinstance(weighted, bool):
             raise ArgumentError(f"weighted must be True or False, not {short_repr(weighted)}")
-        chosen = LinkFilter(types=types, exclude=exclude, origins=origins)
-        links = FollowedLinks(direction=direction, filter=chosen, inverses=inverses)
-        reader = StepReader(self.store, links, {name: place for place, name in enumerate(self.members)})
-        ends = self._nodes("start and end", [start, end])
-        await self._check_held(ends)
-        if ends[0] == ends[1]:
-            return LinkPath(ends[0], ends[1], direction, max_hops, (ends[0],), cost=0.0, visited=1)
-        by_cost = CostSearch if limits.only_max_hops else LimitedCostSearch
-        return await (by_cost if weighted else HopSearch)(reader, ends[0], ends[1], limits).run()
+        link_filter = LinkFilter(types=types, exclude=exclude, origins=origins)
+        links = FollowedLinks(direction=direction, filter=link_filter, inverses=inverses)
+        reader = StepReader(self.store, links, {name: position for position, name in enumerate(self.members)})
+        first, last = self._to_nodes("start and end", [start, end])
+        await self._check_artifacts([first, last])
+        if first == last:
+            return LinkPath(first, last, direction, max_hops, (first,), cost=0.0, visited=1)
+        cost_search = CostSearch if limits.only_max_hops else LimitedCostSearch
+        return await (cost_search if weighted else HopSearch)(reader, first, last, limits).run()
 
     async def components(
         self, *, types: Sequence[str] | None = None, exclude: Sequence[str] = (), origins: Sequence[str] | None = None
     ) -> list[list[NodeId]]:
-        """Give the artifacts that links connect, whichever way they lead, group by group.
+        """Return the groups of artifacts that links connect, in either direction.
 
-        The largest first, of equal ones that of the first id; ids are sorted. An artifact without links is a group.
-        All links are read, 1,000 artifacts at a time, and two numbers kept of each.
+        The largest group is first; of equal groups, the one with the smallest id. The ids of a group are sorted. An
+        artifact without links is a group by itself. This reads all links, 1,000 artifacts at a time, and keeps two
+        numbers per link in memory.
 
         Raises:
-            ArgumentError: A parameter cannot be used.
+            ArgumentError: If a parameter is not valid.
         """
-        return await components_of(
+        return await find_components(
             await read_edges(self.store, LinkFilter(types=types, exclude=exclude, origins=origins))
         )
 
     async def cycles(
         self, *, types: Sequence[str] | None = None, exclude: Sequence[str] = (), origins: Sequence[str] | None = None
     ) -> list[LinkCycle]:
-        """Give each group of artifacts that all lead to one another, with one shortest cycle in it.
+        """Return the groups of artifacts that all lead to one another, each with a shortest cycle.
 
-        The largest group first, of equal ones that of the first id. Of several shortest cycles it is the one that comes
-        first when each is read from its first id on. A graph without cycles gives none.
-        All links are read, 1,000 artifacts at a time, and two numbers kept of each.
+        The largest group is first; of equal groups, the one with the smallest id. Of several shortest cycles, each read
+        from its smallest id on, the first in order is returned. A graph without cycles has no groups. This reads all
+        links, 1,000 artifacts at a time, and keeps two numbers per link in memory.
 
         Raises:
-            ArgumentError: A parameter cannot be used.
+            ArgumentError: If a parameter is not valid.
         """
-        chosen = LinkFilter(types=types, exclude=exclude, origins=origins)
-        return await cycles_of(await read_edges(self.store, chosen), self.store, chosen)
+        link_filter = LinkFilter(types=types, exclude=exclude, origins=origins)
+        return await find_cycles(await read_edges(self.store, link_filter), self.store, link_filter)
 
     async def diagnose(self, *, gold: Sequence[Sequence[NodeId]] | None = None, seed: int = 0) -> "GraphDiagnosis":
-        """Measure the graph, and say whether it can help to find things.
+        """Measure the graph, and report whether its links can help to find artifacts.
 
         Args:
-            gold: Sets of artifacts that answer one question together, where such are known: the best evidence.
-            seed: What is sampled, pairs of artifacts and starts of walks, follows from it.
+            gold: Sets of artifacts; those of a set answer one question together. If you have them, they are the best
+                evidence.
+            seed: The random seed for the sampled pairs of artifacts and starts of walks.
 
         Raises:
-            ArgumentError: A parameter cannot be used.
-            NoLedgerEntry: The graph does not hold an artifact in `gold`.
+            ArgumentError: If a parameter is not valid.
+            NoLedgerEntry: If the graph does not contain an artifact of `gold`.
         """
         from airw.links.diagnosis import diagnose
 
         check_count("seed", seed)
-        sets = None if gold is None else [self._nodes("gold", each) for each in gold]
+        sets = None if gold is None else [self._to_nodes("gold", group) for group in gold]
         embedders = {corpus.embedder.id for corpus in self.members.values()}
         return await diagnose(self.store, gold=sets, seed=seed, has_vectors=len(embedders) < 2)
 
-    async def _check_held(self, nodes: Sequence[Any]) -> None:
+    async def _check_artifacts(self, nodes: Sequence[Any]) -> None:
         for node, records in zip(nodes, await self.store.records_of(nodes, limit=1), strict=True):
             if records is None:
                 corpus = "the graph" if self.source is None else f"corpus {self.source!r}"
-                raise NoLedgerEntry(
-                    f"{corpus} holds no artifact {short_repr(node)}; a path goes between artifacts by id"
-                )
+                raise NoLedgerEntry(f"{corpus} has no artifact {short_repr(node)}; a path needs the ids of artifacts")
 
-    def _nodes(self, name: str, given: Sequence[NodeId]) -> list[Any]:
-        """Give nodes as the store knows them; of one corpus, ids without its name."""
-        if isinstance(given, str) or not isinstance(given, Sequence | set | frozenset):
-            raise ArgumentKindError(
-                f"{name} must be a list of ids, not {short_repr(given)}; one is [{short_repr(given)}]"
-            )
-        return [self._node(name, each) for each in given]
+    def _to_nodes(self, name: str, nodes: Sequence[NodeId]) -> list[Any]:
+        """Return nodes as the store names them; in one corpus, ids without the name of the corpus."""
+        if isinstance(nodes, str) or not isinstance(nodes, Sequence | set | frozenset):
+            raise ArgumentKindError(f"{name} must be a list of ids, not {short_repr(nodes)}; use [{short_repr(nodes)}]")
+        return [self._to_node(name, node) for node in nodes]
 
-    def _node(self, name: str, given: object) -> NodeId:
-        match given:
+    def _to_node(self, name: str, node: object) -> NodeId:
+        match node:
             case str():
-                return given
+                return node
             case [str() as source, str() as id]:
                 return id if source == self.source and not self.members else ArtifactRef(source, id)
-        raise ArgumentError(f"{name} must be ids or (source, id) pairs, not {short_repr(given)}")
+        raise ArgumentError(f"{name} must be ids or (source, id) pairs, not {short_repr(node)}")
 
 
-def _meant(ref: NodeId, found: Sequence[NodeId]) -> NodeId:
-    same = [id for id in found if ref == id or (isinstance(id, tuple) and ref == id[1])]
-    return (same or found or [ref])[0]
+def _choose_target(ref: NodeId, candidates: Sequence[NodeId]) -> NodeId:
+    exact = [id for id in candidates if ref == id or (isinstance(id, tuple) and ref == id[1])]
+    return (exact or candidates or [ref])[0]
 
 
 class _NoEmbedder:
-    """Stands where there is a store alone: what needs no vector works, the rest is told why it cannot."""
+    """The embedder of a graph of a store alone: it raises an error that explains the remedy."""
 
     id = ""
     dim = 0
@@ -335,7 +347,7 @@ class _NoEmbedder:
 
     def _error(self) -> EmbedderUnavailable:
         return EmbedderUnavailable(
-            "a graph over a bare store embeds nothing: give CorpusGraph the open corpus, or walk from given roots"
+            "CorpusGraph of a store alone cannot embed a query; pass it an open corpus, or walk from roots"
         )
 
 

@@ -1,4 +1,8 @@
-"""What a typed edge is called when it is walked against its direction, and which are followed, called so."""
+"""Inverses of edge types, and filters that go by them.
+
+An edge is stored once, in one direction. Followed against that direction it has the name of the inverse type: A
+`supports` B, so from B to A the same edge is `supported-by`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +14,8 @@ from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeId
 
-_MARK = "inverse-"
-_BOTH_WAYS = (
+_PREFIX = "inverse-"
+_PAIRS = (
     ("part-of", "has-part"),
     ("follows", "precedes"),
     ("supports", "supported-by"),
@@ -27,20 +31,21 @@ _BOTH_WAYS = (
     ("related", "related"),
     ("same-as", "same-as"),
 )
-_STANDARD = {one: other for pair in _BOTH_WAYS for one, other in (pair, pair[::-1])}
+_STANDARD = {type: inverse for pair in _PAIRS for type, inverse in (pair, pair[::-1])}
 
 
 @dataclass(frozen=True, slots=True)
 class Inverses:
-    """Names the inverse of every edge type: A supports B, so B is supported by A.
+    """The inverse of every edge type: A supports B, so B is supported by A.
 
-    A type that is not known has the inverse `"inverse-"` and its name, and the other way round.
+    The inverse of a type without an entry is `"inverse-"` plus the type. The inverse of such a name is the type again.
 
     Args:
-        names: Inverses by type, over the standard ones; each goes one way, so say both where both should hold.
+        names: Inverses by type; they override the standard ones. An entry counts in one direction only: to get both
+            directions, pass two entries.
 
     Raises:
-        ArgumentError: `names` is not a mapping of type to type.
+        ArgumentError: If `names` is not a mapping of types to types.
 
     Example:
         >>> inverses = Inverses({"cites": "cited-by"})
@@ -50,28 +55,30 @@ class Inverses:
         ('cites', 'inverse-cited-by')
     """
 
-    names: Mapping[str, str] = field(default_factory=dict, hash=False)  # such a mapping has no hash of its own
+    names: Mapping[str, str] = field(default_factory=dict, hash=False)  # a mapping cannot be hashed
 
     def __post_init__(self) -> None:
-        """Check the names at birth."""
+        """Check the names, and copy them so that later changes by the caller have no effect."""
         if not isinstance(self.names, Mapping) or not all(
             isinstance(name, str) and name for pair in self.names.items() for name in pair
         ):
-            raise ArgumentError(f"names must map an edge type to its inverse, not be {short_repr(self.names)}")
+            raise ArgumentError(f"names must be a mapping of edge types to inverses, not {short_repr(self.names)}")
         object.__setattr__(self, "names", MappingProxyType(dict(self.names)))
 
     def of(self, type: str) -> str:
-        """Give the inverse of a type."""
-        known = self.names.get(type) or _STANDARD.get(type)
-        return known or (type.removeprefix(_MARK) if type.startswith(_MARK) else _MARK + type)
+        """Return the inverse of a type."""
+        inverse = self.names.get(type) or _STANDARD.get(type)
+        return inverse or (type.removeprefix(_PREFIX) if type.startswith(_PREFIX) else _PREFIX + type)
 
     def to(self, type: str) -> tuple[str, ...]:
-        """Give the types, sorted, whose inverse is this one."""
-        candidates = {*self.names, *_STANDARD, _MARK + type, type.removeprefix(_MARK)}
-        return tuple(sorted(each for each in candidates if self.of(each) == type))
+        """Return all types that have this inverse, sorted."""
+        candidates = {*self.names, *_STANDARD, _PREFIX + type, type.removeprefix(_PREFIX)}
+        return tuple(sorted(candidate for candidate in candidates if self.of(candidate) == type))
 
     def named(self, edge: Edge, here: NodeId) -> str:
-        """Give what an edge is called from one of its ends: its type, or the inverse where it begins at the other.
+        """Return the name of an edge seen from one of its ends: its type, or the inverse type.
+
+        From the source it is the type, from the target the inverse.
 
         Example:
             >>> edge = Edge("a", "b", "supports")
@@ -81,32 +88,34 @@ class Inverses:
         return edge.type if edge.source == here else self.of(edge.type)
 
     def stored(self, types: Sequence[str], direction: Direction) -> tuple[str, ...]:
-        """Give the types, sorted, of stored edges that are called one of these when walked in a direction.
+        """Return the stored types that have one of these names in a direction, sorted.
+
+        Stores know no inverses: this translates the names that a caller filters by into types to read.
 
         Example:
             >>> INVERSES.stored(["supported-by"], "in")
             ('inverse-supported-by', 'supports')
         """
         along = types if direction != "in" else ()
-        against = (each for type in types for each in self.to(type)) if direction != "out" else ()
+        against = (stored for type in types for stored in self.to(type)) if direction != "out" else ()
         return tuple(sorted({*along, *against}))
 
 
 INVERSES = Inverses()
-"""The standard names: part-of and has-part, supports and supported-by, requires and required-by, and so on."""
+"""The standard inverses: part-of and has-part, supports and supported-by, requires and required-by, and so on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowedLinks:
-    """Which links are followed, in which direction, and what they are called there.
+    """A choice of links to follow, and the direction in which to follow them.
 
     Args:
-        direction: Links are followed `"out"`, `"in"` or `"both"`.
-        filter: Which of them count, by what they are called in the direction they are followed.
-        inverses: What links are called against their direction; `None` for the type as stored.
+        direction: `"out"`, `"in"` or `"both"`.
+        filter: The links to accept. It compares the names that links have in the direction they are followed.
+        inverses: The names of links against their direction; `None` uses the stored type in both directions.
 
     Raises:
-        ArgumentError: A field cannot be used.
+        ArgumentError: If a field has a wrong type, or the direction does not exist.
 
     Example:
         >>> edge = Edge("a", "b", "supports")
@@ -120,39 +129,44 @@ class FollowedLinks:
     inverses: Inverses | None = INVERSES
 
     def __post_init__(self) -> None:
-        """Check every field at birth."""
+        """Check all fields."""
         check_choice("direction", self.direction, DIRECTIONS)
         if not isinstance(self.filter, LinkFilter):
             raise ArgumentError(f"filter must be a LinkFilter, not {short_repr(self.filter)}")
         if not (self.inverses is None or isinstance(self.inverses, Inverses)):
-            raise ArgumentError(f"inverses must be None or Inverses such as INVERSES, not {short_repr(self.inverses)}")
+            raise ArgumentError(f"inverses must be None or Inverses, not {short_repr(self.inverses)}; try INVERSES")
 
     def named(self, edge: Edge, here: NodeId) -> str:
-        """Return what an edge is called from one of its ends."""
+        """Return the name of an edge seen from one of its ends."""
         return edge.type if self.inverses is None else self.inverses.named(edge, here)
 
     def accepts(self, edge: Edge, here: NodeId) -> bool:
-        """Return whether an edge counts where it is followed from one of its ends."""
-        name, chosen = self.named(edge, here), self.filter
+        """Return whether the filter accepts an edge that is followed from one of its ends."""
+        name = self.named(edge, here)
         return (
-            (chosen.types is None or name in chosen.types)
-            and name not in chosen.exclude
-            and (chosen.origins is None or edge.origin in chosen.origins)
+            (self.filter.types is None or name in self.filter.types)
+            and name not in self.filter.exclude
+            and (self.filter.origins is None or edge.origin in self.filter.origins)
         )
 
     def follows(self, edge: Edge) -> bool:
-        """Return whether an edge is followed from any of its ends."""
+        """Return whether an edge is followed from at least one of its ends."""
         ends = {"out": [edge.source], "in": [edge.target], "both": [edge.source, edge.target]}[self.direction]
         return any(self.accepts(edge, end) for end in ends)
 
     def options(self) -> dict[str, Any]:
-        """Return all fields as the keywords that `walk_links` and `CorpusGraph.path` take."""
+        """Return all fields as keyword arguments for `walk_links` and `CorpusGraph.path`."""
         return {"direction": self.direction, **self.filter.options(), "inverses": self.inverses}
 
     def asked(self) -> dict[str, Any]:
-        """Return the keywords that `neighbors` of a store takes: all links that may count in either direction."""
-        asked = self.filter.options()
+        """Return keyword arguments for `Store.neighbors` that read all links to be followed.
+
+        With inverses, a link can be accepted in one direction and rejected in the other. A store does not know that,
+        so it reads too many links: check each one with `accepts`.
+        """
+        options = self.filter.options()
         if self.inverses is not None:
             types = self.filter.types
-            asked |= {"types": None if types is None else self.inverses.stored(types, self.direction), "exclude": ()}
-        return asked
+            options["types"] = None if types is None else self.inverses.stored(types, self.direction)
+            options["exclude"] = ()
+        return options

@@ -1,4 +1,4 @@
-"""Shipped edge extractors as JSON and back, so that settings can say how links are found."""
+"""Edge extractors as JSON and back: the settings of a corpus contain its extractor."""
 
 import json
 import zlib
@@ -15,7 +15,9 @@ from airw.protocols import EdgeExtractor
 
 
 def extractor_spec(extractor: object) -> dict[str, Any] | None:
-    """Give what `extractor_from_spec` makes an equal extractor of; `None` where JSON cannot say it: a function, say.
+    """Return an extractor as JSON, or `None` if that is not possible, as for a function.
+
+    `extractor_from_spec` makes an equal extractor from it.
 
     Example:
         >>> extractor_spec(MarkdownLinks(fields=["links"]))
@@ -24,23 +26,23 @@ def extractor_spec(extractor: object) -> dict[str, Any] | None:
     if not isinstance(extractor, TitleMentions | MentionFinder):
         return spec_of(extractor, _KNOWN)
     inner = extractor_spec(extractor.inner)
-    own: dict[str, Any] = (
-        {"titles": _packed(extractor.titles)}
-        if isinstance(extractor, MentionFinder)
-        else {
-            "min_chars": extractor.min_chars,
-            "max_share": extractor.max_share,
-        }
-    )
-    params = {"inner": inner, "type": extractor.type, **own}
+    params: dict[str, Any] = {"inner": inner, "type": extractor.type}
+    if isinstance(extractor, MentionFinder):
+        params["titles"] = _encode_titles(extractor.titles)
+    else:
+        params["min_chars"] = extractor.min_chars
+        params["max_share"] = extractor.max_share
     return None if inner is None else {"name": type(extractor).__name__, "params": params}
 
 
 def extractor_from_spec(spec: Mapping[str, Any]) -> EdgeExtractor:
-    """Make the extractor that a specification says: `{"name": …, "params": {…}}`; parameters left out are the default.
+    """Return the extractor that a specification describes.
+
+    Args:
+        spec: `{"name": …, "params": {…}}`. Missing parameters have their default.
 
     Raises:
-        ArgumentError: It is no specification, its name is not known, or its parameters cannot be used.
+        ArgumentError: If there is no extractor of that name, or `spec` or a parameter is not valid.
 
     Example:
         >>> extractor_from_spec({"name": "MarkdownLinks"})
@@ -55,19 +57,19 @@ def _title_mentions(**params: Any) -> TitleMentions:
 
 
 def _mention_finder(*, inner: Mapping[str, Any], type: str, titles: str) -> MentionFinder:
-    return MentionFinder(extractor_from_spec(inner), type, _unpacked(titles))
+    return MentionFinder(extractor_from_spec(inner), type, _decode_titles(titles))
 
 
-def _packed(titles: Mapping[str, str]) -> str:
-    """Give titles as a text of about 20 characters each, which settings hold without being read."""
+def _encode_titles(titles: Mapping[str, str]) -> str:
+    # Settings contain the titles of the whole corpus: compressed, they need about 20 characters each.
     return b85encode(zlib.compress(json.dumps(dict(titles)).encode())).decode()
 
 
-def _unpacked(packed: str) -> dict[str, str]:
+def _decode_titles(encoded: str) -> dict[str, str]:
     try:
-        return dict(json.loads(zlib.decompress(b85decode(packed))))
+        return dict(json.loads(zlib.decompress(b85decode(encoded))))
     except (ValueError, TypeError, zlib.error) as error:
-        raise ArgumentError("the titles of this MentionFinder cannot be read: build the corpus again") from error
+        raise ArgumentError("the stored titles of MentionFinder cannot be read; build the corpus again") from error
 
 
 _KNOWN: dict[str, Callable[..., EdgeExtractor]] = {

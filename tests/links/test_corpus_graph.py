@@ -130,7 +130,7 @@ class TestOverAnyStore:
 
     @pytest.mark.parametrize("given", ["notes", None, 3])
     def test_what_is_neither_corpus_nor_store_is_refused(self, given):
-        with pytest.raises(ArgumentError, match="a graph needs an open corpus"):
+        with pytest.raises(ArgumentError, match="CorpusGraph needs a corpus"):
             CorpusGraph(given)
 
 
@@ -178,7 +178,7 @@ class TestIds:
     )
     async def test_a_lone_string_is_refused_with_what_would_do(self, ask):
         async with filled([]) as store:
-            with pytest.raises(TypeError, match=r"must be a list of ids, not 'a'; one is \['a'\]"):
+            with pytest.raises(TypeError, match=r"must be a list of ids, not 'a'; use \['a'\]"):
                 await ask(CorpusGraph(store))
 
     @pytest.mark.parametrize("id", [3, ("a",), ("a", "b", "c"), None])
@@ -212,7 +212,7 @@ class TestWalking:
             graph = CorpusGraph(store)
             walk = traverse("", graph, policy=LinkWalk(roots=["a"], direction="out"))
             assert [hit.artifact_id async for hit in walk] == ["a", "c", "b"]
-            with pytest.raises(EmbedderUnavailable, match="bare store embeds nothing: give CorpusGraph the open"):
+            with pytest.raises(EmbedderUnavailable, match="store alone cannot embed a query; pass it an open corpus"):
                 _ = [hit async for hit in traverse("text", graph, policy=LinkWalk())]
 
     async def test_several_corpora_are_one_graph_of_pairs(self):

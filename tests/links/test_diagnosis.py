@@ -88,7 +88,7 @@ class TestNumbers:
         assert (found.gold_pairs, found.gold_linked, found.gold_near) == (5, 0.6, 0.8)
         empty = await diagnosed(edges, ids="abcdef", gold=[["a"]])
         assert (empty.gold_pairs, empty.gold_linked, empty.gold_near) == (0, None, None)
-        with pytest.raises(NoLedgerEntry, match="holds no artifact 'nowhere'; gold is"):
+        with pytest.raises(NoLedgerEntry, match="gold: the graph has no artifact 'nowhere'"):
             await diagnosed(edges, gold=[["a", "nowhere"]])
 
     async def test_nothing_is_divided_by_nothing(self):
@@ -141,7 +141,7 @@ class TestVerdicts:
         star = [Edge(id, "n000", "x") for id in IDS[1:]]
         found = await diagnosed(star, ids=IDS)
         assert names(found) == {"reach": False, "hubs": False}
-        assert "100% of the edges lead to the top 1 % (n000)" in str(found)
+        assert "100% of the edges lead to the top 1 % of the artifacts (n000)" in str(found)
         few = await diagnosed([Edge("n001", "n002", "x")], ids=IDS)
         assert names(few) == {"isolated": False, "reach": False}
 
@@ -153,11 +153,11 @@ class TestVerdicts:
         assert ("reach" in names(found)) == told
         dangling = [Edge("n001", f"gone{number}", "x") for number in range(9)]
         found = await diagnosed([*dangling, Edge("n001", "n002", "x")], ids=IDS, missing=[e.target for e in dangling])
-        assert "90% of the links dangle" in str(found)
+        assert "90% of the links are dangling" in str(found)
         nowhere = await diagnosed(dangling, ids=IDS, missing=[e.target for e in dangling])
         assert (nowhere.outlook, nowhere.findings[0].value) == ("bad", 0)
-        assert "compare what links name (unresolved)" in str(nowhere)
-        assert "give the source an edge_extractor" in str(await diagnosed([], ids="ab"))
+        assert "compare the references of unresolved links" in str(nowhere)
+        assert "give the source an edge extractor" in str(await diagnosed([], ids="ab"))
 
 
 class TestManners:

@@ -72,7 +72,7 @@ def test_an_edge_has_its_own_name_where_it_begins_and_the_inverse_where_it_ends(
 
 @pytest.mark.parametrize("names", [None, ["x"], {"x": ""}, {"": "x"}, {"x": None}, {1: "x"}])
 def test_what_does_not_map_types_to_types_is_refused(names):
-    with pytest.raises(ArgumentError, match="names must map"):
+    with pytest.raises(ArgumentError, match="names must be a mapping"):
         Inverses(names)
 
 

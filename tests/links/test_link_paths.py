@@ -145,7 +145,7 @@ class TestByHops:
 
     async def test_an_artifact_that_is_not_there_is_named(self):
         async with filled([]) as store:
-            with pytest.raises(NoLedgerEntry, match=r"^the graph holds no artifact 'nowhere'; a path goes between"):
+            with pytest.raises(NoLedgerEntry, match=r"^the graph has no artifact 'nowhere'; a path needs"):
                 await CorpusGraph(store).path("a", "nowhere")
             with pytest.raises(NoLedgerEntry, match="'nobody'"):
                 await CorpusGraph(store).path("nobody", "nobody")
