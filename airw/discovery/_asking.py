@@ -245,8 +245,8 @@ def _why_abstained(
 
 async def calibrated_floor(corpus: OpenCorpus[Any], query: SearchQuery) -> tuple[float | None, str | None]:
     """Return the floor that was calibrated for this way of searching a corpus; or none, and why there is none."""
-    if query.rescaled:
-        return None, f"{' and '.join(query.rescaled)} move scores off the scale that floors are calibrated on"
+    if query.rescaling_options:
+        return None, f"{' and '.join(query.rescaling_options)} move scores off the scale that floors are calibrated on"
     key, tag = await in_thread(query.scale)
     if is_anonymous(tag):
         return None, "the reranker has no name of its own to know its floor by: give it an attribute `id`"

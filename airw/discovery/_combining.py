@@ -171,7 +171,7 @@ def final_places(
         return [not any(_comes_before(mass, position, entry) for position, mass in most.items()) for entry in entries]
     if not most:
         return [True] * len(entries)
-    bounds = [entry.mass + (sum(most.values()) if _may_grow(entry) else 0.0) for entry in entries]
+    bounds = [entry.rrf_score + (sum(most.values()) if _may_grow(entry) else 0.0) for entry in entries]
     return [_is_final(place, entries, bounds, most) for place in range(len(entries))]
 
 
@@ -190,7 +190,7 @@ def _is_final(place: int, entries: Sequence[FusedEntry], bounds: Sequence[float]
     if len(most) == 1:
         is_displaced = any(_comes_before(mass, position, entry) for position, mass in most.items())
     else:
-        is_displaced = not _exceeds(entry.mass, sum(most.values()))  # one thing may be first in all of them
+        is_displaced = not _exceeds(entry.rrf_score, sum(most.values()))  # one thing may be first in all of them
     above, below = range(place), range(place + 1, len(entries))
     return (
         not is_displaced
@@ -201,7 +201,7 @@ def _is_final(place: int, entries: Sequence[FusedEntry], bounds: Sequence[float]
 
 def _comes_before(mass: float, position: int, entry: FusedEntry) -> bool:
     """Return whether a first hit of this mass, from the source at this position, would stand before an entry."""
-    return (-mass, 1, position) < (-entry.mass, entry.rank, entry.position)
+    return (-mass, 1, position) < (-entry.rrf_score, entry.rank, entry.position)
 
 
 def _may_grow(entry: FusedEntry) -> bool:
@@ -211,7 +211,7 @@ def _may_grow(entry: FusedEntry) -> bool:
 
 def _stays_above(upper: FusedEntry, lower: FusedEntry, bound: float) -> bool:
     """Return whether an entry stays above another one, whose mass has a bound; its own growth only helps."""
-    return not _may_grow(lower) or _exceeds(upper.mass, bound)
+    return not _may_grow(lower) or _exceeds(upper.rrf_score, bound)
 
 
 def _exceeds(mass: float, bound: float) -> bool:

@@ -200,7 +200,7 @@ def _check_merge(plan: DiscoveryPlan) -> None:
         if name not in names:
             raise ArgumentError(f"merge_weights names {short_repr(name)}, which is not among {', '.join(names)}")
     search = plan.search
-    is_dense = plan.walk is None and search.mode == "dense" and not search.rerank and not search.rescaled
+    is_dense = plan.walk is None and search.mode == "dense" and not search.rerank and not search.rescaling_options
     if plan.merge == "score" and not is_dense:
         raise ArgumentError("merge='score' compares raw scores, which only a dense search has on one scale: use 'rrf'")
 

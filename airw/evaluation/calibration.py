@@ -389,7 +389,7 @@ async def load_calibration(
 def _setting(query: SearchQuery) -> dict[str, Any]:
     """Give what a calibration says of the searches that it holds for."""
     key, tag = query.scale()
-    return {"mode": query.mode, "k": query.k, "rerank": tag, "key": key, "rescaled": query.rescaled}
+    return {"mode": query.mode, "k": query.k, "rerank": tag, "key": key, "rescaled": query.rescaling_options}
 
 
 def _checked(cases: Iterable[object]) -> list[DiscoveryCase]:

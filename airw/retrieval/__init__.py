@@ -1,18 +1,13 @@
-"""Searching in one open corpus: dense, lexical or hybrid, each on one scale; names are `airw.corpora`'s business."""
+"""Search one open corpus: dense, lexical or hybrid.
+
+`airw.corpora` opens corpora by name or path; this package searches a corpus that is open already.
+"""
 
 from typing import TYPE_CHECKING
 
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.retrieval.answering import (
-        channel_rankings,
-        check_corpus,
-        embed_text,
-        formulate_queries,
-        retrieve,
-        run_search,
-    )
     from airw.retrieval.formulation import make_llm_formulator
     from airw.retrieval.fusion import fuse_hits, tag_source
     from airw.retrieval.query import (
@@ -29,11 +24,19 @@ if TYPE_CHECKING:
         channels_of,
         hybrid_depth,
     )
+    from airw.retrieval.searching import (
+        channel_rankings,
+        check_corpus,
+        embed_text,
+        formulate_queries,
+        retrieve,
+        run_search,
+    )
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "answering": [
+            "searching": [
                 "run_search",
                 "channel_rankings",
                 "check_corpus",

@@ -1,8 +1,8 @@
-"""Formulators: what turns a query into the query, or the queries, to search with.
+"""Formulators: functions that turn a query into one or several queries to search with.
 
-A formulator is any function of a query, sync or async, that gives a string or a list of strings. One query is searched
-as if it had been asked; several are fused by rank. It gives queries, never plans: which corpus to ask, and what for, is
-its caller's business.
+A formulator takes the query and returns a string or a list of strings; it may be sync or async. A single returned query
+replaces the original one. The rankings of several queries are fused by rank. A formulator only writes queries: its
+caller decides which corpora to search.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,26 +24,29 @@ out, synonyms in place of its words. Each is a few words long. Answer with the q
 
 Query: {query}
 """
-"""What a model is asked unless another prompt is given."""
+"""The default prompt."""
 
 
-def _unchanged(query: str) -> str:
+def _return_query(query: str) -> str:
     return query
 
 
 @dataclass(frozen=True, slots=True)
 class LlmFormulator:
-    """A formulator that asks a rewriter, and falls back where it fails; `make_llm_formulator` makes it."""
+    """A formulator that calls a rewriter, and a fallback if that fails.
+
+    `make_llm_formulator` makes it.
+    """
 
     rewriter: Callable[[str], MaybeAwaitable[str | Sequence[str]]]
     n: int = 3
-    fallback: Formulator = _unchanged
+    fallback: Formulator = _return_query
 
     async def __call__(self, query: str) -> str | Sequence[str]:
-        """Give at most `n` queries, or what the fallback gives."""
+        """Return at most `n` queries of the rewriter, or the answer of the fallback."""
         try:
             queries = queries_of(await call_user_function(self.rewriter, query))
-        except Exception:  # noqa: BLE001 - whatever goes wrong with a model, a search with the query as it is still works
+        except Exception:  # noqa: BLE001 - whatever goes wrong with a model, the search still works with the original query
             queries = ()
         return queries[: self.n] or await call_user_function(self.fallback, query)
 
@@ -56,23 +59,27 @@ def make_llm_formulator(
     fallback: Formulator | None = None,
     model: ChatLike | None = None,
 ) -> LlmFormulator:
-    """Make a formulator of a rewriter, or of a chat model that is asked for other words.
+    """Make a formulator from a rewriter function or from a chat model.
 
-    A rewriter that raises, or answers with nothing or with what is no query, is not an error: the fallback answers
-    instead. What the fallback raises is. The same goes for a model, whose answer is read as a list: one query a line,
-    numbered or not, in quotes or not.
+    It returns the query in other words, so that a search also finds documents that use them.
+
+    If the rewriter or the model raises, or answers with nothing usable, the fallback answers instead. An error of the
+    fallback is raised. The answer of a model is read as a list with one query a line; numbers and quotes around a query
+    are removed.
 
     Args:
-        rewriter: Gives one query or several for a query; sync, then it is called in a worker thread, or async.
-        prompt: What to ask the model, with `{query}` where the query goes, and `{n}` for the number;
-            `FORMULATION_PROMPT` when left out.
-        n: Use at most this many queries, the first ones.
-        fallback: The formulator to fall back on; when left out, the query stays as it is.
-        model: The model to ask, `"http://host:8080/v1#model"` or a `ChatModel`; what `AIRW_CHAT` names when left out.
+        rewriter: A function that returns one or several queries for a query. It may be sync, then it is called in a
+            worker thread, or async.
+        prompt: The prompt for the model, with the placeholders `{query}` and, optionally, `{n}`; `FORMULATION_PROMPT`
+            by default.
+        n: Use at most the first `n` queries.
+        fallback: The formulator to fall back on; by default the original query is used.
+        model: The model to ask: `"http://host:8080/v1#model"` or a `ChatModel`; by default the model that the
+            environment variable `AIRW_CHAT` names.
 
     Raises:
-        ArgumentError: A parameter's value cannot be used, or there is a rewriter and a model or a prompt as well.
-        ChatUnavailable: There is neither a rewriter nor a model.
+        ArgumentError: If a value cannot be used, or a rewriter is combined with a model or a prompt.
+        ChatUnavailable: If there is neither a rewriter nor a model.
 
     Example:
         >>> import anyio
@@ -83,16 +90,16 @@ def make_llm_formulator(
     check_count("n", n, least=1)
     if fallback is not None and not callable(fallback):
         raise ArgumentKindError(f"fallback must be a function of a query, not {short_repr(fallback)}")
-    asked = function_or_prompt(
+    function = function_or_prompt(
         rewriter, "rewriter", model=model, prompt=prompt, default=FORMULATION_PROMPT, needs=["query"]
     )
-    rewrite = _Rewriter(asked, n) if isinstance(asked, ChatPrompt) else asked
-    return LlmFormulator(rewrite, n, fallback or _unchanged)
+    rewrite = _ChatRewriter(function, n) if isinstance(function, ChatPrompt) else function
+    return LlmFormulator(rewrite, n, fallback or _return_query)
 
 
 @dataclass(frozen=True, slots=True)
-class _Rewriter:
-    """Asks a chat model for other words."""
+class _ChatRewriter:
+    """A rewriter that asks a chat model for the same query in other words."""
 
     question: ChatPrompt
     n: int
@@ -102,7 +109,7 @@ class _Rewriter:
 
 
 def queries_in(answer: str) -> list[str]:
-    r"""Give the queries that a model wrote, in their order.
+    r"""Return the queries in a model's answer, in their order.
 
     Example:
         >>> queries_in("Sure:\n1. sign keys\n2. \"key rotation\"")

@@ -1,4 +1,7 @@
-"""From the rankings of channels to one ranking: fused, weighted, collapsed to artifacts; pure."""
+"""Merge the rankings of the channels into one: fuse, weight, collapse to artifacts.
+
+Nothing here does I/O.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -11,23 +14,26 @@ from airw.values import Ranking, Record
 
 
 class Candidate(NamedTuple):
-    """A record that was ranked, its score, and the scores it had before, by the name that a hit tells them under."""
+    """A ranked record that is not read yet, and its score.
+
+    `earlier_scores` are the scores of earlier stages, by their name in the metadata of a hit.
+    """
 
     record_id: str
     artifact_id: str
     score: float
-    before: Mapping[str, float]
+    earlier_scores: Mapping[str, float]
 
 
 class RankedRecord(NamedTuple):
-    """A candidate that was read."""
+    """A candidate together with its record."""
 
     record: Record
     candidate: Candidate
 
 
-class _Keyed(NamedTuple):
-    """A ranking with what is ranked in it: artifacts or records."""
+class _KeyedRanking(NamedTuple):
+    """A ranking and the keys that it is merged by: artifact ids or record ids."""
 
     channel: str
     keys: Sequence[str]
@@ -35,115 +41,147 @@ class _Keyed(NamedTuple):
 
 
 def merge_rankings(rankings: Sequence[Sequence[Ranking]], query: SearchQuery, limit: int | None) -> list[Candidate]:
-    """Merge the rankings of each channel, one a query, into the `limit` best candidates, best first.
+    """Merge the rankings of all channels and queries.
 
-    A lone ranking keeps its scores. Otherwise what is ranked, artifacts or records, is fused; the record of an artifact
-    is the one of the ranking where it stands highest, the earlier one on a tie.
+    A lone ranking keeps its scores; otherwise the artifacts, or the records, are fused. A fused artifact is represented
+    by its record in the ranking where it stands highest, the earlier ranking on a tie.
+
+    Args:
+        rankings: For each channel, one ranking a query.
+        query: The search.
+        limit: Return at most this many candidates; `None` returns all.
+
+    Returns:
+        Candidates, best first.
     """
-    keyed = [
-        [_keyed(channel, ranking, query) for channel, ranking in zip(query.channels, of_query, strict=True)]
-        for of_query in zip(*rankings, strict=True)
+    # Group by query, because a blend adds up the channels of one query before queries are fused.
+    by_query = [
+        [_with_keys(channel, ranking, query) for channel, ranking in zip(query.channels, query_rankings, strict=True)]
+        for query_rankings in zip(*rankings, strict=True)
     ]
-    flat = [each for of_query in keyed for each in of_query]
-    if len(flat) == 1:
-        return list(_candidates(flat[0].ranking))[:limit]
-    places, before = _places(flat), _before(flat)
-    return [Candidate(*places[key][1:], score, before[key]) for key, score in _fused(keyed, query)[:limit]]
+    every = [ranking for query_rankings in by_query for ranking in query_rankings]
+    # A single ranking needs no fusion: its scores stay cosines or BM25 scores.
+    if len(every) == 1:
+        return list(_to_candidates(every[0].ranking))[:limit]
+    best_places = _find_best_places(every)
+    channel_scores = _collect_channel_scores(every)
+    candidates: list[Candidate] = []
+    for key, score in _fuse(by_query, query)[:limit]:
+        place = best_places[key]
+        candidates.append(Candidate(place.record_id, place.artifact_id, score, channel_scores[key]))
+    return candidates
 
 
-def _keyed(channel: str, ranking: Ranking, query: SearchQuery) -> _Keyed:
-    return _Keyed(channel, ranking.artifact_ids if query.ranks_artifacts else ranking.record_ids, ranking)
+def _with_keys(channel: str, ranking: Ranking, query: SearchQuery) -> _KeyedRanking:
+    return _KeyedRanking(channel, ranking.artifact_ids if query.ranks_artifacts else ranking.record_ids, ranking)
 
 
-def _candidates(ranking: Ranking) -> Iterator[Candidate]:
+def _to_candidates(ranking: Ranking) -> Iterator[Candidate]:
     for record_id, artifact_id, score in zip(
         ranking.record_ids, ranking.artifact_ids, ranking.scores.tolist(), strict=True
     ):
         yield Candidate(record_id, artifact_id, score, {})
 
 
-def _places(rankings: Sequence[_Keyed]) -> dict[str, tuple[int, str, str]]:
-    """Give for each key the rank, the record and the artifact where it stands highest."""
-    places: dict[str, tuple[int, str, str]] = {}
+class _BestPlace(NamedTuple):
+    """The highest rank of a key, counted from 0, and the record that has it."""
+
+    rank: int
+    record_id: str
+    artifact_id: str
+
+
+def _find_best_places(rankings: Sequence[_KeyedRanking]) -> dict[str, _BestPlace]:
+    places: dict[str, _BestPlace] = {}
     for _, keys, ranking in rankings:
         for rank, key in enumerate(keys):
-            if key not in places or rank < places[key][0]:
-                places[key] = (rank, ranking.record_ids[rank], ranking.artifact_ids[rank])
+            if key not in places or rank < places[key].rank:
+                places[key] = _BestPlace(rank, ranking.record_ids[rank], ranking.artifact_ids[rank])
     return places
 
 
-def _before(rankings: Sequence[_Keyed]) -> dict[str, dict[str, float]]:
-    """Give for each key the best score that each channel gave it."""
-    before: dict[str, dict[str, float]] = {}
+def _collect_channel_scores(rankings: Sequence[_KeyedRanking]) -> dict[str, dict[str, float]]:
+    """Return the best `dense_score` and `lexical_score` of each key."""
+    scores_by_key: dict[str, dict[str, float]] = {}
     for channel, keys, ranking in rankings:
         name = f"{channel}_score"
         for key, score in zip(keys, ranking.scores.tolist(), strict=True):
-            given = before.setdefault(key, {})
-            given[name] = max(score, given.get(name, score))
-    return before
+            scores = scores_by_key.setdefault(key, {})
+            scores[name] = max(score, scores.get(name, score))
+    return scores_by_key
 
 
-def _fused(keyed: Sequence[Sequence[_Keyed]], query: SearchQuery) -> list[tuple[str, float]]:
-    """Give `(key, score)` pairs, best first: blended scores, or masses, as the mean over several queries."""
+def _fuse(by_query: Sequence[Sequence[_KeyedRanking]], query: SearchQuery) -> list[tuple[str, float]]:
+    """Return `(key, score)` pairs, best first.
+
+    The score is the blended score, or the RRF score. Over several queries it is the mean of the RRF scores.
+    """
     if query.mode == "hybrid" and query.fusion == "blend":
-        blends = [_blended(of_query, query) for of_query in keyed]
+        blends = [_blend(query_rankings, query) for query_rankings in by_query]
         if len(blends) == 1:
             return blends[0]
-        lists: list[Sequence[str]] = [[key for key, _ in blend] for blend in blends]
+        # Blended scores of different queries are not comparable, so several queries are fused by rank.
+        key_lists: list[Sequence[str]] = [[key for key, _ in blend] for blend in blends]
     else:
-        lists = [each.keys for of_query in keyed for each in of_query]
-    masses = fuse_ranks(lists, rrf_k=query.rrf_k)
-    return masses if len(keyed) == 1 else [(key, mass / len(keyed)) for key, mass in masses]
+        key_lists = [ranking.keys for query_rankings in by_query for ranking in query_rankings]
+    fused = fuse_ranks(key_lists, rrf_k=query.rrf_k)
+    if len(by_query) == 1:
+        return fused
+    return [(key, score / len(by_query)) for key, score in fused]
 
 
-def _blended(of_query: Sequence[_Keyed], query: SearchQuery) -> list[tuple[str, float]]:
-    """Add up what both channels gave, which are dense and lexical; ties in order of first appearance."""
-    dense, lexical = (dict(zip(each.keys, each.ranking.scores.tolist(), strict=True)) for each in of_query)
-    alpha, level = query.alpha, query.bm25_sat_k
+def _blend(query_rankings: Sequence[_KeyedRanking], query: SearchQuery) -> list[tuple[str, float]]:
+    """Add the weighted scores of both channels; ties in order of first appearance."""
+    dense, lexical = (
+        dict(zip(ranking.keys, ranking.ranking.scores.tolist(), strict=True)) for ranking in query_rankings
+    )
+    alpha, saturation = query.alpha, query.bm25_sat_k
+    # A channel that did not rank a key counts 0 for it.
     blend = {
-        key: alpha * dense.get(key, 0.0) + (1 - alpha) * _saturated(lexical.get(key, 0.0), level)
+        key: alpha * dense.get(key, 0.0) + (1 - alpha) * _saturate(lexical.get(key, 0.0), saturation)
         for key in [*dense, *lexical]
     }
     return sorted(blend.items(), key=lambda pair: -pair[1])
 
 
-def _saturated(score: float, level: float) -> float:
-    return score / (score + level)
+def _saturate(score: float, saturation: float) -> float:
+    # BM25 has no upper bound; this maps it to the range 0 to 1, so that it can be added to a cosine.
+    return score / (score + saturation)
 
 
-def apply_weights(found: Sequence[RankedRecord], query: SearchQuery) -> list[RankedRecord]:
-    """Multiply scores by the weights of the surfaces' kinds, best first; ties stay in order.
+def apply_weights(ranked: Sequence[RankedRecord], query: SearchQuery) -> list[RankedRecord]:
+    """Multiply each score by the weight of its surface kind and sort, best first.
 
-    Where artifacts are what is asked for, each is there once.
+    Ties stay in order. If the search is for artifacts, only the best record of each artifact remains.
     """
     weights = query.surface_weights or {}
-    moved = [
+    weighted = [
         RankedRecord(record, candidate._replace(score=candidate.score * weights.get(record.surface_kind, 1.0)))
-        for record, candidate in found
+        for record, candidate in ranked
     ]
-    moved.sort(key=lambda each: -each.candidate.score)
+    weighted.sort(key=lambda item: -item.candidate.score)
     if not query.per_artifact:
-        return moved
+        return weighted
     best: dict[str, RankedRecord] = {}
-    for each in moved:
-        best.setdefault(each.record.artifact_id, each)
+    for item in weighted:
+        best.setdefault(item.record.artifact_id, item)
     return list(best.values())
 
 
 def was_cut_short(ranking: Ranking, depth: int, k: int) -> bool:
-    """Say whether a ranking of records was cut before it held `k` artifacts."""
+    """Return whether a ranking of records ends at `depth` before it contains `k` artifacts."""
     return len(ranking) == depth and len(set(ranking.artifact_ids)) < k
 
 
 def append_artifacts(ranking: Ranking, artifacts: Ranking) -> Ranking:
-    """Put the artifacts that a ranking of records lacks behind it, each by its best record.
+    """Append the artifacts that a ranking of records lacks, each by its best record.
 
-    They belong there: an artifact above the cut would have its best record in the ranking.
+    They belong at the end: the best record of any artifact above the cut is in the ranking already.
     """
-    known = set(ranking.artifact_ids)
-    rows = [at for at, artifact_id in enumerate(artifacts.artifact_ids) if artifact_id not in known]
+    ranked_ids = set(ranking.artifact_ids)
+    rows = [row for row, artifact_id in enumerate(artifacts.artifact_ids) if artifact_id not in ranked_ids]
     return Ranking(
-        [*ranking.record_ids, *(artifacts.record_ids[at] for at in rows)],
-        [*ranking.artifact_ids, *(artifacts.artifact_ids[at] for at in rows)],
+        [*ranking.record_ids, *(artifacts.record_ids[row] for row in rows)],
+        [*ranking.artifact_ids, *(artifacts.artifact_ids[row] for row in rows)],
         np.concatenate([ranking.scores, artifacts.scores[rows]]),
     )

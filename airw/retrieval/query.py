@@ -1,4 +1,7 @@
-"""A search before it runs: its options, what they may be, and what follows from them; pure."""
+"""The options of a search: their checks and their defaults.
+
+Nothing here does I/O. `airw.retrieval.searching` runs the search.
+"""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -21,14 +24,17 @@ Boost: TypeAlias = Callable[[SearchHit], float]
 PassageReader: TypeAlias = Callable[[OpenCorpus[Any], Record], str | Awaitable[str]]
 
 MODES: tuple[Mode, ...] = ("dense", "lexical", "hybrid")
-"""The ways to rank: by cosine, by BM25, by both fused."""
+"""The search modes: rank by cosine, by BM25, or by both fused."""
 
 FUSIONS: tuple[Fusion, ...] = ("rrf", "blend")
-"""The ways a hybrid search fuses: by reciprocal rank, or by a weighted sum of cosine and saturated BM25."""
+"""The fusions of a hybrid search.
+
+`"rrf"` fuses by reciprocal rank; `"blend"` adds a weighted cosine and a weighted, saturated BM25 score.
+"""
 
 
 class SearchTuning(TypedDict, total=False):
-    """The options of `search` that say how to rank rather than what."""
+    """The options of `search` that control how it ranks, not which records it ranks."""
 
     fusion: Fusion
     rrf_k: int
@@ -44,7 +50,10 @@ class SearchTuning(TypedDict, total=False):
 
 
 class SearchOptions(SearchTuning, total=False):
-    """The options of `search`; `SearchQuery` has their defaults, `airw.search` says what they mean."""
+    """The options of `search`.
+
+    `airw.search` explains each option; `SearchQuery` holds the defaults.
+    """
 
     k: int
     mode: Mode
@@ -55,10 +64,11 @@ class SearchOptions(SearchTuning, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchQuery:
-    """A search whose options were checked; the fields with a default are the options of `search`.
+    """A search whose options are checked.
 
-    `verb` is the function that was called, as errors name it. `rerank` is the function that a specification means, and
-    `surface_weights` is `None` where all weights are 1.
+    The fields with a default are the options of `search`. `verb` is the function that the caller used: error messages
+    name it. `rerank` is a function or `None`: a specification such as `"cross-encoder"` is resolved. `surface_weights` is
+    `None` if all weights are 1.
     """
 
     verb: str
@@ -82,13 +92,13 @@ class SearchQuery:
 
     @classmethod
     def parse(cls, verb: str, query: str, options: SearchOptions) -> Self:
-        """Check a query and the options that were given.
+        """Check a query and its options.
 
         Raises:
-            ArgumentError: A value cannot be used.
-            FilterError: The filter is malformed.
-            RerankerUnavailable: What the reranker needs is not installed or not found.
-            TypeError: There is no such option.
+            ArgumentError: If a value cannot be used.
+            FilterError: If the filter is malformed.
+            RerankerUnavailable: If a package or a model of the reranker is missing.
+            TypeError: If there is no such option.
 
         Example:
             >>> SearchQuery.parse("search", "signing keys", {"mode": "hybrid"}).channels
@@ -100,41 +110,48 @@ class SearchQuery:
 
     @property
     def depth(self) -> int:
-        """Return how deep each channel is read where rankings are fused or moved."""
+        """Return how deep to read each channel if its ranking is fused or reordered."""
         return hybrid_depth(self.k) if self.fetch_k is None else self.fetch_k
 
     @property
     def channels(self) -> tuple[Mode, ...]:
-        """Give the channels that its mode ranks in."""
+        """Return the channels of the mode."""
         return channels_of(self.mode)
 
     @property
     def has_second_stage(self) -> bool:
-        """Say whether anything may move what the channels ranked."""
+        """Return whether a reranker, a boost or weights may reorder the rankings of the channels."""
         return self.rerank is not None or self.boost is not None or self.surface_weights is not None
 
     @property
     def ranks_artifacts(self) -> bool:
-        """Say whether channels rank artifacts; weights act on surfaces, which are collapsed after them."""
+        """Return whether the channels rank artifacts rather than surfaces.
+
+        Weights apply to surfaces, so a weighted search ranks surfaces and collapses them to artifacts afterwards.
+        """
         return self.per_artifact and self.surface_weights is None
 
     @property
-    def rescaled(self) -> tuple[str, ...]:
-        """Name the options that move scores off the scale of the mode, or of the reranker.
+    def rescaling_options(self) -> tuple[str, ...]:
+        """Return the options that move scores off the scale of the mode or the reranker.
+
+        A floor that is calibrated on one scale means nothing on another one.
 
         Example:
             >>> options = {"surface_weights": {"title": 2}, "boost": lambda hit: 0.1}
-            >>> SearchQuery.parse("search", "keys", options).rescaled
+            >>> SearchQuery.parse("search", "keys", options).rescaling_options
             ('surface_weights', 'boost')
         """
-        masses = self.formulate is not None and self.rerank is None
-        moved = {"surface_weights": self.surface_weights, "boost": self.boost, "formulate": masses or None}
-        return tuple(name for name, value in moved.items() if value is not None)
+        # Several formulated queries are fused by rank, so scores are RRF scores; a reranker replaces them again.
+        fuses_queries = self.formulate is not None and self.rerank is None
+        options = {"surface_weights": self.surface_weights, "boost": self.boost, "formulate": fuses_queries or None}
+        return tuple(name for name, value in options.items() if value is not None)
 
     def scale(self) -> tuple[str, str | None]:
-        """Give the key that a floor for its scores is kept under, and the tag of its reranker.
+        """Return the calibration key of the search's scores, and the tag of its reranker.
 
-        A model in a folder is known by its weights, which are read for that: call it in a worker thread.
+        A corpus stores the floor for these scores under that key. Call this in a worker thread: the tag of a model in a
+        folder is a hash of its weights, and reading them takes time.
         """
         tag = rerank_tag(self.rerank, self.rerank_text, max_chars=self.rerank_max_chars)
         key = calibration_key(
@@ -143,7 +160,11 @@ class SearchQuery:
         return key, tag
 
     def has_evidence(self, hits: Sequence[SearchHit]) -> bool:
-        """Say whether anything speaks for any of its hits: a word in common, or a cosine that is not 0."""
+        """Return whether any hit has evidence.
+
+        Evidence is a word in common with the query, or a cosine that is not 0. A search without evidence has no
+        answer, whatever its scores are.
+        """
         if self.mode == "hybrid":
             return any("lexical_score" in hit.metadata or hit.metadata.get("dense_score") for hit in hits)
         if self.mode == "dense":
@@ -152,36 +173,41 @@ class SearchQuery:
 
 
 def channels_of(mode: object) -> tuple[Mode, ...]:
-    """Give the channels that a mode ranks in.
+    """Return the channels of a mode.
 
     Raises:
-        ArgumentError: There is no such mode.
+        ArgumentError: If there is no such mode.
     """
     checked = check_choice("mode", mode, MODES)
     return ("dense", "lexical") if checked == "hybrid" else (checked,)
 
 
 def hybrid_depth(k: int) -> int:
-    """Tell how deep a search for `k` reads each channel where it fuses, or moves what a channel ranked."""
+    """Return how deep a search for `k` hits reads each channel before it fuses or reorders.
+
+    Reading deeper than `k` lets hits rise that one channel alone ranks low.
+    """
     return max(5 * k, 50)
 
 
 def _check_saturation(name: str, value: object) -> float:
-    level = check_weight(name, value)
-    if not level:
+    saturation = check_weight(name, value)
+    if not saturation:
         raise ArgumentError(f"{name} must be a finite number above 0, not {short_repr(value)}")
-    return level
+    return saturation
 
 
 def _check_weights(weights: object) -> Mapping[str, float] | None:
-    """Give the weights that are not all 1 as a mapping of one's own."""
+    """Return a read-only copy of the weights, or `None` if all of them are 1."""
     if weights is None:
         return None
     if not isinstance(weights, Mapping):
         raise ArgumentKindError(f"surface_weights must map surface kinds to weights, not {short_repr(weights)}")
     kinds = check_strings("the kinds of surface_weights", weights)
     checked = {kind: check_weight(f"surface_weights[{kind!r}]", weights[kind]) for kind in kinds}
-    return MappingProxyType(checked) if any(weight != 1 for weight in checked.values()) else None
+    if all(weight == 1 for weight in checked.values()):
+        return None
+    return MappingProxyType(checked)
 
 
 def _check_function(name: str, value: object, of: str) -> object:
@@ -209,22 +235,24 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "boost": partial(_check_function, of="a hit"),
 }
 
-SEARCH_DEFAULTS: Mapping[str, Any] = {each.name: each.default for each in fields(SearchQuery) if each.name in _CHECKS}
-"""What each option of `search` is when it is left out."""
+SEARCH_DEFAULTS: Mapping[str, Any] = {
+    option.name: option.default for option in fields(SearchQuery) if option.name in _CHECKS
+}
+"""The default of each option of `search`."""
 
 
 def queries_of(formulated: object) -> tuple[str, ...]:
-    """Give what a formulator answered as queries, each once and in its order; none where all are blank.
+    """Return the queries in a formulator's answer, without duplicates and blank ones.
 
     Raises:
-        ArgumentKindError: It is neither a string nor a list of strings.
-        ArgumentError: A query holds an unpaired surrogate.
+        ArgumentKindError: If the answer is neither a string nor a list of strings.
+        ArgumentError: If a query contains an unpaired surrogate.
 
     Example:
         >>> queries_of(["signing keys", " ", "key rotation", "signing keys"])
         ('signing keys', 'key rotation')
     """
-    given = [formulated] if isinstance(formulated, str) else formulated
-    if not isinstance(given, Sequence) or not all(isinstance(query, str) for query in given):
-        raise ArgumentKindError(f"a formulator must give a string or a list of strings, not {short_repr(formulated)}")
-    return tuple(check_query(query) for query in dict.fromkeys(given) if query.strip())
+    queries = [formulated] if isinstance(formulated, str) else formulated
+    if not isinstance(queries, Sequence) or not all(isinstance(query, str) for query in queries):
+        raise ArgumentKindError(f"formulate must return a string or a list of strings, not {short_repr(formulated)}")
+    return tuple(check_query(query) for query in dict.fromkeys(queries) if query.strip())

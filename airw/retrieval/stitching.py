@@ -1,4 +1,4 @@
-"""Records of one artifact as one text, where what two chunks share is said once."""
+"""Join the records of one artifact into one text, without repeating the overlap of chunks."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -7,39 +7,46 @@ from airw.values import Record
 
 
 def stitch(records: Sequence[Record]) -> str:
-    """Put the texts of records, which come in plan order, together.
+    """Join the texts of records, which must be in plan order.
 
-    Where a chunk begins inside its predecessor, by the offsets `start` and `end` that both were stored with, the shared
-    part is left out; where it begins at its end, nothing comes between. Anything else is parted by a blank line: other
-    kinds, gaps, records without offsets or with some that are not those of their text. What offsets claim to be shared
-    is compared first, so that nothing is lost.
+    Two neighbouring chunks are joined by their stored offsets, `start` and `end`. If a chunk begins inside its
+    predecessor, their overlap appears once; if it begins exactly at its end, nothing is inserted. A blank line
+    separates all other records: those of another kind, those after a gap, and those whose offsets are missing or do
+    not fit their text. The overlap is compared character by character before it is dropped, so no text is lost.
 
     Example:
         >>> cuts = [("signing keys", 0, 12), ("keys rotate", 8, 19)]
-        >>> records = [Record(f"r{at}", "a", "chunk", at, text, {"start": start, "end": end})
-        ...            for at, (text, start, end) in enumerate(cuts)]
+        >>> records = [Record(f"r{i}", "a", "chunk", i, text, {"start": start, "end": end})
+        ...            for i, (text, start, end) in enumerate(cuts)]
         >>> stitch(records)
         'signing keys rotate'
     """
     parts = [record.text for record in records[:1]]
     for previous, record in pairwise(records):
-        shared = _shared(previous, record)
-        parts += ["\n\n", record.text] if shared is None else [record.text[shared:]]
+        overlap = _count_overlap(previous, record)
+        parts += ["\n\n", record.text] if overlap is None else [record.text[overlap:]]
     return "".join(parts)
 
 
-def _shared(previous: Record, record: Record) -> int | None:
-    """Count the characters that a record repeats of its neighbour's end; `None` where the two are no neighbours."""
+def _count_overlap(previous: Record, record: Record) -> int | None:
+    """Count the characters that both records share; return `None` if they do not touch."""
     if record.surface_kind != previous.surface_kind or record.surface_index != previous.surface_index + 1:
         return None
     before, after = _span(previous), _span(record)
-    if before is None or after is None or not 0 <= (count := before[1] - after[0]) <= len(record.text):
+    if before is None or after is None:
         return None
-    return count if previous.text.endswith(record.text[:count]) else None
+    overlap = before[1] - after[0]
+    if not 0 <= overlap <= len(record.text):
+        return None
+    # Offsets may be stale or mean something else: trust them only if the texts agree.
+    return overlap if previous.text.endswith(record.text[:overlap]) else None
 
 
 def _span(record: Record) -> tuple[int, int] | None:
-    """Give the offsets of a record where they are of its text: an event's `start` and `end`, say, are not."""
+    """Return the offsets of a record if they fit its text.
+
+    Metadata may use `start` and `end` for other things, such as the dates of an event.
+    """
     start, end = record.metadata.get("start"), record.metadata.get("end")
     if type(start) is not int or type(end) is not int or end - start != len(record.text):
         return None

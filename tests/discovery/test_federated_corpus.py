@@ -258,8 +258,8 @@ async def test_several_corpora_are_borrowed():
         ([], "at least one"),
         ({}, "at least one"),
         ("notes", "must be a list of open corpora"),
-        (["notes"], "as `build` and `open_corpus` give"),
-        ({"notes": None}, "as `build` and `open_corpus` give"),
+        (["notes"], "as `build` and `open_corpus` return"),
+        ({"notes": None}, "as `build` and `open_corpus` return"),
     ],
 )
 def test_what_is_no_list_of_open_corpora_is_refused(corpora, message):

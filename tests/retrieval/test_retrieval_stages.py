@@ -151,11 +151,11 @@ def test_a_question_keeps_what_it_was_asked_with():
 
 
 def test_a_question_names_what_moves_its_scores_off_the_scale():
-    assert ask("keys", mode="hybrid", fusion="blend", rerank=length).rescaled == ()
-    assert ask("keys", formulate=str.upper).rescaled == ("formulate",)
-    assert ask("keys", formulate=str.upper, rerank=length).rescaled == ()
+    assert ask("keys", mode="hybrid", fusion="blend", rerank=length).rescaling_options == ()
+    assert ask("keys", formulate=str.upper).rescaling_options == ("formulate",)
+    assert ask("keys", formulate=str.upper, rerank=length).rescaling_options == ()
     every = {"formulate": str.upper, "surface_weights": {"chunk": 2}, "boost": lambda hit: 0}
-    assert ask("keys", **every).rescaled == ("surface_weights", "boost", "formulate")
+    assert ask("keys", **every).rescaling_options == ("surface_weights", "boost", "formulate")
 
 
 async def test_no_hits_asked_for_ask_nothing():
@@ -443,7 +443,7 @@ async def test_a_function_may_say_what_a_reranker_reads(kind):
         reader = Reader()
         hits = await retrieve(corpus, "keys", rerank=reader, rerank_text=read if kind == "sync" else awaited)
         assert reader.asked == [("keys", [f"notes: {name}" for name in ids(hits)])]
-        with pytest.raises(ArgumentKindError, match="rerank_text must give a string"):
+        with pytest.raises(ArgumentKindError, match="rerank_text must return a string"):
             await retrieve(corpus, "keys", rerank=reader, rerank_text=lambda corpus, record: record)
 
 
@@ -482,7 +482,7 @@ async def test_a_boost_is_added_to_every_candidate_last_and_off_the_event_loop(r
 @pytest.mark.parametrize("extra", [math.nan, math.inf, True, "much", None])
 async def test_a_boost_that_is_no_finite_number_is_an_error_that_names_the_hit(extra):
     async with corpus_of({"keys": "keys"}) as corpus:
-        with pytest.raises(ArgumentError, match=r"boost gives for 'keys' must be a finite number"):
+        with pytest.raises(ArgumentError, match="boost of 'keys' must be a finite number"):
             await retrieve(corpus, "keys", boost=lambda hit: extra)
 
 
@@ -511,7 +511,7 @@ async def test_no_formulated_query_means_the_one_that_was_asked(give):
 @pytest.mark.parametrize("give", [None, 7, {"keys"}, {"a": 1}, ["keys", None], [b"keys"], b"keys"])
 async def test_what_is_no_query_is_refused(give):
     async with corpus_of(TEXTS) as corpus:
-        with pytest.raises(ArgumentKindError, match="a formulator must give a string or a list of strings"):
+        with pytest.raises(ArgumentKindError, match="formulate must return a string or a list of strings"):
             await retrieve(corpus, "keys", formulate=lambda query: give)
         with pytest.raises(ArgumentError, match="unpaired surrogate"):
             await retrieve(corpus, "keys", formulate=lambda query: ["half \ud800"])

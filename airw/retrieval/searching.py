@@ -1,0 +1,337 @@
+"""Run a search in an open corpus: rank in each channel, merge, rerank and boost."""
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias, Unpack, cast
+
+import numpy as np
+
+from airw._base.arrays import Floats
+from airw._base.checks import check_number, name_missing_method
+from airw._base.concurrency import call_user_function, in_thread, map_bounded, offload_if
+from airw._base.messages import short_repr
+from airw._base.signatures import shows_options
+from airw._base.vectors import unit_rows
+from airw.errors import ArgumentError, ArgumentKindError
+from airw.protocols import OpenCorpus, Reranker, SearchStore
+from airw.protocols.stores import StoreT_co
+from airw.reranking import score_texts
+from airw.retrieval.merging import (
+    Candidate,
+    RankedRecord,
+    append_artifacts,
+    apply_weights,
+    merge_rankings,
+    was_cut_short,
+)
+from airw.retrieval.query import SEARCH_DEFAULTS, Boost, Mode, PassageReader, SearchOptions, SearchQuery, queries_of
+from airw.retrieval.stitching import stitch
+from airw.values import Ranking, Record, SearchHit
+
+QueryVectors: TypeAlias = Callable[[], Awaitable[Floats]]
+"""Returns the vectors of the queries; only a dense channel calls it, so a lexical search embeds nothing."""
+
+_MAX_EMBEDDINGS = 16  # queries embedded at once
+_MAX_READERS = 16  # calls of a `rerank_text` function at once
+_OFFLOAD_ABOVE = 1_000  # candidates: merging more of them takes longer than about a millisecond
+
+
+@shows_options(SearchOptions, SEARCH_DEFAULTS)
+async def retrieve(corpus: OpenCorpus[SearchStore], query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
+    """Rank the surfaces of an open corpus against a query, as `airw.search` does.
+
+    Args:
+        corpus: An object with a name, a store and an embedder.
+        query: The text to search for.
+        options: The options of `airw.search`, which explains them.
+
+    Returns:
+        Hits, best first, as `airw.search` returns them.
+
+    Raises:
+        ArgumentError: If a value cannot be used, or a function among the options returns an unusable value.
+        FilterError: If the filter is malformed.
+        EmbedderError: If the embedder fails, or does not fit the stored vectors (`EmbedderMismatch`).
+        RerankerError: If the reranker fails, or its package or model is missing (`RerankerUnavailable`).
+        StoreError: If the store fails.
+
+    Example:
+        >>> import anyio
+        >>> from airw.corpora import build
+        >>> from airw.sources import from_mapping
+        >>> from airw.stores import MemoryStore
+        >>> async def main():
+        ...     texts = {"a": "rotate the signing keys", "b": "bake a loaf of bread"}
+        ...     async with build(from_mapping(texts, name="notes"), store=MemoryStore(), embedder="light") as corpus:
+        ...         return [hit.artifact_id for hit in await retrieve(corpus, "signing keys", k=1)]
+        >>> anyio.run(main)
+        ['a']
+    """
+    return await run_search(check_corpus(corpus), SearchQuery.parse("retrieve", query, options))
+
+
+async def formulate_queries(query: SearchQuery) -> tuple[str, ...]:
+    """Return the queries to search with: those of the formulator, or the original query.
+
+    Raises:
+        ArgumentError: If the formulator returns neither a string nor a list of strings.
+    """
+    if query.formulate is None:
+        return (query.text,)
+    return queries_of(await call_user_function(query.formulate, query.text)) or (query.text,)
+
+
+async def run_search(
+    corpus: OpenCorpus[SearchStore], query: SearchQuery, queries: Sequence[str] | None = None
+) -> list[SearchHit]:
+    """Search an open corpus as `retrieve` does, with options that are checked already.
+
+    Args:
+        corpus: The corpus.
+        query: The search.
+        queries: The answer of `formulate_queries`, if the caller has it already: a discovery formulates once for all
+            corpora. By default the formulator runs here.
+
+    Raises:
+        ArgumentError: If the store lacks a method that the search calls.
+    """
+    if not query.k:
+        return []
+    with name_missing_method(query.verb, corpus.store):
+        if queries is None:
+            queries = await formulate_queries(query)
+        candidates = await _FirstStage(corpus, query, queries).run()
+        if query.rerank is not None:
+            candidates = await _rerank(corpus, query, candidates, query.rerank)
+    if query.boost is not None:
+        return (await _apply_boost(_to_hits(corpus.name, candidates), query.boost))[: query.k]
+    return _to_hits(corpus.name, candidates[: query.k])
+
+
+def _to_hits(corpus: str, candidates: Sequence[RankedRecord]) -> list[SearchHit]:
+    hits = [record.as_hit(candidate.score, corpus) for record, candidate in candidates]
+    for hit, (_, candidate) in zip(hits, candidates, strict=True):
+        hit.metadata.update(candidate.earlier_scores)
+    return hits
+
+
+@dataclass(slots=True)
+class _FirstStage:
+    """The first stage of one search: rank in each channel, merge, read the records."""
+
+    corpus: OpenCorpus[SearchStore]
+    query: SearchQuery
+    queries: Sequence[str]
+    vectors: Floats | None = None
+
+    async def run(self) -> list[RankedRecord]:
+        """Return the candidates for the second stage, or the result if there is no second stage."""
+        limit = self.query.depth if self.query.has_second_stage else self.query.k
+        ranked: list[RankedRecord] = []
+        # A writer may remove a record after it was ranked and before it is read. The answer then mixes two states of
+        # the store, so rank once more.
+        for _ in range(2):
+            candidates = await self._find_candidates(limit)
+            records = await self.corpus.store.get_records([candidate.record_id for candidate in candidates])
+            pairs = zip(records, candidates, strict=True)
+            ranked = [RankedRecord(record, candidate) for record, candidate in pairs if record is not None]
+            if len(ranked) == len(candidates):
+                break
+        if not self.query.surface_weights:
+            return ranked
+        return (await offload_if(len(ranked) > _OFFLOAD_ABOVE, apply_weights, ranked, self.query))[:limit]
+
+    async def _find_candidates(self, limit: int) -> list[Candidate]:
+        """Rank in each channel and merge the rankings."""
+        rankings = await self._rank_in_channels()
+        count = sum(len(ranking) for channel_rankings in rankings for ranking in channel_rankings)
+        # Weights need the records, which are read later: until then every ranked record stays a candidate.
+        cut = None if self.query.surface_weights else limit
+        return await offload_if(count > _OFFLOAD_ABOVE, merge_rankings, rankings, self.query, cut)
+
+    async def _rank_in_channels(self) -> list[list[Ranking]]:
+        """Rank artifacts, or surfaces if these are weighted or requested, in each channel."""
+        query, channels = self.query, self.query.channels
+        is_final = len(channels) == len(self.queries) == 1 and not query.has_second_stage
+        depth = query.k if is_final else query.depth
+        rankings = await self._query_store(channels, depth, per_artifact=query.ranks_artifacts)
+        if query.ranks_artifacts or not query.per_artifact:
+            return rankings
+        # A weighted search for artifacts ranks surfaces. Artifacts with many matching surfaces may fill such a ranking;
+        # extend it by artifacts, or there would be fewer than `k` of them in the end.
+        short_channels: list[Mode] = [
+            channel
+            for channel, channel_rankings in zip(channels, rankings, strict=True)
+            if any(was_cut_short(ranking, depth, query.k) for ranking in channel_rankings)
+        ]
+        extensions = await self._query_store(short_channels, query.k, per_artifact=True)
+        for channel, artifact_rankings in zip(short_channels, extensions, strict=True):
+            position = channels.index(channel)
+            rankings[position] = list(map(append_artifacts, rankings[position], artifact_rankings))
+        return rankings
+
+    async def _query_store(self, channels: Sequence[Mode], depth: int, *, per_artifact: bool) -> list[list[Ranking]]:
+        scope = {"filter": self.query.filter, "surfaces": self.query.surfaces, "per_artifact": per_artifact}
+        return await query_rankings(self.corpus, channels, self.queries, self._embed_once, depth, **scope)
+
+    async def _embed_once(self) -> Floats:
+        if self.vectors is None:
+            self.vectors = await embed_texts(self.corpus, self.queries)
+        return self.vectors
+
+
+async def _rerank(
+    corpus: OpenCorpus[SearchStore], query: SearchQuery, candidates: Sequence[RankedRecord], reranker: Reranker
+) -> list[RankedRecord]:
+    """Return the candidates with the reranker's scores, best first.
+
+    Ties stay in order; a NaN score comes last. Each distinct text is scored once.
+    """
+    texts = await _read_passages(corpus, query, [record for record, _ in candidates])
+    distinct = list(dict.fromkeys(texts))
+    scores = dict(zip(distinct, await score_texts(reranker, query.text, distinct), strict=True))
+    rescored = [_with_score(candidate, scores[text]) for candidate, text in zip(candidates, texts, strict=True)]
+    return sorted(rescored, key=lambda ranked: _sort_key(ranked.candidate.score))
+
+
+def _with_score(ranked: RankedRecord, score: float) -> RankedRecord:
+    earlier_scores = {**ranked.candidate.earlier_scores, "retrieval_score": ranked.candidate.score}
+    return ranked._replace(candidate=ranked.candidate._replace(score=score, earlier_scores=earlier_scores))
+
+
+def _sort_key(score: float) -> tuple[bool, float]:
+    """Return a key that sorts the best score first and NaN last."""
+    return (True, 0.0) if math.isnan(score) else (False, -score)
+
+
+async def _read_passages(corpus: OpenCorpus[SearchStore], query: SearchQuery, records: Sequence[Record]) -> list[str]:
+    """Return, for each record, the text that the reranker reads."""
+    if callable(query.rerank_text):
+        return await _call_reader(corpus, query.rerank_text, records)
+    if query.rerank_text == "surface":
+        return [record.text for record in records]
+    ids = list(dict.fromkeys(record.artifact_id for record in records))
+    siblings = await corpus.store.records_of(ids)
+    texts = dict(zip(ids, await in_thread(_join_records, siblings, query.rerank_max_chars), strict=True))
+    return [texts[record.artifact_id] or record.text for record in records]
+
+
+def _join_records(artifacts: Sequence[Sequence[Record] | None], max_chars: int) -> list[str]:
+    """Return the text of each artifact, cut at `max_chars`; `""` if it has no text."""
+    return [stitch([record for record in records or () if record.text])[:max_chars] for records in artifacts]
+
+
+async def _call_reader(corpus: OpenCorpus[SearchStore], reader: PassageReader, records: Sequence[Record]) -> list[str]:
+    async def read(record: Record) -> str:
+        text: Any = await call_user_function(cast("Callable[[OpenCorpus[Any], Record], Any]", reader), corpus, record)
+        if not isinstance(text, str):
+            raise ArgumentKindError(
+                f"rerank_text must return a string, not {short_repr(text)} (for {short_repr(record.artifact_id)})"
+            )
+        return text
+
+    return await map_bounded(read, records, limit=_MAX_READERS)
+
+
+async def _apply_boost(hits: Sequence[SearchHit], boost: Boost) -> list[SearchHit]:
+    """Add the boost of each hit to its score, best first; ties stay in order.
+
+    Raises:
+        ArgumentError: If `boost` returns something else than a finite number.
+    """
+    extras = await in_thread(lambda: [_call_boost(boost, hit) for hit in hits])
+    boosted = [replace(hit, score=hit.score + extra) for hit, extra in zip(hits, extras, strict=True)]
+    return sorted(boosted, key=lambda hit: _sort_key(hit.score))
+
+
+def _call_boost(boost: Boost, hit: SearchHit) -> float:
+    return check_number(f"boost of {short_repr(hit.artifact_id)}", boost(hit))
+
+
+def check_corpus(corpus: OpenCorpus[StoreT_co]) -> OpenCorpus[StoreT_co]:
+    """Return the corpus, or raise if it is not an open corpus.
+
+    Raises:
+        ArgumentError: If it has no name, store or embedder.
+    """
+    if not all(hasattr(corpus, part) for part in ("name", "store", "embedder")):
+        raise ArgumentError(f"expected an open corpus, as `build` and `open_corpus` return it, not {corpus!r}")
+    return corpus
+
+
+async def channel_rankings(
+    corpus: OpenCorpus[Any], channels: Sequence[Mode], text: str, vector: QueryVectors, depth: int, **scope: Any
+) -> list[Ranking]:
+    """Rank one query in several channels at once, `depth` deep.
+
+    Args:
+        corpus: The corpus.
+        channels: `"dense"` and `"lexical"`, or one of them.
+        text: The query.
+        vector: An async function that returns the query's vector, a `(dim,)` or `(1, dim)` row. It is only called if a
+            channel needs the vector.
+        depth: The length of each ranking.
+        scope: The keyword arguments that `search_vectors` and `search_text` of a store share.
+
+    Returns:
+        One ranking a channel, in the order of `channels`.
+    """
+    return [ranking for (ranking,) in await query_rankings(corpus, channels, [text], vector, depth, **scope)]
+
+
+async def query_rankings(
+    corpus: OpenCorpus[Any],
+    channels: Sequence[Mode],
+    texts: Sequence[str],
+    vectors: QueryVectors,
+    depth: int,
+    **scope: Any,
+) -> list[list[Ranking]]:
+    """Rank several queries in several channels at once, with one store call a channel.
+
+    Returns:
+        For each channel, one ranking a query.
+    """
+
+    async def dense() -> Any:
+        return await corpus.store.search_vectors(np.atleast_2d(await vectors()), depth, **scope)
+
+    async def lexical() -> Any:
+        return await corpus.store.search_text(texts, depth, **scope)
+
+    searches: dict[Mode, Callable[[], Awaitable[list[Ranking]]]] = {"dense": dense, "lexical": lexical}
+    return await map_bounded(lambda channel: searches[channel](), channels, limit=2)
+
+
+async def embed_text(corpus: OpenCorpus[object], text: str) -> Floats:
+    """Embed a query with the embedder of a corpus.
+
+    Returns:
+        `(1, dim) float32`, a unit row.
+
+    Raises:
+        EmbedderError: If the embedder fails, or returns something else than a vector.
+    """
+    vector = np.asarray(await corpus.embedder.embed_query(text))
+    return unit_rows(vector[np.newaxis], count=1, of=_embedder_label(corpus))
+
+
+async def embed_texts(corpus: OpenCorpus[object], texts: Sequence[str]) -> Floats:
+    """Embed several queries at once.
+
+    Returns:
+        `(m, dim) float32`, unit rows in the order of the texts.
+
+    Raises:
+        EmbedderError: If the embedder fails, returns something else than vectors, or vectors of several widths.
+    """
+    if len(texts) == 1:
+        return await embed_text(corpus, texts[0])
+    rows = await map_bounded(partial(embed_text, corpus), texts, limit=_MAX_EMBEDDINGS)
+    return unit_rows([row[0] for row in rows], count=len(texts), of=_embedder_label(corpus))
+
+
+def _embedder_label(corpus: OpenCorpus[object]) -> str:
+    return f"the embedder of corpus {corpus.name!r}"
