@@ -1,4 +1,4 @@
-"""Rerankers: what scores texts against a query once a first search has found them."""
+"""Rerankers: functions that score the candidates of a search against its query again."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What may be added to a hit's score for what its metadata say."""
+"""Boosts: functions that add to the score of a hit, by its metadata."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -16,23 +16,24 @@ from airw.values import SearchHit
 def dependency_evidence_boost(
     relevant_libs: Iterable[str], *, weight: float, saturate: int = 1, deps_field: str = "deps"
 ) -> Callable[[SearchHit], float]:
-    """Make a `boost` that adds to the score of what depends on libraries that matter.
+    """Make a `boost` for artifacts that depend on relevant libraries.
 
-    It gives `weight * min(n, saturate) / saturate`, where `n` counts the different libraries among `relevant_libs` that
-    a hit's artifact requires. A structural signal: prose can claim what a list of requirements does not bear out.
+    The boost adds `weight * min(n, saturate) / saturate` to the score of a hit. `n` is the number of different
+    libraries among `relevant_libs` that the hit's artifact requires. Requirements are evidence that prose is not: a
+    description can mention a library that the artifact does not use.
 
     Args:
-        relevant_libs: The libraries that matter, in any spelling that PEP 503 takes for the same.
-        weight: What is added at most, on the scale of the search: a cosine is about 0.5, an RRF mass about 0.03. Below
-            0 it takes away.
-        saturate: How many of the libraries earn the whole weight.
-        deps_field: The metadata field that holds the requirements: a list of them, or one; versions, extras and markers
-            are left aside.
+        relevant_libs: The relevant libraries; names are compared as PEP 503 normalizes them.
+        weight: The largest addition, on the scale of the search: a cosine is about 0.5, an RRF score about 0.03. A
+            negative weight lowers scores.
+        saturate: The number of libraries that earns the whole weight.
+        deps_field: The metadata field with the requirements, a list or a single one. Versions, extras and markers in
+            them are ignored.
 
     Raises:
-        ArgumentKindError: `relevant_libs` is one string, or holds something else.
-        ArgumentError: `weight` is not a finite number, `saturate` is not a whole number of at least 1, or `deps_field`
-            is no name.
+        ArgumentKindError: If `relevant_libs` is a single string, or contains something else than strings.
+        ArgumentError: If `weight` is not a finite number, `saturate` is not a positive whole number, or `deps_field` is
+            not a name.
 
     Example:
         >>> boost = dependency_evidence_boost({"networkx"}, weight=0.1)
@@ -57,11 +58,11 @@ class _DependencyEvidence:
     deps_field: str
 
     def __call__(self, hit: SearchHit) -> float:
-        found = len(self.libraries & _required(hit.metadata.get(self.deps_field)))
-        return self.weight * min(found, self.saturate) / self.saturate
+        count = len(self.libraries & _parse_requirements(hit.metadata.get(self.deps_field)))
+        return self.weight * min(count, self.saturate) / self.saturate
 
 
-def _required(deps: Any) -> set[str]:
-    """Return the names that a field's value requires; what is no requirement names nothing."""
+def _parse_requirements(deps: Any) -> set[str]:
+    """Return the names of the required libraries; entries that are no strings are skipped."""
     entries = deps if isinstance(deps, Iterable) and not isinstance(deps, str | Mapping) else [deps]
     return {requirement_name(entry) for entry in entries if isinstance(entry, str)}

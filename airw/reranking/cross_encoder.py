@@ -14,7 +14,7 @@ from airw._base.checks import check_count
 from airw._base.local_models import SerialWorker, folder_id, locate_model, require_folder, run_batches, spare_cores
 from airw._base.messages import error_text
 from airw.errors import RerankerError, RerankerUnavailable
-from airw.reranking.scores import check_asked
+from airw.reranking.scores import check_inputs
 
 DEFAULT_MODEL = "cross-encoder/ms-marco-MiniLM-L-6-v2"
 INSTALL = "pip install 'airw[sentence-transformers]'"
@@ -22,19 +22,20 @@ _FIX = "pass a folder saved by sentence-transformers' CrossEncoder, or a name on
 
 
 class CrossEncoderReranker:
-    """Scores each text together with the query by a cross-encoder of sentence-transformers.
+    """A reranker that runs a cross-encoder of sentence-transformers.
 
-    Making one loads and reads nothing: the model is loaded in a worker thread when it is first needed. One batch is
-    scored at a time, always in a worker thread. A score is the sigmoid of the model's one number, from 0 to 1, whatever
-    activation the model's own settings name; NaN stays NaN. Scores of the same text in another batch may differ by
-    about 1e-6.
+    A cross-encoder reads the query together with each text. The constructor loads nothing: the model is loaded in a
+    worker thread on first use. One batch is scored at a time, always in a worker thread. A score is the sigmoid of the
+    model's single output, from 0 to 1, also if the model's own settings name another activation; NaN stays NaN. The
+    same text may score about 1e-6 differently in another batch.
 
     Args:
-        model: A name on the Hugging Face hub, or a folder: a path object, or a string with a separator that names one.
-        batch_size: Texts scored at once; cancellation takes effect between batches.
+        model: A name on the Hugging Face hub, or a folder: a path object, or a string that contains a path separator
+            and names a folder.
+        batch_size: The number of texts scored at once; cancellation takes effect between batches.
 
     Raises:
-        ArgumentError: `model` is neither a name nor a path, or `batch_size` is not a whole number of at least 1.
+        ArgumentError: If `model` is neither a name nor a path, or `batch_size` is not a positive whole number.
 
     Example:
         >>> CrossEncoderReranker()
@@ -46,13 +47,13 @@ class CrossEncoderReranker:
         self._batch_size = check_count("batch_size", batch_size, least=1)
         self._model: Any = None
         self._id: str | None = None if self._folder else f"ce:{self._name}"
-        self._turns = SerialWorker(self._name)
+        self._worker = SerialWorker(self._name)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._folder or self._name)!r})"
 
     def __eq__(self, other: object) -> bool:
-        """Equal are those of the same model from the same place; how they run does not matter."""
+        """Compare the model and its place; the batch size does not matter."""
         if not isinstance(other, CrossEncoderReranker):
             return NotImplemented
         return (self._name, self._folder) == (other._name, other._folder)
@@ -62,13 +63,14 @@ class CrossEncoderReranker:
 
     @property
     def id(self) -> str:
-        """Name the model: `ce:<name>` on the hub, `ce:<architecture>-<width>@<hash>` in a folder, wherever it lies.
+        """Return the id of the model.
 
-        The hash is of weights and settings. The weights are read once for it, which takes about 0.1 s for 90 MB: ask in
-        a worker thread.
+        It is `ce:<name>` for a model on the hub, `ce:<architecture>-<width>@<hash>` for a folder. The hash covers
+        weights and settings, so the id does not depend on the place of the folder. The first access reads the weights,
+        which takes about 0.1 s for 90 MB: use a worker thread.
 
         Raises:
-            RerankerUnavailable: The folder is not there, or is no model folder.
+            RerankerUnavailable: If the folder does not exist, or is not a model folder.
         """
         if self._id is None:
             self._id = f"ce:{folder_id(cast('Path', self._folder), error=RerankerUnavailable, fix=_FIX)}"
@@ -78,14 +80,15 @@ class CrossEncoderReranker:
         """Return a score from 0 to 1 for each text, in their order; higher is more relevant.
 
         Raises:
-            RerankerUnavailable: sentence-transformers is not installed, or the model is not found.
-            RerankerError: `query` or a text is no string or holds a lone surrogate, or the model failed.
+            RerankerUnavailable: If sentence-transformers is not installed, or the model is not found.
+            RerankerError: If `query` or a text is not a string or contains an unpaired surrogate, or if the model
+                fails.
         """
-        given = check_asked(query, texts, of=self._label)
-        if given and self._model is None:
-            await self._turns.run(self._load_once)
-        logits = await run_batches(given, size=self._batch_size, dim=1, encode=partial(self._logits, query))
-        with np.errstate(over="ignore"):  # far below 0 the answer is 0
+        checked = check_inputs(query, texts, of=self._label)
+        if checked and self._model is None:
+            await self._worker.run(self._load_once)
+        logits = await run_batches(checked, size=self._batch_size, dim=1, encode=partial(self._logits, query))
+        with np.errstate(over="ignore"):  # exp overflows to infinity for very low logits: the score is 0
             scores: list[float] = (1.0 / (1.0 + np.exp(-logits[:, 0].astype(np.float64)))).tolist()
         return scores
 
@@ -96,32 +99,32 @@ class CrossEncoderReranker:
     def _load_once(self) -> None:
         if self._model is None:
             source = require_folder(self._folder, error=RerankerUnavailable, fix=_FIX) if self._folder else self._name
-            self._model = _loaded(str(source), self._label)
+            self._model = _load_model(str(source), self._label)
 
     async def _logits(self, query: str, texts: list[str]) -> Floats:
-        return await self._turns.run(partial(self._predict, query, texts))
+        return await self._worker.run(partial(self._predict, query, texts))
 
     def _predict(self, query: str, texts: list[str]) -> Floats:
         torch = import_module("torch")
-        torch.set_num_threads(spare_cores())  # not at loading: an embedder may have set another count since
-        rows = _predicted(self._model, query, texts, torch.nn.Identity(), self._label)
+        torch.set_num_threads(spare_cores())  # before each batch: an embedder may have changed the process-wide count
+        rows = _run_model(self._model, query, texts, torch.nn.Identity(), self._label)
         if rows.size != len(texts):
-            raise RerankerError(f"{self._label} gives {rows.shape[1:]} numbers a text, not one: is it a classifier?")
+            raise RerankerError(f"{self._label} returns {rows.shape[1:]} numbers a text, not one: is it a classifier?")
         return rows.reshape(len(texts), 1)
 
 
-def _loaded(source: str, label: str) -> Any:
+def _load_model(source: str, label: str) -> Any:
     try:
         library = import_module("sentence_transformers")
     except ImportError as error:
         raise RerankerUnavailable(f"{label} needs sentence-transformers ({error}): {INSTALL}") from error
     try:
         return library.CrossEncoder(source)
-    except Exception as error:  # the errors of four libraries, and of the network, meet here
+    except Exception as error:  # four libraries and the network raise errors here
         raise RerankerUnavailable(f"{label} cannot be loaded ({error_text(error)}); {_FIX}") from error
 
 
-def _predicted(model: Any, query: str, texts: list[str], activation: Any, label: str) -> Floats:
+def _run_model(model: Any, query: str, texts: list[str], activation: Any, label: str) -> Floats:
     pairs = [(query, text) for text in texts]
     try:
         rows = model.predict(pairs, batch_size=len(pairs), activation_fn=activation, show_progress_bar=False)

@@ -1,4 +1,4 @@
-"""A reranker that asks a server, by the two APIs for reranking that servers speak."""
+"""A reranker that calls a server, by either of the two common rerank APIs."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -8,7 +8,7 @@ from airw._base.checks import check_count
 from airw._base.concurrency import in_thread
 from airw._base.http import Api, ApiClient, Exchange, Server, base_url, decode_json, describe_reply, order_by_index
 from airw.errors import ArgumentError, RerankerError, RerankerUnavailable
-from airw.reranking.scores import check_asked, numbers_of
+from airw.reranking.scores import check_inputs, to_floats
 
 if TYPE_CHECKING:
     import httpx
@@ -18,38 +18,37 @@ _MAX_CHARS = 200_000
 
 
 class HttpReranker(ApiClient):
-    """Scores with a model behind a server's `/rerank`, on asyncio and trio.
+    """A reranker that scores with a model behind a server's `/rerank`, on asyncio and trio.
 
     ```text
-             sent to `<url>/rerank`                               who speaks it
+             request to `<url>/rerank`                            servers
     model    {"model": …, "query": …, "documents": […]}           Jina, Cohere, vLLM, llama.cpp, Infinity
     none     {"query": …, "texts": […], "truncate": true}         Text Embeddings Inference
     ```
 
-    Either way both kinds of answer are read: `{"results": [{"index": 0, "relevance_score": 0.9}, …]}` and
-    `[{"index": 0, "score": 0.9}, …]`. Scores are the server's own, on the scale of its model.
+    With either request, both forms of reply are accepted: `{"results": [{"index": 0, "relevance_score": 0.9}, …]}` and
+    `[{"index": 0, "score": 0.9}, …]`. Scores are those of the server, on the scale of its model.
 
-    Making one sends nothing and loads nothing. Texts travel in batches of `batch_size` and about 200,000 characters,
-    several at once; where a server takes less in a request, the batch is halved. Requests are sent again, keys are
-    read, connections are kept and redirects are refused just as an `HttpEmbedder` does it; the key is
-    `AIRW_RERANKER_KEY`.
+    The constructor sends nothing and loads nothing. Texts are sent in batches of at most `batch_size` texts and about
+    200,000 characters, several batches at once. If the server refuses a batch as too large, it is sent again in halves.
+    Retries, keys, connections and redirects work as in `HttpEmbedder`; the key is in `AIRW_RERANKER_KEY`.
 
     Args:
         url: The base of the API, such as `http://localhost:8080` or `https://api.jina.ai/v1`.
-        model: The model's name, as the server knows it; left out where the server has one only.
-        id: Names model and weights, where the model's name does not; see `id`.
-        batch_size: Texts in one request, at most.
-        max_concurrency: Requests on their way at once.
-        timeout: Seconds that sending may stall or the server be silent; connecting gets at most 10 of them. An attempt
-            as a whole gets twice that.
-        retries: Further attempts after the first one.
-        api_key_env: The environment variable that holds the key, which must then be set. Left out, `AIRW_RERANKER_KEY`;
-            where that is not set, no key is sent.
-        client: An `httpx.AsyncClient` to use, with its proxies and certificates; it stays yours to close. An
-            authorization that it brings replaces the key.
+        model: The name of the model on the server; `None` if the server has only one.
+        id: A name for model and weights, if the model's name does not identify them; see `id`.
+        batch_size: The largest number of texts in one request.
+        max_concurrency: The largest number of requests in flight.
+        timeout: Seconds that sending may stall or the server may stay silent; at most 10 of them for connecting. An
+            attempt as a whole takes at most twice as long.
+        retries: The number of further attempts after the first one.
+        api_key_env: The environment variable with the key, which must be set. The default is `AIRW_RERANKER_KEY`; if
+            that is not set, no key is sent.
+        client: An `httpx.AsyncClient` to use, with its proxies and certificates; you close it. An authorization header
+            of the client replaces the key.
 
     Raises:
-        ArgumentError: The URL is not one, or holds a password or a query, or another value cannot be used.
+        ArgumentError: If `url` is not a URL or contains a password or a query, or another value cannot be used.
 
     Example:
         >>> reranker = HttpReranker("http://localhost:8080/v1", "BAAI/bge-reranker-base")
@@ -73,15 +72,15 @@ class HttpReranker(ApiClient):
         client: "httpx.AsyncClient | None" = None,
     ) -> None:
         base = base_url(url, path=PATH)
-        self._model = _name("model", model)
-        self._id = _name("id", id) or (self._model and f"api:{self._model}")
-        asked = (
+        self._model = _check_name("model", model)
+        self._id = _check_name("id", id) or (self._model and f"api:{self._model}")
+        label = (
             f"the reranker {self._model!r} at {base}" if self._model else f"the reranker at {base} (without a model)"
         )
         server = Server(
             url=base,
             path=PATH,
-            label=asked,
+            label=label,
             key="AIRW_RERANKER_KEY",
             timeout=timeout,
             retries=retries,
@@ -97,78 +96,84 @@ class HttpReranker(ApiClient):
         return f"{type(self).__name__}({self._api.server.url!r}{model})"
 
     def __eq__(self, other: object) -> bool:
-        """Equal are those of the same model at the same server; how they ask does not matter."""
-        return self._what == other._what if isinstance(other, HttpReranker) else NotImplemented
+        """Compare server, model and id; batch size, timeout and retries do not matter."""
+        return self._identity == other._identity if isinstance(other, HttpReranker) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._what)
+        return hash(self._identity)
 
     @property
     def id(self) -> str | None:
-        """Name the model, `api:<model>` unless `id` was given; never the server.
+        """Return the id of the model: the `id` of the constructor, or `api:<model>`.
 
-        `None` where neither was given: only the server knows then which model it runs, so that no floor is kept for it.
+        The server is not part of it. The id is `None` if there is neither. Only the server knows then which model it
+        runs, so no floor can be stored for this reranker.
         """
         return self._id
 
     async def __call__(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return the server's score for each text, in their order; higher is more relevant. No texts make no request.
+        """Return the server's score for each text, in their order; higher is more relevant.
+
+        Without texts no request is sent.
 
         Raises:
-            RerankerUnavailable: The environment variable that `api_key_env` names is not set.
-            RerankerError: `query` or a text is no string, the server cannot be reached or refuses, or its answer cannot
-                be used.
+            RerankerUnavailable: If the environment variable `api_key_env` is not set.
+            RerankerError: If `query` or a text is not a string, if the server cannot be reached or refuses, or if its
+                reply cannot be used.
 
         Example:
             >>> import anyio, httpx
-            >>> def answer(request):  # stands for a server
+            >>> def reply(request):  # in place of a server
             ...     return httpx.Response(200, json={"results": [{"index": 0, "relevance_score": 0.75}]})
             >>> async def main():
-            ...     async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+            ...     async with httpx.AsyncClient(transport=httpx.MockTransport(reply)) as client:
             ...         reranker = HttpReranker("http://localhost:8080/v1", "my-model", client=client)
             ...         return await reranker("signing keys", ["rotate the signing keys"])
             >>> anyio.run(main)
             [0.75]
         """
-        given = check_asked(query, texts, of=self._api.server.label)
-        if not given:
+        checked = check_inputs(query, texts, of=self._api.server.label)
+        if not checked:
             return []
         exchange = Exchange(partial(self._payload, query), self._read)
-        parts = await self._api.ask_all(given, exchange, batch_size=self._batch_size, max_chars=_MAX_CHARS)
+        parts = await self._api.ask_all(checked, exchange, batch_size=self._batch_size, max_chars=_MAX_CHARS)
         return [score for part in parts for score in part]
 
     @property
-    def _what(self) -> tuple[str, str | None, str | None]:
+    def _identity(self) -> tuple[str, str | None, str | None]:
         return self._api.server.url, self._model, self._id
 
     def _payload(self, query: str, texts: list[str]) -> Mapping[str, object]:
         if self._model:
             return {"model": self._model, "query": query, "documents": texts}
-        return {"query": query, "texts": texts, "truncate": True}  # by itself it refuses what its model cannot hold
+        # Without `truncate` the server refuses texts that are too long for its model.
+        return {"query": query, "texts": texts, "truncate": True}
 
     async def _read(self, content: bytes, count: int) -> list[float]:
-        return await in_thread(partial(_scores_of, content, count, of=self._api.server.label))
+        return await in_thread(partial(_read_scores, content, count, of=self._api.server.label))
 
 
-def _name(what: str, value: object) -> str | None:
+def _check_name(parameter: str, value: object) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not value.strip():
-        raise ArgumentError(f"{what} must be a name or None, not {value!r}")
+        raise ArgumentError(f"{parameter} must be a name or None, not {value!r}")
     return value.strip()
 
 
-def _scores_of(content: bytes, count: int, *, of: str) -> list[float]:
-    """Return the scores of an answer in the order of the texts.
+def _read_scores(content: bytes, count: int, *, of: str) -> list[float]:
+    """Return the scores of a reply, in the order of the texts.
+
+    `of` names the server in errors.
 
     Raises:
-        RerankerError: It is not an answer, or not one number for each text. `of` names who answered.
+        RerankerError: If the reply does not contain one number for each text.
     """
-    answer = decode_json(content, of=of, error=RerankerError)
-    items = answer.get("results") if isinstance(answer, dict) else answer
+    reply = decode_json(content, of=of, error=RerankerError)
+    items = reply.get("results") if isinstance(reply, dict) else reply
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise RerankerError(
-            f"{of} answered with JSON that holds no list of scores, nor one as 'results': {describe_reply(answer)}"
+            f"{of} replied with JSON that is not a list of scores and has none under 'results': {describe_reply(reply)}"
         )
     ordered = order_by_index(items, count, noun="score", of=of, error=RerankerError)
-    return numbers_of([item.get("relevance_score", item.get("score")) for item in ordered], lambda: of)
+    return to_floats([item.get("relevance_score", item.get("score")) for item in ordered], lambda: of)

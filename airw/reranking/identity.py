@@ -1,4 +1,7 @@
-"""What a floor is calibrated for: the mode, and everything else that puts scores on another scale."""
+"""Keys that identify the scale of scores: a stored floor is only used on its own scale.
+
+The scale depends on the mode, the fusion and its constants, and the reranker and the text that it reads.
+"""
 
 import hashlib
 import sys
@@ -12,10 +15,10 @@ from airw.errors import ArgumentError
 from airw.protocols import Reranker
 
 RERANK_TEXTS = ("surface", "artifact")
-"""What a reranker can be given to read: the surface that matched, or the artifact's whole text."""
+"""The texts that a reranker can read: the surface that matched, or the whole text of the artifact."""
 
 MAX_CHARS = 2_000
-_ANONYMOUS = "~anonymous"  # no escaped name holds a "~"
+_ANONYMOUS = "~anonymous"  # cannot collide with a name: those are escaped and contain no "~"
 _LONGEST = 120
 
 _SCALES: dict[str, dict[str, float]] = {"rrf": {"rrf_k": 60}, "blend": {"alpha": 0.5, "bm25_sat_k": 8.0}}
@@ -30,22 +33,23 @@ def calibration_key(
     alpha: float = 0.5,
     bm25_sat_k: float = 8.0,
 ) -> str:
-    """Name the scale that a search scores on: floors are kept under it, as one for another scale would be wrong.
+    """Return the key of the scale that a search scores on.
 
-    A reranker's scores replace those of the first stage, so its `tag` takes the place of the fusion and its constants.
-    Without one, the constants that a hybrid search's fusion does not use, and all of them in the other modes, do not
-    matter; those that have their usual value are not named.
+    A corpus stores floors under this key, because a floor for one scale is wrong on another one. The scores of a
+    reranker replace those of the first stage, so its `tag` replaces the fusion and its constants. Without a reranker,
+    the key contains only the constants that the fusion uses and that differ from their default. Dense and lexical
+    searches do not fuse, so their key is the mode.
 
     Args:
         mode: The mode of the search.
-        tag: What `rerank_tag` gives.
+        tag: The tag of the reranker, as `rerank_tag` returns it.
         fusion: `"rrf"` or `"blend"`.
         rrf_k: The rank constant of `"rrf"`.
         alpha: The weight of the dense channel in `"blend"`.
-        bm25_sat_k: The BM25 score that `"blend"` takes for one half.
+        bm25_sat_k: The BM25 score that counts as one half in `"blend"`.
 
     Raises:
-        ArgumentError: There is no such fusion.
+        ArgumentError: If there is no such fusion.
 
     Example:
         >>> calibration_key("hybrid"), calibration_key("hybrid", "rerank-my-model+surface")
@@ -53,13 +57,13 @@ def calibration_key(
         >>> calibration_key("hybrid", fusion="blend", alpha=0.3)
         'hybrid+blend+alpha=0.3'
     """
-    usual = _SCALES[check_choice("fusion", fusion, tuple(_SCALES))]
+    defaults = _SCALES[check_choice("fusion", fusion, tuple(_SCALES))]
     if tag is not None:
         return f"{mode}+{tag}"
     if mode != "hybrid":
         return mode
-    given = {"rrf_k": rrf_k, "alpha": float(alpha), "bm25_sat_k": float(bm25_sat_k)}
-    constants = [f"{name}={given[name]}" for name, value in usual.items() if given[name] != value]
+    values = {"rrf_k": rrf_k, "alpha": float(alpha), "bm25_sat_k": float(bm25_sat_k)}
+    constants = [f"{name}={values[name]}" for name, default in defaults.items() if values[name] != default]
     return "+".join([mode, *([] if fusion == "rrf" else [fusion]), *constants])
 
 
@@ -69,23 +73,24 @@ def rerank_tag(
     *,
     max_chars: int = MAX_CHARS,
 ) -> str | None:
-    """Name a reranker and what it reads, in characters that are safe in keys; `None` without a reranker.
+    """Return a tag for a reranker and the text it reads; `None` without a reranker.
 
-    A name is the attribute `id`, where that is a string. A callable without one goes by its module and its name, where
-    these lead back to it: a function of a module does, but no lambda, closure, partial, bound method or instance, and
-    nothing of `__main__`, which is another module in each script. What has no name is anonymous. Different names stay
-    different, also where a tag is cut to 120 characters.
+    A tag contains only characters that are safe in keys. The name in it is the reranker's attribute `id`, if that is a
+    string. Otherwise it is the module and the name of the callable, if they lead back to it. They do for a function of
+    a module, but not for a lambda, closure, partial, bound method or instance. Callables of `__main__` have no name
+    either, because `__main__` is another module in each script. A callable without a name is anonymous. Different names
+    get different tags, even if a tag is cut to 120 characters.
 
-    `id` may read a model's weights: call it in a worker thread.
+    Call this in a worker thread: `id` may read the weights of a model.
 
     Args:
-        reranker: What scores.
-        rerank_text: What it reads: one of `RERANK_TEXTS`, or a callable that gives the text.
-        max_chars: Where whole artifacts are cut.
+        reranker: The reranker.
+        rerank_text: The text it reads: one of `RERANK_TEXTS`, or a callable that returns the text.
+        max_chars: The length at which the text of an artifact is cut.
 
     Raises:
-        ArgumentError: `rerank_text` is neither, or `max_chars` is not a whole number of at least 1.
-        RerankerUnavailable: The reranker's model folder is not there.
+        ArgumentError: If `rerank_text` is neither, or `max_chars` is not a positive whole number.
+        RerankerUnavailable: If the folder of the reranker's model does not exist.
 
     Example:
         >>> def score(query, texts):
@@ -99,16 +104,19 @@ def rerank_tag(
     text = _text_tag(rerank_text, check_count("max_chars", max_chars, least=1))
     if reranker is None:
         return None
-    tag = f"rerank-{_escaped(reranker)}+{text}"
+    tag = f"rerank-{_escape_name(reranker)}+{text}"
     if len(tag) <= _LONGEST:
         return tag
+    # A cut tag ends with a hash of the whole one, so that long names stay different.
     digest = hashlib.sha256(tag.encode()).hexdigest()[:16]
     head = f"rerank-{_ANONYMOUS}" if is_anonymous(tag) else tag[: _LONGEST - 17]
     return f"{head}~{digest}"
 
 
 def is_anonymous(tag: str | None) -> bool:
-    """Return whether a tag rests on a callable without a name, so that no floor may be kept under it.
+    """Return whether a tag contains a callable without a name.
+
+    No floor can be stored for such a tag.
 
     Example:
         >>> is_anonymous(rerank_tag(lambda query, texts: [0.0] * len(texts)))
@@ -117,31 +125,32 @@ def is_anonymous(tag: str | None) -> bool:
     return tag is not None and _ANONYMOUS in tag
 
 
-def named(function: object) -> str | None:
-    """Return the name of a callable, as `rerank_tag` finds it; `None` where it has none."""
+def callable_name(function: object) -> str | None:
+    """Return the name of a callable as `rerank_tag` uses it, or `None` if it has none."""
     id = getattr(function, "id", None)
     if isinstance(id, str) and id.strip():
         return id
     module, path = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(path, str) or module == "__main__":
         return None
-    found: object = sys.modules.get(module)
+    # A closure or a replaced function has a module and a name too, but another object is there.
+    target: object = sys.modules.get(module)
     for part in path.split("."):
-        found = getattr(found, part, None)
-    return f"{module}.{path}" if found is function else None
+        target = getattr(target, part, None)
+    return f"{module}.{path}" if target is function else None
 
 
 def _text_tag(rerank_text: str | Callable[..., Any], max_chars: int) -> str:
     if isinstance(rerank_text, str):
-        cut = rerank_text == "artifact" and max_chars != MAX_CHARS
-        return check_choice("rerank_text", rerank_text, RERANK_TEXTS) + (f"@{max_chars}" if cut else "")
+        length = f"@{max_chars}" if rerank_text == "artifact" and max_chars != MAX_CHARS else ""
+        return check_choice("rerank_text", rerank_text, RERANK_TEXTS) + length
     if not callable(rerank_text):
         choices = ", ".join(map(repr, RERANK_TEXTS))
         raise ArgumentError(f"rerank_text must be {choices} or a callable, not {short_repr(rerank_text)}")
-    return f"fn-{_escaped(rerank_text)}"
+    return f"fn-{_escape_name(rerank_text)}"
 
 
-def _escaped(function: object) -> str:
-    """Return a callable's name without loss in letters, digits and `_.-%`."""
-    name = named(function)
+def _escape_name(function: object) -> str:
+    """Return the name of a callable, losslessly escaped to letters, digits and `_.-%`."""
+    name = callable_name(function)
     return _ANONYMOUS if name is None else quote(name, safe="", errors="surrogatepass").replace("~", "%7E")

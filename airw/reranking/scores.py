@@ -1,4 +1,4 @@
-"""Scores from any reranker, checked."""
+"""Call any reranker, and check the scores that it returns."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,19 +14,19 @@ from airw.protocols import Reranker
 
 
 async def score_texts(reranker: Reranker, query: str, texts: Sequence[str]) -> list[float]:
-    """Score texts against a query, one number a text, in their order; no texts make no call.
+    """Return the reranker's score for each text, in their order.
 
-    A reranker that is not async is called in a worker thread. NaN and the infinities are passed on: whoever ranks puts
-    NaN last.
+    Without texts the reranker is not called. A sync reranker is called in a worker thread. NaN and infinities are
+    passed on; the caller must rank NaN last.
 
     Raises:
-        RerankerError: The reranker failed, or gave another count of scores or something that is no number.
+        RerankerError: If the reranker fails, or returns something else than one number for each text.
 
     Example:
         >>> import anyio
-        >>> def words_shared(query, texts):
+        >>> def count_common_words(query, texts):
         ...     return [len({*query.split()} & {*text.split()}) for text in texts]
-        >>> anyio.run(score_texts, words_shared, "signing keys", ["bread", "rotate keys"])
+        >>> anyio.run(score_texts, count_common_words, "signing keys", ["bread", "rotate keys"])
         [0.0, 1.0]
     """
     if not texts:
@@ -37,49 +37,51 @@ async def score_texts(reranker: Reranker, query: str, texts: Sequence[str]) -> l
         raise
     except Exception as error:
         raise RerankerError(f"{_label(reranker)} failed: {error_text(error)}") from error
-    return _checked(answer, len(texts), reranker)
+    return _check_scores(answer, len(texts), reranker)
 
 
-def check_asked(query: str, texts: Sequence[str], *, of: str) -> list[str]:
-    """Return the texts as a list.
+def check_inputs(query: str, texts: Sequence[str], *, of: str) -> list[str]:
+    """Check the query and the texts of a reranker, and return the texts as a list.
+
+    `of` names the reranker in errors.
 
     Raises:
-        RerankerError: They are no list of strings, or one of them or the query is none that UTF-8 can say. `of` names
-            who was asked.
+        RerankerError: If the texts are not a list of strings, or if UTF-8 cannot encode one of them or the query.
     """
-    fault = find_text_fault(query) if isinstance(query, str) else f"{short_repr(query)}, which is no string"
+    fault = find_text_fault(query) if isinstance(query, str) else f"{short_repr(query)}, which is not a string"
     if fault:
-        raise RerankerError(f"{of} cannot read the query: it holds {fault}")
+        raise RerankerError(f"{of} cannot read the query: it contains {fault}")
     return check_texts(texts, of=of, error=RerankerError, encodable=True)
 
 
-def numbers_of(scores: Sequence[Any], label: Callable[[], str]) -> list[float]:
-    """Return scores as floats.
+def to_floats(scores: Sequence[Any], label: Callable[[], str]) -> list[float]:
+    """Convert scores to floats; `label` returns the name of the reranker for errors.
 
     Raises:
-        RerankerError: One is no number, or too long for one. `label` names who gave it.
+        RerankerError: If a score is not a number, or too large for a float.
     """
-    return [_number(score, at, label) for at, score in enumerate(scores)]
+    return [_to_float(score, index, label) for index, score in enumerate(scores)]
 
 
-def _checked(answer: Any, count: int, reranker: Reranker) -> list[float]:
-    scores = answer.tolist() if hasattr(answer, "tolist") else answer  # an array's, a tensor's
+def _check_scores(answer: Any, count: int, reranker: Reranker) -> list[float]:
+    scores = answer.tolist() if hasattr(answer, "tolist") else answer  # of an array or a tensor
     if isinstance(scores, str | bytes) or not isinstance(scores, Sequence):
-        raise RerankerError(f"{_label(reranker)} must give a list of numbers, one a text, not {short_repr(answer)}")
+        raise RerankerError(f"{_label(reranker)} must return a list of numbers, one a text, not {short_repr(answer)}")
     if len(scores) != count:
-        raise RerankerError(f"{_label(reranker)} gave {len(scores)} scores for {count} texts")
-    return numbers_of(scores, partial(_label, reranker))  # not its name: that may read a model's weights
+        raise RerankerError(f"{_label(reranker)} returned {len(scores)} scores for {count} texts")
+    # The label is only computed for an error: it may read the weights of a model.
+    return to_floats(scores, partial(_label, reranker))
 
 
-def _number(score: Any, at: int, label: Callable[[], str]) -> float:
+def _to_float(score: Any, index: int, label: Callable[[], str]) -> float:
     if isinstance(score, Real) and not isinstance(score, bool):
         with suppress(OverflowError):
             return float(score)
-    raise RerankerError(f"{label()} must give numbers, not {short_repr(score)} (text {at})")
+    raise RerankerError(f"{label()} must return numbers, not {short_repr(score)} (text {index})")
 
 
 def _label(reranker: Reranker) -> str:
-    """Name a reranker in an error, which must not fail for that."""
+    """Return a name of a reranker for errors; this never raises."""
     name = None
     with suppress(Exception):
         name = getattr(reranker, "id", None) or getattr(reranker, "__qualname__", None)

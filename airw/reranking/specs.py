@@ -1,4 +1,4 @@
-"""From a short specification to a reranker."""
+"""Make a reranker from a short specification."""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -12,24 +12,27 @@ if TYPE_CHECKING:
 
 CROSS_ENCODER = "cross-encoder"
 _CHOICES = "'cross-encoder', 'cross-encoder:<model or folder>', or a callable (query, texts) -> scores"
-_KNOWN: dict["CrossEncoderReranker", "CrossEncoderReranker"] = {}
+_RERANKERS: dict["CrossEncoderReranker", "CrossEncoderReranker"] = {}
 
 
 def resolve_reranker(spec: str | Reranker | None) -> Reranker | None:
-    """Make the reranker that a specification names; no model is loaded, and nothing is put in another's place.
+    """Return the reranker of a specification; no model is loaded yet.
 
     ```text
+    spec                      reranker
     None                      None
-    a callable                itself, sync or async: HttpReranker(url, model), a function of yours
+    a callable                the callable, sync or async: HttpReranker(url, model), your own function
     "cross-encoder"           CrossEncoderReranker()
-    "cross-encoder:<model>"   CrossEncoderReranker(model), a name on the hub or a folder; one for each model, so that
-                              each is loaded once
+    "cross-encoder:<model>"   CrossEncoderReranker(model); the model is a name on the hub or a folder
     ```
 
+    Equal specifications return the same object, so each model is loaded once. A missing package is an error: there is
+    no fallback to another reranker.
+
     Raises:
-        ArgumentError: It is another string.
-        ArgumentKindError: It is something else.
-        RerankerUnavailable: sentence-transformers, which runs cross-encoders, is not installed.
+        ArgumentError: If the specification is another string.
+        ArgumentKindError: If it is neither a string, a callable nor `None`.
+        RerankerUnavailable: If sentence-transformers, which runs cross-encoders, is not installed.
 
     Example:
         >>> resolve_reranker(None) is None
@@ -52,4 +55,4 @@ def resolve_reranker(spec: str | Reranker | None) -> Reranker | None:
     if find_spec("sentence_transformers") is None:
         raise RerankerUnavailable(f"rerank={spec!r} needs sentence-transformers: {INSTALL}")
     reranker = CrossEncoderReranker(model) if model else CrossEncoderReranker()
-    return _KNOWN.setdefault(reranker, reranker)
+    return _RERANKERS.setdefault(reranker, reranker)

@@ -67,8 +67,8 @@ class SearchQuery:
     """A search whose options are checked.
 
     The fields with a default are the options of `search`. `verb` is the function that the caller used: error messages
-    name it. `rerank` is a function or `None`: a specification such as `"cross-encoder"` is resolved. `surface_weights` is
-    `None` if all weights are 1.
+    name it. `rerank` is a function or `None`: a specification such as `"cross-encoder"` is resolved. `surface_weights`
+    is `None` if all weights are 1.
     """
 
     verb: str
@@ -162,8 +162,8 @@ class SearchQuery:
     def has_evidence(self, hits: Sequence[SearchHit]) -> bool:
         """Return whether any hit has evidence.
 
-        Evidence is a word in common with the query, or a cosine that is not 0. A search without evidence has no
-        answer, whatever its scores are.
+        Evidence is a word in common with the query, or a cosine that is not 0. A search without evidence has no answer,
+        whatever its scores are.
         """
         if self.mode == "hybrid":
             return any("lexical_score" in hit.metadata or hit.metadata.get("dense_score") for hit in hits)

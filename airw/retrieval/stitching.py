@@ -11,8 +11,8 @@ def stitch(records: Sequence[Record]) -> str:
 
     Two neighbouring chunks are joined by their stored offsets, `start` and `end`. If a chunk begins inside its
     predecessor, their overlap appears once; if it begins exactly at its end, nothing is inserted. A blank line
-    separates all other records: those of another kind, those after a gap, and those whose offsets are missing or do
-    not fit their text. The overlap is compared character by character before it is dropped, so no text is lost.
+    separates all other records: those of another kind, those after a gap, and those whose offsets are missing or do not
+    fit their text. The overlap is compared character by character before it is dropped, so no text is lost.
 
     Example:
         >>> cuts = [("signing keys", 0, 12), ("keys rotate", 8, 19)]

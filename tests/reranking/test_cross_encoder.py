@@ -138,7 +138,7 @@ async def test_numbers_far_from_zero_end_at_zero_and_one_and_do_not_warn(folder,
     extreme = np.array([[-1e30], [-800], [-math.inf], [math.inf], [1e30], [math.nan]], np.float32)
     reranker = CrossEncoderReranker(folder)
     await reranker(QUERY, ["loads the model"])
-    monkeypatch.setattr(cross_encoder, "_predicted", lambda *_: extreme)
+    monkeypatch.setattr(cross_encoder, "_run_model", lambda *_: extreme)
     scores = await reranker(QUERY, ["same length"] * 6)
     assert scores[:5] == [0.0, 0.0, 0.0, 1.0, 1.0]
     assert math.isnan(scores[5])
@@ -151,7 +151,7 @@ async def test_a_text_longer_than_the_model_reads_is_cut(reranker):
 
 async def test_a_classifier_of_several_labels_is_refused(libraries, tmp_path):
     three = make_model(tmp_path / "three", labels=3)
-    with pytest.raises(RerankerError, match=r"'three' gives \(3,\) numbers a text, not one: is it a classifier\?"):
+    with pytest.raises(RerankerError, match=r"'three' returns \(3,\) numbers a text, not one: is it a classifier\?"):
         await CrossEncoderReranker(three)(QUERY, ["bread", "stars"])
 
 
@@ -161,7 +161,7 @@ async def test_a_classifier_of_several_labels_is_refused(libraries, tmp_path):
         (QUERY, "bread", "not one string"),
         (QUERY, ["fine", 3], r"takes strings, not 3 \(text 1 of 2\)"),
         (QUERY, ["bread", "bread \ud800"], "text 1: it holds an unpaired surrogate at position 6"),
-        (3, ["bread"], "the query: it holds 3, which is no string"),
+        (3, ["bread"], "the query: it contains 3, which is not a string"),
     ],
 )
 async def test_what_is_no_text_is_refused(reranker, query, texts, why):
@@ -179,13 +179,13 @@ async def test_no_texts_load_nothing(folder):
 
 
 async def test_several_calls_at_once_load_one_model_and_do_not_mix_their_scores(folder, reranker, monkeypatch):
-    loads, original = [], cross_encoder._loaded
+    loads, original = [], cross_encoder._load_model
 
     def counted(source, label):
         loads.append(source)
         return original(source, label)
 
-    monkeypatch.setattr(cross_encoder, "_loaded", counted)
+    monkeypatch.setattr(cross_encoder, "_load_model", counted)
     fresh, answers = CrossEncoderReranker(folder, batch_size=4), {}
 
     async def ask(query):
@@ -211,14 +211,14 @@ async def slow(folder, monkeypatch):
     """A reranker whose batches of one text take 20 ms, and the times at which they ran."""
     reranker = CrossEncoderReranker(folder, batch_size=1)
     await reranker(QUERY, ["loads the model"])
-    original, ran = cross_encoder._predicted, []
+    original, ran = cross_encoder._run_model, []
 
     def slower(*args):
         time.sleep(0.02)
         ran.append(time.monotonic())
         return original(*args)
 
-    monkeypatch.setattr(cross_encoder, "_predicted", slower)
+    monkeypatch.setattr(cross_encoder, "_run_model", slower)
     return reranker, ran
 
 

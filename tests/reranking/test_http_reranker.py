@@ -119,9 +119,9 @@ async def test_nan_and_the_infinities_are_passed_on(server, reranker):
     [
         (QUERY, "one text", "not one string"),
         (QUERY, ["a", 3], "takes strings, not 3 (text 1 of 2)"),
-        (None, ["a"], "the query: it holds None, which is no string"),
+        (None, ["a"], "the query: it contains None, which is not a string"),
         (QUERY, ["a", "b\ud800"], "text 1: it holds an unpaired surrogate at position 1"),
-        ("\udfff", ["a"], "the query: it holds an unpaired surrogate at position 0"),
+        ("\udfff", ["a"], "the query: it contains an unpaired surrogate at position 0"),
     ],
 )
 async def test_what_is_no_text_is_refused_before_anything_is_sent(server, reranker, query, texts, why):
@@ -201,13 +201,13 @@ UNUSABLE = {
     "index no number": (edited(2, index="2"), "index '2'"),
     "index a bool": (edited(2, index=True), "index True"),
     "no index": (edited(2, index=None), "index None"),
-    "score a word": (edited(1, relevance_score="0.5"), "must give numbers, not '0.5'"),
-    "score a bool": (edited(1, relevance_score=True), "must give numbers, not True"),
-    "no score": (edited(1, relevance_score=None), "must give numbers, not None"),
-    "endless score": (edited(1, relevance_score=10**400), "must give numbers, not 1000"),
-    "an error": (changed(lambda a: {"error": "model not\nloaded"}), "no list of scores, nor .*: model not loaded"),
-    "numbers": (changed(lambda a: [0.1, 0.2, 0.3]), "no list of scores"),
-    "a number": (changed(lambda a: 3), "no list of scores"),
+    "score a word": (edited(1, relevance_score="0.5"), "must return numbers, not '0.5'"),
+    "score a bool": (edited(1, relevance_score=True), "must return numbers, not True"),
+    "no score": (edited(1, relevance_score=None), "must return numbers, not None"),
+    "endless score": (edited(1, relevance_score=10**400), "must return numbers, not 1000"),
+    "an error": (changed(lambda a: {"error": "model not\nloaded"}), "not a list of scores .*: model not loaded"),
+    "numbers": (changed(lambda a: [0.1, 0.2, 0.3]), "not a list of scores"),
+    "a number": (changed(lambda a: 3), "not a list of scores"),
     "half of it": (changed(lambda a: '[{"index": 0, "sc'), "half an answer, not JSON"),
     "HTML": (status(200, "<!doctype html>\n<p>Welcome"), "an HTML page, not JSON"),
 }

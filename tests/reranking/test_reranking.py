@@ -181,18 +181,18 @@ async def test_a_reranker_gets_the_query_and_a_list_of_its_own():
 
 
 UNUSABLE = {
-    "too few": ([1.0, 2.0], "gave 2 scores for 3 texts"),
-    "too many": ([1.0] * 4, "gave 4 scores for 3 texts"),
-    "none": ([], "gave 0 scores for 3 texts"),
-    "nothing": (None, "must give a list of numbers, one a text, not None"),
-    "a number": (0.5, "must give a list"),
-    "a numpy number": (np.float32(0.5), "must give a list"),
-    "a string": ("123", "must give a list"),
-    "bytes": (b"123", "must give a list"),
-    "a mapping": ({0: 1.0, 1: 2.0, 2: 3.0}, "must give a list"),
-    "a set": ({1.0, 2.0, 3.0}, "must give a list"),
-    "without end": (repeat(1.0), "must give a list"),
-    "a bool": ([0.1, True, 0.2], r"must give numbers, not True \(text 1\)"),
+    "too few": ([1.0, 2.0], "returned 2 scores for 3 texts"),
+    "too many": ([1.0] * 4, "returned 4 scores for 3 texts"),
+    "none": ([], "returned 0 scores for 3 texts"),
+    "nothing": (None, "must return a list of numbers, one a text, not None"),
+    "a number": (0.5, "must return a list"),
+    "a numpy number": (np.float32(0.5), "must return a list"),
+    "a string": ("123", "must return a list"),
+    "bytes": (b"123", "must return a list"),
+    "a mapping": ({0: 1.0, 1: 2.0, 2: 3.0}, "must return a list"),
+    "a set": ({1.0, 2.0, 3.0}, "must return a list"),
+    "without end": (repeat(1.0), "must return a list"),
+    "a bool": ([0.1, True, 0.2], r"must return numbers, not True \(text 1\)"),
     "bools": (np.array([True, False, True]), r"not True \(text 0\)"),
     "a word": ([0.1, 0.2, "0.3"], r"not '0.3' \(text 2\)"),
     "nothing inside": ([None, 0.2, 0.3], r"not None \(text 0\)"),
@@ -249,7 +249,7 @@ async def test_an_object_that_cannot_even_be_shown_is_told_of_all_the_same():
         def __call__(self, query, texts):
             return []
 
-    with pytest.raises(RerankerError, match=r"the reranker <.*Hidden object .*> gave 0 scores for 3 texts"):
+    with pytest.raises(RerankerError, match=r"the reranker <.*Hidden object .*> returned 0 scores for 3 texts"):
         await score_texts(Hidden(), "q", TEXTS)
 
 
