@@ -1,4 +1,8 @@
-"""Cases with known answers, and what they tell of a corpus: from which score on a search is worth answering."""
+"""Test cases with known answers, and the calibration of floors.
+
+A floor is the score below which a search should abstain. Calibration compares the best scores of queries with an answer
+and of queries without one.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,7 @@
-"""The score below which a search should rather answer nothing: found from cases of both kinds, told and kept."""
+"""Calibration of the floor: the score below which a search should abstain.
+
+The floor comes from cases of two kinds: queries with an answer in the corpus and queries without one.
+"""
 
 import math
 from bisect import bisect_left
@@ -20,40 +23,43 @@ from airw.reranking import is_anonymous
 from airw.retrieval import Mode, SearchOptions, SearchQuery, run_search
 from airw.values import SearchHit
 
-NOTHING = -math.inf
-"""The best score of a search that abstains whatever the floor is."""
+NO_EVIDENCE = -math.inf
+"""The best score of a search without evidence: it is below every floor, so the search abstains."""
+
+_MAX_SEARCHES = 8  # at once
 
 
 @dataclass(frozen=True, slots=True)
 class MinScoreCalibration:
-    """A floor for the best score of a search: what it was found from, and how well it tells the two kinds apart.
+    """A calibrated floor for the best score of a search, and how well it separates the cases.
 
-    The floor holds for one corpus, embedder and way to rank, which it names. A search whose best score is at least
-    the floor answers; one below it abstains.
+    The floor is valid for one corpus, one embedder and one way of ranking, which the fields name. A search whose best
+    score is at least the floor answers; a search below the floor abstains. *Positive* cases are queries with an answer
+    that the search finds, *abstention* cases are queries without an answer.
 
     Args:
-        min_score: The floor; `None` when there is none, and `reason` says why.
-        reason: `"calibrated"`, or what was missing: `"no_cases"`, `"no_positive_cases"`, `"no_abstention_cases"`.
-        sensitivity: The share of the queries with an answer that the floor lets through.
-        specificity: The share of the queries without one that it stops.
-        youden_j: The sum of both, less one: 1 tells them apart without fail, 0 not at all.
-        balanced_accuracy: The mean of both.
-        separable: Whether some floor tells them apart without fail.
-        sensitivity_weight: How much sensitivity counted against specificity, from 0 to 1.
-        n_positive: The queries with an answer that the search found; the floor is measured on them.
-        n_abstention: The queries without an answer; the floor is measured on them too.
-        n_retrieval_miss: The queries with an answer that the search did not find; left out.
-        positive_scores: `min`, `median` and `max` of the best scores of the first, where they are finite.
-        abstention_scores: The same of the second.
-        grid: Each floor that was tried, rising unless given otherwise: `min_score`, `sensitivity`, `specificity` and
-            `youden_j`.
-        corpus_name: The corpus.
-        mode: How it was ranked.
-        k: How many hits each search gave.
-        embedder_id: The corpus's embedder; with another one the floor means nothing.
-        rerank: The identity of the reranker whose scores these are; `None` without one.
-        key: What the corpus keeps it under; left out, the mode.
-        rescaled: What moved the scores off the scale of the mode; such a floor is not kept.
+        min_score: The floor; `None` if there is none, then `reason` explains why.
+        reason: `"calibrated"`, or the missing cases: `"no_cases"`, `"no_positive_cases"`, `"no_abstention_cases"`.
+        sensitivity: The share of positive cases at or above the floor.
+        specificity: The share of abstention cases below the floor.
+        youden_j: Sensitivity plus specificity minus 1: 1 is a perfect separation, 0 is none.
+        balanced_accuracy: The mean of sensitivity and specificity.
+        separable: True if some floor separates all positive from all abstention cases.
+        sensitivity_weight: The weight of sensitivity against specificity, from 0 to 1.
+        n_positive: The number of positive cases.
+        n_abstention: The number of abstention cases.
+        n_retrieval_miss: The number of cases with an answer that the search did not find; they are not measured.
+        positive_scores: `min`, `median` and `max` of the finite best scores of positive cases.
+        abstention_scores: The same for abstention cases.
+        grid: The floors that were tried, each with `min_score`, `sensitivity`, `specificity` and `youden_j`; ascending,
+            or in the order of `floor_grid`.
+        corpus_name: The name of the corpus.
+        mode: The mode of the searches.
+        k: The number of hits of each search.
+        embedder_id: The id of the corpus's embedder; the floor is meaningless with another one.
+        rerank: The tag of the reranker whose scores these are; `None` without one.
+        key: The key that the corpus stores the calibration under; by default the mode.
+        rescaled: The options that moved scores off the scale of the mode; such a floor cannot be stored.
 
     Example:
         >>> print(separating_floor([0.8, 0.6], [0.2, 0.4]).min_score)
@@ -87,47 +93,51 @@ class MinScoreCalibration:
         object.__setattr__(self, "key", self.key or self.mode)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all of it as JSON can say it."""
-        values: dict[str, Any] = json_clean({each.name: getattr(self, each.name) for each in fields(self)})
+        """Return all fields as JSON values."""
+        values: dict[str, Any] = json_clean({item.name: getattr(self, item.name) for item in fields(self)})
         return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make one of what `to_dict` gives; what is missing is as in a new one, what is unknown is left out.
+        """Make a calibration from the values of `to_dict`.
+
+        Missing fields get their defaults; unknown fields are ignored.
 
         Raises:
-            ArgumentError: There is no `min_score`.
+            ArgumentError: If there is no `min_score`.
         """
         if "min_score" not in values:
-            raise ArgumentError(f"a calibration holds a min_score, perhaps null: {short_repr(values)} does not")
-        known: dict[str, Any] = {each.name: values[each.name] for each in fields(cls) if each.name in values}
-        lists = {name: tuple(value) for name, value in known.items() if isinstance(value, list)}
-        return cls(**{**known, **lists})
+            raise ArgumentError(f"a calibration needs a min_score, which may be null: {short_repr(values)} has none")
+        arguments: dict[str, Any] = {item.name: values[item.name] for item in fields(cls) if item.name in values}
+        tuples = {name: tuple(value) for name, value in arguments.items() if isinstance(value, list)}
+        return cls(**{**arguments, **tuples})
 
     async def save(self, corpus: CorpusLike[RecordWriter]) -> Self:
-        """Keep it with a corpus, in place of what was kept for the same way of searching, and give it back.
+        """Store the calibration in a corpus and return it.
+
+        It replaces an earlier calibration with the same key. `discover(..., min_score="auto")` uses it.
 
         Raises:
-            ArgumentError: Its reranker has no name of its own, or an option moved the scores off their scale.
-            StoreError: It cannot be written.
+            ArgumentError: If the reranker has no name, or an option moved the scores off their scale.
+            StoreError: If it cannot be written.
         """
-        check_keepable(self.rerank, self.rescaled)
+        check_storable(self.rerank, self.rescaled)
         async with use_corpus(corpus) as opened:
             with name_missing_method("save", opened.store):
                 await opened.store.set_calibration(self.key, self.to_dict())
         return self
 
     def __str__(self) -> str:
-        reranked = f", reranked by {self.rerank}" if self.rerank else ""
-        apart = ", perfectly separable" if self.separable else ""
+        reranker = f", reranked by {self.rerank}" if self.rerank else ""
+        separability = ", perfectly separable" if self.separable else ""
         return (
             f"floor: {_number(self.min_score)} ({self.reason.replace('_', ' ')}) for {self.mode} search "
-            f"of {self.corpus_name!r}{reranked}, k={self.k}\n"
+            f"of {self.corpus_name!r}{reranker}, k={self.k}\n"
             f"with an answer: {self.n_positive} cases, best scores {_span(self.positive_scores)}; "
             f"{self.n_retrieval_miss} more were not found\n"
             f"without one: {self.n_abstention} cases, best scores {_span(self.abstention_scores)}\n"
             f"sensitivity {_number(self.sensitivity)}, specificity {_number(self.specificity)}, "
-            f"Youden's J {_number(self.youden_j)}{apart}, weight {self.sensitivity_weight:g}"
+            f"Youden's J {_number(self.youden_j)}{separability}, weight {self.sensitivity_weight:g}"
         )
 
 
@@ -146,31 +156,34 @@ def separating_floor(
     sensitivity_weight: float = 0.5,
     floor_grid: Iterable[float] | None = None,
 ) -> MinScoreCalibration:
-    """Find the floor that best tells two sets of scores apart, and measure it; pure.
+    """Find the floor that best separates two sets of scores, and measure it.
 
-    The best floor has the greatest `w * sensitivity + (1 - w) * specificity`; of equal ones the highest, as a wrong
-    answer costs more than none. Sensitivity is the share of the positives at or above it, specificity that of the
-    negatives below it: Youden, Index for rating diagnostic tests, 1950. NaN and minus infinity are below every floor.
+    The best floor has the largest `w * sensitivity + (1 - w) * specificity`. Among equal floors the highest one wins,
+    because a wrong answer costs more than no answer. Sensitivity is the share of positives at or above the floor,
+    specificity the share of negatives below it. With equal weights the best floor has the largest Youden's J and the
+    largest balanced accuracy. J is `sensitivity + specificity - 1` (Youden, "Index for rating diagnostic tests",
+    Cancer, 1950); balanced accuracy is their mean. NaN and minus infinity are below every floor.
 
     Args:
-        positives: The scores to let through.
-        negatives: The scores to stop.
+        positives: The scores that should pass the floor.
+        negatives: The scores that should not pass it.
         sensitivity_weight: `w`, from 0 to 1.
-        floor_grid: The floors to try; left out, the midpoints of neighbouring scores, one below all and one above
-            all: between two neighbours every floor does the same, so none is missed.
+        floor_grid: The floors to try. By default one floor between any two neighbouring scores, one below all of them
+            and one above. No better floor exists: all floors between two neighbours let the same scores pass.
 
     Raises:
-        ArgumentError: The weight is not from 0 to 1, or the grid holds no floor or one that is no finite number.
+        ArgumentError: If the weight is not from 0 to 1, or the grid is empty or contains something else than finite
+            numbers.
 
     Example:
-        >>> found = separating_floor([0.9, 0.7, 0.3], [0.1, 0.4])
-        >>> found.min_score, round(found.sensitivity, 2), found.specificity
+        >>> calibration = separating_floor([0.9, 0.7, 0.3], [0.1, 0.4])
+        >>> calibration.min_score, round(calibration.sensitivity, 2), calibration.specificity
         (0.55, 0.67, 1.0)
     """
     weight = check_number("sensitivity_weight", sensitivity_weight, least=0, most=1)
-    given = None if floor_grid is None else check_floors(floor_grid)
-    positive, negative = _rising(positives), _rising(negatives)
-    counted = MinScoreCalibration(
+    chosen_floors = None if floor_grid is None else check_floors(floor_grid)
+    positive, negative = _sort_scores(positives), _sort_scores(negatives)
+    counts = MinScoreCalibration(
         None,
         _reason(positive, negative),
         sensitivity_weight=weight,
@@ -179,51 +192,54 @@ def separating_floor(
         positive_scores=_summary(positive),
         abstention_scores=_summary(negative),
     )
-    if counted.reason != "calibrated":
-        return counted
-    grid = _measured(_between([*positive, *negative]) if given is None else given, positive, negative)
-    best = max(grid, key=lambda at: (_objective(at, weight), at["min_score"]))
+    # Without cases of both kinds there is nothing to separate.
+    if counts.reason != "calibrated":
+        return counts
+    floors = _floors_between([*positive, *negative]) if chosen_floors is None else chosen_floors
+    grid = _measure_floors(floors, positive, negative)
+    # The second part of the key prefers the higher of two floors that separate equally well.
+    best = max(grid, key=lambda row: (_objective(row, weight), row["min_score"]))
     return replace(
-        counted,
+        counts,
         min_score=best["min_score"],
         sensitivity=best["sensitivity"],
         specificity=best["specificity"],
         youden_j=best["youden_j"],
         balanced_accuracy=(best["sensitivity"] + best["specificity"]) / 2,
-        separable=any(at["youden_j"] >= 1 - 1e-9 for at in grid),
+        separable=any(row["youden_j"] >= 1 - 1e-9 for row in grid),
         grid=tuple(grid),
     )
 
 
-def check_keepable(tag: str | None, rescaled: Sequence[str]) -> None:
-    """Let a floor be kept only where a later search can be told to be of the same kind.
+def check_storable(tag: str | None, rescaled: Sequence[str]) -> None:
+    """Raise unless a later search can find out that the floor fits its scores.
 
     Raises:
-        ArgumentError: Its reranker has no name of its own, or an option moved the scores off their scale.
+        ArgumentError: If the reranker has no name, or an option moved the scores off their scale.
     """
     if is_anonymous(tag):
-        raise ArgumentError("a floor is kept by the name of its reranker, and this one has none: give it an `id`")
+        raise ArgumentError("rerank has no name, and a floor is stored under the reranker's name: give it an `id`")
     if rescaled:
         raise ArgumentError(
-            f"{' and '.join(rescaled)} moves scores off the scale that a floor is kept for: "
-            "pass the floor on as min_score instead"
+            f"{' and '.join(rescaled)} {'moves' if len(rescaled) == 1 else 'move'} scores off the scale that stored "
+            "floors are for: pass the floor as min_score instead of storing it"
         )
 
 
 def check_floors(grid: Iterable[object]) -> list[float]:
-    """Give floors as numbers when each of them is finite, and there is one.
+    """Return the floors as floats.
 
     Raises:
-        ArgumentError: One is not, or there is none.
+        ArgumentError: If there is no floor, or one is not a finite number.
     """
     floors = [check_number("a floor of floor_grid", floor) for floor in grid]
     if not floors:
-        raise ArgumentError("floor_grid holds no floor; None tries those between the scores")
+        raise ArgumentError("floor_grid must contain at least one floor; None tries floors between the scores")
     return floors
 
 
-def _rising(scores: Sequence[float]) -> list[float]:
-    return sorted(NOTHING if math.isnan(score) else float(score) for score in scores)
+def _sort_scores(scores: Sequence[float]) -> list[float]:
+    return sorted(NO_EVIDENCE if math.isnan(score) else float(score) for score in scores)
 
 
 def _reason(positive: Sequence[float], negative: Sequence[float]) -> str:
@@ -240,22 +256,26 @@ def _summary(scores: Sequence[float]) -> dict[str, float]:
     return {"min": finite[0], "median": median, "max": finite[-1]}
 
 
-def _between(scores: Iterable[float]) -> list[float]:
-    """Give a floor between any two neighbouring scores, one below all of them, and one above."""
+def _floors_between(scores: Iterable[float]) -> list[float]:
+    """Return a floor between any two neighbouring scores, one below all of them and one above."""
     distinct = sorted({score for score in scores if math.isfinite(score)})
     if not distinct:
         return [0.0]
     low, high = distinct[0], distinct[-1]
     margin = (high - low) / len(distinct) if high > low else abs(low) * 0.5 + 1.0
-    # Where no number lies between two scores, the upper one parts them: a score at the floor passes.
+    # If no float lies between two scores, the upper one separates them: a score at the floor passes.
     middles = [middle if (middle := (lower + upper) / 2) > lower else upper for lower, upper in pairwise(distinct)]
+    # The margin may vanish beside a huge score, so step to the next float at least.
     return [low - margin, *middles, max(high + margin, math.nextafter(high, math.inf))]
 
 
-def _measured(floors: Sequence[float], positive: Sequence[float], negative: Sequence[float]) -> list[dict[str, float]]:
-    """Measure each floor against two rising sets of scores."""
+def _measure_floors(
+    floors: Sequence[float], positive: Sequence[float], negative: Sequence[float]
+) -> list[dict[str, float]]:
+    """Measure each floor against two sorted lists of scores."""
     grid = []
     for floor in floors:
+        # Sorted scores: the index of the floor is the number of scores below it.
         sensitivity = (len(positive) - bisect_left(positive, floor)) / len(positive)
         specificity = bisect_left(negative, floor) / len(negative)
         grid.append(
@@ -269,11 +289,8 @@ def _measured(floors: Sequence[float], positive: Sequence[float], negative: Sequ
     return grid
 
 
-def _objective(at: Mapping[str, float], weight: float) -> float:
-    return weight * at["sensitivity"] + (1.0 - weight) * at["specificity"]
-
-
-_AT_ONCE = 8
+def _objective(row: Mapping[str, float], weight: float) -> float:
+    return weight * row["sensitivity"] + (1.0 - weight) * row["specificity"]
 
 
 async def calibrate_min_score(
@@ -288,29 +305,32 @@ async def calibrate_min_score(
     persist: bool = False,
     **search_options: Any,
 ) -> MinScoreCalibration:
-    """Find the score below which a search of a corpus should rather answer nothing.
+    """Find the score below which a search of a corpus should abstain.
 
-    Every case is searched for once, several at a time. Those with an answer that the search finds should pass the
-    floor, those without one should not; those whose answer is not found say nothing about a floor, and are counted.
-    `separating_floor` finds the floor from the best scores. A search without evidence, in which no word and no
-    direction is shared or the best score is 0, counts as below every floor: `discover` abstains there in any case.
+    Each case is searched for once, several at a time; `separating_floor` then finds the floor from the best scores. A
+    case with an answer that the search finds should pass the floor, a case without an answer should not. A case whose
+    answer the search does not find is only counted, because no floor can help there. A search without evidence (no word
+    in common, all cosines 0, or a best score of 0) counts as below every floor: `discover` always abstains then.
 
     Args:
         corpus: An open corpus, which stays open, or a name or path, which is opened and closed again.
-        cases: Of both kinds: with an answer, and without one.
-        mode: `"dense"`, `"lexical"` or `"hybrid"`; a floor holds for one of them.
-        k: How many hits each search gives: the depth that an answer must be found in.
+        cases: Cases of both kinds: with an answer and without one.
+        mode: `"dense"`, `"lexical"` or `"hybrid"`; a floor is valid for one mode.
+        k: The number of hits of each search; the answer must be among them.
         surfaces: Search only surfaces of these kinds.
-        sensitivity_weight: How much letting through counts against stopping, from 0 to 1.
-        floor_grid: The floors to try; left out, all that make a difference.
-        persist: Keep the floor, where there is one, with the corpus: `discover(…, min_score="auto")` finds it there.
-        **search_options: Further options of `airw.search`; a floor is kept apart for each reranker and each fusion.
+        sensitivity_weight: The weight of sensitivity against specificity, from 0 to 1; see `separating_floor`.
+        floor_grid: The floors to try; by default all that make a difference.
+        persist: Store the floor in the corpus, if one is found; `discover(…, min_score="auto")` then uses it.
+        **search_options: Further options of `airw.search`. Each reranker and each fusion has a stored floor of its own.
+
+    Returns:
+        The calibration; its `min_score` is `None` if there are no cases of one kind.
 
     Raises:
-        ArgumentError: A parameter's value cannot be used, or the floor is to be kept and cannot be: the reranker has
-            no name of its own, or an option moves scores off the scale of the mode.
-        CorpusNotFound: There is no corpus of that name or at that path.
-        StoreError: The floor cannot be written.
+        ArgumentError: If a value cannot be used; with `persist`, also if the reranker has no name or an option moves
+            scores off the scale of the mode.
+        CorpusNotFound: If there is no corpus of that name or at that path.
+        StoreError: If the floor cannot be written.
 
     Example:
         >>> import anyio
@@ -322,45 +342,47 @@ async def calibrate_min_score(
         ...     cases = [DiscoveryCase("signing keys", "a"), DiscoveryCase("a winter in Rome")]
         ...     async with build(from_mapping(texts, name="notes"), store=MemoryStore(), embedder="light") as corpus:
         ...         return await calibrate_min_score(corpus, cases, mode="dense")
-        >>> found = anyio.run(main)
-        >>> found.reason, found.youden_j, 0 < found.min_score < 1
+        >>> calibration = anyio.run(main)
+        >>> calibration.reason, calibration.youden_j, 0 < calibration.min_score < 1
         ('calibrated', 1.0, True)
     """
     options = {"k": k, "mode": mode, "surfaces": surfaces, **search_options}
     query = SearchQuery.parse("calibrate_min_score", "", cast("SearchOptions", options))
-    setting = await in_thread(_setting, query)
+    setting = await in_thread(_describe_search, query)
+    # Check this before all the searches run.
     if persist:
-        check_keepable(setting["rerank"], setting["rescaled"])
-    checked = _checked(cases)
+        check_storable(setting["rerank"], setting["rescaled"])
+    checked = _check_cases(cases)
     grid = None if floor_grid is None else check_floors(floor_grid)
     weight = check_number("sensitivity_weight", sensitivity_weight, least=0, most=1)
     measure = partial(separating_floor, sensitivity_weight=weight, floor_grid=grid)
     async with use_corpus(corpus) as opened:
-        positives, negatives, missed = await _best_scores(opened, query, checked)
-        found = await in_thread(measure, positives, negatives)
+        positives, negatives, missed = await _collect_best_scores(opened, query, checked)
+        calibration = await in_thread(measure, positives, negatives)
         context = {"n_retrieval_miss": missed, "corpus_name": opened.name, "embedder_id": opened.embedder.id, **setting}
-        found = replace(found, **context)
-        if persist and found.min_score is not None:
-            await found.save(cast("OpenCorpus[RecordWriter]", opened))
-    return found
+        calibration = replace(calibration, **context)
+        if persist and calibration.min_score is not None:
+            await calibration.save(cast("OpenCorpus[RecordWriter]", opened))
+    return calibration
 
 
 async def load_calibration(
     corpus: CorpusLike[RecordReader], mode: Mode = "hybrid", **search_options: Any
 ) -> MinScoreCalibration | None:
-    """Give the calibration that a corpus keeps for a way of searching, or `None`.
+    """Return the stored calibration for a kind of search, or `None` if there is none.
 
-    It says which embedder it holds for; `discover(…, min_score="auto")` uses no floor of another one.
+    Compare its `embedder_id` with the corpus's embedder: `discover(…, min_score="auto")` ignores a floor of another
+    embedder.
 
     Args:
-        corpus: An open corpus, or a name or path, which is opened and closed again.
+        corpus: An open corpus, which stays open, or a name or path, which is opened and closed again.
         mode: The mode of the search.
-        **search_options: Further options of `airw.search`, of which `rerank`, `rerank_text`, `rerank_max_chars`,
-            `fusion`, `rrf_k`, `alpha` and `bm25_sat_k` tell calibrations apart.
+        **search_options: Further options of `airw.search`. `rerank`, `rerank_text`, `rerank_max_chars`, `fusion`,
+            `rrf_k`, `alpha` and `bm25_sat_k` select the calibration.
 
     Raises:
-        ArgumentError: A parameter's value cannot be used.
-        CorpusNotFound: There is no corpus of that name or at that path.
+        ArgumentError: If a value cannot be used.
+        CorpusNotFound: If there is no corpus of that name or at that path.
 
     Example:
         >>> import anyio
@@ -375,7 +397,7 @@ async def load_calibration(
         (0.25, None)
     """
     options = cast("SearchOptions", {"mode": mode, **search_options})
-    setting = await in_thread(_setting, SearchQuery.parse("load_calibration", "", options))
+    setting = await in_thread(_describe_search, SearchQuery.parse("load_calibration", "", options))
     if setting["rescaled"] or is_anonymous(setting["rerank"]):
         return None
     async with use_corpus(corpus) as opened:
@@ -386,37 +408,41 @@ async def load_calibration(
     return MinScoreCalibration.from_dict(record)
 
 
-def _setting(query: SearchQuery) -> dict[str, Any]:
-    """Give what a calibration says of the searches that it holds for."""
+def _describe_search(query: SearchQuery) -> dict[str, Any]:
+    """Return the fields of a calibration that describe its searches."""
     key, tag = query.scale()
     return {"mode": query.mode, "k": query.k, "rerank": tag, "key": key, "rescaled": query.rescaling_options}
 
 
-def _checked(cases: Iterable[object]) -> list[DiscoveryCase]:
+def _check_cases(cases: Iterable[object]) -> list[DiscoveryCase]:
     checked = list(cases)
     for case in checked:
         if not isinstance(case, DiscoveryCase):
-            raise ArgumentKindError(f"cases must be DiscoveryCases, as load_cases gives, not {short_repr(case)}")
+            raise ArgumentKindError(f"cases must be DiscoveryCases, as load_cases returns them, not {short_repr(case)}")
     return cast("list[DiscoveryCase]", checked)
 
 
-async def _best_scores(
+async def _collect_best_scores(
     corpus: OpenCorpus[SearchStore], query: SearchQuery, cases: Sequence[DiscoveryCase]
 ) -> tuple[list[float], list[float], int]:
-    """Give the best score of each case that was found, and of each without an answer; and count the others."""
-    answered = [case for case in cases if not case.gold_is_none]
+    """Search for each case and sort the best scores by the kind of the case.
+
+    Returns:
+        The best scores of positive cases, those of abstention cases, and the number of cases whose answer was missed.
+    """
+    n_with_answer = sum(not case.gold_is_none for case in cases)
 
     async def search(case: DiscoveryCase) -> tuple[float, set[str]]:
         hits = await run_search(corpus, replace(query, text=case.query))
-        return _best(hits, query), {hit.artifact_id for hit in hits}.intersection(case.gold)
+        return _best_score(hits, query), {hit.artifact_id for hit in hits}.intersection(case.gold)
 
-    results = await map_bounded(search, cases, limit=_AT_ONCE)
+    results = await map_bounded(search, cases, limit=_MAX_SEARCHES)
     pairs = list(zip(cases, results, strict=True))
-    positives = [best for _, (best, found) in pairs if found]
+    positives = [best for _, (best, gold_hits) in pairs if gold_hits]
     negatives = [best for case, (best, _) in pairs if case.gold_is_none]
-    return positives, negatives, len(answered) - len(positives)
+    return positives, negatives, n_with_answer - len(positives)
 
 
-def _best(hits: Sequence[SearchHit], query: SearchQuery) -> float:
-    """Give the best score; of a search that `discover` and `select` take for one without evidence, `NOTHING`."""
-    return hits[0].score if query.has_evidence(hits) and hits[0].score != 0 else NOTHING
+def _best_score(hits: Sequence[SearchHit], query: SearchQuery) -> float:
+    """Return the best score, or `NO_EVIDENCE` if `discover` abstains at any floor."""
+    return hits[0].score if query.has_evidence(hits) and hits[0].score != 0 else NO_EVIDENCE

@@ -1,4 +1,4 @@
-"""What to ask a corpus and what it should answer, and the files that hold such cases."""
+"""Test cases: queries with their right answers, and the files that store them."""
 
 import json
 import os
@@ -17,18 +17,18 @@ _META = "__meta__"
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryCase:
-    """A query, and the artifacts that answer it.
+    """A query and the artifacts that answer it.
 
     Args:
-        query: What to look for.
-        gold: The ids of the artifacts that answer it, in any order; a lone string is one id. None of them: nothing in
-            the corpus answers it, and a search should abstain.
-        corpus: The corpus that it is about, for files with cases of several.
-        source_id: The artifact that the query was made from.
-        metadata: Anything else that is known of it.
+        query: The query.
+        gold: The ids of the artifacts that answer it, in any order; a single string is one id. If it is empty, nothing
+            in the corpus answers the query, and a search should abstain.
+        corpus: The name of the corpus, for files with cases of several corpora.
+        source_id: The artifact that the query was written from.
+        metadata: Any other data about the case.
 
     Raises:
-        ArgumentError: The query is no text, or the gold no ids.
+        ArgumentError: If the query is not a text, or `gold` contains something else than ids.
 
     Example:
         >>> DiscoveryCase("rotate the signing keys", gold="keys.md").gold
@@ -44,7 +44,7 @@ class DiscoveryCase:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check each field, and make a tuple of the gold."""
+        """Check the fields, and convert `gold` to a tuple."""
         check_query(self.query)
         gold = (self.gold,) if isinstance(self.gold, str) else check_strings("gold", self.gold)
         object.__setattr__(self, "gold", gold)
@@ -57,38 +57,39 @@ class DiscoveryCase:
 
     @property
     def gold_is_none(self) -> bool:
-        """Whether nothing answers the query."""
+        """Return whether nothing answers the query."""
         return not self.gold
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the case as JSON can say it, without the fields that say nothing.
+        """Return the case as JSON values, without empty fields.
 
         Example:
             >>> DiscoveryCase("bread", ("b.md",)).to_dict()
             {'query': 'bread', 'gold': ['b.md']}
         """
         optional = {"corpus": self.corpus, "source_id": self.source_id, "metadata": json_clean(self.metadata) or None}
-        said = {name: value for name, value in optional.items() if value is not None}
-        return {"query": self.query, "gold": list(self.gold), **said}
+        present = {name: value for name, value in optional.items() if value is not None}
+        return {"query": self.query, "gold": list(self.gold), **present}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make a case of what `to_dict` gives; the gold may also be a string, empty or missing.
+        """Make a case from the values of `to_dict`; `gold` may also be a string, empty or missing.
 
         Raises:
-            ArgumentError: There is no query, a field is of the wrong kind, or there is one that a case does not have:
-                a misspelt `gold` would turn the case into its opposite.
+            ArgumentError: If there is no query, or a field is unknown or has a wrong type. Unknown fields are not
+                ignored, because a misspelt `gold` would turn the case into its opposite.
 
         Example:
             >>> DiscoveryCase.from_dict({"query": "bread", "gold": "b.md"})
             DiscoveryCase(query='bread', gold=('b.md',), corpus=None, source_id=None, metadata={})
         """
-        known = [each.name for each in fields(cls)]
+        field_names = [item.name for item in fields(cls)]
         if not isinstance(values, Mapping) or "query" not in values:
-            raise ArgumentError(f"a case is an object with a query, not {short_repr(values)}")
-        if unknown := [name for name in values if name not in known]:
+            raise ArgumentError(f"a case must be an object with a query, not {short_repr(values)}")
+        if unknown := [name for name in values if name not in field_names]:
             raise ArgumentError(
-                f"a case has no field {short_repr(unknown[0])}, only {', '.join(known)}; the rest goes in metadata"
+                f"a case has no field {short_repr(unknown[0])}, only {', '.join(field_names)}; "
+                "put other data into metadata"
             )
         return cls(**{name: value for name, value in values.items() if value not in (None, "")})
 
@@ -96,17 +97,17 @@ class DiscoveryCase:
 def save_cases(
     cases: Iterable[DiscoveryCase], path: str | os.PathLike[str], *, meta: Mapping[str, Any] | None = None
 ) -> None:
-    """Write cases as JSON Lines, one a line, in place of what the file held; missing folders are made.
+    """Write cases to a JSON Lines file, one case a line, and replace the file's content.
 
-    It reads and writes files at once: call it from async code in a worker thread.
+    Missing folders are made. This call blocks: use a worker thread in async code.
 
     Args:
-        cases: Written in this order.
+        cases: The cases, written in this order.
         path: The file.
-        meta: Written as a first line `{"__meta__": …}`: a place for what the cases were made from.
+        meta: Data about the cases, such as their origin; written as a first line `{"__meta__": …}`.
 
     Raises:
-        SourceError: The file cannot be written.
+        SourceError: If the file cannot be written.
 
     Example:
         >>> import tempfile
@@ -117,7 +118,7 @@ def save_cases(
         {"query": "bread", "gold": ["b.md"]}
     """
     header = [] if meta is None else [{_META: json_clean(meta)}]
-    lines = [json.dumps(each, ensure_ascii=False) for each in [*header, *(case.to_dict() for case in cases)]]
+    lines = [json.dumps(row, ensure_ascii=False) for row in [*header, *(case.to_dict() for case in cases)]]
     file = Path(path)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -127,16 +128,16 @@ def save_cases(
 
 
 def load_cases(path: str | os.PathLike[str]) -> list[DiscoveryCase]:
-    """Read the cases of a JSON Lines file, in its order; blank lines and `{"__meta__": …}` are left out.
+    """Read the cases of a JSON Lines file, in the order of its lines.
 
-    It reads the file at once: call it from async code in a worker thread.
+    Blank lines and the line `{"__meta__": …}` are skipped. This call blocks: use a worker thread in async code.
 
     Args:
         path: The file, in UTF-8.
 
     Raises:
-        ArgumentError: A line is no case; the message names file and line.
-        SourceError: The file cannot be read.
+        ArgumentError: If a line is not a case; the message names file and line.
+        SourceError: If the file cannot be read.
 
     Example:
         >>> import tempfile
@@ -151,10 +152,10 @@ def load_cases(path: str | os.PathLike[str]) -> list[DiscoveryCase]:
         lines = file.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
     except OSError as error:
         raise SourceError(f"cannot read {str(file)!r}: {error}") from error
-    return list(_cases(file.name, lines))
+    return list(_parse_cases(file.name, lines))
 
 
-def _cases(name: str, lines: Iterable[bytes]) -> Iterator[DiscoveryCase]:
+def _parse_cases(name: str, lines: Iterable[bytes]) -> Iterator[DiscoveryCase]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

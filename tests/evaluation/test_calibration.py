@@ -94,7 +94,7 @@ class TestTheFloorBetweenTwoSetsOfScores:
 
     @pytest.mark.parametrize("grid", [[], [0.1, math.nan], [math.inf], [True], ["0.5"], [None]])
     def test_is_not_sought_in_a_grid_of_anything_but_finite_numbers(self, grid):
-        with pytest.raises(ArgumentError, match=r"floor_grid (must be|holds no)"):
+        with pytest.raises(ArgumentError, match=r"floor_grid must (be|contain)"):
             separating_floor([0.9], [0.1], floor_grid=grid)
 
     @pytest.mark.parametrize("weight", [-0.1, 1.1, math.nan, True, "0.5", None])
@@ -239,7 +239,7 @@ class TestCalibrating:
             ({"rerank": "oracle"}, "oracle"),
             ({"persist": True, "rerank": functools.partial(by_words)}, "give it an `id`"),
             ({"persist": True, "boost": lambda hit: 1.0}, "boost moves scores"),
-            ({"cases": ["rotate signing keys"]}, "cases must be DiscoveryCases, as load_cases gives"),
+            ({"cases": ["rotate signing keys"]}, "cases must be DiscoveryCases, as load_cases returns them"),
         ],
     )
     async def test_refuses_at_once_what_it_cannot_use(self, wrong, said):
@@ -296,7 +296,7 @@ class TestKeeping:
         assert found.rescaled == tuple(moved)
         with pytest.raises(ArgumentError, match=f"{next(iter(moved))} moves scores"):
             await calibrate_min_score(notes, CASES, mode="dense", persist=True, **moved)
-        with pytest.raises(ArgumentError, match="as min_score instead"):
+        with pytest.raises(ArgumentError, match="as min_score instead of storing it"):
             await found.save(notes)
         assert await load_calibration(notes, "dense", **moved) is None
         assert await load_calibration(notes, "dense") == plain
