@@ -106,7 +106,7 @@ class TestAFile:
             (b"{", "line 3, is not JSON in UTF-8"),
             (b'{"query": "caf\xe9"}', "line 3, is not JSON in UTF-8"),
             (b"[" * 100_000, "line 3, is not JSON in UTF-8"),
-            (b'"q"', "line 3: a case is an object with a query, not 'q'"),
+            (b'"q"', "line 3: a case must be an object with a query, not 'q'"),
             (b'{"query": "q", "gold": 3}', "line 3: gold must be"),
         ],
     )
