@@ -1,4 +1,7 @@
-"""Several corpora as one: asked at once and fused by rank, or walked as one graph."""
+"""Discovery: search one or several corpora, select the few hits worth acting on, disclose them.
+
+Several corpora are searched at once and fused by rank, or walked as one graph.
+"""
 
 from typing import TYPE_CHECKING
 

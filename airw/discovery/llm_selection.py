@@ -1,4 +1,4 @@
-"""Letting a language model commit to hits."""
+"""A selector that lets a language model choose the hits."""
 
 import re
 from collections import Counter
@@ -31,23 +31,29 @@ Which of them would really help? Leave out those that merely share words with th
 than three of which two mislead. Answer with the labels alone, exactly as they are written, one a line, the most
 helpful first. If no candidate helps, answer with the single word: none
 """
-"""What a model is asked unless another prompt is given."""
+"""The default prompt."""
 
-_THEN = (": ", " - ", " – ", " — ", " (")  # noqa: RUF001 - what a model puts between a label and its reason
+_REASON_MARKS = (": ", " - ", " – ", " — ", " (")  # noqa: RUF001 - marks between a label and a reason in an answer
 _NONE = re.compile(r"\W*none\W*(\s.*)?", re.IGNORECASE)
 
 
 class Chooser(Protocol):
-    """Reads the candidates, `label: text` one a line, and gives the labels of those that help with the query."""
+    """Chooses the candidates that help with a query.
+
+    A chooser is a function that reads the candidates as text, `label: text`, one a line.
+    """
 
     def __call__(self, *, query: str, candidates: str) -> MaybeAwaitable[Iterable[str]]:
-        """Give labels, best first; none when no candidate helps."""
+        """Return the labels of the candidates that help, best first; none to abstain."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmSelector:
-    """Asks a language model, or anybody else who reads, which hits help; `make_llm_selector` makes one."""
+    """A selector that asks a chooser or a chat model which hits help.
+
+    `make_llm_selector` makes it.
+    """
 
     query: str
     chooser: Chooser | ChatPrompt
@@ -55,7 +61,7 @@ class LlmSelector:
     fallback: Selector | None = None
 
     def __post_init__(self) -> None:
-        """Check every parameter at birth."""
+        """Check every parameter."""
         check_query(self.query)
         check_count("max_candidates", self.max_candidates, least=1)
         for name, value in (("chooser", self.chooser), ("fallback", self.fallback)):
@@ -63,23 +69,24 @@ class LlmSelector:
                 raise ArgumentKindError(f"{name} must be a function, not {short_repr(value)}")
 
     async def __call__(self, hits: Sequence[SearchHit]) -> list[SearchHit]:
-        """Give the hits chosen, best first; none where the chooser gave no label."""
-        labelled = _labelled(hits, self.max_candidates)
-        if not labelled:
+        """Return the chosen hits, best first; none if the chooser abstains."""
+        hits_by_label = _assign_labels(hits, self.max_candidates)
+        if not hits_by_label:
             return []
-        candidates = "\n".join(f"{label}: {_one_line(hit.text)}" for label, hit in labelled.items())
+        candidates = "\n".join(f"{label}: {_one_line(hit.text)}" for label, hit in hits_by_label.items())
         try:
-            labels = await self._labels(candidates, list(labelled))
-        except Exception:  # noqa: BLE001 - whatever a model's client raises: the choice must not depend on it alone
+            labels = await self._choose_labels(candidates, list(hits_by_label))
+        except Exception:  # noqa: BLE001 - a model or its client may fail in any way; the fallback answers then
             labels = None
         if labels is not None:
-            return [labelled[label] for label in labels]
+            return [hits_by_label[label] for label in labels]
         return select(hits).selected if self.fallback is None else list(await call_user_function(self.fallback, hits))
 
-    async def _labels(self, candidates: str, known: list[str]) -> list[str] | None:
+    async def _choose_labels(self, candidates: str, labels: list[str]) -> list[str] | None:
         if isinstance(self.chooser, ChatPrompt):
-            return labels_in(await self.chooser(query=self.query, candidates=candidates), known)
-        return _labels(await call_user_function(partial(self.chooser, query=self.query, candidates=candidates)), known)
+            return parse_labels(await self.chooser(query=self.query, candidates=candidates), labels)
+        answer = await call_user_function(partial(self.chooser, query=self.query, candidates=candidates))
+        return _check_labels(answer, labels)
 
 
 def make_llm_selector(
@@ -91,29 +98,33 @@ def make_llm_selector(
     fallback: Selector | None = None,
     model: ChatLike | None = None,
 ) -> LlmSelector:
-    """Make an async selector that lets a language model choose among the hits.
+    """Make an async selector that lets a function or a chat model choose among the hits.
 
-    The chooser sees one candidate an artifact, by its first hit. A candidate's label is its artifact id, or
-    `source/artifact_id` where several candidates have that id. No label given means to abstain. Labels that are not
-    known are dropped, repeated ones count once. Where none is known, the answer is no list of labels (text is none), or
-    the chooser fails, the fallback chooses, as a model must not be the only thing to rely on.
+    The chooser sees each artifact once, with the text of its first hit. The label of a candidate is its artifact id, or
+    `source/artifact_id` if several candidates have the same id. An empty answer means to abstain. Unknown labels are
+    dropped, and duplicates count once.
 
-    Without a chooser a chat model is asked. It answers in text: labels one a line or with commas between them, numbered
-    or not, in quotes or not; `none` to abstain. Any other text makes the fallback choose.
+    A selection must not depend on a model alone. The fallback selects if the chooser fails, if it returns something
+    else than a list of labels, or if it returns only unknown labels.
+
+    Without a chooser, a chat model answers. Its text is read as a list of labels, one a line or separated by commas;
+    numbers and quotes around a label are removed. The text `none` means to abstain. With any other text the fallback
+    selects.
 
     Args:
-        query: What the hits were found for.
-        chooser: Called with the keywords `query` and `candidates` (`label: text`, one a line), gives labels, best
-            first; async, or called in a worker thread.
-        prompt: What to ask the model, with `{query}` and `{candidates}` where these go; `SELECTION_PROMPT` when left
-            out.
-        max_candidates: Show the chooser at most this many.
-        fallback: A selector for when the chooser fails; the conservative rule of `select` unless given.
-        model: The model to ask, `"http://host:8080/v1#model"` or a `ChatModel`; what `AIRW_CHAT` names when left out.
+        query: The query that the hits were found for.
+        chooser: A function that is called with the keywords `query` and `candidates` (`label: text`, one a line) and
+            returns labels, best first. It may be async; if it is sync, it is called in a worker thread.
+        prompt: The prompt for the model, with the placeholders `{query}` and `{candidates}`; `SELECTION_PROMPT` by
+            default.
+        max_candidates: Show the chooser at most this many candidates.
+        fallback: The selector to use if the chooser fails; by default the strategy `conservative` of `select`.
+        model: The model to ask: `"http://host:8080/v1#model"` or a `ChatModel`; by default the model that the
+            environment variable `AIRW_CHAT` names.
 
     Raises:
-        ArgumentError: A parameter cannot be used, or there is a chooser and a model or a prompt as well.
-        ChatUnavailable: There is neither a chooser nor a model.
+        ArgumentError: If a value cannot be used, or a chooser is combined with a model or a prompt.
+        ChatUnavailable: If there is neither a chooser nor a model.
 
     Example:
         >>> import anyio
@@ -124,64 +135,76 @@ def make_llm_selector(
         ['loaf.md']
     """
     needs = ("query", "candidates")
-    asked = function_or_prompt(chooser, "chooser", model=model, prompt=prompt, default=SELECTION_PROMPT, needs=needs)
-    return LlmSelector(query=query, chooser=asked, max_candidates=max_candidates, fallback=fallback)
+    function = function_or_prompt(chooser, "chooser", model=model, prompt=prompt, default=SELECTION_PROMPT, needs=needs)
+    return LlmSelector(query=query, chooser=function, max_candidates=max_candidates, fallback=fallback)
 
 
-def _labelled(hits: Sequence[SearchHit], limit: int) -> dict[str, SearchHit]:
-    """Give the first hit of each artifact under a label of its own, on one line."""
-    firsts: dict[tuple[str | None, str], SearchHit] = {}
+def _assign_labels(hits: Sequence[SearchHit], limit: int) -> dict[str, SearchHit]:
+    """Return the first hit of each artifact by a unique label of one line."""
+    first_hits: dict[tuple[str | None, str], SearchHit] = {}
     for hit in hits:
-        firsts.setdefault(hit.key, hit)
-    shortlist = list(firsts.values())[:limit]
-    ids = Counter(hit.artifact_id for hit in shortlist)
-    labelled: dict[str, SearchHit] = {}
+        first_hits.setdefault(hit.key, hit)
+    shortlist = list(first_hits.values())[:limit]
+    id_counts = Counter(hit.artifact_id for hit in shortlist)
+    hits_by_label: dict[str, SearchHit] = {}
     for hit in shortlist:
-        alone = ids[hit.artifact_id] == 1 or hit.source is None
-        label = _one_line(hit.artifact_id if alone else f"{hit.source}/{hit.artifact_id}")
-        while label in labelled:  # an id may look like another one's label
+        is_unique = id_counts[hit.artifact_id] == 1 or hit.source is None
+        label = _one_line(hit.artifact_id if is_unique else f"{hit.source}/{hit.artifact_id}")
+        # The id of one artifact may look like the label of another one.
+        while label in hits_by_label:
             label += "*"
-        labelled[label] = hit
-    return labelled
+        hits_by_label[label] = hit
+    return hits_by_label
 
 
-def _labels(answer: object, known: list[str]) -> list[str] | None:
-    """Give the known labels of an answer, each once; `None` where it says something and nothing of that is known."""
+def _check_labels(answer: object, labels: list[str]) -> list[str] | None:
+    """Return the valid labels of an answer; `None` if it has only unknown ones."""
     if isinstance(answer, str) or not isinstance(answer, Iterable):
         return None
-    said = [_one_line(label) if isinstance(label, str) else "" for label in answer]
-    order = known if isinstance(answer, AbstractSet) else dict.fromkeys(said)  # a set has no order of its own
-    chosen = [label for label in order if label in said and label in known]
-    return chosen if chosen or not said else None
+    answered = [_one_line(label) if isinstance(label, str) else "" for label in answer]
+    # A set has no order, so its labels get the order of the candidates.
+    order = labels if isinstance(answer, AbstractSet) else dict.fromkeys(answered)
+    chosen = [label for label in order if label in answered and label in labels]
+    return chosen if chosen or not answered else None
 
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def labels_in(answer: str, known: Sequence[str]) -> list[str] | None:
-    r"""Give the known labels that a model's text names, each once; `None` where it names none, nor says so.
+def parse_labels(answer: str, labels: Sequence[str]) -> list[str] | None:
+    r"""Return the labels in a model's text without duplicates.
+
+    An empty list means that the model abstains; `None` means that the text cannot be read.
 
     Example:
-        >>> labels_in("1. `b.md`\n2. a.md: because of its text", ["a.md", "b.md"]), labels_in("None of them.", ["a.md"])
-        (['b.md', 'a.md'], [])
+        >>> parse_labels("1. `b.md`\n2. a.md: because of its text", ["a.md", "b.md"])
+        ['b.md', 'a.md']
+        >>> parse_labels("None of them.", ["a.md"])
+        []
     """
     lines = list_items(answer)
-    chosen = dict.fromkeys(label for line in lines for label in _labels_of(line, known))
+    chosen = dict.fromkeys(label for line in lines for label in _parse_line(line, labels))
     if chosen:
         return list(chosen)
-    says_none = _NONE.fullmatch(lines[0]) if lines else "[" in answer  # an empty JSON list
-    return [] if says_none else None
+    # Without lines, a bracket is an empty JSON list.
+    abstains = _NONE.fullmatch(lines[0]) if lines else "[" in answer
+    return [] if abstains else None
 
 
-def _labels_of(line: str, known: Sequence[str]) -> list[str]:
-    """Give the label that a line is, else the one it starts with, else those it lists."""
+def _parse_line(line: str, labels: Sequence[str]) -> list[str]:
+    # A label may look like a list item with its number or bullet, so try the line with and without them.
     readings = [_one_line(line), _one_line(strip_bullet(line))]
+    # First the most certain reading: the line is a label.
     for reading in readings:
-        if reading in known:
+        if reading in labels:
             return [reading]
-    starts = [label for reading in readings for label in known for mark in _THEN if reading.startswith(label + mark)]
+    # Models like to add a reason. The longest label wins, because one label may begin with another.
+    starts = [
+        label for reading in readings for label in labels for mark in _REASON_MARKS if reading.startswith(label + mark)
+    ]
     if starts:
         return [max(starts, key=len)]
+    # At last, the line may be a list itself.
     parts = [_one_line(strip_bullet(part.strip())) for part in strip_bullet(line).split(",")]
-    return [part for part in parts if part in known]
+    return [part for part in parts if part in labels]

@@ -1,4 +1,4 @@
-"""What a discovery tells: each source's answer, and the result of them all."""
+"""The answers of a discovery: one for each source, and the result of all of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,15 +11,15 @@ from airw.values import SearchHit
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one source gave.
+    """The answer of one source.
 
     Args:
-        source: Its name.
-        hits: Its own ranking, with its raw scores.
-        report: What `DiscoveryResult.signals["per_source"]` says of it.
-        error: Why it gave nothing; `None` where it answered.
-        embedder_id: What embedded the query; `""` where it did not come so far.
-        floor_note: Why there is no floor where one was asked for.
+        source: The name of the source.
+        hits: The ranking of the source, with its raw scores.
+        report: The entry of the source in `DiscoveryResult.signals["per_source"]`.
+        error: The reason why the source failed; `None` if it answered.
+        embedder_id: The id of the embedder of the query; `""` if the source failed before it was known.
+        floor_note: The reason why there is no floor, if `"auto"` was requested but nothing fits.
     """
 
     source: str
@@ -31,22 +31,22 @@ class Answer:
 
     @property
     def survivors(self) -> tuple[SearchHit, ...]:
-        """Give the hits that may be fused: none of a source that abstains."""
+        """Return the hits that take part in the fusion; a source that abstains has none."""
         return () if self.report["abstained"] else self.hits
 
 
 @dataclass(frozen=True, slots=True)
 class SourceAnswered:
-    """One source of a discovery has answered, failed or run out of time.
+    """The event that a source of a discovery has answered, failed or run out of time.
 
     Args:
-        source: Its name.
+        source: The name of the source.
         report: Its `status` (`"ok"`, `"failed"` or `"timeout"`), `error`, `seconds`, `n_retrieved`, `top_score`,
-            `floor`, `abstained`, and why it abstained as `reason`.
-        hits: Its own ranking, with its raw scores.
-        ranking: What all that have answered give together, best first, at most `k`; a hit whose `rank_final` in the
-            metadata is true keeps its place whatever the pending sources answer.
-        pending: The names of those that have not answered, in the caller's order.
+            `floor`, `abstained`, and `reason`, which is why it abstained.
+        hits: The ranking of the source, with its raw scores.
+        ranking: The fused ranking of all sources that have answered, best first, at most `k` hits. If `rank_final` in
+            the metadata of a hit is true, no pending source can change its place any more.
+        pending: The names of the sources that have not answered yet, in the caller's order.
     """
 
     source: str
@@ -57,11 +57,11 @@ class SourceAnswered:
 
     @property
     def final(self) -> tuple[SearchHit, ...]:
-        """Give the hits of the ranking that keep their places."""
+        """Return the hits of the ranking whose places are final."""
         return tuple(hit for hit in self.ranking if hit.metadata["rank_final"])
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything as JSON-clean values."""
+        """Return all fields as JSON values."""
         return {
             "source": self.source,
             "report": json_clean(self.report),
@@ -73,18 +73,18 @@ class SourceAnswered:
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryResult:
-    """What was found for a query and committed to, or why nothing was.
+    """The result of a discovery: the few selected hits, or the reason why there are none.
 
     Args:
-        query: The query as it was asked.
-        mode: The mode of the search; `"walk"` where the corpora were walked.
-        strategy: The name of the selection's strategy; `"custom"` for a function.
-        disclose_level: How much of each result was revealed.
-        results: What was committed to, best first.
-        abstained: Whether that is nothing.
+        query: The original query.
+        mode: The mode of the search; `"walk"` if the corpora were walked.
+        strategy: The name of the selection strategy; `"custom"` for a function.
+        disclose_level: The level at which the results are disclosed.
+        results: The disclosures of the selected hits, best first.
+        abstained: True if nothing was selected.
         reason: The rule that ended the selection, such as `"rel_threshold"`, or `"abstain:…"`.
-        n_retrieved: The candidates of all sources.
-        signals: The numbers behind the decision; over several corpora also `merge`, `sources` and `per_source`.
+        n_retrieved: The number of candidates of all sources.
+        signals: The numbers behind the decision; for several corpora also `merge`, `sources` and `per_source`.
     """
 
     query: str
@@ -99,11 +99,11 @@ class DiscoveryResult:
 
     @property
     def ids(self) -> list[str]:
-        """Give the ids of the artifacts committed to, best first."""
+        """Return the ids of the selected artifacts, best first."""
         return [result.artifact_id for result in self.results]
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything as JSON-clean values, and `n_selected`."""
+        """Return all fields and `n_selected` as JSON values."""
         return {
             "query": self.query,
             "mode": self.mode,

@@ -1,7 +1,7 @@
-"""Rules that commit to the few hits worth acting on, or to none.
+"""Strategies that select the few hits worth acting on, or none.
 
-More candidates are not better ones: what reads them is led astray by those that nearly fit. Scores are compared with
-the best one, by ratio, so that one rule serves cosines, BM25 and fused masses alike.
+More candidates are not better: hits that nearly fit mislead the agent or person that reads them. Scores are compared
+with the best score by ratio, so one rule works for cosines, BM25 scores and RRF scores.
 """
 
 import inspect
@@ -20,23 +20,23 @@ from airw.values import SearchHit
 Strategy: TypeAlias = Literal["conservative", "top_k", "abs_threshold", "rel_threshold", "score_gap"]
 
 STRATEGIES: tuple[Strategy, ...] = ("conservative", "top_k", "abs_threshold", "rel_threshold", "score_gap")
-"""The rules that `select` knows by name."""
+"""The names of the strategies of `select`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a selector committed to.
+    """The result of a selection.
 
     Args:
-        selected: The chosen hits, best first.
-        candidates: All hits it could choose from, as they were given.
-        abstained: True where none is chosen.
-        reason: The rule that ended the choice; `abstain:...` where none is chosen.
-        signals: The numbers behind it.
+        selected: The selected hits, best first.
+        candidates: All hits that the strategy chose from, in their original order.
+        abstained: True if no hit is selected.
+        reason: The rule that ended the selection; `abstain:...` if no hit is selected.
+        signals: The numbers behind the decision.
 
     Example:
-        >>> chosen = select([SearchHit("a", "document", 0.8, ""), SearchHit("b", "document", 0.3, "")])
-        >>> chosen.selected_ids, chosen.reason, chosen.sufficient
+        >>> selection = select([SearchHit("a", "document", 0.8, ""), SearchHit("b", "document", 0.3, "")])
+        >>> selection.selected_ids, selection.reason, selection.sufficient
         (['a'], 'rel_threshold', True)
     """
 
@@ -48,16 +48,19 @@ class Selection:
 
     @property
     def selected_ids(self) -> list[str]:
-        """The artifact ids of the chosen hits, best first."""
+        """Return the artifact ids of the selected hits, best first."""
         return [hit.artifact_id for hit in self.selected]
 
     @property
     def sufficient(self) -> bool:
-        """Whether there is something to act on: a hint for those who would ask again otherwise."""
+        """Return whether there is a hit to act on.
+
+        If not, an agent may try another query.
+        """
         return not self.abstained and bool(self.selected)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give it as JSON-clean values, the candidates as their number."""
+        """Return the fields as JSON values; of the candidates only their number."""
         return {
             "selected": [hit.to_dict() for hit in self.selected],
             "selected_ids": self.selected_ids,
@@ -78,40 +81,41 @@ def select(
     gap_ratio: float = 0.5,
     min_score: float | None = None,
 ) -> Selection:
-    """Commit to some of the ranked hits, or to none.
+    """Select at most `max_k` of the ranked hits, or abstain.
 
-    ```text
-    strategy         chooses, at most max_k                       and then says
-    conservative     the first, and those that follow while       single, rel_threshold (one was too far off),
-                     their score is rel of the first one's        max_k, exhausted, nonpositive_top
-    top_k            the first                                    top_k
-    abs_threshold    those that score min_score or more           abs_threshold
-    rel_threshold    those that score rel of the first or more    rel_threshold
-    score_gap        until one scores less than gap_ratio of      score_gap
-                     the one before, or that one 0 or less
-    a function       what it gives of the hits it is given        custom
-    ```
+    The strategies:
 
-    `conservative` abstains with `abstain:no_candidates`, `abstain:below_floor` (the first scores less than
-    `min_score`) or `abstain:no_evidence`; the others with `abstain:` and what they would say. A first score of 0 is no
-    evidence, also for `rel_threshold`; of a negative one, no share can be taken: both then choose the first alone. No
-    rule with a name chooses a hit whose score is not a number, or looks at it: with no other, `abstain:no_scores`.
+    - `conservative` selects the first hit, and the hits after it until one scores less than `rel` times the first
+      score. Its reasons: `single` (there is only one hit), `rel_threshold` (the next hit scores too low), `max_k` (the
+      limit), `exhausted` (all hits are selected), `nonpositive_top` (the first score is negative).
+    - `top_k` selects the first hits.
+    - `abs_threshold` selects the hits that score at least `min_score`.
+    - `rel_threshold` selects the hits that score at least `rel` times the first score.
+    - `score_gap` selects the hits before the first gap. A gap is a score below `gap_ratio` times the previous score, or
+      a previous score of at most 0.
+    - A function receives the hits and returns those it selects; the reason is `custom`.
 
-    Signals: `n_candidates`, `n_selected`, `top_score` (`None` where no score is a number); of `conservative` also
-    `min_ratio`, the least share of the first score among the chosen, and `min_score` where the first was below it.
+    The reason of a strategy other than `conservative` is its name. If it selects nothing, the reason is `abstain:` and
+    the name. `conservative` abstains with `abstain:no_candidates`, `abstain:below_floor` (the first hit scores less
+    than `min_score`) or `abstain:no_evidence` (the first score is 0). `rel_threshold` also abstains with
+    `abstain:no_evidence`. Ratios of a negative score mean nothing, so both select only the first hit then. No named
+    strategy selects a hit whose score is NaN. If all scores are NaN, the reason is `abstain:no_scores`.
+
+    The signals are `n_candidates`, `n_selected` and `top_score` (`None` if all scores are NaN). `conservative` adds
+    `min_ratio`, the smallest ratio of a selected score to the first one, and `min_score` if the first hit scores less.
 
     Args:
-        hits: Ranked hits, best first; their order is not looked into.
-        strategy: The rule: a name, or a function of the hits. It may choose no others than those it is given; what it
-            chooses twice counts once.
-        max_k: Choose at most this many.
-        rel: The share of the first score that is near enough.
-        gap_ratio: The share of the score before that is near enough.
-        min_score: The least score, of `abs_threshold` for every hit and of `conservative` for the first.
+        hits: Ranked hits, best first; the order is not checked.
+        strategy: The name of a strategy, or a function of the hits. A function may only return hits that it received;
+            duplicates count once.
+        max_k: Select at most this many hits.
+        rel: The ratio to the first score that a hit must reach, from 0 to 1.
+        gap_ratio: The ratio to the previous score below which there is a gap, from 0 to 1.
+        min_score: The lowest score of every hit for `abs_threshold`, of the first hit for `conservative`.
 
     Raises:
-        ArgumentError: A parameter cannot be used, `abs_threshold` comes without `min_score`, or a function is async or
-            chooses what it was not given.
+        ArgumentError: If a value cannot be used, `abs_threshold` lacks `min_score`, or the function is async or returns
+            a hit that it did not receive.
 
     Example:
         >>> hits = [SearchHit(name, "document", score, "") for name, score in [("a", 0.8), ("b", 0.78), ("c", 0.3)]]
@@ -124,25 +128,30 @@ def select(
         check_number("gap_ratio", gap_ratio, least=0, most=1),
         _check_floor(min_score, strategy),
     )
-    given = list(hits)
+    candidates = list(hits)
     if callable(strategy):
-        name, choice = "custom", _Choice(_own(strategy(list(given)), given)[: bounds.max_k])
+        # The function gets a copy, so that it cannot change the candidates.
+        name, choice = "custom", _Choice(_match_candidates(strategy(list(candidates)), candidates)[: bounds.max_k])
     else:
         name = check_choice("strategy", strategy, STRATEGIES)
-        scored = [hit for hit in given if not math.isnan(hit.score)]
-        choice = _named(name, scored, bounds) if scored or not given else _Choice(reason="abstain:no_scores")
+        # NaN compares false with everything, so no rule could handle it.
+        scored = [hit for hit in candidates if not math.isnan(hit.score)]
+        if candidates and not scored:
+            choice = _Choice(reason="abstain:no_scores")
+        else:
+            choice = _apply_strategy(name, scored, bounds)
     return Selection(
         selected=choice.hits,
-        candidates=given,
+        candidates=candidates,
         abstained=not choice.hits,
         reason=choice.reason or (name if choice.hits else f"abstain:{name}"),
-        signals=_signals(name, given, choice),
+        signals=_signals(name, candidates, choice),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """The numbers of a rule, checked."""
+    """The checked numbers of a strategy."""
 
     max_k: int
     rel: float
@@ -152,51 +161,59 @@ class _Bounds:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """What a rule chose, why where that is not its name, and the floor that the first was below."""
+    """The hits that a strategy chose.
+
+    `reason` is empty if it is the strategy's name; `floor` is set if the first hit scores below it.
+    """
 
     hits: list[SearchHit] = field(default_factory=list)
     reason: str = ""
     floor: float | None = None
 
 
-def _named(name: Strategy, hits: list[SearchHit], bounds: _Bounds) -> _Choice:
-    """Choose by a rule that has a name from hits whose scores are numbers."""
+def _apply_strategy(name: Strategy, hits: list[SearchHit], bounds: _Bounds) -> _Choice:
+    """Apply a named strategy to hits whose scores are numbers."""
     match name:
         case "conservative":
-            return _conservative(hits, bounds)
+            return _select_conservatively(hits, bounds)
         case "rel_threshold":
-            return _near_the_first(hits, bounds)
+            return _select_near_first(hits, bounds)
         case "abs_threshold":
             hits = [hit for hit in hits if hit.score >= cast("float", bounds.min_score)]
         case "score_gap":
-            hits = _before_the_gap(hits, bounds.gap_ratio)
+            hits = _cut_at_gap(hits, bounds.gap_ratio)
     return _Choice(hits[: bounds.max_k])
 
 
-def _conservative(hits: list[SearchHit], bounds: _Bounds) -> _Choice:
+def _select_conservatively(hits: list[SearchHit], bounds: _Bounds) -> _Choice:
     if not hits:
         return _Choice(reason="abstain:no_candidates")
-    top, near = hits[0].score, hits[: bounds.max_k]
+    top, candidates = hits[0].score, hits[: bounds.max_k]
+    # Below the floor even the best hit is probably no answer.
     if bounds.min_score is not None and top < bounds.min_score:
         return _Choice(reason="abstain:below_floor", floor=bounds.min_score)
+    # A score of exactly 0 means that nothing matched, whatever the scale is.
     if top == 0:
         return _Choice(reason="abstain:no_evidence")
-    kept = list(takewhile(lambda hit: _share(hit, hits[0]) >= bounds.rel, near)) if top > 0 else near[:1]
-    if top > 0 and len(kept) < len(near):
-        return _Choice(kept, "rel_threshold")
-    if len(hits) == 1:
-        return _Choice(kept, "single")
+    # A ratio to a negative score is meaningless, so only the first hit is safe.
     if top < 0:
-        return _Choice(kept, "nonpositive_top")
-    return _Choice(kept, "max_k" if len(kept) < len(hits) else "exhausted")
+        return _Choice(candidates[:1], "single" if len(hits) == 1 else "nonpositive_top")
+    # Hits far behind the best one mislead more often than they help.
+    selected = list(takewhile(lambda hit: _score_ratio(hit, hits[0]) >= bounds.rel, candidates))
+    if len(selected) < len(candidates):
+        return _Choice(selected, "rel_threshold")
+    if len(hits) == 1:
+        return _Choice(selected, "single")
+    return _Choice(selected, "max_k" if len(selected) < len(hits) else "exhausted")
 
 
-def _share(hit: SearchHit, first: SearchHit) -> float:
-    """Give a score as a share of the first one, which is above 0 and may be infinite."""
+def _score_ratio(hit: SearchHit, first: SearchHit) -> float:
+    """Return the ratio of a hit's score to the first score, which is above 0."""
+    # Equal scores may both be infinite, and their quotient would be NaN.
     return 1.0 if hit.score == first.score else float(hit.score) / float(first.score)
 
 
-def _near_the_first(hits: list[SearchHit], bounds: _Bounds) -> _Choice:
+def _select_near_first(hits: list[SearchHit], bounds: _Bounds) -> _Choice:
     if not hits:
         return _Choice()
     top = float(hits[0].score)
@@ -204,42 +221,47 @@ def _near_the_first(hits: list[SearchHit], bounds: _Bounds) -> _Choice:
         return _Choice(reason="abstain:no_evidence")
     if top < 0:
         return _Choice(hits[:1])
+    # The equality covers an infinite first score with `rel=0`, whose product would be NaN.
     return _Choice([hit for hit in hits if hit.score == top or hit.score >= bounds.rel * top][: bounds.max_k])
 
 
-def _before_the_gap(hits: list[SearchHit], gap_ratio: float) -> list[SearchHit]:
-    follows = takewhile(lambda pair: pair[0].score > 0 and pair[1].score >= gap_ratio * pair[0].score, pairwise(hits))
-    return hits[:1] + [hit for _, hit in follows]
+def _cut_at_gap(hits: list[SearchHit], gap_ratio: float) -> list[SearchHit]:
+    """Return the hits before the first gap; a previous score of at most 0 is a gap too."""
+    pairs = takewhile(lambda pair: pair[0].score > 0 and pair[1].score >= gap_ratio * pair[0].score, pairwise(hits))
+    return hits[:1] + [hit for _, hit in pairs]
 
 
-def _own(chosen: object, given: list[SearchHit]) -> list[SearchHit]:
-    """Give the hits that a function chose, each once, as they were given to it."""
+def _match_candidates(chosen: object, candidates: list[SearchHit]) -> list[SearchHit]:
+    """Return the candidates that a function chose, in its order, without duplicates."""
     if inspect.isawaitable(chosen):
         if inspect.iscoroutine(chosen):
-            chosen.close()  # or it would warn that nobody awaited it
-        advice = "chosen = await selector(hits), then select(hits, strategy=lambda _: chosen); or give it to discover"
-        raise ArgumentError(f"an async selector cannot be a strategy: {advice}")
+            chosen.close()  # else Python warns that it was never awaited
+        advice = "chosen = await selector(hits), then select(hits, strategy=lambda _: chosen); or pass it to discover"
+        raise ArgumentError(f"strategy cannot be an async selector: {advice}")
     if not isinstance(chosen, Iterable):
-        raise ArgumentKindError(f"a selector must give the hits it chooses, none to abstain, not {short_repr(chosen)}")
-    places = {id(hit): place for place, hit in enumerate(given)}
-    found: dict[int, SearchHit] = {}
+        raise ArgumentKindError(
+            f"strategy must return a list of the hits it selects, empty to abstain, not {short_repr(chosen)}"
+        )
+    # Compare by identity first: a candidate may be in the list twice, as equal but separate hits.
+    positions = {id(hit): position for position, hit in enumerate(candidates)}
+    selected: dict[int, SearchHit] = {}
     for hit in chosen:
-        place = places.get(id(hit))
-        if place is None:
-            place = next((place for place, own in enumerate(given) if own == hit), None)
-        if place is None:
-            raise ArgumentError(f"a selector may only choose from the hits it was given, not {short_repr(hit)}")
-        found.setdefault(place, given[place])
-    return list(found.values())
+        position = positions.get(id(hit))
+        if position is None:
+            position = next((index for index, candidate in enumerate(candidates) if candidate == hit), None)
+        if position is None:
+            raise ArgumentError(f"strategy may only select hits that it received, not {short_repr(hit)}")
+        selected.setdefault(position, candidates[position])
+    return list(selected.values())
 
 
-def _signals(name: str, given: list[SearchHit], choice: _Choice) -> dict[str, Any]:
-    scores = (float(hit.score) for hit in given)
+def _signals(name: str, candidates: list[SearchHit], choice: _Choice) -> dict[str, Any]:
+    scores = (float(hit.score) for hit in candidates)
     top = next((score for score in scores if not math.isnan(score)), None)
-    signals: dict[str, Any] = {"n_candidates": len(given), "n_selected": len(choice.hits), "top_score": top}
+    signals: dict[str, Any] = {"n_candidates": len(candidates), "n_selected": len(choice.hits), "top_score": top}
     if name == "conservative":
-        shares = [_share(hit, choice.hits[0]) for hit in choice.hits]
-        signals["min_ratio"] = min(shares) if shares else None
+        ratios = [_score_ratio(hit, choice.hits[0]) for hit in choice.hits]
+        signals["min_ratio"] = min(ratios) if ratios else None
         if choice.floor is not None:
             signals["min_score"] = choice.floor
     return signals
@@ -248,6 +270,6 @@ def _signals(name: str, given: list[SearchHit], choice: _Choice) -> dict[str, An
 def _check_floor(value: object, strategy: object) -> float | None:
     if value is None:
         if not callable(strategy) and strategy == "abs_threshold":
-            raise ArgumentError("strategy='abs_threshold' needs min_score=..., the least score to keep")
+            raise ArgumentError("strategy='abs_threshold' needs min_score, the lowest score to select")
         return None
     return check_number("min_score", value)

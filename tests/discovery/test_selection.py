@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airw.discovery import STRATEGIES, make_llm_selector, select
-from airw.discovery.llm_selection import labels_in
+from airw.discovery.llm_selection import parse_labels
 from airw.errors import ArgumentError, ArgumentKindError
 from airw.values import SearchHit
 
@@ -202,13 +202,13 @@ def test_equal_hits_that_were_given_twice_may_be_chosen_twice():
 
 @pytest.mark.parametrize("foreign", [hit("z"), hit("a", 0.1), "a", None])
 def test_a_function_that_chooses_what_it_was_not_given_is_refused(foreign):
-    with pytest.raises(ArgumentError, match="may only choose from the hits it was given"):
+    with pytest.raises(ArgumentError, match="may only select hits that it received"):
         select(hits(2, 1), strategy=lambda given: [given[0], foreign])
 
 
 @pytest.mark.parametrize("answer", [None, 3])
 def test_a_function_that_gives_no_hits_at_all_is_refused(answer):
-    with pytest.raises(ArgumentKindError, match="must give the hits it chooses"):
+    with pytest.raises(ArgumentKindError, match="must return a list of the hits it selects"):
         select(hits(2, 1), strategy=lambda _: answer)
 
 
@@ -486,18 +486,18 @@ KNOWN = ["a.md", "b.md", "b.md: x", "a b", "notes/a.md", "c,d", "1. e"]
     ],
 )
 def test_a_models_text_is_read_as_labels_as_none_or_as_neither(answer, labels):
-    assert labels_in(answer, KNOWN) == labels
+    assert parse_labels(answer, KNOWN) == labels
 
 
 def test_a_candidate_that_is_called_none_can_be_chosen():
-    assert labels_in("none", ["none", "a"]) == ["none"]
+    assert parse_labels("none", ["none", "a"]) == ["none"]
 
 
 @given(st.lists(st.sampled_from(KNOWN), unique=True), st.sampled_from(["{}", "- {}", "`{}`", "{}: why"]))
 def test_each_label_is_read_back_however_it_is_decorated(labels, decoration):
-    assert labels_in("\n".join(map(decoration.format, labels)), KNOWN) == (labels or None)
+    assert parse_labels("\n".join(map(decoration.format, labels)), KNOWN) == (labels or None)
 
 
 @given(st.text(), st.lists(st.text(min_size=1), max_size=3))
 def test_no_answer_names_a_label_that_is_not_known(answer, known):
-    assert {*(labels_in(answer, known) or [])} <= {*known}
+    assert {*(parse_labels(answer, known) or [])} <= {*known}
