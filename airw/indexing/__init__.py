@@ -1,4 +1,4 @@
-"""Strategies that decompose an artifact into fields to filter on and surfaces to search."""
+"""Strategies that split an artifact into fields to filter by and surfaces to search."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""A short text that names a thing and everything that changes what it does."""
+"""Stable names of objects: a name changes as soon as the behaviour of its object can."""
 
 import copyreg
 import hashlib
@@ -12,28 +12,38 @@ from airw.errors import ArgumentError
 
 _SCALARS = frozenset({type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented)})
 _CONTAINERS = frozenset({list, tuple, dict, set, frozenset, types.MappingProxyType})
-_CODE = (  # of a code object, what changes what it does: neither its file nor its lines
+# The parts of a code object that decide its behaviour. File name and line numbers do not: moving a function in its
+# file must not index a corpus again.
+_CODE_PARTS = (
     *("co_code", "co_consts", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_flags"),
     *("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_exceptiontable"),
 )
-_NAMELESS = "{} has no stable identity; give it, or what holds it, an `id`"
-_ASKED: ContextVar[tuple[int, ...]] = ContextVar("_ASKED", default=())
-"""The things whose own `id` is being asked for: one that comes back here is named by what it holds."""
+_NO_IDENTITY = "{} has no stable identity; add an `id` attribute to it or to the object that contains it"
+_READING_ID: ContextVar[tuple[int, ...]] = ContextVar("_READING_ID", default=())
+"""Addresses of the objects whose `id` is being read: an `id` that calls `identity` on its own object must not recur."""
 
 
 def identity(thing: object) -> str:
-    """Name a thing, and everything that changes what it does, the same in every process.
+    """Return a name of an object that changes if the object's behaviour can change.
 
-    What has an `id`, a string that is not empty, is named by it. Strings, numbers and containers are named by value;
-    functions by their module, name, code, defaults and what they close over; classes, modules and what is built in by
-    name; what is pickled in a way of its own, as `functools.partial`, by its parts; any other object by its class, the
-    strings and numbers that its class sets, and all its attributes, private ones and slots too. The code of a class,
-    and what a function takes from its module, are not looked into: let an attribute such as `version` tell them apart.
+    The name is the same in every process. Builds compare names to notice a change of a strategy or an extractor. The
+    name of an object depends on:
+
+    - its `id`, if it has one that is a non-empty string; then on nothing else;
+    - strings, numbers and containers: their value;
+    - functions: module, name, code, defaults and the values of their closures;
+    - classes, modules and built-in functions: their name;
+    - objects with their own way of pickling, such as `functools.partial`: the parts that `pickle` would store;
+    - any other object: its class, the strings and numbers set on its class, and all its attributes, including private
+      attributes and slots.
+
+    Two changes go unnoticed: the code of methods, and module globals that a function uses. Change an attribute such as
+    `version` with them.
 
     A strategy gets an `id` that follows its settings by `id = property(identity)`.
 
     Raises:
-        ArgumentError: Something in it has no stable identity, such as a generator, an open file or a lock.
+        ArgumentError: If a part has no stable identity, such as a generator, an open file or a lock.
 
     Example:
         >>> from dataclasses import dataclass
@@ -49,109 +59,114 @@ def identity(thing: object) -> str:
         >>> Pieces(str.split).id == Pieces(str.split).id, Pieces(str.split).id == Pieces(str.splitlines).id
         (True, False)
     """
-    if own := _own_id(thing):
-        return own
+    if explicit := _explicit_id(thing):
+        return explicit
     try:
-        digest = _Digests().of(thing)
+        digest = _Digests().digest(thing)
     except RecursionError as error:
-        raise ArgumentError(f"{short_repr(thing)} is nested too deeply to be named; give it an `id`") from error
-    named = thing if isinstance(thing, (type, types.FunctionType)) else type(thing)
-    return f"{named.__qualname__}-{digest.hex()[:16]}"
+        raise ArgumentError(f"{short_repr(thing)} is nested too deeply for an identity; add an `id` to it") from error
+    definition = thing if isinstance(thing, (type, types.FunctionType)) else type(thing)
+    return f"{definition.__qualname__}-{digest.hex()[:16]}"
 
 
-def _own_id(thing: object) -> str | None:
-    if isinstance(thing, (type, types.ModuleType)) or type(thing) in _SCALARS or id(thing) in _ASKED.get():
+def _explicit_id(thing: object) -> str | None:
+    """Return the `id` of an object if it is a non-empty string and not being read already."""
+    if isinstance(thing, (type, types.ModuleType)) or type(thing) in _SCALARS or id(thing) in _READING_ID.get():
         return None
-    token = _ASKED.set((*_ASKED.get(), id(thing)))
+    token = _READING_ID.set((*_READING_ID.get(), id(thing)))
     try:
-        found = getattr(thing, "id", None)
+        explicit = getattr(thing, "id", None)
     finally:
-        _ASKED.reset(token)
-    return found if isinstance(found, str) and found else None
+        _READING_ID.reset(token)
+    return explicit if isinstance(explicit, str) and explicit else None
 
 
 class _Digests:
-    """The digests of a thing and of what it holds, each computed once.
+    """The digests of an object and of its parts, each computed once.
 
-    What is met again inside itself is named by how long ago it was begun. A digest that depends on something begun
-    before it holds at this place only, and is not kept.
+    Objects can contain themselves. An object that is met again while its digest is being computed is described by its
+    distance: the number of levels up to it. A digest with such a distance to an object further out is valid only in
+    this place, so it is not cached.
     """
 
     def __init__(self) -> None:
-        self._begun: dict[int, int] = {}
-        self._done: dict[int, bytes] = {}
-        self._kept: list[object] = []  # else another thing might be given the same address
-        self._oldest = 0
+        self._depths: dict[int, int] = {}  # address -> order in which the digest of the object was started
+        self._finished: dict[int, bytes] = {}
+        self._alive: list[object] = []  # keeps temporary objects alive, so that no address is used twice
+        self._outermost = 0  # the earliest started object that the current digest refers back to
 
-    def of(self, thing: object) -> bytes:
+    def digest(self, thing: object) -> bytes:
         if type(thing) in _SCALARS:
-            return _hashed(type(thing).__name__, hex(thing) if isinstance(thing, int) else repr(thing))
-        key = id(thing)
-        if key in self._done:
-            return self._done[key]
-        if key in self._begun:
-            self._oldest = min(self._oldest, self._begun[key])
-            return _hashed("again", str(len(self._begun) - self._begun[key]))
-        return self._new(key, thing)
+            return _hash(type(thing).__name__, hex(thing) if isinstance(thing, int) else repr(thing))
+        address = id(thing)
+        if address in self._finished:
+            return self._finished[address]
+        if address in self._depths:
+            self._outermost = min(self._outermost, self._depths[address])
+            return _hash("again", str(len(self._depths) - self._depths[address]))
+        return self._compute(address, thing)
 
-    def _new(self, key: int, thing: object) -> bytes:
-        number = self._begun[key] = len(self._begun)
-        self._kept.append(thing)
-        outer, self._oldest = self._oldest, number
-        digest = _hashed(_name(type(thing)), *self._parts(thing))
-        if self._oldest >= number:
-            self._done[key] = digest
-        self._oldest = min(outer, self._oldest)
+    def _compute(self, address: int, thing: object) -> bytes:
+        depth = self._depths[address] = len(self._depths)
+        self._alive.append(thing)
+        outer, self._outermost = self._outermost, depth
+        digest = _hash(_full_name(type(thing)), *self._parts(thing))
+        # A digest that refers to nothing further out is the same wherever the object occurs.
+        if self._outermost >= depth:
+            self._finished[address] = digest
+        self._outermost = min(outer, self._outermost)
         return digest
 
     def _parts(self, thing: Any) -> Iterable[bytes | str]:
-        if own := _own_id(thing):
-            return [own]
+        if explicit := _explicit_id(thing):
+            return [explicit]
         match thing:
             case type() | types.ModuleType():
-                return [_name(thing)]
+                return [_full_name(thing)]
             case types.FunctionType():
-                cells = [*map(_content, thing.__closure__ or ())]
-                inside = [thing.__code__, thing.__defaults__, thing.__kwdefaults__, thing.__dict__, cells]
-                return [_name(thing), *map(self.of, inside)]
+                cells = [*map(_cell_content, thing.__closure__ or ())]
+                contents = [thing.__code__, thing.__defaults__, thing.__kwdefaults__, thing.__dict__, cells]
+                return [_full_name(thing), *map(self.digest, contents)]
             case types.MethodType():
-                return [self.of(thing.__func__), self.of(thing.__self__)]
+                return [self.digest(thing.__func__), self.digest(thing.__self__)]
             case types.BuiltinFunctionType():
-                return [_name(thing), self.of(thing.__self__)]
+                return [_full_name(thing), self.digest(thing.__self__)]
             case types.CodeType():
-                return [self.of(getattr(thing, name)) for name in _CODE]
+                return [self.digest(getattr(thing, name)) for name in _CODE_PARTS]
+            # Dicts and sets are sorted by digest: their order of insertion must not matter.
             case dict() | types.MappingProxyType() if type(thing) in _CONTAINERS:
-                return sorted(self.of(key) + self.of(value) for key, value in thing.items())
+                return sorted(self.digest(key) + self.digest(value) for key, value in thing.items())
             case set() | frozenset():
-                return [*sorted(map(self.of, thing)), *self._attributes(thing)]
+                return [*sorted(map(self.digest, thing)), *self._attribute_digests(thing)]
             case list() | tuple() if type(thing) in _CONTAINERS:
-                return map(self.of, thing)
-        return self._made(thing)
+                return map(self.digest, thing)
+        return self._pickle_parts(thing)
 
-    def _made(self, thing: object) -> Iterator[bytes | str]:
-        """Yield how the thing would be made again, as `pickle` asks for it."""
-        how = _recipe(thing)
-        if isinstance(how, str):
-            yield from (_name(thing), self.of(getattr(thing, "__wrapped__", None)))
+    def _pickle_parts(self, thing: object) -> Iterator[bytes | str]:
+        """Yield the parts from which `pickle` would make the object again."""
+        reduced = _reduce(thing)
+        if isinstance(reduced, str):  # pickled by its global name
+            yield from (_full_name(thing), self.digest(getattr(thing, "__wrapped__", None)))
             return
-        make, arguments, state, listed, keyed = (*how, None, None, None)[:5]
-        yield _name(make) if hasattr(make, "__qualname__") else self.of(make)
-        yield from map(self.of, (arguments, state, list(listed or ()), list(keyed or ())))
+        make, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
+        yield _full_name(make) if hasattr(make, "__qualname__") else self.digest(make)
+        yield from map(self.digest, (arguments, state, list(items or ()), list(pairs or ())))
+        # The default way of pickling lets a class leave attributes out (`__getstate__`), but they may decide behaviour.
         if make is copyreg.__newobj__:  # type: ignore[attr-defined]
-            yield from self._attributes(thing)
+            yield from self._attribute_digests(thing)
 
-    def _attributes(self, thing: object) -> Iterator[bytes]:
-        """Yield the attributes of the thing, those that its pickle leaves out too, and what its classes set."""
-        yield self.of(object.__getstate__(thing))
-        yield from (self.of((name, getattr(thing, name))) for name in _settings(type(thing)))
+    def _attribute_digests(self, thing: object) -> Iterator[bytes]:
+        """Yield digests of all attributes, pickled or not, and of constants of the classes."""
+        yield self.digest(object.__getstate__(thing))
+        yield from (self.digest((name, getattr(thing, name))) for name in _class_constants(type(thing)))
 
 
-def _recipe(thing: object) -> Any:
-    """Return what `pickle` asks a thing for.
+def _reduce(thing: object) -> Any:
+    """Return the description of an object that `pickle` would use.
 
     Raises:
-        ArgumentError: It cannot be asked, and so has a state that nobody sees; or there is nothing to it but that it is
-            another one than the next.
+        ArgumentError: If the object cannot be pickled, as it may have state that cannot be read. Also for a bare
+            `object()`, which differs from the next one by nothing but its address.
     """
     kind = type(thing)
     try:
@@ -160,27 +175,28 @@ def _recipe(thing: object) -> Any:
     except RecursionError:
         raise
     except Exception as error:
-        raise ArgumentError(_NAMELESS.format(short_repr(thing))) from error
-    raise ArgumentError(_NAMELESS.format(short_repr(thing)))
+        raise ArgumentError(_NO_IDENTITY.format(short_repr(thing))) from error
+    raise ArgumentError(_NO_IDENTITY.format(short_repr(thing)))
 
 
-def _settings(kind: type) -> list[str]:
-    """Return the names under which a class or its bases set a string, a number, or another value without parts."""
-    attributes = ((name, value) for each in kind.__mro__ for name, value in vars(each).items())
+def _class_constants(kind: type) -> list[str]:
+    """Return the names of scalar attributes that are set on a class or its bases."""
+    attributes = ((name, value) for base in kind.__mro__ for name, value in vars(base).items())
     return sorted({name for name, value in attributes if type(value) in _SCALARS and not name.startswith("__")})
 
 
-def _content(cell: types.CellType) -> object:
+def _cell_content(cell: types.CellType) -> object:
     try:
         return cell.cell_contents
-    except ValueError:  # nothing in it yet
+    except ValueError:  # the closure's variable is not assigned yet
         return types.CellType
 
 
-def _name(thing: Any) -> str:
+def _full_name(thing: Any) -> str:
     return f"{getattr(thing, '__module__', None)}.{getattr(thing, '__qualname__', None) or thing.__name__}"
 
 
-def _hashed(*parts: bytes | str) -> bytes:
+def _hash(*parts: bytes | str) -> bytes:
     raw = [part.encode(errors="surrogatepass") if isinstance(part, str) else part for part in parts]
+    # Each part is preceded by its length, so that ("ab", "c") and ("a", "bc") differ.
     return hashlib.sha256(b"".join(b"%d:%s" % (len(part), part) for part in raw)).digest()

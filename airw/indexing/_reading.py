@@ -1,4 +1,4 @@
-"""What strategies read of an artifact: its text, or the fields of a record."""
+"""Read the text or the fields of an artifact, and check the settings of strategies."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,27 +10,35 @@ from airw.values import Artifact, Surface
 
 
 def check_kind(kind: object, text_key: object = None) -> None:
-    """Check a surface kind and a text key at birth."""
+    """Check the surface kind and the text key of a strategy.
+
+    Raises:
+        ArgumentError: If one of them is not a non-empty string; `text_key` may be `None`.
+    """
     if not isinstance(kind, str) or not kind:
         raise ArgumentError(f"kind must be a non-empty string, not {kind!r}")
     if text_key is not None and (not isinstance(text_key, str) or not text_key):
         raise ArgumentError(f"text_key must be a non-empty string or None, not {text_key!r}")
 
 
-def check_name(what: str, value: object) -> None:
-    """Check a name at birth, where one is given."""
+def check_name(parameter: str, value: object) -> None:
+    """Check that a name is `None` or a string with more than white space.
+
+    Raises:
+        ArgumentError: If it is not.
+    """
     if value is not None and (not isinstance(value, str) or not value.strip()):
-        raise ArgumentError(f"{what} must be a text that is not blank, not {short_repr(value)}")
+        raise ArgumentError(f"{parameter} must be a string that is not blank, not {short_repr(value)}")
 
 
 def text_of(artifact: Artifact, text_key: str | None = None) -> str:
-    r"""Return an artifact's text: a string itself, UTF-8 bytes decoded, or what a mapping holds.
+    r"""Return the text of an artifact whose raw value is a string, UTF-8 bytes or a mapping.
 
-    Of a mapping: the field `text_key` where one is given (missing is blank), else its `text`, else its string values,
-    one a line.
+    The text of a mapping is its field `text_key`, or `""` if the mapping lacks that field. Without a `text_key` it is
+    the field `text`; if there is none, all string values, one per line.
 
     Raises:
-        SourceError: The raw value holds no text.
+        SourceError: If the raw value is of another type, is not UTF-8, or its text field is not a string.
 
     Example:
         >>> text_of(Artifact("a", {"title": "T", "year": 1, "body": "B"}))
@@ -43,11 +51,11 @@ def text_of(artifact: Artifact, text_key: str | None = None) -> str:
         try:
             return raw.decode()
         except UnicodeDecodeError as error:
-            raise SourceError(f"{artifact.id!r} holds bytes that are not UTF-8 at offset {error.start}") from error
+            raise SourceError(f"{artifact.id!r} contains bytes that are not UTF-8 at offset {error.start}") from error
     if isinstance(raw, Mapping):
         return _field_text(artifact.id, raw, text_key)
-    wanted = "a string, UTF-8 bytes or a mapping of fields"
-    raise SourceError(f"{artifact.id!r} is of type {type(raw).__name__}; the strategy reads {wanted}")
+    expected = "a string, UTF-8 bytes or a mapping of fields"
+    raise SourceError(f"{artifact.id!r} has raw content of type {type(raw).__name__}; the strategy reads {expected}")
 
 
 def _field_text(artifact_id: str, raw: Mapping[Any, Any], text_key: str | None) -> str:
@@ -56,56 +64,54 @@ def _field_text(artifact_id: str, raw: Mapping[Any, Any], text_key: str | None) 
     key = text_key or "text"
     value = raw.get(key)
     if value is not None and not isinstance(value, str):
-        raise SourceError(f"the field {key!r} of {artifact_id!r} must hold a string, not {type(value).__name__}")
+        raise SourceError(f"the field {key!r} of {artifact_id!r} must be a string, not {type(value).__name__}")
     return value or ""
 
 
 def clean_fields(artifact: Artifact) -> dict[str, Any]:
-    """Return an artifact's metadata as filter fields that JSON can say."""
+    """Return the metadata of an artifact as filter fields, with JSON values only."""
     fields: dict[str, Any] = json_clean(artifact.metadata)
     return fields
 
 
 def record_of(artifact: Artifact) -> Mapping[str, Any]:
-    """Return the fields of an artifact; a text, or UTF-8 bytes, are a name.
+    """Return the fields of an artifact; a plain text becomes the field `name`.
 
     Raises:
-        SourceError: The raw value is neither a mapping nor a text.
+        SourceError: If the raw value is neither a mapping, a string nor UTF-8 bytes.
     """
     return artifact.raw if isinstance(artifact.raw, Mapping) else {"name": text_of(artifact)}
 
 
 def text_field(artifact: Artifact, record: Mapping[str, Any], field: str, default: str = "") -> str:
-    """Return the text of a field, the default where it is missing or `None`.
+    """Return the text of a field, or the default if the field is missing or `None`.
 
     Raises:
-        SourceError: It is no text.
+        SourceError: If the value is not a string.
     """
     value = record.get(field)
     if value is None:
         return default
     if not isinstance(value, str):
-        raise SourceError(f"the field {field!r} of {artifact.id!r} must hold a string, not {short_repr(value)}")
+        raise SourceError(f"the field {field!r} of {artifact.id!r} must be a string, not {short_repr(value)}")
     return value
 
 
 def text_list(artifact: Artifact, record: Mapping[str, Any], field: str) -> list[str]:
-    """Return the texts in the list of a field, none where it is missing or `None`.
+    """Return the strings of a list field; an empty list if the field is missing or `None`.
 
     Raises:
-        SourceError: It is no list of strings.
+        SourceError: If the value is not a list of strings.
     """
     values = record.get(field)
     if values is None:
         return []
     if not isinstance(values, (list, tuple)) or not all(isinstance(value, str) for value in values):
-        raise SourceError(
-            f"the field {field!r} of {artifact.id!r} must hold a list of strings, not {short_repr(values)}"
-        )
+        raise SourceError(f"the field {field!r} of {artifact.id!r} must be a list of strings, not {short_repr(values)}")
     return list(values)
 
 
-def field_surface(artifact_id: str, kind: str, parts: tuple[str, ...], between: str) -> list[Surface]:
-    """Make one surface of the parts that are not blank, or none where all are."""
-    text = between.join(part for part in parts if part.strip()).strip()
+def field_surface(artifact_id: str, kind: str, parts: tuple[str, ...], separator: str) -> list[Surface]:
+    """Return one surface that joins the parts that are not blank; no surface if all are blank."""
+    text = separator.join(part for part in parts if part.strip()).strip()
     return [Surface(artifact_id, kind, text, "field")] if text else []

@@ -1,4 +1,4 @@
-"""Overlapping chunks of the text."""
+"""A strategy that cuts a text into overlapping chunks."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,24 +10,29 @@ from airw.values import Artifact, IndexPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunked:
-    """Cut an artifact's text into overlapping chunks, at blank lines where possible, else line, sentence, word ends.
+    """Cuts the text of an artifact into overlapping chunks.
 
-    Every character but white space is in some chunk, no chunk is longer than `chunk_size`, or than `max_tokens` where
-    that is given, and none lies inside another. Metadata of a chunk: `chunk_index`, `n_chunks`, and `start` and `end`,
-    so that `text[start:end]` of the artifact's text is the chunk's. The text is read as `WholeText` reads it.
+    A chunk ends at a blank line if possible; otherwise at the end of a line, a sentence or a word. Every character
+    except white space is in at least one chunk. No chunk is longer than `chunk_size`, or `max_tokens` if that is given,
+    and no chunk lies inside another.
+
+    The metadata of a chunk are `chunk_index`, `n_chunks`, `start` and `end`: its text is `text[start:end]` of the
+    artifact's text. The text is read as `WholeText` reads it.
 
     Args:
-        chunk_size: Characters of a chunk, at most.
-        overlap: Characters that a chunk repeats of its predecessor, at most; it begins at a word.
-        text_key: The field of a mapping that holds the text.
+        chunk_size: Maximum characters of a chunk.
+        overlap: Maximum characters that a chunk repeats of the previous chunk; the repeated part begins at a word.
+        text_key: The field of a mapping that contains the text.
         kind: The kind of the surfaces.
-        max_tokens: Tokens of a chunk, at most, also when it is read alone, without the special ones that a model adds;
-            only a single token can be more. Then `chunk_size` and `overlap` say what share of a chunk is repeated.
-        tokenizer: Counts them and says where they end: a function, or a tokenizer that `token_offsets` takes.
+        max_tokens: Maximum tokens of a chunk, counted in the chunk alone and without a model's special tokens. Only a
+            chunk that cannot be cut further (one token, one character) can exceed it. `chunk_size` is then no limit of
+            its own: a chunk repeats at most `max_tokens * overlap / chunk_size` tokens.
+        tokenizer: A function from a text to the offsets of its tokens, or a tokenizer that `token_offsets` accepts.
+            Required with `max_tokens`.
 
     Raises:
-        ArgumentError: `chunk_size` or `max_tokens` is below 1, `overlap` is negative or not below `chunk_size`, a name
-            is blank, or of `max_tokens` and `tokenizer` one is given without the other.
+        ArgumentError: If `chunk_size` or `max_tokens` is below 1, or `overlap` is negative or not below `chunk_size`.
+            Also if a name is blank, or only one of `max_tokens` and `tokenizer` is given.
 
     Example:
         >>> plan = Chunked(chunk_size=9, overlap=4).decompose(Artifact("a", "one two three four"))
@@ -43,8 +48,9 @@ class Chunked:
     tokenizer: Any = None
 
     def __post_init__(self) -> None:
-        """Check every parameter at birth."""
-        object.__setattr__(self, "tokenizer", self._window.tokenizer)  # adapted
+        """Check all parameters."""
+        # The adapted tokenizer has an id, so that `repr` and equality do not depend on the object the caller passed.
+        object.__setattr__(self, "tokenizer", self._window.tokenizer)
         check_kind(self.kind, self.text_key)
 
     @property
@@ -53,7 +59,7 @@ class Chunked:
 
     @property
     def id(self) -> str:
-        """Name the strategy and its parameters."""
+        """The name of the strategy and its parameters; builds compare it to notice a change."""
         return repr(self)
 
     def decompose(self, artifact: Artifact) -> IndexPlan:

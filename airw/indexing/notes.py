@@ -1,4 +1,4 @@
-"""Markdown notes: a description to route by, and the chunks of the body."""
+"""A strategy for Markdown notes: one description, then the chunks of the body."""
 
 import re
 from dataclasses import dataclass, replace
@@ -11,30 +11,34 @@ from airw.values import Artifact, IndexPlan, Surface
 
 _FENCE = re.compile(r"`{3,}|~{3,}")
 _UNDERLINE = re.compile(r"=+$|-+$")
-_APART = re.compile(r"#{1,6}(?:\s|$)|(?:[-*_]\s*){3,}$|\|")  # headings, rules, tables
+_NO_PROSE = re.compile(r"#{1,6}(?:\s|$)|(?:[-*_]\s*){3,}$|\|")  # headings, rules, tables
 _MARKER = re.compile(r"^(?:>\s*|[-*+]\s+|\d+[.)]\s+)+")
-_HEAD = 20_000
+_HEAD = 20_000  # characters of a body that are searched for the first paragraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes:
-    r"""Make a `description` surface of what a note says it is, then `chunk` surfaces of its body.
+    r"""Makes a `description` surface and the `chunk` surfaces of a Markdown note.
 
-    The description is the title, a blank line, and the frontmatter's `description`, else the first paragraph without
-    markup, cut where a chunk would be. The title is the frontmatter's, else the first heading, else the file's stem:
-    every note has one. Chunks and their offsets are as `Chunked` makes them; offsets count from the start of the file,
-    frontmatter included. Filter fields are the artifact's metadata.
+    The description is the title, a blank line, and the `description` of the frontmatter. Without that field, the first
+    paragraph of the body takes its place, without markup. The whole is cut to the length of one chunk.
+
+    The title is that of the frontmatter, otherwise the first heading, otherwise the stem of the file name. So every
+    note has one. Chunks are made as by `Chunked`; their offsets count from the start of the file, including the
+    frontmatter. Filter fields are the artifact's metadata.
 
     Args:
-        chunk_size: Characters of a chunk, at most.
-        overlap: Characters that a chunk repeats of its predecessor, at most.
-        max_tokens: Tokens of a chunk, at most, also when it is read alone, without the special ones that a model adds;
-            only a single token can be more. Then `chunk_size` and `overlap` say what share of a chunk is repeated.
-        tokenizer: Counts them and says where they end: a function, or a tokenizer that `token_offsets` takes.
+        chunk_size: Maximum characters of a chunk.
+        overlap: Maximum characters that a chunk repeats of the previous chunk.
+        max_tokens: Maximum tokens of a chunk, counted in the chunk alone and without a model's special tokens. Only a
+            chunk that cannot be cut further (one token, one character) can exceed it. `chunk_size` is then no limit of
+            its own: a chunk repeats at most `max_tokens * overlap / chunk_size` tokens.
+        tokenizer: A function from a text to the offsets of its tokens, or a tokenizer that `token_offsets` accepts.
+            Required with `max_tokens`.
 
     Raises:
-        ArgumentError: `chunk_size` or `max_tokens` is below 1, `overlap` is negative or not below `chunk_size`, or of
-            `max_tokens` and `tokenizer` one is given without the other.
+        ArgumentError: If `chunk_size` or `max_tokens` is below 1, or `overlap` is negative or not below `chunk_size`.
+            Also if only one of `max_tokens` and `tokenizer` is given.
 
     Example:
         >>> plan = Notes().decompose(Artifact("keys.md", "# Keys\n\nRotate *them* yearly."))
@@ -48,8 +52,9 @@ class Notes:
     tokenizer: Any = None
 
     def __post_init__(self) -> None:
-        """Check every parameter at birth."""
-        object.__setattr__(self, "tokenizer", self._window.tokenizer)  # adapted
+        """Check all parameters."""
+        # The adapted tokenizer has an id, so that `repr` and equality do not depend on the object the caller passed.
+        object.__setattr__(self, "tokenizer", self._window.tokenizer)
 
     @property
     def _window(self) -> Window:
@@ -57,49 +62,53 @@ class Notes:
 
     @property
     def id(self) -> str:
-        """Name the strategy and its parameters."""
+        """The name of the strategy and its parameters; builds compare it to notice a change."""
         return repr(self)
 
     def decompose(self, artifact: Artifact) -> IndexPlan:
         """Return the plan for one note."""
         text = text_of(artifact)
         front = read_frontmatter(text)
-        said = self._description(artifact.id, text, front)
-        about = [Surface(artifact.id, "description", said, "field")] if said else []
+        description = self._description(artifact.id, text, front)
+        first = [Surface(artifact.id, "description", description, "field")] if description else []
         chunks = chunk_surfaces(artifact.id, text, "chunk", self._window, front.body)
-        return IndexPlan(clean_fields(artifact), [*about, *chunks])
+        return IndexPlan(clean_fields(artifact), [*first, *chunks])
 
     def _description(self, artifact_id: str, text: str, front: Frontmatter) -> str:
-        given = front.fields.get("description")
-        said = given.strip() if isinstance(given, str) else ""
-        said = said or first_paragraph(text[front.body : front.body + _HEAD])
-        whole = f"{note_title(artifact_id, front.fields, text, front.body)}\n\n{said}"
+        field = front.fields.get("description")
+        summary = field.strip() if isinstance(field, str) else ""
+        summary = summary or first_paragraph(text[front.body : front.body + _HEAD])
+        whole = f"{note_title(artifact_id, front.fields, text, front.body)}\n\n{summary}"
+        # The description is the first chunk of this text, so that a model reads all of it.
         start, end = next(spans(whole, replace(self._window, overlap=0).ruler(whole)), (0, 0))
         return whole[start:end]
 
 
 def first_paragraph(markup: str) -> str:
-    r"""Return the first paragraph or list that says something, without its markup; `""` when there is none.
+    r"""Return the first paragraph or list that contains text, without its markup.
+
+    Headings, code blocks, tables, rules and images are skipped. Returns `""` if nothing is left.
 
     Example:
         >>> first_paragraph("# Title\n\n![logo](a.png)\n\nSome\n*words*.\n\nMore.")
         'Some words.'
     """
-    taken: list[str] = []
+    paragraph: list[str] = []
     fence = ""
-    for line in [*strip_comments(markup).splitlines(), ""]:
-        bare = line.strip()
+    for line in [*strip_comments(markup).splitlines(), ""]:  # the added blank line ends the last paragraph
+        text = line.strip()
+        # Lines of a code block count as blank, and so does the fence at either end.
         if fence:
-            fence = "" if bare.startswith(fence) else fence
-            bare = ""
-        elif opened := _FENCE.match(bare):
-            fence, bare = opened[0], ""
-        if _UNDERLINE.match(bare):
-            taken.clear()  # it was a heading
-        elif bare and not _APART.match(bare):
-            taken.append(_MARKER.sub("", bare))
-        elif taken and (said := plain_text("\n".join(taken))):
-            return said
+            fence = "" if text.startswith(fence) else fence
+            text = ""
+        elif opening := _FENCE.match(text):
+            fence, text = opening[0], ""
+        if _UNDERLINE.match(text):
+            paragraph.clear()  # the lines above the underline were a heading
+        elif text and not _NO_PROSE.match(text):
+            paragraph.append(_MARKER.sub("", text))
+        elif paragraph and (plain := plain_text("\n".join(paragraph))):
+            return plain
         else:
-            taken.clear()
+            paragraph.clear()
     return ""

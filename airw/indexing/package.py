@@ -1,4 +1,4 @@
-"""Packages: a description to route by, the chunks of the readme, and what they depend on."""
+"""A strategy for packages: the description, the chunks of the readme and the dependencies."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,27 +14,34 @@ from airw.values import Artifact, IndexPlan, Surface
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """Make a `description` surface of a package's name and description, then `readme_chunk`s, then perhaps `deps`.
+    """Makes `description`, `readme_chunk` and, on request, `deps` surfaces of a package.
 
-    The raw value is a mapping with `name`, `description`, `readme`, `owner` and `deps`, a list of requirements; what is
-    missing or `None` is blank, but a package without a name is called as its artifact. A text is a name. Blank surfaces
-    are left out. Chunks of the readme and their metadata are as `Chunked` makes them: offsets are those in the readme,
-    and `chunk_index` counts the chunks alone, while a record's `surface_index` counts all surfaces. Filter fields are
-    `name`, `owner`, `has_readme`, `deps` as given, and over these the artifact's metadata.
+    The raw value is a mapping with `name`, `description`, `readme`, `owner` and `deps`, a list of requirements. Fields
+    that are missing or `None` count as blank; a missing name is replaced by the artifact's id. A raw value that is a
+    text counts as the name. Blank surfaces are left out.
+
+    The description surface joins name and description. Chunks of the readme and their metadata are made as by
+    `Chunked`. Their offsets count in the readme, and `chunk_index` counts chunks only, whereas the `surface_index` of a
+    record counts all surfaces.
+
+    Filter fields are `name`, `owner`, `has_readme` and `deps` (unchanged). The artifact's metadata are added and win.
 
     Args:
-        chunk_size: Characters of a chunk, at most.
-        overlap: Characters that a chunk repeats of its predecessor, at most.
-        embed_deps: Whether a last surface says the bare, lower-cased names of the requirements, each once.
-        deps_template: What that surface says; `{deps}` stands for the names, divided by commas.
-        max_tokens: Tokens of a chunk, at most, also when it is read alone, without the special ones that a model adds;
-            only a single token can be more. Then `chunk_size` and `overlap` say what share of a chunk is repeated.
-        tokenizer: Counts them and says where they end: a function, or a tokenizer that `token_offsets` takes.
+        chunk_size: Maximum characters of a chunk.
+        overlap: Maximum characters that a chunk repeats of the previous chunk.
+        embed_deps: Whether to add a last surface with the names of the requirements. The names are in lower case,
+            without versions and without duplicates.
+        deps_template: The text of that surface; `{deps}` is replaced by the names, separated by commas.
+        max_tokens: Maximum tokens of a chunk, counted in the chunk alone and without a model's special tokens. Only a
+            chunk that cannot be cut further (one token, one character) can exceed it. `chunk_size` is then no limit of
+            its own: a chunk repeats at most `max_tokens * overlap / chunk_size` tokens.
+        tokenizer: A function from a text to the offsets of its tokens, or a tokenizer that `token_offsets` accepts.
+            Required with `max_tokens`.
 
     Raises:
-        ArgumentError: `chunk_size` or `max_tokens` is below 1, `overlap` is negative or not below `chunk_size`, of
-            `max_tokens` and `tokenizer` one is given without the other, `embed_deps` is neither true nor false, or
-            `deps_template` has no place for the names.
+        ArgumentError: If `chunk_size` or `max_tokens` is below 1, or `overlap` is negative or not below `chunk_size`.
+            Also if only one of `max_tokens` and `tokenizer` is given, `embed_deps` is not a bool, or `deps_template`
+            does not contain `{deps}`.
 
     Example:
         >>> raw = {"name": "walker", "description": "Walks graphs.", "deps": ["NumPy>=1.26", "anyio", "numpy"]}
@@ -51,13 +58,14 @@ class Package:
     tokenizer: Any = None
 
     def __post_init__(self) -> None:
-        """Check every parameter at birth."""
-        object.__setattr__(self, "tokenizer", self._window.tokenizer)  # adapted
+        """Check all parameters."""
+        # The adapted tokenizer has an id, so that `repr` and equality do not depend on the object the caller passed.
+        object.__setattr__(self, "tokenizer", self._window.tokenizer)
         if not isinstance(self.embed_deps, bool):
             raise ArgumentError(f"embed_deps must be True or False, not {short_repr(self.embed_deps)}")
         if not isinstance(self.deps_template, str) or "{deps}" not in self.deps_template:
             raise ArgumentError(
-                f"deps_template must be a string that holds {{deps}}, not {short_repr(self.deps_template)}"
+                f"deps_template must be a string that contains {{deps}}, not {short_repr(self.deps_template)}"
             )
 
     @property
@@ -66,21 +74,25 @@ class Package:
 
     @property
     def id(self) -> str:
-        """Name the strategy and its parameters."""
+        """The name of the strategy and its parameters; builds compare it to notice a change."""
         return repr(self)
 
     def decompose(self, artifact: Artifact) -> IndexPlan:
         """Return the plan for one package."""
         record = record_of(artifact)
-        name, readme = text_field(artifact, record, "name", artifact.id), text_field(artifact, record, "readme")
-        said, deps = text_field(artifact, record, "description"), text_list(artifact, record, "deps")
-        own = {"name": name, "owner": json_clean(record.get("owner")), "has_readme": bool(readme.strip()), "deps": deps}
-        about = field_surface(artifact.id, "description", (name, said), ": ")
+        name = text_field(artifact, record, "name", artifact.id)
+        readme = text_field(artifact, record, "readme")
+        summary = text_field(artifact, record, "description")
+        deps = text_list(artifact, record, "deps")
+        owner = json_clean(record.get("owner"))
+        fields = {"name": name, "owner": owner, "has_readme": bool(readme.strip()), "deps": deps}
+        description = field_surface(artifact.id, "description", (name, summary), ": ")
         chunks = chunk_surfaces(artifact.id, readme, "readme_chunk", self._window)
-        return IndexPlan({**own, **clean_fields(artifact)}, [*about, *chunks, *self._deps(artifact.id, deps)])
+        surfaces = [*description, *chunks, *self._deps_surface(artifact.id, deps)]
+        return IndexPlan({**fields, **clean_fields(artifact)}, surfaces)
 
-    def _deps(self, artifact_id: str, requirements: list[str]) -> list[Surface]:
-        names = dict.fromkeys(name for each in requirements if (name := bare_name(each).lower()))
+    def _deps_surface(self, artifact_id: str, requirements: list[str]) -> list[Surface]:
+        names = dict.fromkeys(name for requirement in requirements if (name := bare_name(requirement).lower()))
         if not self.embed_deps or not names:
             return []
         return field_surface(artifact_id, "deps", (self.deps_template.replace("{deps}", ", ".join(names)),), "")

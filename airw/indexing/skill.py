@@ -1,4 +1,4 @@
-"""Skills: searched by what they are called and say they do."""
+"""A strategy for skills: one surface of the name and the description."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,13 @@ from airw.values import Artifact, IndexPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skill:
-    r"""Make one `capability` surface of a skill's name and description; its body is not indexed.
+    r"""Makes one `capability` surface of the name and the description of a skill.
 
-    The raw value is a mapping with `name`, `description` and `parent`; what is missing or `None` is blank, but a skill
-    without a name is called as its artifact. A text is a name. The name and the description stand a blank line apart;
-    where both are blank there is no surface. Filter fields are `name`, `parent`, and over these the artifact's
-    metadata.
+    The body of the skill is not indexed. The raw value is a mapping with `name`, `description` and `parent`. Fields
+    that are missing or `None` count as blank; a missing name is replaced by the artifact's id. A raw value that is a
+    text counts as the name. A blank line separates name and description. There is no surface if both are blank.
+
+    Filter fields are `name` and `parent`. The artifact's metadata are added and win.
 
     Example:
         >>> plan = Skill().decompose(Artifact("s1", {"name": "deploy", "description": "Ship it.", "parent": "ops"}))
@@ -24,13 +25,13 @@ class Skill:
 
     @property
     def id(self) -> str:
-        """Name the strategy."""
+        """The name of the strategy; builds compare it to notice a change."""
         return repr(self)
 
     def decompose(self, artifact: Artifact) -> IndexPlan:
         """Return the plan for one skill."""
         record = record_of(artifact)
         name = text_field(artifact, record, "name", artifact.id)
-        said = text_field(artifact, record, "description")
+        description = text_field(artifact, record, "description")
         fields = {"name": name, "parent": json_clean(record.get("parent")), **clean_fields(artifact)}
-        return IndexPlan(fields, field_surface(artifact.id, "capability", (name, said), "\n\n"))
+        return IndexPlan(fields, field_surface(artifact.id, "capability", (name, description), "\n\n"))

@@ -1,4 +1,4 @@
-"""Shipped strategies as JSON and back, so that settings can say how a corpus is made."""
+"""Strategies as JSON and back, so that the settings of a corpus can name its strategy."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,40 +17,45 @@ _GATES = {"ThinDescription": ThinDescription}
 
 
 def strategy_spec(strategy: object) -> dict[str, Any] | None:
-    """Return what `strategy_from_spec` makes an equal strategy of; `None` where JSON cannot say it.
+    """Return the JSON specification of a strategy, or `None` if JSON cannot describe it.
 
-    It can say the shipped strategies, unless they hold a tokenizer; one with synopses where the model that writes them
-    is the one that `AIRW_CHAT` names, asked with the prompt that is used unless another is given.
+    `strategy_from_spec` makes an equal strategy from the specification. The strategies of this package can be described
+    unless they have a tokenizer. A strategy with synopses can be described if the model that writes them is the one
+    that `AIRW_CHAT` names, with the default prompt.
 
     Example:
         >>> strategy_spec(WholeText(kind="page"))
         {'name': 'WholeText', 'params': {'text_key': None, 'kind': 'page'}}
     """
-    return _synopsis_spec(strategy) if isinstance(strategy, SynopsisStrategy) else spec_of(strategy, _KNOWN)
+    return _synopsis_spec(strategy) if isinstance(strategy, SynopsisStrategy) else spec_of(strategy, _MAKERS)
 
 
 def strategy_from_spec(spec: Mapping[str, Any]) -> IndexingStrategy:
-    """Make the strategy that a specification says: `{"name": …, "params": {…}}`; parameters left out are the default.
+    """Make a strategy from its specification `{"name": …, "params": {…}}`.
+
+    Parameters left out have their defaults.
 
     Raises:
-        ArgumentError: It is no specification, its name is not known, or its parameters cannot be used.
-        ChatUnavailable: It is one with synopses, and `AIRW_CHAT` names no model.
+        ArgumentError: If it is not a specification, has an unknown name, or has parameters that are not valid.
+        ChatUnavailable: If the strategy writes synopses and `AIRW_CHAT` names no model.
 
     Example:
         >>> strategy_from_spec({"name": "WholeText", "params": {"kind": "page"}})
         WholeText(text_key=None, kind='page')
     """
-    return from_spec(spec, _KNOWN, "strategy")
+    return from_spec(spec, _MAKERS, "strategy")
 
 
 def _synopsis_spec(strategy: SynopsisStrategy) -> dict[str, Any] | None:
-    within, when = strategy_spec(strategy.strategy), spec_of(strategy.when, _GATES)
+    inner = strategy_spec(strategy.strategy)
+    gate = spec_of(strategy.when, _GATES)
     spec = {
         "name": "with_synopsis",
-        "params": {"strategy": within, "synopsis_kind": strategy.synopsis_kind, "when": when},
+        "params": {"strategy": inner, "synopsis_kind": strategy.synopsis_kind, "when": gate},
     }
+    # The specification leaves the model, the prompt and other gates out. An equal id shows that they are the defaults.
     try:
-        return spec if within and strategy_from_spec(spec).id == strategy.id else None
+        return spec if inner and strategy_from_spec(spec).id == strategy.id else None
     except ChatUnavailable:
         return None
 
@@ -62,7 +67,7 @@ def _with_synopsis(
     return with_synopsis(strategy_from_spec(strategy), synopsis_kind=synopsis_kind, when=gate)
 
 
-_KNOWN: dict[str, Callable[..., IndexingStrategy]] = {
+_MAKERS: dict[str, Callable[..., IndexingStrategy]] = {
     "WholeText": WholeText,
     "Chunked": Chunked,
     "Notes": Notes,

@@ -1,4 +1,4 @@
-"""Synopses: a summary of each artifact, written by a model, as a surface of its own to route by."""
+"""Synopses: a model sums up each artifact, and the summary becomes a surface to search."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,18 +24,18 @@ sentences alone.
 Text:
 {text}
 """
-"""What a model is asked unless another prompt is given."""
+"""The default prompt."""
 
 MAX_CHARS = 20_000
-"""Characters of a text that a model is shown at most."""
+"""Maximum characters of a text that a model is sent."""
 
-_CUT = "\n[the text goes on]"
-_RECORD = ("name", "description", "readme")
+_CUT = "\n[the text goes on]"  # a model must not take the cut for the end of the text
+_RECORD_FIELDS = ("name", "description", "readme")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmSynthesizer:
-    """Has a model, or a function, sum up the text of an artifact; `make_llm_synthesizer` makes it."""
+    """A synthesizer that calls a model or a function; made by `make_llm_synthesizer`."""
 
     summarize: Callable[[str], MaybeAwaitable[str]] | ChatPrompt
     synthesizer_id: str | None = None
@@ -44,24 +44,26 @@ class LlmSynthesizer:
 
     @property
     def id(self) -> str:
-        """Name what sums up, and what it is shown.
+        """The `synthesizer_id`, or a name made of the model or function and the fields it reads.
 
         Raises:
-            ArgumentError: It is a function without a name that would tell it from another, nor was an id given.
+            ArgumentError: If there is no `synthesizer_id` and the function has no stable identity.
         """
         if self.synthesizer_id is not None:
             return self.synthesizer_id
-        shown_of = [self.text_key] if self.text_fields is None else self.text_fields
-        asked = self.summarize
-        name = asked.id if isinstance(asked, ChatPrompt) else f"summarize={identity(asked)}"
-        return name + "".join(f" field={field}" for field in shown_of if field)
+        fields = [self.text_key] if self.text_fields is None else self.text_fields
+        summarize = self.summarize
+        name = summarize.id if isinstance(summarize, ChatPrompt) else f"summarize={identity(summarize)}"
+        return name + "".join(f" field={field}" for field in fields if field)
 
     async def __call__(self, artifact: Artifact) -> str:
-        """Return a synopsis of an artifact; `""`, without asking, of one without text.
+        """Return a synopsis of an artifact, or `""` if the artifact has no text.
+
+        The model or function is not called for an artifact without text.
 
         Raises:
-            SourceError: The raw value holds no text.
-            Exception: Whatever the model or the function raises.
+            SourceError: If the raw value contains no text.
+            Exception: Any error of the model or the function.
         """
         text = self._text(artifact).strip()
         if not text:
@@ -77,12 +79,12 @@ class LlmSynthesizer:
         parts = [text_field(artifact, artifact.raw, field).strip() for field in self.text_fields]
         return "\n\n".join(part for part in parts if part)
 
-    def reading_as(self, strategy: object) -> "LlmSynthesizer":
-        """Return the one that reads what a strategy indexes, unless this one has been told what to read."""
+    def with_fields_of(self, strategy: object) -> "LlmSynthesizer":
+        """Return a copy that reads the fields a strategy indexes, unless fields are set."""
         if self.text_key is not None or self.text_fields is not None:
             return self
         if isinstance(strategy, Package | Skill):
-            return replace(self, text_fields=_RECORD)
+            return replace(self, text_fields=_RECORD_FIELDS)
         return replace(self, text_key=getattr(strategy, "text_key", None))
 
 
@@ -95,26 +97,27 @@ def make_llm_synthesizer(
     text_key: str | None = None,
     text_fields: Sequence[str] | None = None,
 ) -> LlmSynthesizer:
-    """Make a synthesizer that has a chat model, or a function, sum up the text of an artifact.
+    """Make a synthesizer that sums up the text of an artifact with a chat model or a function.
 
-    The model is shown at most `MAX_CHARS` (20,000) characters of a text, and told where it goes on. Of a mapping it is
-    shown what `text_key` or `text_fields` name; given neither, `with_synopsis` chooses what its strategy indexes: the
-    strategy's `text_key`, or of a `Package` or a `Skill` its `name`, `description` and `readme`, never a path or what
-    it depends on.
+    The model is sent at most `MAX_CHARS` (20,000) characters of a text; a cut text ends with a note that it goes on.
+    `text_key` or `text_fields` select the fields of a mapping. Without them, `with_synopsis` selects the fields that
+    its strategy indexes: the strategy's `text_key`, or `name`, `description` and `readme` for a `Package` or a `Skill`.
+    Paths and dependencies are never sent.
 
     Args:
-        summarize: Called with a text, gives its summary; sync, then in a worker thread, or async.
-        prompt: What to ask the model, with `{text}` where the text goes; `SYNOPSIS_PROMPT` when left out.
-        model: The model to ask, `"http://host:8080/v1#model"` or a `ChatModel`; what `AIRW_CHAT` names when left out.
-        synthesizer_id: Names the synthesizer: with another one, all synopses are written again. Left out, it is made of
-            the model's id, the prompt and the fields, or of the function (see `identity`).
-        text_key: The field of a mapping that holds the text.
+        summarize: A function from a text to its summary. A sync function runs in a worker thread; an async one is
+            awaited.
+        prompt: The prompt for the model; it contains `{text}` where the text goes. Default: `SYNOPSIS_PROMPT`.
+        model: The model, `"http://host:8080/v1#model"` or a `ChatModel`. Default: the model that `AIRW_CHAT` names.
+        synthesizer_id: The name of the synthesizer. All synopses are written again when it changes. Default: a name
+            made of the model's id, the prompt and the fields, or of the function (see `identity`).
+        text_key: The field of a mapping that contains the text.
         text_fields: The fields of a mapping to sum up, in this order.
 
     Raises:
-        ArgumentError: A parameter cannot be used, or there is a function and a model or a prompt as well, or a
-            `text_key` and `text_fields`.
-        ChatUnavailable: There is neither a function nor a model.
+        ArgumentError: If a parameter is not valid, if `summarize` is combined with `model` or `prompt`, or `text_key`
+            with `text_fields`.
+        ChatUnavailable: If there is neither a function nor a model.
 
     Example:
         >>> import anyio
@@ -127,22 +130,24 @@ def make_llm_synthesizer(
     if text_key is not None and text_fields is not None:
         raise ArgumentError("pass text_key or text_fields, not both")
     fields = None if text_fields is None else check_strings("text_fields", text_fields)
-    asked = function_or_prompt(
+    function = function_or_prompt(
         summarize, "summarize", model=model, prompt=prompt, default=SYNOPSIS_PROMPT, needs=["text"]
     )
-    return LlmSynthesizer(summarize=asked, synthesizer_id=synthesizer_id, text_key=text_key, text_fields=fields)
+    return LlmSynthesizer(summarize=function, synthesizer_id=synthesizer_id, text_key=text_key, text_fields=fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinDescription:
-    """Says which artifacts say little of themselves, so that a synopsis is worth its cost.
+    """A gate for `with_synopsis` that accepts artifacts with a short description, or none.
+
+    For these a synopsis is worth the cost of a model.
 
     Args:
-        min_chars: Characters from which on a description is enough.
-        field: The field of a mapping that holds the description; of other artifacts the text counts.
+        min_chars: A description of at least this many characters is long enough.
+        field: The field of a mapping that contains the description. For other raw values the text counts.
 
     Raises:
-        ArgumentError: `min_chars` is negative, or `field` is blank or not a string.
+        ArgumentError: If `min_chars` is negative, or `field` is blank or not a string.
 
     Example:
         >>> thin = ThinDescription(min_chars=10)
@@ -154,29 +159,29 @@ class ThinDescription:
     field: str = "description"
 
     def __post_init__(self) -> None:
-        """Check every parameter at birth."""
+        """Check all parameters."""
         check_count("min_chars", self.min_chars)
         check_name("field", self.field)
 
     @property
     def id(self) -> str:
-        """Name it and its parameters."""
+        """The name of the gate with its parameters."""
         return repr(self)
 
     def __call__(self, artifact: Artifact) -> bool:
-        """Return whether the description, without white space around it, is shorter than `min_chars`.
+        """Return whether the stripped description is shorter than `min_chars`.
 
         Raises:
-            SourceError: It is no text.
+            SourceError: If the description is not a string.
         """
         raw = artifact.raw
-        said = text_field(artifact, raw, self.field) if isinstance(raw, Mapping) else text_of(artifact)
-        return len(said.strip()) < self.min_chars
+        description = text_field(artifact, raw, self.field) if isinstance(raw, Mapping) else text_of(artifact)
+        return len(description.strip()) < self.min_chars
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SynopsisStrategy:
-    """A strategy that puts a synopsis before the surfaces of another one; `with_synopsis` makes it."""
+    """A strategy that adds a synopsis to another strategy; made by `with_synopsis`."""
 
     strategy: IndexingStrategy
     synthesize: Synthesizer
@@ -187,31 +192,32 @@ class SynopsisStrategy:
 
     @property
     def id(self) -> str:
-        """Name the strategy within, the synthesizer, the kind and the gate."""
-        made = f"synthesizer={self.synthesizer_id!r}, kind={self.synopsis_kind!r}, when={self.when_id!r}"
-        return f"with_synopsis({self.strategy.id}, {made})"
+        """The name of the inner strategy, the synthesizer, the kind and the gate."""
+        settings = f"synthesizer={self.synthesizer_id!r}, kind={self.synopsis_kind!r}, when={self.when_id!r}"
+        return f"with_synopsis({self.strategy.id}, {settings})"
 
     async def decompose(self, artifact: Artifact) -> IndexPlan:
-        """Return the plan for one artifact; where the synthesizer failed without a synopsis, and with a problem.
+        """Return the plan for one artifact.
+
+        If the synthesizer fails, the plan has no synopsis and reports a problem.
 
         Raises:
-            SourceError: The raw value is not of a kind that the strategy within reads.
-            Exception: Whatever that strategy or the gate raises.
+            SourceError: If the inner strategy cannot read the raw value.
+            Exception: Any error of the inner strategy or the gate.
         """
         plan = await call_user_function(self.strategy.decompose, artifact)
         if self.when is not None and not await call_user_function(self.when, artifact):
             return plan
         try:
-            synopsis = _checked(await call_user_function(self.synthesize, artifact))
-        except Exception as error:  # noqa: BLE001 - whatever a model's client raises: the artifact is indexed without
-            said = one_line(str(error)) if isinstance(error, AirwError) else error_text(error)
-            return replace(plan, problems=[*plan.problems, f"no synopsis: {said}"])
+            synopsis = _check_synopsis(await call_user_function(self.synthesize, artifact))
+        except Exception as error:  # noqa: BLE001 - clients of models raise anything; index without a synopsis
+            message = one_line(str(error)) if isinstance(error, AirwError) else error_text(error)
+            return replace(plan, problems=[*plan.problems, f"no synopsis: {message}"])
         if not synopsis:
             return plan
-        by = {"synthesizer_id": self.synthesizer_id}
-        return replace(
-            plan, surfaces=[Surface(artifact.id, self.synopsis_kind, synopsis, "document", by), *plan.surfaces]
-        )
+        metadata = {"synthesizer_id": self.synthesizer_id}
+        surface = Surface(artifact.id, self.synopsis_kind, synopsis, "document", metadata)
+        return replace(plan, surfaces=[surface, *plan.surfaces])
 
 
 def with_synopsis(
@@ -223,27 +229,29 @@ def with_synopsis(
     when: Callable[[Artifact], MaybeAwaitable[bool]] | None = None,
     when_id: str | None = None,
 ) -> SynopsisStrategy:
-    """Put a synopsis of each artifact, which a walk can route by, before what another strategy makes of it.
+    """Return a strategy that adds a synopsis of each artifact to another strategy.
 
-    The synopsis is the first surface, of granularity `document`, with the metadata `synthesizer_id`; a blank one makes
-    no surface. Only artifacts that are new or changed are summed up; all of them where the strategy within, the
-    synthesizer, the kind or the gate has another id. Where the synthesizer raises or gives no string, the artifact is
-    indexed without a synopsis, the report of the build says so, and the next build asks for it again.
+    A walk can route by the synopsis. It is the first surface of the artifact, of granularity `document`, with the
+    metadata `synthesizer_id`. A blank synopsis makes no surface.
+
+    A build sums up only artifacts that are new or changed. It sums up all of them if the id of the inner strategy, the
+    synthesizer or the gate changes, or the kind. If the synthesizer fails or does not return a string, the artifact is
+    indexed without a synopsis. The build report then lists the problem, and the next build tries again.
 
     Args:
-        strategy: Makes everything else; sync or async.
-        synthesize: Gives the synopsis of an artifact; sync, then it is called in a worker thread, or async. Left out,
-            `make_llm_synthesizer()`, which asks the model that `AIRW_CHAT` names.
-        synthesizer_id: Names the synthesizer and its settings. Left out, its own `id` or `synthesizer_id`, else what
-            `identity` makes of it.
+        strategy: The inner strategy, sync or async; it makes all other surfaces.
+        synthesize: A function from an artifact to its synopsis. A sync function runs in a worker thread; an async one
+            is awaited. Default: `make_llm_synthesizer()`, which uses the model that `AIRW_CHAT` names.
+        synthesizer_id: The name of the synthesizer and its settings. Default: its own `id` or `synthesizer_id`;
+            otherwise its `identity`.
         synopsis_kind: The kind of the surface.
-        when: The gate: says which artifacts are summed up, such as `ThinDescription()`; the synthesizer is not
-            called for any other. Left out, all are.
-        when_id: Names the gate and its settings. Left out, its own `id` or `when_id`, else what `identity` makes of it.
+        when: The gate, a function that returns whether to sum up an artifact, such as `ThinDescription()`. The
+            synthesizer is not called for other artifacts. Default: sum up all.
+        when_id: The name of the gate and its settings. Default: its own `id` or `when_id`; otherwise its `identity`.
 
     Raises:
-        ArgumentError: A parameter cannot be used, or a function has no stable identity and none is given.
-        ChatUnavailable: There is neither a synthesizer nor a model.
+        ArgumentError: If a parameter is not valid, or a function has neither a stable identity nor a name.
+        ChatUnavailable: If there is neither a synthesizer nor a model.
 
     Example:
         >>> import anyio
@@ -255,23 +263,23 @@ def with_synopsis(
     """
     if isinstance(strategy, type) or not callable(getattr(strategy, "decompose", None)):
         raise ArgumentKindError(
-            f"strategy must have an id and a method decompose, as Chunked() has, not {short_repr(strategy)}"
+            f"strategy must have an id and a method decompose, such as Chunked(), not {short_repr(strategy)}"
         )
     if not isinstance(getattr(strategy, "id", None), str) or not strategy.id:
-        raise ArgumentError(f"a strategy needs an `id` that names it and its settings; {short_repr(strategy)} has none")
+        raise ArgumentError(f"strategy must have an `id` with its name and settings; {short_repr(strategy)} has none")
     check_kind(synopsis_kind)
     if when is None and when_id is not None:
-        raise ArgumentError("when_id names a gate: pass when= as well")
-    made: Synthesizer = make_llm_synthesizer() if synthesize is None else synthesize
-    if isinstance(made, LlmSynthesizer):
-        made = made.reading_as(_innermost(strategy))
+        raise ArgumentError("when_id is the name of a gate; pass when= as well")
+    synthesizer: Synthesizer = make_llm_synthesizer() if synthesize is None else synthesize
+    if isinstance(synthesizer, LlmSynthesizer):
+        synthesizer = synthesizer.with_fields_of(_innermost(strategy))
     return SynopsisStrategy(
         strategy=strategy,
-        synthesize=made,
-        synthesizer_id=_named("synthesize", made, "synthesizer_id", synthesizer_id),
+        synthesize=synthesizer,
+        synthesizer_id=_function_id("synthesize", synthesizer, "synthesizer_id", synthesizer_id),
         synopsis_kind=synopsis_kind,
         when=when,
-        when_id=None if when is None else _named("when", when, "when_id", when_id),
+        when_id=None if when is None else _function_id("when", when, "when_id", when_id),
     )
 
 
@@ -279,24 +287,24 @@ def _innermost(strategy: IndexingStrategy) -> IndexingStrategy:
     return _innermost(strategy.strategy) if isinstance(strategy, SynopsisStrategy) else strategy
 
 
-def _named(what: str, function: object, attribute: str, given: str | None) -> str:
-    """Return the name of a function: the one given, else its own, else one made of what it does."""
+def _function_id(parameter: str, function: object, id_parameter: str, explicit_id: str | None) -> str:
+    """Return the explicit id of a function, otherwise its own id, otherwise its identity."""
     if not callable(function):
-        raise ArgumentKindError(f"{what} must be a function of an artifact, not {short_repr(function)}")
-    check_name(attribute, given)
-    if given is not None:
-        return given
+        raise ArgumentKindError(f"{parameter} must be a function of an artifact, not {short_repr(function)}")
+    check_name(id_parameter, explicit_id)
+    if explicit_id is not None:
+        return explicit_id
     try:
-        own = getattr(function, "id", None) or getattr(function, attribute, None)
-        return own if isinstance(own, str) and own else identity(function)
+        declared = getattr(function, "id", None) or getattr(function, id_parameter, None)
+        return declared if isinstance(declared, str) and declared else identity(function)
     except ArgumentError as error:
-        raise ArgumentError(f"pass {attribute}=, a text that names {what} and its settings: {error}") from error
+        raise ArgumentError(f"pass {id_parameter}=, a name of {parameter} and its settings: {error}") from error
 
 
-def _checked(synopsis: object) -> str:
-    """Return a synopsis without white space around it, where it is text that can be stored."""
+def _check_synopsis(synopsis: object) -> str:
+    """Return a synopsis without surrounding white space, if it is a text that can be stored."""
     if not isinstance(synopsis, str):
-        raise ArgumentKindError(f"a synthesizer must give a string, not {short_repr(synopsis)}")
+        raise ArgumentKindError(f"a synthesizer must return a string, not {short_repr(synopsis)}")
     if fault := find_text_fault(synopsis):
-        raise ArgumentError(f"it holds {fault}")
+        raise ArgumentError(f"the synopsis contains {fault}")
     return synopsis.strip()

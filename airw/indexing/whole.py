@@ -1,4 +1,4 @@
-"""One surface for the whole text."""
+"""A strategy that makes one surface of the whole text."""
 
 from dataclasses import dataclass
 
@@ -8,17 +8,18 @@ from airw.values import Artifact, IndexPlan, Surface
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeText:
-    """Make one surface of an artifact's whole text; blank text makes none.
+    """Makes one surface of the whole text of an artifact; no surface if the text is blank.
 
-    The text is the raw string, UTF-8 bytes, or of a mapping the field `text_key`, else its `text`, else its string
-    values, one a line. Filter fields are the artifact's metadata.
+    The text is the raw value if that is a string or UTF-8 bytes. The text of a mapping is its field `text_key`;
+    without a `text_key`, the field `text`, and if there is none, all string values, one per line. Filter fields are
+    the artifact's metadata.
 
     Args:
-        text_key: The field of a mapping that holds the text.
+        text_key: The field of a mapping that contains the text.
         kind: The kind of the surface.
 
     Raises:
-        ArgumentError: A parameter is blank or not a string.
+        ArgumentError: If a parameter is blank or not a string.
 
     Example:
         >>> plan = WholeText().decompose(Artifact("a", "some text", {"year": 2026}))
@@ -30,12 +31,12 @@ class WholeText:
     kind: str = "document"
 
     def __post_init__(self) -> None:
-        """Check every parameter at birth."""
+        """Check all parameters."""
         check_kind(self.kind, self.text_key)
 
     @property
     def id(self) -> str:
-        """Name the strategy and its parameters."""
+        """The name of the strategy and its parameters; builds compare it to notice a change."""
         return repr(self)
 
     def decompose(self, artifact: Artifact) -> IndexPlan:

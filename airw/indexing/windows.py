@@ -1,4 +1,4 @@
-"""Where to cut a text into chunks, measured in characters or in tokens."""
+"""Cut a text into overlapping chunks, measured in characters or in tokens."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -16,19 +16,21 @@ from airw.values import Surface
 
 Offsets: TypeAlias = Sequence[tuple[int, int]]
 
-_INK = re.compile(r"\S")
+_VISIBLE = re.compile(r"\S")
 _WORD_START = re.compile(r"(?<=\s)\S")
-# Where to cut, best first: blank lines, line ends, sentence ends, any white space.
-_CUTS = tuple(map(re.compile, (r"\n[ \t\r]*\n", r"\n", r"[.!?…][\"'”’)\]]*\s|[。！？](?=.)", r"\s")))  # noqa: RUF001
+# Ends of chunks, best first: blank lines, line ends, sentence ends, any white space.
+_BREAKS = tuple(map(re.compile, (r"\n[ \t\r]*\n", r"\n", r"[.!?…][\"'”’)\]]*\s|[。！？](?=.)", r"\s")))  # noqa: RUF001
 
 
 @dataclass(frozen=True, slots=True)
 class TokenOffsets:
-    """What `token_offsets` makes of a tokenizer: a function of a text; those with the same id are equal.
+    """A function from a text to the offsets of its tokens; made by `token_offsets`.
+
+    Two of them are equal if their ids are.
 
     Args:
-        function: Gives the offsets of the tokens of a text.
-        id: Names the tokenizer.
+        function: Returns the offsets of the tokens of a text.
+        id: The name of the tokenizer.
     """
 
     function: Callable[[str], Offsets] = field(repr=False, compare=False)
@@ -38,36 +40,37 @@ class TokenOffsets:
         """Return `(start, end)` of each token of a text, in order.
 
         Raises:
-            ArgumentError: The tokenizer gave something else.
+            ArgumentError: If the tokenizer returns anything else.
         """
-        given = self.function(text)
+        answer = self.function(text)
         try:
-            found = [(index(start), index(end)) for start, end in given]
+            tokens = [(index(start), index(end)) for start, end in answer]
         except (TypeError, ValueError) as error:
-            raise self._unusable(given) from error
+            raise self._wrong_answer(answer) from error
+        # A chunk is cut at these offsets, so a wrong order would lose text. Starts and ends may repeat but not go back.
         last = len(text)
-        for (start, end), (after, further) in pairwise([(0, 0), *found, (last, last)]):
-            if not start <= after <= further or end > further:
-                raise self._unusable((after, further) if further < last else (start, end))
-        return found
+        for (start, end), (next_start, next_end) in pairwise([(0, 0), *tokens, (last, last)]):
+            if not start <= next_start <= next_end or end > next_end:
+                raise self._wrong_answer((next_start, next_end) if next_end < last else (start, end))
+        return tokens
 
-    def _unusable(self, found: object) -> ArgumentError:
-        must = "the (start, end) of each token in its text, in order, without special tokens"
-        return ArgumentError(f"a tokenizer must give {must}; {self.id} gave {short_repr(found)}")
+    def _wrong_answer(self, answer: object) -> ArgumentError:
+        expected = "the (start, end) of each token in its text, in order, without special tokens"
+        return ArgumentError(f"a tokenizer must return {expected}; {self.id} returned {short_repr(answer)}")
 
 
 def token_offsets(tokenizer: Any, *, id: str | None = None) -> TokenOffsets:
-    r"""Make a function that gives the `(start, end)` of each token of a text, in order.
+    r"""Return a function from a text to the `(start, end)` of its tokens, in order.
 
-    Strategies do so themselves with the tokenizer they are given; an `id` of your own is a reason to do it for them.
+    Strategies call this for their tokenizer. Call it yourself to set an `id`.
 
     Args:
-        tokenizer: Such a function; or a `tokenizers.Tokenizer` or a fast tokenizer of `transformers`, of which a copy
-            is used that adds no special tokens and cuts nothing off.
-        id: Names the tokenizer; left out, a function is named by `identity`, one of those libraries by its content.
+        tokenizer: A function that does this, a `tokenizers.Tokenizer`, or a fast tokenizer of `transformers`.
+            Tokenizers of these libraries are copied; the copy adds no special tokens and does not truncate.
+        id: The name of the tokenizer. Default: the `identity` of a function, or a hash of a library's tokenizer.
 
     Raises:
-        ArgumentError: It is none of these, or a function without a stable identity and an `id`.
+        ArgumentError: If `tokenizer` is none of these, or a function with neither a stable identity nor an `id`.
 
     Example:
         >>> import re
@@ -76,59 +79,62 @@ def token_offsets(tokenizer: Any, *, id: str | None = None) -> TokenOffsets:
         (TokenOffsets(id='words-1'), [(0, 3), (4, 7)])
     """
     if id is not None and (not isinstance(id, str) or not id.strip()):
-        raise ArgumentError(f"id must name the tokenizer and its version, not be {short_repr(id)}")
-    made = tokenizer if isinstance(tokenizer, TokenOffsets) else _adapted(tokenizer, id)
-    return made if id is None else replace(made, id=id)
+        raise ArgumentError(f"id must name the tokenizer and its version in a string, not be {short_repr(id)}")
+    adapted = tokenizer if isinstance(tokenizer, TokenOffsets) else _adapt(tokenizer, id)
+    return adapted if id is None else replace(adapted, id=id)
 
 
-def _adapted(tokenizer: Any, id: str | None) -> TokenOffsets:
+def _adapt(tokenizer: Any, id: str | None) -> TokenOffsets:
     library = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if hasattr(library, "to_str") and hasattr(library, "encode"):
-        return _copied(library)
+        return _copy_library_tokenizer(library)
     if not callable(tokenizer) or hasattr(tokenizer, "is_fast"):
         kinds = "a function of a text, a tokenizers.Tokenizer or a fast tokenizer of transformers"
-        raise ArgumentError(f"a tokenizer is {kinds}, not {short_repr(tokenizer)}")
+        raise ArgumentError(f"tokenizer must be {kinds}, not {short_repr(tokenizer)}")
     return TokenOffsets(tokenizer, id or identity(tokenizer))
 
 
-def _copied(library: Any) -> TokenOffsets:
-    """Copy a tokenizer, as cutting off and padding are its own settings, which others may rely on."""
+def _copy_library_tokenizer(library: Any) -> TokenOffsets:
+    # Truncation and padding are settings of the tokenizer itself. The caller may rely on them, so change a copy.
     copy = type(library).from_str(library.to_str())
     copy.no_truncation()
     copy.no_padding()
 
     def offsets(text: str) -> Offsets:
-        found: Offsets = copy.encode(text, add_special_tokens=False).offsets
-        return found
+        tokens: Offsets = copy.encode(text, add_special_tokens=False).offsets
+        return tokens
 
     return TokenOffsets(offsets, f"tokenizer-{identity(copy.to_str())}")
 
 
 class Ruler(Protocol):
-    """Measures one text; `size` and `overlap` are in its units."""
+    """Measures one text in characters or tokens; `size` and `overlap` are in these units."""
 
     size: int
     overlap: int
 
     def ahead(self, position: int, units: int) -> int:
-        """Return the furthest end of at most so many units from a position, past it in any case."""
+        """Return the last end of a part that starts at `position` and has at most `units` units.
+
+        The end is after `position` even if no part is short enough.
+        """
         ...
 
     def back(self, position: int, units: int) -> int:
-        """Return the earliest start of at most so many units up to a position."""
+        """Return the first start of a part that ends at `position` and has at most `units` units."""
         ...
 
     def excess(self, start: int, end: int) -> int:
-        """Count the units beyond `size` that a part of the text has when it stands alone."""
+        """Return by how many units a part of the text exceeds `size` when measured alone."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What strategies cut by: so many characters, or so many tokens of a tokenizer.
+    """The maximum size and overlap of chunks, in characters or in tokens of a tokenizer.
 
     Raises:
-        ArgumentError: A number is out of its range, or of `max_tokens` and `tokenizer` one is given alone.
+        ArgumentError: If a number is out of range, or only one of `max_tokens` and `tokenizer` is given.
     """
 
     chunk_size: int
@@ -137,21 +143,22 @@ class Window:
     tokenizer: Any = None
 
     def __post_init__(self) -> None:
-        """Check every parameter at birth."""
+        """Check all parameters and adapt the tokenizer."""
         size = check_count("chunk_size", self.chunk_size, least=1)
         if check_count("overlap", self.overlap) >= size:
             raise ArgumentError(f"overlap must be smaller than chunk_size ({size}), not {self.overlap}")
         if (self.max_tokens is None) != (self.tokenizer is None):
-            given = f"max_tokens={short_repr(self.max_tokens)} and tokenizer={short_repr(self.tokenizer)}"
-            raise ArgumentError(f"a budget of tokens needs both max_tokens and tokenizer, not {given}")
+            values = f"max_tokens={short_repr(self.max_tokens)} and tokenizer={short_repr(self.tokenizer)}"
+            raise ArgumentError(f"max_tokens and tokenizer need each other, not {values}; pass both or neither")
         if self.max_tokens is not None:
             check_count("max_tokens", self.max_tokens, least=1)
             object.__setattr__(self, "tokenizer", token_offsets(self.tokenizer))
 
     def ruler(self, text: str, begin: int = 0) -> Ruler:
-        """Measure a text from `begin` on."""
+        """Return a ruler for `text[begin:]`."""
         if self.max_tokens is None:
             return _Characters(self.chunk_size, self.overlap)
+        # In tokens, the overlap is the same share of a chunk as in characters.
         overlap = round(self.max_tokens * self.overlap / self.chunk_size)
         return _Tokens(text, begin, self.tokenizer, self.max_tokens, overlap)
 
@@ -172,7 +179,11 @@ class _Characters:
 
 
 class _Tokens:
-    """Counts the tokens that a part of the text touches; what lies between tokens costs nothing."""
+    """A ruler that counts the tokens a part of the text touches.
+
+    Characters between tokens are free. The text is tokenized once. Positions are then looked up in the sorted starts
+    and ends of its tokens.
+    """
 
     def __init__(self, text: str, begin: int, tokenizer: TokenOffsets, size: int, overlap: int) -> None:
         self.size, self.overlap = size, overlap
@@ -182,21 +193,22 @@ class _Tokens:
         self._ends = [begin + end for _, end in tokens]
 
     def ahead(self, position: int, units: int) -> int:
-        after = bisect_right(self._ends, position) + units
-        # One character can be several tokens: the next place to end at lies behind all of them.
-        after = max(after, bisect_right(self._starts, position))
-        return self._starts[after] if after < len(self._starts) else len(self._text)
+        # The part may reach up to the first token that it must not touch.
+        first_outside = bisect_right(self._ends, position) + units
+        # One character can be several tokens, such as an emoji. The part must end after all of them.
+        first_outside = max(first_outside, bisect_right(self._starts, position))
+        return self._starts[first_outside] if first_outside < len(self._starts) else len(self._text)
 
     def back(self, position: int, units: int) -> int:
-        before = bisect_left(self._starts, position) - units - 1
-        return min(self._ends[before], position) if before >= 0 else 0
+        last_outside = bisect_left(self._starts, position) - units - 1
+        return min(self._ends[last_outside], position) if last_outside >= 0 else 0
 
     def excess(self, start: int, end: int) -> int:
         return max(0, len(self._tokenizer(self._text[start:end])) - self.size)
 
 
 def chunk_surfaces(artifact_id: str, text: str, kind: str, window: Window, begin: int = 0) -> list[Surface]:
-    """Make the chunk surfaces of `text[begin:]`, with their offsets in the whole `text`."""
+    """Return the chunk surfaces of `text[begin:]`; their offsets count in the whole `text`."""
     cuts = list(spans(text, window.ruler(text, begin), begin))
     return [
         Surface(
@@ -211,11 +223,11 @@ def chunk_surfaces(artifact_id: str, text: str, kind: str, window: Window, begin
 
 
 def spans(text: str, ruler: Ruler, begin: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield `(start, end)` of chunks that hold every character of `text[begin:]` that is not white space.
+    """Yield `(start, end)` of chunks that cover `text[begin:]`, except white space.
 
-    A chunk neither starts nor ends with white space and is at most `ruler.size` long, also when measured alone, unless
-    a single token is longer alone; it starts at most `ruler.overlap` before its predecessor's end, after its start, and
-    ends after its end.
+    A chunk neither starts nor ends with white space. It is at most `ruler.size` long, also when measured alone; only a
+    chunk that cannot be cut further can be longer. It starts after the start of the previous chunk, at most
+    `ruler.overlap` before its end, and ends after its end.
 
     Example:
         >>> text = "one two three four"
@@ -223,50 +235,55 @@ def spans(text: str, ruler: Ruler, begin: int = 0) -> Iterator[tuple[int, int]]:
         [(0, 7), (4, 13), (14, 18)]
     """
     last = begin + len(text[begin:].rstrip())
-    start = fresh = _next_ink(text, begin, last)  # `fresh`: the first character that no chunk holds yet
+    start = fresh = _next_visible(text, begin, last)  # `fresh`: the first character that is in no chunk yet
     while fresh < last:
-        start, end = _chunk(text, start, fresh, last, ruler)
+        start, end = _next_chunk(text, start, fresh, last, ruler)
         yield start, end
-        fresh = _next_ink(text, end, last)
-        start = _overlapped(text, max(ruler.back(end, ruler.overlap), start + 1), end, fresh, ruler)
+        fresh = _next_visible(text, end, last)
+        start = _overlap_start(text, max(ruler.back(end, ruler.overlap), start + 1), end, fresh, ruler)
 
 
-def _next_ink(text: str, position: int, last: int) -> int:
-    found = _INK.search(text, position, last)
-    return found.start() if found else last
+def _next_visible(text: str, position: int, last: int) -> int:
+    match = _VISIBLE.search(text, position, last)
+    return match.start() if match else last
 
 
-def _chunk(text: str, start: int, fresh: int, last: int, ruler: Ruler) -> tuple[int, int]:
-    """Cut a chunk; one that is longer alone than in the text, as half a word can be, is cut shorter."""
+def _next_chunk(text: str, start: int, fresh: int, last: int, ruler: Ruler) -> tuple[int, int]:
+    """Return the next chunk; it contains at least the character at `fresh`."""
     size = ruler.size
     while True:
-        end = last if ruler.ahead(start, size) >= last else _cut(text, start, fresh, size, ruler)
+        end = last if ruler.ahead(start, size) >= last else _best_end(text, start, fresh, size, ruler)
         end = start + len(text[start:end].rstrip())
+        # A chunk can have more tokens alone than inside the text: half a word can become several. Then cut it shorter.
         excess = ruler.excess(start, end)
         if not excess or (start == fresh and size == 1):
             return start, end
         size = max(size - excess, 1)
+        # No room is left for new text after the overlap: begin again, without an overlap.
         if start < fresh and ruler.ahead(start, size) <= fresh:
-            start, size = fresh, ruler.size  # without an overlap
+            start, size = fresh, ruler.size
 
 
-def _cut(text: str, start: int, fresh: int, size: int, ruler: Ruler) -> int:
-    """Find the best cut in the second half of the window, past `fresh` and past the overlap."""
+def _best_end(text: str, start: int, fresh: int, size: int, ruler: Ruler) -> int:
+    """Return the best place to end a chunk, in the second half of the window."""
+    # A chunk must contain new text, and be longer than the overlap: otherwise the next one repeats nearly all of it.
     low = max(ruler.ahead(start, max(size // 2, ruler.overlap + 1)), fresh + 1)
     high = ruler.ahead(start, size)
-    for pattern in _CUTS:
-        # One character more: white space right behind the window makes its last word a whole one.
-        if ends := [found.end() for found in pattern.finditer(text, low, high + 1)]:
+    for pattern in _BREAKS:
+        # Look one character further: white space just after the window shows that its last word is complete.
+        if ends := [match.end() for match in pattern.finditer(text, low, high + 1)]:
             return min(ends[-1], high)
     return high
 
 
-def _overlapped(text: str, low: int, end: int, fresh: int, ruler: Ruler) -> int:
-    """Start the next chunk at the first word in `[low, end)`, leaving room for something fresh."""
+def _overlap_start(text: str, low: int, end: int, fresh: int, ruler: Ruler) -> int:
+    """Return the first start of a word in `[low, end)`, or `fresh` for no overlap."""
+    # A chunk that starts here must still have room for at least one new character.
     low = max(low, ruler.back(fresh + 1, ruler.size))
     if low >= end:
         return fresh
-    found = _WORD_START.search(text, low, end)
-    if found:
-        return found.start()
-    return low if fresh == end else fresh  # half a word only where the cut itself went through it
+    match = _WORD_START.search(text, low, end)
+    if match:
+        return match.start()
+    # There is no start of a word. Begin inside a word only if the previous chunk ended inside that word.
+    return low if fresh == end else fresh

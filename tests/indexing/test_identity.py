@@ -140,7 +140,9 @@ def opened():
     ],
 )
 def test_what_cannot_be_named_is_an_error_that_asks_for_an_id(thing):
-    with pytest.raises(ArgumentError, match="has no stable identity; give it, or what holds it, an `id`") as caught:
+    with pytest.raises(
+        ArgumentError, match="has no stable identity; add an `id` attribute to it or to the object"
+    ) as caught:
         identity(thing)
     assert "\n" not in str(caught.value)
 

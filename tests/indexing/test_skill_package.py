@@ -134,7 +134,7 @@ def test_the_surfaces_of_a_package_are_its_description_then_readme_chunks_then_i
     ],
 )
 def test_a_field_that_is_no_text_is_an_error_that_names_it(strategy, record, field):
-    with pytest.raises(SourceError, match=f"the field '{field}' of 'odd' must hold a") as caught:
+    with pytest.raises(SourceError, match=f"the field '{field}' of 'odd' must be a") as caught:
         strategy.decompose(Artifact("odd", record))
     assert "\n" not in str(caught.value)
 

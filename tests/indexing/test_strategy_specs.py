@@ -83,7 +83,7 @@ def test_what_json_cannot_say_has_no_specification(strategy):
         ({"name": "Chunked", "params": [1]}, "strategy is specified as"),
         ({"name": "Chunked", "params": {"size": 9}}, "strategy Chunked: .*'size'"),
         ({"name": "Chunked", "params": {"chunk_size": 0}}, "chunk_size must be a whole number of at least 1, not 0"),
-        ({"name": "Chunked", "params": {"max_tokens": 9}}, "needs both max_tokens and tokenizer"),
+        ({"name": "Chunked", "params": {"max_tokens": 9}}, "max_tokens and tokenizer need each other"),
     ],
 )
 def test_a_specification_that_says_no_strategy_is_an_error_that_says_why(spec, why):

@@ -188,7 +188,7 @@ def test_a_budget_that_cannot_be_kept_is_refused_at_birth(make, parameters):
 def test_offsets_that_are_none_of_this_text_are_an_error_that_says_what_a_tokenizer_gives(offsets):
     strategy = Chunked(max_tokens=3, tokenizer=token_offsets(lambda text: offsets, id="odd"))
     with pytest.raises(
-        ArgumentError, match=r"a tokenizer must give the \(start, end\) of each token.*; odd gave"
+        ArgumentError, match=r"a tokenizer must return the \(start, end\) of each token.*; odd returned"
     ) as caught:
         strategy.decompose(Artifact("a", "one two"))
     assert "\n" not in str(caught.value)
@@ -210,7 +210,7 @@ def test_an_id_names_the_tokenizer_and_equal_ones_make_equal_strategies():
 def test_a_tokenizer_without_a_stable_identity_needs_an_id():
     state = iter([])
     generator = (item for item in state)
-    with pytest.raises(ArgumentError, match="give it, or what holds it, an `id`"):
+    with pytest.raises(ArgumentError, match="add an `id` attribute to it"):
         Chunked(max_tokens=9, tokenizer=lambda text: list(generator))
     with pytest.raises(ArgumentError, match="id must name"):
         token_offsets(words, id=" ")
