@@ -1,4 +1,4 @@
-"""Exams for what can be replaced: any implementation of a protocol can take them, with and without a test framework."""
+"""Suites that check your own stores, policies and embedders, in any test framework."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What the policy cases are made of: what is examined, walks to compare, and a policy that is watched at work."""
+"""Tools of the policy cases: the fixture, finished walks, a policy that reports calls."""
 
 import sys
 from collections import Counter
@@ -21,23 +21,23 @@ from airw.testing.scripted import Delays, Failures, ScriptedStore
 from airw.values import Limits, SearchHit
 from airw.walking import Frontier, Walk, WalkPolicy, WalkState, WalkSummary, traverse
 
-PolicyCase: TypeAlias = "Case[ExaminedPolicy]"
+PolicyCase: TypeAlias = "Case[PolicyFixture]"
 
 _OBSERVED = ("seed", "score", "select", "expand", "to_hits", "stop")
-BUDGET = 200  # nodes that a walk of a case may commit, unless it says otherwise
+BUDGET = 200  # the default node budget of walks in cases
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyCall:
-    """One call of a policy's method during a walk, after it.
+    """A finished call of a policy's method during a walk.
 
     Args:
-        method: Its name.
-        state: What it was given.
-        items: The nodes, entries or positions it was asked about; none for `seed` and `stop`.
-        answer: What it answered.
-        calls: How often it called each method of the store, where that is known.
-        changed: The fields of the state, `cache` aside, that were not the same afterwards.
+        method: The name of the method.
+        state: The state of the walk.
+        items: The nodes, committed nodes or positions passed to it; empty for `seed` and `stop`.
+        answer: The value it returned.
+        calls: The calls of the store that it made, by method; empty if the store cannot be observed.
+        changed: The names of the fields of the state that it changed, except the policy's own memory.
     """
 
     method: str
@@ -50,29 +50,29 @@ class PolicyCall:
 
 @dataclass(frozen=True, slots=True)
 class FinishedWalk:
-    """A walk at its end: its hits, and what each said then, as JSON-clean values."""
+    """A walk at its end, with its hits and copies of them as JSON values."""
 
     walk: Walk
     hits: list[SearchHit]
-    told: list[dict[str, Any]]
+    hit_dicts: list[dict[str, Any]]
 
     @property
     def summary(self) -> WalkSummary:
-        """The summary of a walk that has ended."""
+        """The summary of the walk; it exists because the walk has ended."""
         return cast("WalkSummary", self.walk.summary)
 
 
 @dataclass(frozen=True, slots=True)
-class ExaminedPolicy:
-    """What a case is given: the policy, a maker of another one where there is one, and what to walk.
+class PolicyFixture:
+    """The fixture of one case: the policy to check and the data to walk.
 
     Args:
-        policy: What is examined.
-        make_another: Makes an equal policy.
-        store: An open corpus, or whatever the policy walks.
-        query: What the walks look for.
-        is_corpus: Whether `store` is a dataclass with a `store` of its own, as a `Corpus` is.
-        max_calls: The most calls of the store that one step may take; `None` for any number.
+        policy: The policy to check.
+        make_another: A function that makes an equal policy; `None` if the suite was given a policy.
+        store: An open corpus, or other data that the policy walks.
+        query: The query of the walks.
+        is_corpus: Whether `store` is a dataclass with a field `store`, such as a `Corpus`.
+        max_calls: Maximum calls of the store in one step; `None` for any number.
     """
 
     policy: WalkPolicy
@@ -82,10 +82,10 @@ class ExaminedPolicy:
     is_corpus: bool
     max_calls: int | None
 
-    def scripted(
+    def with_scripted_store(
         self, delays: Delays | dict[str, Delays] = 0.0, failures: dict[str, Failures] | None = None
     ) -> tuple[Any, ScriptedStore]:
-        """Return the corpus over a scripted store, and that store."""
+        """Return the corpus with its store wrapped in a `ScriptedStore`, and that store."""
         store = ScriptedStore(self.store.store, delays=delays, failures=failures)
         return replace(self.store, store=store), store
 
@@ -98,7 +98,7 @@ class ExaminedPolicy:
         limits: Limits | None = None,
         **options: Any,
     ) -> Walk:
-        """Start a walk."""
+        """Start a walk with the policy, data and query of the fixture, unless given here."""
         return traverse(
             self.query if query is None else query,
             self.store if store is None else store,
@@ -107,39 +107,40 @@ class ExaminedPolicy:
             **{"node_budget": BUDGET, **options},
         )
 
-    async def walked(self, **options: Any) -> FinishedWalk:
-        """Start a walk and take all its hits."""
-        return await take(self.start(**options))
+    async def run_walk(self, **options: Any) -> FinishedWalk:
+        """Start a walk and collect all its hits."""
+        return await collect_hits(self.start(**options))
 
-    async def watched(self, **options: Any) -> tuple[FinishedWalk, list[PolicyCall]]:
-        """Walk under observation; return the walk, and what the policy was asked."""
-        asked: list[PolicyCall] = []
-        return await self.watch(asked.append, **options), asked
+    async def record_walk(self, **options: Any) -> tuple[FinishedWalk, list[PolicyCall]]:
+        """Run a walk; return it with all calls of the policy."""
+        calls: list[PolicyCall] = []
+        return await self.observe_walk(calls.append, **options), calls
 
-    async def watch(self, tell: Callable[[PolicyCall], None], *, store: Any = None, **options: Any) -> FinishedWalk:
-        """Walk under observation; `tell` hears of each call as soon as it has ended, and may raise."""
-        scripted: ScriptedStore | None = None
+    async def observe_walk(
+        self, report: Callable[[PolicyCall], None], *, store: Any = None, **options: Any
+    ) -> FinishedWalk:
+        """Run a walk; call `report` after each call of the policy. `report` may raise."""
+        scripted_store: ScriptedStore | None = None
         if self.is_corpus and store is None:
-            store, scripted = self.scripted()
-        return await self.walked(
-            policy=cast("WalkPolicy", _Observed(self.policy, tell, scripted)), store=store, **options
-        )
+            store, scripted_store = self.with_scripted_store()
+        policy = cast("WalkPolicy", _ObservedPolicy(self.policy, report, scripted_store))
+        return await self.run_walk(policy=policy, store=store, **options)
 
 
-async def take(walk: Walk) -> FinishedWalk:
-    """Take all hits of a walk."""
+async def collect_hits(walk: Walk) -> FinishedWalk:
+    """Collect all hits of a walk."""
     async with walk:
         hits = [hit async for hit in walk]
     return FinishedWalk(walk, hits, [hit.to_dict() for hit in hits])
 
 
-def identity(hit: SearchHit) -> Hashable:
-    """Return what tells the hits of one walk apart."""
+def hit_key(hit: SearchHit) -> Hashable:
+    """Return a key that no two hits of one walk share."""
     return hit.source, hit.artifact_id, hit.surface_kind, hit.surface_index
 
 
 def containers(value: Any) -> Iterator[Any]:
-    """Yield every dict, list and set inside a value, itself included."""
+    """Yield every dict, list and set in a value, including the value itself."""
     if isinstance(value, dict | list | set):
         yield value
     if isinstance(value, dict | list | set | tuple):
@@ -148,28 +149,28 @@ def containers(value: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def generators() -> Iterator[list[AsyncGenerator[Any, Any]]]:
-    """Collect the async generators that begin to run inside the block."""
-    begun: list[AsyncGenerator[Any, Any]] = []
+def track_generators() -> Iterator[list[AsyncGenerator[Any, Any]]]:
+    """Collect the async generators that start to run inside the block."""
+    started: list[AsyncGenerator[Any, Any]] = []
     hooks = sys.get_asyncgen_hooks()
 
-    def begin(generator: AsyncGenerator[Any, Any]) -> None:
-        begun.append(generator)
+    def on_start(generator: AsyncGenerator[Any, Any]) -> None:
+        started.append(generator)
         if hooks.firstiter is not None:
             hooks.firstiter(generator)
 
-    sys.set_asyncgen_hooks(begin, hooks.finalizer)
+    sys.set_asyncgen_hooks(on_start, hooks.finalizer)
     try:
-        yield begun
+        yield started
     finally:
         sys.set_asyncgen_hooks(*hooks)
 
 
-class _Observed:
-    """Does as a policy does, and tells of each call of its methods that take the state."""
+class _ObservedPolicy:
+    """A policy that passes all calls on and reports those that take the state."""
 
-    def __init__(self, policy: WalkPolicy, tell: Callable[[PolicyCall], None], store: ScriptedStore | None) -> None:
-        self._policy, self._tell, self._store = policy, tell, store
+    def __init__(self, policy: WalkPolicy, report: Callable[[PolicyCall], None], store: ScriptedStore | None) -> None:
+        self._policy, self._report, self._store = policy, report, store
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._policy, name)
@@ -177,26 +178,27 @@ class _Observed:
 
     def _observe(self, name: str, method: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         async def call(state: WalkState, *arguments: Any) -> Any:
-            about = arguments[0] if arguments and name != "seed" else ()
-            items = about.live.tolist() if isinstance(about, Frontier) else about
-            before, counted = _portrait(state), self._counted()
+            argument = arguments[0] if arguments and name != "seed" else ()
+            items = argument.live.tolist() if isinstance(argument, Frontier) else argument
+            state_before, calls_before = _snapshot(state), self._store_calls()
             answer = method(state, *arguments)
             answer = await answer if isawaitable(answer) else answer
+            # An answer may be an iterator, which can be read once. Read one item too many, so that the walk notices it.
             if name in ("select", "expand", "to_hits"):
                 answer = list(islice(answer, len(items) + (name != "select")))
-            after = _portrait(state)
-            changed = tuple(part for part in before if before[part] != after[part])
-            self._tell(PolicyCall(name, state, items, answer, self._counted() - counted, changed))
+            state_after = _snapshot(state)
+            changed = tuple(part for part in state_before if state_before[part] != state_after[part])
+            self._report(PolicyCall(name, state, items, answer, self._store_calls() - calls_before, changed))
             return answer
 
         return call
 
-    def _counted(self) -> Counter[str]:
+    def _store_calls(self) -> Counter[str]:
         return Counter() if self._store is None else Counter(self._store.calls)
 
 
-def _portrait(state: WalkState) -> dict[str, Any]:
-    """Return all that a policy must leave alone, as values to compare."""
+def _snapshot(state: WalkState) -> dict[str, Any]:
+    """Return the parts of the state that a policy must not change, as values to compare."""
     fields = ("query", "max_depth", "node_budget", "limits")
     return {
         **{name: getattr(state, name) for name in fields},

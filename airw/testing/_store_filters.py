@@ -1,11 +1,11 @@
-"""Cases of filters: a search keeps what `airw.values.filters` keeps, in every family of conditions."""
+"""Cases of filters: a search keeps the records that `airw.values.filters` matches."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from airw._base.json import json_clean
-from airw.testing._store_tools import ExaminedStore, FullStore, StoreCase
+from airw.testing._store_tools import FullStore, StoreCase, StoreFixture
 from airw.testing.changes import EAST, axes, put
 from airw.testing.exam import Case, expect_equal
 from airw.values import Ranking
@@ -67,27 +67,27 @@ async def _by_words(store: FullStore, **options: Any) -> Ranking:
 
 
 async def _filters_keep_what_they_match(
-    family: str, search: Callable[..., Awaitable[Ranking]], given: ExaminedStore
+    family: str, search: Callable[..., Awaitable[Ranking]], fixture: StoreFixture
 ) -> None:
-    names = [f"a{at:02}" for at in range(len(ROWS))]
-    store = await given.store(
+    names = [f"a{number:02}" for number in range(len(ROWS))]
+    store = await fixture.open_store(
         [put(name, "word", metadata=row, vectors=axes(0)) for name, row in zip(names, ROWS, strict=True)]
     )
     for condition in FAMILIES[family]:
         parsed = parse_filter(condition)
-        found = set((await search(store, filter=parsed)).artifact_ids)
+        matching_ids = set((await search(store, filter=parsed)).artifact_ids)
         for name, row in zip(names, ROWS, strict=True):
-            kept = {True: "kept", False: "dropped"}
-            expect_equal(
-                kept[name in found], kept[matches(parsed, json_clean(row))], f"{row} by the filter {condition}"
-            )
+            result = {True: "kept", False: "dropped"}
+            expected = result[matches(parsed, json_clean(row))]
+            expect_equal(result[name in matching_ids], expected, f"{row} with the filter {condition}")
 
 
 CASES: list[StoreCase] = [
-    Case.of(
+    Case(
         f"filters_{family}_keep_what_they_match_in_search_by_{how}",
+        f"In a search by {how}, filters {family.replace('_', ' ')} keep exactly the artifacts that match.",
         partial(_filters_keep_what_they_match, family, search),
-        [method],
+        frozenset([method]),
     )
     for how, method, search in (("vector", "search_vectors", _by_vector), ("words", "search_text", _by_words))
     for family in FAMILIES

@@ -1,4 +1,4 @@
-"""Cases of reading: a store answers as a `MemoryStore` of the same content, and refuses what it cannot take."""
+"""Cases of reading: a store answers as a `MemoryStore` does and refuses invalid values."""
 
 import math
 from collections.abc import Awaitable, Callable
@@ -10,7 +10,15 @@ import numpy as np
 
 from airw.errors import ArgumentError, EmbedderMismatch, StoreError
 from airw.stores import MemoryStore
-from airw.testing._store_tools import GROUPS, ExaminedStore, StoreCase, linked, named, questions_about, rich
+from airw.testing._store_tools import (
+    GROUPS,
+    StoreCase,
+    StoreFixture,
+    artifacts_with_links,
+    artifacts_with_names,
+    calls_about,
+    diverse_artifacts,
+)
 from airw.testing.changes import EAST, put, record_id
 from airw.testing.exam import Case, case, expect_equal, expect_refusal
 from airw.values import ArtifactChange
@@ -18,89 +26,101 @@ from airw.values import ArtifactChange
 CASES: list[StoreCase] = []
 
 
-async def _answers_as_a_memory_store_does(method: str, held: list[ArtifactChange], given: ExaminedStore) -> None:
-    """Where the store can be written, also before it holds anything."""
-    questions = questions_about(held)[method]
-    is_written = "apply" in given.offers
-    store = await given.store([] if is_written else held)
+async def _answers_as_a_memory_store_does(method: str, content: list[ArtifactChange], fixture: StoreFixture) -> None:
+    calls = calls_about(content)[method]
+    is_writable = "apply" in fixture.offers
+    store = await fixture.open_store([] if is_writable else content)
     async with MemoryStore() as fresh:
-        if is_written:
-            for question in questions:
-                expected = await question.put_to(fresh, method)
-                expect_equal(await question.put_to(store, method), expected, f"{method}{question} of an empty store")
-            await store.apply(held)
-        await fresh.apply(held)
-        for question in questions:
-            expected = await question.put_to(fresh, method)
-            expect_equal(await question.put_to(store, method), expected, f"{method}{question}")
+        # An empty store must answer too, and must not remember that answer after a write.
+        if is_writable:
+            for call in calls:
+                expected = await call.run(fresh, method)
+                expect_equal(await call.run(store, method), expected, f"{method}{call} of an empty store")
+            await store.apply(content)
+        await fresh.apply(content)
+        for call in calls:
+            expected = await call.run(fresh, method)
+            expect_equal(await call.run(store, method), expected, f"{method}{call}")
 
 
 CASES += [
     Case(
         f"{method}_answers_as_a_memory_store_does",
-        f"`{method}` answers as that of a `MemoryStore` with the same content.",
-        partial(_answers_as_a_memory_store_does, method, held),
+        f"`{method}` returns the same as that of a `MemoryStore` with the same content.",
+        partial(_answers_as_a_memory_store_does, method, content),
         frozenset([method]),
     )
-    for held, methods in (
-        (rich(), [*GROUPS["records"], *GROUPS["vectors"], *GROUPS["text"], "neighbors", "matching"]),
-        (named(), ["resolve", "referrers", "fan_in", "max_fan_in", "unresolved_links", "link_counts"]),
+    for content, methods in (
+        (diverse_artifacts(), [*GROUPS["records"], *GROUPS["vectors"], *GROUPS["text"], "neighbors", "matching"]),
+        (artifacts_with_names(), ["resolve", "referrers", "fan_in", "max_fan_in", "unresolved_links", "link_counts"]),
     )
     for method in methods
 ]
 
 
-@case(CASES, "neighbors", "resolve")
-async def _edges_lead_to_what_names_mean_where_that_is_one_artifact(given: ExaminedStore) -> None:
-    await _answers_as_a_memory_store_does("neighbors", named(), given)
+@case(CASES, "neighbors", "resolve", promise="A link by name is an edge if the name belongs to exactly one artifact.")
+async def _edges_lead_to_what_names_mean_where_that_is_one_artifact(fixture: StoreFixture) -> None:
+    await _answers_as_a_memory_store_does("neighbors", artifacts_with_names(), fixture)
 
 
-async def _thousands_are_asked_about_in_one_call(method: str, given: ExaminedStore) -> None:
-    """More than any database takes as separate parameters."""
-    changes = linked()[:3]
-    ids = [record_id(each.entry.artifact_id) if method == "get_records" else each.entry.artifact_id for each in changes]
-    asked = [*(f"absent {at}" for at in range(40_000)), *ids]
-    store = await given.store(changes)
+async def _thousands_are_asked_about_in_one_call(method: str, fixture: StoreFixture) -> None:
+    # More ids than SQLite and other databases accept as parameters of one statement.
+    changes = artifacts_with_links()[:3]
+    artifact_ids = [change.entry.artifact_id for change in changes]
+    present = [*map(record_id, artifact_ids)] if method == "get_records" else artifact_ids
+    ids = [*(f"absent {number}" for number in range(40_000)), *present]
+    store = await fixture.open_store(changes)
     async with MemoryStore() as fresh:
         await fresh.apply(changes)
-        expected = await getattr(fresh, method)(asked)
-    expect_equal(await getattr(store, method)(asked), expected, f"{method} of 40,003 ids")
+        expected = await getattr(fresh, method)(ids)
+    expect_equal(await getattr(store, method)(ids), expected, f"{method} of 40,003 ids")
 
 
 CASES += [
-    Case.of(
+    Case(
         f"thousands_are_asked_about_in_one_call_of_{method}",
+        f"`{method}` accepts tens of thousands of ids in one call.",
         partial(_thousands_are_asked_about_in_one_call, method),
-        [method],
+        frozenset([method]),
     )
     for method in ("get_records", "records_of", "neighbors", "resolve")
 ]
 
 
-@case(CASES, "neighbors")
-async def _a_direction_that_does_not_exist_is_refused(given: ExaminedStore) -> None:
-    store = await given.store(linked())
+@case(CASES, "neighbors", promise="`neighbors` refuses an unknown direction and names it.")
+async def _a_direction_that_does_not_exist_is_refused(fixture: StoreFixture) -> None:
+    store = await fixture.open_store(artifacts_with_links())
     direction: Any = "upwards"
     await expect_refusal(ArgumentError, store.neighbors(["a"], direction=direction), "direction='upwards'", direction)
 
 
-@case(CASES, "search_vectors")
-async def _a_query_of_another_width_is_refused_naming_both(given: ExaminedStore) -> None:
-    store = await given.store([put("a", "x")])
+@case(
+    CASES,
+    "search_vectors",
+    promise="A query vector of the wrong width is refused with a message that names both widths.",
+)
+async def _a_query_of_another_width_is_refused_naming_both(fixture: StoreFixture) -> None:
+    store = await fixture.open_store([put("a", "x")])
     calls: dict[str, Callable[[], Awaitable[object]]] = {
         "search_vectors": lambda: store.search_vectors(EAST, 5),
         "similarities": lambda: store.similarities(EAST[0], [record_id("a")]),
         "best_of": lambda: store.best_of(EAST[0], ["a"]),
     }
     for method, call in calls.items():
-        if method in given.offers:
-            await expect_refusal(EmbedderMismatch, call(), f"{method}, 2 wide instead of 4", "2", "4")
+        if method in fixture.offers:
+            await expect_refusal(EmbedderMismatch, call(), f"{method} with a query of width 2 instead of 4", "2", "4")
 
 
-@case(CASES, "apply", "records_of", "search_vectors")
-async def _what_no_store_can_hold_is_refused_in_one_line_and_nothing_of_the_call_is_kept(given: ExaminedStore) -> None:
-    kept = put("kept", "one")
-    store = await given.store([kept])
+@case(
+    CASES,
+    "apply",
+    "records_of",
+    "search_vectors",
+    promise="A write with a value that cannot be stored is refused, and changes nothing.",
+)
+async def _what_no_store_can_hold_is_refused_in_one_line_and_nothing_of_the_call_is_kept(fixture: StoreFixture) -> None:
+    existing = put("kept", "one")
+    store = await fixture.open_store([existing])
     bad = {
         "an artifact put twice": put("good", "twice"),
         "an id with a lone surrogate": put("\ud800", "x"),
@@ -112,34 +132,40 @@ async def _what_no_store_can_hold_is_refused_in_one_line_and_nothing_of_the_call
         "a vector of another width": put("bad", "x", dim=3),
         "two vectors for one record": replace(put("bad", "x"), vectors=np.zeros((2, 4), np.float32)),
     }
-    for what, change in bad.items():
+    for fault, change in bad.items():
         call = store.apply([put("good", "three"), change], removals=["kept"])
-        await expect_refusal(StoreError, call, what)
-        found = await store.records_of(["kept", "good", "bad"])
-        expect_equal(found, [list(kept.records), None, None], f"records after {what} was refused")
-        [ranking] = await store.search_vectors(kept.vectors, 10)
-        expect_equal(list(ranking.artifact_ids), ["kept"], f"artifacts found after {what} was refused")
+        await expect_refusal(StoreError, call, fault)
+        records = await store.records_of(["kept", "good", "bad"])
+        expect_equal(records, [list(existing.records), None, None], f"records after {fault} was refused")
+        [ranking] = await store.search_vectors(existing.vectors, 10)
+        expect_equal(list(ranking.artifact_ids), ["kept"], f"hits of a search after {fault} was refused")
     await store.apply([put("good", "three")])
-    expect_equal([group is None for group in await store.records_of(["kept", "good"])], [False] * 2, "a good write")
+    groups = await store.records_of(["kept", "good"])
+    expect_equal([group is None for group in groups], [False, False], "artifacts missing after a valid write")
 
 
-@case(CASES, "apply", "records_of")
-async def _metadata_comes_back_as_json(given: ExaminedStore) -> None:
+@case(CASES, "apply", "records_of", promise="Metadata are returned as JSON values.")
+async def _metadata_comes_back_as_json(fixture: StoreFixture) -> None:
     odd = {"pair": (1, 2), "nan": math.nan, "half": np.float32(0.5), "yes": True, "big": 2**63 + 1}
-    store = await given.store([put("a", "t", metadata=odd)])
-    found = [each.metadata for group in await store.records_of(["a"]) for each in group or ()]
+    store = await fixture.open_store([put("a", "t", metadata=odd)])
+    metadata = [record.metadata for records in await store.records_of(["a"]) for record in records or ()]
     expected = {"pair": [1, 2], "nan": None, "half": 0.5, "yes": True, "big": 2**63 + 1}
-    expect_equal(found, [expected], "metadata")
+    expect_equal(metadata, [expected], "metadata")
 
 
-@case(CASES, "apply", "records_of")
-async def _nothing_given_or_received_is_a_handle_on_the_records(given: ExaminedStore) -> None:
+@case(
+    CASES,
+    "apply",
+    "records_of",
+    promise="Changing metadata after they were passed in or returned does not change the store.",
+)
+async def _nothing_given_or_received_is_a_handle_on_the_records(fixture: StoreFixture) -> None:
     metadata = {"tags": ["x"]}
-    store = await given.store([put("a", "text", metadata=metadata)])
-    metadata["tags"].append("given")
-    for group in await store.records_of(["a"]):
-        for record in group or ():
+    store = await fixture.open_store([put("a", "text", metadata=metadata)])
+    metadata["tags"].append("passed")
+    for records in await store.records_of(["a"]):
+        for record in records or ():
             if isinstance(record.metadata, dict):
-                record.metadata["tags"].append("received")
-    found = [each.metadata for group in await store.records_of(["a"]) for each in group or ()]
-    expect_equal(found, [{"tags": ["x"]}], "metadata after changing what was given and received")
+                record.metadata["tags"].append("returned")
+    stored = [record.metadata for records in await store.records_of(["a"]) for record in records or ()]
+    expect_equal(stored, [{"tags": ["x"]}], "metadata after the passed and the returned values were changed")

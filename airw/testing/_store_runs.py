@@ -1,4 +1,4 @@
-"""Cases of `RunKeeper`: a part of a run and its row come together, once, and only while no other run was begun."""
+"""Cases of `RunKeeper`: parts and their rows are stored together, and only once."""
 
 import math
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import anyio
 
 from airw.errors import StoreError
 from airw.protocols import IngestRun
-from airw.testing._store_tools import ExaminedStore, FullStore, StoreCase
+from airw.testing._store_tools import FullStore, StoreCase, StoreFixture
 from airw.testing._store_writing import DELAYS
 from airw.testing.changes import put
 from airw.testing.exam import case, expect, expect_equal, expect_refusal
@@ -18,9 +18,15 @@ RUN, LATER, OTHER = IngestRun("notes", "first", {}), IngestRun("notes", "second"
 ROW: Mapping[str, Any] = {"held": {"a": "1"}, "é": [1, None, True]}
 
 
-@case(CASES, "read_run", "begin_run", "apply_part")
-async def _rows_of_a_run_are_read_by_part_and_apart_from_those_of_other_runs(given: ExaminedStore) -> None:
-    store = await given.store()
+@case(
+    CASES,
+    "read_run",
+    "begin_run",
+    "apply_part",
+    promise="`read_run` returns the rows of one run in the order of their parts, without those of other runs.",
+)
+async def _rows_of_a_run_are_read_by_part_and_apart_from_those_of_other_runs(fixture: StoreFixture) -> None:
+    store = await fixture.open_store()
     expect_equal(await store.read_run(RUN), None, "read_run() before any run")
     await store.begin_run(RUN, {"of": "notes"})
     await store.begin_run(OTHER, {"of": "mails"})
@@ -34,42 +40,67 @@ async def _rows_of_a_run_are_read_by_part_and_apart_from_those_of_other_runs(giv
     expect_equal(await store.read_run(OTHER), ({"of": "mails"}, {}), "read_run() of another run")
 
 
-@case(CASES, "begin_run", "apply_part", "artifact_ids", "read_run")
-async def _a_part_of_a_run_and_its_artifacts_come_together_or_not_at_all(given: ExaminedStore) -> None:
-    store = await given.store()
+@case(
+    CASES,
+    "begin_run",
+    "apply_part",
+    "artifact_ids",
+    "read_run",
+    promise="`apply_part` stores the row and the artifacts of a part together or not at all.",
+)
+async def _a_part_of_a_run_and_its_artifacts_come_together_or_not_at_all(fixture: StoreFixture) -> None:
+    store = await fixture.open_store()
     await store.begin_run(RUN, {})
     await store.apply_part(RUN, 0, ROW, [put("a", "x")])
     for row, puts in ((ROW, [put("b", "y"), put("b", "z")]), ({"held": math.nan}, [put("b", "y")])):
-        await expect_refusal(StoreError, store.apply_part(RUN, 1, row, puts), "apply_part with what cannot be stored")
+        call = store.apply_part(RUN, 1, row, puts)
+        await expect_refusal(StoreError, call, "apply_part with a value that cannot be stored")
         expect_equal(await store.artifact_ids(), ["a"], "artifact_ids() after a part was refused")
         expect_equal(await store.read_run(RUN), ({}, {0: ROW}), "read_run() after a part was refused")
     for part, delay in enumerate(DELAYS, 1):
-        names = [f"p{part}n{at:02}" for at in range(50)]
+        names = [f"p{part}n{number:02}" for number in range(50)]
         with anyio.move_on_after(delay):
             await store.apply_part(RUN, part, ROW, [put(name, "text") for name in names])
-        stored = [each for each in await store.artifact_ids() if each.startswith(f"p{part}")]
+        stored = [id for id in await store.artifact_ids() if id.startswith(f"p{part}")]
         _, rows = await store.read_run(RUN) or ({}, {})
-        wanted = names if part in rows else []
-        expect_equal(stored, wanted, f"artifacts of a part cancelled at {delay} s, {part in rows} for its row")
+        expected = names if part in rows else []
+        has_row = "with" if part in rows else "without"
+        expect_equal(stored, expected, f"artifacts of a part cancelled after {delay} s ({has_row} its row)")
 
 
-@case(CASES, "begin_run", "apply_part", "ledger", "forget_run", "read_run")
-async def _a_part_that_is_there_is_not_written_again_and_gives_its_row(given: ExaminedStore) -> None:
-    store = await given.store()
+@case(
+    CASES,
+    "begin_run",
+    "apply_part",
+    "ledger",
+    "forget_run",
+    "read_run",
+    promise="`apply_part` returns the stored row of a part that exists, and writes nothing.",
+)
+async def _a_part_that_is_there_is_not_written_again_and_gives_its_row(fixture: StoreFixture) -> None:
+    store = await fixture.open_store()
     await store.begin_run(RUN, {})
     await store.apply_part(RUN, 0, ROW, [put("a", "x", version="1")])
-    found = await store.apply_part(RUN, 0, {"other": 1}, [put("a", "y", version="2"), put("b", "z")])
-    expect_equal(found, ROW, "the row of a part that is there")
-    expect_equal([each and each.version for each in await store.ledger()], ["1"], "versions in ledger()")
+    row = await store.apply_part(RUN, 0, {"other": 1}, [put("a", "y", version="2"), put("b", "z")])
+    expect_equal(row, ROW, "the row of a part that exists")
+    expect_equal([entry and entry.version for entry in await store.ledger()], ["1"], "versions in ledger()")
     await store.forget_run(RUN, [0])
     expect_equal(await store.read_run(RUN), ({}, {}), "read_run() after a part was forgotten")
     await store.apply_part(RUN, 0, {"other": 1}, [put("a", "y", version="2")])
-    expect_equal([each and each.version for each in await store.ledger()], ["2"], "versions once it was forgotten")
+    expect_equal([entry and entry.version for entry in await store.ledger()], ["2"], "versions after it was forgotten")
 
 
-@case(CASES, "begin_run", "apply_part", "read_run", "forget_run", "artifact_ids")
-async def _a_run_that_was_replaced_or_forgotten_takes_no_part_and_says_so(given: ExaminedStore) -> None:
-    store = await given.store()
+@case(
+    CASES,
+    "begin_run",
+    "apply_part",
+    "read_run",
+    "forget_run",
+    "artifact_ids",
+    promise="`apply_part` returns `None` and writes nothing if its run was replaced or forgotten.",
+)
+async def _a_run_that_was_replaced_or_forgotten_takes_no_part_and_says_so(fixture: StoreFixture) -> None:
+    store = await fixture.open_store()
     await store.begin_run(RUN, {})
     await store.apply_part(RUN, 0, ROW, [put("a", "x")])
     await store.begin_run(LATER, {"later": True})
@@ -83,10 +114,17 @@ async def _a_run_that_was_replaced_or_forgotten_takes_no_part_and_says_so(given:
     expect_equal(await store.artifact_ids(), ["a"], "artifact_ids()")
 
 
-@case(CASES, "begin_run", "set_config", "apply_part", "artifact_ids")
-async def _a_part_is_refused_while_the_settings_are_not_what_its_run_needs(given: ExaminedStore) -> None:
+@case(
+    CASES,
+    "begin_run",
+    "set_config",
+    "apply_part",
+    "artifact_ids",
+    promise="`apply_part` writes nothing while the settings are not those that its run needs.",
+)
+async def _a_part_is_refused_while_the_settings_are_not_what_its_run_needs(fixture: StoreFixture) -> None:
     run = IngestRun("notes", "first", {"embedder_id": "e", "dim": 2})
-    store = await given.store()
+    store = await fixture.open_store()
     await store.begin_run(run, {})
     for config in ({}, {"embedder_id": "e"}, {"embedder_id": "f", "dim": 2}):
         await store.set_config(config)
@@ -96,29 +134,43 @@ async def _a_part_is_refused_while_the_settings_are_not_what_its_run_needs(given
     expect_equal(await store.apply_part(run, 0, ROW, [put("a", "x")]), ROW, "apply_part with the settings it needs")
 
 
-@case(CASES, "begin_run", "artifact_ids", "forget_run")
-async def _a_run_begins_and_ends_with_removals_in_the_same_write(given: ExaminedStore) -> None:
-    store = await given.store([put(name, "x") for name in "abc"])
+@case(
+    CASES,
+    "begin_run",
+    "artifact_ids",
+    "forget_run",
+    promise="`begin_run` and `forget_run` remove artifacts in the same write.",
+)
+async def _a_run_begins_and_ends_with_removals_in_the_same_write(fixture: StoreFixture) -> None:
+    store = await fixture.open_store([put(name, "x") for name in "abc"])
     await expect_refusal(StoreError, store.begin_run(RUN, {"a": math.nan}, removals=["a"]), "begin_run with NaN")
     expect_equal(await store.artifact_ids(), ["a", "b", "c"], "artifact_ids() after a run was refused")
     await store.begin_run(RUN, {}, removals=["a", "never there"])
-    expect_equal(await store.artifact_ids(), ["b", "c"], "artifact_ids() after a run was begun")
+    expect_equal(await store.artifact_ids(), ["b", "c"], "artifact_ids() after begin_run")
     await store.forget_run(RUN, removals=["b"])
-    expect_equal(await store.artifact_ids(), ["c"], "artifact_ids() after a run was forgotten")
+    expect_equal(await store.artifact_ids(), ["c"], "artifact_ids() after forget_run")
 
 
-@case(CASES, "shared", "begin_run", "apply_part", "ledger")
-async def _of_stores_that_write_one_part_at_once_one_does(given: ExaminedStore) -> None:
-    found: list[dict[str, Any] | None] = []
+@case(
+    CASES,
+    "shared",
+    "begin_run",
+    "apply_part",
+    "ledger",
+    promise="If several stores write the same part at once, one does and all return its row.",
+)
+async def _of_stores_that_write_one_part_at_once_one_does(fixture: StoreFixture) -> None:
+    rows: list[dict[str, Any] | None] = []
 
-    async def write(store: FullStore, at: int) -> None:
-        found.append(await store.apply_part(RUN, 0, {"by": at}, [put("a", f"text {at}", version=str(at))]))
+    async def write(store: FullStore, number: int) -> None:
+        change = put("a", f"text {number}", version=str(number))
+        rows.append(await store.apply_part(RUN, 0, {"by": number}, [change]))
 
-    one, other = await given.store(), await given.store()
+    one, other = await fixture.open_store(), await fixture.open_store()
     await one.begin_run(RUN, {})
     async with anyio.create_task_group() as group:
-        for at, store in enumerate((one, other, one, other)):
-            group.start_soon(write, store, at)
-    expect(all(row == found[0] for row in found), f"expected one row for all, got {found}")
-    versions = [each and each.version for each in await other.ledger()]
-    expect_equal(versions, [str((found[0] or {})["by"])], "the version that was written")
+        for number, store in enumerate((one, other, one, other)):
+            group.start_soon(write, store, number)
+    expect(all(row == rows[0] for row in rows), f"expected the same row from all writers, got {rows}")
+    versions = [entry and entry.version for entry in await other.ledger()]
+    expect_equal(versions, [str((rows[0] or {})["by"])], "the stored version")

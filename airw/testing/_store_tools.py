@@ -1,4 +1,4 @@
-"""What the store cases are made of: ways to open stores, and the questions whose answers show all there is to see."""
+"""Tools of the store cases: the fixture, sample artifacts, calls that show all content."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -24,51 +24,52 @@ GROUPS = {
         *("unresolved_links", "link_counts"),
     ),
 }
-"""The methods that show content. A law needs the first of a group, and asks the others too where they are offered."""
-_FEW = 5  # questions by method are asked where a case asks after each of many writes
+"""The methods that return content. A case for a group needs its first method and uses the others if there are any."""
+_MAX_CALLS = 5  # calls per method when a case looks at the store after each of many writes
 _LINK_STATES = ("resolved", "dangling", "ambiguous", "foreign")
 
 
 class FullStore(Store, RunKeeper, Protocol):
-    """A store with everything that one may offer; a case uses the methods that it needs."""
+    """A store with all methods; a case uses only the methods that it needs."""
 
 
 class StoreCall(NamedTuple):
-    """What one call of a method is given."""
+    """The arguments of one call of a store."""
 
     arguments: tuple[Any, ...]
     options: dict[str, Any]
 
-    async def put_to(self, store: FullStore, method: str) -> Any:
-        """Return the answer of a store, as a value that compares."""
+    async def run(self, store: FullStore, method: str) -> Any:
+        """Call a method of a store; return its answer as a value that can be compared."""
         answer = await getattr(store, method)(*self.arguments, **self.options)
         if method == "ledger":
-            return [each and replace(each, record_ids=tuple(each.record_ids)) for each in answer]
+            return [entry and replace(entry, record_ids=tuple(entry.record_ids)) for entry in answer]
         if method == "counts":
             return {kind: answer.get(kind) for kind in ("artifacts", "records", *_LINK_STATES)}
         if method.startswith("search"):
-            return [(list(each.record_ids), list(each.artifact_ids), each.scores) for each in answer]
+            return [(list(ranking.record_ids), list(ranking.artifact_ids), ranking.scores) for ranking in answer]
         return list(answer) if method in ("best_of", "vectors_of") else answer
 
     def __str__(self) -> str:
-        told = [one_line(repr(each), longest=60) for each in self.arguments]
-        return f"({', '.join([*told, *(f'{name}={value!r}' for name, value in self.options.items())])})"
+        arguments = [one_line(repr(argument), longest=60) for argument in self.arguments]
+        return f"({', '.join([*arguments, *(f'{name}={value!r}' for name, value in self.options.items())])})"
 
 
 _FILTERS: list[dict[str, Any]] = [{"tag": "x"}, {"tag": {"$contains": "x"}}, {"$not": {"n": {"$gte": 2}}}]
 
 
-def _ask(*arguments: Any, **options: Any) -> StoreCall:
+def _call(*arguments: Any, **options: Any) -> StoreCall:
     return StoreCall(arguments, options)
 
 
-def questions_about(changes: Iterable[ArtifactChange]) -> dict[str, list[StoreCall]]:
-    """Return by method what can be asked about artifacts, whether a store holds them or not."""
+def calls_about(changes: Iterable[ArtifactChange]) -> dict[str, list[StoreCall]]:
+    """Return calls about artifacts by method; a store need not contain the artifacts."""
     changes = list(changes)
     absent = ["absent", "\ud800", "nul\0"]
     names = sorted({change.entry.artifact_id for change in changes})
     ids = sorted({record.id for change in changes for record in change.records})
-    asked, records, refs = [*names, *absent, *names[:1]], [*ids, *absent, *ids[:1]], [*names, *absent, "T", "U"]
+    # Each list contains ids that are absent, ids that cannot be stored, and one id twice.
+    artifacts, records, refs = [*names, *absent, *names[:1]], [*ids, *absent, *ids[:1]], [*names, *absent, "T", "U"]
     nodes = [*refs, *(ArtifactRef("else", ref) for ref in refs)]
     vectors = np.array([vector_of("one two"), vector_of("three")], np.float32)
     cuts: list[dict[str, Any]] = [{"kinds": ["chunk"]}, {"kinds": ["title", "chunk"], "limit": 1}, {"kinds": []}]
@@ -76,7 +77,11 @@ def questions_about(changes: Iterable[ArtifactChange]) -> dict[str, list[StoreCa
         (0, {}),
         *((k, {"per_artifact": flag}) for k in (1_000, 5, 1) for flag in (False, True)),
         *((5, {"surfaces": kinds, "per_artifact": True}) for kinds in (["chunk"], ["title", "chunk", "no"], [])),
-        *((5, {"filter": parse_filter(each), "per_artifact": flag}) for each in _FILTERS for flag in (False, True)),
+        *(
+            (5, {"filter": parse_filter(condition), "per_artifact": flag})
+            for condition in _FILTERS
+            for flag in (False, True)
+        ),
     ]
     choices: list[dict[str, Any]] = [
         *({"direction": direction} for direction in ("out", "in", "both")),
@@ -87,45 +92,53 @@ def questions_about(changes: Iterable[ArtifactChange]) -> dict[str, list[StoreCa
     ]
     shared = [("tag", "x"), ("tag", ["x"]), ("tag", None), ("n", 1), ("n", True), ("n", "1"), ("who.name", "Ada")]
     return {
-        "records_of": [_ask(asked), _ask([]), *(_ask(asked, **cut) for cut in cuts), _ask(asked, limit=2)],
-        "get_records": [_ask(records), _ask([])],
-        "artifact_ids": [_ask()],
-        "ledger": [_ask(), _ask(asked)],
-        "counts": [_ask()],
-        "search_vectors": [_ask(vectors, k, **options) for k, options in searches] + [_ask(vectors[:0], 5)],
-        "similarities": [_ask(vectors[0], records)],
-        "best_of": [_ask(vectors[0], asked), _ask(vectors[0], asked, surfaces=["title"])],
-        "vectors": [_ask(records)],
-        "vectors_of": [_ask(asked), _ask(["absent"]), _ask([])],
-        "search_text": [
-            *(_ask(["one two", "three", "?!", ""], k, **options) for k, options in searches),
-            _ask(["CAFE", "keys' OR", '"bucher', "日本", "text:rotate*", "NEAR(", "\ud800", "s", "rotate\0keys"], 5),
+        "records_of": [
+            _call(artifacts),
+            _call([]),
+            *(_call(artifacts, **cut) for cut in cuts),
+            _call(artifacts, limit=2),
         ],
-        "neighbors": [_ask(asked, **choice) for choice in choices] + [_ask([])],
-        "resolve": [_ask(refs), _ask([])],
-        "referrers": [_ask(nodes), _ask(nodes, types=["r"]), _ask(nodes, types=[])],
-        "fan_in": [_ask(nodes), _ask(nodes, types=["r"])],
-        "max_fan_in": [_ask(), _ask(types=["r"]), _ask(types=[])],
-        "matching": [_ask(shared * 2), _ask(shared, limit=1), _ask([])],
-        "unresolved_links": [_ask(), _ask(limit=1), _ask(asked), _ask(asked[1:-1], limit=1), _ask([])],
-        "link_counts": [_ask()],
+        "get_records": [_call(records), _call([])],
+        "artifact_ids": [_call()],
+        "ledger": [_call(), _call(artifacts)],
+        "counts": [_call()],
+        "search_vectors": [_call(vectors, k, **options) for k, options in searches] + [_call(vectors[:0], 5)],
+        "similarities": [_call(vectors[0], records)],
+        "best_of": [_call(vectors[0], artifacts), _call(vectors[0], artifacts, surfaces=["title"])],
+        "vectors": [_call(records)],
+        "vectors_of": [_call(artifacts), _call(["absent"]), _call([])],
+        "search_text": [
+            *(_call(["one two", "three", "?!", ""], k, **options) for k, options in searches),
+            _call(["CAFE", "keys' OR", '"bucher', "日本", "text:rotate*", "NEAR(", "\ud800", "s", "rotate\0keys"], 5),
+        ],
+        "neighbors": [_call(artifacts, **choice) for choice in choices] + [_call([])],
+        "resolve": [_call(refs), _call([])],
+        "referrers": [_call(nodes), _call(nodes, types=["r"]), _call(nodes, types=[])],
+        "fan_in": [_call(nodes), _call(nodes, types=["r"])],
+        "max_fan_in": [_call(), _call(types=["r"]), _call(types=[])],
+        "matching": [_call(shared * 2), _call(shared, limit=1), _call([])],
+        "unresolved_links": [_call(), _call(limit=1), _call(artifacts), _call(artifacts[1:-1], limit=1), _call([])],
+        "link_counts": [_call()],
     }
 
 
-def linked() -> list[ArtifactChange]:
-    """Return artifacts with links by id, of several types and origins, to themselves, to other corpora, to nowhere."""
-    away = Link("b2", "z", "derived", "else"), Link("zz", "r", target_source="else")
+def artifacts_with_links() -> list[ArtifactChange]:
+    """Return artifacts with links by id, of several types and origins.
+
+    Some lead to the artifact itself, to other corpora, or to ids that do not exist.
+    """
+    foreign = Link("b2", "z", "derived", "else"), Link("zz", "r", target_source="else")
     several = Link("c", "r"), Link("b", "r"), Link("a", "r"), Link("b", "q", "typed"), Link("no", "r")
     return [
         put("a", "one", links=several),
-        put("b", "two", "three", kinds=("title", "chunk"), links=[Link("a", "r"), *away]),
+        put("b", "two", "three", kinds=("title", "chunk"), links=[Link("a", "r"), *foreign]),
         put("c", links=[Link("a", "r", "typed"), Link("a", "r", file="f", line=1), Link("a", "r", line=2)]),
-        *(put(name, "four", links=[Link(ODD_IDS[at - 1])]) for at, name in enumerate(ODD_IDS) if name != "a"),
+        *(put(name, "four", links=[Link(ODD_IDS[number - 1])]) for number, name in enumerate(ODD_IDS) if name != "a"),
     ]
 
 
-def named() -> list[ArtifactChange]:
-    """Return artifacts that carry names, shared and not, and links by them to one, to several and to none."""
+def artifacts_with_names() -> list[ArtifactChange]:
+    """Return artifacts with names, and links by name that are resolved, ambiguous or dangling."""
     many, either, wider = Link("T", "r", "typed", file="f.md", line=3), Link("no", "b", or_ref="T"), Link("W", "c")
     others = Link("V", "q"), Link("b", "r"), Link("no", "q")
     return [
@@ -136,34 +149,37 @@ def named() -> list[ArtifactChange]:
     ]
 
 
-def rich() -> list[ArtifactChange]:
-    """Return artifacts with equal texts, odd ones and none, many records and few, and fields of all kinds."""
+def diverse_artifacts() -> list[ArtifactChange]:
+    """Return artifacts with equal, odd and no texts, many records and fields of all types."""
     tags: list[Any] = ["x", ["x", "y"], None, [["x"]], [], {"deep": 1}]
     numbers: list[Any] = [1, 1.0, True, "1", 2, {"m": [1]}]
     backwards = put("backwards", *"pqrstuvwxy")
     odd = {"half": 0.5, "yes": True, "big": 2**63 + 1, "none": None, "who.name": "Ada"}
     return [
-        *linked(),
+        *artifacts_with_links(),
         *(
             put(
-                f"t{at:02}",
-                *["one two"] * (at % 3 + 1),
-                *["three"] * (at % 2),
+                f"t{number:02}",
+                *["one two"] * (number % 3 + 1),
+                *["three"] * (number % 2),
                 kinds=("title", "chunk"),
-                metadata={"tag": tags[at % 6], "n": numbers[at // 2 % 6], "who": {"name": "Ada"}},
-                version=str(at),
+                metadata={"tag": tags[number % 6], "n": numbers[number // 2 % 6], "who": {"name": "Ada"}},
+                version=str(number),
             )
-            for at in range(24)
+            for number in range(24)
         ),
-        replace(backwards, records=[replace(each, surface_index=9 - each.surface_index) for each in backwards.records]),
-        put("crowd", *(f"one {at}" for at in range(60)), metadata={"n": 3}),
+        replace(
+            backwards,
+            records=[replace(record, surface_index=9 - record.surface_index) for record in backwards.records],
+        ),
+        put("crowd", *(f"one {number}" for number in range(60)), metadata={"n": 3}),
         put("odd", "", "\n \t", "nul \0 inside", "a\r\nb", "🦊 é e\u0301", "long " * 20_000, metadata=odd),
         put("words", "Café-Bücher: rotate the KEYS", "日本語 text", "AND or not near", "it's snake_case x1"),
     ]
 
 
-def anchored() -> list[ArtifactChange]:
-    """Return two artifacts with something to see by every method."""
+def two_artifacts() -> list[ArtifactChange]:
+    """Return two artifacts, `anchor` and `old`, of which every method returns something."""
     return [
         put("anchor", "one two", "four", metadata={"tag": ["x"]}, names=[[], ["T"]]),
         put("old", "two three", metadata={"tag": "y"}, links=[Link("T"), Link("new0")]),
@@ -171,40 +187,43 @@ def anchored() -> list[ArtifactChange]:
 
 
 @dataclass(frozen=True, slots=True)
-class ExaminedStore:
-    """What a case is given: ways to open stores on one content, empty at first.
+class StoreFixture:
+    """The fixture of one case: opens stores on the same content, which is empty at first.
 
     Args:
-        open: Called with artifacts, gives an async context manager of a store that holds them too.
-        offers: The names of the methods that a store has.
-        stack: Closes what `store` opened.
+        open: A function that returns an async context manager of a store; it adds the artifacts that it is passed.
+        offers: The names of the methods and capabilities of the store.
+        stack: Closes the stores that `open_store` opens.
     """
 
     open: Callable[[Sequence[ArtifactChange]], AbstractAsyncContextManager[FullStore]]
     offers: frozenset[str]
     stack: AsyncExitStack
 
-    async def store(self, changes: Sequence[ArtifactChange] = ()) -> FullStore:
-        """Return a store that holds these artifacts, open until the case is over."""
+    async def open_store(self, changes: Sequence[ArtifactChange] = ()) -> FullStore:
+        """Return a store with these artifacts that stays open until the end of the case."""
         return await self.stack.enter_async_context(self.open(changes))
 
-    async def see(self, group: str, store: FullStore, about: Iterable[ArtifactChange]) -> dict[str, Any]:
-        """Return what the methods of a group that are offered show about artifacts, asked a few questions each."""
-        questions = questions_about(about)
+    async def observe(self, group: str, store: FullStore, about: Iterable[ArtifactChange]) -> dict[str, Any]:
+        """Return the answers of a store to some calls of each method of a group."""
+        calls = calls_about(about)
         return {
-            f"{method}{question}": await question.put_to(store, method)
+            f"{method}{call}": await call.run(store, method)
             for method in GROUPS[group]
             if method in self.offers
-            for question in questions[method][:_FEW]
+            for call in calls[method][:_MAX_CALLS]
         }
 
-    async def see_fresh(
+    async def observe_fresh(
         self, group: str, changes: Iterable[ArtifactChange], about: Iterable[ArtifactChange]
     ) -> dict[str, Any]:
-        """Return what they show of a fresh `MemoryStore` that is given artifacts in one call, in reverse."""
+        """Return the answers of a new `MemoryStore` that contains the artifacts.
+
+        It is filled by one call, in reverse order of ids: neither history nor order may matter.
+        """
         async with MemoryStore() as fresh:
-            await fresh.apply(sorted(changes, key=lambda each: each.entry.artifact_id, reverse=True))
-            return await self.see(group, fresh, about)
+            await fresh.apply(sorted(changes, key=lambda change: change.entry.artifact_id, reverse=True))
+            return await self.observe(group, fresh, about)
 
 
-StoreCase: TypeAlias = Case[ExaminedStore]
+StoreCase: TypeAlias = Case[StoreFixture]

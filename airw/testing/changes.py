@@ -1,7 +1,8 @@
-"""Small artifacts as a store is given them, for tests of stores."""
+"""Small artifacts as `ArtifactChange` values, for tests of stores."""
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -14,21 +15,24 @@ ODD_IDS = [
     *("../../evil", "a/b", "a", "A", "Z", ".", "..", " ", "🦊", "é", "e\u0301"),
     *("x" * 10_000, "a\nb", "%", 'it\'s; "q"'),
 ]
-"""Ids that no store may take for a path, a pattern, SQL, or one another."""
+"""Ids that a store must not confuse with a path, a pattern, SQL, or one another."""
 
 
 def axes(*angles: float) -> list[list[float]]:
-    """Return unit vectors in the plane at these angles; their cosine to `EAST` falls from 0 to 180."""
+    """Return unit vectors in the plane at angles in degrees to `EAST`.
+
+    The cosine to `EAST` falls from 0 to 180 degrees.
+    """
     return [[math.cos(math.radians(angle)), math.sin(math.radians(angle))] for angle in angles]
 
 
-def record_id(name: str, at: int = 0, kind: str = "chunk") -> str:
-    """Return the id of one record that `put` makes."""
-    return Record.make_id(name, kind, at)
+def record_id(name: str, number: int = 0, kind: str = "chunk") -> str:
+    """Return the id of a record that `put` makes."""
+    return Record.make_id(name, kind, number)
 
 
 def vector_of(text: str, dim: int = 4) -> Floats:
-    """Return a unit vector `(dim,)` that only depends on the text."""
+    """Return a unit vector `(dim,)` that depends only on the text."""
     row = np.random.default_rng(list(text.encode(errors="surrogatepass"))).standard_normal(dim)
     return np.asarray(row / np.linalg.norm(row), np.float32)
 
@@ -44,7 +48,9 @@ def put(
     version: str = "1",
     dim: int = 4,
 ) -> ArtifactChange:
-    """Return an artifact of these texts, one record each, with vectors that follow from the texts unless given.
+    """Return an artifact with one record per text.
+
+    Without `vectors`, the vectors are made of the texts by `vector_of`.
 
     Example:
         >>> change = put("a", "some text", links=[Link("b")])
@@ -52,12 +58,14 @@ def put(
         ('a', ['some text'], (1, 4))
     """
     records = [
-        Record(record_id(name, at, kinds[at % len(kinds)]), name, kinds[at % len(kinds)], at, text, metadata or {})
-        for at, text in enumerate(texts)
+        Record(record_id(name, number, kind), name, kind, number, text, metadata or {})
+        for (number, text), kind in zip(enumerate(texts), cycle(kinds), strict=False)
     ]
     rows = [vector_of(text, dim) for text in texts] if vectors is None else vectors
     return ArtifactChange(
-        LedgerEntry(name, version, "embedder", "strategy", "extractor", "source", tuple(each.id for each in records)),
+        LedgerEntry(
+            name, version, "embedder", "strategy", "extractor", "source", tuple(record.id for record in records)
+        ),
         records,
         np.array(rows, np.float32).reshape(len(records), -1) if records else np.empty((0, 0), np.float32),
         Extraction(links, names),

@@ -1,4 +1,4 @@
-"""A clock that jumps to the next timer whenever nothing else can run, so that tests of time are exact and take none."""
+"""A virtual clock that jumps to the next timer, so that tests of time are exact and fast."""
 
 import asyncio
 import selectors
@@ -16,34 +16,38 @@ from airw.errors import ArgumentError
 R = TypeVar("R")
 Args = TypeVarTuple("Args")
 
-_CALL_PATIENCE = 1.0  # real seconds without a jump while a worker thread of anyio's runs
-_THREAD_PATIENCE = 0.02  # the same while any other thread lives, which may be running or not
-_IDLE = ("AnyIO worker thread", "Trio thread")  # names of threads whose calls the limiter counts
+# A jump must not overtake a thread that is about to wake the event loop. These are the real seconds to wait for one:
+_CALL_PATIENCE = 1.0  # while an anyio worker thread runs a call
+_THREAD_PATIENCE = 0.02  # while another thread lives; it cannot be seen whether that one works or is idle
+_POOL_THREADS = ("AnyIO worker thread", "Trio thread")  # names of worker threads; their limiter counts running calls
 
 
 def run_on_virtual_clock(function: Callable[[*Args], Awaitable[R]], *args: *Args, backend: str = "asyncio") -> R:
-    """Run an async function to its end on a clock that starts at 0 and jumps to the next timer when nothing can run.
+    """Run an async function on a virtual clock and return its result.
 
-    `anyio.current_time`, `anyio.sleep`, `move_on_after` and every deadline follow that clock: it stands still while
-    code runs, and sleeping for an hour takes no real time. Clocks of the operating system, such as `time.monotonic`,
-    go on as ever.
+    The clock starts at 0. It stands still while code runs, and jumps to the next timer when no task can run. So
+    sleeping for an hour takes no real time. `anyio.current_time`, `anyio.sleep`, `move_on_after` and all deadlines
+    follow this clock. Clocks of the operating system, such as `time.monotonic`, do not.
 
-    A worker thread takes no time: while a call of `anyio.to_thread.run_sync` runs, the clock waits for it, for up to
-    1 second of real time; then it jumps, as the thread may itself wait for the event loop. While other threads live
-    that were started meanwhile, such as those of aiosqlite, whose work cannot be seen, each jump comes after 20 ms of
-    real time in which they had nothing to say. A thread that takes longer, or one called under a limiter of its own,
-    may see timers go off early. Sockets and other processes are not waited for at all.
+    Threads take no virtual time, with these limits:
+
+    - While a call of `anyio.to_thread.run_sync` runs, the clock waits for it up to 1 second of real time. Then it
+      jumps, since the thread may itself wait for the event loop.
+    - The work of other threads, such as those of aiosqlite, cannot be seen. While such a thread lives that was started
+      during the run, the clock jumps after 20 ms of real time without an event.
+    - A thread that takes longer, or a call with its own limiter, may see timers fire too early.
+    - The clock does not wait for sockets and other processes.
 
     Args:
-        function: Called with `args`.
-        args: Its arguments.
+        function: The async function; it is called with `args`.
+        args: The arguments of the function.
         backend: `"asyncio"` or `"trio"`.
 
     Returns:
-        What the function returns.
+        The result of the function.
 
     Raises:
-        ArgumentError: There is no such backend, or trio is not installed.
+        ArgumentError: If the backend does not exist or trio is not installed.
 
     Example:
         >>> async def main():
@@ -66,23 +70,23 @@ def run_on_virtual_clock(function: Callable[[*Args], Awaitable[R]], *args: *Args
 
 
 class _Threads:
-    """Knows how long to wait for threads before time may jump."""
+    """The threads that may wake the event loop, and how long to wait for them before a jump."""
 
     limiter: anyio.CapacityLimiter | None = None
 
     def __init__(self) -> None:
-        self._others = {*threading.enumerate()}  # those that live already know nothing of the loop that begins
+        self._older_threads = {*threading.enumerate()}  # started before the loop, so they cannot wake it
 
     def patience(self) -> float:
-        """Return the real seconds in which nothing must happen before a jump."""
+        """Return the real seconds to wait for an event before the clock jumps."""
         if self.limiter is not None and self.limiter.borrowed_tokens:
             return _CALL_PATIENCE
-        new = (thread for thread in threading.enumerate() if thread not in self._others)
-        return 0.0 if all(thread.name.startswith(_IDLE) for thread in new) else _THREAD_PATIENCE
+        new = (thread for thread in threading.enumerate() if thread not in self._older_threads)
+        return 0.0 if all(thread.name.startswith(_POOL_THREADS) for thread in new) else _THREAD_PATIENCE
 
 
 class _VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time is what its selector says."""
+    """An event loop that takes its time from the clock of its selector."""
 
     def __init__(self, threads: _Threads) -> None:
         self._virtual = _JumpingSelector(threads)
@@ -93,7 +97,10 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Moves its clock forward by the time that the event loop would wait, instead of waiting."""
+    """A selector that moves its clock forward instead of waiting for the next timer.
+
+    asyncio passes the time until its next timer as `timeout`; `None` means no timer, 0 means that a task can run.
+    """
 
     def __init__(self, threads: _Threads) -> None:
         super().__init__()
@@ -104,25 +111,27 @@ class _JumpingSelector(selectors.DefaultSelector):
         if timeout is None or timeout <= 0:
             return super().select(timeout)
         events = super().select(self._threads.patience())
+        # An event may make a task run, which may set an earlier timer. So only jump if there is none.
         if not events:
             self.now += timeout
         return events
 
 
 def _run_on_trio(main: Callable[[], Awaitable[R]], threads: _Threads) -> R:
-    """Run on trio's own clock of this kind; not by `anyio.run`, which older versions let pass no options to trio."""
+    """Run an async function on trio's `MockClock`."""
+    # Not with `anyio.run`: old versions of anyio pass no options on to trio.
     try:
         import trio.testing
     except ImportError as error:
         raise ArgumentError("backend 'trio' needs trio: pip install trio") from error
     clock = trio.testing.MockClock(autojump_threshold=0)
 
-    class Waiting(trio.abc.Instrument):
-        """Tells the clock to wait for threads; any step of a task may have started or ended one."""
+    class ThreadPatience(trio.abc.Instrument):
+        """Sets how long the clock waits for threads; each step of a task may start or end one."""
 
         def after_task_step(self, task: trio.lowlevel.Task) -> None:
             patience = threads.patience()
             if patience != clock.autojump_threshold:
                 clock.autojump_threshold = patience
 
-    return trio.run(main, clock=clock, instruments=[Waiting()])
+    return trio.run(main, clock=clock, instruments=[ThreadPatience()])

@@ -1,4 +1,4 @@
-"""The exam that every embedder passes."""
+"""The suite that checks embedders."""
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -18,8 +18,8 @@ from airw.protocols import Embedder
 from airw.testing.exam import Case, Exam, case, expect, expect_equal, expect_error
 
 _LENGTH_TOLERANCE = 1e-4
-_ATTEMPTS = 3  # at a time measured, as others may keep the machine busy
-_SAMPLE = 40  # of the texts in a large batch, so many are embedded alone too
+_ATTEMPTS = 3  # measurements of time, since other programs may keep the machine busy
+_SAMPLE = 40  # texts of a large batch that are compared with their vectors alone
 
 _TEXTS = [
     "how to rotate the signing keys",
@@ -46,11 +46,24 @@ _BATCHES: dict[str, list[list[str]]] = {
     "beside_a_very_long_text": [[_TEXTS[0], "a very long text about bread, keys and whales; " * 2_500, _TEXTS[1]]],
     "among_a_thousand": [[f"{number} {_TEXTS[number % len(_TEXTS)][:30]}" for number in range(1_000)]],
 }
+_BATCH_NAMES = {
+    "beside_a_longer_text": "with a longer text",
+    "beside_a_shorter_text_and_one_in_capitals": "with a shorter text and one in capitals",
+    "among_texts_of_all_lengths": "with texts of all lengths",
+    "in_any_order": "in forward and reverse order",
+    "as_often_as_it_is_there": "with duplicates",
+    "among_empty_texts_line_breaks_emoji_nul_and_other_scripts": "with empty texts, emoji, NUL and other scripts",
+    "beside_a_very_long_text": "with a very long text",
+    "among_a_thousand": "with a thousand texts",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class ExaminedEmbedder:
-    """What a case is given: the embedder, a maker of another one where there is one, and the bounds to hold."""
+class EmbedderFixture:
+    """The fixture of one case: the embedder to check and the bounds.
+
+    `make_another` makes an equal embedder; it is `None` if the suite was fixture an embedder.
+    """
 
     embedder: Embedder
     make_another: Callable[[], Awaitable[Embedder]] | None
@@ -58,37 +71,39 @@ class ExaminedEmbedder:
     max_gap: float | None
 
     async def rows(self, texts: Sequence[str], embedder: Embedder | None = None) -> Floats:
-        """Return the vectors of texts as an array that can be compared, whatever else is wrong with it."""
+        """Return the vectors of texts as a 2-d array, so that cases can compare them."""
         rows = np.asarray(await (embedder or self.embedder).embed_documents(texts), np.float64)
         expect(rows.ndim == 2 and len(rows) == len(texts), f"expected {len(texts)} vectors, got shape {rows.shape}")
         return cast("Floats", rows)
 
     async def rows_alone(self, texts: Sequence[str]) -> Floats:
-        """Return the vectors of texts, each embedded by itself."""
+        """Return the vectors of texts, each embedded in a call of its own."""
         return cast("Floats", np.concatenate([await self.rows([text]) for text in texts]))
 
     def expect_close(self, rows: Floats, others: Floats, texts: Sequence[str], where: str) -> None:
-        """Expect that the vectors of the same texts differ in no number by more than the tolerance."""
-        apart = np.abs(rows - others).max(axis=1, initial=0.0)
-        for at, text in enumerate(texts):
-            what = f"text {at}, {_shown(text)}, {where}: expected its vector to differ by at most {self.tolerance:g}"
-            expect(apart[at] <= self.tolerance, f"{what} from that of the text alone, got {apart[at]:.2g}")
+        """Expect that no number of two vectors of a text differs by more than the tolerance."""
+        differences = np.abs(rows - others).max(axis=1, initial=0.0)
+        for number, (text, difference) in enumerate(zip(texts, differences, strict=True)):
+            subject = f"text {number}, {_short_text(text)}, {where}"
+            expected = f"its vector to differ by at most {self.tolerance:g} from that of the text alone"
+            expect(difference <= self.tolerance, f"{subject}: expected {expected}, got {difference:.2g}")
 
 
-CASES: list[Case[ExaminedEmbedder]] = []
+CASES: list[Case[EmbedderFixture]] = []
 
 
-def _shown(text: str) -> str:
+def _short_text(text: str) -> str:
     return ascii(text if len(text) <= 40 else f"{text[:37]}...")
 
 
-def _expect_sound(rows: Any, texts: Sequence[str], *, zero: bool = True) -> None:
-    """Expect finite rows of length one, or zero where that is allowed."""
+def _expect_unit_rows(rows: Any, texts: Sequence[str], *, zero: bool = True) -> None:
+    """Expect finite rows of length 1, or 0 if `zero` allows it."""
     lengths = np.linalg.norm(np.asarray(rows, np.float64), axis=1)
     for text, length in zip(texts, lengths, strict=True):
-        is_sound = abs(length - 1) <= _LENGTH_TOLERANCE or (zero and length == 0)
+        is_valid = abs(length - 1) <= _LENGTH_TOLERANCE or (zero and length == 0)
         expect(
-            is_sound, f"expected length 1{' or 0' if zero else ''} of the vector of {_shown(text)}, got {length:.6g}"
+            is_valid,
+            f"expected length 1{' or 0' if zero else ''} of the vector of {_short_text(text)}, got {length:.6g}",
         )
 
 
@@ -98,149 +113,155 @@ def _expect_floats(answer: Any, shape: tuple[int, ...]) -> None:
     expect_equal(answer.shape, shape, "the shape of the answer")
 
 
-@case(CASES)
-async def _the_protocol_is_there_method_by_method(given: ExaminedEmbedder) -> None:
-    await given.embedder.embed_query(_TEXTS[0])  # some know their width only now
-    expect(isinstance(given.embedder, Embedder), f"expected an Embedder, got {type(given.embedder).__name__}")
+@case(CASES, promise="All methods and attributes of `Embedder` exist.")
+async def _the_protocol_is_there_method_by_method(fixture: EmbedderFixture) -> None:
+    await fixture.embedder.embed_query(_TEXTS[0])  # some embedders know their width only after a call
+    expect(isinstance(fixture.embedder, Embedder), f"expected an Embedder, got {type(fixture.embedder).__name__}")
 
 
-@case(CASES)
-async def _id_and_dim_are_there_and_stay_the_same(given: ExaminedEmbedder) -> None:
-    before = given.embedder.id
-    expect(isinstance(before, str) and before.strip(), f"expected an id that says something, got {before!r}")
+@case(CASES, promise="`id` is a name on one line, `dim` is a positive whole number, and both stay the same.")
+async def _id_and_dim_are_there_and_stay_the_same(fixture: EmbedderFixture) -> None:
+    before = fixture.embedder.id
+    expect(isinstance(before, str) and before.strip(), f"expected an id that is not blank, got {before!r}")
     expect(len(before.splitlines()) == 1, f"expected an id of one line, got {before!r}")
     expect(not PurePath(before).is_absolute(), f"expected an id that names a model, got the path {before!r}")
     dims = set()
     for text in _TEXTS[:3]:
-        await given.embedder.embed_query(text)
-        await given.embedder.embed_documents([text])
-        expect_equal(given.embedder.id, before, "the id after a call")
-        dims.add(given.embedder.dim)
+        await fixture.embedder.embed_query(text)
+        await fixture.embedder.embed_documents([text])
+        expect_equal(fixture.embedder.id, before, "the id after a call")
+        dims.add(fixture.embedder.dim)
     expect(len(dims) == 1, f"expected dim to stay the same, got {sorted(dims)}")
     [dim] = dims
     is_count = isinstance(dim, int) and not isinstance(dim, bool) and dim >= 1
     expect(is_count, f"expected dim to be a whole number of at least 1, got {dim!r}")
 
 
-@case(CASES, "factory")
-async def _another_embedder_made_the_same_way_has_the_same_id_and_the_same_vectors(given: ExaminedEmbedder) -> None:
-    other = await cast("Callable[[], Awaitable[Embedder]]", given.make_another)()
-    expect_equal(other.id, given.embedder.id, "the id of another embedder")
-    rows, others = await given.rows(_TEXTS), await given.rows(_TEXTS, other)
-    expect_equal(others.shape, rows.shape, "the shape that another embedder gives")
-    given.expect_close(others, rows, _TEXTS, "from another embedder")
+@case(CASES, "factory", promise="A second embedder made by the same function has the same id and the same vectors.")
+async def _another_embedder_made_the_same_way_has_the_same_id_and_the_same_vectors(fixture: EmbedderFixture) -> None:
+    other = await cast("Callable[[], Awaitable[Embedder]]", fixture.make_another)()
+    expect_equal(other.id, fixture.embedder.id, "the id of another embedder")
+    rows, others = await fixture.rows(_TEXTS), await fixture.rows(_TEXTS, other)
+    expect_equal(others.shape, rows.shape, "the shape of the vectors of another embedder")
+    fixture.expect_close(others, rows, _TEXTS, "from another embedder")
 
 
-@case(CASES)
-async def _documents_give_one_finite_row_of_float32_and_length_one_each(given: ExaminedEmbedder) -> None:
+@case(CASES, promise="`embed_documents` returns one float32 row per text, finite and of length 1 or 0.")
+async def _documents_give_one_finite_row_of_float32_and_length_one_each(fixture: EmbedderFixture) -> None:
     for texts in (_TEXTS, _ODD_TEXTS):
-        rows = await given.embedder.embed_documents(texts)
-        _expect_floats(rows, (len(texts), given.embedder.dim))
-        _expect_sound(rows, texts)
+        rows = await fixture.embedder.embed_documents(texts)
+        _expect_floats(rows, (len(texts), fixture.embedder.dim))
+        _expect_unit_rows(rows, texts)
 
 
-@case(CASES)
-async def _a_query_gives_one_vector_of_float32_and_length_one(given: ExaminedEmbedder) -> None:
+@case(CASES, promise="`embed_query` returns one float32 vector, finite and of length 1.")
+async def _a_query_gives_one_vector_of_float32_and_length_one(fixture: EmbedderFixture) -> None:
     for text in _TEXTS:
-        row = await given.embedder.embed_query(text)
-        _expect_floats(row, (given.embedder.dim,))
-        _expect_sound(row[None], [text], zero=False)
+        row = await fixture.embedder.embed_query(text)
+        _expect_floats(row, (fixture.embedder.dim,))
+        _expect_unit_rows(row[None], [text], zero=False)
 
 
-@case(CASES)
-async def _a_query_asked_twice_gives_the_same_vector(given: ExaminedEmbedder) -> None:
-    rows = [np.array(await given.embedder.embed_query(_TEXTS[0]))[None] for _ in range(2)]
-    given.expect_close(rows[0], rows[1], _TEXTS[:1], "as a query, a second time")
+@case(CASES, promise="The same query has the same vector twice.")
+async def _a_query_asked_twice_gives_the_same_vector(fixture: EmbedderFixture) -> None:
+    rows = [np.array(await fixture.embedder.embed_query(_TEXTS[0]))[None] for _ in range(2)]
+    fixture.expect_close(rows[0], rows[1], _TEXTS[:1], "as a query, a second time")
 
 
-@case(CASES)
-async def _no_texts_give_no_rows_of_the_right_width(given: ExaminedEmbedder) -> None:
-    await given.embedder.embed_query(_TEXTS[0])
-    _expect_floats(await given.embedder.embed_documents([]), (0, given.embedder.dim))
+@case(CASES, promise="`embed_documents([])` returns an array of shape `(0, dim)`.")
+async def _no_texts_give_no_rows_of_the_right_width(fixture: EmbedderFixture) -> None:
+    await fixture.embedder.embed_query(_TEXTS[0])
+    _expect_floats(await fixture.embedder.embed_documents([]), (0, fixture.embedder.dim))
 
 
-async def _a_vector_is_that_of_its_text_alone(how: str, given: ExaminedEmbedder) -> None:
+async def _a_vector_is_that_of_its_text_alone(how: str, fixture: EmbedderFixture) -> None:
     alone: dict[str, Floats] = {}
     for batch in _BATCHES[how]:
-        rows = await given.rows(batch)
-        _expect_sound(rows, batch)
-        picked = [at for at in range(len(batch)) if at % (len(batch) // _SAMPLE + 1) == 0 or at > len(batch) - 3]
-        for text in {batch[at] for at in picked} - alone.keys():
-            alone[text] = (await given.rows([text]))[0]
-        texts = [batch[at] for at in picked]
-        wanted = cast("Floats", np.array([alone[text] for text in texts]))
-        given.expect_close(rows[picked], wanted, texts, f"among {len(batch) - 1} others")
+        rows = await fixture.rows(batch)
+        _expect_unit_rows(rows, batch)
+        # To embed every text of a large batch alone takes too long: take a sample and the last two.
+        step = len(batch) // _SAMPLE + 1
+        sample = [number for number in range(len(batch)) if number % step == 0 or number > len(batch) - 3]
+        texts = [batch[number] for number in sample]
+        for text in {*texts} - alone.keys():
+            alone[text] = (await fixture.rows([text]))[0]
+        expected = cast("Floats", np.array([alone[text] for text in texts]))
+        fixture.expect_close(rows[sample], expected, texts, f"among {len(batch) - 1} others")
 
 
 CASES += [
-    Case.of(f"a_vector_is_that_of_its_text_alone_{how}", partial(_a_vector_is_that_of_its_text_alone, how))
+    Case(
+        f"a_vector_is_that_of_its_text_alone_{how}",
+        f"The vector of a text does not depend on its batch: {_BATCH_NAMES[how]}.",
+        partial(_a_vector_is_that_of_its_text_alone, how),
+    )
     for how in _BATCHES
 ]
 
 
-@case(CASES)
-async def _texts_are_read_and_not_changed_as_a_list_or_a_tuple(given: ExaminedEmbedder) -> None:
+@case(CASES, promise="Texts can be a list or a tuple, and are not changed.")
+async def _texts_are_read_and_not_changed_as_a_list_or_a_tuple(fixture: EmbedderFixture) -> None:
     texts = list(_TEXTS)
-    rows = np.array(await given.embedder.embed_documents(texts))
+    rows = np.array(await fixture.embedder.embed_documents(texts))
     expect_equal(texts, _TEXTS, "the list of texts after the call")
-    given.expect_close(await given.rows(tuple(_TEXTS)), rows, _TEXTS, "in a tuple")
+    fixture.expect_close(await fixture.rows(tuple(_TEXTS)), rows, _TEXTS, "in a tuple")
 
 
-@case(CASES)
-async def _an_answer_is_the_callers_own(given: ExaminedEmbedder) -> None:
-    first = await given.embedder.embed_documents(list(_TEXTS))
-    query = await given.embedder.embed_query(_TEXTS[0])
-    kept, kept_query = np.array(first), np.array(query)
+@case(CASES, promise="Changing a returned array does not change later answers.")
+async def _an_answer_is_the_callers_own(fixture: EmbedderFixture) -> None:
+    first = await fixture.embedder.embed_documents(list(_TEXTS))
+    query = await fixture.embedder.embed_query(_TEXTS[0])
+    copy, query_copy = np.array(first), np.array(query)
     for answer in (first, query):
         if answer.flags.writeable:
             answer[:] = 0
-    given.expect_close(await given.rows(_TEXTS), kept, _TEXTS, "after an answer was changed")
-    again = await given.embedder.embed_query(_TEXTS[0])
-    given.expect_close(again[None], kept_query[None], _TEXTS[:1], "as a query, after an answer was changed")
+    fixture.expect_close(await fixture.rows(_TEXTS), copy, _TEXTS, "after an answer was changed")
+    again = await fixture.embedder.embed_query(_TEXTS[0])
+    fixture.expect_close(again[None], query_copy[None], _TEXTS[:1], "as a query, after an answer was changed")
 
 
-@case(CASES)
-async def _one_string_in_place_of_a_list_is_refused(given: ExaminedEmbedder) -> None:
+@case(CASES, promise="`embed_documents` refuses a single string.")
+async def _one_string_in_place_of_a_list_is_refused(fixture: EmbedderFixture) -> None:
     with expect_error(EmbedderError, "embed_documents('one string')"):
-        await given.embedder.embed_documents("one string")
+        await fixture.embedder.embed_documents("one string")
 
 
-@case(CASES)
-async def _what_is_no_string_is_refused(given: ExaminedEmbedder) -> None:
+@case(CASES, promise="Values that are not strings are refused.")
+async def _what_is_no_string_is_refused(fixture: EmbedderFixture) -> None:
     bad: Any
     for bad in ([b"bytes"], [None], ["fine", 3], [["nested"]]):
         with expect_error(EmbedderError, f"embed_documents({bad!r})"):
-            await given.embedder.embed_documents(bad)
+            await fixture.embedder.embed_documents(bad)
     for bad in (None, 3, ["a list"]):
         with expect_error(EmbedderError, f"embed_query({bad!r})"):
-            await given.embedder.embed_query(bad)
+            await fixture.embedder.embed_query(bad)
 
 
-@case(CASES)
-async def _half_characters_are_embedded_or_refused(given: ExaminedEmbedder) -> None:
+@case(CASES, promise="Texts with an unpaired surrogate are embedded or refused with an `EmbedderError`.")
+async def _half_characters_are_embedded_or_refused(fixture: EmbedderFixture) -> None:
     for text in ("bread \ud800 recipe", "\udfff"):
         try:
-            rows = await given.embedder.embed_documents([text])
+            rows = await fixture.embedder.embed_documents([text])
         except EmbedderError as error:
             message = str(error)
             expect(message.strip() and "\n" not in message, f"expected an error of one line, got {message!r}")
         else:
-            _expect_sound(rows, [text])
+            _expect_unit_rows(rows, [text])
 
 
-@case(CASES)
-async def _concurrent_calls_each_get_their_own_answer(given: ExaminedEmbedder) -> None:
-    alone = await given.rows_alone(_TEXTS)
-    queries = [np.array(await given.embedder.embed_query(text)) for text in _TEXTS]
+@case(CASES, promise="Each of several calls at the same time gets its own answer.")
+async def _concurrent_calls_each_get_their_own_answer(fixture: EmbedderFixture) -> None:
+    alone = await fixture.rows_alone(_TEXTS)
+    queries = [np.array(await fixture.embedder.embed_query(text)) for text in _TEXTS]
 
     async def documents(shift: int) -> None:
-        order = [(at + shift) % len(_TEXTS) for at in range(1 + shift % len(_TEXTS))]
-        texts = [_TEXTS[at] for at in order]
-        given.expect_close(await given.rows(texts), alone[order], texts, "while others ask")
+        order = [(number + shift) % len(_TEXTS) for number in range(1 + shift % len(_TEXTS))]
+        texts = [_TEXTS[number] for number in order]
+        fixture.expect_close(await fixture.rows(texts), alone[order], texts, "during other calls")
 
-    async def query(at: int) -> None:
-        row = await given.embedder.embed_query(_TEXTS[at])
-        given.expect_close(row[None], queries[at][None], _TEXTS[at : at + 1], "as a query, while others ask")
+    async def query(number: int) -> None:
+        row = await fixture.embedder.embed_query(_TEXTS[number])
+        fixture.expect_close(row[None], queries[number][None], [_TEXTS[number]], "as a query, during other calls")
 
     with first_error():
         async with anyio.create_task_group() as group:
@@ -249,21 +270,21 @@ async def _concurrent_calls_each_get_their_own_answer(given: ExaminedEmbedder) -
                 group.start_soon(query, number % len(_TEXTS))
 
 
-@case(CASES)
-async def _a_cancelled_call_leaves_the_embedder_usable(given: ExaminedEmbedder) -> None:
-    alone = await given.rows_alone(_TEXTS)
+@case(CASES, promise="The embedder works normally after a call was cancelled.")
+async def _a_cancelled_call_leaves_the_embedder_usable(fixture: EmbedderFixture) -> None:
+    alone = await fixture.rows_alone(_TEXTS)
     for seconds in (0.0, 0.001, 0.01, 0.05):
         with anyio.move_on_after(seconds):
-            await given.embedder.embed_documents(_batch(50, f"cancelled after {seconds}"))
-        given.expect_close(await given.rows(_TEXTS), alone, _TEXTS, "after a cancelled call")
+            await fixture.embedder.embed_documents(_batch(50, f"cancelled after {seconds}"))
+        fixture.expect_close(await fixture.rows(_TEXTS), alone, _TEXTS, "after a cancelled call")
 
 
-@case(CASES, "max_gap")
-async def _the_event_loop_keeps_running_while_a_batch_is_embedded(given: ExaminedEmbedder) -> None:
-    await given.embedder.embed_documents(_batch(10, "warms up"))
-    limit, gaps = given.max_gap or 0.0, []
+@case(CASES, "max_gap", promise="Other tasks can run while a batch is embedded.")
+async def _the_event_loop_keeps_running_while_a_batch_is_embedded(fixture: EmbedderFixture) -> None:
+    await fixture.embedder.embed_documents(_batch(10, "warms up"))
+    limit, gaps = fixture.max_gap or 0.0, []
     for attempt in range(_ATTEMPTS):
-        gaps.append(await _longest_gap(given.embedder, _batch(100, f"attempt {attempt}")))
+        gaps.append(await _longest_gap(fixture.embedder, _batch(100, f"attempt {attempt}")))
         if gaps[-1] <= limit:
             return
     raise AssertionError(f"expected other tasks to wait for at most {limit:g} s, got {min(gaps):.3g} s")
@@ -274,7 +295,7 @@ def _batch(count: int, mark: str) -> list[str]:
 
 
 async def _longest_gap(embedder: Embedder, texts: list[str]) -> float:
-    """Return the longest time in seconds for which a task that only sleeps could not run."""
+    """Return the longest time in seconds for which a ticking task could not run."""
     gaps: list[float] = []
 
     async def tick() -> None:
@@ -295,19 +316,21 @@ async def _longest_gap(embedder: Embedder, texts: list[str]) -> float:
     return max(gaps)
 
 
-class EmbedderSuite(Exam[ExaminedEmbedder]):
-    """The exam of an embedder: cases as data, to run all at once or one a test; needs no test framework.
+class EmbedderSuite(Exam[EmbedderFixture]):
+    """Checks that an embedder keeps the promises of `airw.protocols.Embedder`.
+
+    Run all cases at once, or one case per test of any test framework.
 
     Args:
-        embedder: An embedder, or a function without parameters that makes one: then each case gets its own, closed
-            after it where it is an async context manager, and another one must equal the first. A model is slow to
-            load: pass it as it is.
-        tolerance: The most that a number of a text's vector may differ in another batch, or asked for again.
-        max_gap: The longest time in seconds for which a batch may keep other tasks of the event loop from running, in
-            the best of three attempts; `None` leaves that case out.
+        embedder: An embedder, or a function without parameters that makes one. With a function, each case makes its own
+            embedder and closes it if it is an async context manager. The suite then also checks that two embedders are
+            equal. Pass an embedder if its model is slow to load.
+        tolerance: Maximum difference of a number in the vector of a text, in another batch or another call.
+        max_gap: Maximum time in seconds for which a batch may keep other tasks from running, in the best of three
+            attempts. `None` leaves this case out.
 
     Raises:
-        ArgumentError: `embedder` is neither, or a bound is no number of at least 0.
+        ArgumentError: If `embedder` is neither, or a bound is not a number of at least 0.
 
     Example:
         >>> import anyio
@@ -330,16 +353,16 @@ class EmbedderSuite(Exam[ExaminedEmbedder]):
         self._tolerance = _check_bound("tolerance", tolerance)
         self._max_gap = None if max_gap is None else _check_bound("max_gap", max_gap)
 
-    def _offers(self, case: Case[ExaminedEmbedder]) -> bool:
+    def _offers(self, case: Case[EmbedderFixture]) -> bool:
         offered = {"factory": self._make is not None, "max_gap": self._max_gap is not None}
         return all(offered[need] for need in case.needs)
 
     @asynccontextmanager
-    async def _examinee(self) -> AsyncIterator[ExaminedEmbedder]:
+    async def _fixture(self) -> AsyncIterator[EmbedderFixture]:
         async with AsyncExitStack() as stack:
             make = partial(_open, self._make, stack) if self._make else None
             embedder = self._embedder if make is None else await make()
-            yield ExaminedEmbedder(cast("Embedder", embedder), make, self._tolerance, self._max_gap)
+            yield EmbedderFixture(cast("Embedder", embedder), make, self._tolerance, self._max_gap)
 
 
 async def _open(make: Callable[[], Embedder], stack: AsyncExitStack) -> Embedder:

@@ -1,4 +1,4 @@
-"""What every exam is made of: cases as data, expectations without a test framework, and a report to print."""
+"""The base of all suites: cases as data, checks without a test framework, and a report."""
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -13,40 +13,48 @@ from airw._base.arrays import NDArray
 from airw._base.messages import short_repr
 from airw.values import Record
 
-Examined = TypeVar("Examined")
+Fixture = TypeVar("Fixture")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Case(Generic[Examined]):
-    """One promise, and the check that it is kept.
+class Case(Generic[Fixture]):
+    """A promise that an implementation must keep, and a function that checks it.
 
     Args:
-        name: An identifier, fit for the id of a test.
-        promise: The promise in one sentence.
-        check: Called with what a suite hands to its cases; raises `AssertionError` where the promise is broken.
-        needs: What must be offered for the promise to be asked for: the methods that the check uses, say.
+        name: An identifier, usable as the id of a test.
+        promise: The promise in one sentence, for reports.
+        check: An async function that raises `AssertionError` if the promise is broken. It is called with the fixture of
+            the suite.
+        needs: What an implementation must offer for this case to apply, such as the methods that the check calls.
     """
 
     name: str
     promise: str
-    check: Callable[[Examined], Awaitable[None]]
+    check: Callable[[Fixture], Awaitable[None]]
     needs: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return self.name
 
     @classmethod
-    def of(cls, name: str, check: Callable[[Examined], Awaitable[None]], needs: Iterable[str] = ()) -> "Case[Examined]":
-        """Return a case whose promise is its name, read as a sentence."""
+    def of(cls, name: str, check: Callable[[Fixture], Awaitable[None]], needs: Iterable[str] = ()) -> "Case[Fixture]":
+        """Return a case whose promise is its name with spaces instead of underscores."""
         return cls(name, f"{name[0].upper()}{name[1:].replace('_', ' ')}.", check, frozenset(needs))
 
 
-def case(cases: list[Any], *needs: str) -> Callable[[Function], Function]:
-    """Return a decorator that adds a check to the cases, under its function's name."""
+def case(cases: list[Any], *needs: str, promise: str | None = None) -> Callable[[Function], Function]:
+    """Return a decorator that adds a check to `cases`, under the name of its function.
+
+    Args:
+        cases: The list to add to.
+        needs: What an implementation must offer for the case to apply.
+        promise: The promise in one sentence. Default: made of the name, as by `Case.of`.
+    """
 
     def add(check: Function) -> Function:
-        cases.append(Case.of(check.__name__.strip("_"), check, needs))
+        named_case = Case.of(check.__name__.strip("_"), check, needs)
+        cases.append(named_case if promise is None else replace(named_case, promise=promise))
         return check
 
     return add
@@ -54,7 +62,15 @@ def case(cases: list[Any], *needs: str) -> Callable[[Function], Function]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one case: `passed`; `failed`, and why; or `left out`, as it needs what is not offered."""
+    """The result of one case.
+
+    Args:
+        name: The name of the case.
+        promise: Its promise.
+        status: `left out` if the implementation does not offer what the case needs.
+        why: The message of a failure, or what is missing; `""` if the case passed.
+        seconds: The duration of the check.
+    """
 
     name: str
     promise: str
@@ -65,11 +81,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of all cases, to print or to ask.
+    """The results of all cases; print it to read them.
 
     Args:
-        subject: What took the exam.
-        outcomes: One a case, in the order of the cases.
+        subject: The kind of implementation, such as `store`.
+        outcomes: One outcome per case, in the order of the cases.
     """
 
     subject: str
@@ -82,7 +98,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether no case failed."""
+        """True if no case failed."""
         return not self.failed
 
     def __str__(self) -> str:
@@ -100,13 +116,15 @@ def _line(outcome: Outcome) -> str:
     return f"  {outcome.status:<8}  {outcome.promise}{why}"
 
 
-class Exam(Generic[Examined]):
-    """What all suites have: cases to check one by one, or all at once; each suite says what it hands to a case.
+class Exam(Generic[Fixture]):
+    """The base class of suites: checks their cases one by one or all at once.
+
+    A subclass decides which cases apply (`_offers`) and what a case is called with (`_fixture`).
 
     Attributes:
-        subject: What takes the exam.
-        all_cases: Every case, asked for or not; a subclass may have others.
-        patience: The seconds that one case may take.
+        subject: The kind of implementation that the suite checks, such as `store`.
+        all_cases: All cases, including those that do not apply. A subclass may set others.
+        patience: The time limit of one case, in seconds.
     """
 
     subject: ClassVar[str]
@@ -114,15 +132,16 @@ class Exam(Generic[Examined]):
     patience: ClassVar[float] = 60.0
 
     @property
-    def cases(self) -> tuple[Case[Examined], ...]:
-        """The cases that ask for nothing but what is offered; `str(case)` is a case's name."""
+    def cases(self) -> tuple[Case[Fixture], ...]:
+        """The cases that apply to this implementation; `str(case)` is the name of a case."""
         return tuple(case for case in self.all_cases if self._offers(case))
 
-    async def check(self, case: Case[Examined]) -> None:
+    async def check(self, case: Case[Fixture]) -> None:
         """Check one case.
 
         Raises:
-            AssertionError: The promise is broken; on one line, the case, what was expected, and what came.
+            AssertionError: If the promise is broken. The message is one line: the case, the expected value, the value
+                that came instead.
         """
         try:
             await self._check(case)
@@ -130,9 +149,9 @@ class Exam(Generic[Examined]):
             raise AssertionError(f"{case}: {error}") from error.__cause__
 
     async def run(self) -> Report:
-        """Check all cases, however many fail, and give the outcome of each; print it, or ask it.
+        """Check all cases and return a report; failures do not stop the run.
 
-        The cases that need more than what is offered are in it, as left out.
+        Cases that do not apply are in the report with the status `left out`.
         """
         outcomes = []
         for case in self.all_cases:
@@ -141,7 +160,7 @@ class Exam(Generic[Examined]):
             outcomes.append(Outcome(case.name, case.promise, status, why, time.perf_counter() - start))
         return Report(self.subject, tuple(outcomes))
 
-    async def _outcome(self, case: Case[Examined]) -> tuple[Literal["passed", "failed", "left out"], str]:
+    async def _outcome(self, case: Case[Fixture]) -> tuple[Literal["passed", "failed", "left out"], str]:
         if not self._offers(case):
             return "left out", f"needs {', '.join(sorted(case.needs))}"
         try:
@@ -150,11 +169,11 @@ class Exam(Generic[Examined]):
             return "failed", " ".join(str(error).split()) or "AssertionError"
         return "passed", ""
 
-    async def _check(self, case: Case[Examined]) -> None:
+    async def _check(self, case: Case[Fixture]) -> None:
         try:
             with anyio.move_on_after(self.patience) as scope:
-                async with self._examinee() as given:
-                    await case.check(given)
+                async with self._fixture() as fixture:
+                    await case.check(fixture)
         except AssertionError:
             raise
         except Exception as error:
@@ -162,56 +181,60 @@ class Exam(Generic[Examined]):
         if scope.cancelled_caught:
             raise AssertionError(f"expected an answer, got none in {self.patience:g} s")
 
-    def _offers(self, case: Case[Examined]) -> bool:
-        """Return whether a case asks for nothing but what is offered."""
+    def _offers(self, case: Case[Fixture]) -> bool:
+        """Return whether the implementation offers all that a case needs."""
         raise NotImplementedError
 
-    def _examinee(self) -> AbstractAsyncContextManager[Examined]:
-        """Return what is handed to a case, made anew."""
+    def _fixture(self) -> AbstractAsyncContextManager[Fixture]:
+        """Return a new fixture for one case."""
         raise NotImplementedError
 
 
-def expect(holds: object, message: str) -> None:
-    """Raise `AssertionError` with the message unless it holds; unlike `assert`, also under `python -O`."""
-    if not holds:
+def expect(condition: object, message: str) -> None:
+    """Raise `AssertionError` if a condition is false; unlike `assert`, also under `python -O`."""
+    if not condition:
         raise AssertionError(message)
 
 
 @contextmanager
-def expect_error(kind: type[Exception], what: str, *values: str) -> Iterator[None]:
-    """Expect that the block raises an error of this kind, whose message is one line and holds each of the values.
+def expect_error(kind: type[Exception], action: str, *values: str) -> Iterator[None]:
+    """Expect that the block raises an error of this kind with a message of one line.
 
-    How the message puts it is its own affair; `what` says in ours what was done.
+    The message must contain each of `values`; its words are free. `action` describes the block in messages of the case.
     """
     try:
         yield
     except kind as error:
         message = str(error)
-        expect(message.strip() and "\n" not in message, f"{what}: expected a message of one line, got {message!r}")
+        expect(message.strip() and "\n" not in message, f"{action}: expected a message of one line, got {message!r}")
         for value in values:
-            expect(value in message, f"{what}: expected a message that holds {value!r}, got {short_repr(message)}")
+            expect(value in message, f"{action}: expected a message that contains {value!r}, got {short_repr(message)}")
     except Exception as error:
-        raise AssertionError(f"{what}: expected {kind.__name__}, got {short_repr(error)}") from error
+        raise AssertionError(f"{action}: expected {kind.__name__}, got {short_repr(error)}") from error
     else:
-        raise AssertionError(f"{what}: expected {kind.__name__}, got no error")
+        raise AssertionError(f"{action}: expected {kind.__name__}, got no error")
 
 
-async def expect_refusal(kind: type[Exception], call: Awaitable[object], what: str, *values: str) -> None:
-    """Expect of a call what `expect_error` expects of a block."""
-    with expect_error(kind, what, *values):
+async def expect_refusal(kind: type[Exception], call: Awaitable[object], action: str, *values: str) -> None:
+    """Expect that a call raises an error, as `expect_error` expects of a block."""
+    with expect_error(kind, action, *values):
         await call
 
 
-def expect_equal(got: object, expected: object, what: str) -> None:
-    """Raise, naming the first place that differs, unless both are equal; arrays to 1e-6, NaN equal to NaN."""
+def expect_equal(got: object, expected: object, subject: str) -> None:
+    """Raise `AssertionError` with the first place that differs if two values are not equal.
+
+    Arrays are equal if shape and dtype are, and the numbers up to 1e-6. NaN is equal to NaN in arrays. `True` is not
+    equal to 1.
+    """
     difference = _difference(got, expected, "")
     if difference is not None:
-        place, part, wanted = difference
-        raise AssertionError(f"{what}{place}: expected {short_repr(wanted)}, got {short_repr(part)}")
+        place, got_part, expected_part = difference
+        raise AssertionError(f"{subject}{place}: expected {short_repr(expected_part)}, got {short_repr(got_part)}")
 
 
 def _difference(got: Any, expected: Any, place: str) -> tuple[str, object, object] | None:
-    """Return the first place that differs, and both its values."""
+    """Return the first place that differs, and the two values there."""
     if isinstance(expected, np.ndarray):
         return _array_difference(got, expected, place)
     if isinstance(expected, list | tuple) and type(got) is type(expected) and len(got) == len(expected):
@@ -238,5 +261,5 @@ def _array_difference(got: Any, expected: NDArray[Any], place: str) -> tuple[str
     wrong = np.argwhere(~np.isclose(got, expected, 1e-6, 1e-6, equal_nan=True))
     if not len(wrong):
         return None
-    at = tuple(wrong[0].tolist())
-    return f"{place}{list(at)}", got[at].item(), expected[at].item()
+    position = tuple(wrong[0].tolist())
+    return f"{place}{list(position)}", got[position].item(), expected[position].item()

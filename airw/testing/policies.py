@@ -1,4 +1,4 @@
-"""The exam that every walk policy passes."""
+"""The suite that checks walk policies."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -8,28 +8,31 @@ from typing import Any, cast
 from airw._base.checks import check_count
 from airw.errors import ArgumentError
 from airw.testing._policy_cases import CASES
-from airw.testing._policy_tools import ExaminedPolicy, PolicyCase
+from airw.testing._policy_tools import PolicyCase, PolicyFixture
 from airw.testing.exam import Exam
 from airw.walking import WalkPolicy
 
 
-class PolicySuite(Exam[ExaminedPolicy]):
-    """The exam of a walk policy: cases as data, to run all at once or one a test; needs no test framework.
+class PolicySuite(Exam[PolicyFixture]):
+    """Checks that a walk policy keeps the promises of `WalkPolicy`.
 
-    What it walks should offer it something: a dozen nodes or more, several a step, and cycles.
+    Run all cases at once, or one case per test of any test framework. The data that the policy walks should have a
+    dozen nodes or more, several in a step, and cycles.
 
     Args:
-        policy: A policy, or a function without parameters that makes one: then another one must equal the first.
-        open: Gives an async context manager of what the policy walks: for each case anew, with the same content.
-        query: What to look for there; at least two hits must come of it.
-        is_corpus: Whether `open` gives a `Corpus`, or another dataclass with a `store` of its own. The store is then
-            wrapped in a `ScriptedStore`, which delays, fails, hangs and counts; otherwise the cases of those are left
+        policy: A policy, or a function without parameters that makes one. With a function, the suite also checks that
+            two policies made by it are equal.
+        open: A function that returns an async context manager of the data to walk. It is called for each case and must
+            return the same content every time.
+        query: The query of the walks; it must have at least two hits.
+        is_corpus: Whether `open` returns a `Corpus`, or another dataclass with a field `store`. The suite then wraps
+            the store in a `ScriptedStore`, to delay, fail, hang and count its calls. Otherwise these cases are left
             out.
-        max_calls: The most calls of the store that one step may take, those for the seeds aside; and no more of them
-            for more nodes. `None` leaves that out, for policies that work one node at a time.
+        max_calls: Maximum calls of the store in one step, without those for the seeds. More nodes must not take more
+            calls. `None` leaves these cases out, for policies that work one node at a time.
 
     Raises:
-        ArgumentError: `policy` is neither, `open` cannot be called, or `max_calls` is no whole number.
+        ArgumentError: If `policy` is neither, `open` is not callable, or `max_calls` is not a whole number.
 
     Example:
         >>> from airw import build, from_mapping
@@ -58,7 +61,7 @@ class PolicySuite(Exam[ExaminedPolicy]):
         if is_maker and not callable(policy):
             raise ArgumentError(f"policy must be a walk policy or a function that makes one, not {policy!r}")
         if not callable(open):
-            raise ArgumentError(f"open must be a function that gives an async context manager, not {open!r}")
+            raise ArgumentError(f"open must be a function that returns an async context manager, not {open!r}")
         if max_calls is not None:
             check_count("max_calls", max_calls)
         self._make = cast("Callable[[], WalkPolicy]", policy) if is_maker else None
@@ -70,9 +73,11 @@ class PolicySuite(Exam[ExaminedPolicy]):
         return all(offered[need] for need in case.needs)
 
     @asynccontextmanager
-    async def _examinee(self) -> AsyncIterator[ExaminedPolicy]:
+    async def _fixture(self) -> AsyncIterator[PolicyFixture]:
         async with self._open() as store:
             if self._is_corpus and not (is_dataclass(store) and hasattr(store, "store")):
-                raise ArgumentError(f"open must give a Corpus, not {store!r}; for anything else, say is_corpus=False")
+                raise ArgumentError(
+                    f"open must return a Corpus, not {store!r}; for anything else, pass is_corpus=False"
+                )
             policy = cast("WalkPolicy", self._policy if self._make is None else self._make())
-            yield ExaminedPolicy(policy, self._make, store, self._query, self._is_corpus, self._max_calls)
+            yield PolicyFixture(policy, self._make, store, self._query, self._is_corpus, self._max_calls)

@@ -1,4 +1,4 @@
-"""A store whose delays and failures are written down beforehand, and which counts what is asked of it."""
+"""A store with scripted delays and failures that counts and logs its calls."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,47 +17,48 @@ from airw.protocols import Store
 T = TypeVar("T")
 
 Delays: TypeAlias = float | Sequence[float] | Callable[[], float]
-"""Seconds: for every call; for the first calls, one each; or whatever a function says when a call begins."""
+"""Delays in seconds: a number for all calls, a list for the first calls, or a function called for each call."""
 Failures: TypeAlias = Exception | Sequence[Exception | None]
-"""An error: of every call; or for the first calls, one each, where `None` lets a call pass."""
+"""Errors: one for all calls, or a list for the first calls, in which `None` lets a call succeed."""
 
 _METHODS = tuple(name for name in dir(Store) if not name.startswith("_"))
 
 
 class Call(NamedTuple):
-    """One call of a store: its method, and what it was given by position and by name."""
+    """A call of a store: the method, its positional arguments and its keyword arguments."""
 
     method: str
     arguments: tuple[Any, ...]
     options: Mapping[str, Any]
 
 
-_AnyStore: Any = object  # the methods are made below; a checker takes the class for whatever store is asked for
+_AnyStore: Any = object  # the methods are added below the class; with this base, mypy accepts it as any store
 
 
 class ScriptedStore(_AnyStore):  # type: ignore[misc]
-    """A `Store` that answers as another one, after scripted delays, unless a scripted failure comes first.
+    """A `Store` that passes its calls on to another store, with scripted delays and failures.
 
-    Each call is counted and logged when it begins, waits its delay (0 seconds is still a checkpoint), then fails or is
-    passed on. A cancelled call is counted down at once. `math.inf` as a delay is a call that hangs until cancelled.
+    Each call is counted and logged when it begins. It then waits for its delay (0 seconds is still a checkpoint), and
+    fails or is passed on. A cancelled call stops counting as running at once. With a delay of `math.inf`, a call hangs
+    until it is cancelled.
 
     Args:
-        store: What answers. It is closed when this one is.
-        delays: For every method but `aclose`, or by method name; methods that are not named do not wait.
-        failures: By method name; methods that are not named do not fail. The error is raised as the object given.
+        store: The store that answers. It is closed with this one.
+        delays: For all methods except `aclose`, or by method name. Methods that are not named do not wait.
+        failures: By method name. Methods that are not named do not fail. The same exception object is raised.
 
     Attributes:
-        calls: How often each method was called.
-        log: Every call, in the order in which they began.
-        running: How many calls run now; a lock that `writing` gave out does not count as one.
-        most_running: The most that ever ran at the same time.
-        open_iterators: How many iterators of `iterate` have begun and neither ended nor been closed.
+        calls: The number of calls by method.
+        log: All calls, in the order in which they began.
+        running: The number of calls that run now. Holding the lock of `writing` does not count as a call.
+        most_running: The largest number of calls that ran at the same time.
+        open_iterators: The number of iterators of `iterate` that are open: begun, but neither at their end nor closed.
 
     Raises:
-        ArgumentError: A method does not exist, or a delay or failure is none.
+        ArgumentError: If a method does not exist, or a delay or failure is not valid.
 
     Example:
-        Count what one walk asks of a corpus:
+        Count the calls of one walk:
 
         >>> from dataclasses import replace
         >>> from airw import build, from_mapping, traverse
@@ -68,12 +69,13 @@ class ScriptedStore(_AnyStore):  # type: ignore[misc]
         ...     async with build(source, store=MemoryStore()) as corpus:
         ...         store = ScriptedStore(corpus.store, delays={"best_of": 0.001})
         ...         async with traverse("keys", replace(corpus, store=store), policy=Eager()) as walk:
-        ...             found = [hit.artifact_id async for hit in walk]
-        ...     return found, store.calls["search_vectors"], store.calls["neighbors"]
+        ...             ids = [hit.artifact_id async for hit in walk]
+        ...     return ids, store.calls["search_vectors"], store.calls["neighbors"]
         >>> anyio.run(main)
         (['a', 'b'], 1, 1)
 
-        Let the second of its calls fail: `ScriptedStore(store, failures={"neighbors": [None, StoreError("gone")]})`.
+        Make the second call of `neighbors` fail:
+        `ScriptedStore(store, failures={"neighbors": [None, StoreError("disk full")]})`.
     """
 
     def __init__(
@@ -83,27 +85,29 @@ class ScriptedStore(_AnyStore):  # type: ignore[misc]
         delays: Delays | Mapping[str, Delays] = 0.0,
         failures: Mapping[str, Failures] | None = None,
     ) -> None:
-        named = delays if isinstance(delays, Mapping) else dict.fromkeys({*_METHODS} - {"aclose"}, delays)
-        unknown = sorted({*named, *(failures or {})} - set(_METHODS))
+        by_method = delays if isinstance(delays, Mapping) else dict.fromkeys({*_METHODS} - {"aclose"}, delays)
+        unknown = sorted({*by_method, *(failures or {})} - set(_METHODS))
         if unknown:
             raise ArgumentError(f"a store has no method {unknown[0]!r}; it has {', '.join(_METHODS)}")
         self._store = store
-        self._delays = {method: _seconds(delay) for method, delay in named.items()}
-        self._failures = {method: _errors(failure) for method, failure in (failures or {}).items()}
+        self._delays = {method: _to_delays(delay) for method, delay in by_method.items()}
+        self._failures = {method: _to_failures(failure) for method, failure in (failures or {}).items()}
         self.calls: Counter[str] = Counter()
         self.log: list[Call] = []
         self.running = self.most_running = self.open_iterators = 0
 
-    def iterate(self, items: Iterable[T], *, delays: Delays = 0.0, failures: Failures = ()) -> "_Cursor[T]":
-        """Return the items one by one, as a cursor does: with an `aclose`, and open from its first step on.
+    def iterate(self, items: Iterable[T], *, delays: Delays = 0.0, failures: Failures = ()) -> "_ScriptedIterator[T]":
+        """Return an async iterator over the items, such as a database cursor is.
+
+        It has an `aclose`, and is open from its first step to its end.
 
         Args:
-            items: What to give; may be endless.
-            delays: As of a method, one a step.
-            failures: As of a method, one a step: `[None, None, error]` fails where the third item would come.
+            items: The items to yield; may be infinite.
+            delays: As for a method, one per step.
+            failures: As for a method, one per step. `[None, None, error]` fails instead of yielding the third item.
 
         Raises:
-            ArgumentError: A delay or failure is none.
+            ArgumentError: If a delay or failure is not valid.
 
         Example:
             >>> from airw.stores import MemoryStore
@@ -116,11 +120,11 @@ class ScriptedStore(_AnyStore):  # type: ignore[misc]
             >>> anyio.run(main)
             (0, 1, 0)
         """
-        return _Cursor(self, items, _seconds(delays), _errors(failures))
+        return _ScriptedIterator(self, items, _to_delays(delays), _to_failures(failures))
 
     @asynccontextmanager
     async def writing(self, *, timeout: float = 30.0) -> AsyncIterator[None]:  # noqa: ASYNC109 - the protocol's
-        """Hold the store for one builder; delay and failure come before the lock."""
+        """Lock the store for one builder; delay and failure come before the lock."""
         async with AsyncExitStack() as lock:
             async with self._call("writing", timeout=timeout):
                 await lock.enter_async_context(self._store.writing(timeout=timeout))
@@ -128,28 +132,29 @@ class ScriptedStore(_AnyStore):  # type: ignore[misc]
 
     @asynccontextmanager
     async def _call(self, method: str, /, *arguments: Any, **options: Any) -> AsyncIterator[None]:
-        """Count and log a call, and play its part of the script before the body."""
+        """Count and log a call, then wait or fail as the script says, then run the body."""
         self.calls[method] += 1
         self.log.append(Call(method, arguments, options))
         self.running += 1
         self.most_running = max(self.most_running, self.running)
         try:
-            await _play(self._delays.get(method), self._failures.get(method))
+            await _follow_script(self._delays.get(method), self._failures.get(method))
             yield
         finally:
             self.running -= 1
 
 
 def _forward(method: str) -> Callable[..., Any]:
-    """Return a method that plays its part of the script and then passes the call on."""
+    """Return a method that follows the script and then passes the call on."""
     declared = signature(getattr(Store, method))
 
     @wraps(getattr(Store, method))
     async def call(self: ScriptedStore, /, *arguments: Any, **options: Any) -> Any:
-        given = declared.bind(self, *arguments, **options)
-        given.apply_defaults()
-        async with self._call(method, *given.args[1:], **given.kwargs):
-            return await getattr(self._store, method)(*given.args[1:], **given.kwargs)
+        # Log every call in the same form: the defaults of the protocol filled in, as the protocol orders them.
+        bound = declared.bind(self, *arguments, **options)
+        bound.apply_defaults()
+        async with self._call(method, *bound.args[1:], **bound.kwargs):
+            return await getattr(self._store, method)(*bound.args[1:], **bound.kwargs)
 
     return call
 
@@ -159,66 +164,67 @@ for _method in _METHODS:
         setattr(ScriptedStore, _method, _forward(_method))
 
 
-class _Cursor(AsyncIterator[T]):
-    """What `ScriptedStore.iterate` gives: an iterator that its store counts while it is open."""
+class _ScriptedIterator(AsyncIterator[T]):
+    """An iterator of `ScriptedStore.iterate`, which its store counts while it is open."""
 
     def __init__(
         self, store: ScriptedStore, items: Iterable[T], delays: Iterator[float], failures: Iterator[Exception | None]
     ) -> None:
         self._store, self._items, self._delays, self._failures = store, iter(items), delays, failures
-        self._is_open: bool | None = None  # before the first step
+        self._is_open: bool | None = None  # None before the first step
 
     async def __anext__(self) -> T:
-        """Return the next item, after its delay, unless its failure comes first."""
+        """Wait for the delay of this step, then return the next item or raise the failure."""
         if self._is_open is None:
             self._is_open = True
             self._store.open_iterators += 1
         if not self._is_open:
             raise StopAsyncIteration
         try:
-            await _play(self._delays, self._failures)
+            await _follow_script(self._delays, self._failures)
             return next(self._items)
         except StopIteration:
-            self._shut()
+            self._mark_closed()
             raise StopAsyncIteration from None
         except Exception:
-            self._shut()
+            self._mark_closed()
             raise
 
     async def aclose(self) -> None:
-        """Close it; twice is harmless."""
-        self._shut()  # first, as a cancelled task closes too
+        """Close the iterator; closing it again does nothing."""
+        self._mark_closed()  # before the checkpoint, which raises in a cancelled task
         await anyio.lowlevel.checkpoint()
 
-    def _shut(self) -> None:
+    def _mark_closed(self) -> None:
         if self._is_open:
             self._store.open_iterators -= 1
         self._is_open = False
 
 
-async def _play(delays: Iterator[float] | None, failures: Iterator[Exception | None] | None) -> None:
-    """Wait as long as the script says, then fail if it says so; both are read before the wait, in order of calling."""
+async def _follow_script(delays: Iterator[float] | None, failures: Iterator[Exception | None] | None) -> None:
+    """Wait for the next delay, then raise the next failure if there is one."""
+    # Take both before the wait: concurrent calls get them in the order in which they began.
     delay, failure = next(delays or repeat(0.0)), next(failures or repeat(None))
     await anyio.sleep(delay)
     if failure is not None:
         raise failure
 
 
-def _seconds(delays: Delays) -> Iterator[float]:
-    """Return the delay of each call."""
+def _to_delays(delays: Delays) -> Iterator[float]:
+    """Return an iterator over the delays of all calls."""
     if callable(delays):
         return iter(delays, None)
-    each = [delays] if isinstance(delays, int | float) else [*delays]
-    bad = [delay for delay in each if not isinstance(delay, int | float) or not delay >= 0]
+    listed = [delays] if isinstance(delays, int | float) else [*delays]
+    bad = [delay for delay in listed if not isinstance(delay, int | float) or not delay >= 0]
     if bad:
         raise ArgumentError(f"a delay must be a number of seconds of at least 0, not {bad[0]!r}")
-    return repeat(delays) if isinstance(delays, int | float) else chain(each, repeat(0.0))
+    return repeat(delays) if isinstance(delays, int | float) else chain(listed, repeat(0.0))
 
 
-def _errors(failures: Failures) -> Iterator[Exception | None]:
-    """Return the failure of each call; `None` for none."""
-    each = [failures] if isinstance(failures, Exception) else [*failures]
-    bad = [failure for failure in each if failure is not None and not isinstance(failure, Exception)]
+def _to_failures(failures: Failures) -> Iterator[Exception | None]:
+    """Return an iterator over the failures of all calls; `None` for a call that succeeds."""
+    listed = [failures] if isinstance(failures, Exception) else [*failures]
+    bad = [failure for failure in listed if failure is not None and not isinstance(failure, Exception)]
     if bad:
-        raise ArgumentError(f"a failure must be an exception, or None, not {bad[0]!r}")
-    return repeat(failures) if isinstance(failures, Exception) else chain(each, repeat(None))
+        raise ArgumentError(f"a failure must be an exception or None, not {bad[0]!r}")
+    return repeat(failures) if isinstance(failures, Exception) else chain(listed, repeat(None))

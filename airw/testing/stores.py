@@ -1,4 +1,4 @@
-"""The exam that every store passes: one that has all capabilities, one that has some, and one that is only read."""
+"""The suite that checks stores: complete, partial and read-only ones."""
 
 import tempfile
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from airw.errors import ArgumentError
 from airw.testing import _store_filters, _store_reading, _store_runs, _store_writing
-from airw.testing._store_tools import ExaminedStore, FullStore, StoreCase
+from airw.testing._store_tools import FullStore, StoreCase, StoreFixture
 from airw.testing.exam import Exam
 from airw.values import ArtifactChange
 
@@ -31,9 +31,10 @@ CAPABILITIES: Mapping[str, tuple[str, ...]] = {
     "persistent": (),
     "shared": (),
 }
-"""What a store may offer besides `apply`, and the methods it takes; the last two are about opening a store again.
+"""The capabilities that a store may offer besides `apply`, with the methods that each needs.
 
-`graph`, `walk` and `search` are `GraphStore`, `WalkStore` and `SearchStore` of `airw.protocols`: what a verb asks for.
+`graph`, `walk` and `search` are the protocols `GraphStore`, `WalkStore` and `SearchStore` of `airw.protocols`, which
+single functions of the library need. `persistent` and `shared` are about opening the same content again.
 """
 
 STORE = tuple(name for name, methods in CAPABILITIES.items() if methods and name != "runs")
@@ -42,23 +43,24 @@ STORE = tuple(name for name, methods in CAPABILITIES.items() if methods and name
 _METHODS = frozenset(method for methods in CAPABILITIES.values() for method in methods)
 
 
-class StoreSuite(Exam[ExaminedStore]):
-    """The exam of a store: cases as data, to run all at once or one a test; needs no test framework.
+class StoreSuite(Exam[StoreFixture]):
+    """Checks that a store keeps the promises of `airw.protocols.Store`, or of a part of it.
 
-    A case names the methods that it uses, and is asked of the stores that have them all.
+    Run all cases at once, or one case per test of any test framework. Each case lists the methods that it uses; it
+    applies to stores that have all of them.
 
     Args:
-        make: Called with a folder, gives an async context manager of a store. Each case gets a folder of its own, empty
-            at first. The same folder again means the same content: that happens only where `"persistent"` (opened
-            again after it was closed) or `"shared"` (while it is open) is offered. A store that keeps nothing in files
-            may use the folder's name, or ignore it.
-        capabilities: What the store offers besides `apply`: names of `CAPABILITIES`, or of single methods; by default,
-            all methods of `airw.protocols.Store`. Cases that need more are left out.
-        read_only: Whether the store has no `apply`. `make` is then called with a folder and the artifacts that the
-            store must hold, `ArtifactChange` values, and all cases that write are left out.
+        make: A function from a folder to an async context manager of a store. Each case has its own folder, empty at
+            first. The same folder means the same content. The suite opens a folder again only if the store offers
+            `"persistent"` (after it was closed) or `"shared"` (while it is open). A store without files may use the
+            name of the folder as a key, or ignore it.
+        capabilities: The capabilities of the store besides `apply`: names of `CAPABILITIES`, or of single methods.
+            Cases that need more are left out. Default: all methods of `airw.protocols.Store`.
+        read_only: Whether the store has no `apply`. Then `make` is called with a folder and the artifacts that the
+            store must contain, a list of `ArtifactChange`. Cases that write are left out.
 
     Raises:
-        ArgumentError: A capability does not exist.
+        ArgumentError: If a capability does not exist.
 
     Example:
         >>> import anyio
@@ -83,24 +85,23 @@ class StoreSuite(Exam[ExaminedStore]):
         capabilities: Collection[str] = STORE,
         read_only: bool = False,
     ) -> None:
-        given = [capabilities] if isinstance(capabilities, str) else [*capabilities]
-        unknown = [name for name in given if isinstance(capabilities, str) or name not in {*CAPABILITIES, *_METHODS}]
+        names = [capabilities] if isinstance(capabilities, str) else [*capabilities]
+        unknown = [name for name in names if isinstance(capabilities, str) or name not in {*CAPABILITIES, *_METHODS}]
         if unknown:
-            raise ArgumentError(
-                f"capabilities is a list of {', '.join(CAPABILITIES)}, or of single methods; {unknown[0]!r} is none"
-            )
+            choices = f"{', '.join(CAPABILITIES)} or single methods"
+            raise ArgumentError(f"capabilities must be a list of {choices}, not {unknown[0]!r}")
         self._make, self._read_only = make, read_only
-        methods = {method for name in given for method in CAPABILITIES.get(name, (name,))}
-        self._offered = frozenset({*given, *methods} if read_only else {*given, *methods, "apply"})
+        methods = {method for name in names for method in CAPABILITIES.get(name, (name,))}
+        self._offered = frozenset({*names, *methods} if read_only else {*names, *methods, "apply"})
 
     def _offers(self, case: StoreCase) -> bool:
         return case.needs <= self._offered
 
     @asynccontextmanager
-    async def _examinee(self) -> AsyncIterator[ExaminedStore]:
+    async def _fixture(self) -> AsyncIterator[StoreFixture]:
         with tempfile.TemporaryDirectory(prefix="airw-", ignore_cleanup_errors=True) as folder:
             async with AsyncExitStack() as stack:
-                yield ExaminedStore(partial(self._open, Path(folder)), self._offered, stack)
+                yield StoreFixture(partial(self._open, Path(folder)), self._offered, stack)
 
     @asynccontextmanager
     async def _open(self, folder: Path, changes: Sequence[ArtifactChange]) -> AsyncIterator[FullStore]:

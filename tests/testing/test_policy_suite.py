@@ -707,7 +707,7 @@ async def test_a_report_tells_the_outcome_of_each_case_and_what_was_left_out():
     assert "a_walk_takes_every_answer_as_it_comes" in [outcome.name for outcome in report.failed]
     printed = str(report)
     assert printed.startswith("policy: ")
-    assert "A walk takes every answer as it comes." in printed
+    assert "Every method returns values that a walk accepts." in printed
     assert "expected no error, got PolicyError('StopsByNumber.stop returned -2; return True or False')" in printed
     assert "needs corpus, max_calls" in printed
     assert "needs factory" in printed

@@ -1064,7 +1064,7 @@ async def test_a_store_that_never_answers_fails(monkeypatch):
 
 @pytest.mark.parametrize("wrong", ["records", ["records", "vector"], {"": 1}])
 def test_a_capability_that_does_not_exist_is_refused(wrong):
-    with pytest.raises(ArgumentError, match="capabilities is a list of records, settings"):
+    with pytest.raises(ArgumentError, match="capabilities must be a list of records, settings"):
         StoreSuite(lambda folder: MemoryStore(), capabilities=wrong)
 
 
@@ -1072,7 +1072,7 @@ def test_a_case_prints_as_its_name_and_no_two_have_the_same():
     names = [str(case) for case in CASES]
     assert len(set(names)) == len(names)
     assert all(name.isidentifier() for name in names)
-    assert CASES[0].promise == "`records_of` answers as that of a `MemoryStore` with the same content."
+    assert CASES[0].promise == "`records_of` returns the same as that of a `MemoryStore` with the same content."
     assert CASES[-1].promise[0].isupper()
     assert CASES[-1].promise.endswith(".")
 

@@ -16,8 +16,8 @@ async def expect_edges(store, asked, expected, **options):
 
 
 @case(CASES, "neighbors", "matching")
-async def _a_new_store_has_no_edges_and_no_values(given):
-    store = await given.store()
+async def _a_new_store_has_no_edges_and_no_values(fixture):
+    store = await fixture.open_store()
     await expect_edges(store, ["a", "b"], [[], []], direction="both")
     expect_equal(await store.matching([("f", 1), ("f", None)]), [[], []], "matching in an empty store")
     expect_equal(await store.neighbors([]), [], "neighbors([])")
@@ -25,8 +25,8 @@ async def _a_new_store_has_no_edges_and_no_values(given):
 
 
 @case(CASES, "neighbors", "resolve")
-async def _an_edge_follows_the_name_in_the_strongest_tier(given):
-    store = await given.store(
+async def _an_edge_follows_the_name_in_the_strongest_tier(fixture):
+    store = await fixture.open_store(
         [
             put("a.md", names=[["a.md"], ["Title"], ["alias", "both"]]),
             put("b.md", names=[[], ["both"], ["Title"]]),
@@ -38,8 +38,8 @@ async def _an_edge_follows_the_name_in_the_strongest_tier(given):
 
 
 @case(CASES, "apply", "neighbors", "resolve")
-async def _an_id_outranks_every_weaker_name_of_another(given):
-    store = await given.store([put("a", names=[[], ["b"]]), put("b"), put("x", links=[Link("b")])])
+async def _an_id_outranks_every_weaker_name_of_another(fixture):
+    store = await fixture.open_store([put("a", names=[[], ["b"]]), put("b"), put("x", links=[Link("b")])])
     await expect_edges(store, ["x"], [[Edge("x", "b", "related")]])
     await store.apply([], removals=["b"])
     await expect_edges(store, ["x"], [[Edge("x", "a", "related")]])
@@ -47,10 +47,10 @@ async def _an_id_outranks_every_weaker_name_of_another(given):
 
 @case(CASES, "apply", "neighbors", "resolve")
 async def _a_dangling_link_becomes_an_edge_when_its_target_comes_and_dangles_again_when_it_goes(
-    given,
+    fixture,
 ) -> None:
     edge = Edge("x", "y", "related")
-    store = await given.store([put("x", links=[Link("Later"), Link("x2")])])
+    store = await fixture.open_store([put("x", links=[Link("Later"), Link("x2")])])
     await expect_edges(store, ["x"], [[]])
     await store.apply([put("y", names=[[], ["Later"]])])
     await expect_edges(store, ["x"], [[edge]])
@@ -64,8 +64,8 @@ async def _a_dangling_link_becomes_an_edge_when_its_target_comes_and_dangles_aga
 
 
 @case(CASES, "apply", "neighbors", "resolve")
-async def _an_ambiguous_link_is_no_edge_until_it_means_one_thing_again(given):
-    store = await given.store([put("a", names=[[], ["T"]]), put("x", links=[Link("T")])])
+async def _an_ambiguous_link_is_no_edge_until_it_means_one_thing_again(fixture):
+    store = await fixture.open_store([put("a", names=[[], ["T"]]), put("x", links=[Link("T")])])
     await expect_edges(store, ["x"], [[Edge("x", "a", "related")]])
     await store.apply([put("b", names=[[], ["T"]])])
     await expect_edges(store, ["x", "a", "b"], [[], [], []], direction="both")
@@ -91,9 +91,9 @@ _BOTH = [_OUT[0], _OUT[1], _IN[0], _OUT[2], _IN[1], _IN[2]]
 
 @case(CASES, "neighbors")
 async def _edges_come_by_direction_ordered_by_type_then_other_end_without_self_links_and_repeats(
-    given,
+    fixture,
 ) -> None:
-    store = await given.store(_linked())
+    store = await fixture.open_store(_linked())
     await expect_edges(store, ["a"], [_OUT])
     await expect_edges(store, ["a"], [_OUT], direction="out")
     await expect_edges(store, ["a"], [_IN], direction="in")
@@ -101,8 +101,8 @@ async def _edges_come_by_direction_ordered_by_type_then_other_end_without_self_l
 
 
 @case(CASES, "neighbors")
-async def _types_and_origins_keep_and_exclude_drops(given):
-    store = await given.store(_linked())
+async def _types_and_origins_keep_and_exclude_drops(fixture):
+    store = await fixture.open_store(_linked())
     await expect_edges(store, ["a"], [_OUT[:1]], types=["q"])
     await expect_edges(store, ["a"], [_OUT[:1]], types=["q", "none"], direction="both")
     await expect_edges(store, ["a"], [[]], types=[], direction="both")
@@ -113,8 +113,8 @@ async def _types_and_origins_keep_and_exclude_drops(given):
 
 
 @case(CASES, "neighbors")
-async def _a_limit_cuts_each_list_after_the_choice(given):
-    store = await given.store(_linked())
+async def _a_limit_cuts_each_list_after_the_choice(fixture):
+    store = await fixture.open_store(_linked())
     for limit in (0, 1, 2, 3, 100):
         await expect_edges(store, ["a"], [_OUT[:limit]], limit=limit)
         await expect_edges(store, ["a", "a"], [_BOTH[:limit]] * 2, limit=limit, direction="both")
@@ -122,23 +122,23 @@ async def _a_limit_cuts_each_list_after_the_choice(given):
 
 
 @case(CASES, "neighbors")
-async def _links_to_other_corpora_are_edges_after_those_at_home_and_never_resolved_here(given):
-    store = await given.store([*_linked(), put("zz")])
+async def _links_to_other_corpora_are_edges_after_those_at_home_and_never_resolved_here(fixture):
+    store = await fixture.open_store([*_linked(), put("zz")])
     home, away = Edge("b", "a", "r"), [Edge("b", ("else", "zz"), "r"), Edge("b", ("else", "b2"), "z", "derived")]
     await expect_edges(store, ["b", "zz", "b"], [[home, *away], [], [home, *away]])
     await expect_edges(store, ["zz"], [[]], direction="in")
 
 
 @case(CASES, "neighbors")
-async def _any_text_can_be_linked_to(given):
-    store = await given.store([put(name, links=[Link(ODD_IDS[at - 1])]) for at, name in enumerate(ODD_IDS)])
+async def _any_text_can_be_linked_to(fixture):
+    store = await fixture.open_store([put(name, links=[Link(ODD_IDS[at - 1])]) for at, name in enumerate(ODD_IDS)])
     found = [[each.target for each in edges] for edges in await store.neighbors(ODD_IDS)]
     expect_equal(found, [[each] for each in (ODD_IDS[-1], *ODD_IDS[:-1])], "targets of links to odd ids")
 
 
 @case(CASES, "apply", "unresolved_links")
-async def _links_that_are_no_edge_are_told_in_order_as_written_with_what_they_may_mean(given):
-    store = await given.store()
+async def _links_that_are_no_edge_are_told_in_order_as_written_with_what_they_may_mean(fixture):
+    store = await fixture.open_store()
     expect_equal(await store.unresolved_links(), [], "unresolved in an empty store")
     many = Link("T", "z", "typed", file="f.md", line=3)
     lost, either = Link("gone", "a"), Link("gone", "b", or_ref="T")
@@ -169,8 +169,8 @@ async def _links_that_are_no_edge_are_told_in_order_as_written_with_what_they_ma
 
 
 @case(CASES, "apply", "link_counts")
-async def _links_are_counted_by_type_origin_and_state(given):
-    store = await given.store()
+async def _links_are_counted_by_type_origin_and_state(fixture):
+    store = await fixture.open_store()
     expect_equal(await store.link_counts(), [], "link_counts in an empty store")
     await store.apply([*_linked(), put("T1", names=[["T"]]), put("T2", names=[["T"]], links=[Link("T", "q", "typed")])])
     expected = [
@@ -201,7 +201,7 @@ async def expect_matching(store, field, expected, **limit):
 
 
 @case(CASES, "matching")
-async def _matching_finds_equal_values_and_lists_that_hold_them(given):
+async def _matching_finds_equal_values_and_lists_that_hold_them(fixture):
     fields = [
         {"tag": "x", "n": 1, "who": {"name": "Ada"}},
         {"tag": ["x", "y"], "n": 1.0, "who.name": "Ada"},
@@ -210,7 +210,9 @@ async def _matching_finds_equal_values_and_lists_that_hold_them(given):
         {"tag": [], "n": {"m": [1]}},
         {},
     ]
-    store = await given.store([put(name, "t", "t", metadata=each) for name, each in zip("fedcba", fields, strict=True)])
+    store = await fixture.open_store(
+        [put(name, "t", "t", metadata=each) for name, each in zip("fedcba", fields, strict=True)]
+    )
     tags = [("x", "ef"), ("y", "de"), (None, "c"), ("z", ""), (["x"], "d"), (["x", "y"], "e"), ([], "b"), ("x", "ef")]
     await expect_matching(store, "tag", tags)
     numbers = [(1, "def"), (True, "def"), (1.0, "def"), ("1", "c"), ({"m": [1]}, "b"), (2, "")]
@@ -229,8 +231,8 @@ async def expect_referrers(store, expected, types=None):
 
 
 @case(CASES, "resolve", "referrers", "fan_in", "max_fan_in")
-async def _in_a_new_store_no_reference_means_anything_and_nothing_has_referrers(given):
-    store = await given.store()
+async def _in_a_new_store_no_reference_means_anything_and_nothing_has_referrers(fixture):
+    store = await fixture.open_store()
     expect_equal(await store.resolve(["a", "", "a"]), [[], [], []], "resolve in an empty store")
     expect_equal(await store.resolve([]), [], "resolve([])")
     await expect_referrers(store, {"a": "", ("else", "a"): "", "": ""})
@@ -239,8 +241,8 @@ async def _in_a_new_store_no_reference_means_anything_and_nothing_has_referrers(
 
 
 @case(CASES, "apply", "resolve")
-async def _a_reference_means_all_that_carry_it_in_the_strongest_tier_sorted_by_id(given):
-    store = await given.store(
+async def _a_reference_means_all_that_carry_it_in_the_strongest_tier_sorted_by_id(fixture):
+    store = await fixture.open_store(
         [
             put("c", names=[["T"], ["U"]]),
             put("b", names=[[], ["T"], ["V"]]),
@@ -268,9 +270,9 @@ def _hub():
 
 @case(CASES, "referrers", "fan_in")
 async def _referrers_of_an_artifact_link_to_it_by_any_name_and_come_once_sorted_without_itself(
-    given,
+    fixture,
 ) -> None:
-    store = await given.store(_hub())
+    store = await fixture.open_store(_hub())
     await expect_referrers(store, {"h": "bcd", "b": "h", "c": "", "absent": "", "h\0": "", "\ud800": ""})
     found = await store.referrers(["h", "b", "h"])
     expect_equal(found, [["b", "c", "d"], ["h"], ["b", "c", "d"]], "referrers(['h', 'b', 'h'])")
@@ -278,8 +280,8 @@ async def _referrers_of_an_artifact_link_to_it_by_any_name_and_come_once_sorted_
 
 
 @case(CASES, "referrers", "fan_in", "max_fan_in")
-async def _referrers_are_those_whose_links_are_of_the_types_asked_for(given):
-    store = await given.store(_hub())
+async def _referrers_are_those_whose_links_are_of_the_types_asked_for(fixture):
+    store = await fixture.open_store(_hub())
     nodes = ["h", "gone", ("else", "h")]
     for types, expected, most in (
         (["r"], ("bd", "b", "b"), 2),
@@ -295,9 +297,11 @@ async def _referrers_are_those_whose_links_are_of_the_types_asked_for(given):
 
 @case(CASES, "apply", "referrers", "fan_in")
 async def _a_reference_has_referrers_while_it_dangles_or_is_ambiguous_and_its_artifact_has_them_else(
-    given,
+    fixture,
 ) -> None:
-    store = await given.store([put("x", links=[Link("T"), Link("u")]), put("y", links=[Link("T", "r"), Link("T")])])
+    store = await fixture.open_store(
+        [put("x", links=[Link("T"), Link("u")]), put("y", links=[Link("T", "r"), Link("T")])]
+    )
     await expect_referrers(store, {"T": "xy", "u": "x", "a": ""})
     await store.apply([put("a", names=[[], ["T"]])])
     await expect_referrers(store, {"T": "", "u": "x", "a": "xy"})
@@ -310,11 +314,11 @@ async def _a_reference_has_referrers_while_it_dangles_or_is_ambiguous_and_its_ar
 
 
 @case(CASES, "apply", "referrers", "fan_in")
-async def _nodes_of_other_corpora_have_the_referrers_that_name_corpus_and_id(given):
+async def _nodes_of_other_corpora_have_the_referrers_that_name_corpus_and_id(fixture):
     def away(corpus):
         return Link("a", target_source=corpus)
 
-    store = await given.store(
+    store = await fixture.open_store(
         [put("a", links=[away("else")]), put("b", links=[away("else"), away("other"), Link("a")])]
     )
     pairs = {
@@ -330,17 +334,17 @@ async def _nodes_of_other_corpora_have_the_referrers_that_name_corpus_and_id(giv
 
 
 @case(CASES, "neighbors")
-async def _names_are_compared_letter_by_letter(given):
-    store = await given.store(
+async def _names_are_compared_letter_by_letter(fixture):
+    store = await fixture.open_store(
         [put("a", names=[[], ["Title"]]), put("x", links=[Link("title"), Link("Title "), Link("A")])]
     )
     await expect_edges(store, ["x"], [[]])
 
 
 @case(CASES, "apply", "counts")
-async def _counts_count_links_by_what_they_mean(given):
+async def _counts_count_links_by_what_they_mean(fixture):
     foreign = Link("a", target_source="else")
-    store = await given.store(
+    store = await fixture.open_store(
         [put("a", names=[[], ["T"]]), put("x", links=[Link("T"), Link("no"), foreign, Link("x")])]
     )
     for puts, removals, expected in (
@@ -360,8 +364,8 @@ async def _counts_count_links_by_what_they_mean(given):
 
 
 @case(CASES, "apply", "neighbors")
-async def _the_links_of_a_replaced_artifact_are_forgotten_and_those_to_it_stay(given):
-    store = await given.store(
+async def _the_links_of_a_replaced_artifact_are_forgotten_and_those_to_it_stay(fixture):
+    store = await fixture.open_store(
         [put("a", links=[Link("b")], names=[["nick"]]), put("b"), put("c", links=[Link("nick"), Link("a", "s")])]
     )
     await store.apply([put("a")])
@@ -369,8 +373,8 @@ async def _the_links_of_a_replaced_artifact_are_forgotten_and_those_to_it_stay(g
 
 
 @case(CASES, "apply", "neighbors")
-async def _a_link_or_name_that_cannot_be_stored_is_refused_in_one_line(given):
-    store = await given.store([put("a", links=[Link("bad one")])])
+async def _a_link_or_name_that_cannot_be_stored_is_refused_in_one_line(fixture):
+    store = await fixture.open_store([put("a", links=[Link("bad one")])])
     half = Link("b", or_ref="\ud800")
     for bad in (
         *(put("bad one", links=[each]) for each in (Link("\ud800"), half, Link("b", or_ref="x\0"))),
@@ -381,9 +385,9 @@ async def _a_link_or_name_that_cannot_be_stored_is_refused_in_one_line(given):
 
 
 @case(CASES, "neighbors")
-async def _edges_are_asked_for_by_the_ten_thousand_in_one_call(given):
+async def _edges_are_asked_for_by_the_ten_thousand_in_one_call(fixture):
     names = [f"a{at:04}" for at in range(1_000)]
-    store = await given.store([put(name, links=[Link(names[at - 1])]) for at, name in enumerate(names)])
+    store = await fixture.open_store([put(name, links=[Link(names[at - 1])]) for at, name in enumerate(names)])
     absent = [f"absent {at}" for at in range(40_000)]
     found = await store.neighbors([*absent, *names])
     expected = [*[[]] * len(absent), *([Edge(name, names[at - 1], "related")] for at, name in enumerate(names))]
@@ -391,8 +395,8 @@ async def _edges_are_asked_for_by_the_ten_thousand_in_one_call(given):
 
 
 @case(CASES, "apply", "neighbors")
-async def _a_second_name_counts_where_the_first_means_nothing_or_several(given):
-    store = await given.store([put("a", names=[[], ["A"], ["T"]]), put("b", names=[[], ["B"], ["T"]])])
+async def _a_second_name_counts_where_the_first_means_nothing_or_several(fixture):
+    store = await fixture.open_store([put("a", names=[[], ["A"], ["T"]]), put("b", names=[[], ["B"], ["T"]])])
     refs = {("gone", "B"): "b", ("A", "gone"): "a", ("T", "B"): "b", ("A", "T"): "a", ("A", "A"): "a", ("T", "T"): ""}
     links = [Link(ref, f"t{at}", or_ref=other) for at, (ref, other) in enumerate(refs)]
     await store.apply([put("x", links=links)])
@@ -402,8 +406,10 @@ async def _a_second_name_counts_where_the_first_means_nothing_or_several(given):
 
 
 @case(CASES, "apply", "neighbors")
-async def _of_two_names_that_mean_one_artifact_each_the_stronger_tier_counts_of_equals_the_first(given):
-    store = await given.store([put("a", names=[[], ["strong"], ["weak a"]]), put("b", names=[[], [], ["weak b"]])])
+async def _of_two_names_that_mean_one_artifact_each_the_stronger_tier_counts_of_equals_the_first(fixture):
+    store = await fixture.open_store(
+        [put("a", names=[[], ["strong"], ["weak a"]]), put("b", names=[[], [], ["weak b"]])]
+    )
     refs = {("strong", "weak b"): "a", ("weak b", "strong"): "a", ("weak b", "weak a"): "b", ("weak a", "weak b"): "a"}
     refs[("strong", "b")] = "b"
     links = [Link(ref, f"t{at}", or_ref=other) for at, (ref, other) in enumerate(refs)]
@@ -412,8 +418,8 @@ async def _of_two_names_that_mean_one_artifact_each_the_stronger_tier_counts_of_
 
 
 @case(CASES, "apply", "neighbors")
-async def _a_link_of_two_names_follows_both_as_they_come_and_go_and_become_ambiguous(given):
-    store = await given.store([put("x", links=[Link("One", or_ref="Two")])])
+async def _a_link_of_two_names_follows_both_as_they_come_and_go_and_become_ambiguous(fixture):
+    store = await fixture.open_store([put("x", links=[Link("One", or_ref="Two")])])
     for puts, removals, meant in (
         ([put("a", names=[[], [], ["Two"]])], [], "a"),
         ([put("b", names=[[], ["One"]])], [], "b"),
@@ -431,8 +437,8 @@ async def _a_link_of_two_names_follows_both_as_they_come_and_go_and_become_ambig
 
 
 @case(CASES, "apply", "referrers", "fan_in", "max_fan_in")
-async def _a_link_of_two_names_that_mean_nothing_is_known_by_the_first(given):
-    store = await given.store(
+async def _a_link_of_two_names_that_mean_nothing_is_known_by_the_first(fixture):
+    store = await fixture.open_store(
         [put("x", links=[Link("One", or_ref="Two")]), put("y", links=[Link("Two", or_ref="One")])]
     )
     nodes = ["One", "Two", "a", ("else", "One")]
@@ -445,38 +451,40 @@ async def _a_link_of_two_names_that_mean_nothing_is_known_by_the_first(given):
 
 
 @case(CASES, "matching")
-async def _matching_asks_about_many_fields_in_one_call(given):
+async def _matching_asks_about_many_fields_in_one_call(fixture):
     """More than any store would remember, each of them twice."""
     fields = {f"f{at}": at % 3 for at in range(100)}
-    store = await given.store([put("b", "t", metadata=fields), put("a", "t", metadata=fields | {"f1": "other"})])
+    store = await fixture.open_store([put("b", "t", metadata=fields), put("a", "t", metadata=fields | {"f1": "other"})])
     wanted = [(field, value) for _ in range(2) for field, value in (*fields.items(), ("f1", "other"), ("none", 0))]
     once = [["b"] if field == "f1" else ["a", "b"] for field in fields] + [["a"], []]
     expect_equal(await store.matching(wanted), once * 2, "matching of 102 pairs, asked twice")
 
 
 @case(CASES, "apply", "matching")
-async def _matching_follows_every_write(given):
-    store = await given.store([put(name, "t", metadata={"tag": ["x", name]}) for name in "fe"])
+async def _matching_follows_every_write(fixture):
+    store = await fixture.open_store([put(name, "t", metadata={"tag": ["x", name]}) for name in "fe"])
     await expect_matching(store, "tag", [("x", "ef"), ("f", "f")])
     await store.apply([put("f", "t", metadata={"tag": "y"}), put("g", "t", metadata={"tag": "x"})], removals=["e"])
     await expect_matching(store, "tag", [("x", "g"), ("y", "f"), ("e", "")])
 
 
 @case(CASES, "apply", "matching")
-async def _matching_counts_an_artifact_while_any_of_its_records_holds_the_value(given):
+async def _matching_counts_an_artifact_while_any_of_its_records_holds_the_value(fixture):
     def of_records(*values):
         change = put("a", *values)
         return replace(change, records=[replace(r, metadata={"v": r.text}) for r in change.records])
 
-    store = await given.store()
+    store = await fixture.open_store()
     for values in (["x", "y"], ["y"], ["x", "x"]):
         await store.apply([of_records(*values)])
         await expect_matching(store, "v", [(value, "a" if value in values else "") for value in "xy"])
 
 
 @case(CASES, "apply", "referrers", "fan_in", "max_fan_in")
-async def _an_id_of_the_corpus_is_no_ambiguous_reference_even_where_another_carries_it_too(given):
-    store = await given.store([put("a", names=[[], ["A"]]), put("b", names=[["a"]]), put("x", links=[Link("a")])])
+async def _an_id_of_the_corpus_is_no_ambiguous_reference_even_where_another_carries_it_too(fixture):
+    store = await fixture.open_store(
+        [put("a", names=[[], ["A"]]), put("b", names=[["a"]]), put("x", links=[Link("a")])]
+    )
     await expect_referrers(store, {"a": "", "b": "", "A": ""})
     expect_equal(await store.max_fan_in(), 0, "max_fan_in of one link to nothing that is a node")
     await store.apply([put("y", links=[Link("A")])])
@@ -486,8 +494,8 @@ async def _an_id_of_the_corpus_is_no_ambiguous_reference_even_where_another_carr
 
 
 @case(CASES, "apply", "max_fan_in")
-async def _the_largest_fan_in_is_that_of_any_node_of_the_three_kinds(given):
-    store = await given.store()
+async def _the_largest_fan_in_is_that_of_any_node_of_the_three_kinds(fixture):
+    store = await fixture.open_store()
 
     async def expect_most(count, what, *links):
         await store.apply([put(each, links=links) for each in "xyz"[:count]])
@@ -507,17 +515,17 @@ async def _the_largest_fan_in_is_that_of_any_node_of_the_three_kinds(given):
 
 
 @case(CASES, "resolve", "referrers")
-async def _any_text_can_be_asked_about(given):
-    store = await given.store([put(name, links=[Link(ODD_IDS[at - 1])]) for at, name in enumerate(ODD_IDS)])
+async def _any_text_can_be_asked_about(fixture):
+    store = await fixture.open_store([put(name, links=[Link(ODD_IDS[at - 1])]) for at, name in enumerate(ODD_IDS)])
     expect_equal(await store.resolve(ODD_IDS), [[each] for each in ODD_IDS], "resolve of odd ids")
     found = await store.referrers(ODD_IDS)
     expect_equal(found, [[each] for each in (*ODD_IDS[1:], ODD_IDS[0])], "referrers of odd ids")
 
 
 @case(CASES, "resolve", "referrers", "fan_in")
-async def _references_and_nodes_are_asked_for_by_the_ten_thousand_in_one_call(given):
+async def _references_and_nodes_are_asked_for_by_the_ten_thousand_in_one_call(fixture):
     names = [f"a{at:04}" for at in range(1_000)]
-    store = await given.store([put(name, links=[Link(names[at - 1])]) for at, name in enumerate(names)])
+    store = await fixture.open_store([put(name, links=[Link(names[at - 1])]) for at, name in enumerate(names)])
     asked = [*(f"absent {at}" for at in range(40_000)), *names]
     nothing = [[]] * 40_000
     expect_equal(await store.resolve(asked), [*nothing, *([name] for name in names)], "resolve of 41,000 references")

@@ -20,8 +20,8 @@ def columns(ranking):
 
 
 @case(CASES, "artifact_ids", "ledger", "get_records", "records_of", "counts")
-async def _a_new_store_holds_no_records(given):
-    store = await given.store()
+async def _a_new_store_holds_no_records(fixture):
+    store = await fixture.open_store()
     expect_equal(await store.artifact_ids(), [], "artifact_ids()")
     expect_equal(await store.ledger(), [], "ledger()")
     expect_equal(await store.ledger(["a"]), [None], "ledger(['a'])")
@@ -33,9 +33,9 @@ async def _a_new_store_holds_no_records(given):
 
 
 @case(CASES, "get_records")
-async def _records_come_back_aligned_with_the_ids_asked_and_none_where_nothing_is(given):
+async def _records_come_back_aligned_with_the_ids_asked_and_none_where_nothing_is(fixture):
     one, two = put("b", "first", "second"), put("a", "third", metadata={"n": [1, {"m": None}], "yes": True})
-    store = await given.store([one, two])
+    store = await fixture.open_store([one, two])
     asked = [one.records[1].id, "absent", two.records[0].id, one.records[1].id, "\ud800", "nul\0"]
     expected = [one.records[1], None, two.records[0], one.records[1], None, None]
     expect_equal(await store.get_records(asked), expected, "get_records")
@@ -43,9 +43,9 @@ async def _records_come_back_aligned_with_the_ids_asked_and_none_where_nothing_i
 
 
 @case(CASES, "records_of")
-async def _records_of_artifacts_come_in_plan_order_and_by_kind(given):
+async def _records_of_artifacts_come_in_plan_order_and_by_kind(fixture):
     one, two = put("b", "z", "y", "x", kinds=("title", "chunk")), put("a", "third")
-    store = await given.store([one, two, put("empty")])
+    store = await fixture.open_store([one, two, put("empty")])
     expected = [list(two.records), None, list(one.records), [], list(two.records)]
     expect_equal(await store.records_of(["a", "absent", "b", "empty", "a"]), expected, "records_of")
     for kinds, positions in ((["chunk"], [1]), (["chunk", "title"], [0, 1, 2]), (["unknown"], []), ([], [])):
@@ -60,8 +60,8 @@ async def _records_of_artifacts_come_in_plan_order_and_by_kind(given):
 
 
 @case(CASES, "artifact_ids", "ledger")
-async def _the_ledger_tells_what_was_put_ordered_by_id_unless_ids_are_given(given):
-    store = await given.store([put("b", "x", "y", version="7"), put("é"), put("B", "z"), put("a")])
+async def _the_ledger_tells_what_was_put_ordered_by_id_unless_ids_are_given(fixture):
+    store = await fixture.open_store([put("b", "x", "y", version="7"), put("é"), put("B", "z"), put("a")])
     names = ["B", "a", "b", "é"]
     expect_equal(await store.artifact_ids(), names, "artifact_ids()")
     expect_equal([each and each.artifact_id for each in await store.ledger()], names, "ids in ledger()")
@@ -75,16 +75,16 @@ async def _the_ledger_tells_what_was_put_ordered_by_id_unless_ids_are_given(give
 
 
 @case(CASES, "apply", "counts")
-async def _counts_count_artifacts_and_records(given):
-    store = await given.store([put("a", "x", "y"), put("b", "z"), put("empty")])
+async def _counts_count_artifacts_and_records(fixture):
+    store = await fixture.open_store([put("a", "x", "y"), put("b", "z"), put("empty")])
     await store.apply([put("a", "w")], removals=["b"])
     counts = await store.counts()
     expect_equal([counts["artifacts"], counts["records"]], [2, 1], "artifacts and records in counts()")
 
 
 @case(CASES, "apply", "get_records", "records_of", "ledger")
-async def _a_replaced_artifact_keeps_none_of_its_old_records(given):
-    store = await given.store([put("a", "alpha", "more alpha", metadata={"tag": "old"}), put("b", "other")])
+async def _a_replaced_artifact_keeps_none_of_its_old_records(fixture):
+    store = await fixture.open_store([put("a", "alpha", "more alpha", metadata={"tag": "old"}), put("b", "other")])
     new = put("a", "beta", metadata={"tag": "new"}, version="2")
     await store.apply([new])
     found = await store.get_records([record_id("a"), record_id("a", 1)])
@@ -94,8 +94,8 @@ async def _a_replaced_artifact_keeps_none_of_its_old_records(given):
 
 
 @case(CASES, "apply", "artifact_ids", "records_of", "get_records", "ledger")
-async def _a_removed_artifact_is_gone_and_removing_what_is_not_there_is_silent(given):
-    store = await given.store([put("a", "alpha"), put("b", "beta")])
+async def _a_removed_artifact_is_gone_and_removing_what_is_not_there_is_silent(fixture):
+    store = await fixture.open_store([put("a", "alpha"), put("b", "beta")])
     await store.apply([], removals=["a", "never there", "\ud800"])
     expect_equal(await store.artifact_ids(), ["b"], "artifact_ids()")
     expect_equal(await store.records_of(["a"]), [None], "records_of a removed artifact")
@@ -104,16 +104,16 @@ async def _a_removed_artifact_is_gone_and_removing_what_is_not_there_is_silent(g
 
 
 @case(CASES, "apply", "records_of")
-async def _an_artifact_put_and_removed_in_one_call_is_put(given):
-    store = await given.store([put("a", "old")])
+async def _an_artifact_put_and_removed_in_one_call_is_put(fixture):
+    store = await fixture.open_store([put("a", "old")])
     new = put("a", "new")
     await store.apply([new], removals=["a"])
     expect_equal(await store.records_of(["a"]), [list(new.records)], "records_of an artifact put and removed at once")
 
 
 @case(CASES, "apply", "artifact_ids", "records_of")
-async def _any_text_can_be_an_id(given):
-    store = await given.store([put(name, f"text of {at}") for at, name in enumerate(ODD_IDS)])
+async def _any_text_can_be_an_id(fixture):
+    store = await fixture.open_store([put(name, f"text of {at}") for at, name in enumerate(ODD_IDS)])
     expect_equal(await store.artifact_ids(), sorted(ODD_IDS), "artifact_ids()")
     found = [[each.text for each in group or []] for group in await store.records_of(ODD_IDS)]
     expect_equal(found, [[f"text of {at}"] for at in range(len(ODD_IDS))], "texts of artifacts with odd ids")
@@ -122,17 +122,17 @@ async def _any_text_can_be_an_id(given):
 
 
 @case(CASES, "records_of")
-async def _empty_texts_odd_texts_and_artifacts_without_records_are_kept(given):
+async def _empty_texts_odd_texts_and_artifacts_without_records_are_kept(fixture):
     texts = ["", "\n \t", "nul \0 inside", "a\r\nb", "🦊 é e\u0301", "long " * 20_000]
-    store = await given.store([put("a", *texts), put("b")])
+    store = await fixture.open_store([put("a", *texts), put("b")])
     found = [[each.text for each in group or []] for group in await store.records_of(["a", "b"])]
     expect_equal(found, [texts, []], "texts")
 
 
 @case(CASES, "apply", "get_records", "records_of", "ledger", "artifact_ids")
-async def _ids_are_asked_for_by_the_ten_thousand_in_one_call(given):
+async def _ids_are_asked_for_by_the_ten_thousand_in_one_call(fixture):
     names = [f"a{at:04}" for at in range(1_000)]
-    store = await given.store([put(name, f"text {name}") for name in names])
+    store = await fixture.open_store([put(name, f"text {name}") for name in names])
     absent = [f"absent {at}" for at in range(40_000)]  # more than any database takes as separate parameters
     ids = [record_id(name) for name in names]
     found = [each and each.artifact_id for each in await store.get_records([*absent, *ids])]
@@ -146,9 +146,9 @@ async def _ids_are_asked_for_by_the_ten_thousand_in_one_call(given):
 
 
 @case(CASES, "records_of", "get_records", "artifact_ids", "ledger")
-async def _no_record_given_or_received_is_a_handle_on_the_store(given):
+async def _no_record_given_or_received_is_a_handle_on_the_store(fixture):
     metadata = {"tags": ["x"]}
-    store = await given.store([put("a", "text", metadata=metadata)])
+    store = await fixture.open_store([put("a", "text", metadata=metadata)])
     metadata["tags"].append("given")
     [group], [record] = await store.records_of(["a"]), await store.get_records([record_id("a")])
     for each in (*(group or []), record):
@@ -162,9 +162,9 @@ async def _no_record_given_or_received_is_a_handle_on_the_store(given):
 
 
 @case(CASES, "get_records")
-async def _metadata_comes_back_as_json_by_record(given):
+async def _metadata_comes_back_as_json_by_record(fixture):
     odd = {"pair": (1, 2), "nan": math.nan, "half": np.float32(0.5), 3: "key", "yes": True, "big": 2**63 + 1}
-    store = await given.store([put("a", "t", metadata={str(key): value for key, value in odd.items()})])
+    store = await fixture.open_store([put("a", "t", metadata={str(key): value for key, value in odd.items()})])
     found = [each and each.metadata for each in await store.get_records([record_id("a")])]
     expected = {"pair": [1, 2], "nan": None, "half": 0.5, "3": "key", "yes": True, "big": 2**63 + 1}
     expect_equal(found, [expected], "metadata")
@@ -175,8 +175,8 @@ def _floats(*values):
 
 
 @case(CASES, "search_vectors", "vectors", "vectors_of")
-async def _a_new_store_ranks_nothing_by_vector(given):
-    store = await given.store()
+async def _a_new_store_ranks_nothing_by_vector(fixture):
+    store = await fixture.open_store()
     [ranking] = await store.search_vectors(EAST, 5)
     expect_equal(columns(ranking), ([], [], np.empty(0, np.float64)), "search_vectors in an empty store")
     expect_equal((await store.vectors(["x", "y"])).shape[0], 2, "rows of vectors(['x', 'y'])")
@@ -185,9 +185,9 @@ async def _a_new_store_ranks_nothing_by_vector(given):
 
 
 @case(CASES, "vectors")
-async def _vectors_come_back_aligned_with_the_ids_asked_and_nan_where_nothing_is(given):
+async def _vectors_come_back_aligned_with_the_ids_asked_and_nan_where_nothing_is(fixture):
     one, two = put("b", "first", "second"), put("a", "third")
-    store = await given.store([one, two])
+    store = await fixture.open_store([one, two])
     found = await store.vectors([record_id("b", 1), "absent", record_id("a"), record_id("b", 1)])
     nothing = np.full(4, np.nan, np.float32)
     expect_equal(found, np.array([one.vectors[1], nothing, two.vectors[0], one.vectors[1]], np.float32), "vectors")
@@ -195,14 +195,14 @@ async def _vectors_come_back_aligned_with_the_ids_asked_and_nan_where_nothing_is
 
 @case(CASES, "apply", "vectors_of")
 async def _the_vectors_of_artifacts_come_with_their_records_in_plan_order_as_often_as_asked(
-    given,
+    fixture,
 ) -> None:
     def backwards(*texts):
         change = put("b", *texts)
         return replace(change, records=[replace(each, surface_index=9 - each.surface_index) for each in change.records])
 
     one, two = backwards(*"pqrstuvwxyz"), put("a", "third")
-    store = await given.store([backwards("old"), put("c", "1", "2"), two])
+    store = await fixture.open_store([backwards("old"), put("c", "1", "2"), two])
     await store.apply([one, put("empty")], removals=["c"])
     asked = ["b", "absent", "a", "empty", "b", "c", "\ud800", "b\0"]
     held = [one, None, two, None, one, None, None, None]
@@ -215,16 +215,16 @@ async def _the_vectors_of_artifacts_come_with_their_records_in_plan_order_as_oft
 
 
 @case(CASES, "similarities")
-async def _similarities_are_cosines_in_the_order_asked_and_nan_where_nothing_is(given):
-    store = await given.store([put("a", "x", "y", vectors=axes(0, 60)), put("b", "z", vectors=axes(90))])
+async def _similarities_are_cosines_in_the_order_asked_and_nan_where_nothing_is(fixture):
+    store = await fixture.open_store([put("a", "x", "y", vectors=axes(0, 60)), put("b", "z", vectors=axes(90))])
     found = await store.similarities(EAST[0], [record_id("a", 1), "absent", record_id("b"), record_id("a")])
     expect_equal(found, _floats(0.5, math.nan, 0.0, 1.0), "similarities")
 
 
 @case(CASES, "best_of")
-async def _the_best_record_of_an_artifact_is_found_and_ties_go_to_the_lower_surface(given):
+async def _the_best_record_of_an_artifact_is_found_and_ties_go_to_the_lower_surface(fixture):
     tied = put("a", "p", "q", "r", kinds=("title", "chunk", "chunk"), vectors=axes(80, 60, 60))
-    store = await given.store([tied, put("b", "x", vectors=axes(0)), put("empty")])
+    store = await fixture.open_store([tied, put("b", "x", vectors=axes(0)), put("empty")])
     best, other = record_id("a", 1), record_id("b")
     found = await store.best_of(EAST[0], ["a", "absent", "empty", "b", "a"])
     scores = _floats(0.5, math.nan, math.nan, 1.0, 0.5)
@@ -235,14 +235,14 @@ async def _the_best_record_of_an_artifact_is_found_and_ties_go_to_the_lower_surf
 
 
 @case(CASES, "search_vectors")
-async def _a_search_equals_the_exact_ranking_by_cosine_then_artifact_then_surface(given):
+async def _a_search_equals_the_exact_ranking_by_cosine_then_artifact_then_surface(fixture):
     random = np.random.default_rng(7)
     points = random.standard_normal((12, 4))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     changes = [
         put(f"a{at:03}", "t", "t", vectors=points[random.integers(0, 12, 2)].tolist()) for at in random.permutation(150)
     ]
-    store = await given.store(changes)
+    store = await fixture.open_store(changes)
     rows = sorted(
         (record for each in changes for record in each.records), key=lambda r: (r.artifact_id, r.surface_index)
     )
@@ -257,8 +257,8 @@ async def _a_search_equals_the_exact_ranking_by_cosine_then_artifact_then_surfac
 
 
 @case(CASES, "search_vectors")
-async def _records_without_any_likeness_are_ranked_too(given):
-    store = await given.store(
+async def _records_without_any_likeness_are_ranked_too(fixture):
+    store = await fixture.open_store(
         [put("a", "x", vectors=axes(90)), put("b", "y", vectors=[[0, 0]]), put("c", "", vectors=axes(180))]
     )
     [ranking] = await store.search_vectors(EAST, 5)
@@ -268,8 +268,8 @@ async def _records_without_any_likeness_are_ranked_too(given):
 
 
 @case(CASES, "search_vectors")
-async def _several_vectors_are_answered_in_their_order_and_k_may_be_zero_or_large(given):
-    store = await given.store([put("a", "alpha", vectors=axes(0)), put("b", "beta", vectors=axes(90))])
+async def _several_vectors_are_answered_in_their_order_and_k_may_be_zero_or_large(fixture):
+    store = await fixture.open_store([put("a", "alpha", vectors=axes(0)), put("b", "beta", vectors=axes(90))])
     queries = np.array(axes(80, 10), np.float32)
     for k, expected in ((1, [["b"], ["a"]]), (0, [[], []]), (1_000, [["b", "a"], ["a", "b"]])):
         found = [list(each.artifact_ids) for each in await store.search_vectors(queries, k)]
@@ -304,16 +304,16 @@ def _prose():
 
 
 @case(CASES, "search_text")
-async def _a_new_store_finds_no_words(given):
-    store = await given.store()
+async def _a_new_store_finds_no_words(fixture):
+    store = await fixture.open_store()
     found = [columns(each) for each in await store.search_text(["a", "b"], 5)]
     expect_equal(found, [([], [], np.empty(0, np.float64))] * 2, "search_text in an empty store")
 
 
 @case(CASES, "search_text")
-async def _scores_are_those_of_bm25_to_a_millionth_best_first(given):
+async def _scores_are_those_of_bm25_to_a_millionth_best_first(fixture):
     changes = _prose()
-    store = await given.store(changes)
+    store = await fixture.open_store(changes)
     rows = [record for each in changes for record in each.records]
     queries = ["w0", "w7 w30", "w39 w1 w12", "absent w3"]
     for k in (3, 1_000):
@@ -328,9 +328,9 @@ async def _scores_are_those_of_bm25_to_a_millionth_best_first(given):
 
 
 @case(CASES, "search_text")
-async def _bm25_statistics_are_those_of_the_whole_corpus_whatever_the_filter(given):
+async def _bm25_statistics_are_those_of_the_whole_corpus_whatever_the_filter(fixture):
     changes = _prose()
-    store = await given.store(changes)
+    store = await fixture.open_store(changes)
     [free] = await store.search_text(["w7 w30"], 1_000)
     for options in ({"filter": parse_filter({"n": 2})}, {"filter": parse_filter({"n": 1}), "per_artifact": True}):
         [held] = await store.search_text(["w7 w30"], 1_000, **options)
@@ -341,9 +341,9 @@ async def _bm25_statistics_are_those_of_the_whole_corpus_whatever_the_filter(giv
 
 
 @case(CASES, "apply", "search_text")
-async def _statistics_follow_every_write(given):
+async def _statistics_follow_every_write(fixture):
     changes = _prose()
-    store = await given.store(changes[:50])
+    store = await fixture.open_store(changes[:50])
     await store.apply([put("a003", "w7 replaced"), *changes[50:]], removals=["a001", "a090"])
     rest = [row for each in changes for row in each.records if row.artifact_id not in ("a001", "a003")]
     texts = [*(row.text.split() for row in rest), ["w7", "replaced"]]
@@ -355,9 +355,9 @@ async def _statistics_follow_every_write(given):
 
 
 @case(CASES, "search_text")
-async def _words_are_cut_as_unicode61_does_and_query_syntax_is_only_words(given):
+async def _words_are_cut_as_unicode61_does_and_query_syntax_is_only_words(fixture):
     texts = {"a": "Café-Bücher: rotate the KEYS", "b": "日本語 text", "c": "AND or not near", "d": "it's snake_case x1"}
-    store = await given.store([put(name, text) for name, text in texts.items()])
+    store = await fixture.open_store([put(name, text) for name, text in texts.items()])
     expected = {
         "cafe": ["a"], "BUCHER": ["a"], "keys' OR": ["a", "c"], '"rotate': ["a"], "日本語": ["b"], "日本": [],
         "AND": ["c"], "text:rotate*": ["a", "b"], "NEAR(": ["c"], "(": [], "-": [], "": [], "\ud800": [], "ro": [],
@@ -369,8 +369,8 @@ async def _words_are_cut_as_unicode61_does_and_query_syntax_is_only_words(given)
 
 
 @case(CASES, "search_text")
-async def _several_queries_are_answered_in_their_order_and_k_may_be_zero_or_large(given):
-    store = await given.store([put("a", "alpha"), put("b", "beta")])
+async def _several_queries_are_answered_in_their_order_and_k_may_be_zero_or_large(fixture):
+    store = await fixture.open_store([put("a", "alpha"), put("b", "beta")])
     for k, both in ((5, ["a", "b"]), (1, ["a"]), (10_000, ["a", "b"])):
         found = [list(each.artifact_ids) for each in await store.search_text(["beta", "?!", "alpha beta", ""], k)]
         expect_equal(found, [["b"], [], both, []], f"search_text(k={k})")
@@ -379,17 +379,17 @@ async def _several_queries_are_answered_in_their_order_and_k_may_be_zero_or_larg
 
 
 @case(CASES, "apply", "artifact_ids")
-async def _writing_nothing_changes_nothing(given):
-    store = await given.store([put("a", "x")])
+async def _writing_nothing_changes_nothing(fixture):
+    store = await fixture.open_store([put("a", "x")])
     await store.apply([])
     expect_equal(await store.artifact_ids(), ["a"], "artifact_ids()")
 
 
 @case(CASES, "apply", "artifact_ids")
-async def _a_record_of_one_artifact_cannot_be_put_as_another_s(given):
+async def _a_record_of_one_artifact_cannot_be_put_as_another_s(fixture):
     stranger = put("theirs", "x")
     change = type(stranger)(put("mine", "x").entry, stranger.records, stranger.vectors)
-    store = await given.store()
+    store = await fixture.open_store()
     await expect_refusal(
         StoreError, store.apply([change]), "a record of 'theirs' put as one of 'mine'", "mine", "theirs"
     )
@@ -397,8 +397,8 @@ async def _a_record_of_one_artifact_cannot_be_put_as_another_s(given):
 
 
 @case(CASES, "apply", "search_vectors", "vectors")
-async def _vectors_of_a_replaced_or_removed_artifact_are_forgotten(given):
-    store = await given.store([put("a", "alpha", "more alpha"), put("b", "beta"), put("c", "gamma")])
+async def _vectors_of_a_replaced_or_removed_artifact_are_forgotten(fixture):
+    store = await fixture.open_store([put("a", "alpha", "more alpha"), put("b", "beta"), put("c", "gamma")])
     await store.apply([put("a", "delta")], removals=["b"])
     [ranking] = await store.search_vectors(vector_of("beta")[None], 10)
     expect_equal(sorted(ranking.artifact_ids), ["a", "c"], "artifacts found after a replacement and a removal")
@@ -408,8 +408,8 @@ async def _vectors_of_a_replaced_or_removed_artifact_are_forgotten(given):
 
 
 @case(CASES, "apply", "vectors", "search_vectors")
-async def _the_width_may_change_only_when_no_other_vector_stays(given):
-    store = await given.store([put("a", "x"), put("b", "y"), put("empty")])
+async def _the_width_may_change_only_when_no_other_vector_stays(fixture):
+    store = await fixture.open_store([put("a", "x"), put("b", "y"), put("empty")])
     call = store.apply([put("a", "x", dim=3)], removals=["empty"])
     await expect_refusal(StoreError, call, "a new width beside an old one", "3", "4")
     await store.apply([put("a", "x", dim=3)], removals=["b"])
@@ -419,17 +419,17 @@ async def _the_width_may_change_only_when_no_other_vector_stays(given):
 
 
 @case(CASES, "search_vectors")
-async def _a_query_that_is_not_finite_is_refused(given):
-    store = await given.store([put("a", "x", vectors=axes(0))])
+async def _a_query_that_is_not_finite_is_refused(fixture):
+    store = await fixture.open_store([put("a", "x", vectors=axes(0))])
     for value in (math.nan, math.inf):
         query = np.array([[value, 1.0]], np.float32)
         await expect_refusal(EmbedderError, store.search_vectors(query, 5), f"a query with {value}")
 
 
 @case(CASES, "similarities", "vectors", "best_of", "vectors_of")
-async def _vectors_are_asked_for_by_the_ten_thousand_in_one_call(given):
+async def _vectors_are_asked_for_by_the_ten_thousand_in_one_call(fixture):
     names = [f"a{at:04}" for at in range(1_000)]
-    store = await given.store([put(name, f"text {name}") for name in names])
+    store = await fixture.open_store([put(name, f"text {name}") for name in names])
     ids = [record_id(name) for name in names] * 40
     query = vector_of("x")
     expected = np.array([float(vector_of(f"text {name}") @ query) for name in names] * 40, np.float32)
@@ -443,9 +443,9 @@ async def _vectors_are_asked_for_by_the_ten_thousand_in_one_call(given):
 
 
 @case(CASES, "vectors", "vectors_of")
-async def _no_vector_given_or_received_is_a_handle_on_the_store(given):
+async def _no_vector_given_or_received_is_a_handle_on_the_store(fixture):
     change = put("a", "text")
-    store = await given.store([change])
+    store = await fixture.open_store([change])
     change.vectors[:] = 9.0
     (await store.vectors([record_id("a")]))[:] = 7.0
     (await store.vectors_of(["a"]))[1][:] = 7.0
@@ -454,24 +454,24 @@ async def _no_vector_given_or_received_is_a_handle_on_the_store(given):
 
 
 @case(CASES, "search_text")
-async def _scores_are_positive_also_of_words_that_every_record_holds(given):
-    store = await given.store([put(f"a{at}", f"the number {at}") for at in range(5)])
+async def _scores_are_positive_also_of_words_that_every_record_holds(fixture):
+    store = await fixture.open_store([put(f"a{at}", f"the number {at}") for at in range(5)])
     [ranking] = await store.search_text(["the"], 10)
     expect_equal(len(ranking), 5, "records with 'the'")
     expect((ranking.scores > 0).all(), f"expected positive scores, got {ranking.scores.tolist()}")
 
 
 @case(CASES, "apply", "search_text")
-async def _words_of_a_replaced_or_removed_artifact_are_forgotten(given):
-    store = await given.store([put("a", "alpha words", "more alpha"), put("b", "beta words")])
+async def _words_of_a_replaced_or_removed_artifact_are_forgotten(fixture):
+    store = await fixture.open_store([put("a", "alpha words", "more alpha"), put("b", "beta words")])
     await store.apply([put("a", "gamma words")], removals=["b"])
     found = await store.search_text(["alpha", "beta", "gamma", "words"], 5)
     expect_equal([list(each.artifact_ids) for each in found], [[], [], ["a"], ["a"]], "artifacts found by their words")
 
 
 @case(CASES, "search_text")
-async def _long_texts_and_long_queries_are_only_words(given):
-    store = await given.store([put("a", "word " * 10_000 + "needle"), put("b", "x" * 100_000)])
+async def _long_texts_and_long_queries_are_only_words(fixture):
+    store = await fixture.open_store([put("a", "word " * 10_000 + "needle"), put("b", "x" * 100_000)])
     queries = ["needle", " ".join(f"q{at}" for at in range(2_000)) + " needle", "x" * 100_000]
     found = [list(each.artifact_ids) for each in await store.search_text(queries, 5)]
     expect_equal(found[:2], [["a"], ["a"]], "artifacts found for one word, and for 2,001")

@@ -18,13 +18,13 @@ async def _by_words(store, k, **options):
     return ranking
 
 
-async def _filters_act_before_the_cut(search, given):
+async def _filters_act_before_the_cut(search, fixture):
     """Of 60 artifacts of two records, the ten worst pass the filter, by one record each."""
     changes = [
         put(f"a{at:02}", f"word {'pad ' * at}", f"word {'pad ' * at}", vectors=axes(at, at), metadata={"n": at})
         for at in range(60)
     ]
-    store = await given.store(changes)
+    store = await fixture.open_store(changes)
     worst, third = parse_filter({"n": {"$gte": 50}}), parse_filter({"n": {"$gte": 50, "$lt": 53}})
     for k, options, expected in (
         (4, {"filter": worst}, ["a50", "a50", "a51", "a51"]),
@@ -37,18 +37,18 @@ async def _filters_act_before_the_cut(search, given):
         expect_equal(found, expected, f"artifacts found with k={k} and {options}")
 
 
-async def _surface_metadata_is_what_a_filter_sees(search, given):
+async def _surface_metadata_is_what_a_filter_sees(search, fixture):
     """A filter is about records: one record of an artifact may pass where another does not."""
     change = put("a", "word", "word", vectors=axes(0, 10))
     records = [replace(record, metadata={"page": at}) for at, record in enumerate(change.records)]
-    store = await given.store([replace(change, records=records)])
+    store = await fixture.open_store([replace(change, records=records)])
     for page in (0, 1):
         ranking = await search(store, 5, filter=parse_filter({"page": page}))
         expect_equal(list(ranking.record_ids), [change.records[page].id], f"records found on page {page}")
 
 
-async def _filters_follow_every_write(search, given):
-    store = await given.store([put(name, "word", vectors=axes(0), metadata={"tag": "old"}) for name in "abc"])
+async def _filters_follow_every_write(search, fixture):
+    store = await fixture.open_store([put(name, "word", vectors=axes(0), metadata={"tag": "old"}) for name in "abc"])
     await search(store, 5, filter=parse_filter({"tag": "old"}))
     await store.apply([put("a", "word", vectors=axes(0), metadata={"tag": "new"})], removals=["b"])
     for tag, expected in (("old", ["c"]), ("new", ["a"])):
@@ -56,10 +56,10 @@ async def _filters_follow_every_write(search, given):
         expect_equal(found, expected, f"artifacts found with the tag {tag!r}")
 
 
-async def _artifacts_with_many_good_records_do_not_crowd_out(search, given):
+async def _artifacts_with_many_good_records_do_not_crowd_out(search, fixture):
     crowd = put("crowd", *(f"word {at}" for at in range(200)), vectors=axes(*(at / 100 for at in range(200))))
     others = [put(f"o{at:02}", "some other word here", vectors=axes(10 + at)) for at in range(20)]
-    store = await given.store([crowd, *others])
+    store = await fixture.open_store([crowd, *others])
     found = await search(store, 10, per_artifact=True)
     expect_equal(list(found.artifact_ids), ["crowd", *(f"o{at:02}" for at in range(9))], "artifacts found")
     expect_equal(found.record_ids[0], record_id("crowd"), "the best record of the first")
@@ -67,9 +67,9 @@ async def _artifacts_with_many_good_records_do_not_crowd_out(search, given):
     expect_equal(set(rows.artifact_ids), {"crowd"}, "artifacts of the best records")
 
 
-async def _equal_scores_go_by_artifact_and_then_surface(search, given):
+async def _equal_scores_go_by_artifact_and_then_surface(search, fixture):
     names = ["d", "b", "c", "a", "B", "é"]
-    store = await given.store([put(name, *["word"] * 11, vectors=axes(*[30] * 11)) for name in names])
+    store = await fixture.open_store([put(name, *["word"] * 11, vectors=axes(*[30] * 11)) for name in names])
     ids = [record_id(name, at) for name in sorted(names) for at in range(11)]
     for k in (1, 3, 5, 12, 100):
         ranking = await search(store, k)
@@ -79,9 +79,9 @@ async def _equal_scores_go_by_artifact_and_then_surface(search, given):
     expect_equal(list(ranking.record_ids), ids[:33:11], "the search with k=3, per_artifact=True among equals")
 
 
-async def _only_the_wanted_surfaces_are_searched(search, given):
+async def _only_the_wanted_surfaces_are_searched(search, fixture):
     two = put("a", "word", "word and much more", kinds=("title", "chunk"), vectors=axes(0, 50))
-    store = await given.store([two, put("b", "word more", vectors=axes(20))])
+    store = await fixture.open_store([two, put("b", "word more", vectors=axes(20))])
     title, chunk, other = record_id("a", 0, "title"), record_id("a", 1), record_id("b")
     wanted = {("chunk",): [other, chunk], ("title", "chunk", "no"): [title, other, chunk], ("title",): [title], (): []}
     for surfaces, ids in wanted.items():
