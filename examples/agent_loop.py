@@ -1,4 +1,4 @@
-"""An agent that reads while a walk goes on, until it knows enough: python examples/agent_loop.py [QUESTION]."""
+"""An agent that stops a walk when it knows enough: python examples/agent_loop.py [QUESTION]."""
 
 import sys
 from pathlib import Path
@@ -12,47 +12,47 @@ NOTES = Path(__file__).parent / "data" / "eips"
 POLICY = Eager(select_k=None, start_k=2, adjacent_k=4, direction="both", seeding="hybrid")
 
 
-async def enough(question: str, texts: list[str], thinking: float) -> str | None:
-    """Say why to stop, or `None` to read on: here a model would be asked, which takes its time."""
+async def find_reason_to_stop(question: str, texts: list[str], thinking: float) -> str | None:
+    """Return why to stop, or `None` to read on. A real agent would ask a model here."""
     await anyio.sleep(thinking)
-    if covered(question, texts) == covered(question, [question]):
+    if matching_words(question, texts) == matching_words(question, [question]):
         return "every long word of the question is covered"
     return "the token budget is spent" if len(" ".join(texts).split()) > 600 else None
 
 
-def covered(question: str, texts: list[str]) -> set[str]:
-    """Give the long words of the question that stand in the texts, with or without a plural's s."""
-    read = " ".join(texts).lower()
-    return {word for word in question.lower().split() if len(word) > 4 and word.rstrip("s") in read}
+def matching_words(question: str, texts: list[str]) -> set[str]:
+    """Return the long words of the question that occur in the texts, without a plural s."""
+    content = " ".join(texts).lower()
+    return {word for word in question.lower().split() if len(word) > 4 and word.rstrip("s") in content}
 
 
-async def answer(question: str, corpus: airw.Corpus, *, patience: float, budget: int, thinking: float) -> None:
-    """Read hit by hit until the agent has enough or the walk ends; tell why, and how what it kept was reached."""
+async def answer(question: str, corpus: airw.Corpus, *, seconds: float, budget: int, thinking: float) -> None:
+    """Read hits until the agent has enough or the walk ends; print the reason and the useful hits."""
     texts: list[str] = []
-    kept: list[airw.SearchHit] = []
-    verdict = None
-    async with airw.traverse(question, corpus, policy=POLICY, timeout=patience, node_budget=budget) as walk:
+    useful: list[airw.SearchHit] = []
+    reason = None
+    async with airw.traverse(question, corpus, policy=POLICY, timeout=seconds, node_budget=budget) as walk:
         async for hit in walk:
-            new = covered(question, [hit.text]) - covered(question, texts)
+            new = matching_words(question, [hit.text]) - matching_words(question, texts)
             print(f"{hit.score:.3f}  {hit.artifact_id:12}  {' '.join(sorted(new)) or 'nothing new'}")
             texts.append(hit.text)
             if new:
-                kept.append(hit)
-            if verdict := await enough(question, texts, thinking):
-                break
-    if walk.summary:  # as it is after the block, which closed the walk
-        why = "cut off by the deadline" if walk.summary.stop == "timeout" else verdict or "not enough yet"
+                useful.append(hit)
+            if reason := await find_reason_to_stop(question, texts, thinking):
+                break  # the end of the `async with` block closes the walk
+    if walk.summary:
+        why = "cut off by the deadline" if walk.summary.stop == "timeout" else reason or "not enough yet"
         print(f"stopped: {walk.summary.stop}, {why}; left out: {walk.summary.left_out or 'nothing that was counted'}")
-    for hit in kept:
+    for hit in useful:
         print(f"  kept {' > '.join(map(str, walk.path(hit)))}")
 
 
 async def main(question: str) -> None:
-    """Ask in peace, then with room for three notes, then with a model that is too slow for the deadline."""
+    """Ask without pressure, then with a budget of three nodes, then with a model too slow for the timeout."""
     async with airw.build(airw.from_notes(NOTES, embedder="light"), store=airw.stores.MemoryStore()) as corpus:
-        await answer(question, corpus, patience=10, budget=64, thinking=0)
-        await answer(question, corpus, patience=10, budget=3, thinking=0)
-        await answer(question, corpus, patience=1, budget=64, thinking=0.6)
+        await answer(question, corpus, seconds=10, budget=64, thinking=0)
+        await answer(question, corpus, seconds=10, budget=3, thinking=0)
+        await answer(question, corpus, seconds=1, budget=64, thinking=0.6)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Ingest a corpus with several processes, driven by Dask: python examples/dask_ingest.py [WORKERS]."""
+"""Build a corpus with several processes and Dask: python examples/dask_ingest.py [WORKERS]."""
 
 import sys
 import tempfile
@@ -15,41 +15,41 @@ NOTES = sorted((Path(__file__).parent / "data" / "eips").glob("*.md"))
 
 
 def ingest(plan: IngestPlan, number: int) -> PartitionReport:
-    """Read one partition where it lies, and index it: the engine may do this anywhere, and again."""
+    """Read and index one partition. Dask may run this in any process, and may run it again."""
     files = NOTES[number * PER_PARTITION : (number + 1) * PER_PARTITION]
     items = [Artifact(file.name, file.read_text(encoding="utf-8")) for file in files]
     return anyio.run(ingest_partition, plan, number, items)
 
 
 async def prepare(store: Path) -> IngestPlan:
-    """Say what every partition has to know: how to index, and where to."""
+    """Return the plan that each partition needs: how to index, and the path of the store."""
     return await prepare_ingest(from_mapping({}, name="eips"), store=store, embedder="light")
 
 
 async def finish(plan: IngestPlan, partitions: int) -> None:
-    """Check that nothing is missing, and ask the corpus a question."""
+    """Check that no partition is missing, then search the corpus."""
     async with finish_ingest(plan, partitions=partitions) as corpus:
-        held = await corpus.store.counts()
-        print(f"{held['artifacts']} artifacts in {partitions} partitions")
+        counts = await corpus.store.counts()
+        print(f"{counts['artifacts']} artifacts in {partitions} partitions")
         for hit in await corpus.search("sign typed structured data", k=3, mode="lexical"):
             print(f"{hit.score:.3f}  {hit.artifact_id}")
 
 
 def main(workers: int) -> None:
-    """Map the partitions over the workers of a cluster on this machine."""
+    """Ingest the partitions in the workers of a local Dask cluster."""
     try:
         from distributed import Client, LocalCluster
     except ImportError:
         print("this example needs Dask: pip install 'airw[dask]'")
         return
-    numbers = range(-(-len(NOTES) // PER_PARTITION))
+    numbers = range(len(NOTES[::PER_PARTITION]))
     with tempfile.TemporaryDirectory() as folder:
         plan = anyio.run(prepare, Path(folder, "eips.airw"))
         with (
             LocalCluster(
                 n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", local_directory=folder
-            ) as local,
-            Client(local) as client,
+            ) as cluster,
+            Client(cluster) as client,
         ):
             for report in client.gather(client.map(ingest, [plan] * len(numbers), numbers, pure=False)):
                 print(f"partition {report.number}: {report.added} added")

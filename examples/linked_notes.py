@@ -1,4 +1,4 @@
-"""Show how notes hang together: python examples/linked_notes.py [FROM TO]."""
+"""Show the links around a note and a path to another: python examples/linked_notes.py [FROM TO]."""
 
 import sys
 import tempfile
@@ -13,14 +13,14 @@ NOTES = Path(__file__).parent / "data" / "eips"
 
 
 async def main(start: str, end: str) -> None:
-    """Print the links around a note while they are walked, then the way to another note, and write a page."""
+    """Print the links around a note during the walk, then a path to another note; write a page."""
     source = airw.from_notes(NOTES, embedder="light")
     async with airw.build(source, store=airw.stores.MemoryStore()) as corpus:
-        lines, reader = TreeTextWriter(), TreeReader(direction="out", max_hops=2)
+        writer, reader = TreeTextWriter(), TreeReader(direction="out", max_hops=2)
         async with walk_links(corpus, [start], direction="out", max_hops=2) as walk:
             async for event in walk.events():
                 reader.add(event)
-                for line in lines.add(event):
+                for line in writer.add(event):
                     print(line, flush=True)
 
         path = await airw.CorpusGraph(corpus).path(start, end)

@@ -1,4 +1,4 @@
-"""A memory that changes while others search it: python examples/live_corpus.py."""
+"""A corpus that changes while another connection searches it: python examples/live_corpus.py."""
 
 import tempfile
 from pathlib import Path
@@ -15,8 +15,8 @@ EVENTS = [
 ]
 
 
-async def write(memory: airw.Corpus, written: anyio.Event) -> None:
-    """Change the corpus, event by event."""
+async def write(memory: airw.Corpus, finished: anyio.Event) -> None:
+    """Apply the events to the corpus one by one."""
     for kind, change in EVENTS:
         if isinstance(change, dict):
             report = await memory.upsert(change)
@@ -24,31 +24,31 @@ async def write(memory: airw.Corpus, written: anyio.Event) -> None:
         else:
             print(f"{kind}: {await memory.delete(change)} removed")
         await anyio.sleep(0.05)
-    written.set()
+    finished.set()
 
 
-async def watch(path: Path, written: anyio.Event) -> None:
-    """Search through a connection of its own, and say what has become of the answer."""
+async def watch(path: Path, finished: anyio.Event) -> None:
+    """Search in a loop through a second connection; print the answer when it changes."""
     async with airw.open_corpus(path) as memory:
-        told = None
-        while not written.is_set():
+        last_answer = None
+        while not finished.is_set():
             hits = await memory.search("when is the deploy", mode="lexical", k=1)
-            now = hits[0].text if hits else "nothing"
-            if now != told:
-                print(f"  the reader finds: {now}")
-                told = now
+            answer = hits[0].text if hits else "nothing"
+            if answer != last_answer:
+                print(f"  the reader finds: {answer}")
+                last_answer = answer
             await anyio.sleep(0.01)
 
 
 async def main() -> None:
-    """Build an empty corpus, then read it and write to it at once."""
+    """Build an empty corpus, then read and write it at the same time."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "memory.airw")
-        written = anyio.Event()
+        finished = anyio.Event()
         empty = airw.from_mapping({}, name="memory", embedder="light")
         async with airw.build(empty, store=path) as memory, anyio.create_task_group() as group:
-            group.start_soon(watch, path, written)
-            group.start_soon(write, memory, written)
+            group.start_soon(watch, path, finished)
+            group.start_soon(write, memory, finished)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Ask three corpora at once, of which one is slow and one fails: python examples/many_corpora.py [QUESTION]."""
+"""Search three corpora at once; one is slow, one fails: python examples/many_corpora.py [QUESTION]."""
 
 import sys
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ CHATS = {"c-1": "who knows how wallets sign typed structured data", "c-2": "lunc
 
 
 class Remote:
-    """Stands for a model behind a network: it takes its time, or fails."""
+    """An embedder that behaves like a remote model: it is slow or fails."""
 
     def __init__(self, name: str, seconds: float, error: airw.errors.EmbedderError | None = None) -> None:
         self.id, self.dim, self.seconds, self.error = name, LIGHT.dim, seconds, error
 
     async def embed_documents(self, texts: Sequence[str]) -> Any:
-        """Embed at once, for the build."""
+        """Embed without delay, so that the build is fast."""
         return await LIGHT.embed_documents(texts)
 
     async def embed_query(self, text: str) -> Any:
-        """Embed a query late, or not at all."""
+        """Embed a query after a delay, or raise the error."""
         await anyio.sleep(self.seconds)
         if self.error:
             raise self.error
@@ -35,7 +35,7 @@ class Remote:
 
 
 async def main(question: str) -> None:
-    """Print each source's answer as it comes, which hits are final by then, and in the end what was committed to."""
+    """Print each corpus as it answers, with the hits that are final by then; then the committed hits."""
     broken = Remote("broken", 0.1, airw.errors.EmbedderError("the model's server refuses connections"))
     sources = [
         airw.from_notes(NOTES, name="eips", embedder="light"),
@@ -43,8 +43,8 @@ async def main(question: str) -> None:
         airw.from_mapping(CHATS, name="chats", embedder=broken),
     ]
     async with AsyncExitStack() as stack:
-        opening = [airw.build(source, store=airw.stores.MemoryStore()) for source in sources]
-        corpora = [await stack.enter_async_context(each) for each in opening]
+        builds = [airw.build(source, store=airw.stores.MemoryStore()) for source in sources]
+        corpora = [await stack.enter_async_context(build) for build in builds]
         async with airw.discover_stream(corpora, question, source_timeout=2) as updates:
             async for update in updates:
                 if isinstance(update, airw.discovery.SourceAnswered):

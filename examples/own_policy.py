@@ -1,4 +1,4 @@
-"""A walk policy of one's own, and the exam that says what it keeps: python examples/own_policy.py [QUESTION]."""
+"""A walk policy of your own, and the suite that checks it: python examples/own_policy.py [QUESTION]."""
 
 import sys
 from collections.abc import Sequence
@@ -13,15 +13,16 @@ import numpy as np
 import airw
 from airw.testing import PolicySuite
 
-State = airw.WalkState[dict[str, str | None]]  # with what one walk remembers: the best record of each note
+NOTES = Path(__file__).parent / "data" / "eips"
+State = airw.WalkState[dict[str, str | None]]  # the memory of a walk: the best record id by note id
 
 
 @dataclass(frozen=True)
 class Greedy(airw.Policy[dict[str, str | None]]):
-    """Go on from the nearest notes that wait; a node is the id of a note, `walk.ranking` is by nearness."""
+    """Expand the best notes of the frontier in each step. A node is the id of a note."""
 
     width: int = 2
-    keeps_frontier = True  # who is not selected waits for a later step
+    keeps_frontier = True  # nodes that are not selected stay in the frontier for later steps
 
     def begin(self, state: State) -> dict[str, str | None]:
         return {}
@@ -32,28 +33,27 @@ class Greedy(airw.Policy[dict[str, str | None]]):
     async def score(self, state: State, nodes: Sequence[str], store: airw.Corpus) -> Any:
         records, cosines = await store.store.best_of(await store.embedder.embed_query(state.query), nodes)
         state.memory.update(zip(nodes, records, strict=True))
-        return np.nan_to_num(cosines, nan=-1)  # without text, far
+        return np.nan_to_num(cosines, nan=-1)  # a note without text comes last
 
     def select(self, state: State, frontier: airw.Frontier) -> Any:
         return frontier.best_first(self.width)
 
     async def expand(self, state: State, committed: Sequence[airw.CommittedNode], store: airw.Corpus) -> list[Any]:
-        links = await store.store.neighbors([entry.node for entry in committed], direction="both")
-        return [[end for link in found for end in (link.source, link.target)] for found in links]
+        edge_lists = await store.store.neighbors([item.node for item in committed], direction="both")
+        return [[end for edge in edges for end in (edge.source, edge.target)] for edges in edge_lists]
 
     async def to_hits(self, state: State, committed: Sequence[airw.CommittedNode], store: airw.Corpus) -> list[Any]:
-        records = await store.store.get_records([state.memory[entry.node] or "" for entry in committed])
-        return [each and each.as_hit(entry.score, store.name) for each, entry in zip(records, committed, strict=True)]
+        records = await store.store.get_records([state.memory[item.node] or "" for item in committed])
+        return [record and record.as_hit(committed[n].score, store.name) for n, record in enumerate(records)]
 
 
-async def main(question: str, notes: Path) -> int:
-    """Print the best of a walk, and the report of the exam."""
-    async with airw.build(airw.from_notes(notes, embedder="light"), store=airw.stores.MemoryStore()) as corpus:
+async def main(question: str) -> int:
+    """Print the best hits of a walk and the report of the suite; return the number of failures."""
+    async with airw.build(airw.from_notes(NOTES, embedder="light"), store=airw.stores.MemoryStore()) as corpus:
         for hit in await airw.top_k(airw.traverse(question, corpus, policy=Greedy()), k=5):
             print(f"{hit.score:.3f}  {' > '.join(hit.metadata['walk_path'])}")
         print(report := await PolicySuite(Greedy, lambda: nullcontext(corpus), question).run())
         return len(report.failed)
 
 
-QUESTION = " ".join(sys.argv[1:]) or "how do wallets sign typed structured data"
-sys.exit(anyio.run(main, QUESTION, Path(__file__).parent / "data" / "eips"))
+sys.exit(anyio.run(main, " ".join(sys.argv[1:]) or "how do wallets sign typed structured data"))

@@ -1,4 +1,4 @@
-"""A store of one's own from scratch: the six methods that a walk and a search call: python examples/own_store.py."""
+"""A store of your own with the six methods that walks and searches need: python examples/own_store.py."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ from airw.values.filters import Filter, matches
 
 
 class FolderStore:
-    """Markdown files, one record each, whose links are the file names they mention."""
+    """A store of Markdown files: one record per file, linked to the files whose names it mentions."""
 
     def __init__(self, texts: Mapping[str, str], vectors: Floats) -> None:
         self.records = {name: Record(name, name, "document", 0, text) for name, text in texts.items()}
         self.vectors = dict(zip(texts, vectors, strict=True))
         self.words = {name: _words(text) for name, text in texts.items()}
         mentions = {name: sorted({*re.findall(r"eip-\d+\.md", text)} - {name}) for name, text in texts.items()}
-        self.edges = [Edge(name, end, "mentions") for name, ends in mentions.items() for end in ends if end in texts]
+        self.edges = [Edge(name, other, "mentions") for name in texts for other in mentions[name] if other in texts]
 
     @classmethod
     async def read(cls, folder: Path, embedder: Embedder) -> "FolderStore":
@@ -32,36 +32,36 @@ class FolderStore:
         return cls(texts, await embedder.embed_documents([*texts.values()]))
 
     async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
-        return [self.records.get(each) for each in ids]
+        return [self.records.get(id) for id in ids]
 
     async def records_of(self, artifact_ids: Sequence[str], **_: Any) -> list[list[Record] | None]:
-        return [[self.records[each]] if each in self.records else None for each in artifact_ids]
+        return [[self.records[id]] if id in self.records else None for id in artifact_ids]
 
     async def search_vectors(self, queries: Floats, k: int, *, filter: Filter | None = None, **_: Any) -> list[Ranking]:
-        scored = [{name: float(vector @ query) for name, vector in self.vectors.items()} for query in queries]
-        return [self._best(scores, k, filter) for scores in scored]
+        cosines = [{name: float(vector @ query) for name, vector in self.vectors.items()} for query in queries]
+        return [self._rank(scores, k, filter) for scores in cosines]
 
     async def search_text(
         self, queries: Sequence[str], k: int, *, filter: Filter | None = None, **_: Any
     ) -> list[Ranking]:
-        asked = [_words(query) for query in queries]
-        shared = [{name: len(each & words) for name, words in self.words.items() if each & words} for each in asked]
-        return [self._best(scores, k, filter) for scores in shared]
+        return [self._rank(self._count_shared_words(_words(query)), k, filter) for query in queries]
 
-    def _best(self, scores: Mapping[str, float], k: int, filter: Filter | None) -> Ranking:
-        kept = [name for name in scores if matches(filter, self.records[name].metadata)]
-        names = sorted(kept, key=lambda name: (-scores[name], name))[:k]
+    def _count_shared_words(self, query: set[str]) -> dict[str, float]:
+        return {name: len(query & words) for name, words in self.words.items() if query & words}
+
+    def _rank(self, scores: Mapping[str, float], k: int, filter: Filter | None) -> Ranking:
+        matching = [name for name in scores if matches(filter, self.records[name].metadata)]
+        names = sorted(matching, key=lambda name: (-scores[name], name))[:k]  # best first, ties by id
         return Ranking(names, names, np.array([scores[name] for name in names], np.float64))
 
     async def best_of(self, query: Floats, artifact_ids: Sequence[str], **_: Any) -> BestRecords:
-        cosines = [self.vectors[each] @ query if each in self.vectors else np.nan for each in artifact_ids]
-        return BestRecords(
-            [each if each in self.records else None for each in artifact_ids], np.array(cosines, np.float32)
-        )
+        cosines = [self.vectors[id] @ query if id in self.vectors else np.nan for id in artifact_ids]
+        record_ids = [id if id in self.records else None for id in artifact_ids]
+        return BestRecords(record_ids, np.array(cosines, np.float32))
 
     async def neighbors(self, ids: Sequence[str], *, direction: Direction = "out", **_: Any) -> list[list[Edge]]:
         ends = {"out": ["source"], "in": ["target"], "both": ["source", "target"]}[direction]
-        return [[edge for edge in self.edges if any(getattr(edge, end) == each for end in ends)] for each in ids]
+        return [[edge for edge in self.edges if any(getattr(edge, end) == id for end in ends)] for id in ids]
 
 
 def _words(text: str) -> set[str]:
@@ -69,7 +69,7 @@ def _words(text: str) -> set[str]:
 
 
 async def main(question: str) -> None:
-    """Walk and search a folder that no build has seen."""
+    """Search and walk a folder without building a corpus first."""
     embedder = resolve_embedder("light")
     store = await FolderStore.read(Path(__file__).parent / "data" / "eips", embedder)
     corpus = airw.Corpus("eips", store, embedder)

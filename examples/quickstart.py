@@ -12,7 +12,7 @@ NOTES = Path(__file__).parent / "data" / "eips"
 
 
 async def main(question: str) -> None:
-    """Print each hit as it is committed, with the path that led to it, then why the walk ended."""
+    """Print each hit as soon as it is committed, with its path; then why the walk stopped."""
     source = airw.from_notes(NOTES, embedder="light")
     async with airw.build(source, store=airw.stores.MemoryStore()) as corpus:
         policy = Eager(start_k=2, select_k=8, direction="both", seeding="hybrid")
