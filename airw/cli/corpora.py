@@ -1,4 +1,7 @@
-"""The commands that keep corpora and models: each opens what it needs, works, prints, and returns an exit code."""
+"""The commands that build and maintain corpora and export models.
+
+Each command opens what it needs, does its work, prints, and returns an exit code.
+"""
 
 from __future__ import annotations
 
@@ -11,68 +14,71 @@ from functools import partial
 from airw import corpora, embedders, stores
 from airw.cli import output
 from airw.cli.definitions import (
-    definition_of_path,
-    given_params,
-    given_strategy,
-    given_upkeep,
+    definition_from_path,
+    find_registered,
+    find_registered_or_preset,
     is_path,
-    registered_as,
-    registered_or_preset,
+    maintenance_settings,
+    parse_strategy,
+    source_params,
 )
-from airw.cli.resolve import chosen, known_names, named
+from airw.cli.resolve import choose_corpus, corpus_argument, list_names
 from airw.corpora.registry import save_definition
 from airw.errors import ArgumentError, CorpusNotFound, StoreError
 from airw.protocols import EmbedderLike
 
 
 async def register(arguments: argparse.Namespace) -> int:
-    """Register a definition and say what it is."""
+    """Register the definition of a corpus and print it."""
     definition = await corpora.register(
         arguments.name,
         arguments.kind,
         embedder=arguments.embedder,
-        strategy=given_strategy(arguments.strategy),
-        maintenance=given_upkeep(arguments),
-        **given_params(arguments),
+        strategy=parse_strategy(arguments.strategy),
+        maintenance=maintenance_settings(arguments),
+        **source_params(arguments),
     )
-    output.registered(definition)
+    output.print_registration(definition)
     return 0
 
 
 async def build_corpus(arguments: argparse.Namespace) -> int:
-    """Build a corpus, with progress on a terminal, report, and remember where it comes from."""
+    """Build a corpus, show progress on a terminal, print a report, and register its source."""
     return await (_build_path if is_path(arguments.source) else _build_named)(arguments)
 
 
 async def _build_named(arguments: argparse.Namespace) -> int:
     if arguments.name:
-        raise ArgumentError(f"--name says what to call what lies at a path, and {arguments.source!r} is a name")
-    known = registered_or_preset(arguments.source)
-    build_known = partial(corpora.build_corpus, known.name, embedder=arguments.embedder)
-    code, embedder = await _built(known.name, build_known, arguments)
-    await _remember(dataclasses.replace(known, embedder=embedder))
+        raise ArgumentError(f"--name names the corpus of a path, but {arguments.source!r} is already a name; omit it")
+    definition = find_registered_or_preset(arguments.source)
+    opening = partial(corpora.build_corpus, definition.name, embedder=arguments.embedder)
+    code, embedder = await _run_build(definition.name, opening, arguments)
+    await _register_if_new(dataclasses.replace(definition, embedder=embedder))
     return code
 
 
 async def _build_path(arguments: argparse.Namespace) -> int:
     if arguments.source in corpora.PRESETS:
-        output.shadowed(arguments.source)
-    given = definition_of_path(arguments.source, arguments.name)
-    known = registered_as(given.name)
-    if known is not None and (known.kind, known.params) == (given.kind, given.params):
-        given, embedder = known, arguments.embedder or known.embedder
+        output.warn_preset_hidden(arguments.source)
+    definition = definition_from_path(arguments.source, arguments.name)
+    registered = find_registered(definition.name)
+    # A second build of the same source keeps the registered settings; another source gets new ones, but
+    # keeps the embedder of the corpus, so that the vectors still match.
+    if registered is not None and (registered.kind, registered.params) == (definition.kind, definition.params):
+        definition = registered
+        embedder = arguments.embedder or registered.embedder
     else:
-        embedder = arguments.embedder or await _embedder_of(given.name) or given.embedder
-    build_given = partial(corpora.build, given.source(), store=given.name, embedder=embedder)
-    code, used = await _built(given.name, build_given, arguments)
-    await _remember(dataclasses.replace(given, embedder=used))
-    if known is not None and known is not given:
-        output.replaced(known, given)
+        embedder = arguments.embedder or await _embedder_of(definition.name) or definition.embedder
+    opening = partial(corpora.build, definition.source(), store=definition.name, embedder=embedder)
+    code, used = await _run_build(definition.name, opening, arguments)
+    await _register_if_new(dataclasses.replace(definition, embedder=used))
+    if registered is not None and registered is not definition:
+        output.print_replacement(registered, definition)
     return code
 
 
 async def _embedder_of(name: str) -> EmbedderLike | None:
-    """Give the embedder that a corpus was built with, so that a second build needs no flag."""
+    """Return the embedder of a corpus, so that a second build needs no option."""
     try:
         async with corpora.open_corpus(name) as corpus:
             return corpus.embedder
@@ -80,10 +86,10 @@ async def _embedder_of(name: str) -> EmbedderLike | None:
         return None
 
 
-async def _built(
+async def _run_build(
     name: str, opening: Callable[..., corpora.Opening[corpora.Corpus]], arguments: argparse.Namespace
 ) -> tuple[int, str]:
-    """Build and report; give the exit code, and the specification of the embedder."""
+    """Build and print a report; return the exit code and the specification of the embedder."""
     with output.progress(f"building {name}") as report_progress:
         building = opening(
             full=not arguments.no_prune, force=arguments.force, progress=report_progress, on_error="skip"
@@ -91,40 +97,42 @@ async def _built(
         async with building as corpus:
             report, counts, config = corpus.report, await corpus.store.counts(), await corpus.store.config()
             unresolved = await corpus.store.unresolved_links() if arguments.verbose else None
-    output.built(name, corpora.corpus_path(name), report, counts, unresolved)
+    output.print_build_report(name, corpora.corpus_path(name), report, counts, unresolved)
     problems = report.problems if report else ()
-    output.problems(problems, verbose=arguments.verbose)
+    output.print_problems(problems, verbose=arguments.verbose)
     return int(any(problem.lost for problem in problems)), str(config["embedder"])
 
 
-async def _remember(definition: corpora.Definition) -> None:
-    """Register what was built, unless that is what is registered."""
+async def _register_if_new(definition: corpora.Definition) -> None:
+    """Register a definition, unless it is registered already."""
     if corpora.list_corpora().get(definition.name) != definition:
         await save_definition(definition)
 
 
 async def ls(_: argparse.Namespace) -> int:
-    """List the corpora of the home folder, and those that are registered and not built yet."""
-    built, names, code = set(corpora.corpus_names()), known_names(), 0
+    """List the corpora of the home folder, and those that are registered but not built yet."""
+    built, names = set(corpora.corpus_names()), list_names()
+    code = 0
     for name in names:
         if name not in built:
-            output.unbuilt(corpora.list_corpora()[name])
+            output.print_unbuilt_corpus(corpora.list_corpora()[name])
             continue
         try:
             async with await stores.SqliteStore.open(corpora.corpus_path(name)) as store:
-                output.corpus_line(name, await store.counts(), await store.config())
-        except StoreError as error:  # the others are listed all the same
-            output.unreadable(name, error)
+                output.print_corpus_line(name, await store.counts(), await store.config())
+        except StoreError as error:
+            # One damaged file must not hide the other corpora.
+            output.print_unreadable_corpus(name, error)
             code = 1
     if not names:
-        print("no corpora yet; `airw build FOLDER` makes one")
+        print("no corpora yet; `airw build FOLDER` builds one")
     return code
 
 
 async def info(arguments: argparse.Namespace) -> int:
     """Show one corpus."""
-    name = chosen(named(arguments), known_names())
-    definition = registered_as(name) if corpora.is_corpus_name(name) else None
+    name = choose_corpus(corpus_argument(arguments), list_names())
+    definition = find_registered(name) if corpora.is_corpus_name(name) else None
     if definition is not None and not corpora.corpus_path(name).exists():
         about = output.About(definition.name, corpora.corpus_path(definition.name), definition=definition)
     else:
@@ -133,34 +141,36 @@ async def info(arguments: argparse.Namespace) -> int:
             counts, config, floors = await store.counts(), await store.config(), await store.calibration()
             links = await store.link_counts()
         about = output.About(path.stem, path, path.stat().st_size, counts, config, floors, definition, links)
-    output.info(about, arguments.format)
+    output.print_info(about, arguments.format)
     return 0
 
 
 async def rm(arguments: argparse.Namespace) -> int:
-    """Remove one corpus's file, once no builder holds it, and forget where it came from."""
+    """Remove the file of one corpus, once nothing builds it, and its registration."""
     name = arguments.name
     if not corpora.is_corpus_name(name):
         raise ArgumentError(
-            f"rm takes the name of a corpus, not {name!r}; remove a file of your own with your own tools"
+            f"rm takes the name of a corpus, not {name!r}; delete other files with the tools of your system"
         )
-    known, removed = registered_as(name), []
-    if known is None or corpora.corpus_path(name).exists():
+    registered = find_registered(name)
+    removed = []
+    if registered is None or corpora.corpus_path(name).exists():
         path = corpora.find_corpus_path(name)
         await stores.SqliteStore.remove(path)
         removed.append(str(path))
-    if known is not None:
-        await corpora.unregister(known.name)
+    if registered is not None:
+        await corpora.unregister(registered.name)
         removed.append("its registration")
-    print(f"removed {corpora.corpus_path(name).stem if known is None else known.name}: {' and '.join(removed)}")
+    spelling = corpora.corpus_path(name).stem if registered is None else registered.name
+    print(f"removed {spelling}: {' and '.join(removed)}")
     return 0
 
 
 async def maintain(arguments: argparse.Namespace) -> int:
-    """Bring one corpus, or all that are due, up to date, and tell of each."""
+    """Update one corpus, or all that are due, and print a line for each."""
     with output.progress_of_many("maintaining") as report_progress:
-        report = await corpora.maintain(named(arguments), dry_run=arguments.dry_run, progress=report_progress)
-    output.maintained(report, arguments.format)
+        report = await corpora.maintain(corpus_argument(arguments), dry_run=arguments.dry_run, progress=report_progress)
+    output.print_maintenance_report(report, arguments.format)
     if report.failed:
         print(f"airw: {len(report.failed)} of {len(report.corpora)} corpora failed", file=sys.stderr)
     return int(not report.ok)
@@ -168,12 +178,13 @@ async def maintain(arguments: argparse.Namespace) -> int:
 
 async def coverage(arguments: argparse.Namespace) -> int:
     """Compare a corpus with its source."""
-    found = await corpora.coverage(chosen(named(arguments), corpora.list_corpora()))
-    output.covered(found, arguments.format, verbose=arguments.verbose)
-    return int(bool(found.missing) or any(problem.lost for problem in found.problems))
+    report = await corpora.coverage(choose_corpus(corpus_argument(arguments), corpora.list_corpora()))
+    output.print_coverage(report, arguments.format, verbose=arguments.verbose)
+    return int(bool(report.missing) or any(problem.lost for problem in report.problems))
 
 
 async def export(arguments: argparse.Namespace) -> int:
-    """Export a model and report."""
-    output.exported(await embedders.export_model(arguments.folder, to=arguments.to))
+    """Export a model and print a report."""
+    report = await embedders.export_model(arguments.folder, to=arguments.to)
+    output.print_export_report(report)
     return 0

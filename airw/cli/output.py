@@ -1,4 +1,4 @@
-"""What the commands print: text for people, one JSON object a line for programs."""
+"""Prints the results of commands: text for people, one JSON object a line for programs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from airw import views
 from airw._base.json import json_clean
+from airw.cli.wording import translate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,20 +41,20 @@ _WIDE = re.compile(r"[^\x00-\x7f]")
 _STATES = ("resolved", "dangling", "ambiguous", "foreign")
 _COUNTS = ("artifacts", "records", *_STATES)
 _SETTINGS = ("embedder", "embedder_id", "dim", "strategy_id", "extractor_id", "source")
-_RECIPES = "recipes"  # for upserts; may hold all titles
-_OF_FLOORS = ("min_score", "mode", "k", "embedder_id")
+_RECIPES = "recipes"  # internal to upserts, and may contain every title: not printed
+_FLOOR_FIELDS = ("min_score", "mode", "k", "embedder_id")
 
 
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[BuildProgress], None] | None]:
-    """Show how far a build is while it runs, on a terminal only."""
+    """Show the progress of a build while it runs, if stderr is a terminal."""
     with progress_of_many(title) as show:
         yield None if show is None else partial(show, title)
 
 
 @contextmanager
 def progress_of_many(title: str) -> Iterator[Callable[[str, BuildProgress], None] | None]:
-    """Show which of several builds is running, and how far it is, on a terminal only."""
+    """Show which of several builds runs, and its progress, if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -63,32 +64,35 @@ def progress_of_many(title: str) -> Iterator[Callable[[str, BuildProgress], None
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title)
-        yield lambda which, now: bar.update(task, description=f"{which}: {_progress_text(now)}")
+        yield lambda name, state: bar.update(task, description=f"{name}: {_progress_text(state)}")
 
 
-def _progress_text(now: BuildProgress) -> str:
-    return f"{now.done} documents, {now.added + now.updated} of them written"
+def _progress_text(state: BuildProgress) -> str:
+    return f"{state.done} documents, {state.added + state.updated} of them written"
 
 
-def built(
+def print_build_report(
     name: str,
     path: Path,
     report: BuildReport | None,
     counts: Mapping[str, int],
     unresolved: Sequence[UnresolvedLink] | None = None,
 ) -> None:
-    """Say what a build did; name on stderr the links that lead to no one document where they are given, else how to."""
+    """Print the counts of a build and of the corpus.
+
+    Unresolved links, if given, go to stderr, one a line. Otherwise a hint names the command that lists them.
+    """
     if report is None:
         return
-    print(f"{name}: {changes(report)}")
+    print(f"{name}: {summarize_changes(report)}")
     hint = f"; `airw link check -c {name} -v` lists them" if unresolved is None else ""
-    print(f"{path} holds {_counts_text(counts, hint)}")
+    print(f"{path} contains {_counts_text(counts, hint)}")
     for link in unresolved or ():
         print(f"airw: {views.unresolved_line(link)}", file=sys.stderr)
 
 
-def changes(report: BuildReport) -> str:
-    """Give what a build did in a few words."""
+def summarize_changes(report: BuildReport) -> str:
+    """Return the counts of a build in one line."""
     return (
         f"{report.added} added, {report.updated} updated, {report.unchanged} unchanged, "
         f"{report.removed} removed in {report.seconds:.1f} s"
@@ -102,159 +106,167 @@ def _counts_text(counts: Mapping[str, int], hint: str = "") -> str:
     return f"{counts['artifacts']} documents, {counts['records']} surfaces, {links}"
 
 
-def problems(found: Sequence[ItemProblem], *, verbose: bool) -> None:
-    """Name what was left out, on stderr; what cost no document only where asked, else count it."""
-    shown = [problem for problem in found if problem.lost or verbose]
-    for problem in shown:
-        what = "left out" if problem.lost else "in part"
-        print(f"airw: {what}: {problem.item}: {problem.reason}", file=sys.stderr)
-    if len(found) > len(shown):
-        print(f"{len(found) - len(shown)} remarks that cost no document; --verbose lists them")
+def print_problems(problems: Sequence[ItemProblem], *, verbose: bool) -> None:
+    """Print each document that was left out, on stderr.
+
+    Smaller problems, after which the document was indexed nevertheless, are listed if `verbose`, else counted.
+    """
+    listed = [problem for problem in problems if problem.lost or verbose]
+    for problem in listed:
+        effect = "left out" if problem.lost else "in part"
+        print(f"airw: {effect}: {problem.item}: {problem.reason}", file=sys.stderr)
+    if len(problems) > len(listed):
+        print(f"{len(problems) - len(listed)} minor problems, no document left out; --verbose lists them")
 
 
-def hits(found: Sequence[SearchHit], form: str) -> None:
+def print_hits(hits: Sequence[SearchHit], form: str) -> None:
     """Print ranked hits."""
-    for rank, hit in enumerate(found, start=1):
+    for rank, hit in enumerate(hits, start=1):
         if form == "json":
-            line({"type": "hit", "rank": rank, **hit.to_dict()})
+            print_json_line({"type": "hit", "rank": rank, **hit.to_dict()})
         else:
             print(f"{rank:3}  {hit.score:8.4f}  {hit.artifact_id}  {_title(hit)}")
-    if not found and form == "text":
+    if not hits and form == "text":
         print("nothing found")
 
 
 class WalkPrinter:
-    """Prints a walk while it runs, flushing each line."""
+    """Prints a walk while it runs, one line a hit."""
 
     def __init__(self, form: str) -> None:
-        """Start the clock that the lines show."""
+        """Start the clock, and print the heading of the columns."""
         self._json = form == "json"
         self._start = time.perf_counter()
         if not self._json:
             print(f"{'ms':>7}  depth    score  path", flush=True)
 
-    def hit(self, hit: SearchHit) -> None:
+    def print_hit(self, hit: SearchHit) -> None:
         """Print one hit: milliseconds since the start, depth, score, path."""
         elapsed = (time.perf_counter() - self._start) * 1000
         if self._json:
-            line({"type": "hit", "elapsed_ms": round(elapsed, 1), **hit.to_dict()})
+            print_json_line({"type": "hit", "elapsed_ms": round(elapsed, 1), **hit.to_dict()})
             return
         path = " > ".join(str(id) for id in hit.metadata.get("walk_path", ["…", hit.artifact_id]))
         print(f"{elapsed:7.1f}  {hit.metadata['walk_depth']:5}  {hit.score:7.4f}  {path}  {_title(hit)}", flush=True)
 
-    def summary(self, summary: WalkSummary) -> None:
-        """Print why the walk ended and what each limit left out."""
+    def print_summary(self, summary: WalkSummary) -> None:
+        """Print why the walk stopped and how much each limit left out."""
         if self._json:
-            line({"type": "summary", **summary.to_dict()})
+            print_json_line({"type": "summary", **summary.to_dict()})
             return
         print(
             f"stopped: {summary.stop} after {summary.emitted} hits of {summary.committed} documents visited, "
             f"{summary.steps} steps, {summary.edges} links read, depth {summary.depth}, {summary.seconds * 1000:.0f} ms"
         )
-        left = [f"{limit} {_at_least(limit, summary)}{count}" for limit, count in summary.left_out.items()]
-        left += [f"{limit} unknown" for limit in summary.unknown]
-        print(f"left out: {', '.join(left) or 'nothing'}")
+        limits = [f"{limit} {_at_least(limit, summary)}{count}" for limit, count in summary.left_out.items()]
+        limits += [f"{limit} unknown" for limit in summary.unknown]
+        print(f"left out: {', '.join(limits) or 'nothing'}")
 
 
 def _at_least(limit: str, summary: WalkSummary) -> str:
     return "at least " if limit in summary.at_least else ""
 
 
-def exported(report: ExportReport) -> None:
-    """Say what an export made."""
+def print_export_report(report: ExportReport) -> None:
+    """Print the folder, size and accuracy of an export."""
     print(
-        f"{report.place} holds {report.id}, {report.size / 1e6:.1f} MB; "
+        f"{report.place} contains {report.id}, {report.size / 1e6:.1f} MB; "
         f"vectors of {report.texts} texts differ from torch's by at most {report.difference:.1e}"
     )
 
 
-def corpus_line(name: str, counts: Mapping[str, int], config: Mapping[str, Any]) -> None:
-    """Print one corpus of a list."""
+def print_corpus_line(name: str, counts: Mapping[str, int], config: Mapping[str, Any]) -> None:
+    """Print one built corpus of a list."""
     print(f"{name:20}  {_counts_text(counts)}  {config.get('embedder_id', 'never completed')}")
 
 
 class DiscoveryPrinter:
-    """Prints a discovery while it runs, flushing each line."""
+    """Prints a discovery while it runs."""
 
     def __init__(self, form: str, *, many: bool) -> None:
-        """Tell of each corpus only where there are several, in text; in JSON always."""
+        """Prepare; text reports the answer of each corpus only if there are `many`, JSON always."""
         self._json = form == "json"
         self._many = many
 
-    def answer(self, answered: SourceAnswered) -> None:
-        """Print that one corpus has answered: its name, how it went, its hits, milliseconds."""
+    def print_answer(self, answered: SourceAnswered) -> None:
+        """Print the answer of one corpus: name, status, number of hits, milliseconds."""
         report = answered.report
         if self._json:
-            line({"type": "progress", **answered.to_dict()})
+            print_json_line({"type": "progress", **answered.to_dict()})
         elif self._many:
-            about = f"{report['n_retrieved']:4} hits" if report["status"] == "ok" else " " * 9
-            note = f"  {report['reason']}" if report["status"] == "ok" and report["reason"] else ""
+            is_ok = report["status"] == "ok"
+            hits = f"{report['n_retrieved']:4} hits" if is_ok else " " * 9
+            note = f"  {report['reason']}" if is_ok and report["reason"] else ""
             milliseconds = f"{report['seconds'] * 1000:.0f} ms"
-            print(f"{answered.source:20}  {report['status']:7}  {about}  {milliseconds}{note}", flush=True)
+            print(f"{answered.source:20}  {report['status']:7}  {hits}  {milliseconds}{note}", flush=True)
 
-    def result(self, result: DiscoveryResult) -> None:
-        """Print what was committed to, or why nothing was."""
-        for rank, found in enumerate(result.results, start=1):
+    def print_result(self, result: DiscoveryResult) -> None:
+        """Print the committed documents, or why there are none."""
+        for rank, disclosure in enumerate(result.results, start=1):
             if self._json:
-                line({"type": "hit", "rank": rank, **found.to_dict()})
+                print_json_line({"type": "hit", "rank": rank, **disclosure.to_dict()})
             else:
-                self._disclosed(rank, found)
+                self._print_disclosure(rank, disclosure)
         if self._json:
-            line({"type": "summary", **{name: value for name, value in result.to_dict().items() if name != "results"}})
+            print_json_line(
+                {"type": "summary", **{name: value for name, value in result.to_dict().items() if name != "results"}}
+            )
         elif result.abstained:
-            print(f"nothing answers it: {result.reason}")
+            print(f"no document answers the query: {result.reason}")
 
-    def _disclosed(self, rank: int, found: Disclosure) -> None:
-        where = f"{found.source}  " if self._many else ""
-        title = shortened(str(found.metadata.get("title") or found.summary))
-        print(f"{rank:3}  {found.score:8.4f}  {where}{found.artifact_id}  {title}")
-        parts = {"passage": found.passage, "body": found.body, "files": "\n".join(found.bundle)}
-        parts["note"] = ", ".join(
-            str(found.metadata[key]) for key in ("disclosure", "expansion") if key in found.metadata
-        )
+    def _print_disclosure(self, rank: int, disclosure: Disclosure) -> None:
+        corpus = f"{disclosure.source}  " if self._many else ""
+        metadata = disclosure.metadata
+        title = shorten(str(metadata.get("title") or disclosure.summary))
+        print(f"{rank:3}  {disclosure.score:8.4f}  {corpus}{disclosure.artifact_id}  {title}")
+        parts = {"passage": disclosure.passage, "body": disclosure.body, "files": "\n".join(disclosure.bundle)}
+        parts["note"] = ", ".join(str(metadata[key]) for key in ("disclosure", "expansion") if key in metadata)
         for part, text in parts.items():
             if text:
                 print(textwrap.indent(f"{part}:\n{textwrap.indent(text.rstrip(), '  ')}", "     "))
 
 
-def passage(found: Passage, form: str) -> None:
+def print_passage(passage: Passage, form: str) -> None:
     """Print a passage."""
     if form == "json":
-        told = found.to_dict()
-        del told["score"]  # nothing was searched
-        line({"type": "passage", **told})
+        fields = passage.to_dict()
+        del fields["score"]  # without a search there is no score
+        print_json_line({"type": "passage", **fields})
     else:
-        print(found.text)
+        print(passage.text)
 
 
-def calibration(found: MinScoreCalibration, form: str, *, saved: bool) -> None:
-    """Print what a calibration found."""
+def print_calibration(calibration: MinScoreCalibration, form: str, *, saved: bool) -> None:
+    """Print the floor that a calibration found."""
     if form == "json":
-        line({"type": "calibration", "saved": saved, **found.to_dict()})
+        print_json_line({"type": "calibration", "saved": saved, **calibration.to_dict()})
         return
-    print(found)
+    print(calibration)
     if saved:
-        print(f"saved as {found.key}: `airw discover --min-score auto` finds it")
+        print(f"saved as {calibration.key}; `airw discover --min-score auto` uses it")
 
 
 def _title(hit: SearchHit) -> str:
-    return shortened(str(hit.metadata.get("title") or hit.text))
+    return shorten(str(hit.metadata.get("title") or hit.text))
 
 
-def shortened(text: str) -> str:
-    """Give a text on one line that a terminal has room for."""
-    told = " ".join(text.split())
-    return told if len(told) <= _WIDTH else told[: _WIDTH - 1] + "…"
+def shorten(text: str) -> str:
+    """Return a text on one line, cut to fit a terminal."""
+    line = " ".join(text.split())
+    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
 
 
-def line(value: Mapping[str, Any]) -> None:
-    """Print one JSON object at once."""
+def print_json_line(value: Mapping[str, Any]) -> None:
+    """Print one JSON object and flush, so that a reading program gets it at once."""
     print(json.dumps(value, ensure_ascii=False, allow_nan=False), flush=True)
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """All that is known of one corpus: what is registered of it, and what its file says once it is built."""
+    """Everything that `info` shows of one corpus.
+
+    It combines the definition, if the corpus is registered, and the contents of its file, if it is built.
+    """
 
     name: str
     path: Path
@@ -266,53 +278,57 @@ class About:
     links: Sequence[LinkCount] = ()
 
     def floors(self) -> dict[str, dict[str, Any]]:
-        """Give the floors by key, and whether each was found with the embedder that the corpus has now."""
-        now = self.config.get("embedder_id")
+        """Return the floors by key, and whether each was calibrated with the current embedder."""
+        embedder_id = self.config.get("embedder_id")
         return {
-            key: {**{name: each.get(name) for name in _OF_FLOORS}, "current": each.get("embedder_id") == now}
-            for key, each in sorted(self.calibrations.items())
+            key: {
+                **{name: floor.get(name) for name in _FLOOR_FIELDS},
+                "current": floor.get("embedder_id") == embedder_id,
+            }
+            for key, floor in sorted(self.calibrations.items())
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all of it as JSON, with the same keys for every corpus; null for what is not known."""
-        told = {
+        """Return everything as JSON values; keys are the same for all corpora."""
+        fields = {
             "name": self.name,
             "path": str(self.path),
             "bytes": self.bytes,
             **{name: self.counts.get(name) for name in _COUNTS},
-            "links": [asdict(each) for each in self.links],
+            "links": [asdict(count) for count in self.links],
             **{name: json_clean(self.config.get(name)) for name in _SETTINGS},
             "maintained": self.config.get("maintained"),
             "floors": json_clean(self.floors()),
             "definition": None if self.definition is None else self.definition.to_dict(),
         }
-        rest = self.config.keys() - told.keys() - {_RECIPES}
-        return {**told, "settings": {name: json_clean(self.config[name]) for name in sorted(rest)}}
+        rest = self.config.keys() - fields.keys() - {_RECIPES}
+        return {**fields, "settings": {name: json_clean(self.config[name]) for name in sorted(rest)}}
 
 
-def registered(definition: Definition) -> None:
-    """Say what was registered."""
+def print_registration(definition: Definition) -> None:
+    """Print the definition that was registered, and when it is built."""
+    when = _maintenance_text(definition.schedule)
     print(f"registered {definition.name}: {_definition_text(definition)}")
-    print(f"`airw build {definition.name}` builds it; `airw maintain` builds it {_upkeep_text(definition.schedule)}")
+    print(f"`airw build {definition.name}` builds it; `airw maintain` builds it {when}")
 
 
-def replaced(before: Definition, after: Definition) -> None:
-    """Say that a name means something else from now on."""
-    print(f"{after.name} is registered as {_source_text(after)} from now on; it was {_source_text(before)}")
+def print_replacement(before: Definition, after: Definition) -> None:
+    """Print that a name is now registered for another source."""
+    print(f"{after.name} is now registered as {_source_text(after)}; before, it was {_source_text(before)}")
 
 
-def shadowed(preset: str) -> None:
-    """Say, on stderr, that a path here keeps a preset from being meant."""
-    print(f"airw: {preset!r} exists here, so it is read as a path; elsewhere it is the preset", file=sys.stderr)
+def warn_preset_hidden(preset: str) -> None:
+    """Warn on stderr that a path in the current folder hides a preset."""
+    print(f"airw: {preset!r} exists here, so it is built as a path; elsewhere it is the preset", file=sys.stderr)
 
 
-def unbuilt(definition: Definition) -> None:
-    """Print one corpus of a list that is only registered."""
+def print_unbuilt_corpus(definition: Definition) -> None:
+    """Print one corpus of a list that is registered but not built yet."""
     print(f"{definition.name:20}  not built yet: {_definition_text(definition)}")
 
 
-def unreadable(name: str, error: Exception) -> None:
-    """Say, on stderr, what keeps a corpus from being listed."""
+def print_unreadable_corpus(name: str, error: Exception) -> None:
+    """Print on stderr why a corpus cannot be listed."""
     print(f"airw: {name}: {error}", file=sys.stderr)
 
 
@@ -329,19 +345,19 @@ def _param_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _upkeep_text(maintenance: Maintenance) -> str:
-    when = {
+def _maintenance_text(maintenance: Maintenance) -> str:
+    trigger = {
         "source-change": "each time",
         "interval": f"every {maintenance.every_hours or 0:g} hours",
-        "manual": "only when it is named",
+        "manual": "only when you name it",
     }[maintenance.reindex]
-    return when if maintenance.window is None else f"{when}, from {' to '.join(maintenance.window)}"
+    return trigger if maintenance.window is None else f"{trigger}, from {' to '.join(maintenance.window)}"
 
 
-def info(about: About, form: str) -> None:
-    """Print all that is known of one corpus."""
+def print_info(about: About, form: str) -> None:
+    """Print one corpus: its file, counts, links, settings, floors and definition."""
     if form == "json":
-        line({"type": "info", **about.to_dict()})
+        print_json_line({"type": "info", **about.to_dict()})
         return
     print(about.name)
     for title, rows in _sections(about):
@@ -356,26 +372,27 @@ def _sections(about: About) -> Iterable[tuple[str, dict[str, Any]]]:
         yield "file", {"path": about.path, "size": f"not built yet; `airw build {about.name}` builds it"}
     else:
         yield "file", {"path": about.path, "size": f"{about.bytes / 1e6:.1f} MB"}
-    config = about.config
-    yield "holds", {name: about.counts[name] for name in ("artifacts", "records") if about.counts}
+    config, definition = about.config, about.definition
+    yield "contains", {name: about.counts[name] for name in ("artifacts", "records") if about.counts}
     yield "links", {**{name: about.counts[name] for name in _STATES if about.counts}, **_link_rows(about.links)}
-    yield "built with", {name: shortened(str(config[name])) for name in _SETTINGS if config.get(name)}
+    yield "built with", {name: shorten(str(config[name])) for name in _SETTINGS if config.get(name)}
     yield "floors", {key: _floor_text(floor) for key, floor in about.floors().items()}
-    yield "registered as", {} if about.definition is None else _definition_rows(about.definition)
-    yield "maintained", {} if about.definition is None else _upkeep_rows(about.definition, config.get("maintained"))
+    yield "registered as", {} if definition is None else _definition_rows(definition)
+    yield "maintained", {} if definition is None else _maintenance_rows(definition, config.get("maintained"))
 
 
 def _link_rows(links: Sequence[LinkCount]) -> dict[str, str]:
-    """Give a row for each type and origin of links; no name of a state holds a comma."""
+    """Return a row for each type and origin of links."""
+    # Rows of states come before: the comma keeps these names from being equal to the name of a state.
     rows: dict[str, list[str]] = {}
-    for each in links:
-        rows.setdefault(f"{each.type}, {each.origin}", []).append(f"{each.count} {each.state}")
+    for count in links:
+        rows.setdefault(f"{count.type}, {count.origin}", []).append(f"{count.count} {count.state}")
     return {name: ", ".join(counts) for name, counts in rows.items()}
 
 
 def _floor_text(floor: Mapping[str, Any]) -> str:
     score = "none" if floor["min_score"] is None else f"{floor['min_score']:.4f}"
-    return score if floor["current"] else f"{score}, which is not used: another embedder gave it"
+    return score if floor["current"] else f"{score}, not used: it was calibrated with another embedder"
 
 
 def _definition_rows(definition: Definition) -> dict[str, Any]:
@@ -384,102 +401,109 @@ def _definition_rows(definition: Definition) -> dict[str, Any]:
     return {**rows, "embedder": definition.embedder, **strategy}
 
 
-def _upkeep_rows(definition: Definition, last: object) -> dict[str, Any]:
-    return {"when": _upkeep_text(definition.schedule), "last": last or "never"}
+def _maintenance_rows(definition: Definition, last: object) -> dict[str, Any]:
+    return {"when": _maintenance_text(definition.schedule), "last": last or "never"}
 
 
-def maintained(report: MaintenanceReport, form: str) -> None:
-    """Say of each corpus what was done about it, and why."""
-    for each in report.corpora:
+def print_maintenance_report(report: MaintenanceReport, form: str) -> None:
+    """Print the action for each corpus, and the reason."""
+    for outcome in report.corpora:
         if form == "json":
-            line({"type": "maintained", **each.to_dict()})
+            print_json_line({"type": "maintained", **outcome.to_dict()})
         else:
-            print(f"{each.name:20}  {each.action:8}  {_done_text(each)}")
+            print(f"{outcome.name:20}  {outcome.action:8}  {_outcome_text(outcome)}")
     if form == "json":
-        line({"type": "summary", "ok": report.ok, "dry_run": report.dry_run})
+        print_json_line({"type": "summary", "ok": report.ok, "dry_run": report.dry_run})
     elif not report.corpora:
-        print("no corpora registered; `airw register NAME KIND` and `airw build FOLDER` do that")
+        print("no corpora registered; `airw register NAME KIND` or `airw build FOLDER` registers one")
 
 
-def _done_text(done: MaintenanceOutcome) -> str:
-    if done.report is None:
-        return done.reason
-    lost = sum(problem.lost for problem in done.report.problems)
-    return changes(done.report) + (f"; {lost} left out" if lost else "")
+def _outcome_text(outcome: MaintenanceOutcome) -> str:
+    if outcome.report is None:
+        return translate(outcome.reason)
+    lost = sum(problem.lost for problem in outcome.report.problems)
+    return summarize_changes(outcome.report) + (f"; {lost} left out" if lost else "")
 
 
-def covered(found: Coverage, form: str, *, verbose: bool) -> None:
-    """Print how much of its source a corpus holds, and what not."""
+def print_coverage(coverage: Coverage, form: str, *, verbose: bool) -> None:
+    """Print how much of its source a corpus contains, and list the rest."""
     if form == "json":
-        line({"type": "coverage", **found.to_dict()})
+        print_json_line({"type": "coverage", **coverage.to_dict()})
         return
-    print(f"{found.name}: {len(found.indexed)} of {len(found.expected)} documents indexed ({found.ratio:.1%})")
-    for title, about, items in _uncovered(found):
+    indexed, expected = len(coverage.indexed), len(coverage.expected)
+    print(f"{coverage.name}: {indexed} of {expected} documents indexed ({coverage.ratio:.1%})")
+    for title, about, items in _coverage_gaps(coverage):
         print(f"{title:10} {len(items):6}  {about}".rstrip())
         for item in items if verbose else ():
             print(f"    {item}")
 
 
-def _uncovered(found: Coverage) -> Iterable[tuple[str, str, Sequence[str]]]:
-    yield "missing", "not in the corpus yet", found.missing
-    yield "outdated", "changed since they were indexed", found.outdated
-    yield "gone", "in the corpus, but no longer in the source", found.gone
-    yield "problems", "cannot be indexed, or not whole", [f"{each.item}: {each.reason}" for each in found.problems]
-    for reason, paths in found.excluded.items():
+def _coverage_gaps(coverage: Coverage) -> Iterable[tuple[str, str, Sequence[str]]]:
+    yield "missing", "not in the corpus yet", coverage.missing
+    yield "outdated", "changed since they were indexed", coverage.outdated
+    yield "gone", "in the corpus, but no longer in the source", coverage.gone
+    problems = [f"{problem.item}: {problem.reason}" for problem in coverage.problems]
+    yield "problems", "cannot be indexed, or only in part", problems
+    for reason, paths in coverage.excluded.items():
         yield "excluded", reason, paths
 
 
 class Sink:
-    """Takes the parts of a document: prints each at once, or keeps them for a file."""
+    """The output of a command: prints each part at once, or collects all parts for a file."""
 
     def __init__(self, file: str | None) -> None:
-        """Print, unless there is a file."""
+        """Prepare; without a file, parts are printed."""
         self._file = file
         self._parts: list[str] = []
 
-    def put(self, text: str) -> None:
-        """Take the next part, as it is."""
+    def write(self, text: str) -> None:
+        """Write the next part unchanged."""
         if self._file is None:
-            say(text)
+            write(text)
         else:
             self._parts.append(text)
 
     def close(self) -> None:
-        """Write the file, where there is one, in place of what it held."""
+        """Write the collected parts to the file, if there is one, and replace its old contents."""
         if self._file is not None:
             Path(self._file).write_text("".join(self._parts), encoding="utf-8", newline="\n")
 
 
-def say(text: str) -> None:
-    """Print text at once, without a newline of its own; where the terminal has not all of its characters, escaped."""
+def write(text: str) -> None:
+    """Print text at once, without adding a newline.
+
+    If the terminal cannot encode all of it, non-ASCII characters are printed as JSON escapes.
+    """
     try:
         text.encode(sys.stdout.encoding or "utf-8", "strict")
     except UnicodeEncodeError:
-        text = _WIDE.sub(lambda found: json.dumps(found[0])[1:-1], text)  # what JSON takes, too
+        text = _WIDE.sub(lambda match: json.dumps(match[0])[1:-1], text)  # so that JSON output stays JSON
     print(text, end="", flush=True)
 
 
-def json_document(value: Any) -> str:
-    """Give a value as JSON on one line."""
+def to_json_document(value: Any) -> str:
+    """Return a value as JSON on one line."""
     return f"{json.dumps(value, ensure_ascii=False, allow_nan=False)}\n"
 
 
-def link_list(id: str, direction: Direction, links: Sequence[views.ListedLink], form: str) -> None:
+def print_link_list(id: str, direction: Direction, links: Sequence[views.ListedLink], form: str) -> None:
     """Print the links of one document."""
     if form == "json":
-        say(json_document([link.to_dict() for link in links]))
+        write(to_json_document([link.to_dict() for link in links]))
     elif form == "records":
-        say(views.listing_records(id, direction, links))
+        write(views.listing_records(id, direction, links))
     else:
-        say("".join(f"{link.text}\n" for link in links) or "no links found\n")
+        write("".join(f"{link.text}\n" for link in links) or "no links found\n")
 
 
-def checked(name: str, found: GraphDiagnosis, unresolved: Sequence[UnresolvedLink] | None, form: str) -> None:
-    """Print what a graph is like, and the links that lead nowhere, where they were asked for."""
+def print_diagnosis(
+    name: str, diagnosis: GraphDiagnosis, unresolved: Sequence[UnresolvedLink] | None, form: str
+) -> None:
+    """Print the diagnosis of a graph and, if given, the links that lead nowhere."""
     if form == "json":
-        told = {} if unresolved is None else {"unresolved": [views.unresolved_dict(each) for each in unresolved]}
-        say(json_document({"type": "check", "name": name, **found.to_dict(), **told}))
+        links = {} if unresolved is None else {"unresolved": [views.unresolved_dict(link) for link in unresolved]}
+        write(to_json_document({"type": "check", "name": name, **diagnosis.to_dict(), **links}))
         return
-    say(f"{found}\n")
-    for each in unresolved or ():
-        say(f"{views.unresolved_line(each)}\n")
+    write(f"{diagnosis}\n")
+    for link in unresolved or ():
+        write(f"{views.unresolved_line(link)}\n")

@@ -1,4 +1,4 @@
-"""What the command line understands: the parser of all commands, built without anything that the commands need."""
+"""The parser of all commands, built without importing what the commands need."""
 
 import argparse
 import math
@@ -6,8 +6,8 @@ from typing import Any
 
 from airw.cli.options import (
     ONE_CORPUS,
+    CommandParser,
     Commands,
-    Parser,
     add_command,
     add_corpus,
     add_corpus_option,
@@ -22,24 +22,24 @@ from airw.cli.options import (
     add_rerank,
 )
 
-_ABOUT = """Find things in collections of documents, and walk their links.
+_ABOUT = """Find documents in collections and follow their links.
 
-A corpus is one file, made by `airw build` and known by its name. It lives below $AIRW_HOME, else below
-$XDG_DATA_HOME/airw or ~/.local/share/airw. Where only one corpus exists, its name may be left out."""
+A corpus is one file, which `airw build` writes. You refer to it by its name. Corpora are in $AIRW_HOME if it is set,
+else in $XDG_DATA_HOME/airw or ~/.local/share/airw. If there is only one corpus, you may omit its name."""
 
 _EXAMPLES = """examples:
   airw build notes/ --embedder light           index a folder of markdown notes
-  airw build notes                             again, wherever you are: the folder is known by now
-  airw search notes "signing keys"             rank its documents
-  airw discover notes "signing keys"           commit to the few that answer, or to none
-  airw traverse notes "signing keys"           search, then follow links, printing each hit as it is found
+  airw build notes                             update it from any folder: its path is registered now
+  airw search notes "signing keys"             rank its documents for a query
+  airw discover notes "signing keys"           choose the few that answer it, or none
+  airw traverse notes "signing keys"           search, follow links, print each hit at once
   airw traverse notes "signing keys" --format json | head -n 1
-  airw link tree index.md                      show what a document is linked with
+  airw link tree index.md                      show the links of a document as a tree
   airw context --walk index.md --max-chars 9000
-                                               print it and what it is linked with, whole, as far as there is room"""
+                                               print it and its linked documents, up to a limit"""
 
 _EMBEDDERS = (
-    "light (no model needed), default (all-MiniLM-L6-v2), a model's name or folder, or a server's model as "
+    "light (no model needed), default (all-MiniLM-L6-v2), the name or folder of a model, or a model on a server as "
     "http://host:8080/v1#model"
 )
 _STRATEGIES = ("conservative", "top_k", "abs_threshold", "rel_threshold", "score_gap")  # as `airw.discovery` has them
@@ -48,10 +48,10 @@ _NAMED = "an id, the path of a file, or a title or alias"
 
 
 class _Version(argparse.Action):
-    """Prints the version of the package, which is looked up only then."""
+    """Prints the version, and looks it up only then."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        """Print it and leave."""
+        """Print the version and exit."""
         from importlib.metadata import version
 
         print(f"airw {version('airw')}")
@@ -60,7 +60,7 @@ class _Version(argparse.Action):
 
 def parser() -> argparse.ArgumentParser:
     """Build the parser of all commands."""
-    top = Parser(
+    top = CommandParser(
         prog="airw", description=_ABOUT, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     top.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
@@ -74,25 +74,25 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _corpora(sub: Commands) -> None:
-    """Add the commands that make corpora, look after them, tell of them and remove them."""
+    """Add the commands that build, maintain, list and remove corpora."""
     _build(sub)
     _register(sub)
     _maintain(sub)
     _coverage(sub)
-    add_command(sub, "ls", "corpora.ls", "list the corpora, and what is registered and not built yet")
-    info = add_command(sub, "info", "corpora.info", "show what a corpus holds, how it was built and how it is kept")
+    add_command(sub, "ls", "corpora.ls", "list all corpora, including those registered but not built yet")
+    info = add_command(sub, "info", "corpora.info", "show the contents of a corpus, and how it is built and maintained")
     add_corpus(info, ONE_CORPUS)
     add_formats(info)
-    rm = add_command(sub, "rm", "corpora.rm", "remove a corpus and its registration; its documents stay untouched")
+    rm = add_command(sub, "rm", "corpora.rm", "remove a corpus and its registration; the documents themselves stay")
     rm.add_argument("name", metavar="CORPUS", help="the corpus to remove")
 
 
 def _build(sub: Commands) -> None:
-    epilog = """What exists, or holds a separator, is a path: it is built, and registered under its name. Anything else
-is the name of a registered corpus, or one of skills, packages and reports, which register themselves.
-A second build reads everything again but indexes only what changed, and forgets what is gone.
-A build that was interrupted is completed by the next one.
-What cannot be read is left out and named; the exit code is then 1."""
+    epilog = """SOURCE is a path if it exists or contains a separator. A path is built, and registered under its name.
+Any other SOURCE is the name of a registered corpus, or one of skills, packages and reports, which need no registration.
+A second build reads all documents again, indexes only those that changed, and removes those that no longer exist.
+An interrupted build is completed by the next build.
+Documents that cannot be read are left out and listed; the exit code is then 1."""
     about = "index a folder, a file of JSON lines, or a registered corpus"
     build = add_command(sub, "build", "corpora.build_corpus", about, epilog=epilog)
     build.add_argument(
@@ -100,46 +100,57 @@ What cannot be read is left out and named; the exit code is then 1."""
         metavar="SOURCE",
         help="a folder of markdown notes, a .jsonl or .jsonl.gz file, or the name of a registered corpus",
     )
-    build.add_argument("--name", help="the corpus's name, where SOURCE is a path; default: the folder's or file's")
     build.add_argument(
-        "--embedder", metavar="SPEC", help=f"{_EMBEDDERS}; default: what the corpus was built with, else default"
+        "--name", help="the name of the corpus, if SOURCE is a path; default: the name of the folder or file"
     )
-    build.add_argument("--no-prune", action="store_true", help="keep documents that are gone from the source")
+    build.add_argument(
+        "--embedder", metavar="SPEC", help=f"{_EMBEDDERS}; default: the embedder of the last build, else default"
+    )
+    build.add_argument("--no-prune", action="store_true", help="keep documents that are no longer in the source")
     build.add_argument(
         "-v",
         "--verbose",
         action="store_true",
-        help="also name what cost no document: odd links, and those that lead nowhere",
+        help="also list smaller problems, and links that lead nowhere",
     )
-    build.add_argument("--force", action="store_true", help="let an empty source empty the corpus")
+    build.add_argument(
+        "--force", action="store_true", help="if the source is empty, remove all documents from the corpus"
+    )
 
 
 def _register(sub: Commands) -> None:
-    epilog = """Nothing is built: `airw build NAME` does that, and `airw maintain` keeps it up to date.
-A name that is registered already gets the new definition; what was built stays until the next build.
-Kind records imports and calls the function that `fetcher` names, so its module must be listed in $AIRW_FETCHERS.
+    epilog = """This builds nothing: `airw build NAME` builds the corpus, and `airw maintain` keeps it up to date.
+If the name is registered already, the new definition replaces the old one; the next build uses it.
+A corpus of kind records imports and calls the function in --param fetcher=MODULE:FUNCTION, so the module must be
+listed in $AIRW_FETCHERS.
 
   airw register notes notes --root ~/notes --embedder light
   airw register logs jsonl --root logs.jsonl.gz --param text_key=message --reindex-on interval --every-hours 6
   airw register code files --root ~/src --pattern '\\.py$' --strategy Chunked"""
-    register = add_command(sub, "register", "corpora.register", "tell where a corpus comes from", epilog=epilog)
-    register.add_argument("name", metavar="NAME", help="the corpus's name")
-    register.add_argument("kind", metavar="KIND", help="files, jsonl, notes, packages, records, reports or skills")
-    register.add_argument("--root", metavar="PATH", help="what is read: the folder, or of jsonl the file")
-    register.add_argument("--pattern", metavar="REGEX", help="only files whose relative path it finds itself in")
+    register = add_command(
+        sub, "register", "corpora.register", "register a corpus: its source and how to index it", epilog=epilog
+    )
+    register.add_argument("name", metavar="NAME", help="the name of the corpus")
+    register.add_argument(
+        "kind", metavar="KIND", help="the kind of its source: files, jsonl, notes, packages, records, reports or skills"
+    )
+    register.add_argument("--root", metavar="PATH", help="the folder to read; for jsonl, the file")
+    register.add_argument(
+        "--pattern", metavar="REGEX", help="only files whose relative path matches this regular expression somewhere"
+    )
     register.add_argument("--embedder", metavar="SPEC", default="default", help=f"{_EMBEDDERS}; default: default")
     register.add_argument(
         "--strategy",
         metavar="JSON|NAME",
-        help="how documents become surfaces, such as Chunked, or with parameters "
-        """{"name": "Chunked", "params": {"chunk_size": 800}}; default: the kind's""",
+        help="how documents are split into surfaces, such as Chunked, or with parameters "
+        """{"name": "Chunked", "params": {"chunk_size": 800}}; default: that of the kind""",
     )
     register.add_argument(
         "--param",
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help="whatever else the kind takes; VALUE is JSON, or plain text; may be given several times",
+        help="any other parameter of the kind; VALUE is JSON or plain text; may be repeated",
     )
     _upkeep(register)
 
@@ -148,35 +159,38 @@ def _upkeep(register: argparse.ArgumentParser) -> None:
     register.add_argument(
         "--reindex-on",
         choices=("source-change", "interval", "manual"),
-        help="when `airw maintain` builds it: each time, every so many hours, or only when it is named; "
-        "default: the kind's",
+        help="when `airw maintain` builds it: each time, at an interval, or only when you name it; "
+        "default: that of the kind",
     )
     register.add_argument(
-        "--every-hours", type=float, metavar="HOURS", help="the interval; implies --reindex-on interval"
+        "--every-hours", type=float, metavar="HOURS", help="the interval in hours; implies --reindex-on interval"
     )
     register.add_argument(
-        "--window", metavar="HH:MM-HH:MM", help="only at this time of day, such as 22:00-06:00; default: at any"
+        "--window",
+        metavar="HH:MM-HH:MM",
+        help="build only at this time of day, such as 22:00-06:00; default: at any time",
     )
 
 
 def _maintain(sub: Commands) -> None:
-    epilog = """Safe to be run by a scheduler: what is not due is left alone, what did not change is not embedded again.
-The exit code is 1 where a corpus failed; the others are maintained and reported all the same.
-It is 2 where another maintenance is running, and where the one corpus that was named failed."""
+    epilog = """You can run this from a scheduler: corpora that are not due are skipped, and documents that did not
+change are not embedded again.
+The exit code is 1 if a corpus failed; the other corpora are still maintained and reported.
+It is 2 if another maintenance is running, or if you named one corpus and it failed."""
     maintain = add_command(sub, "maintain", "corpora.maintain", "bring registered corpora up to date", epilog=epilog)
-    add_corpus(maintain, "this one, whether it is due or not; default: all that are due")
-    maintain.add_argument("--dry-run", action="store_true", help="say what would be built, and build nothing")
+    add_corpus(maintain, "maintain this corpus, even if it is not due; default: all corpora that are due")
+    maintain.add_argument("--dry-run", action="store_true", help="print what would be built, but build nothing")
     add_formats(maintain)
 
 
 def _coverage(sub: Commands) -> None:
-    epilog = """The source is read, and nothing is embedded or written.
-The exit code is 0 where all that the source gives is indexed, and 1 where something is missing."""
+    epilog = """This reads the source, but embeds and writes nothing.
+The exit code is 0 if all documents of the source are indexed, and 1 if some are missing."""
     coverage = add_command(
-        sub, "coverage", "corpora.coverage", "compare what a corpus holds with what its source gives", epilog=epilog
+        sub, "coverage", "corpora.coverage", "compare the documents of a corpus with its source", epilog=epilog
     )
-    add_corpus(coverage, "a registered corpus; default: the only one, or $AIRW_CORPUS")
-    coverage.add_argument("-v", "--verbose", action="store_true", help="list the documents, too")
+    add_corpus(coverage, "a registered corpus; default: $AIRW_CORPUS, or the only one")
+    coverage.add_argument("-v", "--verbose", action="store_true", help="list the documents as well")
     add_formats(coverage)
 
 
@@ -190,38 +204,43 @@ def _finding(sub: Commands) -> None:
 
 
 def _search(sub: Commands) -> None:
-    epilog = """Scores: cosine in dense mode, BM25 in lexical mode, reciprocal rank fusion of both in hybrid mode."""
-    about = "rank the documents of a corpus against a query"
+    epilog = """Scores: cosine similarity in dense mode, BM25 in lexical mode, reciprocal rank fusion of both in hybrid
+mode."""
+    about = "rank the documents of a corpus for a query"
     search = add_command(sub, "search", "finding.search", about, epilog=epilog)
     add_query(search)
     search.add_argument("-k", type=int, default=10, help="how many hits; default: 10")
     add_mode(search)
     search.add_argument("--filter", metavar="JSON", help="""only documents that match, such as '{"status": "Final"}'""")
     search.add_argument("--surfaces", metavar="KINDS", help="only these surface kinds, such as description,chunk")
-    search.add_argument("--all-surfaces", action="store_true", help="rank surfaces, not documents by their best one")
+    search.add_argument(
+        "--all-surfaces", action="store_true", help="rank all surfaces, instead of documents by their best surface"
+    )
     search.add_argument(
         "--fusion",
         choices=("rrf", "blend"),
         default="rrf",
-        help="how hybrid mode joins the two: by rank, or cosine and BM25 half and half; default: rrf",
+        help="how hybrid mode combines both rankings: rrf by rank, blend by half of each score; default: rrf",
     )
     add_rerank(search)
     search.add_argument(
         "--rerank-text",
         choices=("surface", "artifact"),
         default="surface",
-        help="what is read again: what matched, or the whole document; default: surface",
+        help="the text that --rerank scores: the matching surface or the whole document; default: surface",
     )
     add_formats(search)
 
 
 def _traverse(sub: Commands) -> None:
-    epilog = """Each hit is printed the moment it is committed: elapsed milliseconds, depth, score, and the path to it.
-The end says why the walk stopped and what each limit left out.
+    epilog = """Each hit is printed when it is committed: elapsed milliseconds, depth, score, and the path to it.
+The last lines say why the walk stopped and how much each limit left out.
 
   eager           start from a hybrid search and follow links breadth-first
-  collapsed-tree  start from summaries and descend to the parts of their documents"""
-    walk = add_command(sub, "traverse", "finding.traverse", "search, then follow links; streams", epilog=epilog)
+  collapsed-tree  start from summaries and descend to the parts they summarize"""
+    walk = add_command(
+        sub, "traverse", "finding.traverse", "search, then follow links, and print each hit at once", epilog=epilog
+    )
     add_query(walk)
     walk.add_argument("--policy", choices=("eager", "collapsed-tree"), default="eager", help="default: eager")
     walk.add_argument(
@@ -231,53 +250,68 @@ The end says why the walk stopped and what each limit left out.
     walk.add_argument("--timeout", type=float, metavar="SECONDS", help="stop after this long")
     walk.add_argument("--start", type=int, default=4, metavar="N", help="start from the N best hits; default: 4")
     walk.add_argument(
-        "--direction", choices=("out", "in", "both"), default="both", help="which links eager follows; default: both"
+        "--direction",
+        choices=("out", "in", "both"),
+        default="both",
+        help="which links --policy eager follows; default: both",
     )
     add_formats(walk)
 
 
 def _discover(sub: Commands) -> None:
-    epilog = """Where several corpora are asked, each is reported as it answers, and their hits are fused by rank.
-The exit code is 0 also where nothing answers the query, 1 where a corpus failed and others answered,
-2 where all failed."""
+    epilog = """With several corpora, each is reported when it answers, and the hits of all are fused by rank.
+The exit code is 0 even if no document answers the query, 1 if some corpora failed, and 2 if all failed."""
     discover = add_command(
-        sub, "discover", "finding.discover", "commit to the few documents that answer, or to none", epilog=epilog
+        sub, "discover", "finding.discover", "choose the few documents that answer a query, or none", epilog=epilog
     )
     words = "[CORPUS ...] QUERY"
     discover.usage = f"{discover.prog} [options] {words}"
-    discover.add_argument("words", metavar=words, nargs="+", help="the corpora, where there are several, and the query")
+    discover.add_argument("words", metavar=words, nargs="+", help="the corpora, if there are several, and the query")
     discover.add_argument(
         "-c",
         "--corpus",
         metavar="CORPUS",
         action="append",
         default=[],
-        help="a corpus; may be given several times; default: the only one, or $AIRW_CORPUS",
+        help="a corpus to search; may be repeated; default: $AIRW_CORPUS, or the only one",
     )
-    discover.add_argument("-k", type=int, default=10, help="how many candidates; default: 10")
+    discover.add_argument("-k", type=int, default=10, help="rank this many candidates; default: 10")
     add_mode(discover)
     discover.add_argument(
         "--filter", metavar="JSON", help="""only documents that match, such as '{"status": "Final"}'"""
     )
     discover.add_argument(
-        "--strategy", choices=_STRATEGIES, default="conservative", help="how to commit; default: conservative"
+        "--strategy",
+        choices=_STRATEGIES,
+        default="conservative",
+        help="the rule that chooses documents; default: conservative",
     )
-    discover.add_argument("--max-k", type=int, default=3, metavar="N", help="commit to at most N; default: 3")
+    discover.add_argument("--max-k", type=int, default=3, metavar="N", help="choose at most N documents; default: 3")
     discover.add_argument(
-        "--rel", type=float, default=0.9, metavar="SHARE", help="the share of the best score to reach; default: 0.9"
+        "--rel",
+        type=float,
+        default=0.9,
+        metavar="SHARE",
+        help="only documents with this share of the best score; default: 0.9",
     )
     discover.add_argument(
         "--min-score",
         type=_floor,
         metavar="NUMBER|auto",
-        help="the best score to reach; auto: the one that `calibrate --save` kept",
+        help="choose nothing if the best score is lower; auto: the floor that `calibrate --save` stored",
     )
     _revealing(discover)
     add_rerank(discover)
     discover.add_argument(
-        "--source-timeout", type=float, default=30.0, metavar="SECONDS", help="how long each corpus has; default: 30"
+        "--source-timeout",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="stop waiting for a corpus after this long; default: 30",
     )
-    discover.add_argument("--timeout", type=float, metavar="SECONDS", help="how long they have all together")
+    discover.add_argument(
+        "--timeout", type=float, metavar="SECONDS", help="stop waiting for all corpora after this long"
+    )
     add_formats(discover)
 
 
@@ -286,17 +320,17 @@ def _revealing(discover: argparse.ArgumentParser) -> None:
         "--disclose",
         choices=_LEVELS,
         default="metadata",
-        help="how much to reveal: what is known, the text, or also the files beside it; default: metadata",
+        help="how much to print: metadata, also the text, or also the files beside it; default: metadata",
     )
     discover.add_argument(
         "--root",
         metavar="FOLDER",
         action="append",
         default=[],
-        help="files below it may be read; may be given several times",
+        help="allow reading files in this folder; may be repeated",
     )
     discover.add_argument(
-        "--expand", type=int, metavar="N", help="also print what matched with N neighbours on either side"
+        "--expand", type=int, metavar="N", help="also print the matching surface with N neighbours on either side"
     )
 
 
@@ -313,45 +347,52 @@ def _floor(text: str) -> float | str:
 
 
 def _expand(sub: Commands) -> None:
-    expand = add_command(sub, "expand", "finding.expand", "print what stands around a surface of a document")
-    add_query(expand, "[CORPUS] ARTIFACT_ID", "the corpus, where there are several, and the document's id")
+    expand = add_command(sub, "expand", "finding.expand", "print the text around a surface of a document")
+    add_query(expand, "[CORPUS] ARTIFACT_ID", "the corpus, if there are several, and the id of the document")
     expand.add_argument(
         "--surface-index",
         type=int,
         default=0,
         metavar="N",
-        help="the surface, as `search --format json` tells it; default: 0",
+        help="the number of the surface, as `search --format json` prints it; default: 0",
     )
     around = expand.add_mutually_exclusive_group()
     around.add_argument(
-        "--window", type=int, default=1, metavar="N", help="N surfaces of its kind on either side; default: 1"
+        "--window",
+        type=int,
+        default=1,
+        metavar="N",
+        help="print N surfaces of the same kind on either side; default: 1",
     )
-    around.add_argument("--parent", action="store_true", help="the whole document")
+    around.add_argument("--parent", action="store_true", help="print the whole document")
     add_formats(expand)
 
 
 def _calibrate(sub: Commands) -> None:
-    epilog = """CASES.jsonl holds one object a line: {"query": "…", "gold": ["id", …]}, with an empty gold where nothing
-in the corpus answers the query. Both kinds are needed. The floor holds for one mode and one reranker."""
-    about = "find the score below which discover should abstain"
+    epilog = """Each line of CASES.jsonl is one object: {"query": "…", "gold": ["id", …]}. gold contains the ids of the
+documents that answer the query, and is empty if none does; the file needs queries of both kinds.
+A floor is valid for one mode and one reranker."""
+    about = "find the floor: the score below which discover should choose nothing"
     calibrate = add_command(sub, "calibrate", "finding.calibrate", about, epilog=epilog)
-    add_query(calibrate, "[CORPUS] CASES.jsonl", "the corpus, where there are several, and the file of cases")
-    calibrate.add_argument("-k", type=int, default=10, help="the depth that an answer must be found in; default: 10")
+    add_query(calibrate, "[CORPUS] CASES.jsonl", "the corpus, if there are several, and the file of cases")
+    calibrate.add_argument(
+        "-k", type=int, default=10, help="count an answer if it is among the first K hits; default: 10"
+    )
     add_mode(calibrate)
     calibrate.add_argument(
         "--sensitivity-weight",
         type=float,
         default=0.5,
         metavar="SHARE",
-        help="how much answering counts against abstaining, from 0 to 1; default: 0.5",
+        help="the weight of answering, against abstaining, from 0 to 1; default: 0.5",
     )
     add_rerank(calibrate)
-    calibrate.add_argument("--save", action="store_true", help="keep it for `discover --min-score auto`")
+    calibrate.add_argument("--save", action="store_true", help="store the floor for `discover --min-score auto`")
     add_formats(calibrate)
 
 
 def _links(sub: Commands) -> None:
-    """Add link, with all that it can do, and context."""
+    """Add link with its subcommands, and context."""
     actions = add_group(sub, "link", "follow the links between documents")
     _tree(actions)
     _path(actions)
@@ -361,35 +402,35 @@ def _links(sub: Commands) -> None:
 
 
 def _tree(actions: Commands) -> None:
-    epilog = """Each document is listed where it is found first, breadth-first; `(seen)` marks a link to one that stands
-elsewhere. A link that is walked against its direction has an arrow to the left and the name of its inverse, by which it
-is also chosen: what A supports is supported-by A. The last line says what was left out, where anything was.
-Text is printed while the walk runs; the other formats are one document each.
+    epilog = """Each document is printed where the walk reaches it first, breadth-first; `(seen)` marks a link to a
+document that is printed elsewhere. A link that is followed backwards has an arrow to the left and the name of the
+inverse type, which --type takes too: if A supports B, then B is supported-by A. If a limit left out documents, the last
+line says how many. Text is printed while the walk runs; the other formats are printed at the end.
 
   airw link tree index.md --max-hops 2 --type supports,supported-by
   airw link tree keys.md vault.md --format json | jq -r '.nodes[].id' | airw context --note -
   airw link tree index.md --format html --output index.html"""
-    tree = add_command(actions, "tree", "links.tree", "show what documents are linked with, as a tree", epilog=epilog)
+    tree = add_command(actions, "tree", "links.tree", "show the links of documents as a tree", epilog=epilog)
     tree.usage = f"{tree.prog} [options] ID ..."
-    tree.add_argument("ids", metavar="ID", nargs="*", help=f"where to start: {_NAMED}")
+    tree.add_argument("ids", metavar="ID", nargs="*", help=f"the document to start from: {_NAMED}")
     add_link_walk(tree, hops=3)
     add_documents(tree)
 
 
 def _path(actions: Commands) -> None:
-    epilog = """The exit code is 1 where there is no path; what is said then tells whether a limit may be the cause.
+    epilog = """The exit code is 1 if there is no path; the output then says whether a limit may be the reason.
 
   airw link path keys.md backup.md
   airw link path keys.md backup.md --direction out --max-hops 4 --format json"""
     path = add_command(actions, "path", "links.path", "find the shortest path between two documents", epilog=epilog)
     path.usage = f"{path.prog} [options] FROM TO"
-    path.add_argument("ids", metavar="FROM TO", nargs="*", help=f"its ends: each {_NAMED}")
+    path.add_argument("ids", metavar="FROM TO", nargs="*", help=f"the first and the last document: each {_NAMED}")
     add_link_walk(path, hops=10)
     add_documents(path)
 
 
 def _list(actions: Commands) -> None:
-    epilog = """Links that lead nowhere, or to more than one document, are listed with the line that they are on.
+    epilog = """Links that lead nowhere, or may lead to several documents, are printed with the number of their line.
 
   airw link list keys.md --direction in"""
     listing = add_command(actions, "list", "links.listing", "list the links of one document", epilog=epilog)
@@ -400,23 +441,26 @@ def _list(actions: Commands) -> None:
 
 
 def _check(actions: Commands) -> None:
-    about = "tell how the documents of a corpus hang together, and which links lead nowhere"
+    about = "check the links of a corpus: how documents are connected, and which links lead nowhere"
     check = add_command(actions, "check", "links.check", about)
     add_corpus_option(check)
-    check.add_argument("-v", "--verbose", action="store_true", help="list those links, each with its file and line")
-    check.add_argument("--strict", action="store_true", help="exit with 1 where a link leads nowhere")
+    check.add_argument(
+        "-v", "--verbose", action="store_true", help="list the links that lead nowhere, each with its file and line"
+    )
+    check.add_argument("--strict", action="store_true", help="exit with code 1 if a link leads nowhere")
     add_formats(check)
 
 
 def _context(sub: Commands) -> None:
-    epilog = """The documents are those of --note, then those of --walk in its order, then those of --query by rank,
-each once. A document is printed whole or not at all: one that there is no room for is left out and counted, and smaller
-ones after it may still be printed. The budget is of all that is printed. Options for links are as in `link tree`.
+    epilog = """Prints the documents of --note, then those of --walk in the order of the walk, then those of --query by
+rank, without duplicates. A document is printed whole or not at all. A document that does not fit is left out and
+counted; smaller documents after it may still fit. The budget is for the whole output. Options that choose links are the
+same as in `link tree`.
 
   airw context --walk index.md --max-hops 2 --max-chars 20000
   airw context --query "signing keys" -k 5 --note policy.md --max-tokens 4000
   airw link tree index.md --format json | jq -r '.nodes[].id' | airw context --note -"""
-    about = "print whole documents, within a budget: named ones, linked ones, found ones"
+    about = "print whole documents within a budget: by name, along links, or by a query"
     bundle = add_command(sub, "context", "links.context", about, epilog=epilog)
     _add_selectors(bundle)
     _add_budget(bundle)
@@ -431,17 +475,17 @@ def _add_selectors(bundle: argparse.ArgumentParser) -> None:
         metavar="ID",
         action="append",
         default=[],
-        help=f"follow links from here: {_NAMED}; may be given several times",
+        help=f"follow links from this document: {_NAMED}; may be repeated",
     )
     bundle.add_argument(
         "--note",
         metavar="ID",
         action="append",
         default=[],
-        help=f"this document: {_NAMED}; `-` reads ids from standard input, one a line; may be given several times",
+        help=f"print this document: {_NAMED}; `-` reads ids from standard input, one a line; may be repeated",
     )
-    bundle.add_argument("--query", metavar="TEXT", help="search for this")
-    bundle.add_argument("-k", type=int, default=10, help="how many documents --query finds; default: 10")
+    bundle.add_argument("--query", metavar="TEXT", help="search for this text")
+    bundle.add_argument("-k", type=int, default=10, help="print at most K documents of --query; default: 10")
     add_mode(bundle)
 
 
@@ -451,20 +495,22 @@ def _add_budget(bundle: argparse.ArgumentParser) -> None:
         "--max-tokens",
         type=int,
         metavar="N",
-        help="print at most N tokens; estimated, one for 4 bytes, unless --tokenizer counts them",
+        help="print at most N tokens; estimated as 4 bytes each, unless --tokenizer counts them",
     )
-    bundle.add_argument("--tokenizer", metavar="FILE", help="a tokenizer.json that counts the tokens")
+    bundle.add_argument("--tokenizer", metavar="FILE", help="the tokenizer.json file to count tokens with")
 
 
 def _models(sub: Commands) -> None:
     """Add model export."""
-    actions = add_group(sub, "model", "make models ready")
-    epilog = """The vectors stay the same (to 1e-4, which is checked before anything is put in place), and so does the
-model's name: a corpus built with the model opens with the export, and the other way round. Where onnxruntime and
-tokenizers are installed, a folder with an export is run by them: without torch, and faster.
-Exporting takes: pip install 'airw[sentence-transformers,onnx]' onnx"""
+    actions = add_group(sub, "model", "prepare models")
+    epilog = """The vectors stay the same, to 1e-4; this is checked before the export is put in place. The model keeps
+its name, so a corpus built with the model opens with the export, and the other way round. If onnxruntime and
+tokenizers are installed, they run a folder with an export: without torch, and faster.
+Exporting needs: pip install 'airw[sentence-transformers,onnx]' onnx"""
     export = add_command(actions, "export", "corpora.export", "export a model for onnxruntime", epilog=epilog)
     export.add_argument("folder", metavar="FOLDER", help="a model folder saved by sentence-transformers")
     export.add_argument(
-        "--to", metavar="FOLDER", help="write it here, to be used without the weights; default: into the model folder"
+        "--to",
+        metavar="FOLDER",
+        help="write the export here, to use it without the weights; default: into the model folder",
     )

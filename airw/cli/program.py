@@ -1,4 +1,4 @@
-"""`airw`: parse the arguments, run one command, turn what goes wrong into one line."""
+"""The program `airw`: runs one command and prints an error as one line."""
 
 import os
 import sys
@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from airw.cli.parser import parser
-from airw.errors import AirwError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and give its exit code.
+    """Run the command line and return its exit code.
 
-    0: done. 1: done, but something was left out, is missing or failed, which is said. 2: an error, one line on
-    stderr. 130: interrupted.
+    0: done. 1: done, but something was left out, is missing or failed, as the output says. 2: an error, described by
+    one line on stderr. 130: interrupted.
 
     Example:
         >>> main(["ls"])
-        no corpora yet; `airw build FOLDER` makes one
+        no corpora yet; `airw build FOLDER` builds one
         0
     """
     arguments = parser().parse_args(argv)
@@ -28,19 +27,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(arguments)
     except KeyboardInterrupt:
-        return _say("interrupted", 130)
+        return _print_error("interrupted", 130)
     except BrokenPipeError:
-        # Whoever read our output has left: end quietly, and keep Python from flushing into the closed pipe at exit.
+        # The reader of the output has closed the pipe, as `head` does: end quietly, and give Python another file to
+        # flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except AirwError as error:
-        return _say(str(error), 2)
-    except Exception as error:  # noqa: BLE001 (the border of the program: a user never sees a traceback)
-        return _say(f"{type(error).__name__}: {error}", 2)
+    except Exception as error:  # noqa: BLE001 (a user of the command line never sees a traceback)
+        from airw.cli.wording import describe_error
+
+        return _print_error(describe_error(error), 2)
 
 
 def _run(arguments: Namespace) -> int:
-    """Run a command, of which only now the module is imported; give its exit code."""
+    """Import the module of a command, run the command, and return its exit code."""
     import anyio
 
     module, _, function = arguments.run.partition(".")
@@ -48,6 +48,6 @@ def _run(arguments: Namespace) -> int:
     return code
 
 
-def _say(message: str, code: int) -> int:
-    print(f"airw: {' '.join(message.split())}", file=sys.stderr)
+def _print_error(message: str, code: int) -> int:
+    print(f"airw: {message}", file=sys.stderr)
     return code

@@ -1,4 +1,4 @@
-"""Which corpora and which artifacts the words of a command mean."""
+"""Finds the corpora and documents that the words of a command name."""
 
 import argparse
 import difflib
@@ -15,63 +15,74 @@ from airw.errors import ArgumentError, CorpusNotFound, NoLedgerEntry
 from airw.protocols import OpenCorpus
 
 _PATHS = ("path", "skill_path")
-_MOST_COMPARED = 20_000  # ids, in about half a second
+_MOST_COMPARED = 20_000  # ids; comparing them takes about half a second
 _MOST_NAMED = 5
 
 
-def named(arguments: argparse.Namespace) -> str | None:
-    """Give the corpus that a command names, as a word or as an option.
+def corpus_argument(arguments: argparse.Namespace) -> str | None:
+    """Return the corpus that a command names, as a word or as an option.
 
     Raises:
-        ArgumentError: It is named both ways.
+        ArgumentError: If it is named both ways.
     """
     word, option = arguments.name, arguments.corpus
     if word and option:
-        raise ArgumentError(f"give one corpus, not {word!r} and -c {option!r}")
+        raise ArgumentError(f"name one corpus, not {word!r} and -c {option!r}")
     return str(word or option) if word or option else None
 
 
-def known_names() -> list[str]:
-    """Give the names of all corpora that are built or registered, sorted, one that is both as it was built."""
+def list_names() -> list[str]:
+    """Return the names of all built or registered corpora, sorted, without duplicates.
+
+    If the two spell a name differently, the built corpus decides.
+    """
     names = {name.casefold(): name for name in (*corpora.list_corpora(), *corpora.corpus_names())}
     return [names[folded] for folded in sorted(names)]
 
 
-def chosen(given: str | None, known: Iterable[str] | None = None) -> str:
-    """Give the corpus that is meant: named, or `$AIRW_CORPUS`, or the only one of those known, or else built.
+def choose_corpus(name: str | None, candidates: Iterable[str] | None = None) -> str:
+    """Return the name of the corpus that a command is about.
+
+    It is the named one, else `$AIRW_CORPUS`, else the only candidate. Candidates default to all built corpora.
 
     Raises:
-        CorpusNotFound: None is named, and there is not exactly one.
+        CorpusNotFound: If no corpus is named, and there is not exactly one candidate.
     """
-    if name := given or os.environ.get("AIRW_CORPUS"):
-        return name
-    names = corpora.corpus_names() if known is None else list(known)
+    if chosen := name or os.environ.get("AIRW_CORPUS"):
+        return chosen
+    names = corpora.corpus_names() if candidates is None else list(candidates)
     if len(names) == 1:
         return names[0]
-    known = f"say which of {', '.join(names)}, with -c" if names else "`airw build FOLDER` makes one"
-    raise CorpusNotFound(f"{'no corpus named' if names else 'no corpora yet'}: {known}")
+    if names:
+        raise CorpusNotFound(f"no corpus named; choose one of {', '.join(names)} with -c")
+    raise CorpusNotFound("no corpora yet; `airw build FOLDER` builds one")
 
 
 def corpus_and_word(
-    arguments: argparse.Namespace, what: str = "QUERY, the query as one quoted word"
+    arguments: argparse.Namespace, expected: str = "QUERY, the query as one quoted word"
 ) -> tuple[str, str]:
-    """Give the corpus that is meant, and the word after it; `what` says what that word is.
+    """Return the corpus that a command is about, and the word after it.
+
+    Args:
+        arguments: Of the command; `words` are one or two.
+        expected: What the word is, for the error message.
 
     Raises:
-        ArgumentError: There are more words than that.
-        CorpusNotFound: No corpus is named, and there is not exactly one.
+        ArgumentError: If there are too many words.
+        CorpusNotFound: If no corpus is named, and there is not exactly one.
     """
     words = list(arguments.words)
     if len(words) > 2 or (len(words) == 2 and arguments.corpus):
-        raise ArgumentError(f"give [CORPUS] {what}, not {' '.join(map(repr, words))}")
-    return words.pop(0) if len(words) == 2 else chosen(arguments.corpus), words[0]
+        raise ArgumentError(f"expected [CORPUS] {expected}, not {' '.join(map(repr, words))}")
+    corpus = words.pop(0) if len(words) == 2 else choose_corpus(arguments.corpus)
+    return corpus, words[0]
 
 
-def json_filter(text: str | None) -> Any:
-    """Give the filter that an option holds as JSON.
+def parse_filter(text: str | None) -> Any:
+    """Parse the JSON of `--filter`.
 
     Raises:
-        ArgumentError: It is no JSON.
+        ArgumentError: If it is not JSON.
     """
     try:
         return None if text is None else json.loads(text)
@@ -81,89 +92,94 @@ def json_filter(text: str | None) -> Any:
         ) from error
 
 
-async def ready(name: str) -> str:
-    """Return a name once its corpus can be asked: a preset that was never built is built first, and stderr says so."""
+async def ensure_built(name: str) -> str:
+    """Build a preset if it is not built yet, with a note on stderr; return its name."""
     is_missing = corpora.is_corpus_name(name) and not corpora.corpus_path(name).exists()
     if is_missing and name.casefold() in corpora.PRESETS:
         from airw.cli import output
 
-        print(f"airw: {name!r} was never built; building it now", file=sys.stderr)
+        print(f"airw: corpus {name!r} is not built yet; building it now", file=sys.stderr)
         async with corpora.build_corpus(name, on_error="skip") as corpus:
-            found = corpus.report.problems if corpus.report else ()
-        output.problems([problem for problem in found if problem.lost], verbose=True)
+            problems = corpus.report.problems if corpus.report else ()
+        output.print_problems([problem for problem in problems if problem.lost], verbose=True)
     return name
 
 
-async def artifact_ids(corpus: OpenCorpus, words: Sequence[str]) -> list[str]:
-    """Give the artifact that each word means: by its id, else the path of its file, else a name that links give it.
+async def find_artifact_ids(corpus: OpenCorpus, words: Sequence[str]) -> list[str]:
+    """Return the id of the artifact that each word names.
 
-    Six store calls at most, however many words there are.
+    A word is an id, else the path of a file, else a name that links use.
+
+    It takes at most six store calls, however many words there are.
 
     Raises:
-        ArgumentError: One means several; the message names them.
-        NoLedgerEntry: One means none; the message names ids like it.
+        ArgumentError: If a word matches several artifacts; the message lists them.
+        NoLedgerEntry: If a word matches none; the message lists similar ids.
     """
+    # An id wins over a path, and a path over a name: what is unique must not become ambiguous by a weaker match.
     entries = await corpus.store.ledger(words) if words else []
-    found = {word: [word] for word, entry in zip(words, entries, strict=True) if entry is not None}
-    found |= await _by_path(corpus, [word for word in words if word not in found])
-    found |= await _by_name(corpus, [word for word in words if word not in found])
+    matches = {word: [word] for word, entry in zip(words, entries, strict=True) if entry is not None}
+    matches |= await _find_by_path(corpus, [word for word in words if word not in matches])
+    matches |= await _find_by_name(corpus, [word for word in words if word not in matches])
     for word in words:
-        if word not in found:
-            await _refuse(corpus, word)
-        if len(found[word]) > 1:
-            named = ", ".join(map(repr, found[word][:_MOST_NAMED]))
-            more = f" and {len(found[word]) - _MOST_NAMED} more" if len(found[word]) > _MOST_NAMED else ""
+        if word not in matches:
+            await _raise_not_found(corpus, word)
+        if len(matches[word]) > 1:
+            ids = ", ".join(map(repr, matches[word][:_MOST_NAMED]))
+            more = f" and {len(matches[word]) - _MOST_NAMED} more" if len(matches[word]) > _MOST_NAMED else ""
             raise ArgumentError(
-                f"{word!r} means several documents of {corpus.name!r}: {named}{more}; give the id of one"
+                f"{word!r} matches several documents of {corpus.name!r}: {ids}{more}; use the id of one"
             )
-    return [found[word][0] for word in words]
+    return [matches[word][0] for word in words]
 
 
-async def _by_path(corpus: OpenCorpus, words: Sequence[str]) -> dict[str, list[str]]:
-    """Find those that are paths of files here, as the metadata of artifacts tell theirs."""
-    paths = [(word, path) for word in words for path in _paths(word)]
-    wanted = [(field, path) for field in _PATHS for _, path in paths]
-    matches = await corpus.store.matching(wanted) if wanted else []
-    found: dict[str, list[str]] = {}
-    for (word, _), ids in zip(paths * len(_PATHS), matches, strict=True):
+async def _find_by_path(corpus: OpenCorpus, words: Sequence[str]) -> dict[str, list[str]]:
+    """Find words that are paths of existing files, by the path in the metadata of artifacts."""
+    paths = [(word, path) for word in words for path in _existing_paths(word)]
+    queries = [(field, path) for field in _PATHS for _, path in paths]
+    id_lists = await corpus.store.matching(queries) if queries else []
+    matches: dict[str, list[str]] = {}
+    for (word, _), ids in zip(paths * len(_PATHS), id_lists, strict=True):
         if ids:
-            found.setdefault(word, ids)
-    return found
+            matches.setdefault(word, ids)
+    return matches
 
 
-def _paths(word: str) -> list[str]:
+def _existing_paths(word: str) -> list[str]:
     if not os.path.exists(word):  # noqa: PTH110 - a Path's may raise
         return []
-    return list(dict.fromkeys([os.path.abspath(word), os.path.realpath(word)]))  # noqa: PTH100 - links as they are, too
+    # Metadata contains either form: with symbolic links, or with links resolved.
+    return list(dict.fromkeys([os.path.abspath(word), os.path.realpath(word)]))  # noqa: PTH100
 
 
-async def _by_name(corpus: OpenCorpus, words: Sequence[str]) -> dict[str, list[str]]:
-    """Find those that are names, as they are, else whatever their case."""
-    found: dict[str, list[str]] = {}
-    for spelled in (str, _folded):
-        left = [word for word in words if word not in found]
-        meant = await corpus.store.resolve([spelled(word) for word in left]) if left else []
-        found |= {word: ids for word, ids in zip(left, meant, strict=True) if ids}
-    return found
+async def _find_by_name(corpus: OpenCorpus, words: Sequence[str]) -> dict[str, list[str]]:
+    """Find words that are names, first as written, then ignoring case."""
+    matches: dict[str, list[str]] = {}
+    for normalize in (str, _fold):
+        rest = [word for word in words if word not in matches]
+        id_lists = await corpus.store.resolve([normalize(word) for word in rest]) if rest else []
+        matches |= {word: ids for word, ids in zip(rest, id_lists, strict=True) if ids}
+    return matches
 
 
-def _folded(word: str) -> str:
+def _fold(word: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", word).casefold())
 
 
-async def _refuse(corpus: OpenCorpus, word: str) -> NoReturn:
-    known = (await corpus.store.artifact_ids())[:_MOST_COMPARED]
-    near = await in_thread(_near, word, known)
-    hint = f"; similar: {', '.join(map(repr, near))}" if near else ""
-    here = ", though there is such a file" if _paths(word) else ""
-    raise NoLedgerEntry(f"corpus {corpus.name!r} holds no {word!r}, as an id, a path or a name{here}{hint}")
+async def _raise_not_found(corpus: OpenCorpus, word: str) -> NoReturn:
+    ids = (await corpus.store.artifact_ids())[:_MOST_COMPARED]
+    similar = await in_thread(_similar_ids, word, ids)
+    hint = f"; similar: {', '.join(map(repr, similar))}" if similar else ""
+    note = " (the file exists, but is not indexed)" if _existing_paths(word) else ""
+    raise NoLedgerEntry(f"corpus {corpus.name!r} contains no document with the id, path or name {word!r}{note}{hint}")
 
 
-def _near(word: str, ids: Sequence[str]) -> list[str]:
-    by_fold: dict[str, str] = {}
+def _similar_ids(word: str, ids: Sequence[str]) -> list[str]:
+    # Users type a file's name rather than its whole id, so compare with the last part of each id too.
+    id_by_form: dict[str, str] = {}
     for id in ids:
         name = id.rpartition("/")[2]
         for form in (id, name, name.rpartition(".")[0] or name):
-            by_fold.setdefault(_folded(form), id)
-    matches = difflib.get_close_matches(_folded(word), by_fold, n=_MOST_NAMED)
-    return list(dict.fromkeys(by_fold[form] for form in matches))
+            id_by_form.setdefault(_fold(form), id)
+    forms = difflib.get_close_matches(_fold(word), id_by_form, n=_MOST_NAMED)
+    return list(dict.fromkeys(id_by_form[form] for form in forms))

@@ -54,12 +54,12 @@ sys.exit(main())
 
 
 class TestBuild:
-    def test_it_says_what_it_did_and_what_the_corpus_holds(self, notes, capsys):
+    def test_it_says_what_it_did_and_what_the_corpus_contains(self, notes, capsys):
         assert main(["build", str(notes), "--embedder", "light"]) == 0
         printed = capsys.readouterr()
         assert re.match(r"notes: 4 added, 0 updated, 0 unchanged, 0 removed in \d+\.\d s\n", printed.out)
         assert printed.out.endswith(
-            "corpora/notes.airw holds 4 documents, 8 surfaces, 3 links "
+            "corpora/notes.airw contains 4 documents, 8 surfaces, 3 links "
             "(1 dangling; `airw link check -c notes -v` lists them)\n"
         )
         assert printed.err == ""

@@ -311,31 +311,31 @@ class TestMistakes:
         [
             (["tree"], "airw link tree ID"),
             (["tree", "keyz"], "'keys.md'"),
-            (["tree", "keyz.md", "index.md"], "holds no 'keyz.md'"),
+            (["tree", "keyz.md", "index.md"], "name 'keyz.md'; similar: 'keys.md'"),
             (["tree", "log"], "'a/log.md', 'b/log.md'"),
             (["tree", "keys.md", "--direction", "sideways"], "sideways"),
-            (["tree", "keys.md", "--max-hops", "-1"], "max_hops must be"),
+            (["tree", "keys.md", "--max-hops", "-1"], "--max-hops must be"),
             (["tree", "keys.md", "--max-hops", "two"], "--max-hops"),
-            (["tree", "keys.md", "--max-nodes", "-1"], "max_nodes must be"),
-            (["tree", "keys.md", "--max-edges", "-1"], "max_edges must be"),
-            (["tree", "keys.md", "--max-fanout", "-1"], "max_fanout must be"),
-            (["tree", "keys.md", "--timeout", "-1"], "timeout must be"),
-            (["tree", "keys.md", "--timeout", "nan"], "timeout must be"),
-            (["tree", "keys.md", "--typed-only", "--inline-only"], "match no link together"),
+            (["tree", "keys.md", "--max-nodes", "-1"], "--max-nodes must be"),
+            (["tree", "keys.md", "--max-edges", "-1"], "--max-edges must be"),
+            (["tree", "keys.md", "--max-fanout", "-1"], "--max-fanout must be"),
+            (["tree", "keys.md", "--timeout", "-1"], "--timeout must be"),
+            (["tree", "keys.md", "--timeout", "nan"], "--timeout must be"),
+            (["tree", "keys.md", "--typed-only", "--inline-only"], "together match no link"),
             (["tree", "keys.md", "--type", "a,,b"], "--type takes"),
             (["tree", "keys.md", "--exclude-type", ""], "--exclude-type takes"),
             (["tree", "keys.md", "--inverse", "cites"], "TYPE=NAME"),
             (["tree", "keys.md", "--inverse", "=cited"], "TYPE=NAME"),
             (["tree", "keys.md", "--inverse", "a=b", "--no-inverses"], "--no-inverses"),
             (["tree", "keys.md", "--max-chars", "100"], "--format records"),
-            (["tree", "keys.md", "--format", "records", "--max-chars", "5"], "max_chars must be at least"),
+            (["tree", "keys.md", "--format", "records", "--max-chars", "5"], "--max-chars must be at least"),
             (["tree", "keys.md", "--format", "xml"], "xml"),
             (["tree", "keys.md", "-c", "nowhere"], "nowhere"),
             (["tree", "keys.md", "--format", "dot", "--output", "/no/such/folder/file"], "/no/such/folder/file"),
             (["path", "keys.md"], "FROM TO"),
             (["path", "keys.md", "vault.md", "bread.md"], "FROM TO"),
             (["path", "keys.md", "nothing-like-it"], "nothing-like-it"),
-            (["path", "keys.md", "vault.md", "--max-hops", "-1"], "max_hops must be"),
+            (["path", "keys.md", "vault.md", "--max-hops", "-1"], "--max-hops must be"),
             (["path", "keys.md", "vault.md", "--timeout", "nan"], "--timeout"),
             (["path", "keys.md", "vault.md", "--timeout", "-1"], "--timeout"),
             (["list"], "ID"),
@@ -349,9 +349,9 @@ class TestMistakes:
     def test_they_are_one_line_and_exit_with_2(self, shared, error, argv, said):
         assert said in error("link", *argv)
 
-    def test_a_file_that_is_not_indexed_is_told_to_be_there(self, vault, error):
+    def test_a_file_that_is_not_indexed_is_reported_to_exist(self, vault, error):
         (vault / "new.md").write_text("# New\n", encoding="utf-8")
-        assert "though there is such a file" in error("link", "tree", vault / "new.md")
+        assert "(the file exists, but is not indexed)" in error("link", "tree", vault / "new.md")
 
     def test_a_schema_needs_no_corpus(self, capsys):
         assert main(["link", "tree", "--schema"]) == main(["link", "path", "--schema"]) == 0

@@ -97,8 +97,8 @@ class TestRegister:
         ("argv", "said"),
         [
             (["x", "notez", "--root", "."], "known: files, jsonl, notes"),
-            (["x", "notes"], "needs root"),
-            (["x", "jsonl"], "needs path"),
+            (["x", "notes"], "needs --root"),
+            (["x", "jsonl"], "needs --root"),
             (["x", "notes", "--root", ".", "--param", "depth=3"], "'depth'"),
             (["x", "notes", "--root", ".", "--param", "root=elsewhere"], "root is given twice"),
             (["x", "notes", "--root", ".", "--param", "pattern"], "KEY=VALUE"),
@@ -109,13 +109,13 @@ class TestRegister:
             (["x", "notes", "--root", ".", "--strategy", "Nope"], "'Nope'"),
             (["x", "notes", "--root", ".", "--strategy", "{"], "--strategy"),
             (["x", "notes", "--root", ".", "--embedder", "http://nowhere"], "nowhere"),
-            (["x", "notes", "--root", ".", "--window", "25:00-"], "window"),
-            (["x", "notes", "--root", ".", "--window", "22:00"], "window"),
+            (["x", "notes", "--root", ".", "--window", "25:00-"], "--window must be"),
+            (["x", "notes", "--root", ".", "--window", "22:00"], "--window must be"),
             (["x", "notes", "--root", ".", "--every-hours", "abc"], "--every-hours"),
-            (["x", "notes", "--root", ".", "--every-hours", "0"], "every_hours"),
-            (["x", "notes", "--root", ".", "--every-hours", "nan"], "every_hours"),
-            (["x", "notes", "--root", ".", "--reindex-on", "interval"], "every_hours"),
-            (["x", "notes", "--root", ".", "--reindex-on", "manual", "--every-hours", "3"], "every_hours"),
+            (["x", "notes", "--root", ".", "--every-hours", "0"], "--every-hours"),
+            (["x", "notes", "--root", ".", "--every-hours", "nan"], "--every-hours"),
+            (["x", "notes", "--root", ".", "--reindex-on", "interval"], "--every-hours"),
+            (["x", "notes", "--root", ".", "--reindex-on", "manual", "--every-hours", "3"], "--every-hours"),
             (["x", "notes", "--root", ".", "--reindex-on", "never"], "--reindex-on"),
             (["../x", "notes", "--root", "."], "'../x'"),
             (["x", "records", "--param", "fetcher=os:listdir"], "AIRW_FETCHERS"),
@@ -132,8 +132,8 @@ class TestRegister:
         monkeypatch.setenv("COLUMNS", "200")
         with pytest.raises(SystemExit):
             main(["register", "--help"])
-        told = re.search(r"KIND +(.*)\n", capsys.readouterr().out).group(1)
-        assert re.split(", | or ", told) == known
+        names = re.search(r"KIND +the kind of its source: (.*)\n", capsys.readouterr().out).group(1)
+        assert re.split(", | or ", names) == known
 
 
 class TestBuild:
@@ -183,7 +183,7 @@ class TestBuild:
         monkeypatch.chdir(here.parent)
         told = printed("build", built)
         assert "1 added, 0 updated, 0 unchanged, 3 removed" in told
-        assert told.endswith(f"notes is registered as notes root={here} from now on; it was notes root={notes}\n")
+        assert told.endswith(f"notes is now registered as notes root={here}; before, it was notes root={notes}\n")
 
     def test_a_mistyped_path_registers_nothing(self, notes, home, error):
         for argv in ([f"{notes}x"], [f"{notes}x", "--name", "n"], ["./nowhere"], ["nowhere/x.jsonl"]):
@@ -197,14 +197,14 @@ class TestBuild:
 
     def test_a_name_that_is_not_registered_is_told_from_a_path(self, built, error):
         told = error("build", "notez")
-        assert "known: notes" in told
+        assert "registered: notes" in told
         assert "'./notez'" in told
 
     def test_a_corpus_from_before_there_was_a_registry_is_registered_by_its_path(
         self, notes, built, home, printed, error
     ):
         (home / "registry.json").unlink()
-        assert "not registered: build it from its path" in error("build", built)
+        assert "not registered; build it from its path" in error("build", built)
         assert "3 unchanged" in printed("build", notes)  # with the embedder that it was built with
         assert "3 unchanged" in printed("build", built)
 
@@ -225,19 +225,19 @@ class TestBuild:
         write(tmp_path / ".claude/skills", {"deploy/SKILL.md": "---\nname: deploy\ndescription: Ship it\n---\nDo.\n"})
         monkeypatch.chdir(tmp_path)
         printed("register", "skills", "skills", "--root", ".claude/skills", "--embedder", "light")
-        said = r"airw: 'skills' was never built; building it now\n"
+        said = r"airw: corpus 'skills' is not built yet; building it now\n"
         assert "deploy" in printed("search", "skills", "ship", err=said)
         assert "deploy" in printed("discover", "skills", "ship")
 
     @pytest.mark.parametrize(
         ("argv", "said"),
         [
-            (["nowhere"], "no path"),
-            (["no such thing"], "no path"),
-            (["items.jsonl"], "no path"),
+            (["nowhere"], "neither an existing path nor"),
+            (["no such thing"], "neither an existing path nor"),
+            (["items.jsonl"], "neither an existing path nor"),
             (["skills", "--name", "other"], "--name"),
             (["./x/notes.txt"], "notes.txt"),
-            (["a\0b"], "no path"),
+            (["a\0b"], "neither an existing path nor"),
             (["a", "b"], "unrecognized"),
         ],
     )
@@ -370,7 +370,7 @@ class TestInfo:
         assert re.findall(r"^\S.*", told, re.MULTILINE) == [
             "notes",
             "file",
-            "holds",
+            "contains",
             "links",
             "built with",
             "registered as",

@@ -1,0 +1,104 @@
+"""The messages of the command line speak of commands, options and documents, never of Python."""
+
+import re
+
+import pytest
+
+from airw.cli import main
+from airw.cli.wording import describe_error, translate
+from airw.errors import NoLedgerEntry, StoreCorrupt
+
+QUOTED = re.compile(r"'[^']*'|`[^`]*`")
+IN_PYTHON = re.compile(
+    r"\b[a-z]+_[a-z_]+\b|\w\(|\bNone\b|\bTrue\b|\bcallable\b|=\.\.\.|\b[A-Z]\w+(Error|Busy|Found)\b|Errno"
+)
+
+MISTAKES = """
+    search nowhere x
+    search notes x -k -1
+    search notes x --filter [1]
+    search notes x --rerank oracle
+    search ../notes x
+    traverse notes x --max-depth -1
+    traverse notes x --node-budget -1
+    traverse notes x --timeout -1
+    traverse notes x --start -1
+    traverse notes x --start -1 --policy collapsed-tree
+    discover notes x --rel 2
+    discover notes x --max-k 0
+    discover notes x --strategy abs_threshold
+    discover notes x --source-timeout -1
+    discover notes x --expand -1
+    discover notes notes x
+    discover notes other x --min-score 0.3
+    expand notes nowhere
+    expand notes bread.md --window -1
+    calibrate notes nowhere.jsonl
+    calibrate notes cases.jsonl --sensitivity-weight 2
+    link tree bread.md --max-hops -1 -c notes
+    link tree bread.md --timeout -1 -c notes
+    link tree bread.md --format records --max-chars 5 -c notes
+    link tree bread.md --format dot --output /no/such/folder/file -c notes
+    link path bread.md vault.md --max-fanout -1 -c notes
+    context --note bread.md --max-tokens 1 -c notes
+    context --note bread.md --max-chars 0 -c notes
+    register x notes
+    register x nokind
+    register x notes --root . --every-hours 0
+    register x notes --root . --reindex-on interval
+    register x notes --root . --window 25:00-
+    register x notes --root . --strategy {"name":"Chunked","params":{"size":3}}
+    register x notes --root . --embedder http://nowhere
+    maintain nowhere
+    coverage nowhere
+    info nowhere
+    rm nowhere
+    build . --name a/b
+    model export nowhere
+"""
+
+
+@pytest.fixture
+def corpora(tmp_path, capsys):
+    """Two corpora with two notes each, `notes` and `other`."""
+    for name in ("notes", "other"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "bread.md").write_text("# Bread\n\nFlour.\n", encoding="utf-8")
+        (folder / "vault.md").write_text("# Vault\n\nKeys.\n", encoding="utf-8")
+        assert main(["build", str(folder), "--embedder", "light"]) == 0
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("command", [line.strip() for line in MISTAKES.strip().splitlines()])
+@pytest.mark.usefixtures("corpora")
+def test_no_message_speaks_of_python(error, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cases.jsonl").write_text('{"query": "x", "gold": []}\n', encoding="utf-8")
+    assert not IN_PYTHON.search(QUOTED.sub("", error(*command.split())))
+
+
+@pytest.mark.parametrize(
+    ("message", "translated"),
+    [
+        ("max_hops must be 1", "--max-hops must be 1"),
+        ("a filter must be a mapping", "--filter must be a mapping"),
+        ("k must be 1", "-k must be 1"),
+        ("the filter of k words is 'k must'", "the filter of k words is 'k must'"),
+        ("'max_hops' and `max_hops` and max_hops", "'max_hops' and `max_hops` and --max-hops"),
+        ("timeout must be seconds, or None, not -1", "--timeout must be seconds, not -1"),
+        ("no 'a'; register('a', kind, ...) does that", "no 'a'; `airw register NAME KIND` does that"),
+        ("reindex='manual' with every_hours=None", "--reindex-on 'manual' with no --every-hours"),
+        ("such as ('22:00', '06:00')", "such as 22:00-06:00"),
+        ("cannot be read (OSError: [Errno 2] no file)", "cannot be read (no file)"),
+    ],
+)
+def test_parameters_become_options_and_functions_commands(message, translated):
+    assert translate(message) == translated
+
+
+def test_an_error_is_described_in_one_line():
+    assert describe_error(NoLedgerEntry("corpus 'a' holds\nno artifact 'b'")) == "corpus 'a' holds no document 'b'"
+    assert describe_error(StoreCorrupt("it is damaged")) == "it is damaged"
+    assert describe_error(FileNotFoundError(2, "No such file or directory", "a")) == "No such file or directory: 'a'"
+    assert describe_error(ValueError("odd")) == "unexpected error: ValueError: odd"
