@@ -30,9 +30,9 @@ SIZES = [int(size) for size in os.environ.get("AIRW_BENCH_NOTES", "10000,100000"
 LINKS, PAGE, ROOTS, RUNS, PATHS, WORDS = 10, 5_000, 3, 3, 10, 300
 WALKS = {
     "walk out": {"direction": "out"},
-    "walk out, no look over": {"direction": "out", "count_beyond_limits": False},
+    "walk out, without the count": {"direction": "out", "count_beyond_limits": False},
     "walk both": {"direction": "both"},
-    "walk both, no look over": {"direction": "both", "count_beyond_limits": False},
+    "walk both, without the count": {"direction": "both", "count_beyond_limits": False},
 }
 PATHS_BETWEEN = {
     "path between two": {},
