@@ -168,7 +168,7 @@ def test_cost_per_committed_node(size, budget, width):
         "by hand": by_hand,
         "bare": bare,
         "airw": with_airw,
-        "airw, no look over": partial(with_airw, count_beyond_limits=False),
+        "airw, no count": partial(with_airw, count_beyond_limits=False),
         "ir": with_ir,
     }
     best, found = {}, {}
@@ -182,7 +182,7 @@ def test_cost_per_committed_node(size, budget, width):
         print(f"  {name:20}{cost:8.2f} us/node{more:8.1f} x by hand{faster:8.2f} x faster than ir")
     assert (
         set(found["airw"])
-        == set(found["airw, no look over"])
+        == set(found["airw, no count"])
         == set(found["bare"])
         == set(found["by hand"])
         == set(found["ir"])
