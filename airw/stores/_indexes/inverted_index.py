@@ -101,7 +101,7 @@ class InvertedIndex:
         Returns:
             One ranking per query, best first; ties by artifact id, then surface index.
         """
-        self._follow(connection)
+        self._update(connection)
         if surfaces is not None:
             self._read_kinds(connection)
         k, rankings = max(k, 0), []
@@ -128,7 +128,7 @@ class InvertedIndex:
         self._postings: dict[str, _PostingList] = {}  # least recently used first
         self._bytes = self._new_words = 0
 
-    def _follow(self, connection: "sqlite3.Connection") -> None:
+    def _update(self, connection: "sqlite3.Connection") -> None:
         """Update the index to the rows of the database."""
         # Rowids are never used twice. So the rows are unchanged if their number and the last rowid are.
         count, last = connection.execute(
@@ -146,7 +146,7 @@ class InvertedIndex:
         # Removed rows keep their positions, so start again before they are the majority.
         if 2 * count < len(numbers):
             self._clear()
-            self._follow(connection)
+            self._update(connection)
             return
         # All reads come before the first change, so that an interrupted call can be repeated.
         self._add_new_words(connection, new_lengths)
@@ -195,7 +195,7 @@ class InvertedIndex:
             posting = _PostingList(rows, counts, self._removal_count)
         else:
             self._bytes -= posting.size
-            self._update(posting)
+            self._merge_new(posting)
         self._postings[word] = posting
         self._bytes += posting.size
         # Evict the least recently used words, but never the one just requested.
@@ -207,7 +207,7 @@ class InvertedIndex:
     def _removal_count(self) -> int:
         return len(self._numbers) - self._count
 
-    def _update(self, posting: _PostingList) -> None:
+    def _merge_new(self, posting: _PostingList) -> None:
         """Merge the new rows into the postings of a word, and drop the removed rows."""
         if posting.new:
             # New rows have higher positions than all others, so appending keeps the order.

@@ -1,1 +1,1 @@
-"""A store in one SQLite file."""
+"""The store in one SQLite file."""

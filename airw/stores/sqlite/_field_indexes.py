@@ -14,7 +14,7 @@ from airw._base.arrays import NDArray
 from airw._base.lru import LruCache
 from airw.stores._indexes.filter_columns import Column, FilterColumns, Rows, find_fields
 from airw.stores._indexes.value_index import ValueIndex
-from airw.stores.sqlite._conditions import compile_filter, field_text
+from airw.stores.sqlite._filter_sql import compile_filter, field_text
 from airw.stores.sqlite._record_log import RecordLog, read_records
 from airw.values.filters import Filter
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     import sqlite3
 
 _BLOCK = 4096  # rows read at a time
-_LARGEST = 1 << 26  # bytes: a column that takes more is not kept, and its field is looked at in SQL
-_ROOM = 1 << 28  # bytes of all columns
-_SCANS = 32  # filters of which the answers are remembered
+_MAX_COLUMN_BYTES = 1 << 26  # bytes: a column that takes more is not kept, and its field is looked at in SQL
+_MAX_BYTES = 1 << 28  # bytes of all columns
+_CACHED_SCANS = 32  # filters of which the answers are remembered
 
 
 @dataclass(slots=True)
-class _Scan:
+class _CachedScan:
     """The numbers of the records for which a filter was found to hold in SQL, and the state of the file then."""
 
     numbers: Rows = field(default_factory=lambda: np.empty(0, np.int64))
@@ -49,7 +49,7 @@ class FilterIndex:
     """
 
     def __init__(self) -> None:
-        self._scans = LruCache[str, _Scan](_SCANS)
+        self._scans = LruCache[str, _CachedScan](_CACHED_SCANS)
         self._table = FilterColumns()
         self._hashes: NDArray[np.int64] = np.empty(0, np.int64)  # of the records' ids
         self._too_large: set[str] = set()  # fields of which no column is kept
@@ -67,16 +67,16 @@ class FilterIndex:
             if each not in self._too_large:
                 self._table.column(each)
         if is_known:
-            self._follow(connection, fields)
+            self._update(connection, fields)
             if self._too_large.isdisjoint(fields):
                 found = self._table.match(filter, self._table.columns)
-                _make_room(self._table.columns)
+                _evict(self._table.columns)
                 return found
         return self._scan(connection, filter)
 
     def _scan(self, connection: "sqlite3.Connection", filter: Filter) -> Rows:
         """Find them in SQL; of a filter asked for before, only what changed since is looked at."""
-        scan = self._scans.get_or_create(repr(filter), lambda _: _Scan())
+        scan = self._scans.get_or_create(repr(filter), lambda _: _CachedScan())
         record, gone = connection.execute(
             "SELECT coalesce((SELECT max(rowid) FROM record), 0), coalesce((SELECT max(seq) FROM gone), 0)"
         ).fetchone()
@@ -91,18 +91,18 @@ class FilterIndex:
             scan.record = record
         if gone != scan.gone:
             if len(scan.numbers):
-                self._follow(connection, [])
+                self._update(connection, [])
                 scan.numbers = scan.numbers[np.isin(scan.numbers, self._table.numbers)]
             scan.gone = gone
-        _make_room(self._scans)
+        _evict(self._scans)
         return scan.numbers
 
-    def _follow(self, connection: "sqlite3.Connection", fields: Sequence[str]) -> None:
+    def _update(self, connection: "sqlite3.Connection", fields: Sequence[str]) -> None:
         """Take in which records there are now, and what they hold in these fields."""
-        self._log.drop_gone(connection, partial(self._drop, connection), start_again=self._start_again)
-        self._read_on(connection, fields)
+        self._log.drop_removed(connection, partial(self._drop, connection), restart=self._restart)
+        self._read_new(connection, fields)
 
-    def _start_again(self) -> None:
+    def _restart(self) -> None:
         self._table.clear()
         self._hashes = np.empty(0, np.int64)
 
@@ -121,7 +121,7 @@ class FilterIndex:
         self._hashes = self._hashes[live]
         self._table.keep(live)
 
-    def _read_on(self, connection: "sqlite3.Connection", fields: Sequence[str]) -> None:
+    def _read_new(self, connection: "sqlite3.Connection", fields: Sequence[str]) -> None:
         """Read the rows that are new, and those that the columns of these fields lack."""
         columns = {each: self._table.columns[each] for each in fields}
         complete = [each for each, column in columns.items() if len(column) == len(self._table.numbers)]
@@ -130,19 +130,19 @@ class FilterIndex:
             self._table.append(numbers)
             self._hashes = np.concatenate([self._hashes, np.array([*map(hash, ids)], np.int64)])
             for each, values in zip(complete, texts, strict=True):
-                if columns[each].size <= _LARGEST:
+                if columns[each].size <= _MAX_COLUMN_BYTES:
                     columns[each].add_texts(values)
         for each, column in columns.items():
             if len(column) < len(self._table.numbers):
                 self._catch_up(connection, each, column)
-            if column.size > _LARGEST:
+            if column.size > _MAX_COLUMN_BYTES:
                 self._too_large.add(each)
                 self._table.columns.discard(each)
 
     def _catch_up(self, connection: "sqlite3.Connection", path: str, column: Column) -> None:
         last = int(self._table.numbers[len(column) - 1]) if len(column) else 0
         blocks = read_records(connection, *_texts_of([path]), after=last, block=_BLOCK)
-        while column.size <= _LARGEST and (rows := next(blocks, None)):
+        while column.size <= _MAX_COLUMN_BYTES and (rows := next(blocks, None)):
             column.add_texts([text for _, _, text in rows])
 
 
@@ -152,11 +152,11 @@ def _texts_of(fields: Sequence[str]) -> tuple[str, list[Any]]:
     return ", ".join(["id", *(text for text, _ in texts)]), [value for _, values in texts for value in values]
 
 
-def _make_room(known: LruCache[str, Column] | LruCache[str, _Scan]) -> None:
+def _evict(known: LruCache[str, Column] | LruCache[str, _CachedScan]) -> None:
     """Forget what was asked for longest ago while all of it takes too much; the last one stays."""
     total = sum(each.size for each in known.values())
     for name in [*known][:-1]:
-        if total > _ROOM:
+        if total > _MAX_BYTES:
             total -= known[name].size
             known.discard(name)
 
@@ -171,15 +171,15 @@ class FieldIndex:
     def __init__(self, field: str) -> None:
         self._field = field
         self._log = RecordLog()
-        self._start_again()
+        self._restart()
 
-    def _start_again(self) -> None:
+    def _restart(self) -> None:
         self._index = ValueIndex()
         self._artifacts: dict[str, str] = {}  # of one record each: artifacts leave with all of their records
 
-    def follow(self, connection: "sqlite3.Connection") -> ValueIndex:
+    def update(self, connection: "sqlite3.Connection") -> ValueIndex:
         """Return the index of the file's present state."""
-        self._log.drop_gone(connection, self._drop, start_again=self._start_again)
+        self._log.drop_removed(connection, self._drop, restart=self._restart)
         text, parameters = field_text(self._field, "metadata")
         for rows in self._log.read_new(connection, f"id, artifact_id, {text}", parameters):
             self._add(rows)

@@ -1,4 +1,4 @@
-"""Following the records of a file, for indexes in memory."""
+"""A reader of the changes in a file, from which indexes in memory are updated."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -8,31 +8,32 @@ if TYPE_CHECKING:
 
 
 class RecordLog:
-    """How far an index has followed the records of a file: which have left since, and which are new.
+    """The position of an index in the history of a file: which records are removed and new since then.
 
-    The work grows with what changed. It may be interrupted at any statement: what was taken in counts, and the next
-    call goes on from there.
+    An update takes time in proportion to the changes. It may be interrupted at any statement: the position then is that
+    of the last complete step, and the next call continues there.
     """
 
     def __init__(self) -> None:
-        self.last = 0  # the highest rowid taken in; rowids only grow, and none is used twice
-        self._gone = 0  # the last tombstone taken in
+        self.last = 0  # the highest rowid that was read; rowids only grow, and none is used twice
+        self._last_tombstone = 0  # the last row of the table `gone` that was read
 
-    def drop_gone(
-        self, connection: "sqlite3.Connection", drop: Callable[[list[str]], None], *, start_again: Callable[[], None]
+    def drop_removed(
+        self, connection: "sqlite3.Connection", drop: Callable[[list[str]], None], *, restart: Callable[[], None]
     ) -> None:
-        """Call `drop` with the ids of the records that left since the last call; or `start_again`."""
+        """Call `drop` with the ids of the records removed since the last call, or `restart` if they are unknown."""
         oldest, newest = connection.execute(
-            "SELECT (SELECT min(seq) FROM gone), (SELECT max(seq) FROM gone)"  # one of them at a time reads no table
+            # Two subqueries read two entries; min and max in one query would read the whole table.
+            "SELECT (SELECT min(seq) FROM gone), (SELECT max(seq) FROM gone)"
         ).fetchone()
-        # Tombstones are forgotten in time; whoever missed some starts again.
-        if not self.last or (oldest or 0) > self._gone + 1:
+        # The oldest tombstones are deleted from time to time. An index that has missed some must start again.
+        if not self.last or (oldest or 0) > self._last_tombstone + 1:
             self.last = 0
-            start_again()
-        elif (newest or 0) > self._gone:
-            gone = connection.execute("SELECT record_id FROM gone WHERE seq > ?", [self._gone])
-            drop([record_id for (record_id,) in gone])
-        self._gone = newest or 0
+            restart()
+        elif (newest or 0) > self._last_tombstone:
+            rows = connection.execute("SELECT record_id FROM gone WHERE seq > ?", [self._last_tombstone])
+            drop([record_id for (record_id,) in rows])
+        self._last_tombstone = newest or 0
 
     def read_new(
         self,
@@ -43,7 +44,8 @@ class RecordLog:
         tables: str = "record",
         block: int = 512,
     ) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield the new records in blocks, each record with its rowid before these columns."""
+        """Yield the new records in blocks of rows: the rowid, then these columns."""
+        # A block counts as read only when the caller asks for the next one, and so has used it.
         for rows in read_records(connection, columns, parameters, tables=tables, after=self.last, block=block):
             yield rows
             self.last = rows[-1][0]
@@ -58,10 +60,10 @@ def read_records(
     after: int,
     block: int,
 ) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield the records after a rowid in blocks, each record with its rowid before these columns."""
-    found = connection.execute(
+    """Yield the records after a rowid in blocks of rows: the rowid, then these columns."""
+    cursor = connection.execute(
         f"SELECT record.rowid, {columns} FROM {tables} WHERE record.rowid > ? ORDER BY record.rowid",
         [*parameters, after],
     )
-    while rows := found.fetchmany(block):
+    while rows := cursor.fetchmany(block):
         yield rows

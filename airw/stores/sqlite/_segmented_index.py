@@ -37,15 +37,15 @@ class SegmentedIndex:
         self._folder = folder
         self._segments: dict[int, Segment] = {}
         self._state: object = None
-        self._forget_rest()
+        self._clear_rest()
 
-    def follow(self, connection: "sqlite3.Connection", live: Mapping[int, int]) -> None:
-        """Take in what is new: indexes that were made or removed, and rows that were added to the `live_rows`."""
+    def update(self, connection: "sqlite3.Connection", live: Mapping[int, int]) -> None:
+        """Take in what is new: indexes that were made or removed, and rows that were added to the `count_live_rows`."""
         width = connection.execute("SELECT length(data) / 4 FROM vector LIMIT 1").fetchone()
         if (width and width[0]) != self.dim:
             self.dim = width and width[0]
-            self._forget_rest()
-        self._open_segments(corpus_mark(connection), live)
+            self._clear_rest()
+        self._open_segments(read_corpus_mark(connection), live)
         for number in sorted(live.keys() - self._segments.keys()):
             for numbers, vectors in _read_rows(connection, number, after=self._last):
                 self._add_rest(numbers, vectors)
@@ -70,10 +70,10 @@ class SegmentedIndex:
         segments = {number: each for number, each in opened.items() if each and each.dim == self.dim}
         if segments.keys() != self._segments.keys():
             self._segments = segments
-            self._forget_rest()
+            self._clear_rest()
         self._state = (changed, live.keys(), self.dim)
 
-    def _forget_rest(self) -> None:
+    def _clear_rest(self) -> None:
         self._numbers: Numbers = np.empty(0, np.int64)
         self._matrix: Floats = np.empty((0, self.dim or 0), np.float32)
         self._filled = self._last = 0
@@ -85,12 +85,12 @@ class SegmentedIndex:
         self._filled, self._last = end, int(numbers[-1])
 
 
-def live_rows(connection: "sqlite3.Connection") -> dict[int, int]:
+def count_live_rows(connection: "sqlite3.Connection") -> dict[int, int]:
     """Count the rows of each bucket that holds any."""
     return dict(connection.execute("SELECT number, live FROM bucket WHERE live > 0"))
 
 
-def corpus_mark(connection: "sqlite3.Connection") -> str:
+def read_corpus_mark(connection: "sqlite3.Connection") -> str:
     """Return what tells this database from any other, also from one that had its path before."""
     (mark,) = connection.execute("SELECT value FROM setting WHERE kind = 'file' AND key = 'mark'").fetchone()
     return str(mark).strip('"')
@@ -132,7 +132,7 @@ def plan_segments(connection: "sqlite3.Connection", folder: Path) -> SegmentPlan
 
     One of which more than half has left is made again; one of very few rows needs none.
     """
-    corpus, live = corpus_mark(connection), live_rows(connection)
+    corpus, live = read_corpus_mark(connection), count_live_rows(connection)
     (filled,) = connection.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'record'").fetchone()
     full = ((filled or 0) + 1) >> _segments.BUCKET_BITS
     few = 1 << (_segments.BUCKET_BITS - 4)

@@ -28,10 +28,10 @@ Numbers = NDArray[np.int64]
 BUCKET_BITS = 16  # 65,536 rows: made in seconds; a million rows are sixteen of them
 SHORTLIST = 64  # how many are scored again exactly, at least; bytes alone order neighbours badly
 
-_SLICE = 512  # rows added at a time: cancellation takes effect between them
-_SAMPLE = 64  # rows that are searched for to measure an index
+_SLICE_ROWS = 512  # rows added at a time: cancellation takes effect between them
+_SAMPLE_ROWS = 64  # rows that are searched for to measure an index
 _EFFORTS = (64, 128, 256, 512)  # how many candidates a search keeps (ef), to choose from
-_MUCH = 1024  # candidates
+_MAX_GRAPH_COUNT = 1024  # candidates
 _RECALL = 0.99  # of the ten nearest rows of the bucket, that an effort must find
 _NAME = re.compile(r"([0-9A-F]{12})-(\d+)-(\d+)-(\d+)\.usearch")
 
@@ -41,7 +41,7 @@ def is_installed() -> bool:
     return find_spec("usearch") is not None
 
 
-def _usearch() -> Any:
+def _import_usearch() -> Any:
     if sys.platform == "linux":
         # Its wheels (2.26) put a C++ runtime of their own before everybody's: whatever C++ library is loaded after it,
         # such as torch or onnxruntime, crashes or hangs. The system's runtime, made visible first, stays in its place.
@@ -105,7 +105,7 @@ class Segment:
     """
 
     def __init__(self, file: SegmentFile) -> None:
-        self._index = _usearch().Index.restore(str(file.path), view=True)
+        self._index = _import_usearch().Index.restore(str(file.path), view=True)
         if self._index is None or len(self._index) != file.rows:
             raise ValueError(f"{str(file.path)!r} is no index")
         self._effort = file.effort
@@ -114,7 +114,7 @@ class Segment:
     def nearest(self, query: Floats, count: int) -> tuple[Numbers, Floats]:
         """Return the numbers of about the `count` nearest rows, and about their cosines."""
         # Asked for much, a graph is no faster, and leaves out what few links lead to.
-        is_exact = not self._effort or count > _MUCH or 8 * count > len(self._index)
+        is_exact = not self._effort or count > _MAX_GRAPH_COUNT or 8 * count > len(self._index)
         self._index.expansion_search = max(self._effort, count)
         found = self._index.search(query, count, threads=1, exact=is_exact)
         return found.keys.astype(np.int64), 1 - found.distances
@@ -130,13 +130,13 @@ class SegmentMaker:
 
     def __init__(self, numbers: Numbers, vectors: Floats) -> None:
         self._numbers, self._vectors = numbers, vectors
-        self._index: Any = _usearch().Index(
+        self._index: Any = _import_usearch().Index(
             ndim=vectors.shape[1], metric="cos", dtype="i8", connectivity=16, expansion_add=128
         )
 
     def slices(self) -> Iterator[slice]:
         """Return the slices to `add`, in order."""
-        return (slice(start, start + _SLICE) for start in range(0, len(self._numbers), _SLICE))
+        return (slice(start, start + _SLICE_ROWS) for start in range(0, len(self._numbers), _SLICE_ROWS))
 
     def add(self, part: slice) -> None:
         """Add some rows, on all cores."""
@@ -154,7 +154,7 @@ class SegmentMaker:
 
     def _measure_effort(self) -> int:
         """Return the least effort that finds enough, or 0: compare all; vectors without any structure need that."""
-        step = max(1, len(self._numbers) // _SAMPLE)
+        step = max(1, len(self._numbers) // _SAMPLE_ROWS)
         queries = self._vectors[::step]
         cosines = queries @ self._vectors.T
         cosines[np.arange(len(queries)), np.arange(0, len(self._numbers), step)] = -np.inf  # not itself

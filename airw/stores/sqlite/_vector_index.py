@@ -13,10 +13,10 @@ from airw._base.vectors import exact_scores
 from airw.protocols import ArtifactVectors, BestRecords
 from airw.stores._indexes.dense_index import DenseIndex, check_queries
 from airw.stores.sqlite import _segmented_index
-from airw.stores.sqlite._conditions import Sql, compile_filter, keys_json, one_of
 from airw.stores.sqlite._field_indexes import FilterIndex
+from airw.stores.sqlite._filter_sql import Sql, compile_filter, keys_json, one_of
 from airw.stores.sqlite._record_log import RecordLog
-from airw.stores.sqlite._segmented_index import SegmentedIndex, live_rows
+from airw.stores.sqlite._segmented_index import SegmentedIndex, count_live_rows
 from airw.stores.sqlite._segments import SHORTLIST
 from airw.stores.sqlite._vector_codec import decode_vectors
 from airw.values import Ranking
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 Row: TypeAlias = tuple[float, str, int, str]  # minus the score, artifact id, surface index, record id: as they sort
 
-_SMALL = 1 << 23  # numbers, compared with a query faster than another thread can be asked to
+_MAX_INLINE = 1 << 23  # numbers, compared with a query faster than another thread can be asked to
 _BLOCK = 4096  # rows read at a time
-_DEEPER = 8  # times as many candidates when too few passed the filter
-_DEEPEST = 4096  # candidates; beyond that all rows are compared
+_GROWTH = 8  # times as many candidates when too few passed the filter
+_MAX_CANDIDATES = 4096  # candidates; beyond that all rows are compared
 
 
 class VectorIndex:
@@ -47,9 +47,9 @@ class VectorIndex:
     def __init__(self, folder: Path, filters: FilterIndex) -> None:
         self._filters = filters
         self._segmented = SegmentedIndex(folder)
-        self._forget()
+        self._clear()
 
-    def answer(
+    def prepare(
         self,
         connection: "sqlite3.Connection",
         ask: "Callable[[DenseIndex | SqlVectorSearch, Any], R]",
@@ -63,31 +63,31 @@ class VectorIndex:
             A function that returns the answer, and whether it takes no time. One that does no longer needs the
             connection: call it in another thread.
         """
-        live = live_rows(connection)
+        live = count_live_rows(connection)
         count = sum(live.values())
         if count > _segmented_index.EXACT_ROWS:
-            self._forget()
-            self._segmented.follow(connection, live)
+            self._clear()
+            self._segmented.update(connection, live)
             condition = None if filter is None else compile_filter(filter, "record.metadata")
             found = ask(SqlVectorSearch(connection, self._segmented), condition)
             return lambda: found, True
-        self._follow(connection, count)
+        self._update(connection, count)
         allowed = None if filter is None else self._filters.match(connection, filter)
         later = partial(ask, self._index, allowed)
-        if len(self._index) * (self._index.dim or 0) > _SMALL:
+        if len(self._index) * (self._index.dim or 0) > _MAX_INLINE:
             return later, False
         found = later()
         return lambda: found, True
 
-    def _forget(self, room: int = 0) -> None:
+    def _clear(self, room: int = 0) -> None:
         self._index = DenseIndex(room)
         self._log = RecordLog()
 
-    def _follow(self, connection: "sqlite3.Connection", count: int) -> None:
-        def start_again() -> None:
+    def _update(self, connection: "sqlite3.Connection", count: int) -> None:
+        def restart() -> None:
             self._index = DenseIndex(room=count)
 
-        self._log.drop_gone(connection, self._index.drop, start_again=start_again)
+        self._log.drop_removed(connection, self._index.drop, restart=restart)
         for rows in self._log.read_new(
             connection, "id, artifact_id, kind, idx, data, sum", tables="record JOIN vector USING (rowid)"
         ):
@@ -118,7 +118,7 @@ class SqlVectorSearch:
     ) -> list[Ranking]:
         """Rank for each query the best `k` records, or artifacts; `allowed` is a condition on `record`."""
         queries = check_queries(queries, self.segments.dim)
-        conditions = [each for each in (allowed, _of_kinds(surfaces)) if each]
+        conditions = [each for each in (allowed, _compile_kinds(surfaces)) if each]
         ranked = [self._rank(query, k, conditions, per_artifact=per_artifact) for query in queries]
         return [
             Ranking([row[3] for row in rows], [row[1] for row in rows], np.array([-row[0] for row in rows], np.float64))
@@ -129,16 +129,16 @@ class SqlVectorSearch:
         if k < 1:
             return []
         wanted = max(SHORTLIST, 4 * k)
-        while wanted <= _DEEPEST:
+        while wanted <= _MAX_CANDIDATES:
             these = one_of("record.rowid", self.segments.nearest(query, wanted).tolist())
             # Twice as many must pass: what lies just behind the cut is not certain to have been found.
-            rows = self._best(query, 2 * k, [these, *conditions], per_artifact=per_artifact)
+            rows = self._compare(query, 2 * k, [these, *conditions], per_artifact=per_artifact)
             if len(rows) == 2 * k:
                 return rows[:k]
-            wanted *= _DEEPER
-        return self._best(query, k, conditions, per_artifact=per_artifact)
+            wanted *= _GROWTH
+        return self._compare(query, k, conditions, per_artifact=per_artifact)
 
-    def _best(self, query: Floats, k: int, conditions: Sequence[Sql], *, per_artifact: bool) -> list[Row]:
+    def _compare(self, query: Floats, k: int, conditions: Sequence[Sql], *, per_artifact: bool) -> list[Row]:
         """Compare all rows that satisfy the conditions."""
         where = " AND ".join(["1", *(f"({sql})" for sql, _ in conditions)])
         found = self.connection.execute(
@@ -152,7 +152,7 @@ class SqlVectorSearch:
             scores = exact_scores(decode_vectors(*stored), query)
             best += zip((-scores).tolist(), artifact_ids, indexes, ids, strict=True)
             best.sort()
-            best = (_first_of_each(best) if per_artifact else best)[:k]
+            best = (_keep_first_per_artifact(best) if per_artifact else best)[:k]
         return best
 
     def similarities(self, query: Floats, ids: Sequence[str]) -> Floats:
@@ -167,8 +167,8 @@ class SqlVectorSearch:
         """Return for each artifact the id and score of its best record; `None` and NaN where it has none."""
         query = check_queries(query[None], self.segments.dim)[0]
         conditions = [one_of("record.artifact_id", artifact_ids)]
-        conditions += [each for each in (_of_kinds(surfaces),) if each]
-        rows = self._best(query, len(artifact_ids), conditions, per_artifact=True)
+        conditions += [each for each in (_compile_kinds(surfaces),) if each]
+        rows = self._compare(query, len(artifact_ids), conditions, per_artifact=True)
         best = {artifact_id: (record_id, -score) for score, artifact_id, _, record_id in rows}
         found = [best.get(each, (None, np.nan)) for each in artifact_ids]
         scores = np.array([score for _, score in found], np.float32)
@@ -211,11 +211,11 @@ class SqlVectorSearch:
         return list(places), decode_vectors(*stored)
 
 
-def _of_kinds(surfaces: Sequence[str] | None) -> Sql | None:
+def _compile_kinds(surfaces: Sequence[str] | None) -> Sql | None:
     return None if surfaces is None else one_of("record.kind", surfaces)
 
 
-def _first_of_each(rows: Sequence[Row]) -> list[Row]:
+def _keep_first_per_artifact(rows: Sequence[Row]) -> list[Row]:
     """Return the first row of each artifact."""
     firsts: dict[str, Row] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""Writing a corpus's file: whole artifacts, one transaction a call."""
+"""Functions that write artifacts and settings to the file of a corpus."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from airw._base.arrays import Floats
 from airw.stores._changes import check_changes, check_record, check_width, settings_json
 from airw.stores._indexes.texts import insert_records
 from airw.stores.sqlite import _segments
-from airw.stores.sqlite._conditions import keys_json
+from airw.stores.sqlite._filter_sql import keys_json
 from airw.stores.sqlite._links import replace_links
 from airw.stores.sqlite._schema import transaction
 from airw.stores.sqlite._vector_codec import encode_vectors
@@ -17,12 +17,12 @@ from airw.values import ArtifactChange, Extraction
 if TYPE_CHECKING:
     import sqlite3
 
-_TOMBSTONES = 100_000  # a matrix further behind than this is read again as a whole
+_MAX_TOMBSTONES = 100_000  # ids of removed records that are kept; an index that has missed more is read again
 
 
 @dataclass(slots=True)
 class Rows:
-    """Checked content, ready to be stored."""
+    """The rows of checked artifacts, ready to be inserted."""
 
     puts: Sequence[ArtifactChange]
     vectors: Floats | None
@@ -32,22 +32,23 @@ class Rows:
 
 
 def apply_changes(connection: "sqlite3.Connection", puts: Sequence[ArtifactChange], removals: Sequence[str]) -> None:
-    """Put and remove whole artifacts in one transaction.
+    """Write and remove whole artifacts in one transaction.
 
     Raises:
-        StoreError: Something cannot be stored; nothing is then.
+        StoreError: If an artifact cannot be stored. Nothing is stored then.
     """
     rows = prepare_rows(puts)
     with transaction(connection, "IMMEDIATE"):
-        write(connection, rows, removals)
+        write_rows(connection, rows, removals)
 
 
-def write(connection: "sqlite3.Connection", rows: Rows, removals: Sequence[str]) -> None:
-    """Put and remove whole artifacts in the transaction that has begun.
+def write_rows(connection: "sqlite3.Connection", rows: Rows, removals: Sequence[str]) -> None:
+    """Write and remove whole artifacts in the open transaction.
 
     Raises:
-        StoreError: They do not fit what is stored.
+        StoreError: If the vectors are not as wide as the stored ones.
     """
+    # Remove first: if all other artifacts go, vectors of any width fit.
     removed = [*dict.fromkeys([*removals, *rows.extractions])]
     _remove(connection, keys_json(removed))
     stored = connection.execute("SELECT length(data) / 4 FROM vector LIMIT 1").fetchone()
@@ -56,35 +57,38 @@ def write(connection: "sqlite3.Connection", rows: Rows, removals: Sequence[str])
     connection.executemany("INSERT INTO artifact VALUES (?, ?, ?, ?, ?, ?)", rows.artifacts)
     first = insert_records(connection, rows.records)
     if rows.vectors is not None:
-        encoded = ((rowid, *each) for rowid, each in enumerate(encode_vectors(rows.vectors), first))
+        encoded = ((rowid, *vector) for rowid, vector in enumerate(encode_vectors(rows.vectors), first))
         connection.executemany("INSERT INTO vector (rowid, data, sum) VALUES (?, ?, ?)", encoded)
-    _count_rows(connection, 1, "rowid >= ?", first)
+    _update_buckets(connection, 1, "rowid >= ?", first)
     replace_links(connection, rows.extractions, removed)
 
 
 def _remove(connection: "sqlite3.Connection", artifact_ids: str) -> None:
-    theirs = "artifact_id IN (SELECT value FROM json_each(?))"
-    _count_rows(connection, -1, theirs, artifact_ids)
-    connection.execute(f"INSERT INTO gone (record_id) SELECT id FROM record WHERE {theirs}", [artifact_ids])
-    connection.execute("DELETE FROM gone WHERE seq <= (SELECT max(seq) FROM gone) - ?", [_TOMBSTONES])
-    connection.execute(f"DELETE FROM vector WHERE rowid IN (SELECT rowid FROM record WHERE {theirs})", [artifact_ids])
-    connection.execute(f"DELETE FROM record WHERE {theirs}", [artifact_ids])
+    condition = "artifact_id IN (SELECT value FROM json_each(?))"
+    _update_buckets(connection, -1, condition, artifact_ids)
+    # Tombstones are for indexes in memory, also those of other processes.
+    connection.execute(f"INSERT INTO gone (record_id) SELECT id FROM record WHERE {condition}", [artifact_ids])
+    connection.execute("DELETE FROM gone WHERE seq <= (SELECT max(seq) FROM gone) - ?", [_MAX_TOMBSTONES])
+    rowids = f"SELECT rowid FROM record WHERE {condition}"
+    connection.execute(f"DELETE FROM vector WHERE rowid IN ({rowids})", [artifact_ids])
+    connection.execute(f"DELETE FROM record WHERE {condition}", [artifact_ids])
     connection.execute("DELETE FROM artifact WHERE id IN (SELECT value FROM json_each(?))", [artifact_ids])
 
 
-def _count_rows(connection: "sqlite3.Connection", sign: int, which: str, parameter: str | int) -> None:
+def _update_buckets(connection: "sqlite3.Connection", sign: int, condition: str, parameter: str | int) -> None:
+    """Add the number of matching records, times `sign`, to the row count of their buckets."""
     connection.execute(
         f"""INSERT INTO bucket SELECT rowid >> {_segments.BUCKET_BITS}, {sign} * count(*) FROM record
-        WHERE {which} GROUP BY 1 ON CONFLICT (number) DO UPDATE SET live = live + excluded.live""",
+        WHERE {condition} GROUP BY 1 ON CONFLICT (number) DO UPDATE SET live = live + excluded.live""",
         [parameter],
     )
 
 
 def prepare_rows(puts: Sequence[ArtifactChange]) -> Rows:
-    """Return what is to be stored of some artifacts.
+    """Check changes of artifacts, and return their rows.
 
     Raises:
-        StoreError: Something cannot be stored.
+        StoreError: If an artifact cannot be stored.
     """
     rows = Rows(puts, check_changes(puts))
     for change in puts:
@@ -92,18 +96,20 @@ def prepare_rows(puts: Sequence[ArtifactChange]) -> Rows:
         rows.artifacts.append(
             (entry.artifact_id, entry.version, entry.embedder_id, entry.strategy_id, entry.extractor_id, entry.source)
         )
-        for each in change.records:
-            metadata = check_record(each, entry.artifact_id)
-            rows.records.append((each.id, each.artifact_id, each.surface_kind, each.surface_index, metadata, each.text))
+        for record in change.records:
+            metadata = check_record(record, entry.artifact_id)
+            rows.records.append(
+                (record.id, record.artifact_id, record.surface_kind, record.surface_index, metadata, record.text)
+            )
         rows.extractions[entry.artifact_id] = change.extraction
     return rows
 
 
 def set_setting(connection: "sqlite3.Connection", kind: str, key: str, value: Mapping[str, Any]) -> None:
-    """Replace a JSON value.
+    """Replace one setting.
 
     Raises:
-        StoreError: It is not JSON.
+        StoreError: If the value is not JSON.
     """
     connection.execute(
         "INSERT OR REPLACE INTO setting (kind, key, value) VALUES (?, ?, ?)", [kind, key, settings_json(value)]

@@ -23,7 +23,7 @@ from airw.stores._indexes.value_index import ValueIndex, find_holders
 from airw.stores.sqlite import _links, _records, _runs
 from airw.stores.sqlite._connection import Connection
 from airw.stores.sqlite._field_indexes import FieldIndex, FilterIndex
-from airw.stores.sqlite._schema import check_removable, in_snapshot, remove_files
+from airw.stores.sqlite._schema import check_removable, remove_files, run_in_snapshot
 from airw.stores.sqlite._segmented_index import build_segments, plan_segments
 from airw.stores.sqlite._segments import segment_folder
 from airw.stores.sqlite._vector_index import SqlVectorSearch, VectorIndex
@@ -46,33 +46,35 @@ from airw.values.filters import Filter
 if TYPE_CHECKING:
     import sqlite3
 
-_REMEMBERED = 32  # fields, and sets of link types, that were asked about last
+_CACHED = 32  # value indexes of fields, and fan-ins of link filters, that are kept
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class SqliteStore(Store, RunKeeper, ChangeFinder):
-    """A `Store` in one SQLite file, safe to share between tasks and processes; runs on asyncio only, as aiosqlite does.
+    """A `Store` in one SQLite file, safe to share between tasks and processes.
 
-    Readers see whole writes, those of other processes included, at their next call, and never wait for a writer. A
-    write that other writers hold up for ten seconds raises `StoreBusy`. A cancelled call is stopped at once, and what
-    it wrote is undone. Calls through one store take turns. Ids and names with NUL, and any text with an unpaired
-    surrogate, are refused. The 32 fields that `matching` was asked about last are indexed in memory, each at its first
-    question; those that filters named last, at the second filter. Each of its two connections keeps up to 8 MiB of the
-    file in memory.
+    It runs on asyncio only, because aiosqlite does. A reader sees only complete writes, also those of other processes,
+    from its next call on, and never waits for a writer. A write that waits ten seconds for other writers raises
+    `StoreBusy`. A cancelled call stops at once, and its changes are undone. Calls on one store run one after the other.
+    Ids and names with NUL are refused, and so is any text with an unpaired surrogate.
 
-    Up to 200,000 records, vectors are searched exactly, in a matrix in memory that follows the file. Above that, the
-    write that fills another 65,536 rows makes an HNSW index of them in the folder `<path>-ann`, which needs the extra
-    `ann` and takes seconds. Those indexes find nearly all of the best records, whose scores stay exact; each is
-    measured when it is made, to find 99 % of the ten nearest. They may be deleted: until the next write makes them
-    again, as without the extra, all vectors are read into memory and compared.
+    Up to 200,000 records, vectors are searched exactly, in a matrix in memory. Above that, each write that fills
+    another 65,536 rows builds an HNSW segment of them in the folder `<path>-ann`. This takes seconds, and needs the
+    extra `ann`. Segments find nearly all of the best records, and their scores are exact. The recall of the ten nearest
+    is measured for each segment when it is built, and must be 99 %. You may delete segments; the next write builds them
+    again. Until then, and without the extra, all vectors are read into memory and compared.
+
+    The store keeps indexes in memory for the 32 fields last used by `matching`, each from its first use on. It also
+    does so for the 32 fields last used by filters, each from its second filter on. Each of its two connections caches
+    up to 8 MiB of the file.
 
     Args:
-        path: The file. Entering the store makes it where there is none; its folder must exist.
+        path: The file. If it does not exist, entering the store creates it; its folder must exist.
 
     Raises:
-        StoreCorrupt: On opening: the file is something else, damaged, or from a newer version.
-        StoreError: On opening: it cannot be read or made, or the event loop is not asyncio.
+        StoreCorrupt: On opening, if the file is not a corpus, is damaged, or is from a newer version.
+        StoreError: On opening, if the file cannot be read or created, or the event loop is not asyncio.
 
     Example:
         >>> import tempfile
@@ -92,27 +94,27 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._reader: Connection | None = None
         self._writer: Connection | None = None
-        self._path = Path(path).absolute()  # the second connection opens later
+        self._path = Path(path).absolute()  # as the writer opens later, perhaps in another working folder
         self._segments = segment_folder(self._path)
-        self._writer_turn = anyio.Lock()
-        self._vectors_turn = anyio.Lock()
-        self._forget_indexes()
+        self._writer_lock = anyio.Lock()
+        self._vectors_lock = anyio.Lock()
+        self._clear_indexes()
 
-    def _forget_indexes(self) -> None:
+    def _clear_indexes(self) -> None:
         self._filters = FilterIndex()
         self._vectors = VectorIndex(self._segments, self._filters)
         self._inverted_index = InvertedIndex()
-        self._fields = LruCache[str, FieldIndex](_REMEMBERED)
-        self._max_fan_in = LruCache[_links.MaxOf, int](_REMEMBERED)
+        self._fields = LruCache[str, FieldIndex](_CACHED)
+        self._max_fan_in = LruCache[_links.FanInKey, int](_CACHED)
 
     @classmethod
     async def open(cls, path: str | os.PathLike[str], *, create: bool = False) -> Self:
         """Open the store of an existing file; close it with `aclose`.
 
         Raises:
-            CorpusNotFound: There is no such file, and `create` is not set.
-            StoreCorrupt: The file is something else, damaged, or from a newer version.
-            StoreError: It cannot be read or made, or the event loop is not asyncio.
+            CorpusNotFound: If there is no such file, and `create` is not set.
+            StoreCorrupt: If the file is not a corpus, is damaged, or is from a newer version.
+            StoreError: If the file cannot be read or created, or the event loop is not asyncio.
         """
         store = cls(path)
         store._reader = await Connection.open(store._path, create=create)
@@ -120,11 +122,11 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
 
     @classmethod
     async def remove(cls, path: str | os.PathLike[str]) -> None:
-        """Remove a store's file and what SQLite keeps beside it, once no builder holds it.
+        """Remove the file of a store, and all files that belong to it, when no builder holds its lock.
 
         Raises:
-            StoreBusy: A builder still held it after 30 seconds.
-            StoreError: A file cannot be removed, or the path is that of something else.
+            StoreBusy: If a builder still holds the lock after 30 seconds.
+            StoreError: If a file cannot be removed, or the path is not that of a corpus.
         """
         store = cls(path)
         await in_thread(check_removable, store._path)
@@ -142,17 +144,18 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
     @override
     async def aclose(self) -> None:
         with anyio.CancelScope(shield=True):
-            async with self._writer_turn:
+            async with self._writer_lock:
                 for connection in (self._writer, self._reader):
                     if connection is not None:
                         await connection.aclose()
-        self._forget_indexes()
+        self._clear_indexes()
 
     def __del__(self) -> None:
-        left = [each for each in (self._writer, self._reader) if each is not None and each.is_open]
-        for connection in left:
+        connections = (self._writer, self._reader)
+        open_connections = [connection for connection in connections if connection is not None and connection.is_open]
+        for connection in open_connections:
             connection.abandon()
-        if left:
+        if open_connections:
             message = f"{str(self._path)!r} was left open; use `async with`, or `await store.aclose()`"
             warnings.warn(message, ResourceWarning, source=self, stacklevel=2)
 
@@ -184,7 +187,7 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
 
     @override
     async def config(self) -> dict[str, Any]:
-        return dict((await self._read(_records.settings, "config")).get("", {}))
+        return dict((await self._read(_records.read_settings, "config")).get("", {}))
 
     @override
     async def set_config(self, config: Mapping[str, Any]) -> None:
@@ -192,8 +195,8 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
 
     @override
     async def calibration(self, key: str | None = None) -> dict[str, Any]:
-        found = await self._read(_records.settings, "calibration")
-        return found if key is None else dict(found.get(key, {}))
+        calibrations = await self._read(_records.read_settings, "calibration")
+        return calibrations if key is None else dict(calibrations.get(key, {}))
 
     @override
     async def set_calibration(self, key: str, value: Mapping[str, Any]) -> None:
@@ -215,7 +218,7 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
     async def apply_part(
         self, run: IngestRun, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
     ) -> dict[str, Any] | None:
-        rows = await in_thread(prepare_rows, puts)  # once, however often this has to wait for other writers
+        rows = await in_thread(prepare_rows, puts)  # here, as `_write` may try several times
         return await self._write(_runs.apply_part, run, part, row, rows)
 
     @override
@@ -238,7 +241,7 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
         surfaces: Sequence[str] | None = None,
         per_artifact: bool = False,
     ) -> list[Ranking]:
-        return await self._ask_vectors(
+        return await self._query_vectors(
             lambda index, allowed: index.search(
                 queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact
             ),
@@ -247,21 +250,21 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
 
     @override
     async def similarities(self, query: Floats, record_ids: Sequence[str]) -> Floats:
-        return await self._ask_vectors(lambda index, _: index.similarities(query, record_ids))
+        return await self._query_vectors(lambda index, _: index.similarities(query, record_ids))
 
     @override
     async def best_of(
         self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
     ) -> BestRecords:
-        return await self._ask_vectors(lambda index, _: index.best_of(query, artifact_ids, surfaces))
+        return await self._query_vectors(lambda index, _: index.best_of(query, artifact_ids, surfaces))
 
     @override
     async def vectors(self, ids: Sequence[str]) -> Floats:
-        return await self._ask_vectors(lambda index, _: index.vectors(ids))
+        return await self._query_vectors(lambda index, _: index.vectors(ids))
 
     @override
     async def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
-        return await self._ask_vectors(lambda index, _: index.vectors_of(artifact_ids))
+        return await self._query_vectors(lambda index, _: index.vectors_of(artifact_ids))
 
     @override
     async def search_text(
@@ -316,7 +319,7 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
     async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
         def match(connection: "sqlite3.Connection") -> list[list[str]]:
             def index_of(field: str) -> ValueIndex:
-                return self._fields.get_or_create(field, FieldIndex).follow(connection)
+                return self._fields.get_or_create(field, FieldIndex).update(connection)
 
             return find_holders(index_of, wanted, limit)
 
@@ -335,29 +338,29 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
     async def _read(
         self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """Call `work` where it sees one state of the file."""
-        return await self._get_reader().run(in_snapshot, lambda connection: work(connection, *args, **kwargs))
+        """Call `work` on the reader, in a snapshot of the file."""
+        return await self._get_reader().run(run_in_snapshot, lambda connection: work(connection, *args, **kwargs))
 
     async def _write(
         self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """Call `work`, which writes in one transaction; wait, where it can be cancelled, for other writers."""
-        async with self._writer_turn:
+        """Call `work` on the writer, then build due segments; `work` must be one transaction."""
+        async with self._writer_lock:
             reader = self._get_reader()
             if self._writer is None:
                 reader.check_same()
                 self._writer = await Connection.open(self._path, writable=True)
-        answer = await self._writer.run_in_turn(work, *args, **kwargs)
+        result = await self._writer.run_with_retry(work, *args, **kwargs)
         await build_segments(self._path, await self._read(plan_segments, self._segments), self._read)
-        return answer
+        return result
 
-    async def _ask_vectors(
-        self, ask: Callable[[DenseIndex | SqlVectorSearch, Any], R], filter: Filter | None = None
+    async def _query_vectors(
+        self, query: Callable[[DenseIndex | SqlVectorSearch, Any], R], filter: Filter | None = None
     ) -> R:
-        """Bring what follows the vectors up to date and ask it, both of one state of the file."""
-        async with self._vectors_turn:
-            answer, is_ready = await self._read(self._vectors.answer, ask, filter)
-            return answer() if is_ready else await in_thread(answer)
+        """Update the vector index and return `query(index, allowed)`, both in one snapshot of the file."""
+        async with self._vectors_lock:
+            get_result, is_quick = await self._read(self._vectors.prepare, query, filter)
+            return get_result() if is_quick else await in_thread(get_result)
 
     def _get_reader(self) -> Connection:
         if self._reader is None:

@@ -20,7 +20,7 @@ from airw.stores._indexes import filter_columns as columns_module
 from airw.stores._indexes.filter_columns import Column
 from airw.stores.sqlite import _field_indexes, _writing
 from airw.stores.sqlite._field_indexes import FilterIndex
-from airw.stores.sqlite._schema import connect, in_snapshot
+from airw.stores.sqlite._schema import connect, run_in_snapshot
 from airw.stores.sqlite._writing import apply_changes
 from airw.testing.changes import put
 from airw.values.filters import And, Compare, Not, Or, matches, parse_filter
@@ -66,7 +66,7 @@ def meant(connection, filter):
 
 
 def allowed(connection, columns, filter):
-    found = in_snapshot(connection, lambda reading: columns.match(reading, filter))
+    found = run_in_snapshot(connection, lambda reading: columns.match(reading, filter))
     assert found.dtype == np.int64
     return found.tolist()
 
@@ -265,7 +265,7 @@ def test_values_that_nobody_holds_any_more_are_forgotten(file, monkeypatch):
 def test_a_field_of_values_too_large_is_left_to_sql(file, monkeypatch):
     writer, reader = file
     write(writer, {name: [{"v": name * 200, "w": name}] for name in "abcdef"})
-    monkeypatch.setattr(_field_indexes, "_LARGEST", 3_000)
+    monkeypatch.setattr(_field_indexes, "_MAX_COLUMN_BYTES", 3_000)
     columns = FilterIndex()
     for _ in range(2):
         check(reader, columns, *one_by_one("v", ["a" * 200, "b" * 200, "c"]), *one_by_one("w", "abc"))
@@ -279,7 +279,7 @@ def test_a_field_of_values_too_large_is_read_no_further_than_where_that_shows(fi
     writer, reader = file
     write(writer, {f"n{at}": [{"v": f"{at}" * 100, "w": f"{at}" * 100}] for at in range(99)})
     monkeypatch.setattr(_field_indexes, "_BLOCK", 4)
-    monkeypatch.setattr(_field_indexes, "_LARGEST", 3_000)
+    monkeypatch.setattr(_field_indexes, "_MAX_COLUMN_BYTES", 3_000)
     columns = FilterIndex()
     check(reader, columns, *one_by_one("v", "ab"))
     check(reader, columns, *one_by_one("w", "ab"))
@@ -287,7 +287,7 @@ def test_a_field_of_values_too_large_is_read_no_further_than_where_that_shows(fi
 
 
 def test_of_columns_and_remembered_filters_those_asked_for_last_are_kept(file, monkeypatch):
-    monkeypatch.setattr(_field_indexes, "_ROOM", 2_500)
+    monkeypatch.setattr(_field_indexes, "_MAX_BYTES", 2_500)
     writer, reader = file
     write(writer, {f"n{at}": [{"v": at, "w": at, "x": at}] for at in range(9)})
     columns = FilterIndex()
@@ -295,7 +295,7 @@ def test_of_columns_and_remembered_filters_those_asked_for_last_are_kept(file, m
         check(reader, columns, *({field: {"$lt": at}} for at in range(3)))
     assert [*columns._table.columns] == ["x"]
     check(reader, columns, *({field: {"$gte": at}} for at in range(9) for field in "vwx"))
-    monkeypatch.setattr(_field_indexes, "_ROOM", 200)
+    monkeypatch.setattr(_field_indexes, "_MAX_BYTES", 200)
     check(reader, columns, *({f"none{at}": {"$exists": False}} for at in range(9)))
     assert len(columns._scans) == 2
 
@@ -323,7 +323,7 @@ def test_records_whose_ids_have_the_same_hash_are_told_apart(file, monkeypatch):
 
 
 def test_what_was_missed_while_tombstones_were_forgotten_is_read_again(file, monkeypatch):
-    monkeypatch.setattr(_writing, "_TOMBSTONES", 2)
+    monkeypatch.setattr(_writing, "_MAX_TOMBSTONES", 2)
     writer, reader = file
     write(writer, numbered(range(20)))
     columns = FilterIndex()

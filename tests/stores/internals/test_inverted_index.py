@@ -15,7 +15,7 @@ from airw.stores import MemoryStore, SqliteStore
 from airw.stores._indexes import inverted_index as inverted_index_module
 from airw.stores._indexes.inverted_index import InvertedIndex
 from airw.stores._indexes.texts import TEXT_TABLES, insert_records, prepare_texts, split_queries
-from airw.stores.sqlite._schema import in_snapshot
+from airw.stores.sqlite._schema import run_in_snapshot
 from airw.testing.changes import put
 from tests.support.drawing import examples
 
@@ -137,7 +137,7 @@ def test_rankings_are_those_of_fts5_after_any_writes_of_another_connection(steps
                     add(writer, texts, name, ["title", "chunk"])
                 there = {number for (number,) in reader.execute("SELECT rowid FROM record")}
                 asked = scope | {"allowed": None if scope["allowed"] is None else scope["allowed"] & there}
-                in_snapshot(reader, lambda connection, asked=asked: check(postings, connection, QUERIES, **asked))
+                run_in_snapshot(reader, lambda connection, asked=asked: check(postings, connection, QUERIES, **asked))
 
 
 @pytest.mark.parametrize("count", [0, 1, 127, 128, 129, 16_383, 16_384, 20_000])

@@ -174,7 +174,7 @@ def check_alike(table, connection, kept):
 def test_edges_are_read_from_one_place_without_sorting(direction):
     question = {"out": _links._OUT, "in": _links._IN}[direction]
     with tables() as connection:
-        plan = connection.execute(f"EXPLAIN QUERY PLAN {question.format(chosen='')}", {"ids": "[]"}).fetchall()
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {question.format(condition='')}", {"ids": "[]"}).fetchall()
     steps = [step for *_, step in plan if "json_each" not in step and "LIST" not in step]
     where = {"out": "PRIMARY KEY (artifact_id=?)", "in": "COVERING INDEX link_by_target (target=?)"}
     assert steps == [f"SEARCH link USING {where[direction]}"]

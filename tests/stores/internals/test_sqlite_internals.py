@@ -124,7 +124,7 @@ async def test_a_dense_query_after_one_write_costs_the_file_the_same_in_a_corpus
 @pytest.mark.parametrize("kept", [3, 100_000])
 async def test_fields_are_matched_in_the_present_state_whatever_was_asked_before(store, monkeypatch, kept, path):
     """Of two connections; also by one that is so far behind that it has to start again."""
-    monkeypatch.setattr(_writing, "_TOMBSTONES", kept)
+    monkeypatch.setattr(_writing, "_MAX_TOMBSTONES", kept)
     random = np.random.default_rng(5)
     wanted = [(field, value) for field in ("n", "tags", "none") for value in range(3)]
     async with await SqliteStore.open(path) as other:
@@ -182,8 +182,8 @@ async def test_a_field_whose_reading_was_stopped_midway_is_read_on(store):
 
 
 async def test_what_most_artifacts_link_to_is_counted_once_a_state_of_the_file(store, monkeypatch, path):
-    asked, ask = [], _links._ask
-    monkeypatch.setattr(_links, "_ask", lambda *args, **bound: (asked.append(args), ask(*args, **bound))[1])
+    asked, ask = [], _links._execute
+    monkeypatch.setattr(_links, "_execute", lambda *args, **bound: (asked.append(args), ask(*args, **bound))[1])
     await store.apply([change("a", links=["c"]), change("b", links=["c"])])
     async with await SqliteStore.open(path) as other:
         for _ in range(2):
@@ -210,7 +210,7 @@ async def test_the_vectors_of_artifacts_are_those_of_memory_in_a_corpus_too_larg
 
 
 async def test_a_matrix_far_behind_is_read_again(store, monkeypatch, path):
-    monkeypatch.setattr(_writing, "_TOMBSTONES", 3)
+    monkeypatch.setattr(_writing, "_MAX_TOMBSTONES", 3)
     await store.apply([change(f"{each}") for each in range(10)])
     async with await SqliteStore.open(path) as other:
         await everything(other)

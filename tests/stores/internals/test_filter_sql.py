@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airw.stores._changes import metadata_json
-from airw.stores.sqlite._conditions import compile_filter, field_text, register_functions
+from airw.stores.sqlite._filter_sql import compile_filter, field_text, register_functions
 from airw.values.filters import And, Compare, Not, get_field, matches, parse_filter
 from tests.support.drawing import examples
 from tests.support.filters import COMPARISONS, EDGES, FILTERS, FINITE, METADATA, PATHS, STRINGS
