@@ -2,7 +2,8 @@
 
 The postings of a word are the rows that contain it, and how often each does. They are read from the FTS5 index in the
 database (see the module `texts`) when the word is first searched for. Scores equal those of FTS5's own function
-`bm25`, made positive. That function would compute the scores one by one, each time a query is asked.
+`bm25`, made positive. That function computes them one by one, and takes about 15 times as long for the common words of
+`bench_stores`.
 """
 
 import json

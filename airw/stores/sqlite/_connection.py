@@ -163,7 +163,7 @@ class Connection:
                         await self._thread.close()
 
     def abandon(self) -> None:
-        """Close the connection as far as possible without waiting, for a store that was never closed."""
+        """Close the connection without waiting, for a store that was never closed."""
         if self.is_open:
             self.is_open = False
             self._thread.stop()

@@ -1,4 +1,4 @@
-"""Filters as SQL conditions, with exactly the results of `filters.matches`, and parameters for sets of values.
+"""Filters as SQL conditions, with exactly the results of `filters.matches`.
 
 The metadata column contains texts written by `metadata_json`. Equal numbers and strings have the same text there. So
 equality is equality of texts, which is exact for numbers of any size. Order and substrings are evaluated in SQL
@@ -36,7 +36,10 @@ def keys_json(ids: Iterable[str]) -> str:
 
 
 def set_json(values: Iterable[str]) -> str:
-    """Return texts as one parameter for `IN (SELECT value FROM json_each(?))`, without those that contain NUL."""
+    """Return texts as one parameter for `IN (SELECT value FROM json_each(?))`.
+
+    Texts with NUL, which no store contains, are omitted.
+    """
     return json.dumps([value for value in values if "\0" not in value])
 
 
@@ -82,9 +85,9 @@ def compile_filter(filter: Filter, column: str) -> Sql:
 
 
 def field_text(path: str, column: str) -> Sql:
-    """Return the SQL expression for the JSON text of a field, which is NULL if there is no such field.
+    """Return the SQL expression for the JSON text of a field.
 
-    A literal key wins over a dotted path.
+    It is NULL for a record without the field. A literal key wins over a dotted path.
     """
     parts = path.split(".")
     if not all(map(_is_plain, parts)):
@@ -95,7 +98,7 @@ def field_text(path: str, column: str) -> Sql:
 
 
 def _is_plain(key: str) -> bool:
-    """Return whether a JSON path of SQLite can contain the key; it has neither escapes nor empty keys."""
+    """Return whether a JSON path of SQLite, which has no escapes, can contain the key."""
     return bool(key) and not any(char < " " or char in '"\\' or "\ud800" <= char <= "\udfff" for char in key)
 
 
@@ -152,7 +155,10 @@ def _compile_exists(leaf: Compare, column: str, operand: Any) -> Sql:
 
 
 def _compile_equality(leaf: Compare, column: str, operand: Any) -> Sql:
-    """Compile `$eq`, `$ne`, `$in` and `$nin`: scalars by their texts, lists and mappings by `matches`."""
+    """Compile `$eq`, `$ne`, `$in` and `$nin`.
+
+    Scalars are compared by their JSON texts, lists and mappings by `filters.matches`.
+    """
     values = operand if leaf.op in ("$in", "$nin") else [operand]
     spellings = json.dumps([text for value in values for text in _list_spellings(value)])
     may_be_nested = leaf.op in ("$in", "$nin") or isinstance(operand, list | dict)
@@ -166,7 +172,10 @@ def _compile_equality(leaf: Compare, column: str, operand: Any) -> Sql:
 
 
 def _list_spellings(value: Any) -> list[str]:
-    """Return the JSON texts of all scalars that equal the value in Python; none for lists and mappings."""
+    """Return the JSON texts of all scalars that equal a value in Python.
+
+    Lists and mappings have none.
+    """
     if value is None:
         return ["null"]
     if isinstance(value, str):

@@ -97,7 +97,7 @@ _IN = """
 def replace_links(
     connection: "sqlite3.Connection", extractions: Mapping[str, Extraction], removed: Sequence[str]
 ) -> None:
-    """Remove the links and names of `removed`, insert the new ones, and resolve all affected links."""
+    """Remove the links and names of `removed`, insert new ones, and resolve affected links."""
     removed_ids = {"ids": keys_json(removed)}
     old_names = set(
         connection.execute(
@@ -197,7 +197,7 @@ def max_fan_in(connection: "sqlite3.Connection", cache: LruCache[FanInKey, int],
 def list_unresolved(
     connection: "sqlite3.Connection", artifact_ids: Sequence[str] | None, limit: int | None
 ) -> list[UnresolvedLink]:
-    """Return the dangling and ambiguous links of these artifacts, or of all, in two statements."""
+    """Return the dangling and ambiguous links of these artifacts, or of all artifacts."""
     condition = "" if artifact_ids is None else "AND artifact_id IN (SELECT value FROM json_each(:ids))"
     rows = connection.execute(
         f"""SELECT artifact_id, ref, type, origin, target_source, file, line, or_ref FROM link
@@ -225,9 +225,9 @@ def link_counts(connection: "sqlite3.Connection") -> list[LinkCount]:
 
 
 def _nodes_to_json(nodes: Sequence[NodeId]) -> str:
-    """Return nodes as JSON pairs of corpus and id; the corpus is null for nodes of this corpus.
+    """Return nodes as JSON pairs of corpus and id.
 
-    A node with NUL, which no store contains, becomes a pair of nulls.
+    The corpus is null for nodes of this corpus. A node with NUL, which no store contains, becomes a pair of nulls.
     """
     pairs = [(None, node) if isinstance(node, str) else node for node in nodes]
     return json.dumps([(None, None) if any("\0" in text for text in pair if text) else pair for pair in pairs])
@@ -260,7 +260,7 @@ def neighbors(
 
 
 def _execute(connection: "sqlite3.Connection", sql: str, links: LinkFilter, **parameters: str) -> "sqlite3.Cursor":
-    """Execute SQL with these parameters; `{condition}` in it becomes the conditions of the link filter."""
+    """Execute SQL in which `{condition}` stands for the conditions of the link filter."""
     condition = ""
     clauses = [
         ("types", "type IN", links.types),
@@ -275,7 +275,7 @@ def _execute(connection: "sqlite3.Connection", sql: str, links: LinkFilter, **pa
 
 
 def _make_edges(id: str, groups: Sequence[_EdgeGroup], limit: int | None) -> list[Edge]:
-    """Return the edges of one artifact, ordered by type, then by the artifact at the other end."""
+    """Return the edges of one artifact, ordered by type, then by the other artifact."""
     # Most artifacts have links of one type only: a shorter path for these.
     if len(groups) == 1 and not groups[0][1]:
         [(type_, _, is_incoming, origin, ends)] = groups

@@ -8,10 +8,11 @@ if TYPE_CHECKING:
 
 
 class RecordLog:
-    """The position of an index in the history of a file: which records are removed and new since then.
+    """The position of an index in the history of a file.
 
-    An update takes time in proportion to the changes. It may be interrupted at any statement: the position then is that
-    of the last complete step, and the next call continues there.
+    It yields the records that were removed or added since then. An update takes time in proportion to the changes. It
+    may be interrupted at any statement: the position then is that of the last complete step, and the next call
+    continues there.
     """
 
     def __init__(self) -> None:
@@ -21,7 +22,10 @@ class RecordLog:
     def drop_removed(
         self, connection: "sqlite3.Connection", drop: Callable[[list[str]], None], *, restart: Callable[[], None]
     ) -> None:
-        """Call `drop` with the ids of the records removed since the last call, or `restart` if they are unknown."""
+        """Call `drop` with the ids of the records removed since the last call.
+
+        If these are no longer known, call `restart` instead.
+        """
         oldest, newest = connection.execute(
             # Two subqueries read two entries; min and max in one query would read the whole table.
             "SELECT (SELECT min(seq) FROM gone), (SELECT max(seq) FROM gone)"

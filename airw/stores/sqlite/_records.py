@@ -69,7 +69,7 @@ def _find_artifacts(
 
 
 def _make_records(rows: Sequence[tuple[Any, ...]]) -> list[Record]:
-    """Return the records of rows, each of which is a position followed by the columns `_RECORD`."""
+    """Return the records of rows of a position and the columns `_RECORD`."""
     # One call parses all metadata, as one call per record takes longer.
     metadata = json.loads(f"[{','.join([row[-1] for row in rows])}]")
     # Another number of values means a damaged text. Parsing each text by itself raises an error for it.
@@ -101,7 +101,7 @@ def ledger(connection: "sqlite3.Connection", ids: Sequence[str] | None) -> list[
 
 
 def _make_entries(record_rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, LedgerEntry]]:
-    """Yield one ledger entry per artifact, with its position, from consecutive rows of its records."""
+    """Yield one ledger entry per artifact, from consecutive rows of its records."""
     for (position, _), group in groupby(record_rows, itemgetter(0, 1)):
         rows = list(group)
         _, artifact_id, version, embedder_id, strategy_id, extractor_id, source, _ = rows[0]

@@ -112,7 +112,7 @@ def _describe_damage(path: Path, error: Exception) -> str:
 
 @contextmanager
 def transaction(connection: "sqlite3.Connection", kind: str = "DEFERRED") -> Iterator[None]:
-    """Run the block in one transaction: it sees one state of the file, and changes all or nothing."""
+    """Run the block in one transaction, which changes the file all or nothing."""
     connection.execute(f"BEGIN {kind}")
     try:
         yield
@@ -207,7 +207,7 @@ def check_removable(path: Path) -> None:
 
 
 async def remove_files(path: Path, segments: Path) -> None:
-    """Remove the file of a corpus, the files that SQLite keeps beside it, and the folder of its segments.
+    """Remove the file of a corpus, the files of SQLite beside it, and all segments.
 
     Raises:
         StoreError: If a file cannot be removed.
@@ -259,7 +259,7 @@ def _prepare(connection: "sqlite3.Connection", path: Path, *, create: bool) -> N
 
 
 def check_sqlite(version: tuple[int, ...], *, has_fts5: bool) -> None:
-    """Check that SQLite is new enough for the operator `->`, and compiled with full-text search.
+    """Check that SQLite has the operator `->` and full-text search.
 
     Raises:
         StoreError: If it is not.

@@ -1,4 +1,4 @@
-"""The nearest rows of a file too large for one matrix: an index for each full bucket, a matrix of the rest."""
+"""Approximate vector search in a large file: HNSW segments, and a matrix of other rows."""
 
 import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -20,16 +20,19 @@ from airw.stores.sqlite._vector_codec import decode_vectors
 if TYPE_CHECKING:
     import sqlite3
 
-EXACT_ROWS = 200_000  # up to here every row is compared with every query, from memory
+EXACT_ROWS = 200_000  # up to this number of rows, search is exact and needs no segments
 
-_BLOCK = 4096  # rows read at a time
+_BLOCK = 4096  # rows per read
 
 
 class SegmentedIndex:
-    """Finds about the nearest rows of a file that it follows; one user at a time.
+    """Finds approximately nearest rows in the file of a corpus; one user at a time.
 
-    Buckets whose index has yet to be made, or cannot be read, or cannot be used because the extra `ann` is not
-    installed, are compared exactly, from memory.
+    The unsegmented rest is a matrix in memory, whose rows are compared exactly. It contains the newest bucket, and each
+    bucket whose segment is not built yet or cannot be read. Without the extra `ann`, it contains all rows.
+
+    Args:
+        folder: The folder of the segments.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -40,38 +43,54 @@ class SegmentedIndex:
         self._clear_rest()
 
     def update(self, connection: "sqlite3.Connection", live: Mapping[int, int]) -> None:
-        """Take in what is new: indexes that were made or removed, and rows that were added to the `count_live_rows`."""
+        """Update the segments and the rest to the present state of the file.
+
+        Args:
+            connection: A connection with a snapshot of the file.
+            live: The `count_live_rows` of the same snapshot.
+        """
+        # If the corpus was embedded again in another width, start again.
         width = connection.execute("SELECT length(data) / 4 FROM vector LIMIT 1").fetchone()
         if (width and width[0]) != self.dim:
             self.dim = width and width[0]
             self._clear_rest()
+        # Open new segments first: the rest needs only the buckets without one.
         self._open_segments(read_corpus_mark(connection), live)
+        # Rowids only grow, so the new rows of the rest are those after the last row.
         for number in sorted(live.keys() - self._segments.keys()):
             for numbers, vectors in _read_rows(connection, number, after=self._last):
                 self._add_rest(numbers, vectors)
 
     def nearest(self, query: Floats, count: int) -> Numbers:
-        """Return the numbers of about the `count` nearest rows, nearest first; some may have left the file."""
-        rest = self._matrix[: self._filled] @ query
-        best = best_first(rest, count)
-        found = [(self._numbers[best], rest[best])]
-        found += [segment.nearest(query, count) for segment in self._segments.values()]
-        numbers = np.concatenate([numbers for numbers, _ in found])
-        return numbers[best_first(np.concatenate([cosines for _, cosines in found]), count)]
+        """Return the rowids of approximately the `count` nearest rows, nearest first.
+
+        Some of these rows may no longer be in the file.
+        """
+        # Search the rest exactly and each segment by its graph, then merge the lists by cosine.
+        cosines = self._matrix[: self._filled] @ query
+        best = best_first(cosines, count)
+        lists = [(self._numbers[best], cosines[best])]
+        lists += [segment.nearest(query, count) for segment in self._segments.values()]
+        all_numbers = np.concatenate([numbers for numbers, _ in lists])
+        all_cosines = np.concatenate([cosines for _, cosines in lists])
+        return all_numbers[best_first(all_cosines, count)]
 
     def _open_segments(self, corpus: str, live: Mapping[int, int]) -> None:
-        """Open the indexes of buckets that hold rows, if there may be others than before."""
-        changed = self._folder.stat().st_mtime_ns if self._folder.is_dir() else None
-        if self._state == (changed, live.keys(), self.dim):
+        """Open the segments of all buckets with rows, and close all others."""
+        # Nothing to do if neither the folder nor the set of buckets has changed.
+        modified = self._folder.stat().st_mtime_ns if self._folder.is_dir() else None
+        if self._state == (modified, live.keys(), self.dim):
             return
-        files = {each.number: each for each in _segments.segment_files(self._folder) if each.corpus == corpus}
+        # Ignore segments of an earlier database at the same path, and segments that cannot be read.
+        files = {file.number: file for file in _segments.list_segment_files(self._folder) if file.corpus == corpus}
         usable = files.keys() & live.keys() if _segments.is_installed() else set()
         opened = {number: self._segments.get(number) or files[number].open() for number in sorted(usable)}
-        segments = {number: each for number, each in opened.items() if each and each.dim == self.dim}
+        segments = {number: segment for number, segment in opened.items() if segment and segment.dim == self.dim}
+        # The rest contains all rows without a segment, so it must be read again if the segments change.
         if segments.keys() != self._segments.keys():
             self._segments = segments
             self._clear_rest()
-        self._state = (changed, live.keys(), self.dim)
+        self._state = (modified, live.keys(), self.dim)
 
     def _clear_rest(self) -> None:
         self._numbers: Numbers = np.empty(0, np.int64)
@@ -86,23 +105,26 @@ class SegmentedIndex:
 
 
 def count_live_rows(connection: "sqlite3.Connection") -> dict[int, int]:
-    """Count the rows of each bucket that holds any."""
+    """Return the number of rows in each bucket that is not empty."""
     return dict(connection.execute("SELECT number, live FROM bucket WHERE live > 0"))
 
 
 def read_corpus_mark(connection: "sqlite3.Connection") -> str:
-    """Return what tells this database from any other, also from one that had its path before."""
+    """Return the mark of this database.
+
+    It differs from the mark of an earlier database at the same path.
+    """
     (mark,) = connection.execute("SELECT value FROM setting WHERE kind = 'file' AND key = 'mark'").fetchone()
     return str(mark).strip('"')
 
 
 class SegmentPlan(NamedTuple):
-    """Which indexes of a file are to be made, and which to be removed.
+    """The segments to build and to remove.
 
     Args:
-        corpus: The mark of the file.
-        buckets: Those whose index is to be made.
-        obsolete: Files of no use any more.
+        corpus: The mark of the database.
+        buckets: The buckets that need a segment.
+        obsolete: The segment files that are no longer needed.
     """
 
     corpus: str
@@ -111,7 +133,7 @@ class SegmentPlan(NamedTuple):
 
 
 def read_bucket(connection: "sqlite3.Connection", number: int) -> tuple[Numbers, Floats]:
-    """Return the numbers and the vectors of the rows in a bucket that holds any."""
+    """Return the rowids and vectors of all rows in a bucket, which must not be empty."""
     numbers, vectors = zip(*_read_rows(connection, number), strict=True)
     return np.concatenate(numbers), np.concatenate(vectors)
 
@@ -128,28 +150,33 @@ def _read_rows(connection: "sqlite3.Connection", number: int, after: int = -1) -
 
 
 def plan_segments(connection: "sqlite3.Connection", folder: Path) -> SegmentPlan:
-    """Return what is to be done so that in a large corpus each full bucket has an index.
+    """Return the plan by which each full bucket of a large corpus gets a segment.
 
-    One of which more than half has left is made again; one of very few rows needs none.
+    A segment is built again if more than half of its rows were removed. A bucket with few rows needs no segment.
     """
     corpus, live = read_corpus_mark(connection), count_live_rows(connection)
     (filled,) = connection.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'record'").fetchone()
-    full = ((filled or 0) + 1) >> _segments.BUCKET_BITS
-    few = 1 << (_segments.BUCKET_BITS - 4)
+    # Buckets below `first_open` are full: no row is ever added to them again.
+    first_open = ((filled or 0) + 1) >> _segments.BUCKET_BITS
+    min_rows = 1 << (_segments.BUCKET_BITS - 4)
     is_large = sum(live.values()) > EXACT_ROWS
-    wanted = {number for number, rows in live.items() if is_large and number < full and rows >= few}
-    files = _segments.segment_files(folder)
+    needed = {number for number, rows in live.items() if is_large and number < first_open and rows >= min_rows}
+    # Keep the segments of these buckets, unless most of their rows were removed.
+    files = _segments.list_segment_files(folder)
     useful = {
-        each.number: each
-        for each in files
-        if each.corpus == corpus and each.number in wanted and each.rows <= 2 * live[each.number]
+        file.number: file
+        for file in files
+        if file.corpus == corpus and file.number in needed and file.rows <= 2 * live[file.number]
     }
-    obsolete = [each.path for each in files if each not in useful.values()]
-    return SegmentPlan(corpus, sorted(wanted - useful.keys()), obsolete)
+    obsolete = [file.path for file in files if file not in useful.values()]
+    return SegmentPlan(corpus, sorted(needed - useful.keys()), obsolete)
 
 
 async def build_segments(path: Path, plan: SegmentPlan, read: Callable[..., Awaitable[Any]]) -> None:
-    """Make the indexes that a large corpus needs, unless another writer does; without them, search is slower."""
+    """Build and remove segments as planned, unless another writer is doing so.
+
+    A failure is a warning, not an error: the write itself has succeeded, and search works without segments.
+    """
     if plan.buckets and not _segments.is_installed():
         _warn(path, "usearch is not installed: pip install 'airw[ann]'")
     elif plan.buckets or plan.obsolete:
@@ -157,15 +184,16 @@ async def build_segments(path: Path, plan: SegmentPlan, read: Callable[..., Awai
         try:
             await anyio.Path(folder).mkdir(exist_ok=True)
             async with hold_file(folder / "writer.lock", timeout=0):
-                await _make_segments(folder, plan, read)
+                await _carry_out(folder, plan, read)
         except StoreBusy:
-            return  # whoever holds it makes them
-        except (OSError, RuntimeError, StoreError) as error:  # what was written is written
-            _warn(path, f"an index cannot be written ({error}); the next write tries again")
+            return  # the other writer builds them
+        except (OSError, RuntimeError, StoreError) as error:
+            _warn(path, f"a segment cannot be written ({error}); the next write tries again")
 
 
-async def _make_segments(folder: Path, plan: SegmentPlan, read: Callable[..., Awaitable[Any]]) -> None:
+async def _carry_out(folder: Path, plan: SegmentPlan, read: Callable[..., Awaitable[Any]]) -> None:
     for number in plan.buckets:
+        # Slices keep each call short, so that a cancelled write stops between them.
         maker = _segments.SegmentMaker(*await read(read_bucket, number))
         for part in maker.slices():
             await in_thread(maker.add, part)
@@ -174,6 +202,6 @@ async def _make_segments(folder: Path, plan: SegmentPlan, read: Callable[..., Aw
         await anyio.Path(path).unlink(missing_ok=True)
 
 
-def _warn(path: Path, why: str) -> None:
-    message = f"{str(path)!r} is searched by comparing all its vectors, from memory, as {why}"
+def _warn(path: Path, reason: str) -> None:
+    message = f"{str(path)!r} is searched slowly, by comparing all its vectors in memory, because {reason}"
     warnings.warn(message, RuntimeWarning, stacklevel=6)

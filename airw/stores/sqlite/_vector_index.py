@@ -1,4 +1,4 @@
-"""The vectors of a file: a matrix in memory while they are few, indexes beside the file above that."""
+"""Vector search in a file: by a matrix if it is small, by HNSW segments if it is large."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     import sqlite3
 
 R = TypeVar("R")
-Row: TypeAlias = tuple[float, str, int, str]  # minus the score, artifact id, surface index, record id: as they sort
+Row: TypeAlias = tuple[float, str, int, str]  # -score, artifact id, surface index, record id: sorts by rank
 
-_MAX_INLINE = 1 << 23  # numbers, compared with a query faster than another thread can be asked to
-_BLOCK = 4096  # rows read at a time
-_GROWTH = 8  # times as many candidates when too few passed the filter
-_MAX_CANDIDATES = 4096  # candidates; beyond that all rows are compared
+_MAX_INLINE = 1 << 23  # numbers in the matrix; comparing these is faster than a switch to another thread
+_BLOCK = 4096  # rows per read
+_GROWTH = 8  # factor by which more candidates are read if too few pass the filter
+_MAX_CANDIDATES = 4096  # beyond that, all rows are compared
 
 
 class VectorIndex:
-    """Follows the vectors of a file and answers questions about them; one user at a time.
+    """The vector index of a file; one user at a time.
 
-    The work of following grows with what changed, not with the corpus.
+    An update takes time in proportion to the changes, not to the corpus.
 
     Args:
-        folder: Where the indexes lie.
-        filters: Which rows a filter keeps.
+        folder: The folder of the segments.
+        filters: The filter index of the same file.
     """
 
     def __init__(self, folder: Path, filters: FilterIndex) -> None:
@@ -52,32 +52,34 @@ class VectorIndex:
     def prepare(
         self,
         connection: "sqlite3.Connection",
-        ask: "Callable[[DenseIndex | SqlVectorSearch, Any], R]",
+        query: "Callable[[DenseIndex | SqlVectorSearch, Any], R]",
         filter: Filter | None = None,
     ) -> tuple[Callable[[], R], bool]:
-        """Follow the file to its present state and answer `ask(index, allowed)`.
+        """Update the index to the present state of the file, and prepare `query(index, allowed)`.
 
-        `allowed` is what the filter keeps, in the form that the index understands.
+        `allowed` is the filter in the form that the index accepts: rowids for a matrix, an SQL condition for segments.
 
         Returns:
-            A function that returns the answer, and whether it takes no time. One that does no longer needs the
-            connection: call it in another thread.
+            A function that returns the result of the query, and whether it is quick. If it is not, call it in a worker
+            thread; it no longer needs the connection.
         """
         live = count_live_rows(connection)
         count = sum(live.values())
+        # A large file: the matrix is dropped, and the query runs at once, as it needs the connection.
         if count > _segmented_index.EXACT_ROWS:
             self._clear()
             self._segmented.update(connection, live)
             condition = None if filter is None else compile_filter(filter, "record.metadata")
-            found = ask(SqlVectorSearch(connection, self._segmented), condition)
-            return lambda: found, True
+            result = query(SqlVectorSearch(connection, self._segmented), condition)
+            return lambda: result, True
+        # A small file: the query needs only the matrix. It runs here if it is shorter than a switch of threads.
         self._update(connection, count)
         allowed = None if filter is None else self._filters.match(connection, filter)
-        later = partial(ask, self._index, allowed)
+        get_result = partial(query, self._index, allowed)
         if len(self._index) * (self._index.dim or 0) > _MAX_INLINE:
-            return later, False
-        found = later()
-        return lambda: found, True
+            return get_result, False
+        result = get_result()
+        return lambda: result, True
 
     def _clear(self, room: int = 0) -> None:
         self._index = DenseIndex(room)
@@ -97,11 +99,11 @@ class VectorIndex:
 
 @dataclass(frozen=True, slots=True)
 class SqlVectorSearch:
-    """Vector search in one state of a file too large for a matrix, asked as a `DenseIndex` is.
+    """Vector search in one snapshot of a large file, with the methods of `DenseIndex`.
 
-    Scores are exact, and what is found is nearly so: candidates come from `segments` and are scored again. They are
-    filtered then. Where too few pass, more are asked for, and in the end every row of the file is compared, so that a
-    filter that keeps few rows, or none near the query, is answered exactly.
+    Candidates come from `segments`, and are nearly always the nearest rows. They are then filtered and scored again,
+    so scores are exact. If too few pass the filter, more candidates are read, and in the end all rows are compared. So
+    results are exact for a filter that matches few rows, or none near the query.
     """
 
     connection: "sqlite3.Connection"
@@ -116,9 +118,12 @@ class SqlVectorSearch:
         surfaces: Sequence[str] | None = None,
         per_artifact: bool = False,
     ) -> list[Ranking]:
-        """Rank for each query the best `k` records, or artifacts; `allowed` is a condition on `record`."""
+        """Return the `k` best records or artifacts of each query.
+
+        `allowed` is an SQL condition on the table `record`.
+        """
         queries = check_queries(queries, self.segments.dim)
-        conditions = [each for each in (allowed, _compile_kinds(surfaces)) if each]
+        conditions = [condition for condition in (allowed, _compile_kinds(surfaces)) if condition]
         ranked = [self._rank(query, k, conditions, per_artifact=per_artifact) for query in queries]
         return [
             Ranking([row[3] for row in rows], [row[1] for row in rows], np.array([-row[0] for row in rows], np.float64))
@@ -128,26 +133,27 @@ class SqlVectorSearch:
     def _rank(self, query: Floats, k: int, conditions: Sequence[Sql], *, per_artifact: bool) -> list[Row]:
         if k < 1:
             return []
-        wanted = max(SHORTLIST, 4 * k)
-        while wanted <= _MAX_CANDIDATES:
-            these = one_of("record.rowid", self.segments.nearest(query, wanted).tolist())
-            # Twice as many must pass: what lies just behind the cut is not certain to have been found.
-            rows = self._compare(query, 2 * k, [these, *conditions], per_artifact=per_artifact)
+        candidate_count = max(SHORTLIST, 4 * k)
+        while candidate_count <= _MAX_CANDIDATES:
+            is_candidate = one_of("record.rowid", self.segments.nearest(query, candidate_count).tolist())
+            # Segments may miss rows near the end of their list. So accept the first `k` only if twice as many pass.
+            rows = self._compare(query, 2 * k, [is_candidate, *conditions], per_artifact=per_artifact)
             if len(rows) == 2 * k:
                 return rows[:k]
-            wanted *= _GROWTH
+            candidate_count *= _GROWTH
+        # The filter matches few rows near the query: compare all rows.
         return self._compare(query, k, conditions, per_artifact=per_artifact)
 
     def _compare(self, query: Floats, k: int, conditions: Sequence[Sql], *, per_artifact: bool) -> list[Row]:
-        """Compare all rows that satisfy the conditions."""
+        """Return the `k` best of all rows that satisfy the conditions, by exact scores."""
         where = " AND ".join(["1", *(f"({sql})" for sql, _ in conditions)])
-        found = self.connection.execute(
+        cursor = self.connection.execute(
             f"""SELECT artifact_id, idx, id, data, sum FROM record JOIN vector ON vector.rowid = record.rowid
             WHERE {where}""",
             [value for _, values in conditions for value in values],
         )
         best: list[Row] = []
-        while block := found.fetchmany(_BLOCK):
+        while block := cursor.fetchmany(_BLOCK):
             artifact_ids, indexes, ids, *stored = zip(*block, strict=True)
             scores = exact_scores(decode_vectors(*stored), query)
             best += zip((-scores).tolist(), artifact_ids, indexes, ids, strict=True)
@@ -156,33 +162,34 @@ class SqlVectorSearch:
         return best
 
     def similarities(self, query: Floats, ids: Sequence[str]) -> Floats:
-        """Return the score of each record for `query` `(dim,)`: `(n,) float32`, NaN where there is no such record."""
+        """Return the cosine between the query and each record; NaN for an unknown record."""
         query = check_queries(query[None], self.segments.dim)[0]
-        places, vectors = self._read(ids)
+        positions, vectors = self._read_vectors(ids)
         scores = np.full(len(ids), np.nan, np.float32)
-        scores[places] = exact_scores(vectors, query)
+        scores[positions] = exact_scores(vectors, query)
         return scores
 
     def best_of(self, query: Floats, artifact_ids: Sequence[str], surfaces: Sequence[str] | None = None) -> BestRecords:
-        """Return for each artifact the id and score of its best record; `None` and NaN where it has none."""
+        """Return the best record of each artifact; `None` and NaN for an artifact without records."""
         query = check_queries(query[None], self.segments.dim)[0]
         conditions = [one_of("record.artifact_id", artifact_ids)]
-        conditions += [each for each in (_compile_kinds(surfaces),) if each]
+        if surfaces is not None:
+            conditions.append(one_of("record.kind", surfaces))
         rows = self._compare(query, len(artifact_ids), conditions, per_artifact=True)
         best = {artifact_id: (record_id, -score) for score, artifact_id, _, record_id in rows}
-        found = [best.get(each, (None, np.nan)) for each in artifact_ids]
-        scores = np.array([score for _, score in found], np.float32)
-        return BestRecords([record_id for record_id, _ in found], scores)
+        aligned = [best.get(artifact_id, (None, np.nan)) for artifact_id in artifact_ids]
+        scores = np.array([score for _, score in aligned], np.float32)
+        return BestRecords([record_id for record_id, _ in aligned], scores)
 
     def vectors(self, ids: Sequence[str]) -> Floats:
-        """Return the vector of each record: `(n, dim) float32`, a row of NaN where there is no such record."""
-        places, vectors = self._read(ids)
-        found = np.full((len(ids), self.segments.dim or 0), np.nan, np.float32)
-        found[places] = vectors
-        return found
+        """Return the vector of each record; a row of NaN for an unknown record."""
+        positions, vectors = self._read_vectors(ids)
+        aligned = np.full((len(ids), self.segments.dim or 0), np.nan, np.float32)
+        aligned[positions] = vectors
+        return aligned
 
     def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
-        """Return the record ids of each artifact in plan order, and all their vectors in that order."""
+        """Return the record ids of each artifact in plan order, with all their vectors."""
         ids: list[list[str]] = [[] for _ in artifact_ids]
         rows = self.connection.execute(
             """SELECT asked.key, record.id, data, sum FROM json_each(?) AS asked
@@ -192,14 +199,14 @@ class SqlVectorSearch:
         )
         blocks = [np.empty((0, self.segments.dim or 0), np.float32)]
         while block := rows.fetchmany(_BLOCK):
-            places, record_ids, *stored = zip(*block, strict=True)
-            for place, record_id in zip(places, record_ids, strict=True):
-                ids[place].append(record_id)
+            positions, record_ids, *stored = zip(*block, strict=True)
+            for position, record_id in zip(positions, record_ids, strict=True):
+                ids[position].append(record_id)
             blocks.append(decode_vectors(*stored))
         return ArtifactVectors(ids, np.concatenate(blocks))
 
-    def _read(self, ids: Sequence[str]) -> tuple[list[int], Floats]:
-        """Return the places, among those asked for, of the records that exist, and their vectors."""
+    def _read_vectors(self, ids: Sequence[str]) -> tuple[list[int], Floats]:
+        """Return the positions in `ids` of the records that exist, and their vectors."""
         rows = self.connection.execute(
             """SELECT asked.key, data, sum FROM json_each(?) AS asked JOIN record ON record.id = asked.value
             JOIN vector ON vector.rowid = record.rowid""",
@@ -207,8 +214,8 @@ class SqlVectorSearch:
         ).fetchall()
         if not rows:
             return [], np.empty((0, self.segments.dim or 0), np.float32)
-        places, *stored = zip(*rows, strict=True)
-        return list(places), decode_vectors(*stored)
+        positions, *stored = zip(*rows, strict=True)
+        return list(positions), decode_vectors(*stored)
 
 
 def _compile_kinds(surfaces: Sequence[str] | None) -> Sql | None:
@@ -216,7 +223,7 @@ def _compile_kinds(surfaces: Sequence[str] | None) -> Sql | None:
 
 
 def _keep_first_per_artifact(rows: Sequence[Row]) -> list[Row]:
-    """Return the first row of each artifact."""
+    """Return the first row of each artifact, in the same order."""
     firsts: dict[str, Row] = {}
     for row in rows:
         firsts.setdefault(row[1], row)

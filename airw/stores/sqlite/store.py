@@ -122,7 +122,9 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
 
     @classmethod
     async def remove(cls, path: str | os.PathLike[str]) -> None:
-        """Remove the file of a store, and all files that belong to it, when no builder holds its lock.
+        """Remove the file of a store and all files that belong to it.
+
+        The call waits until no builder holds the lock of the store.
 
         Raises:
             StoreBusy: If a builder still holds the lock after 30 seconds.
@@ -357,7 +359,7 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
     async def _query_vectors(
         self, query: Callable[[DenseIndex | SqlVectorSearch, Any], R], filter: Filter | None = None
     ) -> R:
-        """Update the vector index and return `query(index, allowed)`, both in one snapshot of the file."""
+        """Return `query(index, allowed)` of the vector index, updated in one snapshot."""
         async with self._vectors_lock:
             get_result, is_quick = await self._read(self._vectors.prepare, query, filter)
             return get_result() if is_quick else await in_thread(get_result)

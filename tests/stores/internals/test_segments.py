@@ -74,7 +74,7 @@ async def fill(store, count, **more):
 
 
 def files(path):
-    return sorted(each.number for each in _segments.segment_files(_segments.segment_folder(path)))
+    return sorted(each.number for each in _segments.list_segment_files(_segments.segment_folder(path)))
 
 
 def strays(path):
@@ -214,11 +214,11 @@ async def test_an_index_of_which_most_rows_are_gone_is_made_again_and_one_withou
     async with SqliteStore(path) as store, MemoryStore() as memory:
         for each in (store, memory):
             await fill(each, 6_200)
-        kept = {each.number: each for each in _segments.segment_files(_segments.segment_folder(path))}
+        kept = {each.number: each for each in _segments.list_segment_files(_segments.segment_folder(path))}
         gone = [f"a{at:05}" for at in (*range(1_023), *range(1_023, 1_023 + 700))]
         for each in (store, memory):
             await each.apply([], removals=gone)
-        left = {each.number: each for each in _segments.segment_files(_segments.segment_folder(path))}
+        left = {each.number: each for each in _segments.list_segment_files(_segments.segment_folder(path))}
         assert sorted(left) == [1, 2, 3, 4, 5]
         assert left[1].rows == 1_024 - 700
         assert left[2] == kept[2]
