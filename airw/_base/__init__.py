@@ -1,1 +1,1 @@
-"""What every package stands on, and nobody outside `airw` imports."""
+"""Helpers that every package may import; private to `airw`."""

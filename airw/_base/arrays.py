@@ -5,15 +5,16 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 Scalar = TypeVar("Scalar", bound=np.generic)
-# As in `numpy.typing`, which takes longer to import than numpy's arrays do.
+# The same as `numpy.typing.NDArray`, without the time to import `numpy.typing`.
 NDArray: TypeAlias = np.ndarray[Any, np.dtype[Scalar]]
 Floats: TypeAlias = NDArray[np.float32]
 
 
 def reserve(array: NDArray[Scalar], count: int, *, axis: int = 0) -> NDArray[Scalar]:
-    """Return an array with room for `count` items along an axis: itself, or a copy at least twice as long.
+    """Return an array with room for at least `count` items along an axis.
 
-    New room is zero. Appending one by one costs O(1) each on average.
+    If the array is long enough, it is returned itself; else a copy that is at least twice as long, with zeros at the
+    end. Appending items one by one thus costs O(1) each on average.
 
     Example:
         >>> reserve(np.ones((2, 3)), 3).shape, reserve(np.ones((2, 3)), 9, axis=1).shape

@@ -1,4 +1,4 @@
-"""Checks of arguments: each returns the value it was given, or raises an error that names the argument."""
+"""Checks of arguments: each returns the value, or raises an error that names the argument."""
 
 import math
 import re
@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def find_text_fault(text: str, *, allow_nul: bool = True) -> str | None:
-    r"""Return what keeps a string from being stored or sent as UTF-8; `None` where nothing does.
+    r"""Return a description of why a string cannot be stored or sent as UTF-8, or `None`.
 
     Example:
         >>> find_text_fault("key"), find_text_fault("k\ud83d"), find_text_fault("k\0", allow_nul=False)
@@ -38,10 +38,10 @@ def is_valid_name(name: object) -> bool:
 
 
 def check_count(name: str, value: object, *, least: int = 0) -> int:
-    """Give `value` back when it is a whole number of at least `least`.
+    """Return `value` if it is a whole number of at least `least`.
 
     Raises:
-        ArgumentError: It is not.
+        ArgumentError: If it is not.
 
     Example:
         >>> check_count("k", 10, least=1)
@@ -53,10 +53,10 @@ def check_count(name: str, value: object, *, least: int = 0) -> int:
 
 
 def check_choice(name: str, value: object, choices: Sequence[Choice]) -> Choice:
-    """Give `value` back when it is one of `choices`.
+    """Return `value` if it is one of `choices`.
 
     Raises:
-        ArgumentError: It is not.
+        ArgumentError: If it is not.
 
     Example:
         >>> check_choice("mode", "dense", ("dense", "lexical"))
@@ -69,10 +69,10 @@ def check_choice(name: str, value: object, choices: Sequence[Choice]) -> Choice:
 
 
 def check_number(name: str, value: object, *, least: float = -math.inf, most: float = math.inf) -> float:
-    """Give `value` back as a float when it is a finite number in a range, whose ends count.
+    """Return `value` as a float if it is a finite number from `least` to `most`, inclusive.
 
     Raises:
-        ArgumentError: It is not.
+        ArgumentError: If it is not.
 
     Example:
         >>> check_number("alpha", 1, least=0, most=1)
@@ -90,10 +90,10 @@ def check_number(name: str, value: object, *, least: float = -math.inf, most: fl
 
 
 def check_weight(name: str, value: object) -> float:
-    """Give `value` back as a float when it is a finite number of at least 0.
+    """Return `value` as a float if it is a finite number of at least 0.
 
     Raises:
-        ArgumentError: It is not.
+        ArgumentError: If it is not.
 
     Example:
         >>> check_weight("title_weight", 0.05)
@@ -103,10 +103,10 @@ def check_weight(name: str, value: object) -> float:
 
 
 def check_strings(name: str, value: object) -> tuple[str, ...]:
-    """Give the items of `value` when it is a list, or any other collection, of strings.
+    """Return the items of `value` if it is a list, or any other iterable, of strings.
 
     Raises:
-        ArgumentKindError: It is not; a lone string is none.
+        ArgumentKindError: If it is not; a single string is refused too.
 
     Example:
         >>> check_strings("roots", ["a.md"])
@@ -116,21 +116,21 @@ def check_strings(name: str, value: object) -> tuple[str, ...]:
         items = tuple(value)
         if all(isinstance(item, str) for item in items):
             return items
-    hint = f"; one is [{short_repr(value)}]" if isinstance(value, str) else ""
+    hint = f"; for one string pass [{short_repr(value)}]" if isinstance(value, str) else ""
     raise ArgumentKindError(f"{name} must be a list of strings, not {short_repr(value)}{hint}")
 
 
 def check_texts(texts: Sequence[str], *, of: str, error: type[AirwError], encodable: bool = False) -> list[str]:
-    """Return the texts that a model is asked about as a list.
+    """Return the input texts of a model as a list.
 
     Args:
-        texts: What the caller gave.
-        of: Who is asked, as errors name it.
-        error: The kind of the error.
-        encodable: Whether each text must also be one that UTF-8 can say.
+        texts: The texts that the caller passed.
+        of: The name of the model in error messages.
+        error: The type of the error.
+        encodable: Whether to check as well that each text can be encoded as UTF-8.
 
     Raises:
-        AirwError: They are one string, or one of them is no string or cannot be encoded.
+        AirwError: If `texts` is a single string, or one of them is not a string or cannot be encoded; of type `error`.
 
     Example:
         >>> check_texts(("a", "b"), of="the model", error=ArgumentError)
@@ -138,22 +138,23 @@ def check_texts(texts: Sequence[str], *, of: str, error: type[AirwError], encoda
     """
     if isinstance(texts, str):
         raise error(f"{of} takes a list of texts, not one string")
-    given = list(texts)
-    if not {*map(type, given)} <= {str}:  # all at once, which a long list needs
-        for at, text in enumerate(given):
+    items = list(texts)
+    # Collecting the types takes one fast pass over a long list; only if it fails, look for the position.
+    if not {*map(type, items)} <= {str}:
+        for position, text in enumerate(items):
             if not isinstance(text, str):
-                raise error(f"{of} takes strings, not {short_repr(text)} (text {at} of {len(given)})")
-    for at, text in enumerate(given) if encodable else ():
+                raise error(f"{of} takes strings, not {short_repr(text)} (text {position} of {len(items)})")
+    for position, text in enumerate(items) if encodable else ():
         if fault := find_text_fault(text):
-            raise error(f"{of} cannot read text {at}: it holds {fault}")
-    return given
+            raise error(f"{of} cannot read text {position}: it contains {fault}")
+    return items
 
 
 def check_query(query: object) -> str:
-    """Give a query back when it is text that can be encoded.
+    """Return a query if it is a string that can be encoded as UTF-8.
 
     Raises:
-        ArgumentError: It is no string, or holds an unpaired surrogate.
+        ArgumentError: If it is not a string, or contains an unpaired surrogate.
 
     Example:
         >>> check_query("rotate the signing keys")
@@ -162,15 +163,15 @@ def check_query(query: object) -> str:
     if not isinstance(query, str):
         raise ArgumentError(f"query must be a string, not {short_repr(query)}")
     if fault := find_text_fault(query):
-        raise ArgumentError(f"query holds {fault}")
+        raise ArgumentError(f"query contains {fault}")
     return query
 
 
 def check_methods(verb: str, store: object, methods: Iterable[str]) -> None:
-    """Refuse a store that lacks a method, before the verb that calls it begins.
+    """Check that a store has the methods that the function `verb` will call.
 
     Raises:
-        ArgumentError: It lacks one; the message names the verb and the method.
+        ArgumentError: If it lacks one; the message names the function and the method.
 
     Example:
         >>> check_methods("delete", [], ["apply"])
@@ -179,15 +180,15 @@ def check_methods(verb: str, store: object, methods: Iterable[str]) -> None:
     """
     for method in methods:
         if not callable(getattr(store, method, None)):
-            raise _lacking(verb, store, method)
+            raise _missing_method(verb, store, method)
 
 
 @contextmanager
 def name_missing_method(verb: str, store: object) -> Iterator[None]:
-    """Raise an error that names the verb where a store lacks a method that is called inside the block.
+    """Explain the error if the block calls a method that the store lacks.
 
     Raises:
-        ArgumentError: It lacks one.
+        ArgumentError: If it lacks one; the message names the function `verb` and the method.
 
     Example:
         >>> with name_missing_method("search", store := []):
@@ -198,10 +199,11 @@ def name_missing_method(verb: str, store: object) -> Iterator[None]:
     try:
         yield
     except AttributeError as error:
+        # An attribute error of another object is a bug elsewhere, not a missing method of the store.
         if error.obj is not store:
             raise
-        raise _lacking(verb, store, str(error.name)) from None
+        raise _missing_method(verb, store, str(error.name)) from None
 
 
-def _lacking(verb: str, store: object, method: str) -> ArgumentError:
+def _missing_method(verb: str, store: object, method: str) -> ArgumentError:
     return ArgumentError(f"{verb}() needs a store with {method}(), which {type(store).__name__} does not have")

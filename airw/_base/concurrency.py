@@ -1,4 +1,4 @@
-"""Bounded fan-out, worker threads, and the first error of several tasks."""
+"""Worker threads, several calls at once, and the first error of several tasks."""
 
 import inspect
 import threading
@@ -17,7 +17,11 @@ Args = TypeVarTuple("Args")
 
 
 async def in_thread(function: Callable[[*Args], R], *args: *Args) -> R:
-    """Call `function(*args)` in a worker thread and wait for it, even when cancelled: threads are never abandoned."""
+    """Return `function(*args)`, called in a worker thread.
+
+    A cancelled caller still waits until the thread has finished: the thread may use a file or a connection that the
+    caller closes next.
+    """
     running = threading.Lock()
 
     def work() -> R:
@@ -27,56 +31,70 @@ async def in_thread(function: Callable[[*Args], R], *args: *Args) -> R:
     try:
         return await anyio.to_thread.run_sync(work)
     except anyio.get_cancelled_exc_class():
-        await _until_free(running)
+        # A cancel scope of anyio waits for the thread by itself, but `asyncio.Task.cancel` leaves it running.
+        await _wait_until_free(running)
         raise
 
 
-async def _until_free(running: threading.Lock) -> None:
-    """Wait for a thread that asyncio's own cancellation left behind; anyio's waits by itself."""
+async def _wait_until_free(running: threading.Lock) -> None:
+    """Wait until the worker thread has released its lock."""
     while True:
+        # Sleep before the first look: the thread may be about to start and not have the lock yet.
         try:
             with anyio.CancelScope(shield=True):
-                await anyio.sleep(0.001)  # first, as the thread may be just about to start
-        except anyio.get_cancelled_exc_class():  # cancelled once more; the first one is raised when the thread is done
+                await anyio.sleep(0.001)
+        # Cancelled a second time: go on waiting. The caller raises the first cancellation in the end.
+        except anyio.get_cancelled_exc_class():
             continue
         if not running.locked():
             return
 
 
 async def offload_if(is_long: bool, function: Callable[[*Args], R], *args: *Args) -> R:  # noqa: FBT001
-    """Call a function here, or in a worker thread where it would hold up other tasks: above about a millisecond."""
+    """Return `function(*args)`, called in a worker thread if it takes long.
+
+    More than about a millisecond is long: it would delay other tasks of the event loop.
+    """
     return await in_thread(function, *args) if is_long else function(*args)
 
 
 async def call_user_function(function: Callable[[*Args], R | Awaitable[R]], *args: *Args) -> R:
-    """Call somebody else's function: one that is async here, any other in a worker thread, as it may block."""
+    """Return `function(*args)` of a function that a user of the library passed.
+
+    An async function is awaited. Any other runs in a worker thread, because it may block.
+    """
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
         return await cast("Awaitable[R]", function(*args))
-    # In a tuple, as it may be an awaitable after all, which trio takes for a mistake.
+    # A plain function may still return an awaitable, and trio refuses a thread that returns one: wrap it in a tuple.
     (result,) = await in_thread(lambda: (function(*args),))
     return await result if inspect.isawaitable(result) else result
 
 
 @contextmanager
 def first_error() -> Iterator[None]:
-    """Raise the first error of a task group as itself; what failed after it was cancelled or busy meanwhile."""
+    """Raise the first error of a task group as it is, instead of an exception group.
+
+    Later errors come from tasks that were cancelled or still busy then.
+    """
     try:
         yield
     except BaseExceptionGroup as group:
-        error = group.exceptions[0]  # which may be a group that a task raised: that one is its own
+        # Unpack one level only: if a task itself raised a group, that group is the error.
+        error = group.exceptions[0]
         raise error from error.__cause__
 
 
 async def map_bounded(function: Callable[[T], Awaitable[R]], items: Sequence[T], *, limit: int) -> list[R]:
-    """Await `function(item)` for every item, at most `limit` at once; results in the order of the items.
+    """Return the results of `await function(item)` in the order of the items.
 
-    The first error cancels the rest and arrives as itself.
+    At most `limit` calls run at the same time. The first error cancels the others and is raised as it is.
     """
     results: list[R | None] = [None] * len(items)
-    waiting = iter(enumerate(items))
+    # All workers take from one iterator, so that each starts on the next item as soon as it is free.
+    pending = iter(enumerate(items))
 
     async def work() -> None:
-        for index, item in waiting:
+        for index, item in pending:
             results[index] = await function(item)
 
     with first_error():
@@ -87,7 +105,7 @@ async def map_bounded(function: Callable[[T], Awaitable[R]], items: Sequence[T],
 
 
 class Pacer:
-    """Lets other tasks run every few milliseconds of a long loop."""
+    """Checkpoints for a long loop, so that other tasks run every few milliseconds."""
 
     def __init__(self, seconds: float = 0.005) -> None:
         """Allow `seconds` of work between checkpoints."""
@@ -95,7 +113,7 @@ class Pacer:
         self._last = time.perf_counter()
 
     async def pace(self) -> None:
-        """Pass a checkpoint when the time since the last one is used up."""
+        """Pass a checkpoint if `seconds` have passed since the last one."""
         if time.perf_counter() - self._last > self._seconds:
             await anyio.lowlevel.checkpoint()
             self._last = time.perf_counter()

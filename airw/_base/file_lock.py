@@ -1,4 +1,4 @@
-"""A lock on a file that one holds at a time, across tasks and processes, and that dies with its process."""
+"""A lock on a file, across tasks and processes; it ends with its process."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ import anyio
 
 from airw.errors import StoreBusy, StoreError
 
-_ASK_EVERY = 0.01  # seconds
+_RETRY_INTERVAL = 0.01  # seconds
 
 if sys.platform == "win32":
     import msvcrt
@@ -31,18 +31,26 @@ async def hold_file(
     timeout: float,  # noqa: ASYNC109 - it becomes an error here
     holder: str = "builder",
 ) -> AsyncIterator[None]:
-    """Hold the lock on a file, made where there is none and left behind empty; `holder` says in errors who does.
+    """Lock a file while the block runs.
+
+    The file is created if it does not exist, and stays behind, empty.
+
+    Args:
+        path: The path of the lock file.
+        timeout: The seconds to wait for another holder.
+        holder: The kind of holder, for error messages.
 
     Raises:
-        StoreBusy: Another holder still had it after `timeout` seconds.
-        StoreError: The file cannot be made.
+        StoreBusy: If another holder still has the lock after `timeout` seconds.
+        StoreError: If the file cannot be created.
     """
+    # Poll: a blocking lock would occupy a worker thread that cannot be cancelled.
     deadline = anyio.current_time() + timeout
     while (descriptor := _try_hold(path, holder)) is None:
         if anyio.current_time() >= deadline:
             waited = f" after {timeout:g} seconds" if timeout else ""
             raise StoreBusy(f"another {holder} still holds {str(path)!r}{waited}; wait for it to finish")
-        await anyio.sleep(_ASK_EVERY)
+        await anyio.sleep(_RETRY_INTERVAL)
     try:
         yield
     finally:
@@ -50,7 +58,7 @@ async def hold_file(
 
 
 def _try_hold(path: Path, holder: str) -> int | None:
-    """Open and lock the file; give `None` while another holds it, or when it was removed meanwhile."""
+    """Open and lock the file; return `None` if another holder has it or the file was removed."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
@@ -59,6 +67,7 @@ def _try_hold(path: Path, holder: str) -> int | None:
         ) from error
     try:
         _try_lock(descriptor)
+        # If the file was removed after opening, others lock a new file of that name: this lock excludes nobody.
         if os.path.samestat(os.fstat(descriptor), path.stat()):
             return descriptor
     except OSError:

@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first used, so that `import airw` stays light (PEP 562)."""
+"""Lazy imports of the names of a package (PEP 562), so that `import airw` stays light."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,11 +12,11 @@ def lazy_names(
     """Return the `__getattr__` and the `__dir__` of a package.
 
     Args:
-        package: The package, `__name__` in its `__init__`.
-        homes: The names that each of its modules defines. A module may be asked for by its name, too. One outside the
-            package has its whole path.
-        instead: Names that are not here, each with what to write instead. To ask for one is an `ImportError` that says
-            so, and that `from … import` shows.
+        package: The name of the package: `__name__` in its `__init__`.
+        homes: The names that each of its modules defines. The modules themselves are attributes too. A module outside
+            the package is written with its full path.
+        instead: Names that the package does not have, each with a text that tells what to use instead. Accessing one
+            raises an `ImportError` with that text, which `from … import` shows.
 
     Example:
         >>> getattr_, dir_ = lazy_names("airw", {"values": ["Edge"]})
@@ -29,7 +29,8 @@ def lazy_names(
     def get(name: str) -> Any:
         if name in home_of:
             value = getattr(import_module(modules[home_of[name]]), name)
-            setattr(sys.modules[package], name, value)  # found without us from now on
+            # As an attribute of the package, the name is found without this function from now on.
+            setattr(sys.modules[package], name, value)
             return value
         if name in modules:
             return import_module(modules[name])

@@ -1,4 +1,4 @@
-"""Models that run in this process: where one lies, what its folder says of it, and whose turn it is."""
+"""Models that run in this process: their folders, their ids, and one worker for each."""
 
 import hashlib
 import json
@@ -24,18 +24,20 @@ MODEL_FOLDER_HINT = (
     "set AIRW_MODEL_DIR to the folder of all-MiniLM-L6-v2, pass a model folder, or use the embedder 'light'"
 )
 
+# The name of a model on the Hugging Face hub: `model` or `owner/model`.
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
-_PLAIN = {"Transformer", "Pooling", "Normalize"}
+# Modules of sentence-transformers that do not change the width of the vectors.
+_WIDTH_KEEPING = {"Transformer", "Pooling", "Normalize"}
 _SETTINGS = ("modules.json", "sentence_bert_config.json", "*/config.json")
 
 R = TypeVar("R")
 
 
 def locate_model(model: str | os.PathLike[str]) -> tuple[str, Path | None]:
-    """Return a model's name to show, and its folder where it has one.
+    """Return the name of a model, and its folder, or `None` for a model on the hub.
 
     Raises:
-        ArgumentError: It is neither a name nor a path.
+        ArgumentError: If it is neither a name nor a path.
     """
     if isinstance(model, os.PathLike):
         folder = Path(model).absolute()
@@ -43,21 +45,22 @@ def locate_model(model: str | os.PathLike[str]) -> tuple[str, Path | None]:
     if not isinstance(model, str) or not model.strip():
         raise ArgumentError(f"model must be a name on the hub or a folder, not {model!r}")
     if model.removeprefix("sentence-transformers/") == DEFAULT_MODEL:
-        mapped = os.environ.get("AIRW_MODEL_DIR")
-        return DEFAULT_MODEL, Path(mapped).absolute() if mapped else None
+        configured = os.environ.get("AIRW_MODEL_DIR")
+        return DEFAULT_MODEL, Path(configured).absolute() if configured else None
     separators = {os.sep, os.altsep or os.sep, "/"}
-    is_path = any(separator in model for separator in separators)
-    if is_path and (not _HUB_NAME.fullmatch(model) or model.startswith(".") or Path(model).is_dir()):
+    has_separator = any(separator in model for separator in separators)
+    # "owner/model" may be a name on the hub or a path: it is a path if that folder exists.
+    if has_separator and (not _HUB_NAME.fullmatch(model) or model.startswith(".") or Path(model).is_dir()):
         folder = Path(model).expanduser().absolute()
         return folder.name, folder
     return model, None
 
 
 def require_folder(folder: Path, *, error: type[AirwError] = EmbedderUnavailable, fix: str = MODEL_FOLDER_HINT) -> Path:
-    """Return the folder.
+    """Return the folder if it exists.
 
     Raises:
-        AirwError: It is not there: an `error`, which says what would do by `fix`.
+        AirwError: If it does not exist; of type `error`, with the advice `fix`.
     """
     if not folder.is_dir():
         raise error(f"there is no model folder {str(folder)!r}; {fix}")
@@ -65,16 +68,18 @@ def require_folder(folder: Path, *, error: type[AirwError] = EmbedderUnavailable
 
 
 def folder_id(folder: Path, *, error: type[AirwError] = EmbedderUnavailable, fix: str = MODEL_FOLDER_HINT) -> str:
-    """Return `<architecture>-<width>@<hash>`; the hash is of the weights and the settings that vectors depend on.
+    """Return the id of the model in a folder: `<architecture>-<width>@<hash>`.
+
+    The hash covers the weights and all settings that the vectors depend on, so that equal ids mean equal vectors.
 
     Raises:
-        AirwError: It is no model folder: an `error`, which says what would do by `fix`.
+        AirwError: If it is not a model folder; of type `error`, with the advice `fix`.
     """
-    with _reading(folder, error, fix):
+    with _explain_errors(folder, error, fix):
         weights = weight_files(folder)
         if not weights:
-            raise ValueError("it holds no weights, *.safetensors or pytorch_model*.bin")
-        config = _read(folder / "config.json")
+            raise ValueError("it contains no weights, *.safetensors or pytorch_model*.bin")
+        config = _read_json(folder / "config.json")
         settings = [path for pattern in _SETTINGS for path in sorted(folder.glob(pattern))]
         digest = hashlib.sha256()
         for path in weights + settings:
@@ -84,69 +89,74 @@ def folder_id(folder: Path, *, error: type[AirwError] = EmbedderUnavailable, fix
 
 
 def folder_width(folder: Path) -> int | None:
-    """Return the width of the vectors, or `None` where only the loaded model knows it.
+    """Return the width of the vectors, or `None` if only the loaded model knows it.
 
     Raises:
-        EmbedderUnavailable: It is no model folder.
+        EmbedderUnavailable: If it is not a model folder.
     """
-    with _reading(folder, EmbedderUnavailable, MODEL_FOLDER_HINT):
-        width = _read(folder / "config.json").get("hidden_size")
-        modules = _read(folder / "modules.json") if (folder / "modules.json").exists() else []
+    with _explain_errors(folder, EmbedderUnavailable, MODEL_FOLDER_HINT):
+        width = _read_json(folder / "config.json").get("hidden_size")
+        modules = _read_json(folder / "modules.json") if (folder / "modules.json").exists() else []
         kinds = {module["type"].rpartition(".")[2] for module in modules}
-        pools = [_read(folder / module["path"] / "config.json") for module in modules if "Pooling" in module["type"]]
-        plain = kinds <= _PLAIN and all(_count_modes(pool) == 1 for pool in pools)
-        return width if plain and isinstance(width, int) else None
+        pooling_folders = [module["path"] for module in modules if "Pooling" in module["type"]]
+        pools = [_read_json(folder / path / "config.json") for path in pooling_folders]
+        # The vectors are as wide as the hidden layer, unless a module changes the width or several poolings are joined.
+        keeps_width = kinds <= _WIDTH_KEEPING and all(_count_modes(pool) == 1 for pool in pools)
+        return width if keeps_width and isinstance(width, int) else None
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the files that hold a model's weights."""
+    """Return the files with the weights of a model, sorted."""
     return sorted(folder.rglob("*.safetensors")) or sorted(folder.rglob("pytorch_model*.bin"))
 
 
 def file_hash(path: Path) -> str:
-    """Return the SHA-256 of a file's content, which takes about 0.1 s for 90 MB."""
+    """Return the SHA-256 of a file's content; 90 MB take about 0.1 s."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _count_modes(pool: Mapping[str, Any]) -> int:
-    """Count the ways of pooling: each adds its own columns."""
+    """Return the number of pooling modes; the vectors of all modes are joined."""
     if "pooling_mode" in pool:
         return 1 if isinstance(pool["pooling_mode"], str) else len(pool["pooling_mode"])
     return sum(value is True for key, value in pool.items() if key.startswith("pooling_mode_"))
 
 
-def _read(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 @contextmanager
-def _reading(folder: Path, error: type[AirwError], fix: str) -> Iterator[None]:
+def _explain_errors(folder: Path, error: type[AirwError], fix: str) -> Iterator[None]:
+    """Turn errors of reading a model folder into an `error` with the advice `fix`."""
     require_folder(folder, error=error, fix=fix)
     try:
         yield
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as cause:
-        raise error(f"{str(folder)!r} is no model folder that can be read ({error_text(cause)}); {fix}") from cause
+        raise error(f"{str(folder)!r} cannot be read as a model folder ({error_text(cause)}); {fix}") from cause
 
 
 class SerialWorker:
-    """Runs functions in a worker thread, one at a time, whatever tasks, event loops and threads ask."""
+    """Runs functions in a worker thread, one at a time for all tasks, threads and event loops."""
 
     def __init__(self, name: str) -> None:
-        """Name what is taken turns at."""
+        """Create a worker; `name` is that of its model, for debugging."""
+        # Two locks: tasks of one event loop wait for the async lock, which occupies no worker thread. Only the first
+        # task of each loop waits in a thread for the lock between loops.
         self._lock = threading.Lock()
-        self._turn: RunVar[anyio.Lock] = RunVar(f"turn of {name}")  # waiting for it holds no worker thread
+        self._loop_lock: RunVar[anyio.Lock] = RunVar(f"turn of {name}")
 
     async def run(self, function: Callable[[], R]) -> R:
-        """Wait for a turn, then call the function in a worker thread."""
-        turn = self._turn.get(None)
-        if turn is None:
-            turn = anyio.Lock()
-            self._turn.set(turn)
-        async with turn:
-            return await in_thread(self._locked, function)
+        """Wait for a turn, then return the result of the function, called in a worker thread."""
+        loop_lock = self._loop_lock.get(None)
+        if loop_lock is None:
+            loop_lock = anyio.Lock()
+            self._loop_lock.set(loop_lock)
+        async with loop_lock:
+            return await in_thread(self._run_alone, function)
 
-    def _locked(self, function: Callable[[], R]) -> R:
+    def _run_alone(self, function: Callable[[], R]) -> R:
         with self._lock:
             return function()
 
@@ -154,17 +164,18 @@ class SerialWorker:
 async def run_batches(
     texts: list[str], *, size: int, dim: int, encode: Callable[[list[str]], Awaitable[Floats]]
 ) -> Floats:
-    """Return `(len(texts), dim) float32`, encoded in batches of texts about as long, in the order of the texts."""
+    """Encode texts in batches of `size`; return `(len(texts), dim) float32`, in their order."""
     rows = np.zeros((len(texts), dim), np.float32)
-    by_length = sorted(range(len(texts)), key=lambda at: len(texts[at]))  # little padding in each batch
+    # A batch is padded to its longest text: with texts of similar length, little is wasted.
+    by_length = sorted(range(len(texts)), key=lambda position: len(texts[position]))
     for start in range(0, len(texts), size):
-        picked = by_length[start : start + size]
-        rows[picked] = await encode([texts[at] for at in picked])
+        positions = by_length[start : start + size]
+        rows[positions] = await encode([texts[position] for position in positions])
     return rows
 
 
 def spare_cores() -> int:
-    """Return the number of cores that this process may use but one, and at least one."""
+    """Return the number of cores that this process may use, less one; at least one."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     return max(1, cores - 1)

@@ -1,4 +1,4 @@
-"""A bounded cache that forgets what was asked for longest ago."""
+"""A bounded cache that drops the least recently used value."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TypeVar
@@ -8,9 +8,9 @@ V = TypeVar("V")
 
 
 class LruCache(Mapping[K, V]):
-    """At most `max_items` values by key; the least recently used one goes first.
+    """A cache of at most `max_items` values by key; the least recently used one is dropped.
 
-    It is a mapping, least recently used first. Only `get_or_create` counts as a use.
+    It is a mapping, ordered from least to most recently used. Only `get_or_create` counts as a use.
 
     Example:
         >>> cache = LruCache[str, int](max_items=2)
@@ -19,12 +19,13 @@ class LruCache(Mapping[K, V]):
     """
 
     def __init__(self, max_items: int) -> None:
-        """Start empty."""
+        """Create an empty cache."""
         self._max_items = max_items
-        self._items: dict[K, V] = {}  # in order of use
+        # A dict keeps the order of insertion: each use moves an item to the end.
+        self._items: dict[K, V] = {}
 
     def get_or_create(self, key: K, create: Callable[[K], V]) -> V:
-        """Return the value of a key, made by `create(key)` where it is not there."""
+        """Return the value of a key, made by `create(key)` if it is not in the cache."""
         value = self._items.pop(key) if key in self._items else create(key)
         self._items[key] = value
         if len(self._items) > self._max_items:
@@ -32,11 +33,11 @@ class LruCache(Mapping[K, V]):
         return value
 
     def discard(self, key: K) -> None:
-        """Forget a key, if it is there."""
+        """Remove a key, if it is in the cache."""
         self._items.pop(key, None)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all keys."""
         self._items.clear()
 
     def __getitem__(self, key: K) -> V:

@@ -1,10 +1,10 @@
-"""Values, errors and texts of strangers, as parts of a one-line message."""
+"""Values, errors and foreign texts as parts of a one-line message."""
 
 _LONGEST = 200
 
 
 def one_line(text: str, *, longest: int = _LONGEST) -> str:
-    r"""Return a text on one line, cut where it is too long.
+    r"""Return a text on one line, cut to at most `longest` characters.
 
     Example:
         >>> one_line("a\n  b"), one_line("long " * 100, longest=12)
@@ -15,7 +15,9 @@ def one_line(text: str, *, longest: int = _LONGEST) -> str:
 
 
 def short_repr(value: object) -> str:
-    """Return the `repr` of a value on one line and cut; a `repr` that fails is replaced by the default one.
+    """Return the `repr` of a value on one line, cut to 200 characters.
+
+    If its `repr` fails, the default one is used.
 
     Example:
         >>> print(short_repr(range(3)), len(short_repr("long " * 1000)))
@@ -23,13 +25,13 @@ def short_repr(value: object) -> str:
     """
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001 - somebody else's repr must not hide the error that is being told
+    except Exception:  # noqa: BLE001 - a broken repr must not hide the error that is being reported
         text = object.__repr__(value)
     return one_line(text)
 
 
 def error_text(error: BaseException) -> str:
-    r"""Return the type and the message of an error on one line and cut.
+    r"""Return the type and the message of an error on one line, cut to 200 characters.
 
     Example:
         >>> error_text(ValueError("not\na number"))

@@ -1,13 +1,13 @@
-"""The mark of a method whose docstring is that of the protocol or base it implements."""
+"""The decorator of methods whose docstring is the one of their protocol or base class."""
 
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["override"]
 
-if TYPE_CHECKING:  # for Python itself from 3.12 on
+if TYPE_CHECKING:  # Python 3.12 has it in `typing`
     from typing_extensions import override
 else:
 
     def override(method: Any) -> Any:
-        """Return the method; checkers look for what it overrides."""
+        """Return the method unchanged; type checkers check that it overrides another one."""
         return method

@@ -1,12 +1,13 @@
-"""What a requirement on a Python package names."""
+"""Names of Python packages in requirements."""
 
 import re
 
-_NAME = re.compile(r"[^\s<>=!~;@\[(]*")  # of a requirement as PEP 508 has it: without versions, extras and markers
+# The name at the start of a PEP 508 requirement ends before its extras, versions, URL or markers.
+_NAME = re.compile(r"[^\s<>=!~;@\[(]*")
 
 
 def distribution_name(name: str) -> str:
-    """Give a package's name in the one spelling that PEP 503 makes of all.
+    """Return the name of a package in its normalized form (PEP 503).
 
     Example:
         >>> distribution_name("Zope.Interface")
@@ -16,7 +17,7 @@ def distribution_name(name: str) -> str:
 
 
 def bare_name(requirement: str) -> str:
-    """Give the name of the package that a requirement asks for, as it is spelled there.
+    """Return the name of the package in a requirement, as it is written there.
 
     Example:
         >>> bare_name("Scikit_Learn[extra]>=1.2; python_version > '3.10'")
@@ -27,7 +28,7 @@ def bare_name(requirement: str) -> str:
 
 
 def requirement_name(requirement: str) -> str:
-    """Give the name of the package that a requirement asks for, as `distribution_name` spells it.
+    """Return the name of the package in a requirement, in its normalized form.
 
     Example:
         >>> requirement_name("Scikit_Learn[extra]>=1.2; python_version > '3.10'")

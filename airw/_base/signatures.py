@@ -1,4 +1,4 @@
-"""Functions that take their options as `**options`: what their signatures show, and what they refuse."""
+"""Signatures and checks for functions that take their options as `**options`."""
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
@@ -8,13 +8,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def shows_options(options: type, defaults: Mapping[str, Any]) -> Callable[[F], F]:
-    """Return a decorator that shows options, with their defaults, in the signature of a function for `help()`.
+    """Return a decorator that adds the options to the signature that `help()` shows.
 
-    Type checkers read them from `**options: Unpack[...]`.
+    Type checkers read the options from `**options: Unpack[...]` instead.
 
     Args:
         options: The `TypedDict` of the options.
-        defaults: What each of them is when it is left out, in the order of the signature.
+        defaults: The default of each option, in the order of the signature.
 
     Example:
         >>> from typing import TypedDict
@@ -24,30 +24,32 @@ def shows_options(options: type, defaults: Mapping[str, Any]) -> Callable[[F], F
         (query, *, k: int = 10)
     """
     hints = options.__annotations__
-    shown = [
+    parameters = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
         for name, default in defaults.items()
     ]
 
     def decorate(function: F) -> F:
-        own = inspect.signature(function)
-        named = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
-        function.__signature__ = own.replace(parameters=[*named, *shown])  # type: ignore[attr-defined]
+        signature = inspect.signature(function)
+        positional = [
+            parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD
+        ]
+        function.__signature__ = signature.replace(parameters=[*positional, *parameters])  # type: ignore[attr-defined]
         return function
 
     return decorate
 
 
 def check_option_names(verb: str, given: Collection[str], known: Collection[str]) -> None:
-    """Refuse options that a function does not have, as Python does.
+    """Check that a function has all options that its caller passed.
 
     Raises:
-        TypeError: There is one; the message names the function, and the option that was perhaps meant.
+        TypeError: If it lacks one, as Python itself does; the message suggests a similar option.
     """
     for name in given:
         if name not in known:
             from difflib import get_close_matches
 
-            near = get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            similar = get_close_matches(name, known, 1)
+            hint = f"; did you mean {similar[0]!r}?" if similar else ""
             raise TypeError(f"{verb}() got an unexpected keyword argument {name!r}{hint}")

@@ -1,4 +1,4 @@
-"""Frozen dataclasses as JSON and back, so that settings can say how something was made."""
+"""Specifications: frozen dataclasses as JSON, so that settings can record them."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -12,7 +12,9 @@ T = TypeVar("T")
 
 
 def spec_of(thing: object, known: Mapping[str, Callable[..., Any]]) -> dict[str, Any] | None:
-    """Give `{"name": …, "params": {…}}`, from which `from_spec` makes an equal one; `None` where JSON cannot say it.
+    """Return the specification of a dataclass instance, or `None` if JSON cannot express it.
+
+    It is `{"name": …, "params": {…}}`; `from_spec` makes an equal instance of it.
 
     Example:
         >>> from airw.values import Limits
@@ -22,7 +24,8 @@ def spec_of(thing: object, known: Mapping[str, Callable[..., Any]]) -> dict[str,
     name = type(thing).__name__
     if known.get(name) is not type(thing) or not is_dataclass(thing):
         return None
-    params = {each.name: getattr(thing, each.name) for each in fields(thing) if each.init}
+    params = {field.name: getattr(thing, field.name) for field in fields(thing) if field.init}
+    # Only a specification that makes an equal instance is usable: JSON may change a value, such as a tuple.
     try:
         spec: dict[str, Any] = json.loads(json.dumps({"name": name, "params": params}, allow_nan=False))
         return spec if repr(from_spec(spec, known, "thing")) == repr(thing) else None
@@ -31,17 +34,17 @@ def spec_of(thing: object, known: Mapping[str, Callable[..., Any]]) -> dict[str,
 
 
 def from_spec(spec: object, known: Mapping[str, Callable[..., T]], what: str) -> T:
-    """Make what a specification says; `what` names in errors what it should be.
+    """Return the instance that a specification describes; `what` names its kind in errors.
 
     Raises:
-        ArgumentError: It is no specification, its name is not known, or its parameters cannot be used.
+        ArgumentError: If it is not a specification, its name is unknown, or its parameters cannot be used.
     """
     if not isinstance(spec, Mapping) or not isinstance(spec.get("params", {}), Mapping):
-        raise ArgumentError(f'{what} is specified as {{"name": …, "params": {{…}}}}, not {short_repr(spec)}')
-    made = known.get(str(spec.get("name")))
-    if made is None:
+        raise ArgumentError(f'{what} must be specified as {{"name": …, "params": {{…}}}}, not {short_repr(spec)}')
+    constructor = known.get(str(spec.get("name")))
+    if constructor is None:
         raise ArgumentError(f"there is no {what} {short_repr(spec.get('name'))}; known: {', '.join(known)}")
     try:
-        return made(**spec.get("params", {}))
+        return constructor(**spec.get("params", {}))
     except TypeError as error:
         raise ArgumentError(f"{what} {spec['name']}: {error}") from error

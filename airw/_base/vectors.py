@@ -1,4 +1,4 @@
-"""Unit rows, cosine and the stable best k, in numpy and without I/O."""
+"""Vectors in numpy: unit rows, cosine scores, and the stable best k."""
 
 import heapq
 from collections.abc import Callable
@@ -11,59 +11,72 @@ from airw.errors import EmbedderError
 
 
 def unit_rows(vectors: Any, *, count: int, dim: int | None = None, of: str = "the embedder") -> Floats:
-    """Give `vectors` as `(count, dim) float32` rows of length one; zero rows stay zero.
+    """Return `vectors` as `(count, dim) float32` rows of length one; zero rows stay zero.
+
+    Args:
+        vectors: An array, or anything that numpy can convert to one.
+        count: The expected number of rows.
+        dim: The expected width; `None` for any width.
+        of: The name of the embedder in error messages.
 
     Raises:
-        EmbedderError: They are not numbers, not finite, or of another shape. `of` names who answered.
+        EmbedderError: If they are not numbers, not finite, or of another shape.
     """
     try:
-        given = np.asarray(vectors)
+        array = np.asarray(vectors)
     except ValueError as error:
-        raise EmbedderError(f"{of} must answer with rows of one width, not rows of several") from error
-    if given.dtype.kind not in "fiub":
-        raise EmbedderError(f"{of} must answer with rows of numbers, not {type(vectors).__name__} of {given.dtype}")
-    with np.errstate(over="ignore"):  # what overflows is found below
-        rows = given.astype(np.float32)
+        raise EmbedderError(f"{of} must return rows of one width, not of several widths") from error
+    if array.dtype.kind not in "fiub":
+        raise EmbedderError(f"{of} must return rows of numbers, not {type(vectors).__name__} of {array.dtype}")
+    # An overflow becomes infinity, which the check of the lengths finds.
+    with np.errstate(over="ignore"):
+        rows = array.astype(np.float32)
     if count == 0 and rows.size == 0:
         return np.zeros((0, dim or 0), np.float32)
     if rows.ndim != 2 or rows.shape[0] != count or (dim is not None and rows.shape[1] != dim):
-        raise EmbedderError(f"{of} must answer with shape ({count}, {dim or 'dim'}), not {rows.shape}")
+        raise EmbedderError(f"{of} must return shape ({count}, {dim or 'dim'}), not {rows.shape}")
+    # In float64, because the squares of large float32 numbers overflow.
     lengths = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
     if not np.isfinite(lengths).all():
         row = int(np.flatnonzero(~np.isfinite(lengths))[0])
-        raise EmbedderError(f"{of} gave a vector that is not finite (row {row} of {count})")
+        raise EmbedderError(f"{of} returned a vector that is not finite (row {row} of {count})")
     lengths[lengths == 0] = 1.0
     unit: Floats = (rows / lengths).astype(np.float32)
     return unit
 
 
 def exact_scores(vectors: Floats, query: Floats) -> Floats:
-    """Give the dot product of each row with the query, the same wherever the row lies.
+    """Return the dot product of each row with the query: `(n,) float32`.
 
-    Every BLAS blocks by position; einsum without `optimize` does not.
+    Equal rows have equal scores, wherever they are in the array. A matrix product does not promise that: BLAS splits
+    the rows into blocks and rounds differently in each. `einsum` without `optimize` does not use BLAS.
     """
     scores: Floats = np.einsum("ij,j->i", vectors, query)
     return scores
 
 
 def best_first(scores: NDArray[Any], k: int, tie_key: Callable[[int], Any] | None = None) -> NDArray[np.intp]:
-    """Give the positions of the `k` highest scores, best first; ties by `tie_key(position)`, else by position.
+    """Return the positions of the `k` highest scores, best first.
 
-    Work is O(n) plus the sorting of what is returned, whatever the number of ties at the cut.
+    Ties are ordered by `tie_key(position)`, or by position if there is no `tie_key`. The work is O(n) plus the sorting
+    of the result, however many scores are equal.
     """
     k = min(k, scores.shape[0])
     if k <= 0:
         return np.empty(0, np.intp)
     if k < scores.shape[0]:
-        cut = np.partition(scores, scores.shape[0] - k)[scores.shape[0] - k]
-        above, level = np.flatnonzero(scores > cut), np.flatnonzero(scores == cut)
+        # The k-th highest score splits the others in O(n): scores above it are in the result, scores below are not.
+        threshold = np.partition(scores, scores.shape[0] - k)[scores.shape[0] - k]
+        above, tied = np.flatnonzero(scores > threshold), np.flatnonzero(scores == threshold)
+        # Of the scores equal to it, only some have room; `np.partition` alone would choose any of them.
         room = k - above.shape[0]
-        if tie_key is not None and level.shape[0] > room:
-            level = np.array(heapq.nsmallest(room, level.tolist(), key=tie_key), np.intp)
-        chosen = np.sort(np.concatenate([above, level[:room]]))
+        if tie_key is not None and tied.shape[0] > room:
+            tied = np.array(heapq.nsmallest(room, tied.tolist(), key=tie_key), np.intp)
+        best = np.sort(np.concatenate([above, tied[:room]]))
     else:
-        chosen = np.arange(k)
+        best = np.arange(k)
+    # The positions are ascending, so a stable sort orders ties by position.
     if tie_key is None:
-        return chosen[np.argsort(-scores[chosen], kind="stable")]
-    order = sorted(chosen.tolist(), key=lambda at: (-scores[at], tie_key(at)))
+        return best[np.argsort(-scores[best], kind="stable")]
+    order = sorted(best.tolist(), key=lambda position: (-scores[position], tie_key(position)))
     return np.array(order, np.intp)

@@ -609,7 +609,7 @@ async def test_a_file_locked_for_too_long_is_an_error_not_a_cache_left_out(path,
         (np.ones((2, DIM + 1), np.float32), r"shape \(2, 4\), not \(2, 5\)"),
         (np.full((2, DIM), np.nan, np.float32), "not finite"),
         ([[1.0] * DIM, [1.0]], "one width"),
-        (None, "must answer"),
+        (None, "must return"),
     ],
 )
 async def test_a_wrong_answer_is_refused_and_not_kept(path, answer, why):

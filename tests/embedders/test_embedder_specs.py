@@ -92,7 +92,7 @@ async def test_a_sync_function_runs_in_a_worker_thread_an_async_one_on_the_loop(
         ([[1.0, math.nan], [1.0, 2.0]], "not finite"),
         ([[1.0, 2.0], [math.inf, 2.0]], "not finite"),
         ([["a", "b"], ["c", "d"]], "numbers"),
-        (None, "must answer"),
+        (None, "must return"),
         ([1.0, 2.0], "shape"),
     ],
 )
@@ -237,10 +237,10 @@ async def test_a_missing_folder_is_an_error_that_says_what_would_do(tmp_path):
 def test_a_folder_that_is_no_model_is_an_error(tmp_path):
     with pytest.raises(EmbedderUnavailable, match="no weights"):
         _ = SentenceTransformerEmbedder(tmp_path).id
-    with pytest.raises(EmbedderUnavailable, match="no model folder that can be read"):
+    with pytest.raises(EmbedderUnavailable, match="cannot be read as a model folder"):
         _ = SentenceTransformerEmbedder(tmp_path).dim
     (make_folder(tmp_path / "model") / "config.json").write_text("{broken")
-    with pytest.raises(EmbedderUnavailable, match="no model folder that can be read"):
+    with pytest.raises(EmbedderUnavailable, match="cannot be read as a model folder"):
         _ = SentenceTransformerEmbedder(tmp_path / "model").id
 
 

@@ -244,7 +244,7 @@ UNUSABLE = {
     "half of it": (changed(lambda a: '{"data": [{"index": 0, "embed'), "half an answer, not JSON"),
     "empty": (changed(lambda a: ""), "nothing, not JSON"),
     "deep": (changed(lambda a: "[" * 100_000), "half an answer, not JSON"),
-    "HTML": (status(200, "<!doctype html>\n<p>Welcome"), "an HTML page, not JSON: is that the base of the API"),
+    "HTML": (status(200, "<!doctype html>\n<p>Welcome"), "an HTML page, not JSON; check that url is the base of"),
 }
 
 
@@ -308,7 +308,7 @@ async def test_what_is_not_a_list_of_texts_is_refused_before_anything_is_sent(se
 
 async def test_half_characters_are_refused_with_their_position(server):
     said = await failure(HttpEmbedder(server.url, "m", batch_size=2).embed_documents([*words(3), "a\ud800"]))
-    assert "text 3: it holds an unpaired surrogate" in said
+    assert "text 3: it contains an unpaired surrogate" in said
 
 
 # --- keys -----------------------------------------------------------------------------------------------------------
@@ -360,7 +360,7 @@ async def test_a_key_that_http_cannot_carry_is_refused_and_not_repeated(server, 
     monkeypatch.setitem(os.environ, "AIRW_EMBEDDER_KEY", key) if "\0" not in key else monkeypatch.setattr(
         os, "environ", {**os.environ, "AIRW_EMBEDDER_KEY": key}
     )
-    with pytest.raises(EmbedderUnavailable, match="AIRW_EMBEDDER_KEY holds no key") as caught:
+    with pytest.raises(EmbedderUnavailable, match="AIRW_EMBEDDER_KEY contains no valid key") as caught:
         await embedder.embed_query("a")
     assert "S3cret" not in "".join(traceback.format_exception(caught.value))
 
@@ -371,7 +371,7 @@ async def test_no_log_repr_or_attribute_holds_the_key(server, embedder, monkeypa
     with caplog.at_level(logging.DEBUG):
         async with embedder:
             await embedder.embed_query("a")
-            held = repr([vars(embedder), vars(embedder._api), embedder._api._here.get().client.headers])
+            held = repr([vars(embedder), vars(embedder._api), embedder._api._loop_state.get().client.headers])
     assert "send_request_headers" in caplog.text
     assert SECRET not in caplog.text + repr(embedder) + held
 

@@ -92,7 +92,7 @@ async def test_waiting_queries_hold_no_worker_threads(model):
     [
         ("bread", "not one string"),
         (["fine", 3], "takes strings, not 3"),
-        (["bread", "bread \ud800 recipe"], "text 1: it holds an unpaired surrogate at position 6"),
+        (["bread", "bread \ud800 recipe"], "text 1: it contains an unpaired surrogate at position 6"),
     ],
 )
 async def test_what_is_no_list_of_whole_strings_is_refused_and_nothing_put_in_its_place(model, texts, why):

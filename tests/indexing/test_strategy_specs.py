@@ -78,9 +78,9 @@ def test_what_json_cannot_say_has_no_specification(strategy):
     [
         ({"name": "ClaudeTurn"}, "no strategy 'ClaudeTurn'; known: WholeText, Chunked, Notes, Skill, Package"),
         ({}, "known: WholeText"),
-        (None, "strategy is specified as"),
-        ("Chunked", "strategy is specified as"),
-        ({"name": "Chunked", "params": [1]}, "strategy is specified as"),
+        (None, "strategy must be specified as"),
+        ("Chunked", "strategy must be specified as"),
+        ({"name": "Chunked", "params": [1]}, "strategy must be specified as"),
         ({"name": "Chunked", "params": {"size": 9}}, "strategy Chunked: .*'size'"),
         ({"name": "Chunked", "params": {"chunk_size": 0}}, "chunk_size must be a whole number of at least 1, not 0"),
         ({"name": "Chunked", "params": {"max_tokens": 9}}, "max_tokens and tokenizer need each other"),

@@ -160,7 +160,7 @@ async def test_a_classifier_of_several_labels_is_refused(libraries, tmp_path):
     [
         (QUERY, "bread", "not one string"),
         (QUERY, ["fine", 3], r"takes strings, not 3 \(text 1 of 2\)"),
-        (QUERY, ["bread", "bread \ud800"], "text 1: it holds an unpaired surrogate at position 6"),
+        (QUERY, ["bread", "bread \ud800"], "text 1: it contains an unpaired surrogate at position 6"),
         (3, ["bread"], "the query: it contains 3, which is not a string"),
     ],
 )

@@ -120,7 +120,7 @@ async def test_nan_and_the_infinities_are_passed_on(server, reranker):
         (QUERY, "one text", "not one string"),
         (QUERY, ["a", 3], "takes strings, not 3 (text 1 of 2)"),
         (None, ["a"], "the query: it contains None, which is not a string"),
-        (QUERY, ["a", "b\ud800"], "text 1: it holds an unpaired surrogate at position 1"),
+        (QUERY, ["a", "b\ud800"], "text 1: it contains an unpaired surrogate at position 1"),
         ("\udfff", ["a"], "the query: it contains an unpaired surrogate at position 0"),
     ],
 )

@@ -20,7 +20,7 @@ from airw._base.http import api, calls
 
 def alone(monkeypatch):
     """No model, no key, no proxy, short pauses, and httpx loaded before anything is timed."""
-    calls.tls()
+    calls.load_tls()
     for name in ("AIRW_CHAT", "AIRW_CHAT_KEY", "AIRW_EMBEDDER_KEY", "AIRW_RERANKER_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -29,7 +29,7 @@ def alone(monkeypatch):
 
 def held() -> int:
     """How many objects have something of their own on this event loop."""
-    return len(api.HELD.get({}))
+    return len(api.LOOP_VALUES.get({}))
 
 
 @dataclass(frozen=True)

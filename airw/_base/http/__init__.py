@@ -1,4 +1,4 @@
-"""Asking a server over HTTP: keys, time, retries, batches and errors, for whatever it is asked for."""
+"""HTTP clients of model servers: keys, time-outs, retries, batches and errors."""
 
 from airw._base.http.api import Api, ApiClient, Exchange, PerLoop
 from airw._base.http.calls import Server, base_url

@@ -1,4 +1,4 @@
-"""One API of a server: its connections, and many texts asked about in batches, on any event loop."""
+"""A client of one API of a server: its connections, and its requests in batches of texts."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -13,7 +13,7 @@ from anyio.lowlevel import RunVar
 
 from airw._base.checks import check_count, find_text_fault
 from airw._base.concurrency import in_thread, map_bounded
-from airw._base.http.calls import Server, TooMuch, ask, new_client, tls
+from airw._base.http.calls import RequestTooLarge, Server, load_tls, new_client, request_with_retries
 from airw.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -24,119 +24,143 @@ T = TypeVar("T")
 
 
 class PerLoop(Generic[T]):
-    """One value for each event loop, made when it is first asked for.
+    """A value for each event loop, made at its first use.
 
-    Both ways weak: a value ends with its event loop, and with the object that holds this.
+    Connections and locks belong to one event loop, but one client may be used on several. A value ends with its event
+    loop, or with the `PerLoop` object if that ends first.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
-        """Make values by `make`, which must not lead back to this object, nor may they."""
+        """Create an object whose values are made by `make`.
+
+        Neither `make` nor the values may refer to this object, or it would never end.
+        """
         self._make = make
 
     def get(self) -> T:
-        """Return the value for the event loop that runs."""
-        held = HELD.get(None)
-        if held is None:
-            held = WeakKeyDictionary()
-            HELD.set(held)
-        if self not in held:
-            held[self] = self._make()
-        value: T = held[self]
+        """Return the value of the running event loop."""
+        # The event loop owns the dictionary, and its keys are weak: neither keeps the other alive.
+        values = LOOP_VALUES.get(None)
+        if values is None:
+            values = WeakKeyDictionary()
+            LOOP_VALUES.set(values)
+        if self not in values:
+            values[self] = self._make()
+        value: T = values[self]
         return value
 
 
-HELD: RunVar["WeakKeyDictionary[PerLoop[Any], Any]"] = RunVar("held per loop")
+LOOP_VALUES: RunVar["WeakKeyDictionary[PerLoop[Any], Any]"] = RunVar("values of PerLoop objects")
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Texts for one request, and the position of the first among all."""
+    """The texts of one request, and the position of the first one among all texts."""
 
     start: int
     texts: list[str]
 
     def halves(self) -> "tuple[Batch, Batch]":
-        """Return the batch cut in two."""
+        """Return the two halves of the batch."""
         middle = len(self.texts) // 2
         return Batch(self.start, self.texts[:middle]), Batch(self.start + middle, self.texts[middle:])
 
 
-def split_batches(texts: list[str], most: int, most_chars: int) -> Iterator[Batch]:
-    """Cut the texts into batches, in their order, within both bounds; a longer text is alone in its batch."""
+def split_batches(texts: list[str], max_count: int, max_chars: int) -> Iterator[Batch]:
+    """Yield batches of at most `max_count` texts and `max_chars` characters, in order.
+
+    A text that is longer than `max_chars` is alone in its batch.
+    """
     start = chars = 0
-    for at, text in enumerate(texts):
-        if at > start and (at - start == most or chars + len(text) > most_chars):
-            yield Batch(start, texts[start:at])
-            start, chars = at, 0
+    for position, text in enumerate(texts):
+        if position > start and (position - start == max_count or chars + len(text) > max_chars):
+            yield Batch(start, texts[start:position])
+            start, chars = position, 0
         chars += len(text)
     yield Batch(start, texts[start:])
 
 
 def _encode_body(payload: Callable[[list[str]], Mapping[str, object]], server: Server, batch: Batch) -> bytes:
-    """Return a request as JSON in UTF-8."""
+    """Return the body of a request as JSON in UTF-8."""
     try:
         return json.dumps(payload(batch.texts), ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        faults = ((at, fault) for at, text in enumerate(batch.texts, batch.start) if (fault := find_text_fault(text)))
-        at, fault = next(faults)
-        raise server.error(f"{server.label} cannot be sent text {at}: it holds {fault}") from error
+        position, fault = next(
+            (position, fault)
+            for position, text in enumerate(batch.texts, batch.start)
+            if (fault := find_text_fault(text))
+        )
+        raise server.error(f"{server.label} cannot be sent text {position}: it contains {fault}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange(Generic[R]):
-    """What to send about some texts, and what to make of the answer, which is given with their count."""
+    """The form of a request and its answer.
+
+    Args:
+        payload: A function of the texts of a batch that returns the JSON to send.
+        read: A function of the body of the answer and the number of texts that returns the result.
+    """
 
     payload: Callable[[list[str]], Mapping[str, object]]
     read: Callable[[bytes, int], Awaitable[R]]
 
 
 @dataclass(slots=True)
-class _Here:
-    """What one API holds on one event loop."""
+class _LoopState:
+    """The state of one API on one event loop; `entered` counts `enter` minus `leave`."""
 
-    room: anyio.CapacityLimiter
+    limiter: anyio.CapacityLimiter
     entered: int = 0
     client: "httpx.AsyncClient | None" = None
 
 
 class Api:
-    """Asks a server, at most `max_concurrency` requests at once on each event loop.
+    """A client that sends at most `max_concurrency` requests at once per event loop.
 
-    Connections are kept from call to call only between `enter` and `leave`, or with a `client` of the caller's.
+    Connections stay open from call to call only between `enter` and `leave`, or if the caller passes a `client`.
 
     Raises:
-        ArgumentError: `client` is none of httpx's, or `max_concurrency` is not a whole number of at least 1.
+        ArgumentError: If `client` is not an `httpx.AsyncClient`, or `max_concurrency` is not a whole number above 0.
     """
 
     def __init__(self, server: Server, *, max_concurrency: int, client: "httpx.AsyncClient | None") -> None:
         if client is not None and not all(hasattr(client, part) for part in ("aclose", "send", "build_request")):
             raise ArgumentError(f"client must be an httpx.AsyncClient, not {type(client).__name__}")
         self.server = server
-        self._most = check_count("max_concurrency", max_concurrency, least=1)
+        self._max_concurrency = check_count("max_concurrency", max_concurrency, least=1)
         self._client = client
-        self._here = PerLoop(partial(_new_here, max_concurrency))
+        self._loop_state = PerLoop(partial(_new_state, max_concurrency))
 
     async def ask_all(self, texts: list[str], exchange: Exchange[R], *, batch_size: int, max_chars: int) -> list[R]:
-        """Return the answers to the texts, cut into batches within both bounds, in their order.
+        """Send the texts in batches and return the results of the batches, in order.
 
-        Where the server takes less in one request, a batch is halved.
+        A batch that the server refuses as too large is halved.
+
+        Args:
+            texts: The texts to send.
+            exchange: The form of the requests and answers.
+            batch_size: The largest number of texts in a request.
+            max_chars: The largest number of characters in a request; a longer text is sent alone.
 
         Raises:
-            AirwError: Of the kinds that the server names: it cannot be reached, refuses, or answers with what cannot be
-                used.
+            AirwError: If the server cannot be reached, refuses, or sends an answer that cannot be used; of the types
+                that `server` names.
         """
         batches = list(split_batches(texts, batch_size, max_chars))
         async with await self._session() as client:
-            answers = await map_bounded(partial(self._ask, client, exchange), batches, limit=self._most)
-        return [answer for parts in answers for answer in parts]
+            answers = await map_bounded(partial(self._ask, client, exchange), batches, limit=self._max_concurrency)
+        return [answer for batch_answers in answers for answer in batch_answers]
 
     async def _ask(self, client: "httpx.AsyncClient", exchange: Exchange[R], batch: Batch) -> list[R]:
         count = len(batch.texts)
+        # In a worker thread, because encoding long texts would delay other tasks.
         body = await in_thread(_encode_body, exchange.payload, self.server, batch)
+        limiter = self._loop_state.get().limiter
         try:
-            room = self._here.get().room
-            return [await ask(self.server, client, room, body, texts=count, read=exchange.read)]
-        except TooMuch as refusal:
+            return [await request_with_retries(self.server, client, limiter, body, texts=count, read=exchange.read)]
+        except RequestTooLarge as refusal:
+            # The limits of servers differ and are rarely documented: halve the batch until it fits.
             if count == 1:
                 raise self.server.error(
                     f"{self.server.label} refuses text {batch.start} by itself ({len(batch.texts[0]):,} characters): "
@@ -145,44 +169,47 @@ class Api:
             return [answer for half in batch.halves() for answer in await self._ask(client, exchange, half)]
 
     async def _session(self) -> AbstractAsyncContextManager["httpx.AsyncClient"]:
-        """Return the client to use, closed on leaving where it is for one call only."""
+        """Return the HTTP client to use; leaving the context closes it if it is for one call only."""
         if self._client is not None:
             return nullcontext(self._client)
-        await in_thread(tls)
-        here = self._here.get()
-        if not here.entered:
-            return new_client(self._most)
-        if here.client is None:
-            here.client = new_client(self._most)
-        return nullcontext(here.client)
+        await in_thread(load_tls)
+        state = self._loop_state.get()
+        # Outside `async with` nobody would close the connections, so each call opens its own.
+        if not state.entered:
+            return new_client(self._max_concurrency)
+        if state.client is None:
+            state.client = new_client(self._max_concurrency)
+        return nullcontext(state.client)
 
     def enter(self) -> None:
-        """Keep connections from call to call on this event loop."""
-        self._here.get().entered += 1
+        """Keep connections open from call to call on this event loop, until `leave`."""
+        self._loop_state.get().entered += 1
 
     async def leave(self) -> None:
-        """Close them when this has been called as often as `enter`."""
-        here = self._here.get()
-        here.entered -= 1
-        if not here.entered:
+        """Close the connections once this has been called as often as `enter`."""
+        state = self._loop_state.get()
+        state.entered -= 1
+        if not state.entered:
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections kept on this event loop; closing twice is harmless, and it can be used again."""
-        here = self._here.get()
-        client, here.client = here.client, None
+        """Close the connections of this event loop; afterwards the API can still be used."""
+        state = self._loop_state.get()
+        client = state.client
+        state.client = None
+        # Shielded: a cancelled task still closes its connections.
         if client is not None:
             with anyio.CancelScope(shield=True):
                 await client.aclose()
 
 
 class ApiClient:
-    """The base of what asks an API: `async with` keeps its connections from call to call."""
+    """The base class of API clients: `async with` keeps their connections from call to call."""
 
     _api: Api
 
     async def aclose(self) -> None:
-        """Close the connections kept on this event loop; closing twice is harmless, and it can be used again."""
+        """Close the connections of this event loop; afterwards the client can still be used."""
         await self._api.aclose()
 
     async def __aenter__(self) -> Self:
@@ -193,5 +220,5 @@ class ApiClient:
         await self._api.leave()
 
 
-def _new_here(max_concurrency: int) -> _Here:
-    return _Here(anyio.CapacityLimiter(max_concurrency))
+def _new_state(max_concurrency: int) -> _LoopState:
+    return _LoopState(anyio.CapacityLimiter(max_concurrency))

@@ -1,4 +1,4 @@
-"""A request's body that a cancelled request may drop: httpx's own is an async generator, which must be closed."""
+"""The body of a request, as a stream that needs no closing."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -6,7 +6,11 @@ import httpx
 
 
 class Body(httpx.AsyncByteStream):
-    """Bytes to send, in one piece, as often as they are asked for."""
+    """Bytes to send in one piece; they can be sent several times.
+
+    The stream of httpx itself is an async generator, which must be closed. A cancelled request would leave it
+    unfinished.
+    """
 
     def __init__(self, content: bytes) -> None:
         self._content = content

@@ -1,4 +1,4 @@
-"""One request to a server: its URL, key, time and retries, and the errors it can end with."""
+"""A request to a server: its URL, key, time-outs, retries and errors."""
 
 import math
 import os
@@ -28,19 +28,25 @@ R = TypeVar("R")
 
 OPENAI_KEY = "OPENAI_API_KEY"
 
+# Seconds.
 FIRST_PAUSE = 0.5
 LONGEST_BACKOFF = 30.0
 LONGEST_PAUSE = 60.0
 LONGEST_CONNECT = 10.0
-LARGEST_ITEM = 1 << 20  # bytes of JSON for each text: a vector of 4,096 numbers takes about 90,000
-LARGEST_COMPLAINT = 1 << 16
 
-_RETRIED = {429, 500, 502, 503, 504}
-_REFUSED_SIZE = {413, 422}
-# Others say so in words: those with 400 broadly, as nothing else is lost by halving; those with 429 and 500 narrowly.
-_SIZE = re.compile(r"too (many|long|large|big)|maximum|\bmax_|exceed|longer than|reduce|context", re.IGNORECASE)
-_SURE_SIZE = re.compile(r"too (long|large)|context (length|size)", re.IGNORECASE)
-_SIZE_WORDS = {400: _SIZE, 429: _SURE_SIZE, 500: _SURE_SIZE}
+# Bytes of JSON that are read for each text; a vector of 4,096 numbers takes about 90,000.
+LARGEST_ITEM = 1 << 20
+LARGEST_ERROR = 1 << 16
+
+_RETRY_STATUSES = {429, 500, 502, 503, 504}
+
+# These statuses mean that the request is too large.
+_TOO_LARGE_STATUSES = {413, 422}
+# Other statuses mean it only if their message has certain words. For 400 many words count: halving a batch for another
+# reason only repeats the error. For 429 and 500 few words count, because these are usually worth a retry.
+_SIZE_WORDS = re.compile(r"too (many|long|large|big)|maximum|\bmax_|exceed|longer than|reduce|context", re.IGNORECASE)
+_CLEAR_SIZE_WORDS = re.compile(r"too (long|large)|context (length|size)", re.IGNORECASE)
+_SIZE_WORDS_BY_STATUS = {400: _SIZE_WORDS, 429: _CLEAR_SIZE_WORDS, 500: _CLEAR_SIZE_WORDS}
 _OPENAI = re.compile(r"https://api\.openai\.com(:443)?(/.*)?")
 _URL = re.compile(
     r"(?P<origin>https?://(\[(?P<v6>[\da-f:.]+)\]|(?P<host>[\w.-]+))(:(?P<port>\d{1,5}))?)(?P<path>(/[^\s\\\0-\x1f\x7f]*)?)",
@@ -50,35 +56,38 @@ _EXAMPLE = "such as 'http://localhost:8080/v1'"
 
 
 def base_url(url: str, *, path: str) -> str:
-    """Return the base of an API in one spelling, without the `path` that requests go to below it.
+    """Return the base URL of an API in a normal form.
 
-    What may be secret in a URL is never repeated.
+    Args:
+        url: The URL that the caller passed.
+        path: The path of the requests below the base, which the URL must not include.
 
     Raises:
-        ArgumentError: It is not one.
+        ArgumentError: If it is not such a URL; the message never repeats a part that may be secret.
     """
     if not isinstance(url, str):
         raise ArgumentError(f"url must be the base of an API, {_EXAMPLE}, not {type(url).__name__}")
-    given = url.strip()
-    if "@" in re.split(r"[/?#\\]", given.partition("://")[2], maxsplit=1)[0]:
-        raise ArgumentError("url must hold no user or password: keys are read from the environment, see api_key_env")
-    if "?" in given:
+    text = url.strip()
+    # These checks come first: a URL with a password or a query must not appear in a message.
+    if "@" in re.split(r"[/?#\\]", text.partition("://")[2], maxsplit=1)[0]:
+        raise ArgumentError("url must not contain a user or password; keys are read from the environment: api_key_env")
+    if "?" in text:
         raise ArgumentError(
-            f"url must be the base of an API without a query, {_EXAMPLE}: keys are read from the environment"
+            f"url must be the base of an API without a query, {_EXAMPLE}; keys are read from the environment"
         )
-    if "#" in given:
-        raise ArgumentError(f"url must be the base of an API without '#', {_EXAMPLE}: the model is the second argument")
-    parts = _URL.fullmatch(given)
+    if "#" in text:
+        raise ArgumentError(f"url must be the base of an API without '#', {_EXAMPLE}; the model is the second argument")
+    parts = _URL.fullmatch(text)
     if parts is None or not _is_host(parts["host"], parts["v6"]) or int(parts["port"] or 0) > 65_535:
-        raise ArgumentError(f"url must be the base of an API, {_EXAMPLE}, not {given[:200]!r}")
+        raise ArgumentError(f"url must be the base of an API, {_EXAMPLE}, not {text[:200]!r}")
     base = parts["origin"].lower() + parts["path"].rstrip("/")
     if base.endswith(path):
-        raise ArgumentError(f"url must be the base of an API, so write {base.removesuffix(path)!r}")
+        raise ArgumentError(f"url must be the base of an API; write {base.removesuffix(path)!r}")
     return base
 
 
 def _is_host(name: str | None, v6: str | None) -> bool:
-    """Return whether the HTTP library will take a host for one."""
+    """Return whether the HTTP library will accept a host name or an IPv6 address."""
     from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
     try:
@@ -91,24 +100,40 @@ def _is_host(name: str | None, v6: str | None) -> bool:
     return bool(v6 or (name and not name.startswith((".", "-"))))
 
 
-class Transient(Exception):
-    """An attempt failed in a way that another one may not."""
+class TransientError(Exception):
+    """A failure of one attempt; another attempt may succeed.
+
+    Args:
+        message: The text of the error.
+        pause: The seconds that the server asks to wait.
+    """
 
     def __init__(self, message: str, pause: float | None = None) -> None:
         super().__init__(message)
         self.pause = pause
 
 
-class TooMuch(Exception):
-    """The server takes less in one request."""
+class RequestTooLarge(Exception):
+    """The server refuses a request because it is too large."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """Where requests go, and how; `label` names in errors what is asked, `error` and `unavailable` are their kinds.
+    """A server and the settings of the requests to it.
+
+    Args:
+        url: The base URL of the API.
+        path: The path of the requests below it.
+        label: The name of the server and its model in error messages.
+        key: The default environment variable of the key.
+        timeout: The seconds that connecting, sending or waiting for data may take.
+        retries: The number of attempts after the first one.
+        api_key_env: The caller's environment variable of the key, which must then be set.
+        error: The type of errors in requests and answers.
+        unavailable: The type of errors about keys.
 
     Raises:
-        ArgumentError: `timeout`, `retries` or `api_key_env` cannot be used.
+        ArgumentError: If `timeout`, `retries` or `api_key_env` cannot be used.
     """
 
     url: str
@@ -122,7 +147,7 @@ class Server:
     unavailable: type[AirwError]
 
     def __post_init__(self) -> None:
-        """Check what the user gave."""
+        """Check the values that users pass."""
         timeout = self.timeout
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
             raise ArgumentError(f"timeout must be a number of seconds above 0, not {timeout!r}")
@@ -132,9 +157,9 @@ class Server:
 
     @property
     def key_variable(self) -> str:
-        """Name the environment variable that the key comes from.
+        """Return the name of the environment variable with the key.
 
-        OpenAI's key is for OpenAI alone, as a URL may come out of a stranger's corpus.
+        OpenAI's key is sent to OpenAI only, because a URL may come from a corpus that somebody else made.
         """
         if self.api_key_env:
             return self.api_key_env
@@ -142,63 +167,75 @@ class Server:
 
     @property
     def is_openai(self) -> bool:
-        """Return whether it is OpenAI's own server."""
+        """Return whether this is the server of OpenAI."""
         return _OPENAI.fullmatch(self.url) is not None
 
 
 @cache
-def tls() -> "ssl.SSLContext":
-    """Load httpx and the certificates, once: that takes long enough to want a worker thread."""
+def load_tls() -> "ssl.SSLContext":
+    """Load httpx and the certificates, once per process.
+
+    Call it in a worker thread first, because that takes long.
+    """
     import httpx
 
     context = httpx.create_ssl_context()
-    httpx.AsyncClient(verify=context)  # the first one imports the transport
+    # The first client imports the transport: let that happen in the worker thread too.
+    httpx.AsyncClient(verify=context)
     return context
 
 
 def new_client(keepalive: int) -> "httpx.AsyncClient":
-    """Make a client that keeps as many idle connections; how many are busy is bounded elsewhere."""
+    """Return an HTTP client that keeps up to `keepalive` idle connections.
+
+    The number of busy connections is not limited here: the limiter of the `Api` does that.
+    """
     import httpx
 
     return httpx.AsyncClient(
-        verify=tls(), limits=httpx.Limits(max_connections=None, max_keepalive_connections=keepalive)
+        verify=load_tls(), limits=httpx.Limits(max_connections=None, max_keepalive_connections=keepalive)
     )
 
 
-async def ask(
+async def request_with_retries(
     server: Server,
     client: "httpx.AsyncClient",
-    room: anyio.CapacityLimiter,
+    limiter: anyio.CapacityLimiter,
     body: bytes,
     *,
     texts: int,
     read: Callable[[bytes, int], Awaitable[R]],
 ) -> R:
-    """Return what `read` makes of the answer about the texts in `body`; waits between attempts hold no room.
+    """Send a request and return the result of `read(answer, texts)`; retry if that may help.
 
     Raises:
-        TooMuch: The server takes less in one request.
-        AirwError: Every attempt failed, or one in a way that trying again would not help.
+        RequestTooLarge: If the server refuses the request because it is too large.
+        AirwError: If all attempts failed, or one failed in a way that a retry would not help.
     """
     for failures in count(1):
         try:
-            async with room:
-                return await _attempt(server, client, body, texts=texts, read=read)
-        except Transient as failure:
+            async with limiter:
+                return await _send_once(server, client, body, texts=texts, read=read)
+        except TransientError as failure:
             if failures > server.retries:
                 raise server.error(f"{failure} ({failures} attempts)") from failure.__cause__
             pause = _pause(failures, failure.pause)
+        # Wait outside the limiter, so that other requests can be sent meanwhile.
         await anyio.sleep(pause)
     raise AssertionError  # not reached: the count has no end
 
 
-def _pause(failures: int, asked: float | None) -> float:
-    """Return the seconds to wait: what the server asked for, and up to a doubling bound on top."""
+def _pause(failures: int, requested: float | None) -> float:
+    """Return the seconds to wait: the requested ones, and a random backoff on top.
+
+    `requested` is what the server asked for. The bound of the backoff doubles with each failure.
+    """
+    # Random, so that many clients do not all come back at the same moment.
     backoff = random.uniform(0, min(LONGEST_BACKOFF, FIRST_PAUSE * 2 ** (failures - 1)))  # noqa: S311
-    return min(LONGEST_PAUSE, (asked or 0.0) + backoff)
+    return min(LONGEST_PAUSE, (requested or 0.0) + backoff)
 
 
-async def _attempt(
+async def _send_once(
     server: Server,
     client: "httpx.AsyncClient",
     body: bytes,
@@ -207,38 +244,42 @@ async def _attempt(
     read: Callable[[bytes, int], Awaitable[R]],
 ) -> R:
     if client.is_closed:
-        raise server.error(f"{server.label} cannot be asked: its client is closed; use it inside `async with`")
-    with _mapped(server), anyio.fail_after(2 * server.timeout):
-        request = _signed(server, client, body)
+        raise server.error(f"{server.label} cannot be used: its client is closed; use it inside `async with`")
+    # httpx limits each single read: a server that sends a byte now and then would never time out without `fail_after`.
+    with _translate_errors(server), anyio.fail_after(2 * server.timeout):
+        request = _build_request(server, client, body)
+        # Do not follow redirects: they would take the texts, and perhaps the key, to another server.
         response = await client.send(request, stream=True, follow_redirects=False)
         try:
-            largest = (1 + texts) * LARGEST_ITEM if response.is_success else LARGEST_COMPLAINT
-            content = await _body_read(response, largest)
+            max_bytes = (1 + texts) * LARGEST_ITEM if response.is_success else LARGEST_ERROR
+            content = await _read_body(response, max_bytes)
         finally:
             await response.aclose()
     if not response.is_success:
-        raise _refusal(server, response, content)
-    if len(content) > largest:
-        raise server.error(f"{server.label} answered with more than {largest:,} bytes for {texts} texts")
+        raise _error_of_status(server, response, content)
+    if len(content) > max_bytes:
+        raise server.error(f"{server.label} answered with more than {max_bytes:,} bytes for {texts} texts")
+    # The error may quote the answer, and the answer may repeat the key.
     try:
         return await read(content, texts)
     except server.error as error:
-        raise server.error(_hidden(str(error), request)) from error.__cause__
+        raise server.error(_redact(str(error), request)) from error.__cause__
 
 
-async def _body_read(response: "httpx.Response", largest: int) -> bytes:
-    """Read a body, and little more of it than `largest` bytes."""
+async def _read_body(response: "httpx.Response", max_bytes: int) -> bytes:
+    """Return the body of an answer, cut soon after `max_bytes`: it may be endless."""
     content = bytearray()
     with anyio.CancelScope() as reading:
-        async for part in response.aiter_bytes():
-            content += part
-            if len(content) > largest:
-                reading.cancel()  # leaving the loop would leave the generators inside httpx unfinished
+        async for chunk in response.aiter_bytes():
+            content += chunk
+            # Cancel instead of `break`, which would leave async generators inside httpx unfinished.
+            if len(content) > max_bytes:
+                reading.cancel()
     return bytes(content)
 
 
-def _signed(server: Server, client: "httpx.AsyncClient", body: bytes) -> "httpx.Request":
-    """Make the request, with the key from the environment unless the client brings an authorization of its own."""
+def _build_request(server: Server, client: "httpx.AsyncClient", body: bytes) -> "httpx.Request":
+    """Return the request, with the key unless the client has an authorization of its own."""
     import httpx
 
     from airw._base.http.body import Body
@@ -257,62 +298,72 @@ def _key(server: Server) -> str:
     key = os.environ.get(server.key_variable, "").strip()
     if not key and server.api_key_env:
         raise server.unavailable(f"{server.label} needs a key: set the environment variable {server.api_key_env}")
-    if not key.isascii() or not key.isprintable():  # the HTTP library would show it in its error
-        raise server.unavailable(f"the environment variable {server.key_variable} holds no key that HTTP can carry")
+    # The HTTP library would refuse such a key too, and show it in its error.
+    if not key.isascii() or not key.isprintable():
+        raise server.unavailable(
+            f"the environment variable {server.key_variable} contains no valid key; keys are printable ASCII"
+        )
     return key
 
 
 @contextmanager
-def _mapped(server: Server) -> Iterator[None]:
-    """Turn what httpx raises into an error of ours, or into a reason to try again."""
+def _translate_errors(server: Server) -> Iterator[None]:
+    """Turn errors of httpx into a `TransientError` if a retry may help, else into an error."""
     import httpx
 
     try:
         yield
     except (httpx.TimeoutException, TimeoutError) as error:
         kind = type(error).__name__ if isinstance(error, httpx.TimeoutException) else "the whole attempt"
-        raise Transient(f"{server.label} did not answer within timeout={server.timeout:g} s ({kind})") from error
+        raise TransientError(f"{server.label} did not answer within timeout={server.timeout:g} s ({kind})") from error
     except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
-        said, cause = _describe(error)
-        raise Transient(f"{server.label} gave no whole answer ({said}); is it running?") from cause
+        message, cause = _describe(error)
+        raise TransientError(f"{server.label} sent no complete answer ({message}); is it running?") from cause
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        said, cause = _describe(error)
-        raise server.error(f"{server.label} failed ({said})") from cause
+        message, cause = _describe(error)
+        raise server.error(f"{server.label} failed ({message})") from cause
 
 
 def _describe(error: Exception) -> tuple[str, Exception | None]:
-    """Return an error's message, and itself as a cause unless it quotes what the request was authorised with."""
-    said = " ".join(f"{type(error).__name__}: {error}".split())
-    request = getattr(error, "_request", None)  # `request` raises where there is none
-    hidden = _hidden(said, request) if request else said
-    return one_line(hidden), error if hidden == said else None
+    """Return the message of an error without the key, and the error itself as its cause.
+
+    If the error contains the key, the cause is `None`, so that no traceback shows it.
+    """
+    message = " ".join(f"{type(error).__name__}: {error}".split())
+    # The public property `request` raises if there is no request.
+    request = getattr(error, "_request", None)
+    redacted = _redact(message, request) if request else message
+    return one_line(redacted), error if redacted == message else None
 
 
-def _refusal(server: Server, response: "httpx.Response", content: bytes) -> Exception:
-    """Return the error that an answer without success means."""
+def _error_of_status(server: Server, response: "httpx.Response", content: bytes) -> Exception:
+    """Return the error for an answer whose status is not success."""
     status = response.status_code
-    said = _hidden(message_of(content), response.request)
-    answered = f"{server.label} answered {status}: {one_line(said)}"
-    if status in _REFUSED_SIZE or (status in _SIZE_WORDS and _SIZE_WORDS[status].search(said)):
-        return TooMuch(f"{status}: {one_line(said)}")
-    if status in _RETRIED:
-        return Transient(answered, retry_after(response.headers.get("Retry-After"), datetime.now(UTC)))
+    message = _redact(message_of(content), response.request)
+    answered = f"{server.label} answered {status}: {one_line(message)}"
+    # Size comes before retries: a request that is too large fails again and again.
+    size_words = _SIZE_WORDS_BY_STATUS.get(status)
+    if status in _TOO_LARGE_STATUSES or (size_words is not None and size_words.search(message)):
+        return RequestTooLarge(f"{status}: {one_line(message)}")
+    if status in _RETRY_STATUSES:
+        return TransientError(answered, retry_after(response.headers.get("Retry-After"), datetime.now(UTC)))
     if status in (401, 403):
-        return server.error(f"{answered}; its key is read from {_origin(server)}")
+        return server.error(f"{answered}; its key is read from {_describe_key(server)}")
     if response.has_redirect_location:
-        place = _hidden(response.headers["Location"], response.request)
-        return server.error(f"{answered}, and points to {one_line(place)!r}: give the URL of the API itself")
+        location = _redact(response.headers["Location"], response.request)
+        return server.error(f"{answered}, and points to {one_line(location)!r}; use the URL of the API itself")
     return server.error(f"{answered}; check the URL and the model")
 
 
-def _origin(server: Server) -> str:
+def _describe_key(server: Server) -> str:
     is_set = os.environ.get(server.key_variable, "").strip()
     return f"the environment variable {server.key_variable}, which is {'set' if is_set else 'not set'}"
 
 
-def _hidden(text: str, request: "httpx.Request") -> str:
-    """Take what the request was authorised with out of a text that the server wrote."""
-    sent = request.headers.get("Authorization", "")
-    for secret in (sent, sent.rpartition(" ")[2]):
+def _redact(text: str, request: "httpx.Request") -> str:
+    """Return a text of the server with the key of the request replaced by `***`."""
+    authorization = request.headers.get("Authorization", "")
+    # Both the whole header and the key alone, without "Bearer".
+    for secret in (authorization, authorization.rpartition(" ")[2]):
         text = text.replace(secret, "***") if secret else text
     return text

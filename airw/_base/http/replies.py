@@ -1,4 +1,4 @@
-"""What a server said, read without trusting it: items, messages, and how long to wait."""
+"""Reading the answers of servers, which are not trusted."""
 
 import json
 from collections import Counter
@@ -13,79 +13,93 @@ from airw.errors import AirwError
 def decode_json(content: bytes, *, of: str, error: type[AirwError]) -> Any:
     """Return the JSON of an answer.
 
+    Args:
+        content: The body of the answer.
+        of: The name of the server in error messages.
+        error: The type of the error.
+
     Raises:
-        AirwError: It is none; of the kind `error`, where `of` names who answered.
+        AirwError: If the body is not JSON; of type `error`.
     """
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as cause:
         raise error(
-            f"{of} answered with {_kind(content)}, not JSON: is that the base of the API, such as "
-            "'http://localhost:8080/v1'?"
+            f"{of} answered with {_describe_content(content)}, not JSON; check that url is the base of the API, "
+            "such as 'http://localhost:8080/v1'"
         ) from cause
 
 
 def order_by_index(
     items: Sequence[dict[str, Any]], count: int, *, noun: str, of: str, error: type[AirwError]
 ) -> list[dict[str, Any]]:
-    """Return the items of an answer in the order of the texts, which each one's `index` tells.
+    """Return the items of an answer sorted by `index`, the position of their text.
+
+    Args:
+        items: The items as the server sent them.
+        count: The number of texts in the request.
+        noun: The name of an item in error messages.
+        of: The name of the server in error messages.
+        error: The type of the error.
 
     Raises:
-        AirwError: There is not exactly one for each text; of the kind `error`, where `of` names who answered with what.
+        AirwError: If there is not exactly one item for each text; of type `error`.
     """
-    given = [item.get("index") for item in items]
-    if len(given) != count:
-        raise error(f"{of} answered with {len(given)} {noun}s for {count} texts")
-    wrong = [index for index in given if type(index) is not int or not 0 <= index < count]
+    indexes = [item.get("index") for item in items]
+    if len(indexes) != count:
+        raise error(f"{of} answered with {len(indexes)} {noun}s for {count} texts")
+    wrong = [index for index in indexes if type(index) is not int or not 0 <= index < count]
     if wrong:
         raise error(f"{of} answered with a {noun} of index {describe_reply(wrong[0])} for {count} texts")
-    index, times = Counter(given).most_common(1)[0]
+    index, times = Counter(indexes).most_common(1)[0]
     if times > 1:
-        missing = min({*range(count)}.difference(given))
+        missing = min({*range(count)}.difference(indexes))
         raise error(f"{of} answered with {times} {noun}s of index {index}, and none of index {missing}")
     return sorted(items, key=lambda item: item["index"])
 
 
 def message_of(content: bytes) -> str:
-    """Return what a server says went wrong, whatever shape it says it in."""
+    """Return the message of an error answer, in JSON of several shapes or in plain text."""
     try:
-        said = _said(json.loads(content))
+        message = _find_message(json.loads(content))
     except (ValueError, RecursionError):
-        page = content.lstrip().startswith(b"<")
-        said = _kind(content) if page or not content.strip() else content.decode(errors="replace")
-    return " ".join(said.split()) or "no reason given"
+        is_page = content.lstrip().startswith(b"<")
+        message = _describe_content(content) if is_page or not content.strip() else content.decode(errors="replace")
+    return " ".join(message.split()) or "no reason given"
 
 
 def describe_reply(value: Any) -> str:
-    """Return what a part of an answer says, on one line: its message where it is an error."""
-    return one_line(_said(value)) or type(value).__name__ if isinstance(value, dict) else short_repr(value)
+    """Return a part of an answer on one line for a message: its error text if it has one."""
+    if isinstance(value, dict):
+        return one_line(_find_message(value)) or type(value).__name__
+    return short_repr(value)
 
 
 def retry_after(value: str | None, now: datetime) -> float | None:
-    """Return the seconds that a `Retry-After` header asks for, as a number or a date; `None` where it does not."""
+    """Return the seconds in a `Retry-After` header, a number or a date, or `None`."""
     from email.utils import parsedate_to_datetime
 
-    given = (value or "").strip()
-    if given.isascii() and given.isdigit():
-        return float(given)
+    text = (value or "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text)
     try:
-        date = parsedate_to_datetime(given)
+        date = parsedate_to_datetime(text)
     except (ValueError, TypeError, OverflowError):
         return None
     aware = date if date.tzinfo else date.replace(tzinfo=UTC)
     return max(0.0, (aware - now).total_seconds())
 
 
-def _said(value: Any) -> str:
-    """Find the message inside an error of OpenAI's shape, or of the shapes that other servers use."""
+def _find_message(value: Any) -> str:
+    """Return the message in an error as OpenAI or other servers shape it, else `""`."""
     if isinstance(value, list):
-        return _said(value[0]) if value else ""
+        return _find_message(value[0]) if value else ""
     if isinstance(value, dict):
-        return next((_said(value[key]) for key in ("message", "error", "detail", "msg") if value.get(key)), "")
+        return next((_find_message(value[key]) for key in ("message", "error", "detail", "msg") if value.get(key)), "")
     return value if isinstance(value, str) else ""
 
 
-def _kind(content: bytes) -> str:
+def _describe_content(content: bytes) -> str:
     start = content.lstrip()[:1]
     if not start:
         return "nothing"
