@@ -315,11 +315,11 @@ async def find_outdated(
     if old_id == config["embedder_id"]:
         return frozenset()
     entries = [entry for entry in await store.ledger() if entry is not None]
-    others = sorted({entry.source or UPSERT_SOURCE for entry in entries if not recipe.owns(entry)})
+    other_sources = sorted({entry.source or UPSERT_SOURCE for entry in entries if not recipe.owns(entry)})
     change = f"corpus {config['name']!r} cannot change from embedder {old_id!r} to {recipe.embedder_id!r}"
-    if others:
+    if other_sources:
         raise EmbedderMismatch(
-            f"{change}, because it also contains artifacts of {', '.join(map(repr, others))}; "
+            f"{change}, because it also contains artifacts of {', '.join(map(repr, other_sources))}; "
             "build with the old embedder, or into another store"
         )
     if entries and not request.full:
@@ -335,7 +335,7 @@ class Pruning:
     """The artifacts that the end of a build removes.
 
     Args:
-        count: The number of artifacts that this build removes, already removed ones included.
+        count: The number of artifacts that this build removes, including those that are already removed.
         stored: The ids of those that are still in the store.
     """
 

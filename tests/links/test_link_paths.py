@@ -359,7 +359,10 @@ class TestLimits:
             ({"max_nodes": 1}, r"^max_nodes must be a whole number of at least 2, not 1$"),
             ({"max_edges": True}, "max_edges must be a whole number"),
             ({"max_fanout": 1.5}, "max_fanout must be a whole number"),
-            ({"types": "related"}, r"types must be a list of strings, not 'related'; for one string pass \['related'\]"),
+            (
+                {"types": "related"},
+                r"types must be a list of strings, not 'related'; for one string pass \['related'\]",
+            ),
             ({"exclude": "related"}, "exclude must be a list of strings"),
             ({"origins": ["virtual"]}, "origins must be one of 'typed', 'inline', 'derived', not 'virtual'"),
             ({"weighted": 1}, r"^weighted must be True or False, not 1$"),
