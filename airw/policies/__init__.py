@@ -1,4 +1,4 @@
-"""Walk policies: one file each."""
+"""Walk policies, one per file."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What a setting of a policy asks of a store beyond the four methods of `WalkStore`."""
+"""Checks that a store has the methods that a setting of a policy needs."""
 
 from typing import Any, Literal, TypeAlias, overload
 
@@ -8,11 +8,11 @@ from airw.protocols import LinkReader, OpenCorpus, RecordsByArtifact, TextSearch
 from airw.retrieval import check_corpus, embed_text
 
 Walkable: TypeAlias = OpenCorpus[WalkStore]
-"""A corpus whose store has the four methods that every walk asks for."""
+"""A corpus whose store has the four methods that every walk over artifacts calls."""
 
 
 async def embed(corpus: OpenCorpus[object], query: str) -> Floats:
-    """Embed a query: `(dim,) float32`."""
+    """Return the vector of a query, `(dim,) float32`."""
     vector: Floats = (await embed_text(check_corpus(corpus), query))[0]
     return vector
 
@@ -21,33 +21,41 @@ async def embed(corpus: OpenCorpus[object], query: str) -> Floats:
 def require(
     corpus: OpenCorpus[object],
     method: Literal["matching", "resolve", "fan_in", "max_fan_in", "referrers"],
-    who: str,
+    policy: str,
     setting: str = "",
 ) -> LinkReader: ...
 @overload
 def require(
     corpus: OpenCorpus[object],
     method: Literal["search_vectors", "similarities", "vectors_of"],
-    who: str,
+    policy: str,
     setting: str = "",
 ) -> VectorSearch: ...
 @overload
-def require(corpus: OpenCorpus[object], method: Literal["search_text"], who: str, setting: str = "") -> TextSearch: ...
+def require(
+    corpus: OpenCorpus[object], method: Literal["search_text"], policy: str, setting: str = ""
+) -> TextSearch: ...
 @overload
 def require(
-    corpus: OpenCorpus[object], method: Literal["records_of"], who: str, setting: str = ""
+    corpus: OpenCorpus[object], method: Literal["records_of"], policy: str, setting: str = ""
 ) -> RecordsByArtifact: ...
-def require(corpus: OpenCorpus[object], method: str, who: str, setting: str = "") -> Any:
-    """Return the store of a corpus when it has a method that a policy, by its name, or a setting of it needs.
+def require(corpus: OpenCorpus[object], method: str, policy: str, setting: str = "") -> Any:
+    """Return the store of a corpus if it has a method that a policy needs.
+
+    Args:
+        corpus: The open corpus.
+        method: The method.
+        policy: The name of the policy, for errors.
+        setting: The parameter of the policy that needs the method, if it is not always needed.
 
     Raises:
-        ArgumentError: The store has no such method.
+        ArgumentError: If the store has no such method.
     """
     store = check_corpus(corpus).store
-    # Looked up where the store is not asked: one that notes what it is asked for must not take this for a call.
+    # The type is inspected, because a store that records its calls would take `hasattr(store, method)` for a call.
     if not (
         hasattr(type(store), method) or hasattr(type(store), "__getattr__") or method in getattr(store, "__dict__", ())
     ):
-        needs = f"{who}({setting})" if setting else who
+        needs = f"{policy}({setting})" if setting else policy
         raise ArgumentError(f"{needs} needs a store with a method {method}, which {type(store).__name__} does not have")
     return store

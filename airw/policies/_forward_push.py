@@ -1,12 +1,17 @@
-"""Personalised PageRank of a graph of which only a part is known, by forward push, and how far off it may be.
+"""Personalised PageRank by forward push, with error bounds while the graph is unexplored.
 
-Personalised PageRank is where a walker is found that goes on to a random neighbour with probability `1 - restart` and
-else, or where there is no neighbour, starts again from the seeds. Forward push (Andersen, Chung and Lang, "Local Graph
-Partitioning using PageRank Vectors", FOCS 2006) splits it into an estimate and a residual that still has to walk:
+Personalised PageRank is the probability to meet a random walker at each node. With probability `1 - restart` the walker
+goes on to a random neighbour. Otherwise, or if there is no neighbour, it starts again from the seeds.
+
+Forward push (Andersen, Chung and Lang, "Local Graph Partitioning using PageRank Vectors", FOCS 2006) keeps two numbers
+per node: an estimate, and a residual, the probability mass that still has to walk on from there. A push from a node
+turns the part `restart` of its residual into estimate, and hands the rest to its neighbours. This equation holds
+before and after every push:
 
     exact[v] = estimate[v] + sum over u of residual[u] * exact_from_u[v]
 
-It holds after every push, in whatever order nodes are explored. Nodes are numbers, in order of discovery.
+So the nodes can be explored in any order, and the residual that is left bounds the error. Nodes are numbered in order
+of discovery.
 """
 
 from collections.abc import Sequence
@@ -19,16 +24,22 @@ import numpy as np
 from airw._base.arrays import NDArray
 
 ROUNDING = 1e-12
-"""Numbers that differ by less are equal: `settled` leaves far less to be pushed."""
+"""Numbers that differ by less count as equal; `push_fully` leaves far less mass than this."""
 
-_COMPLETE = 1e-14  # of the mass
-_ROUGH = 0.01  # of the mass that waits to be explored
-_ROUGH_SWEEPS = 16  # what they leave is pushed on after the next exploration
-_SWEEPS = 4_000  # at a restart of 0.01 or more they leave nothing; what they leave below that widens the bounds
+_COMPLETE = 1e-14  # this part of the mass counts as nothing
+_ROUGH_SHARE = 0.01  # a rough push leaves at most this share of the mass that waits at unexplored nodes
+_ROUGH_SWEEPS = 16  # or stops after so many sweeps; the next push continues with the rest
+_SWEEPS = 4_000  # enough to leave nothing if `restart` is 0.01 or more; a smaller one leaves wider bounds
 
 
 class Bounds(NamedTuple):
-    """Between what the exact values lie: `(n,) float64` each; no node that is not known has more than `unseen`."""
+    """Bounds of the exact values.
+
+    Args:
+        lower: `(n,) float64`, the lower bound of each node.
+        upper: `(n,) float64`, the upper bound of each node.
+        unseen: The upper bound of every node that was not discovered.
+    """
 
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
@@ -36,17 +47,17 @@ class Bounds(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Push:
-    """A forward push so far.
+class ForwardPush:
+    """The state of a forward push. It is immutable: each method returns a new one.
 
     Args:
         restart: The probability to start again, between 0 and 1.
-        seeds: `(n,) float64`, where the walker starts; the sum is 1.
-        estimate: `(n,) float64`, the mass that came to rest.
+        seeds: `(n,) float64`, the probability to start at each node; the sum is 1.
+        estimate: `(n,) float64`, the mass that has come to rest.
         residual: `(n,) float64`, the mass that still has to walk; the sum of both is 1.
         explored: `(m,) intp`, the nodes whose neighbours are known.
-        degrees: `(m,) intp`, how many each of them has.
-        targets: The neighbours of the first, then those of the second, and so on.
+        degrees: `(m,) intp`, the number of neighbours of each explored node.
+        targets: The neighbours of the first explored node, then those of the second, and so on.
     """
 
     restart: float
@@ -58,129 +69,165 @@ class Push:
     targets: NDArray[np.intp]
 
     @classmethod
-    def start(cls, masses: Sequence[float], restart: float) -> "Push":
-        """Begin with the seeds, numbered from 0, in proportion to their masses."""
+    def start(cls, masses: Sequence[float], restart: float) -> "ForwardPush":
+        """Return a push that starts at the seeds, numbered from 0, in proportion to their masses."""
         seeds = np.array(masses, np.float64)
         seeds /= seeds.sum()
         none = np.empty(0, np.intp)
         return cls(restart, seeds, np.zeros(len(seeds)), seeds, none, none, none)
 
-    def explore(self, nodes: Sequence[int], neighbors: Sequence[Sequence[int]], size: int) -> "Push":
-        """Learn the neighbours of nodes that were not explored, each once, and with them of all nodes below `size`."""
-        more = np.zeros(size - len(self.seeds))
+    def explore(self, nodes: Sequence[int], neighbors: Sequence[Sequence[int]], size: int) -> "ForwardPush":
+        """Add the neighbours of nodes that were not explored before.
+
+        Args:
+            nodes: The nodes.
+            neighbors: The neighbours of each node, without duplicates.
+            size: The number of nodes discovered so far, these neighbours included.
+        """
+        new = np.zeros(size - len(self.seeds))
         return replace(
             self,
-            seeds=np.concatenate([self.seeds, more]),
-            estimate=np.concatenate([self.estimate, more]),
-            residual=np.concatenate([self.residual, more]),
+            seeds=np.concatenate([self.seeds, new]),
+            estimate=np.concatenate([self.estimate, new]),
+            residual=np.concatenate([self.residual, new]),
             explored=np.concatenate([self.explored, np.array(nodes, np.intp)]),
             degrees=np.concatenate([self.degrees, np.fromiter(map(len, neighbors), np.intp)]),
             targets=np.concatenate([self.targets, np.fromiter(chain.from_iterable(neighbors), np.intp)]),
         )
 
-    def pushed_on(self) -> "Push":
-        """Push from the explored nodes until little is left there beside what waits to be explored."""
-        return self._pushed(_ROUGH, _ROUGH_SWEEPS)
+    def push_roughly(self) -> "ForwardPush":
+        """Push until the explored nodes have little residual compared with the unexplored ones."""
+        return self._push(_ROUGH_SHARE, _ROUGH_SWEEPS)
 
-    def settled(self) -> "Push":
-        """Push from the explored nodes until nothing is left there."""
-        return self._pushed(0.0, _SWEEPS)
+    def push_fully(self) -> "ForwardPush":
+        """Push until the explored nodes have no residual."""
+        return self._push(0.0, _SWEEPS)
 
-    def _pushed(self, share: float, sweeps: int) -> "Push":
-        """Push from all explored nodes at once, at most so often, until they hold no more than a share of the rest.
+    def _push(self, share: float, sweeps: int) -> "ForwardPush":
+        """Push from all explored nodes, in sweeps.
 
-        What reaches the others is added up and handed over once.
+        Andersen, Chung and Lang push from one node at a time. Here a sweep pushes from all explored nodes at once,
+        because numpy does that in a few array operations, and the equation of forward push allows any order.
+
+        Args:
+            share: Stop when the residual of the explored nodes is at most this share of the other residual.
+            sweeps: Stop after this number of sweeps.
         """
-        rows, places = self._rows(), np.full(len(self.seeds), -1, np.intp)
-        places[self.explored] = np.arange(len(self.explored))
-        within = places[self.targets]
-        here, there = rows[within >= 0], within[within >= 0]
-        rate, lost = self._rates()
+        # 1. Take the edges between explored nodes. Only along these does mass have to be pushed on.
+        rows = self._source_rows()
+        row_of_node = np.full(len(self.seeds), -1, np.intp)
+        row_of_node[self.explored] = np.arange(len(self.explored))
+        target_rows = row_of_node[self.targets]
+        is_inside = target_rows >= 0
+        inside_sources, inside_targets = rows[is_inside], target_rows[is_inside]
+        to_neighbor, to_seeds = self._shares()
         seeds = self.seeds[self.explored]
-        held = self.residual[self.explored]
-        waiting, passed = float(self.residual.sum() - held.sum()), np.zeros(len(held))
+        # 2. Sweep. `passed` sums up the mass pushed from each node; it is delivered to the other nodes once, at the
+        #    end. Only its total, `waiting`, is needed before.
+        residual = self.residual[self.explored]
+        waiting, passed = float(self.residual.sum() - residual.sum()), np.zeros(len(residual))
         for _ in range(sweeps):
-            total = float(held.sum())
+            total = float(residual.sum())
             if total <= max(share * waiting, _COMPLETE):
                 break
-            passed += held
-            arrived = np.bincount(there, (held * rate)[here], len(held)) + float(held @ lost) * seeds
+            passed += residual
+            along_edges = np.bincount(inside_targets, (residual * to_neighbor)[inside_sources], len(residual))
+            arrived = along_edges + float(residual @ to_seeds) * seeds
             waiting += (1 - self.restart) * total - float(arrived.sum())
-            held = arrived
-        return self._after(passed, held, rows)
+            residual = arrived
+        return self._apply(passed, residual, rows)
 
-    def _after(self, passed: NDArray[np.float64], held: NDArray[np.float64], rows: NDArray[np.intp]) -> "Push":
-        """Let what passed through the explored nodes leave its part there and arrive at the others."""
-        rate, lost = self._rates()
-        arrived = np.bincount(self.targets, (passed * rate)[rows], len(self.seeds)) + float(passed @ lost) * self.seeds
+    def _apply(self, passed: NDArray[np.float64], left: NDArray[np.float64], rows: NDArray[np.intp]) -> "ForwardPush":
+        """Return the push after `passed` was pushed from the explored nodes and `left` remains."""
+        to_neighbor, to_seeds = self._shares()
+        along_edges = np.bincount(self.targets, (passed * to_neighbor)[rows], len(self.seeds))
+        arrived = along_edges + float(passed @ to_seeds) * self.seeds
         estimate = self.estimate.copy()
         estimate[self.explored] += self.restart * passed
         residual = self.residual + arrived
-        residual[self.explored] = held
+        residual[self.explored] = left
         return replace(self, estimate=estimate, residual=residual)
 
-    def _rows(self) -> NDArray[np.intp]:
-        """Give for each target the row of the node it is behind."""
+    def _source_rows(self) -> NDArray[np.intp]:
+        """Return for each target the row, in `explored`, of the node it is a neighbour of."""
         return np.repeat(np.arange(len(self.explored)), self.degrees)
 
-    def _rates(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Give what part of a row's mass goes to each of its neighbours, and what part back to the seeds."""
+    def _shares(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return, per explored node, the shares of its mass for each neighbour and for the seeds.
+
+        Mass goes to the seeds only if there are no neighbours.
+        """
         walks = 1 - self.restart
         return walks / np.maximum(self.degrees, 1), np.where(self.degrees == 0, walks, 0.0)
 
     def bounds(self, *, may_loop: bool) -> Bounds:
-        """Bound the exact values from both sides, in the whole graph, whatever the part of it that is not known.
+        """Return bounds of the exact values, whatever the unexplored part of the graph is.
 
-        Of the mass that reaches a node at least `restart` stays at the first visit. With all returns it is at most
-        `restart / (1 - g)`, where `g`, the discounted chance to return, is at most `w * q + w**2 * (1 - q)`: `w` is
-        `1 - restart` and `q` the chance to return in one step, the others take two or more. From any other node a
-        visit takes at least one step, which costs the factor `w`.
+        Let `w = 1 - restart`. Of the mass that reaches a node, at least `restart` comes to rest there at the first
+        visit. With all later visits it is at most `restart / (1 - g)`, where `g` is the discounted probability to
+        return. Let `q` be the probability to return in one step. Any other return takes two steps or more. So `g` is at
+        most `w * q + w**2 * (1 - q)`. Mass at any other node needs one step or more to get here, which costs a factor
+        `w`.
 
         Args:
             may_loop: Whether a node that is not explored may be its own neighbour.
         """
         walks, total = 1 - self.restart, float(self.residual.sum())
-        most = 1 / (1 + walks * (1 - self._at_once(may_loop=may_loop)))
+        # With `restart = 1 - w`, `restart / (1 - g)` is `1 / (1 + w * (1 - q))`.
+        most = 1 / (1 + walks * (1 - self._return_probabilities(may_loop=may_loop)))
         lower = self.estimate + self.restart * self.residual
         upper = self.estimate + most * (self.residual + walks * (total - self.residual))
+        # A node that was not discovered has no estimate and no residual, and is no seed.
         return Bounds(lower, upper, total * walks / (1 if may_loop else 1 + walks))
 
-    def _at_once(self, *, may_loop: bool) -> NDArray[np.float64]:
-        """Give for each node the most that the chance to return to it in one step can be.
+    def _return_probabilities(self, *, may_loop: bool) -> NDArray[np.float64]:
+        """Return for each node an upper bound of the probability to return to it in one step.
 
-        Without neighbours a node returns to itself as often as the walker starts there; a seed that is not explored may
-        turn out to be such a node.
+        From a node without neighbours the walker starts again, so it returns with the seed probability of the node. A
+        seed that is not explored may be such a node.
         """
-        chances = np.ones(len(self.seeds)) if may_loop else self.seeds.copy()
-        rows = self._rows()
+        probabilities = np.ones(len(self.seeds)) if may_loop else self.seeds.copy()
+        rows = self._source_rows()
         loops = np.bincount(rows[self.targets == self.explored[rows]], minlength=len(self.explored))
-        known = loops / np.maximum(self.degrees, 1)
-        chances[self.explored] = np.where(self.degrees == 0, self.seeds[self.explored], known)
-        return chances
+        along_loops = loops / np.maximum(self.degrees, 1)
+        probabilities[self.explored] = np.where(self.degrees == 0, self.seeds[self.explored], along_loops)
+        return probabilities
 
     def neighbor_counts(self) -> NDArray[np.intp]:
-        """Give how many neighbours each node has, -1 for those that are not explored."""
+        """Return the number of neighbours of each node; -1 if it is not explored."""
         counts = np.full(len(self.seeds), -1, np.intp)
         counts[self.explored] = self.degrees
         return counts
 
 
-def are_final(bounds: Bounds, order: NDArray[np.intp], rivals: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Say of each node in `order` whether the bounds prove that it belongs exactly there, equals in any order.
+def has_final_rank(bounds: Bounds, order: NDArray[np.intp], rivals: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return for each node in `order` whether the bounds prove that this is its rank.
 
-    All before it must not be below it; all after it, all rivals, which are not in `order`, and the unseen not above.
+    No node before it may be below it. No node after it, no rival and no undiscovered node may be above it. Nodes that
+    are equal may be in any order.
+
+    Args:
+        bounds: The bounds of all nodes.
+        order: The ranked nodes, best first.
+        rivals: `(n,) bool`, the nodes outside `order` that may be above ranked ones.
     """
     lower, upper = bounds.lower[order], bounds.upper[order]
-    others = max(bounds.unseen, float(bounds.upper[rivals].max(initial=0.0)))
-    before = np.concatenate([[np.inf], np.minimum.accumulate(lower)])[:-1]
-    after = np.concatenate([np.maximum.accumulate(upper[::-1])[::-1], [others]])[1:]
-    proven: NDArray[np.bool_] = (upper <= before + ROUNDING) & (lower + ROUNDING >= np.maximum(after, others))
+    highest_rival = max(bounds.unseen, float(bounds.upper[rivals].max(initial=0.0)))
+    least_before = np.concatenate([[np.inf], np.minimum.accumulate(lower)])[:-1]
+    most_after = np.concatenate([np.maximum.accumulate(upper[::-1])[::-1], [highest_rival]])[1:]
+    is_below_those_before = upper <= least_before + ROUNDING
+    is_above_the_others = lower + ROUNDING >= np.maximum(most_after, highest_rival)
+    proven: NDArray[np.bool_] = is_below_those_before & is_above_the_others
     return proven
 
 
-def are_first(bounds: Bounds, order: NDArray[np.intp], rivals: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
-    """Say of each node in `order` whether the bounds prove that fewer than `count` others are above it."""
+def is_among_first(bounds: Bounds, order: NDArray[np.intp], rivals: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
+    """Return for each node in `order` whether it is proven to be among the first `count`.
+
+    That is so if the bounds allow fewer than `count` other nodes above it.
+    """
     lower, upper = bounds.lower[order] + ROUNDING, bounds.upper[order]
+    # Count the nodes whose upper bound is above this node's lower bound, without the node itself.
     highest = np.sort(np.concatenate([upper, bounds.upper[rivals]]))
     above = len(highest) - np.searchsorted(highest, lower, side="right") - (upper > lower)
     proven: NDArray[np.bool_] = (above < count) & (bounds.unseen <= lower)

@@ -1,4 +1,4 @@
-"""Policies written one node at a time, as `ir` has them, run by the batched operator."""
+"""`per_node`: policies that work one node at a time, as in `ir`, for the batched operator."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
@@ -14,21 +14,23 @@ from airw.values import SearchHit
 from airw.walking import CommittedNode, Frontier, Neighbors, Policy, WalkState
 
 T = TypeVar("T")
-_WIDTHS: WeakKeyDictionary[WalkState, int] = WeakKeyDictionary()  # kept here, as a policy may rewrite its state
+_WIDTHS: WeakKeyDictionary[WalkState, int] = WeakKeyDictionary()  # not in the state, which a policy may overwrite
 _METHODS = ("seed", "score", "expand", "node_id", "to_hit")
 
 
 def per_node(policy: Any) -> "PerNode":
-    """Adapt a policy whose methods take one node at a time, sync or async, named and called as in `ir`.
+    """Return a walk policy that runs a policy whose methods take one node at a time.
 
-    It has `seed(state, store)`, `score(state, node, store)`, `expand(state, node, store)`, `node_id(node)` and
-    `to_hit(state, node, score, depth)`, and may have `select(state, scored)` over `(node, depth, score)` triples and
-    `stop(state)`. Async methods run concurrently, at most `limits.max_concurrency` at once; results keep their order.
-    Each path to a node is scored and shown to `select`; the first one returned is committed, with the depth and score
-    that the operator recorded. `to_hit` sees the state as it was at the start of the step's slice.
+    The methods have the names and arguments of `ir`: `seed(state, store)`, `score(state, node, store)`,
+    `expand(state, node, store)`, `node_id(node)` and `to_hit(state, node, score, depth)`. They may be sync or async.
+    `select(state, scored)` over `(node, depth, score)` triples and `stop(state)` are optional.
+
+    Async methods run concurrently, at most `limits.max_concurrency` at once; results keep their order. Each path to a
+    node is scored and passed to `select`. Of the paths that `select` returns, the first is committed, with the depth
+    and score that the operator has recorded. `to_hit` sees the state at the start of the slice that is committed.
 
     Raises:
-        ArgumentError: A method is missing.
+        ArgumentError: If a method is missing.
 
     Example:
         >>> class Countdown:
@@ -43,117 +45,139 @@ def per_node(policy: Any) -> "PerNode":
         ['3', '2', '1']
     """
     if isinstance(policy, type):
-        raise ArgumentError(f"policy must be an instance; write {policy.__name__}(...)")
+        raise ArgumentError(f"policy must be an instance, not the class {policy.__name__}; pass {policy.__name__}(...)")
     missing = [name for name in _METHODS if not callable(getattr(policy, name, None))]
     if missing:
-        raise ArgumentError(f"{short_repr(policy)} is not a per-node policy: it has no {', '.join(missing)}")
+        raise ArgumentError(
+            f"policy must be a per-node policy, not {short_repr(policy)}, which has no {', '.join(missing)}"
+        )
     return PerNode(policy)
 
 
 @dataclass(frozen=True)
 class PerNode(Policy):
-    """A per-node policy as the operator runs it; made by `per_node`."""
+    """A walk policy that calls a per-node policy for each node; created by `per_node`."""
 
     policy: Any
     max_depth: int | None = 2
-    scores_paths = True
+    scores_paths = True  # as in `ir`, where `select` receives every path
 
     async def seed(self, state: WalkState, store: Any) -> Neighbors:
-        """Ask the policy."""
-        _width(state)  # before the policy sees the state
-        seeds: Neighbors = await _settled(self.policy.seed(state, store))
+        """Call `seed` of the policy."""
+        _max_concurrency(state)  # remembers the limit before the policy sees the state
+        seeds: Neighbors = await _await_if_needed(self.policy.seed(state, store))
         return seeds
 
     async def score(self, state: WalkState, nodes: Sequence[Any], store: Any) -> list[float]:
-        """Ask the policy for each node."""
-        return await self._each(self.policy.score, nodes, state, lambda node: (state, node, store))
+        """Call `score` of the policy for each node."""
+        return await self._call_for_each(self.policy.score, nodes, state, lambda node: (state, node, store))
 
     async def select(self, state: WalkState, frontier: Frontier) -> Iterable[int]:
-        """Show the policy triples and find the positions of those it returns."""
+        """Call `select` of the policy with triples, and return the positions of those it returns."""
         live = frontier.live.tolist()
-        triples = [(frontier.nodes[at], frontier.depths[at], float(frontier.scores[at])) for at in live]
+        triples = [
+            (frontier.nodes[position], frontier.depths[position], float(frontier.scores[position])) for position in live
+        ]
         if not callable(getattr(self.policy, "select", None)):
             best: list[int] = frontier.best_first().tolist()
             return best
-        picked = await _settled(self.policy.select(state, triples))
-        if not isinstance(picked, Iterable):
-            raise PolicyError(f"select must return (node, depth, score) triples, not {short_repr(picked)}")
-        return self._positions(islice(picked, len(triples)), dict(zip(live, triples, strict=True)), state)
+        selected = await _await_if_needed(self.policy.select(state, triples))
+        if not isinstance(selected, Iterable):
+            raise PolicyError(
+                f"{self._name}.select returned {short_repr(selected)}; return (node, depth, score) triples"
+            )
+        # As many triples as were passed are read at most, so an endless selection ends.
+        return self._positions(islice(selected, len(triples)), dict(zip(live, triples, strict=True)), state)
 
-    def _positions(self, picked: Iterable[Any], offered: dict[int, Any], state: WalkState) -> Iterator[int]:
-        places: dict[Hashable, list[int]] = {}
+    def _positions(self, selected: Iterable[Any], offered: dict[int, Any], state: WalkState) -> Iterator[int]:
+        """Yield the position of each selected triple."""
+        positions_of: dict[Hashable, list[int]] = {}
         for position, (node, _, _) in offered.items():
-            places.setdefault(self.policy.node_id(node), []).append(position)
-        for triple in picked:
+            positions_of.setdefault(self.policy.node_id(node), []).append(position)
+        for triple in selected:
             try:
                 node, depth, score = triple
             except (TypeError, ValueError):
                 raise PolicyError(
-                    f"select must return (node, depth, score) triples, not {short_repr(triple)}"
+                    f"{self._name}.select returned {short_repr(triple)}; return (node, depth, score) triples"
                 ) from None
             id = self.policy.node_id(node)
-            if id in places:
-                exact = (at for at in places[id] if offered[at][1:] == (depth, score))
-                yield next(exact, places[id][0])
+            if id in positions_of:
+                # The path with this depth and score; if the policy changed them, the first path to the node.
+                exact = (position for position in positions_of[id] if offered[position][1:] == (depth, score))
+                yield next(exact, positions_of[id][0])
             elif id not in state.visited:
-                raise PolicyError(f"select returned a node that was not offered: {short_repr(node)}")
+                raise PolicyError(
+                    f"{self._name}.select returned node {short_repr(node)}, which does not wait; "
+                    "return only triples of `scored`"
+                )
 
     async def expand(self, state: WalkState, committed: Sequence[CommittedNode], store: Any) -> list[Neighbors]:
-        """Ask the policy for each node."""
-        return await self._each(self.policy.expand, committed, state, lambda entry: (state, entry.node, store))
+        """Call `expand` of the policy for each node."""
+        return await self._call_for_each(self.policy.expand, committed, state, lambda entry: (state, entry.node, store))
 
     def node_id(self, node: Any) -> Hashable:
-        """Ask the policy."""
+        """Call `node_id` of the policy."""
         id: Hashable = self.policy.node_id(node)
         return id
 
     def stop(self, state: WalkState) -> bool | Awaitable[bool]:
-        """Ask the policy, if it has an opinion."""
+        """Call `stop` of the policy; return False if it has none."""
         answer: bool | Awaitable[bool] = self.policy.stop(state) if hasattr(self.policy, "stop") else False
         return answer
 
     async def to_hits(self, state: WalkState, committed: Sequence[CommittedNode], store: Any) -> list[SearchHit | None]:
-        """Ask the policy for each node; whatever hit it makes becomes a fresh one."""
+        """Call `to_hit` of the policy for each node, and copy its hits."""
         arguments = lambda entry: (state, entry.node, entry.score, entry.depth)  # noqa: E731 (one line)
-        return [_fresh(hit) for hit in await self._each(self.policy.to_hit, committed, state, arguments)]
+        return [_copy_hit(hit) for hit in await self._call_for_each(self.policy.to_hit, committed, state, arguments)]
 
-    async def _each(
+    @property
+    def _name(self) -> str:
+        return type(self.policy).__name__
+
+    async def _call_for_each(
         self,
         method: Callable[..., Any],
         items: Sequence[T],
         state: WalkState,
         arguments: Callable[[T], tuple[Any, ...]],
     ) -> list[Any]:
-        async def ask(item: T) -> Any:
+        """Call a method for each item; return the answers in the order of the items."""
+
+        async def call(item: T) -> Any:
             state, node, *others = arguments(item)
             try:
-                return await _settled(method(state, node, *others))
+                return await _await_if_needed(method(state, node, *others))
             except Exception as error:
                 error.add_note(f"for node {short_repr(node)}")
                 raise
 
+        # Only a method that can wait gains from running several times at once.
         if inspect.iscoroutinefunction(method):
-            return await map_bounded(ask, items, limit=_width(state))
+            return await map_bounded(call, items, limit=_max_concurrency(state))
         pacer, answers = Pacer(), []
         for item in items:
-            answers.append(await ask(item))
+            answers.append(await call(item))
             await pacer.pace()
         return answers
 
 
-def _width(state: WalkState) -> int:
-    """Give how many calls of this walk's policy may run at once."""
+def _max_concurrency(state: WalkState) -> int:
+    """Return how many calls of this walk's policy may run at once, as it was at the start."""
     if state not in _WIDTHS:
         _WIDTHS[state] = state.limits.max_concurrency
     return _WIDTHS[state]
 
 
-async def _settled(answer: Any) -> Any:
+async def _await_if_needed(answer: Any) -> Any:
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def _fresh(hit: Any) -> SearchHit | None:
-    """Copy a hit, ours or one that only looks like it."""
+def _copy_hit(hit: Any) -> SearchHit | None:
+    """Return a copy of a hit.
+
+    The walk writes into its hits, and a policy may return the same one twice or a hit of its own class.
+    """
     if hit is None:
         return None
     try:
@@ -167,4 +191,4 @@ def _fresh(hit: Any) -> SearchHit | None:
             surface_index=hit.surface_index,
         )
     except AttributeError as error:
-        raise PolicyError(f"to_hit must return a SearchHit or None, not {short_repr(hit)}") from error
+        raise PolicyError(f"to_hit returned {short_repr(hit)}; return a SearchHit or None") from error

@@ -1,4 +1,4 @@
-"""Where a walk starts: a search by cosine, by words or by both, artifacts that the query names, given ids."""
+"""The start of a walk: artifacts that a search finds or the query names, and roots."""
 
 import re
 import unicodedata
@@ -19,96 +19,122 @@ AnyFilter: TypeAlias = Mapping[str, Any] | Filter | None
 Seeding: TypeAlias = Literal["dense", "lexical", "hybrid", "titles"]
 
 SEEDINGS: tuple[Seeding, ...] = (*MODES, "titles")
-"""The ways to find a start: the modes of a search, and artifacts whose names the query holds."""
+"""The ways to find a start: the modes of a search, and the artifacts whose names are in the query."""
 
 _WORD = re.compile(r"\w+(?:[-'\u2019.&/]\w+)*")
-_LONGEST = 8  # words in a name
-_SHORTEST = 3  # characters: shorter ones stand in a query by chance
+_MAX_WORDS = 8  # in a name
+_MIN_CHARACTERS = 3  # a shorter name is often in a query by chance
 
 
 async def find_start(
     memory: ArtifactMemory,
     corpus: OpenCorpus[object],
-    who: str,
+    policy: str,
     *,
     k: int,
     seeding: Seeding,
     roots: Sequence[NodeIdLike] = (),
     filter: AnyFilter,
 ) -> list[Id]:
-    """Return the `k` artifacts that are found, best first, then the given roots; each once.
+    """Return up to `k` artifacts that the seeding finds, then the roots, without duplicates.
+
+    Args:
+        memory: The memory of the walk, with the query.
+        corpus: The open corpus.
+        policy: The name of the policy, for errors.
+        k: The number of artifacts to find at most; they come best first.
+        seeding: How to find them.
+        roots: Further artifacts to start from.
+        filter: A filter that the found artifacts satisfy; roots are not filtered.
 
     Raises:
-        NoLedgerEntry: A root is not of this corpus.
-        ArgumentError: The store lacks what the seeding needs; the message names the policy.
+        NoLedgerEntry: If a root is not in this corpus.
+        ArgumentError: If the store lacks a method that the seeding needs.
     """
-    given = root_ids(roots, corpus)
+    start = root_ids(roots, corpus)
     if not k:
-        return list(dict.fromkeys(given))
+        return list(dict.fromkeys(start))
     if seeding == "titles":
-        found = await _named(memory.query, corpus, who, k, filter)
+        ids = await _find_by_titles(memory.query, corpus, policy, k, filter)
     else:
-        found = await _searched(memory, corpus, who, k=k, mode=seeding, filter=filter)
-    return list(dict.fromkeys([*found, *given]))
+        ids = await _find_by_search(memory, corpus, policy, k=k, mode=seeding, filter=filter)
+    return list(dict.fromkeys([*ids, *start]))
 
 
-async def _named(query: str, corpus: OpenCorpus[object], who: str, k: int, filter: AnyFilter) -> Sequence[Id]:
-    """Find the artifacts that the query names, and that have a surface that satisfies the filter; two store calls."""
+async def _find_by_titles(
+    query: str, corpus: OpenCorpus[object], policy: str, k: int, filter: AnyFilter
+) -> Sequence[Id]:
+    """Return the artifacts that the query names and that have a surface within the filter.
+
+    Two store calls at most.
+    """
     setting = "seeding='titles'"
-    named = await named_artifacts(query, require(corpus, "resolve", who, setting))
-    ids, parsed = [id for ids in named for id in ids], parse_filter(filter)
-    if parsed is not None:
-        reader = require(corpus, "records_of", who, f"{setting}, scope=...")
-        found = zip(ids, await reader.records_of(ids), strict=True)
-        ids = [id for id, records in found if any(matches(parsed, record.metadata) for record in records or ())]
+    names = await artifacts_in_query(query, require(corpus, "resolve", policy, setting))
+    ids, parsed_filter = [id for meanings in names for id in meanings], parse_filter(filter)
+    if parsed_filter is not None:
+        reader = require(corpus, "records_of", policy, f"{setting}, scope=...")
+        surfaces = zip(ids, await reader.records_of(ids), strict=True)
+        ids = [
+            id for id, records in surfaces if any(matches(parsed_filter, record.metadata) for record in records or ())
+        ]
     return ids[:k]
 
 
-async def _searched(
-    memory: ArtifactMemory, corpus: OpenCorpus[object], who: str, *, k: int, mode: Mode, filter: AnyFilter
+async def _find_by_search(
+    memory: ArtifactMemory, corpus: OpenCorpus[object], policy: str, *, k: int, mode: Mode, filter: AnyFilter
 ) -> list[Id]:
-    """Find the artifacts that `retrieve` finds; no records are read, and cosines are kept: two store calls fewer."""
+    """Return the artifacts that `retrieve` would find.
+
+    Unlike `retrieve`, it reads no records, and it keeps the cosines in memory. That saves two store calls.
+    """
     channels, depth = channels_of(mode), hybrid_depth(k) if mode == "hybrid" else k
     for channel in channels:
-        require(corpus, "search_vectors" if channel == "dense" else "search_text", who, f"seeding={mode!r}")
+        require(corpus, "search_vectors" if channel == "dense" else "search_text", policy, f"seeding={mode!r}")
     vector = partial(memory.embed_query, corpus)
     rankings = await channel_rankings(corpus, channels, memory.query, vector, depth, filter=filter, per_artifact=True)
-    found = [id for id, _ in fuse_ranks([ranking.artifact_ids for ranking in rankings])[:k]]
+    ids = [id for id, _ in fuse_ranks([ranking.artifact_ids for ranking in rankings])[:k]]
     for channel, ranking in zip(channels, rankings, strict=True):
         if channel == "dense":
-            best = zip(ranking.artifact_ids, zip(ranking.record_ids, ranking.scores.tolist(), strict=True), strict=True)
-            # What was filtered may not be the best surface of what is not started from.
-            memory.best.update(best if filter is None else ((id, each) for id, each in best if id in found))
-    return found
+            surfaces = zip(ranking.record_ids, ranking.scores.tolist(), strict=True)
+            best = dict(zip(ranking.artifact_ids, surfaces, strict=True))
+            # With a filter, these are the best surfaces among those that satisfy it. They score the start only: an
+            # artifact that the walk reaches later scores by its best surface of all.
+            if filter is not None:
+                best = {id: surface for id, surface in best.items() if id in ids}
+            memory.best_surfaces.update(best)
+    return ids
 
 
-async def named_artifacts(query: str, store: LinkReader) -> list[list[Id]]:
-    """Give for each name that the query holds the artifacts it means; longer names first, then as they stand there.
+async def artifacts_in_query(query: str, store: LinkReader) -> list[list[Id]]:
+    """Return, for each name in the query, the artifacts that it means.
 
-    Names are what links go by: ids, titles, aliases. Of overlapping names the longest counts. One store call.
+    Names are those that links use: ids, titles and aliases. Of overlapping names the longest counts. Longer names come
+    first; names of the same length are in the order of the query. One store call.
     """
     query = unicodedata.normalize("NFC", query)
-    spans = list(_spans(query))
+    spans = list(_word_spans(query))
     texts = [" ".join(query[start:end].split()) for start, end in spans]
-    forms = [form for text in texts for form in (text, _fold(text))]
-    found = await store.resolve(forms)
-    named, taken = cast("list[list[Id]]", []), set[int]()
-    for at, (start, end) in enumerate(spans):
-        meant = found[2 * at] or found[2 * at + 1]
-        if meant and taken.isdisjoint(range(start, end)):
-            taken.update(range(start, end))
-            named.append(meant)
-    return named
+    # All candidates, as written and case-folded, are resolved in one call.
+    spellings = [spelling for text in texts for spelling in (text, _fold(text))]
+    meanings = await store.resolve(spellings)
+    names, used_characters = cast("list[list[Id]]", []), set[int]()
+    for index, (start, end) in enumerate(spans):
+        artifacts = meanings[2 * index] or meanings[2 * index + 1]
+        if artifacts and used_characters.isdisjoint(range(start, end)):
+            used_characters.update(range(start, end))
+            names.append(artifacts)
+    return names
 
 
-def _spans(query: str) -> Iterator[tuple[int, int]]:
-    """Give where each run of words starts and ends, those of the most words first."""
-    flat = "".join("a" if unicodedata.category(letter).startswith("M") else letter for letter in query)
-    words = [match.span() for match in _WORD.finditer(flat)]  # where marks count as letters, as they do not to `re`
-    for length in range(min(_LONGEST, len(words)), 0, -1):
-        for at in range(len(words) - length + 1):
-            start, end = words[at][0], words[at + length - 1][1]
-            if end - start >= _SHORTEST:
+def _word_spans(query: str) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of each run of words in the query, runs of more words first."""
+    # `re` does not count combining marks as letters, so they are replaced by one; positions stay the same.
+    letters = "".join("a" if unicodedata.category(letter).startswith("M") else letter for letter in query)
+    words = [match.span() for match in _WORD.finditer(letters)]
+    for length in range(min(_MAX_WORDS, len(words)), 0, -1):
+        for first in range(len(words) - length + 1):
+            start, end = words[first][0], words[first + length - 1][1]
+            if end - start >= _MIN_CHARACTERS:
                 yield start, end
 
 

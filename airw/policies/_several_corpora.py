@@ -1,4 +1,4 @@
-"""What differs where several corpora are walked as one; all other code of policies takes ids as they come."""
+"""Artifact ids in one corpus and in several; other policy code treats ids as opaque."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -10,41 +10,47 @@ from airw.retrieval import check_corpus
 from airw.values import ArtifactRef, Edge, NodeId, NodeIdLike, canonical_node_id
 
 Id: TypeAlias = Any
-"""An artifact as the store of the walked corpus knows it: its id or, of several corpora, an `ArtifactRef`."""
+"""The id of an artifact in the store of the walked corpus: a string or, in several corpora, an `ArtifactRef`."""
 
 
-def check_nodes(name: str, given: object) -> tuple[NodeId, ...]:
-    """Return the items of a list when each is an id or a pair of a corpus and an id there, which becomes a reference.
+def check_nodes(name: str, nodes: object) -> tuple[NodeId, ...]:
+    """Return a list of ids or `(source, id)` pairs, with pairs as references.
+
+    Args:
+        name: The name of the argument, for errors.
+        nodes: The value of the argument.
 
     Raises:
-        ArgumentKindError: It is no list.
-        ArgumentError: An item is neither.
+        ArgumentKindError: If it is no list.
+        ArgumentError: If an item is neither an id nor a pair.
     """
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ArgumentKindError(f"{name} must be a list of ids, not {short_repr(given)}; one is [{short_repr(given)}]")
-    return tuple(_checked_node(name, each) for each in given)
+    if isinstance(nodes, str) or not isinstance(nodes, Iterable):
+        raise ArgumentKindError(f"{name} must be a list of ids, not {short_repr(nodes)}; one is [{short_repr(nodes)}]")
+    return tuple(_check_node(name, node) for node in nodes)
 
 
-def _checked_node(name: str, given: object) -> NodeId:
-    match given:
+def _check_node(name: str, node: object) -> NodeId:
+    match node:
         case str():
-            return given
+            return node
         case [str() as source, str() as id]:
             return ArtifactRef(source, id)
-    raise ArgumentError(f"{name} must be ids or (source, id) pairs, not {short_repr(given)}")
+    raise ArgumentError(f"{name} must be ids or (source, id) pairs, not {short_repr(node)}")
 
 
 def member_names(corpus: OpenCorpus[object]) -> Collection[str]:
-    """Return the names of the corpora that an open corpus is made of, in order; none where it is a single one."""
+    """Return the names of the corpora in an open corpus; empty for a single corpus."""
     names: Collection[str] = getattr(corpus, "members", ())
     return names
 
 
 def root_ids(roots: Sequence[NodeIdLike], corpus: OpenCorpus[object]) -> list[Id]:
-    """Return roots as the store knows them: ids, where a pair may name the corpus itself; of several, references.
+    """Return roots as ids of the store, without duplicates.
+
+    In a single corpus they are strings, and a pair may name the corpus itself. In several corpora they are references.
 
     Raises:
-        NoLedgerEntry: One is of another corpus; or of several, and it does not say of which.
+        NoLedgerEntry: If a root is in another corpus or, in several corpora, does not name its corpus.
     """
     members = member_names(corpus)
     return [_root_id(root, check_corpus(corpus).name, members) for root in dict.fromkeys(roots)]
@@ -56,36 +62,39 @@ def _root_id(root: NodeIdLike, name: str, members: Collection[str]) -> NodeId:
         return ArtifactRef(source, id)
     if not members and source in (None, name):
         return id
-    wanted = f"a (source, id) pair, the source one of {', '.join(map(repr, members))}" if members else "an id in it"
-    raise NoLedgerEntry(f"corpus {name!r} holds no artifact {short_repr(root)}; a root is {wanted}")
+    expected = f"a (source, id) pair, the source one of {', '.join(map(repr, members))}" if members else "an id in it"
+    raise NoLedgerEntry(f"corpus {name!r} holds no artifact {short_repr(root)}; a root is {expected}")
 
 
 def other_ends(id: Id, edges: Sequence[Edge]) -> tuple[Sequence[Id], Sequence[Edge]]:
-    """Return the artifacts at the other ends of the edges of one, and these edges, aligned.
+    """Return the other ends of an artifact's edges, and these edges, aligned.
 
-    Edges that lead out of what is walked are left out; of several corpora the store gives none.
+    Edges that lead out of the walked corpora are left out.
     """
     if any(edge.leads_out for edge in edges):
         edges = [edge for edge in edges if not edge.leads_out]
     return [edge.target if edge.source == id else edge.source for edge in edges], edges
 
 
-def places_of(corpus: OpenCorpus[object]) -> Mapping[str, int]:
-    """Return the place of each corpus among several, by which their artifacts are ordered."""
-    return {name: place for place, name in enumerate(member_names(corpus))}
+def member_ranks(corpus: OpenCorpus[object]) -> Mapping[str, int]:
+    """Return the rank of each corpus among several; their artifacts are ordered by it."""
+    return {name: rank for rank, name in enumerate(member_names(corpus))}
 
 
-def order_key(places: Mapping[str, int]) -> Callable[[Id], Any]:
-    """Return the key that orders artifacts: ids before references, and these by the place of their corpus first."""
+def order_key(ranks: Mapping[str, int]) -> Callable[[Id], Any]:
+    """Return a sort key for artifacts: strings before references, then by corpus, then by id."""
 
     def key(id: Id) -> Any:
-        return (True, places.get(id.source, len(places)), id) if isinstance(id, ArtifactRef) else (False, 0, id)
+        return (True, ranks.get(id.source, len(ranks)), id) if isinstance(id, ArtifactRef) else (False, 0, id)
 
     return key
 
 
-def named_in_field(value: Any, home: Id, corpus: OpenCorpus[object]) -> Id:
-    """Return the artifact that a field's value names; of several corpora, in that of `home` unless it names its own."""
+def id_from_field(value: Any, home: Id, corpus: OpenCorpus[object]) -> Id:
+    """Return the id of the artifact that the value of a field names.
+
+    In several corpora a value may be a pair. Otherwise it names an artifact in the corpus of `home`.
+    """
     if not member_names(corpus):
         return str(value)
     match value:

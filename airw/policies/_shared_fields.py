@@ -1,4 +1,4 @@
-"""Ways from an artifact to those that share a field's value with it."""
+"""Edges between artifacts that share the value of a field."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -6,32 +6,41 @@ from typing import Any, NamedTuple, TypeAlias
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, PolicyError
-from airw.policies._several_corpora import Id, named_in_field
+from airw.policies._several_corpora import Id, id_from_field
 from airw.protocols import LinkReader, OpenCorpus
 from airw.values import Edge, Record
 from airw.values.filters import MISSING, as_key, get_field
 
 EdgeFunction: TypeAlias = Callable[[Record], Iterable[tuple[str, Any]]]
 Edges: TypeAlias = Sequence[tuple[str, str]] | EdgeFunction
-"""Pairs of fields `(from, to)`, or a function of a record that gives `(to, value)` pairs; `"$id"` is the id."""
+"""Pairs of fields `(from, to)`, or a function of a record that returns `(to, value)` pairs; `"$id"` is the id."""
 
 ID = "$id"
 
 
-class Way(NamedTuple):
-    """To all artifacts whose field equals a value or holds it; the type is what an edge along it is called."""
+class FieldValue(NamedTuple):
+    """A value to look for in a field.
+
+    An edge leads to every artifact whose field equals or contains the value.
+
+    Args:
+        field: The field to look in; `"$id"` for the id.
+        value: The value to look for.
+        type: The type of the edges.
+        key: A key that is equal for equal fields and values, whatever the type.
+    """
 
     field: str
     value: Any
     type: str
-    key: Hashable  # equal for equal ways, whatever they are called
+    key: Hashable
 
 
 def check_edges(edges: object) -> None:
-    """Refuse what is neither a list of pairs of fields nor a function.
+    """Check that the argument `edges` is `None`, a list of pairs of fields, or a function.
 
     Raises:
-        ArgumentError: It is not.
+        ArgumentError: If it is something else.
     """
     if edges is None or callable(edges):
         return
@@ -41,63 +50,75 @@ def check_edges(edges: object) -> None:
         )
     for pair in edges:
         if not isinstance(pair, list | tuple) or len(pair) != 2 or not all(isinstance(side, str) for side in pair):
-            raise ArgumentError(f"an edge is a pair of fields such as ('keywords', 'keywords'), not {short_repr(pair)}")
+            raise ArgumentError(
+                f"edges must be pairs of fields such as ('keywords', 'keywords'), not {short_repr(pair)}"
+            )
 
 
-def ways_of(id: Id, record: Record, edges: Edges, corpus: OpenCorpus[object]) -> list[Way]:
-    """Return the ways that lead on from an artifact, each once, in the order of `edges` and of the values in a field.
+def field_values(id: Id, record: Record, edges: Edges, corpus: OpenCorpus[object]) -> list[FieldValue]:
+    """Return the field values that lead on from an artifact, without duplicates.
+
+    They are in the order of `edges`, and within a field in the order of its values.
 
     Raises:
-        PolicyError: A function gives something else than pairs.
+        PolicyError: If a function returns something else than pairs.
     """
-    once: dict[Hashable, Way] = {}
-    for field, value, type in _given(id, record, edges) if callable(edges) else _declared(id, record, edges):
-        end = named_in_field(value, id, corpus) if field == ID else value
-        way = Way(field, end, type, (field, end if isinstance(end, str) else as_key(end)))
-        once.setdefault(way.key, way)
-    return list(once.values())
+    by_key: dict[Hashable, FieldValue] = {}
+    pairs = _values_of_function(id, record, edges) if callable(edges) else _values_of_pairs(id, record, edges)
+    for field, value, type in pairs:
+        target = id_from_field(value, id, corpus) if field == ID else value
+        key = (field, target if isinstance(target, str) else as_key(target))
+        by_key.setdefault(key, FieldValue(field, target, type, key))
+    return list(by_key.values())
 
 
-def _declared(id: Id, record: Record, edges: Sequence[tuple[str, str]]) -> Iterator[tuple[str, Any, str]]:
-    for here, there in edges:
-        value = id if here == ID else get_field(record.metadata, here)
+def _values_of_pairs(id: Id, record: Record, edges: Sequence[tuple[str, str]]) -> Iterator[tuple[str, Any, str]]:
+    """Yield `(field, value, edge type)` for each value that a record has in a `from` field."""
+    for from_field, to_field in edges:
+        value = id if from_field == ID else get_field(record.metadata, from_field)
         if value is not MISSING:
             for item in value if isinstance(value, list) else [value]:
                 if item is not None:
-                    yield there, item, there if here == ID else here
+                    yield to_field, item, to_field if from_field == ID else from_field
 
 
-def _given(id: Id, record: Record, function: EdgeFunction) -> Iterator[tuple[str, Any, str]]:
+def _values_of_function(id: Id, record: Record, function: EdgeFunction) -> Iterator[tuple[str, Any, str]]:
+    """Yield `(field, value, edge type)` for each pair that the function returns for a record."""
     answer = function(record)
     if not isinstance(answer, Iterable):
-        raise PolicyError(f"edges must give (field, value) pairs for {id!r}, not {short_repr(answer)}")
+        raise PolicyError(f"edges returned {short_repr(answer)} for {id!r}; return (field, value) pairs")
     for pair in answer:
         if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
-            raise PolicyError(f"edges must give (field, value) pairs for {id!r}, not {short_repr(pair)}")
+            raise PolicyError(f"edges returned {short_repr(pair)} for {id!r}; return (field, value) pairs")
         value = json_clean(pair[1])
         if value is not None:
             yield pair[0], value, pair[0]
 
 
-async def follow(ways: Sequence[Way], store: LinkReader) -> dict[Hashable, Sequence[Id]]:
-    """Return the artifacts that each way leads to, by its key; an id leads to itself, whether it exists or not.
+async def find_artifacts(values: Sequence[FieldValue], store: LinkReader) -> dict[Hashable, Sequence[Id]]:
+    """Return the artifacts that each field value leads to, by the key of the value.
 
-    At most one store call, whatever the number of values.
+    An id leads to itself, whether the artifact exists or not. There is one store call at most, whatever the number of
+    values.
     """
-    asked = [way for way in ways if way.field != ID]
-    found = await store.matching([(way.field, way.value) for way in asked]) if asked else []
-    answers: dict[Hashable, Sequence[Id]] = {way.key: [way.value] for way in ways if way.field == ID}
-    return answers | {way.key: ids for way, ids in zip(asked, found, strict=True)}
+    other_values = [value for value in values if value.field != ID]
+    matches = await store.matching([(value.field, value.value) for value in other_values]) if other_values else []
+    artifacts: dict[Hashable, Sequence[Id]] = {value.key: [value.value] for value in values if value.field == ID}
+    return artifacts | {value.key: ids for value, ids in zip(other_values, matches, strict=True)}
 
 
-def edges_along(id: Id, ways: Sequence[Way], answers: Mapping[Hashable, Sequence[Id]]) -> list[Edge]:
-    """Return an edge to each artifact that ways lead to from one, by the first way to it.
+def edges_from(id: Id, values: Sequence[FieldValue], artifacts: Mapping[Hashable, Sequence[Id]]) -> list[Edge]:
+    """Return an edge to each artifact that the field values lead to, without duplicates.
 
-    That an artifact shares a value with itself leads nowhere.
+    Args:
+        id: The artifact that the edges start from.
+        values: Its field values; if several lead to one artifact, the first gives the edge its type.
+        artifacts: The result of `find_artifacts`.
     """
-    found: dict[Id, Edge] = {}
-    for way in ways:
-        for end in answers[way.key]:
-            if end not in found and (end != id or way.field == ID):
-                found[end] = Edge(id, end, way.type, "derived")
-    return list(found.values())
+    edges: dict[Id, Edge] = {}
+    for value in values:
+        for target in artifacts[value.key]:
+            # An artifact has all its values in common with itself: that is no edge, but naming its own id is one.
+            if target not in edges and (target != id or value.field == ID):
+                edges[target] = Edge(id, target, value.type, "derived")
+    return list(edges.values())

@@ -1,4 +1,4 @@
-"""The base of graph-retriever's strategies: how many to start from, to admit at each step, and to select."""
+"""The base class of policies that admit only some neighbours in each step."""
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,9 +11,9 @@ from airw._base.checks import check_count
 from airw._base.overriding import override
 from airw.policies._capabilities import Walkable, require
 from airw.policies._several_corpora import Id
-from airw.policies._shared_fields import Edges, follow
+from airw.policies._shared_fields import Edges, find_artifacts
 from airw.policies.artifact_memory import ArtifactMemory
-from airw.policies.artifact_policy import ArtifactNode, ArtifactPolicy, nodes_along
+from airw.policies.artifact_policy import ArtifactNode, ArtifactPolicy, to_nodes
 from airw.protocols import OpenCorpus
 from airw.values import Record
 from airw.walking import CommittedNode, Frontier, WalkState
@@ -23,16 +23,18 @@ B = TypeVar("B", bound="AdmittingMemory")
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """An artifact as a scorer or a strategy sees it, under the names that graph-retriever gives.
+    """An artifact, as a scorer or a strategy receives it.
+
+    The field names are those of graph-retriever.
 
     Args:
-        id: The artifact.
+        id: The id of the artifact.
         content: The text of its best surface.
-        depth: Steps from the start.
-        similarity_score: The cosine of that surface to the query.
-        embedding: Its vector, `(dim,) float32`, a unit row.
-        metadata: Its fields; not to be changed.
-        extra_metadata: What a strategy writes here comes with the hit, below fields of the same name.
+        depth: The number of steps from the start.
+        similarity_score: The cosine of the best surface to the query.
+        embedding: The vector of the best surface, `(dim,) float32`, of unit length.
+        metadata: The fields of the artifact; do not change them.
+        extra_metadata: Fields that a strategy adds to the hit; fields of `metadata` with the same name win.
     """
 
     id: str
@@ -46,53 +48,54 @@ class Node:
 
 @dataclass(slots=True, eq=False)
 class AdmittingMemory(ArtifactMemory):
-    """What one walk remembers besides: the ways it took, what waits outside, and how many hits are to come.
+    """The memory of one walk of an admitting policy.
 
     Args:
-        taken: The keys of the ways along shared fields that were taken.
-        found: What the last step found along them, in order.
-        outside: The positions of artifacts that were found and not admitted.
-        traversed: How many artifacts were gone on from.
-        due: How many hits are out when this step is.
-        rows: `(n, dim) float32`, the vectors of all discoveries by position, where they are kept; more rows are room.
+        followed_values: The keys of the field values that were followed.
+        last_neighbors: The artifacts that the last step reached by field values, in order.
+        not_admitted: The positions of artifacts that were discovered and not admitted.
+        traverse_count: The number of artifacts whose neighbours were read.
+        hits_due: The number of hits that will be yielded when this step ends.
+        rows: The vectors of all discoveries by position, `(n, dim) float32`, if they are kept; further rows are unused.
         row_count: The number of discoveries with a row.
     """
 
-    taken: set[Any] = field(default_factory=set)
-    found: dict[Id, None] = field(default_factory=dict)
-    outside: dict[Id, int] = field(default_factory=dict)
-    traversed: int = 0
-    due: int = 0
+    followed_values: set[Any] = field(default_factory=set)
+    last_neighbors: dict[Id, None] = field(default_factory=dict)
+    not_admitted: dict[Id, int] = field(default_factory=dict)
+    traverse_count: int = 0
+    hits_due: int = 0
     rows: Floats = field(default_factory=lambda: np.empty((0, 0), np.float32))
     row_count: int = 0
 
     def add_rows(self, rows: Floats) -> None:
-        """Append the vectors of a step's discoveries."""
-        until = self.row_count + len(rows)
-        held = self.rows if self.row_count else np.empty((0, rows.shape[1]), np.float32)
-        self.rows = reserve(held, until)
-        self.rows[self.row_count : until] = rows
-        self.row_count = until
+        """Append the vectors of the nodes discovered in a step."""
+        end = self.row_count + len(rows)
+        old_rows = self.rows if self.row_count else np.empty((0, rows.shape[1]), np.float32)
+        self.rows = reserve(old_rows, end)
+        self.rows[self.row_count : end] = rows
+        self.row_count = end
 
-    def node(self, id: Id, record: Record, depth: int, embedding: Floats) -> Node:
-        """Return an artifact that was scored as a scorer or a strategy sees it."""
-        return Node(id, record.text, depth, self.best[id][1], embedding, dict(record.metadata))
+    def to_node(self, id: Id, record: Record, depth: int, embedding: Floats) -> Node:
+        """Return an artifact that was scored as a `Node`."""
+        cosine = self.best_surfaces[id][1]
+        return Node(id, record.text, depth, cosine, embedding, dict(record.metadata))
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdmittingPolicy(ArtifactPolicy[B]):
-    """Starts from a search, admits the nearest of what each step finds, and selects among the admitted.
+    """A policy that starts from a search and admits the nearest neighbours of each step.
 
-    What was found and not admitted waits, with `edges`, for another way to it, and keeps the least depth at which it
-    was found, as in graph-retriever; with links it is forgotten until then. The other parameters are those of
-    `ArtifactPolicy`.
+    A subclass selects among the admitted artifacts. With `edges`, an artifact that was not admitted waits until another
+    field value leads to it, and keeps the least depth at which it was reached, as in graph-retriever. With links, it is
+    dropped until another link leads to it. The other parameters are those of `ArtifactPolicy`.
 
     Args:
-        select_k: How many hits are enough; `None` to run to the limits of the walk.
-        start_k: Artifacts to start from, found by search; 0 for `roots` alone.
-        adjacent_k: New artifacts admitted per step, those nearest to the query; `None` for all. With `edges`, what is
-            known already takes up places too, as in graph-retriever.
-        max_traverse: Artifacts to go on from, in order of commitment; `None` for all.
+        select_k: The number of hits that are enough; `None` to run to the limits of the walk.
+        start_k: The number of artifacts to start from, found by the seeding; 0 for `roots` alone.
+        adjacent_k: The number of new artifacts to admit per step, nearest to the query first; `None` for all. With
+            `edges`, artifacts that were reached before count too, as in graph-retriever.
+        max_traverse: The number of artifacts whose neighbours are read, in order of commitment; `None` for all.
     """
 
     select_k: int | None = 5
@@ -101,7 +104,7 @@ class AdmittingPolicy(ArtifactPolicy[B]):
     max_traverse: int | None = None
 
     def __post_init__(self) -> None:
-        """Check every parameter at birth."""
+        """Check the parameters."""
         super().__post_init__()
         for name in ("select_k", "start_k", "adjacent_k", "max_traverse"):
             value = getattr(self, name)
@@ -109,90 +112,101 @@ class AdmittingPolicy(ArtifactPolicy[B]):
                 check_count(name, value)
 
     async def seed(self, state: WalkState[B], store: Walkable) -> list[ArtifactNode]:
-        """Search for the start; one search, and the roots."""
+        """Return the start: the artifacts of one search, and the roots."""
         return await self._find_start(state, store, self.start_k)
 
     async def _keep_vectors(
         self, state: WalkState[B], nodes: Sequence[ArtifactNode], store: OpenCorpus[object], setting: str = ""
     ) -> None:
-        """Keep the vector of each artifact's best surface, by position; one store call."""
+        """Store the vector of each artifact's best surface in memory, by position; one store call."""
         vectors = require(store, "vectors_of", self._name, setting)
         state.memory.add_rows(await state.memory.best_vectors([node.id for node in nodes], store, vectors))
 
     async def expand(
         self, state: WalkState[B], committed: Sequence[CommittedNode], store: Walkable
     ) -> list[list[ArtifactNode]]:
-        """Return the artifacts behind each one, as long as `max_traverse` lasts; one store call."""
-        crossed = state.memory.crossed(committed)
+        """Return the neighbours of each artifact, within `max_traverse`; one store call."""
+        to_expand = state.memory.filter_crossable(committed)
         if self.max_traverse is not None:
-            crossed = crossed[: self.max_traverse - state.memory.traversed]
-            state.memory.traversed += len(crossed)
-        found = dict(zip((entry.id for entry in crossed), await super().expand(state, crossed, store), strict=True))
-        return [found.get(entry.id, []) for entry in committed]
+            to_expand = to_expand[: self.max_traverse - state.memory.traverse_count]
+            state.memory.traverse_count += len(to_expand)
+        neighbors = await super().expand(state, to_expand, store)
+        neighbors_of = dict(zip((entry.id for entry in to_expand), neighbors, strict=True))
+        return [neighbors_of.get(entry.id, []) for entry in committed]
 
     @override
-    async def _sharing_fields(
+    async def _neighbors_by_fields(
         self, state: WalkState[B], committed: Sequence[CommittedNode], store: Walkable, edges: Edges
     ) -> list[list[ArtifactNode]]:
-        # A way that several share is taken once a walk, by the shallowest of those that come to it together.
+        # Each field value is followed once per walk. If artifacts of one step share it, the shallowest one follows it.
         memory = state.memory
-        ways = await self._ways(state, sorted(committed, key=lambda entry: entry.depth), store, edges)
-        for id, all_ways in ways.items():
-            ways[id] = [way for way in all_ways if way.key not in memory.taken]
-            memory.taken.update(way.key for way in ways[id])
-        matcher = require(store, "matching", self._name, "edges=...")
-        answers = await follow([way for each in ways.values() for way in each], matcher)
-        memory.found = dict.fromkeys(id for ids in answers.values() for id in ids)
-        return [nodes_along(entry.id, ways[entry.id], answers) for entry in committed]
+        by_depth = sorted(committed, key=lambda entry: entry.depth)
+        values_of = await self._field_values(state, by_depth, store, edges)
+        for id, values in values_of.items():
+            values_of[id] = [value for value in values if value.key not in memory.followed_values]
+            memory.followed_values.update(value.key for value in values_of[id])
+        new_values = [value for values in values_of.values() for value in values]
+        artifacts = await find_artifacts(new_values, require(store, "matching", self._name, "edges=..."))
+        memory.last_neighbors = dict.fromkeys(id for ids in artifacts.values() for id in ids)
+        return [to_nodes(entry.id, values_of[entry.id], artifacts) for entry in committed]
 
     def _admit(self, state: WalkState[B], frontier: Frontier) -> NDArray[np.intp]:
-        """Return the positions let in at this step: the whole start as it was found, then the `adjacent_k` nearest."""
+        """Return the positions to admit: the whole start, or the `adjacent_k` nearest of a step."""
         live = self._selectable(state, frontier)
         fresh = live[live >= frontier.fresh.start].tolist()
+        # 1. The start is admitted as the search ordered it.
         if not state.visited:
             return np.array(fresh, np.intp)
         memory = state.memory
-        found, outside, memory.found = memory.found, memory.outside, {}
-        new = {id: outside.pop(id) for id in found if id in outside} | {frontier.ids[at]: at for at in fresh}
-        positions = np.array(sorted(new.values()), np.intp)
-        ids = [frontier.ids[at] for at in positions.tolist()]
+        last_neighbors, not_admitted, memory.last_neighbors = memory.last_neighbors, memory.not_admitted, {}
+        # 2. Candidates are the new discoveries and, with `edges`, those not admitted that were reached once more.
+        reached_again = {id: not_admitted.pop(id) for id in last_neighbors if id in not_admitted}
+        candidates = reached_again | {frontier.ids[position]: position for position in fresh}
+        positions = np.array(sorted(candidates.values()), np.intp)
+        ids = [frontier.ids[position] for position in positions.tolist()]
+        # 3. The nearest are admitted, ties in order of discovery.
         order = np.argsort(-memory.cosines(ids), kind="stable")
-        room = self._room(state, found, new)
-        rest = order[len(order) if room is None else room :].tolist()
+        limit = self._admission_limit(state, last_neighbors, candidates)
+        rest = order[len(order) if limit is None else limit :].tolist()
+        # 4. The rest waits for another field value to lead to it, or leaves the frontier, so that it can be discovered
+        #    once more.
         if self.edges is not None:
-            outside.update((ids[at], int(positions[at])) for at in rest)
+            not_admitted.update((ids[index], int(positions[index])) for index in rest)
         elif self.keeps_frontier:
             frontier.drop(positions[rest].tolist())
-        return positions[order[:room]]
+        return positions[order[:limit]]
 
-    def _room(self, state: WalkState[B], found: Iterable[Id], new: Container[Id]) -> int | None:
-        """Return how many new artifacts `adjacent_k` admits; `None` for all.
+    def _admission_limit(self, state: WalkState[B], neighbors: Iterable[Id], candidates: Container[Id]) -> int | None:
+        """Return how many candidates `adjacent_k` admits; `None` for all.
 
-        With `edges`, artifacts that were known before use up places too, as in graph-retriever.
+        With `edges`, artifacts that were reached before count towards `adjacent_k`, as in graph-retriever.
         """
         if self.adjacent_k is None or self.edges is None:
             return self.adjacent_k
-        known = [id for id in found if id in state.memory.best]
-        ids = [id for id, out in zip(known, self._are_excluded(state, known), strict=True) if not out]
+        scored = [id for id in neighbors if id in state.memory.best_surfaces]
+        ids = [id for id, excluded in zip(scored, self._are_excluded(state, scored), strict=True) if not excluded]
         nearest = np.argsort(-state.memory.cosines(ids), kind="stable")[: self.adjacent_k]
-        return sum(ids[at] in new for at in nearest.tolist())
+        return sum(ids[index] in candidates for index in nearest.tolist())
 
     def _select_nothing(self, state: WalkState[B], frontier: Frontier) -> list[int]:
-        """Choose nothing more: what was not let in waits no longer."""
-        frontier.drop(state.memory.outside.values())
-        state.memory.outside.clear()
+        """Return an empty selection, and drop the artifacts that were not admitted.
+
+        With an empty frontier the walk ends as `exhausted`, and not as if the policy had declined to go on.
+        """
+        frontier.drop(state.memory.not_admitted.values())
+        state.memory.not_admitted.clear()
         return []
 
-    def _expect(self, state: WalkState[B], chosen: Iterable[Id]) -> None:
-        """Note how many hits are out when this step is."""
+    def _expect_hits(self, state: WalkState[B], selected: Iterable[Id]) -> None:
+        """Store the number of hits that will be yielded when this step ends."""
         memory = state.memory
-        hits = sum(memory.has_surface(id) and memory.verdict(id).keep for id in chosen)
-        memory.due = len(state.results) + hits
+        hits = sum(memory.has_surface(id) and memory.permissions_of(id).keep for id in selected)
+        memory.hits_due = len(state.results) + hits
 
-    def _has_step(self, state: WalkState[B]) -> bool:
-        """Return whether `select_k` hits are out, and with them all hits of the step."""
-        return self._has_enough(state) and len(state.results) >= state.memory.due
+    def _has_complete_step(self, state: WalkState[B]) -> bool:
+        """Return whether `select_k` hits were yielded, and all hits of the step."""
+        return self._has_enough(state) and len(state.results) >= state.memory.hits_due
 
     def _has_enough(self, state: WalkState[B]) -> bool:
-        """Return whether `select_k` hits are out."""
+        """Return whether `select_k` hits were yielded."""
         return self.select_k is not None and len(state.results) >= self.select_k

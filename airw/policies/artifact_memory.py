@@ -1,6 +1,6 @@
-"""What one walk remembers of artifacts: how near they are, what stands for each, and what its scope says of it.
+"""The memory of a walk over artifacts: their best surfaces, their cosines, and the scope.
 
-An artifact is called as its store calls it. Policies compare these ids and look them up, and never look into them.
+Artifacts are identified by the ids of their store. Policies compare ids and look them up, but never take them apart.
 """
 
 from collections.abc import Callable, Container, Hashable, Iterable, Sequence
@@ -15,161 +15,184 @@ from airw._base.concurrency import offload_if
 from airw._base.vectors import exact_scores
 from airw.policies._capabilities import embed
 from airw.policies._several_corpora import Id
-from airw.policies.scope import ALLOW_ALL, Scope, Verdict
+from airw.policies.scope import ALLOW_ALL, Permissions, Scope
 from airw.protocols import BestRecordFinder, OpenCorpus, RecordLookup, VectorSearch
 from airw.values import Record, SearchHit
 from airw.walking import CommittedNode, Frontier
 
-_MANY = 1 << 20  # numbers, compared with a query in about a millisecond
-_ALLOWED = Verdict(start=True, cross=True, keep=True)
+_OFFLOAD_ABOVE = 1 << 20  # numbers; comparing so many with a query takes about a millisecond
+_ALLOWED = Permissions(start=True, cross=True, keep=True)
 
 A = TypeVar("A", bound="ArtifactMemory")
 
 
 @dataclass(slots=True, eq=False)
 class ArtifactMemory:
-    """What one walk remembers of artifacts: how near they are, what stands for each, and what its scope says of it.
+    """The memory of one walk over artifacts.
 
     Args:
-        query: What the walk looks for.
-        scope: Which artifacts may be started from, crossed and returned.
-        keeps_records: Whether records that were read are kept: their fields lead on, or decide.
-        vector: The query as `(dim,) float32`, once it is embedded.
-        best: The record of each artifact's best surface, `None` where it has none, and its cosine to the query.
-        records: The kept records by id.
-        verdicts: What the scope said of artifacts.
-        answers: The artifacts that each way along shared fields leads to, by the key of the way.
+        query: The query of the walk.
+        scope: The artifacts that the walk may start from, cross and return.
+        keeps_records: Whether records are kept once they are read, because their fields lead on or decide the scope.
+        vector: The vector of the query, `(dim,) float32`; `None` until it is embedded.
+        best_surfaces: The record id and the cosine of each artifact's best surface. An artifact without surfaces has
+            the record id `None`.
+        records: The records that were kept, by id.
+        permissions: What the walk may do with each artifact, as far as the scope was applied.
+        artifacts_by_value: The artifacts that each field value leads to, by the key of the `FieldValue`.
     """
 
     query: str
     scope: Scope = ALLOW_ALL
     keeps_records: bool = False
     vector: Floats | None = None
-    best: dict[Id, tuple[str | None, float]] = field(default_factory=dict)
+    best_surfaces: dict[Id, tuple[str | None, float]] = field(default_factory=dict)
     records: dict[str, Record | None] = field(default_factory=dict)
-    verdicts: dict[Id, Verdict] = field(default_factory=dict)
-    answers: dict[Hashable, Sequence[Id]] = field(default_factory=dict)
+    permissions: dict[Id, Permissions] = field(default_factory=dict)
+    artifacts_by_value: dict[Hashable, Sequence[Id]] = field(default_factory=dict)
 
     async def embed_query(self, corpus: OpenCorpus[object]) -> Floats:
-        """Return the query's vector, `(dim,) float32`; it is embedded once a walk."""
+        """Return the query's vector, `(dim,) float32`; it is embedded once per walk."""
         if self.vector is None:
             self.vector = await embed(corpus, self.query)
         return self.vector
 
     async def score(self, ids: Sequence[Id], corpus: OpenCorpus[BestRecordFinder]) -> NDArray[np.float64]:
-        """Return the cosine of each artifact's best surface, `-inf` where it has none; one store call for new ones."""
+        """Return the cosine of each artifact's best surface; `-inf` for one without surfaces.
+
+        One store call for the artifacts that were not scored before.
+        """
         query = await self.embed_query(corpus)
-        new = [id for id in ids if id not in self.best]
-        if new:
-            self.remember(new, *await corpus.store.best_of(query, new))
+        new_ids = [id for id in ids if id not in self.best_surfaces]
+        if new_ids:
+            self.remember(new_ids, *await corpus.store.best_of(query, new_ids))
         return self.cosines(ids)
 
     def remember(self, ids: Sequence[Id], records: Sequence[str | None], scores: Floats) -> None:
-        """Keep the best surface of each artifact, and its cosine."""
-        known = np.where(np.isnan(scores), -np.inf, scores).tolist()
-        self.best.update(zip(ids, zip(records, known, strict=True), strict=True))
+        """Store the best surface of each artifact and its cosine; NaN means no surface."""
+        cosines = np.where(np.isnan(scores), -np.inf, scores).tolist()
+        self.best_surfaces.update(zip(ids, zip(records, cosines, strict=True), strict=True))
 
     def cosines(self, ids: Iterable[Id]) -> NDArray[np.float64]:
         """Return the cosines of artifacts that were scored; `-inf` for one without surfaces."""
-        return np.array([self.best[id][1] for id in ids], np.float64)
+        return np.array([self.best_surfaces[id][1] for id in ids], np.float64)
 
     def has_surface(self, id: Id) -> bool:
         """Return whether an artifact that was scored has a surface."""
-        return self.best[id][0] is not None
+        return self.best_surfaces[id][0] is not None
 
     async def best_records(self, ids: Sequence[Id], corpus: OpenCorpus[RecordLookup]) -> list[Record | None]:
-        """Return the record of each artifact's best surface; one store call for those that are not kept."""
-        kept = self.records if self.keeps_records else {}
-        wanted = [self.best[id][0] for id in ids]
-        new = [id for id in wanted if id is not None and id not in kept]
-        if new:
-            kept.update(zip(new, await corpus.store.get_records(new), strict=True))
-        return [None if id is None else kept.get(id) for id in wanted]
+        """Return the record of each artifact's best surface.
 
-    def kept_records(self, ids: Iterable[Id]) -> list[Record | None]:
-        """Return the kept record that stands for each artifact."""
-        return [self.records.get(self.best[id][0] or "") for id in ids]
+        One store call for the records that are not kept.
+        """
+        records = self.records if self.keeps_records else {}
+        record_ids = [self.best_surfaces[id][0] for id in ids]
+        missing_ids = [record_id for record_id in record_ids if record_id is not None and record_id not in records]
+        if missing_ids:
+            records.update(zip(missing_ids, await corpus.store.get_records(missing_ids), strict=True))
+        return [None if record_id is None else records.get(record_id) for record_id in record_ids]
 
-    async def judge(self, ids: Sequence[Id], corpus: OpenCorpus[RecordLookup]) -> None:
-        """Ask the scope about artifacts that were scored; one store call, none where it lets all through."""
+    def records_in_memory(self, ids: Iterable[Id]) -> list[Record | None]:
+        """Return the kept record of each artifact's best surface; `None` if none was kept."""
+        return [self.records.get(self.best_surfaces[id][0] or "") for id in ids]
+
+    async def apply_scope(self, ids: Sequence[Id], corpus: OpenCorpus[RecordLookup]) -> None:
+        """Apply the scope to artifacts that were scored.
+
+        One store call at most, and none if the scope allows everything.
+        """
         if self.scope == ALLOW_ALL:
             return
-        self.judge_by(ids, await self.best_records(ids, corpus))
+        self.apply_scope_to_records(ids, await self.best_records(ids, corpus))
 
-    def judge_by(self, ids: Iterable[Id], records: Iterable[Record | None]) -> None:
-        """Ask the scope about artifacts by the records that stand for them."""
+    def apply_scope_to_records(self, ids: Iterable[Id], records: Iterable[Record | None]) -> None:
+        """Apply the scope to artifacts by the record of each."""
         for id, record in zip(ids, records, strict=True):
-            self.verdicts[id] = self.scope.verdict({} if record is None else record.metadata)
+            self.permissions[id] = self.scope.permissions_of({} if record is None else record.metadata)
 
-    def verdict(self, id: Id) -> Verdict:
-        """Return what the scope said of an artifact; one it was not asked about is let through."""
-        return self.verdicts.get(id, _ALLOWED)
+    def permissions_of(self, id: Id) -> Permissions:
+        """Return the permissions of an artifact; all if the scope was not applied to it."""
+        return self.permissions.get(id, _ALLOWED)
 
-    def crossed(self, committed: Iterable[CommittedNode]) -> list[CommittedNode]:
-        """Return the entries that the walk may cross."""
-        return [entry for entry in committed if self.verdict(entry.id).cross]
+    def filter_crossable(self, committed: Iterable[CommittedNode]) -> list[CommittedNode]:
+        """Return the committed nodes that the walk may cross."""
+        return [entry for entry in committed if self.permissions_of(entry.id).cross]
 
     def are_excluded(self, ids: Sequence[Id], *, is_start: bool) -> list[bool]:
-        """Return for each artifact whether the scope has it passed over: neither crossed nor kept, or no start."""
-        if not self.verdicts:
+        """Return for each artifact whether the scope excludes it.
+
+        An artifact is excluded if it may be neither crossed nor kept or, at the start, if it may not be a start.
+        """
+        if not self.permissions:
             return [False] * len(ids)
-        verdicts = [self.verdict(id) for id in ids]
-        return [not (each.cross or each.keep) or (is_start and not each.start) for each in verdicts]
+        permissions = [self.permissions_of(id) for id in ids]
+        return [not (may.cross or may.keep) or (is_start and not may.start) for may in permissions]
 
     async def make_hits(
         self, committed: Sequence[CommittedNode], corpus: OpenCorpus[RecordLookup]
     ) -> list[SearchHit | None]:
-        """Return each artifact's best surface as a hit; `None` for one without surfaces, or not to be kept."""
-        kept = [entry for entry in committed if self.verdict(entry.id).keep]
-        records = await self.best_records([entry.node.id for entry in kept], corpus)
-        found = dict(zip((entry.id for entry in kept), records, strict=True))
-        pairs = [(entry, found.get(entry.id)) for entry in committed]
+        """Return each artifact's best surface as a hit; `None` if it has none or may not be kept."""
+        to_keep = [entry for entry in committed if self.permissions_of(entry.id).keep]
+        best_records = await self.best_records([entry.node.id for entry in to_keep], corpus)
+        record_of = dict(zip((entry.id for entry in to_keep), best_records, strict=True))
+        pairs = [(entry, record_of.get(entry.id)) for entry in committed]
         return [None if record is None else record.as_hit(entry.score, corpus.name) for entry, record in pairs]
 
     async def best_vectors(self, ids: Sequence[Id], corpus: OpenCorpus[object], store: VectorSearch) -> Floats:
-        """Return the vector of each artifact's best surface, and remember that surface and its cosine.
+        """Return the vector of each artifact's best surface, and remember surface and cosine.
 
-        `(n, dim) float32`; one store call. An artifact without surfaces has the zero vector.
+        The result is `(n, dim) float32`. An artifact without surfaces has the zero vector. One store call.
         """
         query = await self.embed_query(corpus)
-        records, rows = await store.vectors_of(ids)
-        places, scores = await offload_if(rows.size > _MANY, _best_rows, rows, query, records)
-        start = 0
-        for position, (id, owned) in enumerate(zip(ids, records, strict=True)):
-            held = self.best[id][0] if id in self.best else None
-            if held is not None and held in owned:  # the search has chosen
-                places[position] = start + owned.index(held)
-            start += len(owned)
-        flat = [id for each in records for id in each]
-        chosen = [flat[at] if at >= 0 else None for at in places.tolist()]
-        new = [position for position, id in enumerate(ids) if id not in self.best]
-        self.remember([ids[at] for at in new], [chosen[at] for at in new], scores[new])
-        found = np.zeros((len(ids), len(query)), np.float32)
-        if len(rows):  # where there are none, they may have no width either
-            found[places >= 0] = rows[places[places >= 0]]
-        return found
+        record_ids, rows = await store.vectors_of(ids)
+        best_rows, scores = await offload_if(rows.size > _OFFLOAD_ABOVE, _find_best_rows, rows, query, record_ids)
+        # If the search for the start has chosen the best surface of an artifact, that choice stands.
+        first_row = 0
+        for position, (id, surfaces) in enumerate(zip(ids, record_ids, strict=True)):
+            best = self.best_surfaces[id][0] if id in self.best_surfaces else None
+            if best is not None and best in surfaces:
+                best_rows[position] = first_row + surfaces.index(best)
+            first_row += len(surfaces)
+        # The other artifacts are scored by the way: their vectors are here already.
+        id_of_row = [record_id for surfaces in record_ids for record_id in surfaces]
+        best_ids = [id_of_row[row] if row >= 0 else None for row in best_rows.tolist()]
+        new = [position for position, id in enumerate(ids) if id not in self.best_surfaces]
+        self.remember([ids[position] for position in new], [best_ids[position] for position in new], scores[new])
+        vectors = np.zeros((len(ids), len(query)), np.float32)
+        if len(rows):  # an empty `rows` may have no width
+            vectors[best_rows >= 0] = rows[best_rows[best_rows >= 0]]
+        return vectors
 
 
-def _best_rows(rows: Floats, query: Floats, owned: Sequence[Sequence[str]]) -> tuple[NDArray[np.intp], Floats]:
-    """Return for each owner of rows the place of the best one, the first of equals, and its cosine.
+def _find_best_rows(
+    rows: Floats, query: Floats, record_ids: Sequence[Sequence[str]]
+) -> tuple[NDArray[np.intp], Floats]:
+    """Return the row of each artifact's best surface, and its cosine; of equal ones the first.
 
-    The rows of an owner lie together; one without rows has the place `-1` and NaN.
+    The rows of an artifact are adjacent, in the order of `record_ids`. An artifact without rows has row -1 and NaN.
     """
-    counts = np.array([len(each) for each in owned], np.intp)
+    counts = np.array([len(surfaces) for surfaces in record_ids], np.intp)
+    # Artifacts with one surface each are common, and need no sorting.
     if len(rows) and (counts == 1).all():
-        return np.arange(len(owned)), exact_scores(rows, query)
-    has_any, starts = counts > 0, np.cumsum(counts) - counts
-    places, best = np.full(len(owned), -1, np.intp), np.full(len(owned), np.nan, np.float32)
+        return np.arange(len(record_ids)), exact_scores(rows, query)
+    has_rows, first_rows = counts > 0, np.cumsum(counts) - counts
+    best_rows = np.full(len(record_ids), -1, np.intp)
+    best_scores = np.full(len(record_ids), np.nan, np.float32)
     if len(rows):
         scores = exact_scores(rows, query)
-        order = np.lexsort((-scores, np.repeat(np.arange(len(owned)), counts)))
-        places[has_any] = order[starts[has_any]]
-        best[has_any] = scores[places[has_any]]
-    return places, best
+        # Sort by artifact, then by falling score: the first row of each artifact is its best one.
+        order = np.lexsort((-scores, np.repeat(np.arange(len(record_ids)), counts)))
+        best_rows[has_rows] = order[first_rows[has_rows]]
+        best_scores[has_rows] = scores[best_rows[has_rows]]
+    return best_rows, best_scores
 
 
 def selectable(frontier: Frontier, are_excluded: Callable[[Sequence[Id]], list[bool]]) -> NDArray[np.intp]:
-    """Return the live positions without those just discovered that are to be passed over, which wait no longer."""
+    """Return the live positions that are not excluded, and drop the excluded ones.
+
+    Only the positions of this step are checked: earlier ones were checked in their own step.
+    """
     fresh = frontier.fresh
     excluded = list(compress(fresh, are_excluded(frontier.ids[fresh.start : fresh.stop])))
     if not excluded:
@@ -178,6 +201,6 @@ def selectable(frontier: Frontier, are_excluded: Callable[[Sequence[Id]], list[b
     return frontier.live[~np.isin(frontier.live, excluded)]
 
 
-def node_of_hit(hit: SearchHit, known: Container[Id]) -> Id:
-    """Return the node of a hit: its key where the walk knows artifacts by that, else its artifact's id."""
-    return hit.key if hit.key in known else hit.artifact_id
+def node_of_hit(hit: SearchHit, nodes: Container[Id]) -> Id:
+    """Return the node of a hit: its key if `nodes` contains it, else the id of its artifact."""
+    return hit.key if hit.key in nodes else hit.artifact_id

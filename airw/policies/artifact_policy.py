@@ -1,4 +1,4 @@
-"""The base of policies that walk from artifact to artifact, along links or to those that share a field's value."""
+"""The base class of policies whose nodes are artifacts."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from airw.errors import ArgumentError
 from airw.policies._capabilities import Walkable, require
 from airw.policies._seeding import SEEDINGS, Seeding, find_start
 from airw.policies._several_corpora import Id, check_nodes, other_ends
-from airw.policies._shared_fields import Edges, Way, check_edges, edges_along, follow, ways_of
+from airw.policies._shared_fields import Edges, FieldValue, check_edges, edges_from, field_values, find_artifacts
 from airw.policies.artifact_memory import A, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.protocols import OpenCorpus, RecordLookup
@@ -22,7 +22,7 @@ from airw.walking import CommittedNode, Frontier, Policy, WalkState
 
 
 class ArtifactNode(NamedTuple):
-    """An artifact on the frontier, and the edge that led to it."""
+    """A node of the walk: an artifact, and the edge that led to it."""
 
     id: Id
     edge: Edge | None = None
@@ -30,21 +30,21 @@ class ArtifactNode(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ArtifactPolicy(Policy[A]):
-    """Nodes are artifacts, scored by the cosine of their best surface, which is the hit.
+    """A policy whose nodes are artifacts, joined by links or by shared fields.
 
-    A policy adds what it starts from, what it commits, and when it has enough. At most three store calls a step:
-    neighbours, scores, records.
+    An artifact scores by the cosine of its best surface to the query; that surface is also the hit. A subclass adds
+    `seed`, `select` and `stop`. A step costs at most three store calls: for neighbours, scores and records.
 
     Args:
-        seeding: What finds the start: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
-        roots: Ids of artifacts to start from besides those found; of several corpora, `(source, id)` pairs.
-        edges: Instead of links, fields that lead on: pairs such as `("keywords", "keywords")`, from a value of the
-            first to artifacts whose second equals it or is a list with it, or a function of a `Record` that gives
-            `(field, value)` pairs; `"$id"` stands for the id.
+        seeding: How to find the start: by `"dense"`, `"lexical"` or `"hybrid"` search, or by `"titles"` in the query.
+        roots: Ids of further artifacts to start from; in several corpora, `(source, id)` pairs.
+        edges: Fields to follow instead of links. A list of pairs such as `("keywords", "keywords")`: each value of the
+            first field leads to the artifacts whose second field equals or contains it. Or a function of a `Record`
+            that returns `(field, value)` pairs. The field `"$id"` is the id.
         direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
-        types: Follow links of these types only; `None` for all.
-        scope: What may be started from, crossed and returned.
-        max_depth: The depth cap when the caller of `traverse` names none; `None` for none.
+        types: Follow links of these types only; `None` for all types.
+        scope: The artifacts that may be started from, crossed and returned.
+        max_depth: The depth cap if the caller of `traverse` passes none; `None` for no cap.
     """
 
     seeding: Seeding = "dense"
@@ -56,7 +56,7 @@ class ArtifactPolicy(Policy[A]):
     max_depth: int | None = None
 
     def __post_init__(self) -> None:
-        """Check every parameter at birth."""
+        """Check the parameters."""
         check_choice("seeding", self.seeding, SEEDINGS)
         check_choice("direction", self.direction, DIRECTIONS)
         check_edges(self.edges)
@@ -64,9 +64,13 @@ class ArtifactPolicy(Policy[A]):
         if self.types is not None:
             object.__setattr__(self, "types", check_strings("types", self.types))
         if self.edges is not None and self.types is not None:
-            raise ArgumentError("types are those of links; with edges, leave out the pairs that are not to be followed")
+            raise ArgumentError(
+                "types filters links, but edges follows fields instead; pass fewer pairs of fields in edges"
+            )
         if self.edges is not None and self.direction != type(self).direction:
-            raise ArgumentError("direction is that of links; with edges, turn a pair of fields round")
+            raise ArgumentError(
+                "direction is for links, but edges follows fields instead; swap the fields of a pair in edges"
+            )
         check_scope(self.scope)
         if self.max_depth is not None:
             check_count("max_depth", self.max_depth)
@@ -80,62 +84,79 @@ class ArtifactPolicy(Policy[A]):
         return self.edges is not None or self.scope != ALLOW_ALL
 
     async def _find_start(self, state: WalkState[A], corpus: Walkable, k: int) -> list[ArtifactNode]:
-        """Find the start: `k` artifacts by search, and the roots."""
+        """Return the start of the walk: `k` artifacts found by the seeding, and the roots."""
         if self.edges is not None:
             require(corpus, "matching", self._name, "edges=...")
-        found = await find_start(
-            state.memory, corpus, self._name, k=k, seeding=self.seeding, roots=self.roots, filter=self.scope.of_starts
+        filter = self.scope.start_filter
+        ids = await find_start(
+            state.memory, corpus, self._name, k=k, seeding=self.seeding, roots=self.roots, filter=filter
         )
-        return [ArtifactNode(id) for id in found]
+        return [ArtifactNode(id) for id in ids]
 
     async def score(self, state: WalkState[A], nodes: Sequence[ArtifactNode], store: Walkable) -> NDArray[np.float64]:
-        """Score by cosine of the best surface; one store call, none for those that the search has scored."""
+        """Score by the cosine of the best surface; one store call if an artifact is new."""
         ids = [node.id for node in nodes]
         scores = await state.memory.score(ids, store)
-        await state.memory.judge(ids, store)
+        await state.memory.apply_scope(ids, store)
         return scores
 
     async def expand(self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable) -> list[list[Any]]:
-        """Return the artifacts behind each one; one store call."""
-        crossed = state.memory.crossed(committed)
-        found = dict(zip((entry.id for entry in crossed), await self._neighbors(state, crossed, store), strict=True))
-        return [found.get(entry.id, []) for entry in committed]
+        """Return the neighbours of each artifact that may be crossed; one store call."""
+        crossable = state.memory.filter_crossable(committed)
+        neighbors = await self._neighbors(state, crossable, store)
+        neighbors_of = dict(zip((entry.id for entry in crossable), neighbors, strict=True))
+        return [neighbors_of.get(entry.id, []) for entry in committed]
 
     async def _neighbors(
         self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable
     ) -> list[list[ArtifactNode]]:
-        """Return the artifacts behind each one; one store call, and one for records that are not kept."""
-        if self.edges is not None:
-            return await self._sharing_fields(state, committed, store, self.edges)
-        ids: list[Id] = [entry.node.id for entry in committed]
-        links = await store.store.neighbors(ids, direction=self.direction, types=self.types) if ids else []
-        return [list(map(ArtifactNode, *other_ends(id, found))) for id, found in zip(ids, links, strict=True)]
+        """Return the neighbours of each artifact.
 
-    async def _sharing_fields(
+        One store call, and with `edges` one more for the records that are not kept.
+        """
+        if self.edges is not None:
+            return await self._neighbors_by_fields(state, committed, store, self.edges)
+        ids: list[Id] = [entry.node.id for entry in committed]
+        edges = await store.store.neighbors(ids, direction=self.direction, types=self.types) if ids else []
+        return [list(map(ArtifactNode, *other_ends(id, id_edges))) for id, id_edges in zip(ids, edges, strict=True)]
+
+    async def _neighbors_by_fields(
         self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable, edges: Edges
     ) -> list[list[ArtifactNode]]:
-        """Return the artifacts behind all ways of each one; a way is asked for once a walk."""
-        ways, answers = await self._ways(state, committed, store, edges), state.memory.answers
-        new = {way.key: way for each in ways.values() for way in each if way.key not in answers}
-        answers.update(await follow(list(new.values()), require(store, "matching", self._name, "edges=...")))
-        return [nodes_along(entry.node.id, ways[entry.node.id], answers) for entry in committed]
+        """Return the artifacts that the field values of each artifact lead to.
 
-    async def _ways(
+        The store is asked about each field value once per walk.
+        """
+        values_of, artifacts = await self._field_values(state, committed, store, edges), state.memory.artifacts_by_value
+        new_values = {
+            value.key: value for values in values_of.values() for value in values if value.key not in artifacts
+        }
+        matcher = require(store, "matching", self._name, "edges=...")
+        artifacts.update(await find_artifacts(list(new_values.values()), matcher))
+        return [to_nodes(entry.node.id, values_of[entry.node.id], artifacts) for entry in committed]
+
+    async def _field_values(
         self, state: WalkState[A], committed: Sequence[CommittedNode], store: OpenCorpus[RecordLookup], edges: Edges
-    ) -> dict[Id, list[Way]]:
-        """Return the ways that lead on from each one; only the records of routers are not at hand."""
+    ) -> dict[Id, list[FieldValue]]:
+        """Return the field values that lead on from each artifact.
+
+        The store is called only for routers: the records of hits were read before.
+        """
         ids = [entry.node.id for entry in committed]
         records = zip(ids, await state.memory.best_records(ids, store), strict=True)
-        return {id: [] if record is None else ways_of(id, record, edges, store) for id, record in records}
+        return {id: [] if record is None else field_values(id, record, edges, store) for id, record in records}
 
     def _selectable(self, state: WalkState[A], frontier: Frontier) -> NDArray[np.intp]:
-        """Return the live positions without those to be passed over, which wait no longer."""
+        """Return the live positions that are not excluded, and drop the excluded ones."""
         if not self._reads_fields:
             return frontier.live
         return selectable(frontier, lambda ids: self._are_excluded(state, ids))
 
     def _are_excluded(self, state: WalkState[A], ids: Sequence[Id]) -> list[bool]:
-        """Return for each artifact whether it is passed over: out of scope, or no record where only fields lead on."""
+        """Return for each artifact whether it is excluded.
+
+        The scope may exclude it. With `edges`, an artifact without a record is excluded too: it has no fields.
+        """
         excluded = state.memory.are_excluded(ids, is_start=not state.visited)
         if self.edges is None:
             return excluded
@@ -152,10 +173,10 @@ class ArtifactPolicy(Policy[A]):
     async def to_hits(
         self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable
     ) -> list[SearchHit | None]:
-        """Return each artifact's best surface; one store call."""
+        """Return each artifact's best surface as its hit; one store call."""
         return await state.memory.make_hits(committed, store)
 
 
-def nodes_along(id: Id, ways: Sequence[Way], answers: Mapping[Hashable, Sequence[Id]]) -> list[ArtifactNode]:
-    """Return the artifacts that ways lead to from one, each once, by the first way to it."""
-    return [ArtifactNode(edge.target, edge) for edge in edges_along(id, ways, answers)]
+def to_nodes(id: Id, values: Sequence[FieldValue], artifacts: Mapping[Hashable, Sequence[Id]]) -> list[ArtifactNode]:
+    """Return a node, with its edge, for each artifact that the field values lead to."""
+    return [ArtifactNode(edge.target, edge) for edge in edges_from(id, values, artifacts)]

@@ -1,4 +1,4 @@
-"""Path beam: the best few artifacts of each step, by how near the whole way to them is."""
+"""The policy `Beam`: the best few paths of each step."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -16,13 +16,19 @@ from airw.policies.artifact_policy import ArtifactNode, ArtifactPolicy
 from airw.values import Edge
 from airw.walking import CommittedNode, Frontier, WalkState
 
-_MANY = 2_000  # paths, compared in about a millisecond
+_OFFLOAD_ABOVE = 2_000  # paths; comparing so many takes about a millisecond
 
 
 class PathNode(NamedTuple):
-    """An artifact at the end of one path: the last edge, and how many artifacts come before, with what sum of cosines.
+    """An artifact at the end of a path.
 
-    A sum is carried and not a mean, so that no rounding piles up.
+    The path is represented by a sum and not by a mean, so that rounding errors do not add up.
+
+    Args:
+        id: The artifact.
+        edge: The last edge of the path.
+        before: The number of artifacts before this one.
+        total: The sum of their cosines.
     """
 
     id: str
@@ -36,27 +42,28 @@ State: TypeAlias = WalkState[ArtifactMemory]
 
 @dataclass(frozen=True, kw_only=True)
 class Beam(ArtifactPolicy[ArtifactMemory]):
-    """Start from a search and keep, step by step, the `width` artifacts to which the nearest paths lead.
+    """Start from a search and keep in each step the `width` artifacts with the best paths.
 
-    A path scores by the mean of the cosines of its artifacts to the query, and an artifact by the best path to it from
-    what the step before committed; that path is the hit's `walk_path`, its score the hit's. The start is a step like
-    any other: of what was found and the roots, the `width` nearest. What a step does not commit is dropped; a later
-    path may lead there again. An artifact scores by its best surface, and that surface is the hit. One without
-    surfaces has no score for a path to go through: it is passed over. One that the scope lets through as a router
-    counts in its paths and in the width.
+    A path scores by the mean cosine of its artifacts to the query. An artifact scores by the best path to it that goes
+    on from the last step; that path is the hit's `walk_path`, and its score is the hit's score. The start is a step
+    like the others: of the artifacts found and the roots, the `width` nearest are committed. An artifact that a step
+    does not commit is dropped, but a later path may lead to it again.
 
-    Each step is one layer: best path first, ties in order of discovery, and that order is final when it streams.
-    `walk.ranking` orders all layers by path score, ties in order of commitment. The search is that of Lowerre (The
-    HARPY Speech Recognition System, 1976), with a mean so that longer paths can compare with shorter ones.
+    The cosine of an artifact is that of its best surface, which is also the hit. An artifact without surfaces has no
+    cosine, so no path leads through it. A router that the scope allows counts in its paths and in the width.
+
+    Each step is one layer, best path first; ties in order of discovery. That order is final. `walk.ranking` orders all
+    layers by path score, ties in order of commitment. The algorithm is the beam search of Lowerre (The HARPY Speech
+    Recognition System, 1976). It uses a mean instead of a sum, so that longer paths can compete with shorter ones.
 
     The other parameters are those of `ArtifactPolicy`.
 
     Args:
-        width: Artifacts to commit per step.
-        seed_k: Artifacts to start from, found by search; 0 for `roots` alone.
+        width: The number of artifacts to commit per step.
+        seed_k: The number of artifacts to start from, found by the seeding; 0 for `roots` alone.
 
     Raises:
-        ArgumentError: A parameter cannot be used.
+        ArgumentError: If a parameter cannot be used.
 
     Example:
         >>> import anyio
@@ -79,10 +86,10 @@ class Beam(ArtifactPolicy[ArtifactMemory]):
     width: int = 4
     seed_k: int = 4
     max_depth: int | None = 3
-    scores_paths = True  # by these scores the best path is always found first; by those of a subclass it need not be
+    scores_paths = True  # with Beam's scores the first path is the best one; a subclass may score differently
 
     def __post_init__(self) -> None:
-        """Check every parameter at birth."""
+        """Check the parameters."""
         super().__post_init__()
         check_count("width", self.width, least=1)
         check_count("seed_k", self.seed_k)
@@ -92,11 +99,14 @@ class Beam(ArtifactPolicy[ArtifactMemory]):
         return ArtifactMemory(state.query, self.scope, self._reads_fields)
 
     async def seed(self, state: State, store: Walkable) -> list[PathNode]:
-        """Search for the start; one search, and the roots."""
+        """Return the start: the artifacts of one search, and the roots."""
         return [PathNode(node.id) for node in await self._find_start(state, store, self.seed_k)]
 
     async def score(self, state: State, nodes: Sequence[Any], store: Walkable) -> NDArray[np.float64]:
-        """Score by the mean cosine of each path; one store call, however many paths lead to an artifact."""
+        """Score by the mean cosine of each path; one store call.
+
+        Several paths to one artifact do not cost more.
+        """
         await super().score(state, list({node.id: node for node in nodes}.values()), store)
         totals = state.memory.cosines(node.id for node in nodes) + np.array([node.total for node in nodes])
         means: NDArray[np.float64] = totals / np.array([node.before + 1 for node in nodes])
@@ -104,12 +114,14 @@ class Beam(ArtifactPolicy[ArtifactMemory]):
 
     async def select(self, state: State, frontier: Frontier) -> list[int]:
         """Commit the best path to each of the `width` best artifacts."""
-        return await offload_if(len(frontier.live) > _MANY, self._best_paths, state, frontier)
+        return await offload_if(len(frontier.live) > _OFFLOAD_ABOVE, self._select_best_paths, state, frontier)
 
-    def _best_paths(self, state: State, frontier: Frontier) -> list[int]:
+    def _select_best_paths(self, state: State, frontier: Frontier) -> list[int]:
+        # 1. Excluded artifacts, and those without a cosine, cannot be part of a path.
         live = self._selectable(state, frontier)
         scores = frontier.scores[live]
         live, scores = live[np.isfinite(scores)], scores[np.isfinite(scores)]
+        # 2. Read best first, the first path to an artifact is its best one. Stop at `width` distinct artifacts.
         best: dict[Hashable, int] = {}
         for position in live[np.argsort(-scores, kind="stable")].tolist():
             best.setdefault(frontier.ids[position], position)
@@ -118,15 +130,16 @@ class Beam(ArtifactPolicy[ArtifactMemory]):
         return list(best.values())
 
     async def expand(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> list[list[Any]]:
-        """Return the paths that lead on from each one; one store call."""
-        found = await super().expand(state, committed, store)
-        best = state.memory.best
+        """Return the paths that lead on from each artifact; one store call."""
+        neighbors = await super().expand(state, committed, store)
+        best_surfaces = state.memory.best_surfaces
         return [
-            _extend(entry.node, best[entry.node.id][1], nodes) for entry, nodes in zip(committed, found, strict=True)
+            _extend(entry.node, best_surfaces[entry.node.id][1], nodes)
+            for entry, nodes in zip(committed, neighbors, strict=True)
         ]
 
 
 def _extend(path: PathNode, cosine: float, nodes: Sequence[ArtifactNode]) -> list[PathNode]:
-    """Return a path, to an artifact of this cosine, once for each artifact behind it."""
+    """Return the path extended by each neighbour; `cosine` is that of its last artifact."""
     before, total = path.before + 1, path.total + cosine
     return [PathNode(node.id, node.edge, before, total) for node in nodes]

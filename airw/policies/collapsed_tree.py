@@ -1,4 +1,4 @@
-"""Summary routing: find artifacts by their summaries, descend to their parts."""
+"""The policy `CollapsedTree`: from summaries to the parts of their artifacts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,12 +21,12 @@ LEAF_KINDS = ("chunk", "readme_chunk")
 
 @dataclass(slots=True, eq=False)
 class TreeMemory:
-    """What one walk remembers.
+    """The memory of one walk of `CollapsedTree`.
 
     Args:
-        query: The query as `(dim,) float32`.
-        cosines: Those of the records that were scored.
-        leaves: The leaves of each router, by the ids of their records.
+        query: The vector of the query, `(dim,) float32`.
+        cosines: The cosine to the query of each scored record, by record id.
+        leaves: The leaves of each router, by the record id of the router.
     """
 
     query: Floats = field(init=False)
@@ -39,22 +39,23 @@ State: TypeAlias = WalkState[TreeMemory]
 
 @dataclass(frozen=True, kw_only=True)
 class CollapsedTree(Policy[TreeMemory]):
-    """Route from the best-matching summaries down to the parts of their artifacts.
+    """Walk from the best-matching summaries down to the parts of their artifacts.
 
-    A summary whose artifact has leaf surfaces only routes; one without is itself the hit. Hits score by cosine; the
-    order of each depth is final when it streams, the order over all depths is `walk.ranking`. The collapsed tree is
-    that of RAPTOR (Sarthi et al., ICLR 2024), without a model in the loop.
+    A node is a record. A summary is a router if its artifact has leaf surfaces; otherwise it is itself the hit. Hits
+    score by cosine. The order of each depth is final when it streams; `walk.ranking` orders all depths. The collapsed
+    tree is that of RAPTOR (Sarthi et al., ICLR 2024), without calls of a language model.
 
     Args:
-        summary_kinds: Surface kinds to search for the start.
-        leaf_kinds: Surface kinds to descend to.
-        seed_k: Artifacts to route from.
-        scope: Which summaries may be started from and lead to their parts, and which surfaces may be returned; each
-            surface is asked for itself. A summary that may not be crossed is a hit, as one without parts is.
-        max_depth: The depth cap when the caller of `traverse` names none.
+        summary_kinds: The surface kinds to search for the start.
+        leaf_kinds: The surface kinds to descend to.
+        seed_k: The number of artifacts to start from.
+        scope: The summaries to start from (`start`) and to descend from (`cross`), and the surfaces to return (`keep`).
+            The filters are applied to each surface itself. A summary that may not be crossed is a hit, like one without
+            parts.
+        max_depth: The depth cap if the caller of `traverse` passes none.
 
     Raises:
-        ArgumentError: A parameter cannot be used.
+        ArgumentError: If a parameter cannot be used.
 
     Example:
         >>> CollapsedTree(seed_k=3).leaf_kinds
@@ -68,7 +69,7 @@ class CollapsedTree(Policy[TreeMemory]):
     max_depth: int | None = 2
 
     def __post_init__(self) -> None:
-        """Check the parameters at birth."""
+        """Check the parameters."""
         for name in ("summary_kinds", "leaf_kinds"):
             object.__setattr__(self, name, check_strings(name, getattr(self, name)))
         check_count("seed_k", self.seed_k)
@@ -81,26 +82,31 @@ class CollapsedTree(Policy[TreeMemory]):
         return TreeMemory()
 
     async def seed(self, state: State, store: Walkable) -> list[Record]:
-        """Find the best summary of each of `seed_k` artifacts, and their leaves; two store calls."""
+        """Return the best summaries of `seed_k` artifacts, and read their leaves; two store calls."""
         reader = require(store, "records_of", "CollapsedTree")
         require(store, "similarities", "CollapsedTree")
         memory = state.memory
         memory.query = query = await embed(store, state.query)
         [ranking] = await store.store.search_vectors(
-            query[None, :], self.seed_k, filter=self.scope.of_starts, surfaces=self.summary_kinds, per_artifact=True
+            query[None, :], self.seed_k, filter=self.scope.start_filter, surfaces=self.summary_kinds, per_artifact=True
         )
         kinds = [*self.summary_kinds, *self.leaf_kinds]
-        found = await reader.records_of(ranking.artifact_ids, kinds=kinds)
+        surfaces = await reader.records_of(ranking.artifact_ids, kinds=kinds)
         memory.cosines.update(zip(ranking.record_ids, ranking.scores.tolist(), strict=True))
-        return self._admit(memory.leaves, dict(zip(ranking.record_ids, found, strict=True)))
+        return self._admit(memory.leaves, dict(zip(ranking.record_ids, surfaces, strict=True)))
 
-    def _admit(self, leaves: dict[str, list[Record]], found: Mapping[str, Sequence[Record] | None]) -> list[Record]:
-        """Return the summaries, of those found by id with all surfaces beside them, that route or are to be kept."""
+    def _admit(self, leaves: dict[str, list[Record]], surfaces: Mapping[str, Sequence[Record] | None]) -> list[Record]:
+        """Return the summaries that are routers or hits, and store the leaves of the routers.
+
+        Args:
+            leaves: The leaves of each router; this method fills it.
+            surfaces: All surfaces of each artifact, by the record id of its best summary.
+        """
         cross, keep = cast("Filter | None", self.scope.cross), cast("Filter | None", self.scope.keep)
         admitted = []
-        for id, records in found.items():
+        for id, records in surfaces.items():
             summary = next((record for record in records or () if record.id == id), None)
-            if summary is None:  # removed since the search
+            if summary is None:  # it was removed after the search
                 continue
             parts = [record for record in records or () if record.surface_kind in self.leaf_kinds]
             if parts and matches(cross, summary.metadata):
@@ -110,16 +116,16 @@ class CollapsedTree(Policy[TreeMemory]):
         return admitted
 
     async def score(self, state: State, nodes: Sequence[Record], store: Walkable) -> NDArray[np.float64]:
-        """Score by cosine; the search has scored the start, one store call scores the leaves."""
+        """Score by cosine; the search has scored the start, and one store call scores the leaves."""
         cosines = state.memory.cosines
-        new = [node.id for node in nodes if node.id not in cosines]
-        if new:
-            scores = await require(store, "similarities", "CollapsedTree").similarities(state.memory.query, new)
-            cosines.update(zip(new, np.nan_to_num(scores.astype(np.float64), nan=-np.inf).tolist(), strict=True))
+        new_ids = [node.id for node in nodes if node.id not in cosines]
+        if new_ids:
+            scores = await require(store, "similarities", "CollapsedTree").similarities(state.memory.query, new_ids)
+            cosines.update(zip(new_ids, np.nan_to_num(scores.astype(np.float64), nan=-np.inf).tolist(), strict=True))
         return np.array([cosines[node.id] for node in nodes])
 
     async def expand(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> list[list[Record]]:
-        """Return the leaves of each router, read when the walk was seeded."""
+        """Return the leaves of each router, which `seed` has read."""
         return [state.memory.leaves.get(cast("str", entry.id), []) for entry in committed]
 
     @override
@@ -129,7 +135,7 @@ class CollapsedTree(Policy[TreeMemory]):
     async def to_hits(
         self, state: State, committed: Sequence[CommittedNode], store: Walkable
     ) -> list[SearchHit | None]:
-        """Return each record as a hit, routers aside; a leaf names the artifact that routed to it as its `seed`."""
+        """Return each record as a hit, except routers; the `seed` of a leaf is its artifact."""
         routers = state.memory.leaves
         hits = [None if entry.id in routers else entry.node.as_hit(entry.score, store.name) for entry in committed]
         for hit, entry in zip(hits, committed, strict=True):

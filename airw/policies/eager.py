@@ -1,4 +1,4 @@
-"""Breadth-first: commit whatever is found, layer by layer."""
+"""The policy `Eager`: breadth-first, layer by layer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,18 +14,19 @@ State: TypeAlias = WalkState[AdmittingMemory]
 
 @dataclass(frozen=True, kw_only=True)
 class Eager(AdmittingPolicy[AdmittingMemory]):
-    """Start from a search and walk breadth-first, committing the nearest artifacts of every layer.
+    """Start from a search and walk breadth-first, nearest artifacts of each layer first.
 
-    The start is committed as it was found, each further layer by cosine to the query, best first, ties in order of
-    discovery; that order is final when it streams. An artifact scores by its best surface, and that surface is the hit.
+    The start is committed in the order of the search. Each further layer is committed by cosine to the query, best
+    first; ties in order of discovery. The order of the stream is final. An artifact scores by its best surface, and
+    that surface is the hit.
 
     The other parameters are those of `AdmittingPolicy`.
 
     Args:
-        select_k: Stop once this many hits are out; `None` to run to the limits of the walk.
+        select_k: Stop after this number of hits; `None` to run to the limits of the walk.
 
     Raises:
-        ArgumentError: A parameter cannot be used.
+        ArgumentError: If a parameter cannot be used.
 
     Example:
         >>> Eager(select_k=10, edges=[("keywords", "keywords")]).max_depth is None
@@ -34,7 +35,7 @@ class Eager(AdmittingPolicy[AdmittingMemory]):
 
     @property
     def keeps_frontier(self) -> bool:  # type: ignore[override] # it depends on a parameter
-        """Whether what was found and not admitted waits for another way to it."""
+        """True with `edges`: artifacts that were not admitted wait for another field value."""
         return self.edges is not None
 
     @override
@@ -42,14 +43,14 @@ class Eager(AdmittingPolicy[AdmittingMemory]):
         return AdmittingMemory(state.query, self.scope, self._reads_fields)
 
     def select(self, state: State, frontier: Frontier) -> Sequence[int]:
-        """Commit all that is admitted."""
+        """Commit all admitted artifacts."""
         admitted: list[int] = [] if self._has_enough(state) else self._admit(state, frontier).tolist()
         return admitted or self._select_nothing(state, frontier)
 
     def stop(self, state: State) -> bool:
-        """Stop once `select_k` hits are out."""
+        """Stop after `select_k` hits."""
         return self._has_enough(state)
 
     def rank(self, state: State, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
-        """Keep the order of the walk, cut at `select_k`."""
+        """Return the first `select_k` hits in order of commitment."""
         return hits[: self.select_k]

@@ -1,4 +1,4 @@
-"""A deterministic walk along links: a tree from given artifacts, without a model in sight."""
+"""The policy `LinkWalk`: all links in a fixed order, without a model."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from airw.links import Inverses
 from airw.links.costs import COST_EPSILON, COST_SCALE, artifact_value, link_cost
 from airw.policies._capabilities import require
 from airw.policies._seeding import SEEDINGS, Seeding, find_start
-from airw.policies._several_corpora import Id, check_nodes, order_key, other_ends, places_of, root_ids
+from airw.policies._several_corpora import Id, check_nodes, member_ranks, order_key, other_ends, root_ids
 from airw.policies.artifact_memory import ArtifactMemory, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.protocols import GraphStore, OpenCorpus
@@ -27,19 +27,25 @@ from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeIdLike, Sea
 from airw.walking import CommittedNode, Frontier, LazyNeighbors, Policy, WalkState
 
 _START_K = 4
-_MANY = 2_000  # ways, looked at in about a millisecond
+_OFFLOAD_ABOVE = 2_000  # link steps; handling so many takes about a millisecond
 
 
 class LinkStep(NamedTuple):
-    """One way to an artifact: its last edge, and what it costs up to where that edge begins, in parts."""
+    """The last step of a path to an artifact.
+
+    Args:
+        id: The artifact.
+        edge: The edge that leads to it; `None` at the start.
+        cost: The cost of the path to the beginning of that edge, in units of `1 / COST_SCALE`.
+    """
 
     id: Any
     edge: Edge | None = None
     cost: float = 0
 
 
-_way = partial(tuple.__new__, LinkStep)  # half the time of `Way(...)`, which matters once a neighbour
-_Ways: TypeAlias = LazyNeighbors | list[LinkStep]
+_new_link_step = partial(tuple.__new__, LinkStep)  # takes half the time of `LinkStep(...)`, and runs per neighbour
+_LinkSteps: TypeAlias = LazyNeighbors | list[LinkStep]
 
 
 State: TypeAlias = WalkState[ArtifactMemory]
@@ -47,43 +53,43 @@ State: TypeAlias = WalkState[ArtifactMemory]
 
 @dataclass(frozen=True, kw_only=True)
 class LinkWalk(Policy[ArtifactMemory]):
-    """Walk breadth-first along links from the given roots, then from what a search finds.
+    """Walk breadth-first along links from the roots and from artifacts found by search.
 
-    Neighbours of an artifact come in order of edge type, then of the id at the other end, and artifacts are committed
-    in order of discovery; that order is final when it streams, and is that of `walk.ranking`. A hit is an artifact's
-    first surface, its score minus the cost of the way there: hops, 0 at the start. An artifact without surfaces only
-    routes; links to another corpus are followed where it is walked too, see `FederatedCorpus`. From roots alone nothing
-    is embedded and no vector is read.
+    The neighbours of an artifact are ordered by edge type, then by the id at the other end. Artifacts are committed in
+    order of discovery. That order is final when it streams, and it is the order of `walk.ranking`. A hit is the first
+    surface of an artifact. Its score is minus the cost of the path, which is the number of hops; 0 at the start. An
+    artifact without surfaces is a router. A link to another corpus is followed if that corpus is walked too, see
+    `FederatedCorpus`. A walk from roots alone embeds nothing and reads no vectors.
 
-    With `inverses`, a link that is walked against is called by its inverse, where it is compared with `types` and
-    `exclude` and where neighbours are ordered by type: what supports a note is found as `supported-by`. Its origin and
-    its cost, and the edge that hits and events tell, stay those of the link as it is stored.
+    With `inverses`, a link that is walked backwards has the name of its inverse. This name is compared with `types` and
+    `exclude`, and orders the neighbours: a note that supports another one is reached from there as `supported-by`. The
+    origin and the cost remain those of the stored link, and so does the edge in hits and events.
 
-    With `weighted`, an edge costs `t * (1 + (100 - v) / 100)`: `t` is 0.5 for structure and identity (`part-of`,
-    `has-part`, `follows`, `precedes`, `same-as`, `alias-of`, `has-alias`) and 1 for other types; `v`, from 0 to 100, is
-    the field `value` of the artifact it leads to, 50 where there is no such number. These are the costs of qipu's
-    `link tree`. Artifacts are then committed in order of cost, each by the cheapest way over artifacts committed before
-    it, with the depth and the parent of that way: as in Dijkstra (A Note on Two Problems in Connexion with Graphs,
-    1959). Of ways that cost the same the one of fewer hops counts, then the one discovered first; artifacts of the same
-    cost come in that order too. The depth cap counts hops along these ways: an artifact is not expanded where its
-    cheapest way has that many, even if a dearer way to it is shorter.
+    With `weighted`, an edge costs `t * (1 + (100 - v) / 100)`. `t` is 0.5 for structure and identity (`part-of`,
+    `has-part`, `follows`, `precedes`, `same-as`, `alias-of`, `has-alias`) and 1 for other types. `v` is the field
+    `value` of the artifact it leads to, from 0 to 100; 50 if there is no such number. These are the costs of qipu's
+    `link tree`. Artifacts are committed in order of cost, each by the cheapest path over artifacts committed before it,
+    as in Dijkstra (A Note on Two Problems in Connexion with Graphs, 1959). Depth and parent are those of that path. Of
+    paths with equal costs the one with fewer hops counts, then the one discovered first; artifacts with equal costs are
+    ordered the same way. The depth cap counts the hops of the cheapest path, even if a dearer path is shorter.
 
     Args:
-        roots: Ids of artifacts to start from; of several corpora, `(source, id)` pairs.
+        roots: Ids of artifacts to start from; in several corpora, `(source, id)` pairs.
         direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
-        types: Follow links of these types only; `None` for all.
+        types: Follow links of these types only; `None` for all types.
         exclude: Follow no links of these types.
         origins: Follow links of these origins only: `"typed"`, `"inline"`, `"derived"`; `None` for all.
-        inverses: What links are called against their direction; `None` for what they are called along it.
-        weighted: Go by cost instead of hops.
-        start_k: Artifacts to start from, after the roots, found by search; left out, 4 without roots and 0 with them.
-        seeding: What finds them: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
-        scope: What may be started from, crossed and returned, asked of first surfaces.
-        max_depth: The depth cap when the caller of `traverse` names none; `None` for none.
+        inverses: The names of links that are walked backwards; `None` for the stored names.
+        weighted: Order by cost instead of hops.
+        start_k: The number of artifacts to start from after the roots, found by the seeding. By default 4 without roots
+            and 0 with roots.
+        seeding: How to find them: by `"dense"`, `"lexical"` or `"hybrid"` search, or by `"titles"` in the query.
+        scope: The artifacts that may be started from, crossed and returned; applied to first surfaces.
+        max_depth: The depth cap if the caller of `traverse` passes none; `None` for no cap.
 
     Raises:
-        ArgumentError: A parameter cannot be used.
-        NoLedgerEntry: The corpus does not hold one of the roots; raised by the walk.
+        ArgumentError: If a parameter cannot be used.
+        NoLedgerEntry: If the corpus does not contain one of the roots; raised by the walk.
 
     Example:
         >>> import anyio
@@ -117,7 +123,7 @@ class LinkWalk(Policy[ArtifactMemory]):
     max_depth: int | None = 2
 
     def __post_init__(self) -> None:
-        """Check every parameter at birth."""
+        """Check the parameters."""
         check_choice("direction", self.direction, DIRECTIONS)
         check_choice("seeding", self.seeding, SEEDINGS)
         if self.start_k is not None:
@@ -128,19 +134,21 @@ class LinkWalk(Policy[ArtifactMemory]):
         for name, value in self._filter.options().items():
             object.__setattr__(self, name, value)
         if not (self.inverses is None or isinstance(self.inverses, Inverses)):
-            raise ArgumentError(f"inverses must be None or Inverses such as INVERSES, not {short_repr(self.inverses)}")
+            raise ArgumentError(
+                f"inverses must be Inverses such as airw.links.INVERSES, or None, not {short_repr(self.inverses)}"
+            )
         if not isinstance(self.weighted, bool):
             raise ArgumentError(f"weighted must be True or False, not {short_repr(self.weighted)}")
         check_scope(self.scope)
 
     @property
-    def keeps_frontier(self) -> bool:  # type: ignore[override]  # nobody writes it, as nobody may: it follows `weighted`
-        """Whether ways wait until none can be cheaper."""
+    def keeps_frontier(self) -> bool:  # type: ignore[override]  # read-only, because it depends on `weighted`
+        """True if weighted: paths wait until no cheaper path is possible."""
         return self.weighted
 
     @property
-    def scores_paths(self) -> bool:  # type: ignore[override]  # the same
-        """Whether all ways to an artifact are compared."""
+    def scores_paths(self) -> bool:  # type: ignore[override]  # read-only, because it depends on `weighted`
+        """True if weighted: all paths to an artifact are compared."""
         return self.weighted
 
     @property
@@ -156,92 +164,102 @@ class LinkWalk(Policy[ArtifactMemory]):
         return ArtifactMemory(state.query, self.scope, keeps_records=True)
 
     async def seed(self, state: State, store: OpenCorpus[GraphStore]) -> list[LinkStep]:
-        """Look up the roots and search for more; one store call, and those of the search and of `scope.start`."""
+        """Return the roots and the artifacts that the search finds.
+
+        One store call besides those of the search.
+        """
         memory, corpus = state.memory, check_corpus(store)
         require(corpus, "records_of", "LinkWalk")
-        k = self.start_k if self.start_k is not None else 0 if self.roots else _START_K
-        found = await find_start(memory, corpus, "LinkWalk", k=k, seeding=self.seeding, filter=self.scope.of_starts)
-        memory.best.clear()  # a hit is the first surface, whichever the search has found
+        default_k = 0 if self.roots else _START_K
+        k = default_k if self.start_k is None else self.start_k
+        found_ids = await find_start(
+            memory, corpus, "LinkWalk", k=k, seeding=self.seeding, filter=self.scope.start_filter
+        )
+        memory.best_surfaces.clear()  # a hit is the first surface, not the best one that the search has remembered
         roots = root_ids(self.roots, corpus)
-        ids = list(dict.fromkeys([*roots, *found]))
-        absent = await _read_first(memory, ids, corpus)
+        ids = list(dict.fromkeys([*roots, *found_ids]))
+        missing_ids = await _read_first_surfaces(memory, ids, corpus)
         for id in roots:
-            if id in absent:
+            if id in missing_ids:
                 raise NoLedgerEntry(
                     f"corpus {store.name!r} holds no artifact {short_repr(id)}; a root is an artifact's id"
                 )
-        if self.scope.start is not None:  # what is barred may still be reached, so it must not wait as a start
-            memory.judge_by(ids, memory.kept_records(ids))
-        return [LinkStep(id) for id in ids if memory.verdict(id).start]
+        # An artifact that may not be a start can still be reached later, so it must not become a seed.
+        if self.scope.start is not None:
+            memory.apply_scope_to_records(ids, memory.records_in_memory(ids))
+        return [LinkStep(id) for id in ids if memory.permissions_of(id).start]
 
     async def score(
         self, state: State, nodes: Sequence[LinkStep], store: OpenCorpus[GraphStore]
     ) -> NDArray[np.float64]:
-        """Score by minus the cost; one store call where fields decide, else none."""
+        """Score by minus the cost; one store call if fields are needed, else none."""
         memory = state.memory
         if self._reads_fields:
             ids = list(dict.fromkeys(node.id for node in nodes))
-            await _read_first(memory, ids, store)
+            await _read_first_surfaces(memory, ids, store)
             if self.scope != ALLOW_ALL:
-                memory.judge_by(ids, memory.kept_records(ids))
-        return await offload_if(len(nodes) > _MANY, self._scores, memory, nodes)
+                memory.apply_scope_to_records(ids, memory.records_in_memory(ids))
+        return await offload_if(len(nodes) > _OFFLOAD_ABOVE, self._scores, memory, nodes)
 
     def _scores(self, memory: ArtifactMemory, nodes: Sequence[LinkStep]) -> NDArray[np.float64]:
         costs = np.array([self._cost(memory, node) for node in nodes], np.float64)
-        scores: NDArray[np.float64] = 0.0 - costs / COST_SCALE  # 0, not -0, at the start
+        scores: NDArray[np.float64] = 0.0 - costs / COST_SCALE  # `-costs` would be -0.0 at the start
         return scores
 
-    def _cost(self, memory: ArtifactMemory, way: LinkStep) -> float:
-        """Return what a way costs up to its end, in parts."""
-        if way.edge is None:
-            return way.cost
+    def _cost(self, memory: ArtifactMemory, step: LinkStep) -> float:
+        """Return the cost of the path to the end of a step, in units of `1 / COST_SCALE`."""
+        if step.edge is None:
+            return step.cost
         if not self.weighted:
-            return way.cost + COST_SCALE
-        [record] = memory.kept_records([way.id])
-        return way.cost + link_cost(way.edge.type, artifact_value(record))
+            return step.cost + COST_SCALE
+        [record] = memory.records_in_memory([step.id])
+        return step.cost + link_cost(step.edge.type, artifact_value(record))
 
     async def select(self, state: State, frontier: Frontier) -> NDArray[np.intp]:
-        """Commit all in order of discovery, or those to which no cheaper way can be found any more, cheapest first."""
-        return await offload_if(len(frontier.live) > _MANY, self._next, state, frontier)
+        """Commit all artifacts in order of discovery or, if weighted, those whose cost is final."""
+        return await offload_if(len(frontier.live) > _OFFLOAD_ABOVE, self._positions_to_commit, state, frontier)
 
-    def _next(self, state: State, frontier: Frontier) -> NDArray[np.intp]:
+    def _positions_to_commit(self, state: State, frontier: Frontier) -> NDArray[np.intp]:
         live = frontier.live
         if self.scope != ALLOW_ALL:
             live = selectable(frontier, partial(state.memory.are_excluded, is_start=not state.visited))
-        return _cheapest(frontier, live) if self.weighted and len(live) else live
+        return _select_cheapest(frontier, live) if self.weighted and len(live) else live
 
     async def expand(
         self, state: State, committed: Sequence[CommittedNode], store: OpenCorpus[GraphStore]
-    ) -> list[_Ways]:
-        """Return the ways that lead on from each one; one store call."""
-        crossed, named = state.memory.crossed(committed), self._named
-        ids: list[Id] = [entry.node.id for entry in crossed]
-        asked = self._filter if named is None else named.stored_filter()
-        edges = await store.store.neighbors(ids, direction=self.direction, **asked.options()) if ids else []
-        key = order_key(places_of(store))
-        starts = [entry.node for entry in crossed]
-        ways = await offload_if(sum(map(len, edges)) > _MANY, self._ways, state.memory, starts, edges, key)
-        found = dict(zip((entry.id for entry in crossed), ways, strict=True))
-        return [found.get(entry.id, []) for entry in committed]
+    ) -> list[_LinkSteps]:
+        """Return the steps that lead on from each artifact; one store call."""
+        crossable, links_by_name = state.memory.filter_crossable(committed), self._links_by_name
+        ids: list[Id] = [entry.node.id for entry in crossable]
+        store_filter = self._filter if links_by_name is None else links_by_name.to_store_filter()
+        edges = await store.store.neighbors(ids, direction=self.direction, **store_filter.options()) if ids else []
+        key = order_key(member_ranks(store))
+        starts = [entry.node for entry in crossable]
+        is_long = sum(map(len, edges)) > _OFFLOAD_ABOVE
+        steps = await offload_if(is_long, self._steps_from, state.memory, starts, edges, key)
+        steps_of = dict(zip((entry.id for entry in crossable), steps, strict=True))
+        return [steps_of.get(entry.id, []) for entry in committed]
 
     @property
-    def _named(self) -> "_NamedLinks | None":
-        """What to go by where links have other names against their direction, which need not be asked along it."""
+    def _links_by_name(self) -> "_LinksByName | None":
+        """The filter and order of links by name; `None` if the stored types are the names."""
         if self.inverses is None or self.direction == "out":
             return None
-        return _NamedLinks(self.inverses, self.direction, self._filter)
+        return _LinksByName(self.inverses, self.direction, self._filter)
 
-    def _ways(
+    def _steps_from(
         self,
         memory: ArtifactMemory,
         starts: Sequence[LinkStep],
         edges: Sequence[Sequence[Edge]],
         key: Callable[[Id], Any],
-    ) -> list[_Ways]:
-        ids, named = [way.id for way in starts], self._named
-        ends = map(other_ends, ids, edges) if named is None else named.followed(ids, edges, key)
-        costs = [self._cost(memory, way) for way in starts]
-        return [_behind(*each, cost) for each, cost in zip(ends, costs, strict=True)]
+    ) -> list[_LinkSteps]:
+        ids, links_by_name = [start.id for start in starts], self._links_by_name
+        ends_and_edges = map(other_ends, ids, edges) if links_by_name is None else links_by_name.select(ids, edges, key)
+        costs = [self._cost(memory, start) for start in starts]
+        return [
+            _steps_along(ends, id_edges, cost) for (ends, id_edges), cost in zip(ends_and_edges, costs, strict=True)
+        ]
 
     @override
     def node_id(self, node: LinkStep) -> Id:
@@ -254,34 +272,44 @@ class LinkWalk(Policy[ArtifactMemory]):
     async def to_hits(
         self, state: State, committed: Sequence[CommittedNode], store: OpenCorpus[GraphStore]
     ) -> list[SearchHit | None]:
-        """Return each artifact's first surface; one store call, none where fields decided."""
+        """Return each artifact's first surface; one store call, none if fields were needed before."""
         memory, ids = state.memory, [entry.node.id for entry in committed]
-        await _read_first(memory, ids, store)
+        await _read_first_surfaces(memory, ids, store)
         hits = [
-            None if record is None or not memory.verdict(entry.id).keep else record.as_hit(entry.score, store.name)
-            for entry, record in zip(committed, memory.kept_records(ids), strict=True)
+            None
+            if record is None or not memory.permissions_of(entry.id).keep
+            else record.as_hit(entry.score, store.name)
+            for entry, record in zip(committed, memory.records_in_memory(ids), strict=True)
         ]
-        if not self._reads_fields:  # nobody asks again for what was given
+        # Without `weighted` and a scope, nothing reads these records a second time.
+        if not self._reads_fields:
             for id in ids:
-                memory.records.pop(memory.best[id][0] or "", None)
+                memory.records.pop(memory.best_surfaces[id][0] or "", None)
         return hits
 
 
-async def _read_first(memory: ArtifactMemory, ids: Sequence[Id], corpus: OpenCorpus[GraphStore]) -> list[Id]:
-    """Read the first surface of artifacts, which stands for them; return those that the corpus does not hold.
+async def _read_first_surfaces(memory: ArtifactMemory, ids: Sequence[Id], corpus: OpenCorpus[GraphStore]) -> list[Id]:
+    """Read the first surface of each new artifact; return the ids missing from the corpus.
 
-    One store call, for what is new.
+    The first surface takes the place of the best one in memory. One store call.
     """
-    new = [id for id in ids if id not in memory.best]
-    found = await corpus.store.records_of(new, limit=1) if new else []
-    for id, records in zip(new, found, strict=True):
-        memory.best[id] = (records[0].id if records else None, 0.0)
+    new_ids = [id for id in ids if id not in memory.best_surfaces]
+    surfaces = await corpus.store.records_of(new_ids, limit=1) if new_ids else []
+    for id, records in zip(new_ids, surfaces, strict=True):
+        memory.best_surfaces[id] = (records[0].id if records else None, 0.0)
         memory.records.update({record.id: record for record in records or ()})
-    return [id for id, records in zip(new, found, strict=True) if records is None]
+    return [id for id, records in zip(new_ids, surfaces, strict=True) if records is None]
 
 
-def _cheapest(frontier: Frontier, live: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the ways, in order, that cost less than any further one can: that one goes on from one that waits."""
+def _select_cheapest(frontier: Frontier, live: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the positions whose costs are final, cheapest first.
+
+    Ties are ordered by hops, then by discovery.
+
+    Any further path goes on from a waiting artifact. So it costs at least the least waiting cost plus the cheapest link
+    (`COST_EPSILON` is just below that), and all positions below this sum are final. This is why one step can commit
+    many artifacts, where Dijkstra's algorithm takes them one by one.
+    """
     costs = -frontier.scores[live]
     is_final = costs < costs.min() + COST_EPSILON / COST_SCALE
     live, costs = live[is_final], costs[is_final]
@@ -289,44 +317,55 @@ def _cheapest(frontier: Frontier, live: NDArray[np.intp]) -> NDArray[np.intp]:
     return live[np.lexsort((depths, costs))]
 
 
-def _behind(ends: Sequence[Any], edges: Sequence[Edge], cost: float) -> _Ways:
-    """Return ways to make when they are read; where they are many, those that are made already."""
-    make = partial(_made, ends, edges, cost)
-    return make(slice(None)) if len(ends) > _MANY else LazyNeighbors(ends, make)
+def _steps_along(ends: Sequence[Any], edges: Sequence[Edge], cost: float) -> _LinkSteps:
+    """Return the steps along the edges of an artifact, lazy unless there are many.
+
+    Many steps are created at once, because this function then runs in a worker thread.
+    """
+    make = partial(_make_steps, ends, edges, cost)
+    return make(slice(None)) if len(ends) > _OFFLOAD_ABOVE else LazyNeighbors(ends, make)
 
 
-def _made(ends: Sequence[Any], edges: Sequence[Edge], cost: float, part: slice) -> list[LinkStep]:
-    return list(map(_way, zip(ends[part], edges[part], repeat(cost))))
+def _make_steps(ends: Sequence[Any], edges: Sequence[Edge], cost: float, part: slice) -> list[LinkStep]:
+    return list(map(_new_link_step, zip(ends[part], edges[part], repeat(cost))))
 
 
 @dataclass(frozen=True, slots=True)
-class _NamedLinks:
-    """Which links are followed, and in which order, where one that is walked against is called by its inverse."""
+class _LinksByName:
+    """The filter and order of links by their names, in the direction in which they are walked.
+
+    A link that is walked backwards has the name of its inverse. A store knows stored types only. So it filters by them
+    as far as possible, and this class does the rest by name.
+    """
 
     inverses: Inverses
     direction: Direction
     filter: LinkFilter
 
-    def stored_filter(self) -> LinkFilter:
-        """Return what to ask a store for: the types that may have a right name, without those that never have."""
-        chosen = self.filter
-        types = None if chosen.types is None else self.inverses.stored(chosen.types, self.direction)
-        exclude = self.inverses.stored(chosen.exclude, self.direction)
-        if self.direction == "both":  # what a store drops is dropped either way
-            exclude = tuple(each for each in exclude if {each, self.inverses.of(each)} <= set(chosen.exclude))
-        return LinkFilter(types=types, exclude=exclude, origins=chosen.origins)
+    def to_store_filter(self) -> LinkFilter:
+        """Return a filter for the store that keeps every link whose name may pass `filter`."""
+        by_name = self.filter
+        types = None if by_name.types is None else self.inverses.stored(by_name.types, self.direction)
+        exclude = self.inverses.stored(by_name.exclude, self.direction)
+        # The store excludes a type in both directions, so both of its names must be excluded.
+        if self.direction == "both":
+            exclude = tuple(type for type in exclude if {type, self.inverses.of(type)} <= set(by_name.exclude))
+        return LinkFilter(types=types, exclude=exclude, origins=by_name.origins)
 
-    def followed(
+    def select(
         self, ids: Sequence[Id], edges: Sequence[Sequence[Edge]], key: Callable[[Id], Any]
     ) -> list[tuple[Sequence[Id], Sequence[Edge]]]:
-        """Return the other ends of the edges of each artifact that are followed.
+        """Return the other ends and the edges of each artifact that pass the filter by name.
 
-        In order of the name, then of the end, out before in, then of the origin; pairs by the place of their corpus.
+        The order is by name, then by end (references by corpus first), out before in, then by origin.
         """
         inverse = cache(self.inverses.of)
-        return [self._followed(id, *other_ends(id, each), inverse, key) for id, each in zip(ids, edges, strict=True)]
+        return [
+            self._select_edges(id, *other_ends(id, id_edges), inverse, key)
+            for id, id_edges in zip(ids, edges, strict=True)
+        ]
 
-    def _followed(
+    def _select_edges(
         self,
         id: Id,
         ends: Sequence[Id],
@@ -335,13 +374,16 @@ class _NamedLinks:
         key: Callable[[Id], Any],
     ) -> tuple[Sequence[Id], Sequence[Edge]]:
         types, exclude = self.filter.types, self.filter.exclude
+        # 1. Name each edge in the direction in which it is walked.
         names = [edge.type if edge.source == id else inverse(edge.type) for edge in edges]
+        # 2. Filter by these names.
         if types is not None or exclude:
-            are_right = [(types is None or name in types) and name not in exclude for name in names]
-            names, ends, edges = (list(compress(each, are_right)) for each in (names, ends, edges))
-        if names == [edge.type for edge in edges]:  # so they are in order
+            passes = [(types is None or name in types) and name not in exclude for name in names]
+            names, ends, edges = (list(compress(column, passes)) for column in (names, ends, edges))
+        # 3. Sort by these names. The store has sorted by stored type, so often nothing has to be done.
+        if names == [edge.type for edge in edges]:
             return ends, edges
         rows = zip(names, map(key, ends), edges, strict=True)
-        keys = [(name, place, edge.source != id, edge.origin, edge.type) for name, place, edge in rows]
+        keys = [(name, end, edge.source != id, edge.origin, edge.type) for name, end, edge in rows]
         order = sorted(range(len(keys)), key=keys.__getitem__)
-        return [ends[at] for at in order], [edges[at] for at in order]
+        return [ends[index] for index in order], [edges[index] for index in order]

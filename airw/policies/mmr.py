@@ -1,4 +1,4 @@
-"""Near the query, and unlike what was chosen already."""
+"""The policy `Mmr`: near the query and unlike the artifacts chosen before."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,12 +19,12 @@ from airw.policies.artifact_policy import ArtifactNode
 from airw.values import SearchHit
 from airw.walking import CommittedNode, Frontier, WalkState
 
-_PICKS = 64  # without anything behind them, chosen in one go
-_MANY = 1 << 19  # numbers, compared in about a millisecond
+_MAX_PICKS = 64  # choices per step, if they are at the depth cap and nothing new can compete in between
+_OFFLOAD_ABOVE = 1 << 19  # numbers; comparing so many takes about a millisecond
 
 
 class Pick(NamedTuple):
-    """Why an artifact was chosen: `score` is its relevance less its redundancy, each with its weight."""
+    """A choice: its position, its MMR score, and its redundancy when it was chosen."""
 
     position: int
     score: float
@@ -32,66 +32,82 @@ class Pick(NamedTuple):
 
 
 class Pool:
-    """What may be chosen, in columns without holes, and the vectors of what was."""
+    """The candidates in columns without gaps, and the vectors of the artifacts chosen so far."""
 
     def __init__(self, weight: float) -> None:
-        """Start with nothing to choose from."""
+        """Start an empty pool; `weight` is `lambda_mult`."""
         self._weight = weight
         self.count = 0
-        self._numbers = np.empty((3, 0))  # position, relevance, redundancy
+        self._columns = np.empty((3, 0))  # position, relevance, redundancy
         self._rows: Floats = np.empty((0, 0), np.float32)
-        self._chosen: Floats = np.empty((0, 0), np.float32)
-        self._picks = 0
+        self._chosen_rows: Floats = np.empty((0, 0), np.float32)
+        self._pick_count = 0
 
     @property
     def size(self) -> int:
-        """Count the numbers that each choice is compared with."""
+        """The number of numbers that each choice is compared with."""
         return self.count * int(self._rows.shape[1])
 
     def admit(self, positions: NDArray[np.intp], relevance: NDArray[np.float64], rows: Floats) -> None:
-        """Let in nodes by position, with cosines to the query, `(n,) float64`, and vectors, `(n, dim) float32`."""
+        """Add candidates.
+
+        Args:
+            positions: Their positions in the walk record, `(n,) intp`.
+            relevance: Their cosines to the query, `(n,) float64`.
+            rows: Their vectors, `(n, dim) float32`.
+        """
+        # New candidates are compared with all choices once; `_remove` compares them with each later choice.
         redundancy = np.zeros(len(rows))
-        if self._picks:
-            redundancy = np.einsum("ij,kj->ik", rows, self._chosen[: self._picks]).max(axis=1).astype(np.float64)
-        until = self.count + len(rows)
-        self._rows = reserve(self._rows if len(self._rows) else rows[:0], until)
-        self._numbers = reserve(self._numbers, until, axis=1)
-        self._rows[self.count : until] = rows
-        self._numbers[:, self.count : until] = positions, relevance, redundancy
-        self.count = until
+        if self._pick_count:
+            chosen_rows = self._chosen_rows[: self._pick_count]
+            redundancy = np.einsum("ij,kj->ik", rows, chosen_rows).max(axis=1).astype(np.float64)
+        end = self.count + len(rows)
+        self._rows = reserve(self._rows if len(self._rows) else rows[:0], end)
+        self._columns = reserve(self._columns, end, axis=1)
+        self._rows[self.count : end] = rows
+        self._columns[:, self.count : end] = positions, relevance, redundancy
+        self.count = end
 
     def pick(self, least: float) -> Pick | None:
-        """Choose the best, first discovered of equals; `None` below `least`."""
+        """Choose the candidate with the highest score; `None` if none reaches `least`.
+
+        Ties are broken by order of discovery.
+        """
         if not self.count:
             return None
-        position, relevance, redundancy = self._numbers[:, : self.count]
-        with np.errstate(invalid="ignore"):  # 0 times -inf, of what has no surfaces
+        position, relevance, redundancy = self._columns[:, : self.count]
+        with np.errstate(invalid="ignore"):  # 0 times -inf, of an artifact without surfaces
             scores = self._weight * relevance - (1 - self._weight) * redundancy
         scores[np.isneginf(relevance)] = -np.inf
         best = scores.max()
         if best < least:
             return None
-        equal = np.flatnonzero(scores == best)
-        at = int(equal[position[equal].argmin()])
-        picked = Pick(int(position[at]), float(best), float(redundancy[at]))
-        self._choose(at)
-        return picked
+        # Columns are not in order of discovery, because `_remove` moves the last one.
+        ties = np.flatnonzero(scores == best)
+        index = int(ties[position[ties].argmin()])
+        choice = Pick(int(position[index]), float(best), float(redundancy[index]))
+        self._remove(index)
+        return choice
 
-    def _choose(self, at: int) -> None:
-        """Take one out, the last moves into its place, and raise the redundancy of the others."""
-        row = self._rows[at].copy()
-        self._chosen = reserve(self._chosen if len(self._chosen) else row[np.newaxis][:0], self._picks + 1)
-        self._chosen[self._picks] = row
-        self._picks += 1
+    def _remove(self, index: int) -> None:
+        """Move a candidate to the choices, and raise the redundancy of the others."""
+        row = self._rows[index].copy()
+        self._chosen_rows = reserve(
+            self._chosen_rows if len(self._chosen_rows) else row[np.newaxis][:0], self._pick_count + 1
+        )
+        self._chosen_rows[self._pick_count] = row
+        self._pick_count += 1
+        # The last candidate fills the gap, so that nothing else has to move.
         self.count -= 1
-        self._rows[at], self._numbers[:, at] = self._rows[self.count], self._numbers[:, self.count]
-        others = self._numbers[2, : self.count]
-        np.maximum(others, exact_scores(self._rows[: self.count], row), out=others)
+        self._rows[index], self._columns[:, index] = self._rows[self.count], self._columns[:, self.count]
+        # Redundancy is a maximum over all choices, so only the new one has to be compared.
+        redundancy = self._columns[2, : self.count]
+        np.maximum(redundancy, exact_scores(self._rows[: self.count], row), out=redundancy)
 
 
 @dataclass(slots=True, eq=False)
 class MmrMemory(AdmittingMemory):
-    """What one walk remembers besides: what may be chosen, and why what was chosen was."""
+    """The memory of one walk of `Mmr`: the candidates, and the choice made for each artifact."""
 
     pool: Pool = field(kw_only=True)
     picks: dict[Id, Pick] = field(default_factory=dict)
@@ -100,25 +116,27 @@ class MmrMemory(AdmittingMemory):
 State: TypeAlias = WalkState[MmrMemory]
 
 
-@dataclass(frozen=True)  # what is its own may be given by position, as in graph-retriever
+@dataclass(frozen=True)  # its own parameters may be passed by position, as in graph-retriever
 class Mmr(AdmittingPolicy[MmrMemory]):
-    """Start from a search and choose, one after another, what is near the query and unlike what was chosen.
+    """Start from a search and choose artifacts near the query and unlike each other.
 
-    Maximal marginal relevance (Carbonell and Goldstein, SIGIR 1998) over all that was admitted so far: `lambda_mult`
-    times the cosine to the query, less `1 - lambda_mult` times the redundancy, the highest cosine to anything chosen.
-    What was admitted before the first choice has redundancy 0 or more. What lies behind a choice is admitted before the
-    next one. The order of choice is final when it streams; ties in order of discovery. A hit's score is its cosine to
-    the query; `mmr_score` and `redundancy` in its metadata say why it was chosen.
+    They are chosen one after another, by maximal marginal relevance (Carbonell and Goldstein, SIGIR 1998), from all
+    artifacts admitted so far. The score of a candidate is `lambda_mult` times its cosine to the query, minus `1 -
+    lambda_mult` times its redundancy. The redundancy is the highest cosine to an artifact chosen before. It is at least
+    0 for candidates admitted before the first choice. The neighbours of a choice are admitted before the next choice.
+
+    The order of the stream is the order of choice, and final; ties in order of discovery. The score of a hit is its
+    cosine to the query. Its metadata contain `mmr_score` and `redundancy` at the time of the choice.
 
     The other parameters are those of `AdmittingPolicy`.
 
     Args:
-        lambda_mult: From 0, unlike all others, to 1, near the query.
-        min_mmr_score: Choose nothing below this; the walk ends there.
-        select_k: Stop once this many hits are out; `None` to run to the limits of the walk.
+        lambda_mult: A number from 0 (unlike the others) to 1 (near the query).
+        min_mmr_score: The least score of a choice; the walk ends if no candidate reaches it.
+        select_k: Stop after this number of hits; `None` to run to the limits of the walk.
 
     Raises:
-        ArgumentError: A parameter cannot be used.
+        ArgumentError: If a parameter cannot be used.
 
     Example:
         >>> Mmr(lambda_mult=0.3).select_k
@@ -130,7 +148,7 @@ class Mmr(AdmittingPolicy[MmrMemory]):
     keeps_frontier = True
 
     def __post_init__(self) -> None:
-        """Check every parameter at birth."""
+        """Check the parameters."""
         super().__post_init__()
         for name, low, high in (("lambda_mult", 0.0, 1.0), ("min_mmr_score", -np.inf, np.inf)):
             value = getattr(self, name)
@@ -142,23 +160,26 @@ class Mmr(AdmittingPolicy[MmrMemory]):
         return MmrMemory(state.query, self.scope, self._reads_fields, pool=Pool(self.lambda_mult))
 
     async def score(self, state: State, nodes: Sequence[ArtifactNode], store: Walkable) -> NDArray[np.float64]:
-        """Score by cosine of the best surface, and keep its vector; one store call."""
+        """Score by the cosine of the best surface, and keep its vector; one store call."""
         await self._keep_vectors(state, nodes, store)
         return await super().score(state, nodes, store)
 
     async def select(self, state: State, frontier: Frontier) -> list[int]:
-        """Choose until one is chosen that has something behind it."""
+        """Choose artifacts up to and including the first one above the depth cap.
+
+        The neighbours of that one compete for the next choice.
+        """
         memory, admitted = state.memory, self._admit(state, frontier)
         if len(admitted):
             memory.pool.admit(admitted, frontier.scores[admitted], memory.rows[admitted])
-        picks = 1 if state.max_depth is None else _PICKS
-        return await offload_if(memory.pool.size * picks > _MANY, self._choose, state, frontier)
+        picks = 1 if state.max_depth is None else _MAX_PICKS
+        return await offload_if(memory.pool.size * picks > _OFFLOAD_ABOVE, self._choose, state, frontier)
 
     def _choose(self, state: State, frontier: Frontier) -> list[int]:
         memory = state.memory
         room = memory.pool.count if self.select_k is None else self.select_k - len(state.results)
         chosen: list[int] = []
-        for _ in range(min(room, _PICKS)):
+        for _ in range(min(room, _MAX_PICKS)):
             pick = memory.pool.pick(self.min_mmr_score)
             if pick is None:
                 break
@@ -169,13 +190,13 @@ class Mmr(AdmittingPolicy[MmrMemory]):
         return chosen or self._select_nothing(state, frontier)
 
     def stop(self, state: State) -> bool:
-        """Stop once `select_k` hits are out."""
+        """Stop after `select_k` hits."""
         return self._has_enough(state)
 
     async def to_hits(
         self, state: State, committed: Sequence[CommittedNode], store: Walkable
     ) -> list[SearchHit | None]:
-        """Return each artifact's best surface, and why it was chosen; one store call."""
+        """Return each artifact's best surface, with the numbers of its choice; one store call."""
         hits = await super().to_hits(state, committed, store)
         for entry, hit in zip(committed, hits, strict=True):
             if hit is not None:
@@ -183,5 +204,5 @@ class Mmr(AdmittingPolicy[MmrMemory]):
         return hits
 
     def rank(self, state: State, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
-        """Keep the order of the walk, cut at `select_k`."""
+        """Return the first `select_k` hits in order of choice."""
         return hits[: self.select_k]

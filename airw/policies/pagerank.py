@@ -1,4 +1,4 @@
-"""Personalised PageRank, as far as the walk has come, with bounds on how far off it may be."""
+"""The policy `PersonalizedPageRank`: rank by a random walker, with error bounds."""
 
 import math
 from collections import defaultdict
@@ -16,8 +16,8 @@ from airw._base.overriding import override
 from airw._base.vectors import best_first
 from airw.errors import ArgumentError
 from airw.policies._capabilities import Walkable, require
-from airw.policies._forward_push import ROUNDING, Bounds, Push, are_final, are_first
-from airw.policies._seeding import find_start, named_artifacts
+from airw.policies._forward_push import ROUNDING, Bounds, ForwardPush, has_final_rank, is_among_first
+from airw.policies._seeding import artifacts_in_query, find_start
 from airw.policies._several_corpora import Id, root_ids
 from airw.policies._shared_fields import ID
 from airw.policies.artifact_memory import ArtifactMemory, node_of_hit
@@ -29,27 +29,27 @@ from airw.walking import CommittedNode, Frontier, WalkState
 
 Weighting: TypeAlias = Literal["uniform", "score"]
 _WEIGHTINGS: tuple[Weighting, ...] = ("uniform", "score")
-_TOLD = ("ppr_lower", "ppr_upper", "rank_final")
-_MANY = 5_000  # neighbours, numbered and pushed to in about a millisecond
+_METADATA_FIELDS = ("ppr_lower", "ppr_upper", "rank_final")
+_OFFLOAD_ABOVE = 5_000  # neighbours; numbering and pushing to so many takes about a millisecond
 _DIGITS = -round(math.log10(ROUNDING))
 
 
 @dataclass(slots=True, eq=False)
 class PushMemory(ArtifactMemory):
-    """What one walk remembers besides: how far the walker has come.
+    """The memory of one walk of `PersonalizedPageRank`.
 
     Args:
-        numbers: The number of each artifact that was heard of, in that order.
-        push: The mass at each number; there is none where the walk has no seeds.
-        at_positions: The number of the artifact at each position.
+        numbers: The node number of each discovered artifact, in order of discovery.
+        push: The forward push; unset if the walk has no seeds.
+        number_at: The node number of the artifact at each position of the walk record.
     """
 
     numbers: dict[Id, int] = field(default_factory=dict)
-    push: Push = field(init=False)
-    at_positions: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
+    push: ForwardPush = field(init=False)
+    number_at: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
 
     def numbers_of(self, ids: Sequence[Id]) -> NDArray[np.intp]:
-        """Return the numbers of artifacts that were heard of."""
+        """Return the node numbers of discovered artifacts."""
         return np.fromiter(map(self.numbers.__getitem__, ids), np.intp, len(ids))
 
 
@@ -58,45 +58,50 @@ State: TypeAlias = WalkState[PushMemory]
 
 @dataclass(frozen=True, kw_only=True)
 class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
-    """Rank artifacts by where a random walker is found that starts again and again from the seeds.
+    """Rank artifacts by the probability to meet a random walker from the seeds there.
 
-    With probability `1 - restart` it goes on from an artifact to one of its distinct neighbours, each as likely as the
-    others; else, or where there is none, it starts again (Page, Brin, Motwani and Winograd, 1999; as networkx has it).
-    Each step explores the `width` artifacts from where most has still to walk, ties in order of discovery, by forward
-    push (Andersen, Chung and Lang, FOCS 2006). Artifacts without surfaces only route.
+    With probability `1 - restart` the walker goes from an artifact to one of its distinct neighbours, all with equal
+    probability. Otherwise, or if there is no neighbour, it starts again (Page, Brin, Motwani and Winograd, 1999; the
+    definition is that of networkx). Each step of the walk explores the `width` artifacts with the largest residuals by
+    forward push (Andersen, Chung and Lang, FOCS 2006); ties in order of discovery. Artifacts without surfaces are
+    routers.
 
-    Hits stream in that order with a lower bound as score; neither is final. `walk.ranking` is by the last estimates,
-    highest first, ties in order of commitment; they are exact where a walk ends because nothing is left. In its
-    metadata, `ppr_lower` and `ppr_upper` say between what the exact value in the whole graph lies, seen or not, and
-    `rank_final` whether such bounds prove that a hit is one of the first `certify_k` among all that may be returned, or
-    has this very place. All is meant to 1e-12. What a look past the edge finds (see `Limits`) counts too.
+    Hits stream in that order, and their score is a lower bound; neither is final. `walk.ranking` is ordered by the last
+    estimates, highest first; ties in order of commitment. The estimates are exact if the walk ends because nothing is
+    left. The metadata of these hits contain bounds of the exact value in the whole graph, explored or not: `ppr_lower`
+    and `ppr_upper`. `rank_final` is True if the bounds prove that a hit is one of the first `certify_k` of all possible
+    hits, or that this is its exact rank. Numbers are accurate to 1e-12. Neighbours counted beyond the limits (see
+    `Limits`) improve the estimates, too.
 
     The masses of the seeds are added up by artifact. The seeding of HippoRAG 2 (Gutiérrez et al., ICML 2025), with
-    names in the place of phrases, is `weighting="score", search_weight=0.05, title_weight=1`.
+    names instead of phrases, is `weighting="score", search_weight=0.05, title_weight=1`.
 
     Args:
-        restart: The probability to start again at each step, between 0 and 1; 0.5 keeps near the seeds.
-        seed_k: Artifacts to start from, found by search; 0 for `roots`, or for what the query names, alone.
-        width: Artifacts explored per step.
-        certify_k: Say of hits whether they are proven to be among so many; the first soon are, the last late.
-        degree_exponent: Rank by the estimate, divided by the number of neighbours to this power: above 0 hubs sink. The
-            order of the walk, and the bounds in the metadata, are without it.
-        weighting: An artifact found by search weighs `search_weight`, or with `"score"` that times its cosine to the
-            query, scaled to 0 for the lowest that was found (which is no seed then) and 1 for the highest.
-        search_weight: What the search's artifacts weigh, where each of the `roots` weighs 1.
-        title_weight: What each name in the query weighs, divided by the number of artifacts that carry it, and for each
-            of these by how many others link to it.
-        seeding: What finds the start: `"dense"`, `"lexical"` or `"hybrid"` search, or `"titles"` in the query.
-        roots: Ids of artifacts to start from besides those found; of several corpora, `(source, id)` pairs.
-        edges: Instead of links, fields that lead on; see `ArtifactPolicy`. Ids that lead nowhere are no neighbours.
+        restart: The probability to start again at each step, between 0 and 1; with 0.5 the walk stays near the seeds.
+        seed_k: The number of artifacts to start from, found by the seeding; 0 for the `roots`, or the artifacts that
+            the query names, alone.
+        width: The number of artifacts to explore per step.
+        certify_k: Prove for this number of hits that they are the first. A small number is proven early, a large one
+            late.
+        degree_exponent: Rank by the estimate divided by the number of neighbours to this power; above 0, hubs sink. The
+            order of the walk and the bounds in the metadata do not depend on it.
+        weighting: With `"uniform"`, an artifact found by search has the mass `search_weight`. With `"score"`, that is
+            multiplied by its cosine to the query, scaled to 0 for the lowest cosine found (which is then no seed) and 1
+            for the highest.
+        search_weight: The mass of artifacts found by search; each of the `roots` has mass 1.
+        title_weight: The mass of each name in the query. It is divided by the number of artifacts with that name, and
+            for each of these by the number of artifacts that link to it.
+        seeding: How to find the start: by `"dense"`, `"lexical"` or `"hybrid"` search, or by `"titles"` in the query.
+        roots: Ids of further artifacts to start from; in several corpora, `(source, id)` pairs.
+        edges: Fields to follow instead of links; see `ArtifactPolicy`. Ids without an artifact are no neighbours.
         direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
-        types: Follow links of these types only; `None` for all.
-        scope: What may be started from, crossed and returned. What may not be started from is no seed; the walker
-            whose way is measured crosses everything.
-        max_depth: The depth cap when the caller of `traverse` names none; `None` for none.
+        types: Follow links of these types only; `None` for all types.
+        scope: The artifacts that may be started from, crossed and returned. Excluded artifacts are no seeds, but the
+            random walker crosses every artifact.
+        max_depth: The depth cap if the caller of `traverse` passes none; `None` for no cap.
 
     Raises:
-        ArgumentError: A parameter cannot be used.
+        ArgumentError: If a parameter cannot be used.
 
     Example:
         >>> PersonalizedPageRank(seed_k=0, roots=["a.md"], restart=0.15).direction
@@ -115,7 +120,7 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
     keeps_frontier = True
 
     def __post_init__(self) -> None:
-        """Check every parameter at birth."""
+        """Check the parameters."""
         super().__post_init__()
         check_count("seed_k", self.seed_k)
         check_count("width", self.width, least=1)
@@ -124,54 +129,55 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
         for name in ("restart", "degree_exponent", "search_weight", "title_weight"):
             check_weight(name, getattr(self, name))
         if not 0 < self.restart < 1:
-            raise ArgumentError(f"restart must lie between 0 and 1, not {short_repr(self.restart)}")
+            raise ArgumentError(f"restart must be a number between 0 and 1, not {short_repr(self.restart)}")
 
     @override
     def begin(self, state: State) -> PushMemory:
         return PushMemory(state.query, self.scope, self._reads_fields)
 
     async def seed(self, state: State, store: Walkable) -> list[ArtifactNode]:
-        """Return what has mass: what is found by search, the roots, what the query names; each once, in this order."""
+        """Return the artifacts with mass: from the search, the roots and the query's names."""
         memory = state.memory
         if self.edges is not None:
             require(store, "matching", self._name, "edges=...")
         masses = {id: mass for id, mass in (await self._masses(memory, store)).items() if mass}
         if self._reads_fields:
             await memory.score(list(masses), store)
-            await memory.judge(list(masses), store)
-            excluded = self._are_excluded(state, list(masses))
-            masses = {id: mass for (id, mass), out in zip(masses.items(), excluded, strict=True) if not out}
+            await memory.apply_scope(list(masses), store)
+            are_excluded = self._are_excluded(state, list(masses))
+            masses = {id: mass for (id, mass), out in zip(masses.items(), are_excluded, strict=True) if not out}
         if masses:
-            memory.numbers = {id: at for at, id in enumerate(masses)}
-            memory.push = Push.start(list(masses.values()), self.restart)
+            memory.numbers = {id: number for number, id in enumerate(masses)}
+            memory.push = ForwardPush.start(list(masses.values()), self.restart)
         return [ArtifactNode(id) for id in masses]
 
     async def _masses(self, memory: PushMemory, corpus: Walkable) -> dict[Id, float]:
         """Return the mass of each seed, in order of discovery."""
         k = self.seed_k if self.search_weight else 0
-        found = await find_start(memory, corpus, self._name, k=k, seeding=self.seeding, filter=self.scope.of_starts)
-        shares = np.ones(len(found))
-        if self.weighting == "score" and found:
-            shares = _scale(await memory.score(found, corpus))
+        filter = self.scope.start_filter
+        found_ids = await find_start(memory, corpus, self._name, k=k, seeding=self.seeding, filter=filter)
+        shares = np.ones(len(found_ids))
+        if self.weighting == "score" and found_ids:
+            shares = _scale(await memory.score(found_ids, corpus))
         masses = defaultdict[Id, float](float)
-        for id, share in zip(found, shares.tolist(), strict=True):
+        for id, share in zip(found_ids, shares.tolist(), strict=True):
             masses[id] += self.search_weight * share
         for id in root_ids(self.roots, corpus):
             masses[id] += 1
         if self.title_weight:
-            await self._weigh_names(masses, memory.query, corpus)
+            await self._add_title_masses(masses, memory.query, corpus)
         return masses
 
-    async def _weigh_names(self, masses: dict[Id, float], query: str, corpus: OpenCorpus[object]) -> None:
-        """Add the mass of what the query names; two store calls."""
+    async def _add_title_masses(self, masses: dict[Id, float], query: str, corpus: OpenCorpus[object]) -> None:
+        """Add the mass of the artifacts that the query names; two store calls."""
         links = require(corpus, "resolve", self._name, "title_weight=...")
         require(corpus, "fan_in", self._name, "title_weight=...")
-        named = await named_artifacts(query, links)
-        ids = list(dict.fromkeys(id for meant in named for id in meant))
-        linking = dict(zip(ids, await links.fan_in(ids), strict=True)) if ids else {}
-        for meant in named:
-            for id in meant:
-                masses[id] += self.title_weight / (len(meant) * max(1, linking[id]))
+        names = await artifacts_in_query(query, links)
+        ids = list(dict.fromkeys(id for artifacts in names for id in artifacts))
+        fan_in = dict(zip(ids, await links.fan_in(ids), strict=True)) if ids else {}
+        for artifacts in names:
+            for id in artifacts:
+                masses[id] += self.title_weight / (len(artifacts) * max(1, fan_in[id]))
 
     async def score(self, state: State, nodes: Sequence[ArtifactNode], store: Walkable) -> NDArray[np.float64]:
         """Score by the lower bound at discovery; no store call without a scope."""
@@ -180,98 +186,121 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
         return self._lower_bounds(state.memory, [node.id for node in nodes])
 
     def _lower_bounds(self, memory: PushMemory, ids: Sequence[Id]) -> NDArray[np.float64]:
+        """Return the lower bounds of artifacts that are not explored, and so have no estimate yet."""
         return self.restart * memory.push.residual[memory.numbers_of(ids)]
 
     def select(self, state: State, frontier: Frontier) -> NDArray[np.intp]:
-        """Commit the `width` largest residuals, ties in order of discovery."""
+        """Commit the `width` artifacts with the largest residuals; ties in order of discovery."""
         memory, live = state.memory, self._selectable(state, frontier)
-        fresh = memory.numbers_of(frontier.ids[len(memory.at_positions) : len(frontier.ids)])
-        memory.at_positions = np.concatenate([memory.at_positions, fresh])
-        return live[best_first(memory.push.residual[memory.at_positions[live]], self.width)]
+        new_numbers = memory.numbers_of(frontier.ids[len(memory.number_at) : len(frontier.ids)])
+        memory.number_at = np.concatenate([memory.number_at, new_numbers])
+        return live[best_first(memory.push.residual[memory.number_at[live]], self.width)]
 
     @override
     async def _neighbors(
         self, state: State, committed: Sequence[CommittedNode], store: Walkable
     ) -> list[list[ArtifactNode]]:
-        # All neighbours of each one, from where it is pushed on; one store call for links, two for fields.
-        memory, found = state.memory, await super()._neighbors(state, committed, store)
+        # The push needs all neighbours, also those that a limit will keep out of the walk. One store call for links,
+        # two for fields.
+        memory, neighbors = state.memory, await super()._neighbors(state, committed, store)
         if self.edges is not None:
-            found = await _leave_out_unknown(memory, found, store)
+            neighbors = await _drop_missing(memory, neighbors, store)
         if committed:
             ids = [entry.node.id for entry in committed]
-            is_long = len(memory.push.targets) + sum(map(len, found)) > _MANY
-            memory.push = await offload_if(is_long, _push_on, memory, ids, found)
-        return found
+            is_long = len(memory.push.targets) + sum(map(len, neighbors)) > _OFFLOAD_ABOVE
+            memory.push = await offload_if(is_long, _explore, memory, ids, neighbors)
+        return neighbors
 
     async def to_hits(
         self, state: State, committed: Sequence[CommittedNode], store: Walkable
     ) -> list[SearchHit | None]:
-        """Return each artifact's best surface, with the lower bound as score; at most two store calls."""
+        """Return each artifact's best surface, with the lower bound as score.
+
+        At most two store calls.
+        """
         ids = [entry.node.id for entry in committed]
         await state.memory.score(ids, store)
         scores = self._lower_bounds(state.memory, ids).tolist()
-        scored = [entry._replace(score=score) for entry, score in zip(committed, scores, strict=True)]
-        return await super().to_hits(state, scored, store)
+        with_scores = [entry._replace(score=score) for entry, score in zip(committed, scores, strict=True)]
+        return await super().to_hits(state, with_scores, store)
 
     def rank(self, state: State, hits: Sequence[SearchHit]) -> list[SearchHit]:
-        """Order by the last estimate, and write into hits how far off it may be and which places are proven."""
+        """Return the hits by their last estimate, with bounds and proven ranks in their metadata."""
         if not hits:
             return []
+        # 1. Push what is left at explored nodes: this makes the bounds as narrow as the exploration allows.
         memory = state.memory
-        push, at = memory.push.settled(), memory.numbers_of([node_of_hit(hit, memory.numbers) for hit in hits])
+        push = memory.push.push_fully()
         bounds = push.bounds(may_loop=self._may_loop)
-        scores, ranked = self._by_degree(push, bounds)
-        order = np.argsort(-np.round(scores[at], _DIGITS), kind="stable")
-        rivals = _rivals(memory, at, len(scores))
-        finals = are_first(ranked, at[order], rivals, self.certify_k) | are_final(ranked, at[order], rivals)
-        columns = [column[at[order]].tolist() for column in (scores, bounds.lower, bounds.upper)]
-        rows = zip([hits[number] for number in order.tolist()], *columns, finals.tolist(), strict=True)
+        scores, score_bounds = self._scores(push, bounds)
+        # 2. Rank by rounded scores, so that values that are equal but for rounding are ties.
+        numbers = memory.numbers_of([node_of_hit(hit, memory.numbers) for hit in hits])
+        order = np.argsort(-np.round(scores[numbers], _DIGITS), kind="stable")
+        ranked = numbers[order]
+        # 3. Find the hits whose rank is proven against the other hits and all artifacts that may become hits.
+        rivals = _rivals(memory, numbers, len(scores))
+        is_first = is_among_first(score_bounds, ranked, rivals, self.certify_k)
+        is_final = is_first | has_final_rank(score_bounds, ranked, rivals)
+        columns = [column[ranked].tolist() for column in (scores, bounds.lower, bounds.upper)]
+        rows = zip([hits[index] for index in order.tolist()], *columns, is_final.tolist(), strict=True)
         return [
-            replace(hit, score=score, metadata=hit.metadata | dict(zip(_TOLD, said, strict=True)))
-            for hit, score, *said in rows
+            replace(hit, score=score, metadata=hit.metadata | dict(zip(_METADATA_FIELDS, values, strict=True)))
+            for hit, score, *values in rows
         ]
 
-    def _by_degree(self, push: Push, bounds: Bounds) -> tuple[NDArray[np.float64], Bounds]:
-        """Return what is ranked by, and its bounds; who was not explored may have any number of neighbours, but one."""
+    def _scores(self, push: ForwardPush, bounds: Bounds) -> tuple[NDArray[np.float64], Bounds]:
+        """Return the scores of all nodes, and their bounds.
+
+        The number of neighbours of an unexplored node is unknown. With `degree_exponent`, its lower bound is therefore
+        0, and its upper bound is that of a node with one neighbour.
+        """
         counts = push.neighbor_counts()
-        power = np.maximum(counts, 1.0) ** self.degree_exponent
-        scores = bounds.lower / power
-        is_sure = (counts >= 0) | (self.degree_exponent == 0)
-        return scores, Bounds(np.where(is_sure, scores, 0.0), bounds.upper / power, bounds.unseen)
+        divisors = np.maximum(counts, 1.0) ** self.degree_exponent
+        scores = bounds.lower / divisors
+        has_lower_bound = (counts >= 0) | (self.degree_exponent == 0)
+        return scores, Bounds(np.where(has_lower_bound, scores, 0.0), bounds.upper / divisors, bounds.unseen)
 
     @property
     def _may_loop(self) -> bool:
-        """Whether an artifact may be its own neighbour: links never lead back, nor does a shared value."""
-        return self.edges is not None and (callable(self.edges) or any(there == ID for _, there in self.edges))
+        """True if an artifact may be its own neighbour, which only `edges` that name ids allow."""
+        if self.edges is None:
+            return False
+        return callable(self.edges) or any(to_field == ID for _, to_field in self.edges)
 
 
-def _push_on(memory: PushMemory, ids: Sequence[Id], found: Sequence[Sequence[ArtifactNode]]) -> Push:
-    """Number what was found behind some artifacts, each once, and push on."""
+def _explore(memory: PushMemory, ids: Sequence[Id], neighbors: Sequence[Sequence[ArtifactNode]]) -> ForwardPush:
+    """Number the neighbours of artifacts, without duplicates, and push on."""
     numbers = memory.numbers
-    ends = [dict.fromkeys(node.id for node in nodes) for nodes in found]
-    neighbors = [[numbers.setdefault(id, len(numbers)) for id in each] for each in ends]
-    return memory.push.explore([numbers[id] for id in ids], neighbors, len(numbers)).pushed_on()
+    distinct_ids = [dict.fromkeys(node.id for node in nodes) for nodes in neighbors]
+    neighbor_numbers = [[numbers.setdefault(id, len(numbers)) for id in distinct] for distinct in distinct_ids]
+    return memory.push.explore([numbers[id] for id in ids], neighbor_numbers, len(numbers)).push_roughly()
 
 
-async def _leave_out_unknown(
-    memory: PushMemory, found: Sequence[Sequence[ArtifactNode]], corpus: Walkable
+async def _drop_missing(
+    memory: PushMemory, neighbors: Sequence[Sequence[ArtifactNode]], corpus: Walkable
 ) -> list[list[ArtifactNode]]:
-    """Leave out ends without a record, which lead nowhere and are no hits; one store call."""
-    await memory.score(list(dict.fromkeys(node.id for nodes in found for node in nodes)), corpus)
-    return [[node for node in nodes if memory.has_surface(node.id)] for nodes in found]
+    """Return the neighbours that have a record; one store call.
+
+    The others lead nowhere and are no hits.
+    """
+    await memory.score(list(dict.fromkeys(node.id for nodes in neighbors for node in nodes)), corpus)
+    return [[node for node in nodes if memory.has_surface(node.id)] for nodes in neighbors]
 
 
 def _scale(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scale to 0 for the lowest and 1 for the highest; 1 where all are equal, 0 for what has no score."""
-    known = np.isfinite(scores)
-    low, high = scores[known].min(initial=np.inf), scores[known].max(initial=-np.inf)
-    return np.where(known, (scores - low) / (high - low) if high > low else 1.0, 0.0)
+    """Scale scores to 0 for the lowest and 1 for the highest.
+
+    All are 1 if they are equal. An infinite score, of an artifact without surfaces, becomes 0.
+    """
+    is_finite = np.isfinite(scores)
+    low, high = scores[is_finite].min(initial=np.inf), scores[is_finite].max(initial=-np.inf)
+    return np.where(is_finite, (scores - low) / (high - low) if high > low else 1.0, 0.0)
 
 
 def _rivals(memory: PushMemory, ranked: NDArray[np.intp], count: int) -> NDArray[np.bool_]:
-    """Return which of the known artifacts may be returned and are not ranked."""
+    """Return the artifacts that are not ranked and may become hits, `(count,) bool`."""
     numbers = memory.numbers
-    routers = [id for id in memory.best if not (memory.has_surface(id) and memory.verdict(id).keep)]
+    routers = [id for id in memory.best_surfaces if not (memory.has_surface(id) and memory.permissions_of(id).keep)]
     rivals = np.ones(count, np.bool_)
     rivals[ranked] = False
     rivals[[numbers[id] for id in routers if id in numbers]] = False

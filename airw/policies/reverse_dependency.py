@@ -1,4 +1,4 @@
-"""Dependencies walked backwards: from libraries that the caller names to the artifacts that depend on them."""
+"""The policy `ReverseDependency`: from libraries to the artifacts that depend on them."""
 
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ from airw._base.overriding import override
 from airw._base.requirements import bare_name, requirement_name
 from airw.errors import ArgumentError
 from airw.policies._capabilities import Walkable, require
-from airw.policies._several_corpora import Id, check_nodes, member_names, order_key, places_of
+from airw.policies._several_corpora import Id, check_nodes, member_names, member_ranks, order_key
 from airw.policies.artifact_memory import ArtifactMemory, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.protocols import OpenCorpus
@@ -27,7 +27,7 @@ REF = "REF"
 
 
 class _Node(NamedTuple):
-    """A seed, or an artifact that was found to depend on `library`."""
+    """A seed, or an artifact that depends on `library`; `seed` is the seed of its path."""
 
     id: Id
     seed: Id
@@ -36,27 +36,27 @@ class _Node(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Dependents:
-    """The dependents of a node, as nodes that are made when they are read: a limit may let in only a few."""
+    """The dependents of a node, created when they are read, as a limit may allow only a few."""
 
     ids: Sequence[str]
-    of: _Node
+    library: _Node
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def __iter__(self) -> Iterator[_Node]:
-        return (_Node(id, self.of.seed, self.of.id) for id in self.ids)
+        return (_Node(id, self.library.seed, self.library.id) for id in self.ids)
 
 
 @dataclass(slots=True, eq=False)
 class DependencyMemory(ArtifactMemory):
-    """What one walk remembers besides: who depends on what.
+    """The memory of one walk of `ReverseDependency`.
 
     Args:
-        outside: What seeds name and the corpus does not hold, each with the ways to spell it.
+        outside: The seeds that the corpus does not contain, each with the spellings that links may use for it.
         referrers: The dependents of each node.
-        max_fan_in: How many dependents the node with most has; 0 where nobody asks.
-        order: The key that orders artifacts.
+        max_fan_in: The largest number of dependents in the corpus; 0 if it is not needed.
+        order: The sort key of artifacts.
     """
 
     outside: dict[Id, list[Id]] = field(default_factory=dict)
@@ -70,31 +70,35 @@ State: TypeAlias = WalkState[DependencyMemory]
 
 @dataclass(frozen=True, kw_only=True)
 class ReverseDependency(Policy[DependencyMemory]):
-    """Walk from given libraries to the artifacts that depend on them, to those that depend on these, and so on.
+    """Walk from libraries to the artifacts that depend on them, directly or indirectly.
 
     ```text
     score = cosine of the best surface + fan_in_weight * fan_in / largest fan_in + proximity_weight / (1 + depth)
     ```
 
-    `fan_in` counts the artifacts whose links lead to one; the largest is that of the corpus. Links count for what they
-    resolve to. A seed that the corpus does not hold, a third-party library or a pair of another corpus, scores 0 and
-    only routes. Each depth is committed best first, ties in the order of discovery: seeds by id, strings before pairs,
-    then dependents by the order of what they depend on, then by id. The order of a depth is final when it streams, that
-    over all depths is `walk.ranking`. Hits carry `fan_in` and, but for seeds, `seed`: the seed on their best path.
+    `fan_in` is the number of artifacts that link to an artifact; the largest one is that of the corpus. A link counts
+    for the artifact that it resolves to. A seed that the corpus does not contain, such as a third-party library or a
+    pair of another corpus, scores 0 and is a router.
+
+    Each depth is committed best first; ties in order of discovery. Seeds are discovered in order of id, strings before
+    pairs. Dependents are discovered in the order of the artifacts they depend on, then of id. The order of a depth is
+    final when it streams; `walk.ranking` orders all depths. The metadata of hits contain `fan_in` and, except for
+    seeds, `seed`: the seed of their best path.
 
     Args:
-        seeds: Ids or names of artifacts, or of what links name and the corpus does not hold; or `(source, id)` pairs,
-            where a pair of the walked corpus means its id. Of several corpora, an id means all that have it there, a
-            pair one of them. They are a set: order and repeats do not count. Where links are of the type `"REF"`, a
+        seeds: Ids or names of artifacts, or of libraries that links name and the corpus does not contain; or `(source,
+            id)` pairs. A pair of the walked corpus means its id. In several corpora, an id means every artifact with
+            that id, and a pair means one artifact. Order and duplicates do not count. If `edge_type` is `"REF"`, a
             library may be spelled in any case, with `-`, `_` or `.`, or as a requirement such as `"PyYAML>=6"`.
-        edge_type: The type of the links to follow, from a dependent to what it depends on.
-        fan_in_weight: What being depended on by many is worth.
-        proximity_weight: What being near to a seed is worth.
-        scope: What may be started from, crossed and returned; seeds that the corpus does not hold are not asked.
-        max_depth: The depth cap when the caller of `traverse` names none.
+        edge_type: The type of the links to follow, from a dependent to its dependency.
+        fan_in_weight: The weight of the fan-in in the score.
+        proximity_weight: The weight of the distance to a seed in the score.
+        scope: The artifacts that may be started from, crossed and returned. It does not apply to seeds that the corpus
+            does not contain.
+        max_depth: The depth cap if the caller of `traverse` passes none.
 
     Raises:
-        ArgumentError: A parameter cannot be used.
+        ArgumentError: If a parameter cannot be used.
 
     Example:
         >>> import airw, anyio
@@ -121,7 +125,7 @@ class ReverseDependency(Policy[DependencyMemory]):
     max_depth: int | None = 2
 
     def __post_init__(self) -> None:
-        """Check every parameter at birth; keep the seeds sorted, so that equal sets make equal policies."""
+        """Check the parameters, and sort the seeds, so that policies with equal seeds are equal."""
         object.__setattr__(self, "seeds", tuple(sorted(set(check_nodes("seeds", self.seeds)), key=order_key({}))))
         if not isinstance(self.edge_type, str):
             raise ArgumentError(f"edge_type must be a string such as 'REF', not {short_repr(self.edge_type)}")
@@ -136,69 +140,86 @@ class ReverseDependency(Policy[DependencyMemory]):
         return DependencyMemory(state.query, self.scope, keeps_records=self.scope != ALLOW_ALL)
 
     async def seed(self, state: State, store: Walkable) -> list[_Node]:
-        """Return what the seeds mean, sorted, strings before pairs; one store call, and one for the largest fan-in."""
+        """Return the nodes that the seeds mean, in order; two store calls at most."""
         memory, corpus = state.memory, check_corpus(store)
         require(corpus, "referrers", "ReverseDependency")
         if self.fan_in_weight:
             links = require(corpus, "max_fan_in", "ReverseDependency", "fan_in_weight=...")
             memory.max_fan_in = await links.max_fan_in(types=[self.edge_type])
         inside, memory.outside = await self._resolve(corpus)
-        memory.order = order_key(places_of(corpus))
-        memory.best.update(dict.fromkeys(memory.outside, (None, -math.inf)))
+        memory.order = order_key(member_ranks(corpus))
+        memory.best_surfaces.update(dict.fromkeys(memory.outside, (None, -math.inf)))
         return [_Node(id, id) for id in sorted([*inside, *memory.outside], key=memory.order)]
 
     async def _resolve(self, corpus: OpenCorpus[object]) -> tuple[set[Id], dict[Id, list[Id]]]:
-        """Return the artifacts that seeds mean; and what the corpus does not hold, by id, as links may spell it."""
+        """Return the artifacts that the seeds mean, and the spellings of the other seeds by id."""
         members = member_names(corpus)
-        seeds = [canonical_node_id(seed, source=None) for seed in self.seeds]
-        named = [(None if source == corpus.name else source, text) for source, text in seeds]
-        spelled = [self._references(source, text, members) for source, text in named]
-        known = [refs for (source, _), refs in zip(named, spelled, strict=True) if source is None or source in members]
-        asked = list(dict.fromkeys(ref for refs in known for ref in refs))
+        # 1. A pair that names the walked corpus itself is an id in it.
+        pairs = [canonical_node_id(seed, source=None) for seed in self.seeds]
+        seeds = [(None if source == corpus.name else source, text) for source, text in pairs]
+        spellings_of = [self._references(source, text, members) for source, text in seeds]
+        # 2. All spellings of all seeds are resolved in one call, except those of corpora that are not walked.
+        references = [
+            reference
+            for (source, _), spellings in zip(seeds, spellings_of, strict=True)
+            if source is None or source in members
+            for reference in spellings
+        ]
+        references = list(dict.fromkeys(references))
         resolver = require(corpus, "resolve", "ReverseDependency")
-        meant = dict(zip(asked, await resolver.resolve(asked), strict=True))
+        meanings = dict(zip(references, await resolver.resolve(references), strict=True))
+        # 3. The first spelling that means something counts. A seed that means nothing stays, under its name.
         inside, outside = set[Id](), dict[Id, list[Id]]()
-        for (source, text), spellings in zip(named, spelled, strict=True):
-            found = [(ref, meant[ref]) for ref in spellings if meant.get(ref)]
-            if found:
-                inside.update(_strongest(*found[0]))
+        for (source, text), spellings in zip(seeds, spellings_of, strict=True):
+            resolved = [(reference, meanings[reference]) for reference in spellings if meanings.get(reference)]
+            if resolved:
+                inside.update(_select_meaning(*resolved[0]))
             else:
                 id = requirement_name(text) if source is None and self.edge_type == REF else spellings[0]
                 outside[id] = list(dict.fromkeys([*outside.get(id, []), *spellings]))
         return inside, outside
 
     def _references(self, source: str | None, text: str, members: Collection[str]) -> list[Id]:
-        """Return what to look for, the seed as it was given first; what is of a corpus not walked has one spelling."""
+        """Return the references to look up for a seed, the seed itself first.
+
+        A seed in a corpus that is not walked has one spelling only.
+        """
         if source is None:
             return list[Id](self._spellings(text))
-        return [ArtifactRef(source, each) for each in (self._spellings(text) if source in members else [text])]
+        return [ArtifactRef(source, name) for name in (self._spellings(text) if source in members else [text])]
 
     def _spellings(self, seed: str) -> list[str]:
-        """Return the ways to write what a seed names, the given one first."""
+        """Return the spellings of a seed, the seed itself first."""
         if self.edge_type != REF:
             return [seed]
         name = requirement_name(seed)
         return list(dict.fromkeys([seed, bare_name(seed), *(name.replace("-", mark) for mark in "-_.")]))
 
     async def score(self, state: State, nodes: Sequence[_Node], store: Walkable) -> NDArray[np.float64]:
-        """Score by the best surface, the fan-in and the depth; three store calls at most, one to judge the scope."""
+        """Score by the best surface, the fan-in and the depth; three store calls at most."""
         memory, ids = state.memory, [node.id for node in nodes]
         cosines = await memory.score(ids, store)
         await self._read_referrers(memory, ids, store)
-        await memory.judge([id for id in ids if id not in memory.outside], store)
+        await memory.apply_scope([id for id in ids if id not in memory.outside], store)
         return np.where(np.isneginf(cosines), 0.0, cosines + self._bonus(state, ids))
 
     async def _read_referrers(self, memory: DependencyMemory, ids: Sequence[Id], corpus: OpenCorpus[object]) -> None:
-        """Remember the dependents of each node, which are its fan-in now and lead on later; one store call."""
-        known, asked = memory.referrers, {id: memory.outside.get(id, [id]) for id in ids if id not in memory.referrers}
-        nodes = [node for spellings in asked.values() for node in spellings]
+        """Remember the dependents of each node; one store call.
+
+        They are its fan-in now, and its neighbours later.
+        """
+        new_ids = {id: memory.outside.get(id, [id]) for id in ids if id not in memory.referrers}
+        nodes = [node for spellings in new_ids.values() for node in spellings]
         answers = iter(await require(corpus, "referrers", "ReverseDependency").referrers(nodes, types=[self.edge_type]))
-        for id, spellings in asked.items():
-            found = [next(answers) for _ in spellings]
-            known[id] = found[0] if len(found) == 1 else sorted(set[Id]().union(*found), key=memory.order)
+        for id, spellings in new_ids.items():
+            referrers = [next(answers) for _ in spellings]
+            if len(referrers) == 1:
+                memory.referrers[id] = referrers[0]
+            else:
+                memory.referrers[id] = sorted(set[Id]().union(*referrers), key=memory.order)
 
     def _bonus(self, state: State, ids: Sequence[Id]) -> NDArray[np.float64]:
-        """Return what the links are worth; all that is found in one step is equally far from its seed."""
+        """Return the part of the score that links add; all nodes of a step have the same depth."""
         memory, bonus = state.memory, np.zeros(len(ids))
         if memory.max_fan_in:
             fan_ins = np.array([len(memory.referrers[id]) for id in ids])
@@ -208,33 +229,36 @@ class ReverseDependency(Policy[DependencyMemory]):
         return bonus
 
     def select(self, state: State, frontier: Frontier) -> Iterable[int] | Awaitable[Iterable[int]]:
-        """Commit all that the scope does not pass over, best first, ties in order of discovery."""
+        """Commit all artifacts that are not excluded, best first; ties in order of discovery."""
         if self.scope == ALLOW_ALL:
             return super().select(state, frontier)
         are_excluded = partial(state.memory.are_excluded, is_start=not state.visited)
         allowed = set(selectable(frontier, are_excluded).tolist())
-        return [at for at in frontier.best_first().tolist() if at in allowed]
+        return [position for position in frontier.best_first().tolist() if position in allowed]
 
     async def expand(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> list[_Dependents]:
-        """Return the dependents of each one, sorted; they were read when it was scored."""
+        """Return the dependents of each node, in order; `score` has read them."""
         memory = state.memory
         return [
-            _Dependents(memory.referrers[entry.id] if memory.verdict(entry.id).cross else (), entry.node)
+            _Dependents(memory.referrers[entry.id] if memory.permissions_of(entry.id).cross else (), entry.node)
             for entry in committed
         ]
 
     def node_id(self, node: _Node) -> Id:
-        """Identify a node by its artifact, or as links name it where there is none."""
+        """Return the id of an artifact, or the name of a seed outside the corpus."""
         return node.id
 
     def edge_of(self, node: _Node) -> Edge | None:
-        """Return the edge from a dependent to what it depends on."""
+        """Return the edge from a dependent to its dependency."""
         return None if node.library is None else Edge(node.id, node.library, self.edge_type, "derived")
 
     async def to_hits(
         self, state: State, committed: Sequence[CommittedNode], store: Walkable
     ) -> list[SearchHit | None]:
-        """Return each artifact's best surface, `None` for what the corpus does not hold; one store call."""
+        """Return each artifact's best surface; `None` for a seed outside the corpus.
+
+        One store call.
+        """
         hits = await state.memory.make_hits(committed, store)
         for hit, entry in zip(hits, committed, strict=True):
             if hit is not None:
@@ -244,7 +268,10 @@ class ReverseDependency(Policy[DependencyMemory]):
         return hits
 
 
-def _strongest(ref: Id, ids: Sequence[Id]) -> Sequence[Id]:
-    """Return what a reference means: the artifact of that very id, of several corpora all of them, else the first."""
-    _, text = canonical_node_id(ref, source=None)
+def _select_meaning(reference: Id, ids: Sequence[Id]) -> Sequence[Id]:
+    """Return the artifacts that a reference means, of those it resolves to.
+
+    Artifacts with that very id count first; in several corpora all of them. Otherwise it is the first artifact.
+    """
+    _, text = canonical_node_id(reference, source=None)
     return [id for id in ids if canonical_node_id(id, source=None)[1] == text] or ids[:1]

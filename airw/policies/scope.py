@@ -1,4 +1,4 @@
-"""Which artifacts a walk may start from, cross and return."""
+"""The scope of a walk: the artifacts it may start from, cross and return."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -9,8 +9,8 @@ from airw.errors import ArgumentError
 from airw.values.filters import And, Filter, Or, matches, parse_filter
 
 
-class Verdict(NamedTuple):
-    """What a scope says of one artifact."""
+class Permissions(NamedTuple):
+    """The permissions for one artifact: to start from it, to cross it, to keep it as a hit."""
 
     start: bool
     cross: bool
@@ -19,20 +19,22 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Three metadata filters on the artifacts of a walk; `None` lets all through.
+    """Three metadata filters on the artifacts of a walk; `None` allows all artifacts.
 
-    They are asked of the surface by which an artifact scores: its best one, or the one that the search for the start
-    found among those that satisfy `start`. An artifact that may be crossed but not kept only routes, one that may be
-    kept but not crossed is a hit with nothing behind it, and one that may be neither is passed over as if it were not
-    there. What a limit of a policy counts are artifacts that are not passed over.
+    The filters are applied to the surface by which an artifact scores. That is its best surface, or the surface that
+    the search for the start found among those that satisfy `start`.
+
+    An artifact that may be crossed but not kept is a router. One that may be kept but not crossed is a hit that leads
+    nowhere. One that may be neither is excluded: the walk goes on as if it did not exist. Limits of a policy do not
+    count excluded artifacts.
 
     Args:
-        start: What a walk may start from, whether found by search or given by id.
-        cross: What it may follow links or shared metadata from.
+        start: What a walk may start from, found by search or passed as an id.
+        cross: What it may follow links or shared fields from.
         keep: What it may return.
 
     Raises:
-        FilterError: A filter is malformed; see `airw.values.filters` for what can be said.
+        FilterError: If a filter is malformed; see `airw.values.filters` for the language.
 
     Example:
         >>> Scope(keep={"status": "Final"}).keep
@@ -44,26 +46,26 @@ class Scope:
     keep: Mapping[str, Any] | Filter | None = None
 
     def __post_init__(self) -> None:
-        """Read the filters once."""
-        for each in fields(self):
-            object.__setattr__(self, each.name, parse_filter(getattr(self, each.name)))
+        """Parse the filters once."""
+        for field in fields(self):
+            object.__setattr__(self, field.name, parse_filter(getattr(self, field.name)))
 
     @property
-    def of_starts(self) -> Filter | None:
-        """What the start of a walk must satisfy: to be started from, and not to be passed over."""
-        start, cross, keep = (cast("Filter | None", each) for each in (self.start, self.cross, self.keep))
-        passes = None if cross is None or keep is None else Or((cross, keep))
-        parts = tuple(each for each in (start, passes) if each is not None)
+    def start_filter(self) -> Filter | None:
+        """The filter for the start of a walk: an artifact satisfies `start` and is not excluded."""
+        start, cross, keep = (cast("Filter | None", filter) for filter in (self.start, self.cross, self.keep))
+        not_excluded = None if cross is None or keep is None else Or((cross, keep))
+        parts = tuple(part for part in (start, not_excluded) if part is not None)
         return And(parts) if len(parts) > 1 else next(iter(parts), None)
 
-    def verdict(self, fields: Mapping[str, Any]) -> Verdict:
-        """Return what may be done with an artifact of these fields."""
+    def permissions_of(self, fields: Mapping[str, Any]) -> Permissions:
+        """Return the permissions for an artifact that has these fields."""
         filters = cast("tuple[Filter | None, ...]", (self.start, self.cross, self.keep))
-        return Verdict(*(matches(each, fields) for each in filters))
+        return Permissions(*(matches(filter, fields) for filter in filters))
 
     @classmethod
     def only(cls, filter: Mapping[str, Any] | Filter) -> "Scope":
-        """Keep the whole walk to what one filter lets through.
+        """Return a scope that starts from, crosses and keeps only artifacts within one filter.
 
         Example:
             >>> Scope.only({"lang": "en"}) == Scope(start={"lang": "en"}, cross={"lang": "en"}, keep={"lang": "en"})
@@ -76,10 +78,10 @@ ALLOW_ALL = Scope()
 
 
 def check_scope(scope: object) -> None:
-    """Refuse what is no `Scope`.
+    """Check that the argument `scope` is a `Scope`.
 
     Raises:
-        ArgumentError: It is none.
+        ArgumentError: If it is not.
     """
     if not isinstance(scope, Scope):
-        raise ArgumentError(f"scope must be a Scope, not {short_repr(scope)}; one filter is Scope.only(...)")
+        raise ArgumentError(f"scope must be a Scope, not {short_repr(scope)}; for one filter pass Scope.only(...)")

@@ -1,4 +1,4 @@
-"""Best first by a score of one's own."""
+"""The policy `Scored`: best first, by a score of the caller."""
 
 import inspect
 import math
@@ -22,45 +22,46 @@ from airw.policies.artifact_policy import ArtifactNode
 from airw.values import SearchHit
 from airw.walking import CommittedNode, Frontier, WalkState
 
-_MANY = 5_000  # of which the order takes about a millisecond
+_OFFLOAD_ABOVE = 5_000  # artifacts; sorting so many takes about a millisecond
 
 
 @dataclass(slots=True, eq=False)
 class ScoredMemory(AdmittingMemory):
-    """What one walk remembers besides: the scores of what was admitted, and the corpus, which `select` is not given.
+    """The memory of one walk of `Scored`.
 
     Args:
-        corpus: The corpus that is walked.
-        pool: The score at each position that was admitted and not chosen.
-        given: The score of each artifact that was chosen.
+        corpus: The walked corpus; `select` needs it and does not receive it.
+        pool: The score at each position that was admitted and not selected.
+        selected_scores: The score of each artifact that was selected.
     """
 
     corpus: Walkable = field(init=False)
     pool: dict[int, float] = field(default_factory=dict)
-    given: dict[Id, float] = field(default_factory=dict)
+    selected_scores: dict[Id, float] = field(default_factory=dict)
 
 
 State: TypeAlias = WalkState[ScoredMemory]
 
 
-@dataclass(frozen=True)  # what is its own may be given by position, as in graph-retriever
+@dataclass(frozen=True)  # its own parameters may be passed by position, as in graph-retriever
 class Scored(AdmittingPolicy[ScoredMemory]):
-    """Start from a search and always go on from the best that was admitted so far.
+    """Start from a search and always go on from the best artifacts admitted so far.
 
-    Hits stream in order of commitment, which is not final: `walk.ranking` orders by score, ties in order of commitment,
-    and cuts at `select_k`. A step is committed whole, so the stream may hold more than that.
+    Hits stream in order of commitment, which is not final. `walk.ranking` orders them by score, ties in order of
+    commitment, and contains the first `select_k`. A step is always committed as a whole, so the stream may contain
+    more.
 
     The other parameters are those of `AdmittingPolicy`.
 
     Args:
-        scorer: Gives a number for a `Node`, higher is better, and is asked about each that is admitted, once; an
-            `async def` is asked about several at a time. `None` for the cosine to the query.
-        per_iteration_limit: Artifacts per step that have something behind them; `None` for as many as are still to be
-            selected. Those at the depth cap are committed in passing.
-        select_k: End with the step in which this many hits are out; `None` to run to the limits of the walk.
+        scorer: A function of a `Node` that returns a number; higher is better. It is called once per admitted artifact;
+            an `async def` runs for several at a time. `None` for the cosine to the query.
+        per_iteration_limit: The number of artifacts to expand per step; `None` for as many as are still to be selected.
+            Artifacts at the depth cap are committed too and do not count.
+        select_k: End with the step in which this number of hits is reached; `None` to run to the limits of the walk.
 
     Raises:
-        ArgumentError: A parameter cannot be used.
+        ArgumentError: If a parameter cannot be used.
 
     Example:
         >>> Scored(scorer=lambda node: node.metadata["year"], select_k=10).per_iteration_limit is None
@@ -72,10 +73,10 @@ class Scored(AdmittingPolicy[ScoredMemory]):
     keeps_frontier = True
 
     def __post_init__(self) -> None:
-        """Check every parameter at birth."""
+        """Check the parameters."""
         super().__post_init__()
         if self.scorer is not None and not callable(self.scorer):
-            raise ArgumentError(f"scorer must be a function of a node, not {short_repr(self.scorer)}")
+            raise ArgumentError(f"scorer must be a function of a node or None, not {short_repr(self.scorer)}")
         if self.per_iteration_limit is not None:
             check_count("per_iteration_limit", self.per_iteration_limit, least=1)
 
@@ -89,94 +90,99 @@ class Scored(AdmittingPolicy[ScoredMemory]):
         return await super().seed(state, store)
 
     async def score(self, state: State, nodes: Sequence[ArtifactNode], store: Walkable) -> NDArray[np.float64]:
-        """Score by cosine of the best surface, by which is admitted; one store call."""
+        """Score by the cosine of the best surface, for admission; one store call."""
         if self.scorer is not None:
             await self._keep_vectors(state, nodes, store, "scorer=...")
         return await super().score(state, nodes, store)
 
     async def select(self, state: State, frontier: Frontier) -> Sequence[int]:
-        """Commit the best of all that was admitted; the scorer is asked about each once, after one store call."""
+        """Commit the best of all admitted artifacts; one store call.
+
+        The scorer is called once for each artifact.
+        """
         if self._has_enough(state):
             return self._select_nothing(state, frontier)
         pool = state.memory.pool
         admitted = np.sort(self._admit(state, frontier)).tolist()
         pool.update(zip(admitted, await self._scores(state, frontier, admitted), strict=True))
-        best = await offload_if(len(pool) > _MANY, _best, pool)
-        chosen = self._choose(state, frontier, best)
-        given = {frontier.ids[position]: pool.pop(position) for position in chosen}
-        state.memory.given.update(given)
-        self._expect(state, given)
-        return chosen or self._select_nothing(state, frontier)
+        best = await offload_if(len(pool) > _OFFLOAD_ABOVE, _sort_pool, pool)
+        selected = self._choose(state, frontier, best)
+        scores = {frontier.ids[position]: pool.pop(position) for position in selected}
+        state.memory.selected_scores.update(scores)
+        self._expect_hits(state, scores)
+        return selected or self._select_nothing(state, frontier)
 
     async def _scores(self, state: State, frontier: Frontier, positions: list[int]) -> list[float]:
-        """Return the score of each node at a position; `-inf` for artifacts without surfaces."""
+        """Return the score of the node at each position; `-inf` for artifacts without surfaces."""
         if self.scorer is None or not positions:
             scores: list[float] = frontier.scores[positions].tolist()
             return scores
         memory, ids = state.memory, [frontier.ids[position] for position in positions]
         records = await memory.best_records(ids, memory.corpus)
         nodes = {
-            at: memory.node(id, record, frontier.depths[at], row)
-            for at, id, record, row in zip(positions, ids, records, memory.rows[positions], strict=True)
+            position: memory.to_node(id, record, frontier.depths[position], row)
+            for position, id, record, row in zip(positions, ids, records, memory.rows[positions], strict=True)
             if record is not None
         }
-        answers = dict(zip(nodes, await self._ask_all(state, list(nodes.values())), strict=True))
-        return [answers.get(position, -np.inf) for position in positions]
+        scores_of = dict(zip(nodes, await self._call_scorer_for_all(state, list(nodes.values())), strict=True))
+        return [scores_of.get(position, -np.inf) for position in positions]
 
-    async def _ask_all(self, state: State, nodes: Sequence[Node]) -> list[float]:
+    async def _call_scorer_for_all(self, state: State, nodes: Sequence[Node]) -> list[float]:
         if inspect.iscoroutinefunction(self.scorer):
-            return await map_bounded(self._ask, nodes, limit=state.limits.max_concurrency)
+            return await map_bounded(self._call_scorer, nodes, limit=state.limits.max_concurrency)
         scores, pacer = [], Pacer()
         for node in nodes:
-            scores.append(await self._ask(node))
+            scores.append(await self._call_scorer(node))
             await pacer.pace()
         return scores
 
-    async def _ask(self, node: Node) -> float:
+    async def _call_scorer(self, node: Node) -> float:
         try:
-            said = cast("Callable[[Node], Any]", self.scorer)(node)
-            said = await said if inspect.isawaitable(said) else said
+            answer = cast("Callable[[Node], Any]", self.scorer)(node)
+            answer = await answer if inspect.isawaitable(answer) else answer
         except Exception as error:
             error.add_note(f"for node {short_repr(node.id)}")
             raise
         try:
-            score = float(said) if isinstance(said, Real) and not isinstance(said, bool) else math.nan
+            score = float(answer) if isinstance(answer, Real) and not isinstance(answer, bool) else math.nan
         except OverflowError:
             score = math.nan
         if math.isnan(score):
-            raise PolicyError(f"the scorer must give a number for {node.id!r}, not {short_repr(said)}")
+            raise PolicyError(f"scorer returned {short_repr(answer)} for {node.id!r}; return a number")
         return score
 
     def _choose(self, state: State, frontier: Frontier, best: NDArray[np.intp]) -> list[int]:
-        """Take the best until as many as may have something behind them are taken."""
+        """Return the best positions, until as many as allowed are above the depth cap."""
         room = len(best) if self.select_k is None else self.select_k - len(state.results)
         room = min(room, self.per_iteration_limit or room)
-        chosen: list[int] = []
+        selected: list[int] = []
         for position in map(int, best):
             if room <= 0:
                 break
-            chosen.append(position)
+            selected.append(position)
+            # An artifact at the depth cap cannot lead to a better one, so it does not use up the limit.
             room -= state.max_depth is None or frontier.depths[position] < state.max_depth
-        return chosen
+        return selected
 
     def stop(self, state: State) -> bool:
-        """Stop at the end of the step in which `select_k` hits are out."""
-        return self._has_step(state)
+        """Stop at the end of the step in which `select_k` hits are reached."""
+        return self._has_complete_step(state)
 
     async def to_hits(
         self, state: State, committed: Sequence[CommittedNode], store: Walkable
     ) -> list[SearchHit | None]:
-        """Return each artifact's best surface, with its score; one store call, none after a scorer."""
-        given = state.memory.given
-        return await super().to_hits(state, [entry._replace(score=given[entry.id]) for entry in committed], store)
+        """Return each artifact's best surface, with its score; at most one store call."""
+        scores = state.memory.selected_scores
+        with_scores = [entry._replace(score=scores[entry.id]) for entry in committed]
+        return await super().to_hits(state, with_scores, store)
 
     def rank(self, state: State, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
-        """Order by score, and cut at `select_k`."""
+        """Return the `select_k` hits with the highest scores, best first."""
         return super().rank(state, hits)[: self.select_k]
 
 
-def _best(pool: Mapping[int, float]) -> NDArray[np.intp]:
-    """Return the positions, highest score first, ties in order of discovery."""
+def _sort_pool(pool: Mapping[int, float]) -> NDArray[np.intp]:
+    """Return the positions, highest score first; ties in order of discovery."""
     positions = np.fromiter(pool, np.intp, len(pool))
     scores = np.fromiter(pool.values(), np.float64, len(pool))
     best: NDArray[np.intp] = positions[np.lexsort((positions, -scores))]

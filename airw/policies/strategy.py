@@ -1,4 +1,4 @@
-"""Strategies written as for graph-retriever, run by the batched operator."""
+"""`Strategy`: policies that are written as strategies of graph-retriever."""
 
 import copy
 from abc import ABC, abstractmethod
@@ -25,12 +25,14 @@ S = TypeVar("S")
 
 
 class NodeTracker:
-    """What a strategy has selected and wants to go on from; a strategy is given one.
+    """The nodes that a strategy has selected and wants to traverse; a strategy receives one.
+
+    To traverse a node means to read its neighbours in the next step.
 
     Args:
-        select_k: How many nodes are to be selected; `None` for no end.
-        max_depth: The depth from which no node is gone on from; `None` for none.
-        keeps: Says of an id whether it may be a hit; one that may not is not selected.
+        select_k: The number of nodes to select; `None` for no end.
+        max_depth: The depth cap: nodes at this depth are not traversed; `None` for no cap.
+        keeps: A function that returns whether an id may be a hit; others are not selected.
     """
 
     def __init__(
@@ -44,30 +46,33 @@ class NodeTracker:
 
     @property
     def num_remaining(self) -> int:
-        """How many more nodes are to be selected."""
+        """The number of nodes still to be selected."""
         return 2**63 - 1 if self._select_k is None else max(self._select_k - len(self.selected), 0)
 
     def select(self, nodes: Iterable[Node]) -> None:
         """Add nodes to the hits, in this order."""
-        chosen = [node for node in nodes if self._keeps(node.id)]
-        for node in chosen:
+        new = [node for node in nodes if self._keeps(node.id)]
+        for node in new:
             node.extra_metadata |= {"_depth": node.depth, "_similarity_score": node.similarity_score}
-        self.selected += chosen
+        self.selected += new
 
     def traverse(self, nodes: Iterable[Node]) -> int:
-        """Go on from nodes that are above the depth cap, each once a walk; give how many were added."""
-        wanted = {node.id: node for node in nodes if node.id not in self._visited}
-        new = {id: node for id, node in wanted.items() if self._is_above_cap(node)}
-        self.at_cap |= wanted.keys() - new.keys()
+        """Add nodes to be traversed, and return how many were added.
+
+        Nodes at the depth cap, and nodes that were added before in this walk, are left out.
+        """
+        candidates = {node.id: node for node in nodes if node.id not in self._visited}
+        new = {id: node for id, node in candidates.items() if self._is_above_cap(node)}
+        self.at_cap |= candidates.keys() - new.keys()
         self.to_traverse.update(new)
         self._visited.update(new)
         return len(new)
 
     def select_and_traverse(self, nodes: Iterable[Node]) -> int:
-        """Do both; give how many were added to go on from."""
-        chosen = list(nodes)
-        self.select(chosen)
-        return self.traverse(chosen)
+        """Select and traverse nodes, and return how many were added to be traversed."""
+        node_list = list(nodes)
+        self.select(node_list)
+        return self.traverse(node_list)
 
     def _is_above_cap(self, node: Node) -> bool:
         return self._max_depth is None or node.depth < self._max_depth
@@ -75,18 +80,23 @@ class NodeTracker:
 
 @dataclass(kw_only=True)
 class Strategy(Policy["StrategyMemory"], ABC):
-    """A policy by `iteration`, which is shown the nodes that a step let in and tells a tracker what to do with them.
+    """A policy that decides in one method, `iteration`.
 
-    A strategy may keep what it needs in itself: each walk works on a deep copy. For that it is a plain dataclass, as
-    in graph-retriever, and neither frozen nor to be changed while it walks. A step selects and goes on from what
-    `iteration` says; the walk ends with the step that has selected `select_k` nodes, or goes on from none. The order of
-    the stream is that of selection, and final unless `finalize_nodes` reorders; `walk.ranking` is what that gives. A
-    node is selected and gone on from in the same step, or only one of both. Artifacts without surfaces are not shown.
+    `iteration` receives the new nodes of a step and a tracker. In each step, the walk commits the nodes that
+    `iteration` selects or traverses. A node must be selected and traversed in the same step, if both. The walk ends
+    with the step in which `select_k` nodes are selected, or no node is traversed. Artifacts without surfaces are not
+    passed to `iteration`.
+
+    The order of the stream is the order of selection. It is final, unless `finalize_nodes` reorders: `walk.ranking` is
+    the order that it returns.
+
+    A strategy may store data in its own fields, because each walk works on a deep copy. So it is a plain dataclass, as
+    in graph-retriever, and not frozen. Do not change it while it walks.
 
     The other parameters are those of `AdmittingPolicy`.
 
     Args:
-        select_k: End with the step in which this many nodes are selected; `None` to run to the limits of the walk.
+        select_k: End with the step in which this number of nodes is selected; `None` to run to the limits of the walk.
 
     Example:
         >>> class Nearest(Strategy):
@@ -111,31 +121,38 @@ class Strategy(Policy["StrategyMemory"], ABC):
     query_embedding: Floats | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check the parameters of every strategy at birth."""
-        self._make_run()
+        """Check the parameters that all strategies share."""
+        self._to_policy()
 
-    def _make_run(self) -> "_Run":
-        shared = {each.name: getattr(self, each.name) for each in fields(_Run) if each.name != "name"}
-        return _Run(**shared, name=type(self).__name__)
+    def _to_policy(self) -> "_StrategyPolicy":
+        shared = {field.name: getattr(self, field.name) for field in fields(_StrategyPolicy) if field.name != "name"}
+        return _StrategyPolicy(**shared, name=type(self).__name__)
 
     @abstractmethod
     def iteration(self, nodes: Iterable[Node], tracker: NodeTracker) -> Awaitable[None] | None:
-        """Tell the tracker what to do with the nodes that this step let in, nearest first; there may be none.
+        """Select and traverse nodes, by calls of the tracker. It may be async.
 
-        It may be async.
+        Args:
+            nodes: The nodes admitted in this step, nearest first; there may be none.
+            tracker: The tracker of the walk.
         """
 
     def finalize_nodes(self, selected: Iterable[Node]) -> Iterable[Node]:
-        """Give the final order of what was selected; by default that of selection, cut at `select_k`."""
+        """Return the selected nodes in their final order; by default the first `select_k`."""
         return list(selected)[: self.select_k]
 
     @staticmethod
     def build(base: S, **options: Any) -> S:
-        """Give a policy like `base`, or like `strategy=`, with other parameters; `k` stands for `select_k`.
+        """Return a copy of a policy with other parameters.
+
+        Args:
+            base: The policy to copy.
+            options: The parameters to change; `k` means `select_k`. An option `strategy` replaces `base`, and must come
+                first.
 
         Raises:
-            ArgumentError: `strategy` comes after another option, or is no policy; or a parameter cannot be used.
-            TypeError: There is no such parameter.
+            ArgumentError: If `strategy` is not the first option or no policy, or if a parameter cannot be used.
+            TypeError: If there is no such parameter.
 
         Example:
             >>> from airw.policies.eager import Eager
@@ -155,29 +172,31 @@ class Strategy(Policy["StrategyMemory"], ABC):
     def begin(self, state: "WalkState[StrategyMemory]") -> "StrategyMemory":
         memory = StrategyMemory(state.query, self.scope, keeps_records=True)
         memory.strategy = copy.deepcopy(self)
-        memory.tracker = NodeTracker(self.select_k, state.max_depth, lambda each: memory.verdict(each).keep)
-        memory.run = self._make_run()
+        memory.tracker = NodeTracker(
+            self.select_k, state.max_depth, lambda node_id: memory.permissions_of(node_id).keep
+        )
+        memory.policy = self._to_policy()
         return memory
 
     async def seed(self, state: "WalkState[StrategyMemory]", store: Walkable) -> list[ArtifactNode]:
-        """Search for the start; one search, and the roots."""
-        return await state.memory.run.seed(state, store)
+        """Return the start: the artifacts of one search, and the roots."""
+        return await state.memory.policy.seed(state, store)
 
     async def score(
         self, state: "WalkState[StrategyMemory]", nodes: Sequence[ArtifactNode], store: Walkable
     ) -> NDArray[Any]:
-        """Score by cosine of the best surface, and keep its vector; one store call."""
-        return await state.memory.run.score(state, nodes, store)
+        """Score by the cosine of the best surface, and keep its vector; one store call."""
+        return await state.memory.policy.score(state, nodes, store)
 
     async def select(self, state: "WalkState[StrategyMemory]", frontier: Frontier) -> list[int]:
-        """Ask `iteration` of the walk's own copy; one store call."""
-        return await state.memory.run.select(state, frontier)
+        """Commit the nodes that `iteration` selects or traverses; one store call."""
+        return await state.memory.policy.select(state, frontier)
 
     async def expand(
         self, state: "WalkState[StrategyMemory]", committed: Sequence[CommittedNode], store: Walkable
     ) -> list[list[ArtifactNode]]:
-        """Return the artifacts behind those to go on from; one store call."""
-        return await state.memory.run.expand(state, committed, store)
+        """Return the neighbours of the nodes to traverse; one store call."""
+        return await state.memory.policy.expand(state, committed, store)
 
     @override
     def node_id(self, node: ArtifactNode) -> Id:
@@ -188,48 +207,48 @@ class Strategy(Policy["StrategyMemory"], ABC):
         return node.edge
 
     def stop(self, state: "WalkState[StrategyMemory]") -> bool:
-        """Stop at the end of the step in which `select_k` hits are out."""
-        return state.memory.run.stop(state)
+        """Stop at the end of the step in which `select_k` hits are reached."""
+        return state.memory.policy.stop(state)
 
     async def to_hits(
         self, state: "WalkState[StrategyMemory]", committed: Sequence[CommittedNode], store: Walkable
     ) -> list[SearchHit | None]:
-        """Return what was selected as hits; its record is there already."""
-        return await state.memory.run.to_hits(state, committed, store)
+        """Return the selected nodes as hits; no store call, as `select` has read their records."""
+        return await state.memory.policy.to_hits(state, committed, store)
 
     def rank(self, state: "WalkState[StrategyMemory]", hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
-        """Order as `finalize_nodes` says."""
-        return state.memory.run.rank(state, hits) if hits else hits
+        """Return the hits in the order of `finalize_nodes`."""
+        return state.memory.policy.rank(state, hits) if hits else hits
 
 
 @dataclass(slots=True, eq=False)
 class StrategyMemory(AdmittingMemory):
-    """What one walk of a strategy remembers besides.
+    """The memory of one walk of a strategy.
 
     Args:
-        strategy: The copy of the strategy that this walk is given to work with.
-        tracker: What it selects and goes on from.
-        run: The policy that walks for it, with its parameters.
-        corpus: The corpus that is walked; `select` is not given it.
-        places: The positions of nodes that were shown to it and wait.
-        shown: The nodes that were shown to it.
-        chosen: The nodes that it selected in this step.
-        is_over: Whether it has all it wants, or goes on from nothing.
+        strategy: The copy of the strategy that this walk works with.
+        tracker: The nodes that it selects and traverses.
+        policy: The policy that walks for the strategy, with its parameters.
+        corpus: The walked corpus; `select` needs it and does not receive it.
+        waiting: The positions of nodes that were passed to `iteration` and wait.
+        nodes: The nodes that were passed to `iteration`, by id.
+        selected: The nodes that were selected in this step, by id.
+        is_over: Whether enough nodes are selected, or no node is to be traversed.
     """
 
     strategy: Strategy = field(init=False)
     tracker: NodeTracker = field(init=False)
-    run: "_Run" = field(init=False)
+    policy: "_StrategyPolicy" = field(init=False)
     corpus: Walkable = field(init=False)
-    places: dict[Id, int] = field(default_factory=dict)
-    shown: dict[Id, Node] = field(default_factory=dict)
-    chosen: dict[Id, Node] = field(default_factory=dict)
+    waiting: dict[Id, int] = field(default_factory=dict)
+    nodes: dict[Id, Node] = field(default_factory=dict)
+    selected: dict[Id, Node] = field(default_factory=dict)
     is_over: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Run(AdmittingPolicy[StrategyMemory]):
-    """The parameters that strategies share, as a policy that asks the walk's own strategy what to select."""
+class _StrategyPolicy(AdmittingPolicy[StrategyMemory]):
+    """The policy that walks for a strategy, with its parameters, and calls its `iteration`."""
 
     name: str
     keeps_frontier = True
@@ -252,81 +271,86 @@ class _Run(AdmittingPolicy[StrategyMemory]):
         return await super().score(state, nodes, store)
 
     async def select(self, state: WalkState[StrategyMemory], frontier: Frontier) -> list[int]:
+        """Call `iteration`, and return the positions of the nodes that it selects, then traverses."""
         memory = state.memory
         if memory.is_over or self.select_k == 0:
             return self._select_nothing(state, frontier)
-        tracker, places = memory.tracker, memory.places
+        tracker = memory.tracker
         memory.strategy.query_embedding = memory.vector
-        for id, position in places.items():
-            memory.shown[id].depth = frontier.depths[position]  # it may have been found nearer meanwhile
-        nodes, before = await self._let_in(state, frontier), len(tracker.selected)
-        memory.shown.update((node.id, node) for node in nodes)
+        # 1. A waiting node may have been reached on a shorter path since it was passed to `iteration`.
+        for id, position in memory.waiting.items():
+            memory.nodes[id].depth = frontier.depths[position]
+        # 2. Let the strategy decide about the new nodes. Earlier ones it may have kept for itself.
+        nodes, count_before = await self._admit_nodes(state, frontier), len(tracker.selected)
+        memory.nodes.update((node.id, node) for node in nodes)
         answer = memory.strategy.iteration(nodes, tracker)
         if answer is not None:
             await answer
-        chosen = memory.chosen = {node.id: node for node in tracker.selected[before:]}
-        going = [id for id in tracker.to_traverse if id not in chosen]
+        # 3. Commit what it selected, then what it only traverses, which becomes a router.
+        memory.selected = {node.id: node for node in tracker.selected[count_before:]}
+        only_traversed = [id for id in tracker.to_traverse if id not in memory.selected]
         memory.is_over = not (tracker.num_remaining and tracker.to_traverse)
-        taken = [_take(places, id) for id in (*chosen, *going)]
-        self._expect(state, chosen)
-        return taken or self._select_nothing(state, frontier)
+        positions = [self._pop_position(memory.waiting, id) for id in (*memory.selected, *only_traversed)]
+        self._expect_hits(state, memory.selected)
+        return positions or self._select_nothing(state, frontier)
 
-    async def _let_in(self, state: WalkState[StrategyMemory], frontier: Frontier) -> list[Node]:
+    async def _admit_nodes(self, state: WalkState[StrategyMemory], frontier: Frontier) -> list[Node]:
         """Return the artifacts with surfaces that this step admits; one store call."""
-        memory, admitted = state.memory, self._admit(state, frontier).tolist()
-        ids: list[Id] = [frontier.ids[at] for at in admitted]
-        records = await memory.best_records(ids, memory.corpus)
-        found = [each for each in zip(admitted, ids, records, strict=True) if each[2] is not None]
-        memory.places.update((id, at) for at, id, _ in found)
-        return [
-            memory.node(id, record, frontier.depths[at], memory.rows[at].copy())
-            for at, id, record in found
-            if record is not None
-        ]
+        memory, positions = state.memory, self._admit(state, frontier).tolist()
+        ids: list[Id] = [frontier.ids[position] for position in positions]
+        nodes = []
+        for position, id, record in zip(positions, ids, await memory.best_records(ids, memory.corpus), strict=True):
+            if record is not None:
+                memory.waiting[id] = position
+                nodes.append(memory.to_node(id, record, frontier.depths[position], memory.rows[position].copy()))
+        return nodes
+
+    def _pop_position(self, waiting: dict[Id, int], id: Id) -> int:
+        """Return the position of a waiting node, and remove it from `waiting`.
+
+        Raises:
+            PolicyError: If the node does not wait.
+        """
+        if id not in waiting:
+            raise PolicyError(
+                f"{self.name}.iteration selected or traversed {id!r}, which does not wait; "
+                "select and traverse a node in the same step, and only once"
+            )
+        return waiting.pop(id)
 
     @override
     async def expand(
         self, state: WalkState[StrategyMemory], committed: Sequence[CommittedNode], store: Walkable
     ) -> list[list[ArtifactNode]]:
         tracker = state.memory.tracker
-        going = [entry for entry in committed if entry.id in tracker.to_traverse or entry.id in tracker.at_cap]
-        found = dict(zip((entry.id for entry in going), await super().expand(state, going, store), strict=True))
+        to_expand = [entry for entry in committed if entry.id in tracker.to_traverse or entry.id in tracker.at_cap]
+        neighbors = await super().expand(state, to_expand, store)
+        neighbors_of = dict(zip((entry.id for entry in to_expand), neighbors, strict=True))
         tracker.to_traverse.clear()
-        return [found.get(entry.id, []) for entry in committed]
+        return [neighbors_of.get(entry.id, []) for entry in committed]
 
     @override
     def stop(self, state: WalkState[StrategyMemory]) -> bool:
-        return self._has_step(state)
+        return self._has_complete_step(state)
 
     @override
     async def to_hits(
         self, state: WalkState[StrategyMemory], committed: Sequence[CommittedNode], store: Walkable
     ) -> list[SearchHit | None]:
         hits = await super().to_hits(state, committed, store)
-        for at, (entry, hit) in enumerate(zip(committed, hits, strict=True)):
+        for index, (entry, hit) in enumerate(zip(committed, hits, strict=True)):
             if hit is not None:
-                selected = state.memory.chosen.get(entry.node.id)
-                hits[at] = replace(hit, metadata=selected.extra_metadata | hit.metadata) if selected else None
+                node = state.memory.selected.get(entry.node.id)
+                hits[index] = replace(hit, metadata=node.extra_metadata | hit.metadata) if node else None
         return hits
 
     @override
     def rank(self, state: WalkState[StrategyMemory], hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
         memory = state.memory
-        final = {node.id: node for node in memory.strategy.finalize_nodes(list(memory.tracker.selected))}
-        made = {node_of_hit(hit, final): hit for hit in hits}
+        final_nodes = {node.id: node for node in memory.strategy.finalize_nodes(list(memory.tracker.selected))}
+        hit_of = {node_of_hit(hit, final_nodes): hit for hit in hits}
         return [
-            replace(made[id], metadata=node.extra_metadata | made[id].metadata)
-            for id, node in final.items()
-            if id in made
+            replace(hit_of[id], metadata=node.extra_metadata | hit_of[id].metadata)
+            for id, node in final_nodes.items()
+            if id in hit_of
         ]
-
-
-def _take(places: dict[Id, int], id: Id) -> int:
-    """Return the position of a node that waits, once.
-
-    Raises:
-        PolicyError: It does not wait.
-    """
-    if id not in places:
-        raise PolicyError(f"a strategy selects and traverses nodes in the same step, and each once; {id!r} is gone")
-    return places.pop(id)

@@ -254,5 +254,5 @@ def test_the_identity_gives_the_query_as_it_is():
 
 
 def test_a_policy_without_its_methods_is_told_so():
-    with pytest.raises(ArgumentError, match=r"is not a per-node policy: it has no score, expand, node_id, to_hit$"):
+    with pytest.raises(ArgumentError, match=r"which has no score, expand, node_id, to_hit$"):
         compat.traverse("q", None, policy=type("Bare", (), {"seed": lambda *_: []})())

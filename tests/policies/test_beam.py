@@ -330,7 +330,7 @@ async def test_each_artifact_is_scored_once_however_many_paths_lead_to_it():
 async def test_many_paths_are_compared_in_a_thread_with_the_same_outcome(monkeypatch):
     async with corpus_of(layered(6)) as corpus:
         expected = await told(corpus, from_root(width=5))
-        monkeypatch.setattr(beam, "_MANY", 5)
+        monkeypatch.setattr(beam, "_OFFLOAD_ABOVE", 5)
         monkeypatch.setattr(beam, "offload_if", counted := CountingThreads(beam.offload_if))
         assert await told(corpus, from_root(width=5)) == expected
     assert counted.count == 3

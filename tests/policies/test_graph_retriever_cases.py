@@ -568,5 +568,5 @@ class TestTheirOwnTestsByHand:
 
     @pytest.mark.parametrize("answer", [7, ["links"], [("links",)], [(1, 2)]])
     async def test_a_function_that_gives_no_pairs_is_an_error_of_the_policy(self, answer):
-        with pytest.raises(PolicyError, match=r"edges must give .* for 'a'"):
+        with pytest.raises(PolicyError, match=r"edges returned .* for 'a'"):
             await walked({"a": {}}, turned(a=0), Eager(edges=lambda record: answer))

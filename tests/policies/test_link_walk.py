@@ -787,23 +787,23 @@ async def test_many_ways_are_looked_at_in_a_thread_with_the_same_outcome(weighte
             return await in_thread(function, *arguments)
 
         in_thread = concurrency.in_thread
-        monkeypatch.setattr(link_walk, "_MANY", 0)
+        monkeypatch.setattr(link_walk, "_OFFLOAD_ABOVE", 0)
         monkeypatch.setattr(concurrency, "in_thread", counted)
         assert (await told(corpus, policy))[0] == expected
-    assert set(calls) == {"_scores", "_next", "_ways"}
+    assert set(calls) == {"_scores", "_positions_to_commit", "_steps_from"}
 
 
-@pytest.mark.parametrize(("many", "made"), [(link_walk._MANY, []), (0, ["a", "b", "c", "d"])])
+@pytest.mark.parametrize(("many", "made"), [(link_walk._OFFLOAD_ABOVE, []), (0, ["a", "b", "c", "d"])])
 async def test_what_is_only_counted_is_not_made_but_where_it_is_so_much_that_a_thread_made_it(many, made, monkeypatch):
     ends = []
 
     def noted(there, *rest):
         ends.extend(there)
-        return _made(there, *rest)
+        return make_steps(there, *rest)
 
-    _made = link_walk._made
-    monkeypatch.setattr(link_walk, "_made", noted)
-    monkeypatch.setattr(link_walk, "_MANY", many)
+    make_steps = link_walk._make_steps
+    monkeypatch.setattr(link_walk, "_make_steps", noted)
+    monkeypatch.setattr(link_walk, "_OFFLOAD_ABOVE", many)
     async with corpus_of(TREE) as corpus:
         _, walk = await walked(corpus, LinkWalk(roots=["root"], direction="out"), max_depth=0)
     assert (sorted(ends), walk.summary.left_out) == (made, {"max_depth": 4})

@@ -79,7 +79,7 @@ def test_each_walk_of_a_policy_has_a_memory_of_its_own():
     policy = Eager()
     one, other = (airw.traverse("0", None, policy=policy)._steps.state for _ in range(2))
     assert policy.begin(one) is not policy.begin(other)
-    assert policy.begin(one).best is not policy.begin(other).best
+    assert policy.begin(one).best_surfaces is not policy.begin(other).best_surfaces
 
 
 class FourMethods:

@@ -215,8 +215,8 @@ class TestCost:
 
         monkeypatch.setattr(mmr, "offload_if", offload_if)
         policy = Mmr(select_k=None, adjacent_k=None)
-        for many in (mmr._MANY, 1):
-            monkeypatch.setattr(mmr, "_MANY", many)
+        for many in (mmr._OFFLOAD_ABOVE, 1):
+            monkeypatch.setattr(mmr, "_OFFLOAD_ABOVE", many)
             assert not threads
             for number in range(8):
                 graph = graph_of(number)

@@ -404,7 +404,7 @@ class TestTheStream:
                 return await anyio.to_thread.run_sync(function, *arguments)
 
             monkeypatch.setattr(concurrency, "in_thread", in_thread)
-            monkeypatch.setattr(pagerank, "_MANY", 0)
+            monkeypatch.setattr(pagerank, "_OFFLOAD_ABOVE", 0)
             found, _ = await walked(corpus, policy=policy)
         assert used
         assert [hit.to_dict() for hit in found] == [hit.to_dict() for hit in expected]
@@ -669,7 +669,7 @@ async def test_only_what_is_committed_is_compared_with_the_query():
     names = [f"n{at}" for at in range(30)]
     async with corpus_of({"hub": names} | {name: [] for name in names}) as corpus:
         hits, walk = await walked(corpus, policy=PersonalizedPageRank(seed_k=0, roots=["hub"], width=3), node_budget=7)
-    assert sorted(walk._steps.state.memory.best) == sorted(ids_of(hits))
+    assert sorted(walk._steps.state.memory.best_surfaces) == sorted(ids_of(hits))
 
 
 def test_bad_parameters_are_refused_at_birth():

@@ -325,7 +325,7 @@ def test_a_malformed_filter_is_refused_at_birth(name, filter):
 @pytest.mark.parametrize("make", [Eager, Scored, Mmr])
 @pytest.mark.parametrize("scope", [{"keep": {"lang": "en"}}, None, Compare("lang", "$eq", "en")])
 def test_what_is_no_scope_is_refused_at_birth(make, scope):
-    with pytest.raises(ArgumentError, match=r"scope must be a Scope, not .*; one filter is Scope\.only"):
+    with pytest.raises(ArgumentError, match=r"scope must be a Scope, not .*; for one filter pass Scope\.only"):
         make(scope=scope)
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airw.policies._forward_push import ROUNDING, Bounds, Push, are_final, are_first
+from airw.policies._forward_push import ROUNDING, Bounds, ForwardPush, has_final_rank, is_among_first
 from tests.support.drawing import examples
 from tests.support.pagerank_truth import CLOSE, RESTARTS, exact, exact_from_each, graphs
 
@@ -21,14 +21,14 @@ class Exploring:
 
     def __init__(self, graph, seeds, restart):
         self.graph, self.book = graph, {node: at for at, node in enumerate(seeds)}
-        self.push, self.explored = Push.start(list(seeds.values()), restart), set()
+        self.push, self.explored = ForwardPush.start(list(seeds.values()), restart), set()
 
     def explore(self, names):
         for name in names:
             assert name not in self.explored
         self.explored.update(names)
         found = [[self.book.setdefault(end, len(self.book)) for end in self.graph[name]] for name in names]
-        self.push = self.push.explore([self.book[name] for name in names], found, len(self.book)).pushed_on()
+        self.push = self.push.explore([self.book[name] for name in names], found, len(self.book)).push_roughly()
 
     def waiting(self):
         return [name for name in self.book if name not in self.explored]
@@ -55,7 +55,7 @@ class TestPush:
     def test_what_rests_and_what_still_walks_is_the_whole_truth_after_any_exploration(self, drawn):
         exploring, seeds, restart = drawn
         nodes, from_each = list(exploring.graph), exact_from_each(exploring.graph, seeds, restart)
-        for push in (exploring.push, exploring.push.settled()):
+        for push in (exploring.push, exploring.push.push_fully()):
             estimate, residual = exploring.by_name(push.estimate), exploring.by_name(push.residual)
             found = np.array([estimate.get(node, 0) for node in nodes])
             left = np.array([residual.get(node, 0) for node in nodes])
@@ -70,7 +70,7 @@ class TestPush:
     def test_the_truth_lies_within_the_bounds_and_below_that_of_the_unseen(self, drawn):
         loops, (exploring, seeds, restart) = drawn
         values = exact(exploring.graph, seeds, restart)
-        for push in (exploring.push, exploring.push.settled()):
+        for push in (exploring.push, exploring.push.push_fully()):
             bounds = push.bounds(may_loop=loops)
             lower, upper = exploring.by_name(bounds.lower), exploring.by_name(bounds.upper)
             for node, value in values.items():
@@ -78,7 +78,7 @@ class TestPush:
 
     @given(explorings())
     def test_settled_nothing_is_left_where_it_was_explored(self, drawn):
-        push = drawn[0].push.settled()
+        push = drawn[0].push.push_fully()
         assert push.residual[push.explored].sum() < ROUNDING
 
     @given(graphs().flatmap(lambda graph: st.tuples(st.just(graph), some_seeds(graph))), RESTARTS)
@@ -87,7 +87,7 @@ class TestPush:
         exploring = Exploring(graph, seeds, restart)
         while exploring.waiting():
             exploring.explore(exploring.waiting()[:2])
-        values, found = exact(graph, seeds, restart), exploring.by_name(exploring.push.settled().estimate)
+        values, found = exact(graph, seeds, restart), exploring.by_name(exploring.push.push_fully().estimate)
         assert {node: found.get(node, 0) for node in graph} == pytest.approx(values, abs=CLOSE)
 
     def test_upper_bounds_are_reached_by_the_worst_that_may_lie_behind_what_is_not_explored(self):
@@ -104,20 +104,20 @@ class TestPush:
         exploring, values = Exploring(pair, {"a": 1}, restart), exact(pair, {"a": 1}, restart)
         assert exploring.push.bounds(may_loop=False).unseen == pytest.approx(values["b"])
         exploring.explore(["a"])
-        upper = exploring.by_name(exploring.push.settled().bounds(may_loop=False).upper)
+        upper = exploring.by_name(exploring.push.push_fully().bounds(may_loop=False).upper)
         assert upper == pytest.approx({"a": values["a"], "b": values["b"]})
 
     def test_a_seed_that_may_turn_out_to_dangle_has_the_wider_bound(self):
         exploring = Exploring({"a": []}, {"a": 1}, 0.3)
         assert exploring.push.bounds(may_loop=False).upper == pytest.approx([1])
         exploring.explore(["a"])
-        assert exploring.push.settled().bounds(may_loop=False).lower == pytest.approx([1])
+        assert exploring.push.push_fully().bounds(may_loop=False).lower == pytest.approx([1])
 
     def test_exploring_changes_no_earlier_push(self):
         exploring = Exploring({"a": ["b"], "b": []}, {"a": 1}, 0.5)
         first = exploring.push
         exploring.explore(["a"])
-        exploring.push.settled()
+        exploring.push.push_fully()
         assert (first.residual.tolist(), first.estimate.tolist(), first.targets.tolist()) == ([1], [0], [])
 
     def test_a_tiny_restart_ends_too_and_what_is_left_is_in_the_bounds(self):
@@ -126,7 +126,7 @@ class TestPush:
         exploring.explore(["a"])
         exploring.explore(["b"])
         exploring.explore(["c"])
-        bounds, values = exploring.push.settled().bounds(may_loop=False), exact(graph, {"a": 1}, 1e-6)
+        bounds, values = exploring.push.push_fully().bounds(may_loop=False), exact(graph, {"a": 1}, 1e-6)
         for node, at in exploring.book.items():
             assert bounds.lower[at] - CLOSE <= values[node] <= bounds.upper[at] + CLOSE
 
@@ -136,7 +136,7 @@ class TestFinal:
         bounds = Bounds(np.array(lower), np.array(upper), unseen)
         is_rival = np.zeros(len(lower), np.bool_)
         is_rival[list(rivals)] = True
-        return are_final(bounds, np.array(order), is_rival).tolist()
+        return has_final_rank(bounds, np.array(order), is_rival).tolist()
 
     def test_a_place_is_final_where_nothing_can_pass_it_in_either_direction(self):
         assert self.told([0.5, 0.2, 0.1], [0.6, 0.3, 0.2], order=[0, 1, 2]) == [True, True, True]
@@ -157,12 +157,12 @@ class TestFinal:
         is_rival = np.array([False, False, True])
 
         def first(count, order):
-            return are_first(bounds, np.array(order), is_rival, count).tolist()
+            return is_among_first(bounds, np.array(order), is_rival, count).tolist()
 
         assert first(1, [0, 1]) == [False, False]
         assert first(2, [0, 1]) == [True, True]
         assert first(0, [0, 1]) == [False, False]
-        assert are_first(bounds, np.array([2]), np.array([True, True, False]), 3).tolist() == [False]  # the unseen
+        assert is_among_first(bounds, np.array([2]), np.array([True, True, False]), 3).tolist() == [False]  # the unseen
 
     def test_equals_are_final_in_any_order(self):
         assert self.told([0.5, 0.5], [0.5, 0.5], order=[1, 0], unseen=0.5) == [True, True]
