@@ -1,4 +1,4 @@
-"""Asking a language model."""
+"""A client for language models, and prompts to send to them."""
 
 from typing import TYPE_CHECKING
 

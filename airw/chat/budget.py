@@ -1,4 +1,4 @@
-"""The tokens that a chat client may use: reserved before a request, charged after it."""
+"""The token budget of a chat client: reserved before a request, charged after it."""
 
 import threading
 from collections.abc import AsyncIterator
@@ -10,12 +10,17 @@ import anyio
 from airw.errors import ChatBudgetSpent, ChatError
 
 CHARS_PER_TOKEN = 4
-_RECHECK = 0.01
+_RECHECK_SECONDS = 0.01
 
 
 @dataclass(slots=True)
 class Charge:
-    """What one request will have cost: `tokens` once an answer came, until then what it may cost at most."""
+    """The cost of one request.
+
+    Args:
+        estimate: The most tokens that the request may cost.
+        tokens: The tokens it did cost, once there is an answer.
+    """
 
     estimate: int
     tokens: int | None = None
@@ -24,31 +29,37 @@ class Charge:
         """Return the cost of a request that failed."""
         if self.tokens is not None:
             return self.tokens
-        return 0 if _is_unworked(error) else self.estimate
+        return 0 if _is_free(error) else self.estimate
 
 
 class Budget:
-    """Counts tokens, for all event loops and threads; without `most` it only counts."""
+    """The tokens that a client has used and may use, in all event loops and threads.
 
-    def __init__(self, most: int | None, label: str) -> None:
-        """Name in errors what is asked by `label`."""
-        self._most = most
+    Args:
+        limit: The most tokens to use; `None` only counts them.
+        label: The name of the model and its server in errors.
+    """
+
+    def __init__(self, limit: int | None, label: str) -> None:
+        self._limit = limit
         self._label = label
         self._lock = threading.Lock()
         self._reserved = 0
         self.used = 0
 
     @asynccontextmanager
-    async def reserved(self, estimate: int) -> AsyncIterator[Charge]:
-        """Hold as many tokens back for one request; waits while requests on their way hold those it needs.
+    async def reserve(self, estimate: int) -> AsyncIterator[Charge]:
+        """Reserve tokens for one request inside the block.
+
+        Estimates are high, so tokens that other requests have reserved may become free: wait for that.
 
         Raises:
-            ChatBudgetSpent: So many are not left, whatever those requests turn out to cost.
+            ChatBudgetSpent: If there are too few tokens even if running requests cost nothing.
         """
-        while not self._reserve(estimate):  # noqa: ASYNC110 - who frees tokens may run on another event loop
-            await anyio.sleep(_RECHECK)
+        while not self._try_reserve(estimate):  # noqa: ASYNC110 - a request on another event loop may free tokens
+            await anyio.sleep(_RECHECK_SECONDS)
         charge = Charge(estimate)
-        cost = estimate  # a request that is cancelled may have been worked on
+        cost = estimate  # the server may have worked on a request that is cancelled
         try:
             yield charge
             cost = estimate if charge.tokens is None else charge.tokens
@@ -60,14 +71,14 @@ class Budget:
                 self._reserved -= estimate
                 self.used += cost
 
-    def _reserve(self, estimate: int) -> bool:
-        """Return whether the tokens are now held; not while others hold them."""
+    def _try_reserve(self, estimate: int) -> bool:
+        """Reserve tokens and return True, or return False while other requests have reserved them."""
         with self._lock:
-            left = None if self._most is None else self._most - self.used
+            left = None if self._limit is None else self._limit - self.used
             if left is not None and estimate > left:
                 raise ChatBudgetSpent(
-                    f"{self._label} is not asked: of token_budget={self._most:,} {max(0, left):,} are left, and the "
-                    f"request may take {estimate:,}; allow more tokens"
+                    f"token_budget={self._limit:,} has {max(0, left):,} tokens left, but a request to {self._label} "
+                    f"may use {estimate:,}; allow more tokens"
                 )
             if left is not None and self._reserved + estimate > left:
                 return False
@@ -75,13 +86,13 @@ class Budget:
             return True
 
 
-def estimated(prompt: str, max_tokens: int) -> int:
-    """Return the tokens that a request may take."""
+def estimate_tokens(prompt: str, max_tokens: int) -> int:
+    """Return the most tokens of a request: a quarter of its characters, and its answer."""
     return -(-len(prompt) // CHARS_PER_TOKEN) + max_tokens
 
 
-def _is_unworked(error: ChatError) -> bool:
-    """Return whether the server refused a request, or never got it, so that it cost nothing."""
+def _is_free(error: ChatError) -> bool:
+    """Return whether a failed request cost nothing: the server refused or never received it."""
     import httpx
 
     return error.__cause__ is None or isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout)

@@ -1,4 +1,4 @@
-"""What can be asked, and how to name it."""
+"""Chat models: the protocol, and how to name a model by a string."""
 
 import os
 from typing import Protocol, TypeAlias, runtime_checkable
@@ -14,64 +14,70 @@ _EXAMPLE = "'http://localhost:8080/v1#model'"
 
 @runtime_checkable
 class ChatModel(Protocol):
-    """Answers a prompt with text: a `ChatClient`, or anything else that has these two."""
+    """A language model that answers a prompt with text.
+
+    `ChatClient` is one. Any other object with these two members can take its place.
+    """
 
     @property
     def id(self) -> str:
-        """Name the model and what changes its answers, never a server; equal ids mean interchangeable answers."""
+        """The name of the model and of the settings that change its answers, without the server.
+
+        Callers compare ids to decide whether stored answers are still valid.
+        """
         ...
 
     async def complete(self, prompt: str) -> str:
-        """Return the model's answer."""
+        """Send a prompt and return the model's answer."""
         ...
 
 
 ChatLike: TypeAlias = str | ChatModel
-"""A chat model, or its specification."""
+"""A chat model, or the specification of one; see `resolve_chat`."""
 
 
 def resolve_chat(spec: ChatLike | None) -> ChatModel:
-    """Make the chat model that a specification names; nothing is sent.
+    """Return the chat model of a specification; nothing is sent.
 
     ```text
     "http://host:8080/v1#model"  ChatClient(url, model)
     a ChatModel                  itself
-    None                         what the environment variable AIRW_CHAT names, in the form above
+    None                         the model in the environment variable AIRW_CHAT, as a URL with a model
     ```
 
     Raises:
-        ChatUnavailable: None is named, nor does `AIRW_CHAT` name one.
-        ArgumentError: A specification is no URL with a model.
-        ArgumentKindError: It is something else.
+        ChatUnavailable: If `spec` is `None` and `AIRW_CHAT` is not set.
+        ArgumentError: If the specification is not a URL with a model.
+        ArgumentKindError: If `spec` has another type.
 
     Example:
         >>> resolve_chat("http://localhost:8080/v1#my-model")
         ChatClient('http://localhost:8080/v1', 'my-model')
     """
     if spec is None:
-        named = os.environ.get(VARIABLE, "").strip()
-        if not named:
+        environment_spec = os.environ.get(VARIABLE, "").strip()
+        if not environment_spec:
             raise ChatUnavailable(
-                f"no language model is named: pass model=, or set the environment variable {VARIABLE}, such as to "
+                f"no chat model is set; pass model=, or set the environment variable {VARIABLE}, for example to "
                 f"{_EXAMPLE}"
             )
-        return _served(named, f"the environment variable {VARIABLE}")
+        return _client_from(environment_spec, f"the environment variable {VARIABLE}")
     if isinstance(spec, str):
-        return _served(spec, "a chat model")
+        return _client_from(spec, "a chat model")
     id: object = getattr(spec, "id", None)
     if not isinstance(spec, type) and callable(getattr(spec, "complete", None)) and isinstance(id, str):
         return spec
     raise ArgumentKindError(
-        f"a chat model is {_EXAMPLE}, a ChatClient, or anything with an `id` and an async `complete`, "
+        f"a chat model must be {_EXAMPLE}, a ChatClient, or an object with `id` and async `complete`, "
         f"not {short_repr(spec)}"
     )
 
 
-def _served(spec: str, what: str) -> ChatClient:
+def _client_from(spec: str, name: str) -> ChatClient:
     if "://" not in spec:
-        raise ArgumentError(f"{what} must be the URL of an API and a model, such as {_EXAMPLE}")
+        raise ArgumentError(f"{name} must be the URL of an API with a model, such as {_EXAMPLE}")
     url, _, model = spec.partition("#")
     base = base_url(url, path=PATH)
     if not model.strip():
-        raise ArgumentError(f"{what} names a server; add the model to ask: {base + '#model'!r}")
+        raise ArgumentError(f"{name} is a URL without a model; use {base + '#model'!r}")
     return ChatClient(base, model)

@@ -1,4 +1,4 @@
-"""Prompts with places to fill in, and answers that are lists."""
+"""Prompt templates for chat models, and answers that are lists."""
 
 import hashlib
 import json
@@ -21,11 +21,11 @@ _QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "„": "“", "«": "»",
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """A prompt for a chat model, filled in at each call.
+    """A prompt template together with the chat model to send it to.
 
     Args:
-        chat: The model to ask.
-        prompt: The text to send; `{name}` is where the value of that name goes, any other brace is itself.
+        chat: The chat model.
+        prompt: The template. Each `{name}` is replaced by the value of that name; other braces stay.
     """
 
     chat: ChatModel
@@ -33,60 +33,71 @@ class ChatPrompt:
 
     @property
     def id(self) -> str:
-        """Name the model and, by its hash, the prompt."""
+        """The id of the model, and a hash of the template."""
         return f"{self.chat.id} prompt={hashlib.sha256(self.prompt.encode()).hexdigest()[:12]}"
 
     async def __call__(self, **values: object) -> str:
-        """Ask the model, and return its answer.
+        """Send the template with these values to the model, and return its answer.
 
         Raises:
-            ChatError: The model answered with what is no text.
-            Exception: Whatever the model raises.
+            ArgumentKindError: If the model returns something else than a string.
+            Exception: Any error of the model.
         """
         complete: Callable[[str], str | Awaitable[str]] = self.chat.complete
-        answer: object = await call_user_function(complete, filled(self.prompt, values))
+        answer: object = await call_user_function(complete, fill_template(self.prompt, values))
         if not isinstance(answer, str):
-            raise ArgumentKindError(f"a chat model must answer with a string, not {short_repr(answer)}")
+            raise ArgumentKindError(f"complete() of a chat model returned {short_repr(answer)}; return a string")
         return answer
 
 
-def filled(prompt: str, values: Mapping[str, object]) -> str:
-    """Put values into the places of a prompt, all at once, so that braces in a value stay as they are.
+def fill_template(prompt: str, values: Mapping[str, object]) -> str:
+    """Replace each `{name}` of a template by the value of that name.
+
+    All values are inserted at once, so that braces inside a value stay unchanged.
 
     Example:
-        >>> filled('{"query": "{query}"}', {"query": "{n} {query}"})
+        >>> fill_template('{"query": "{query}"}', {"query": "{n} {query}"})
         '{"query": "{n} {query}"}'
     """
-    places = "|".join(map(re.escape, values))
-    return re.sub(rf"\{{({places})\}}", lambda place: str(values[place[1]]), prompt)
+    names = "|".join(map(re.escape, values))
+    return re.sub(rf"\{{({names})\}}", lambda match: str(values[match[1]]), prompt)
 
 
 def function_or_prompt(
     function: F | None, name: str, *, model: ChatLike | None, prompt: str | None, default: str, needs: Sequence[str]
 ) -> F | ChatPrompt:
-    """Return a function back, the parameter `name`, or where there is none the question to ask a model instead.
+    """Return the caller's function or, if there is none, a prompt for a model.
+
+    Args:
+        function: The function that the caller passed, or `None`.
+        name: The parameter of the function, for errors.
+        model: The chat model, or its specification; `None` for the model of the environment.
+        prompt: The prompt template; `None` for `default`.
+        default: The default template.
+        needs: The names that a template must contain, each as `{name}`.
 
     Raises:
-        ArgumentError: The prompt has not the places that it `needs`, or there is a model or a prompt beside a function.
-        ChatUnavailable: There is neither a function nor a model.
+        ArgumentError: If a needed name is missing in the template, or there are a function and a model or prompt.
+        ChatUnavailable: If there is neither a function nor a model.
     """
     if function is not None:
         if not callable(function):
             raise ArgumentKindError(f"{name} must be a function, not {short_repr(function)}")
         if model is not None or prompt is not None:
-            raise ArgumentError(f"pass either {name}, which is called, or a model and its prompt, which is asked")
+            raise ArgumentError(f"{name} cannot be combined with model or prompt; pass either {name} or these")
         return function
-    text = default if prompt is None else prompt
-    missing = [place for place in needs if not isinstance(text, str) or f"{{{place}}}" not in text]
-    if missing:
-        raise ArgumentError(f"prompt must be a text with {{{missing[0]}}} in it, where the {missing[0]} goes")
-    return ChatPrompt(resolve_chat(model), text)
+    template = default if prompt is None else prompt
+    for needed in needs:
+        if not isinstance(template, str) or f"{{{needed}}}" not in template:
+            raise ArgumentError(f"prompt must contain {{{needed}}}, not be {short_repr(template)}")
+    return ChatPrompt(resolve_chat(model), template)
 
 
 def list_items(answer: str) -> list[str]:
-    r"""Return the items of a list, one a line or a JSON list of strings, as they stand, without blank ones and fences.
+    r"""Return the items of a list in an answer: its lines, or the strings of a JSON list.
 
-    A first line that ends with a colon only announces the others.
+    Empty items and code fences are skipped. A first line that ends with a colon is an introduction and skipped, too.
+    Bullets and quotes stay; see `strip_bullet`.
 
     Example:
         >>> list_items("Here you are:\n```\n- keys\n2. 'key rotation'\n```")
@@ -98,12 +109,12 @@ def list_items(answer: str) -> list[str]:
     lines = [line for line in lines if line and not _FENCE.fullmatch(line)]
     if lines and lines[0].endswith(":") and len(lines) > 1:
         del lines[0]
-    items = _decoded("\n".join(lines))
+    items = _parse_json_list("\n".join(lines))
     return lines if items is None else [item.strip() for item in items if item.strip()]
 
 
 def strip_bullet(line: str) -> str:
-    """Return an item of a list without its number or bullet, and without quotes around it.
+    """Return a list item without its number or bullet, and without quotes around it.
 
     Example:
         >>> strip_bullet("1. “key rotation”"), strip_bullet("- `keys.md`"), strip_bullet("3.5 mm jack")
@@ -117,8 +128,8 @@ def strip_bullet(line: str) -> str:
     return item.strip()
 
 
-def _decoded(text: str) -> list[str] | None:
-    """Return the strings of a JSON list; `None` where it is none."""
+def _parse_json_list(text: str) -> list[str] | None:
+    """Return the strings of a JSON list; `None` if the text is something else."""
     try:
         items = json.loads(text) if text.startswith("[") else None
     except (ValueError, RecursionError):

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airw.chat import ChatClient, ChatModel, resolve_chat
-from airw.chat.questions import ChatPrompt, filled, list_items, strip_bullet
+from airw.chat.questions import ChatPrompt, fill_template, list_items, strip_bullet
 from airw.errors import ArgumentError, ArgumentKindError, ChatBudgetSpent, ChatError, ChatUnavailable
 from tests.support.chat_server import ChatServer, choice, message, usage
 from tests.support.embedding_server import alone, changed, dripping, later, status
@@ -110,19 +110,19 @@ async def test_an_answer_comes_without_white_space_around_it_and_thoughts_before
 
 
 UNUSABLE = {
-    "cut off": (choice(finish_reason="length"), "was cut off in the middle of its answer: raise max_tokens"),
+    "cut off": (choice(finish_reason="length"), "was cut off in the middle of its answer; raise max_tokens"),
     "filtered": (choice(finish_reason="content_filter"), "content filter"),
     "refused": (message(content=None, refusal="I can't help\nwith that"), "refused to answer: .*can't help"),
-    "a tool": (message(content=None, tool_calls=[{"id": "1"}]), "no text, but with calls of tools"),
-    "null": (message(content=None), "no text, but with None for content"),
-    "parts": (message(content=[{"type": "text", "text": "a"}]), "no text, but with .* for content"),
+    "a tool": (message(content=None, tool_calls=[{"id": "1"}]), "without text, but with tool calls"),
+    "null": (message(content=None), "without text, but with the content None"),
+    "parts": (message(content=[{"type": "text", "text": "a"}]), "without text, but with the content "),
     "half a character": (message(content="a\ud800"), "an unpaired surrogate"),
-    "no message": (choice(message=None), "holds no message"),
-    "choice no object": (changed(lambda a: {"choices": ["a"]}), "holds no message"),
-    "no choices": (changed(lambda a: {"choices": []}), "holds no message"),
-    "choices no list": (changed(lambda a: {"choices": {"0": 1}}), "holds no message"),
-    "an error": (changed(lambda a: {"error": {"message": "model not\nloaded"}}), "holds no message: model not loaded"),
-    "a list": (changed(lambda a: [1]), "holds no message"),
+    "no message": (choice(message=None), "without a message"),
+    "choice no object": (changed(lambda a: {"choices": ["a"]}), "without a message"),
+    "no choices": (changed(lambda a: {"choices": []}), "without a message"),
+    "choices no list": (changed(lambda a: {"choices": {"0": 1}}), "without a message"),
+    "an error": (changed(lambda a: {"error": {"message": "model not\nloaded"}}), "without a message: model not loaded"),
+    "a list": (changed(lambda a: [1]), "without a message"),
     "half of it": (changed(lambda a: '{"choices": ['), "half an answer, not JSON"),
     "HTML": (status(200, "<!doctype html>\n<p>Welcome"), "an HTML page, not JSON"),
     "missing": (status(404, {"error": "no such model"}), "answered 404: no such model; check the URL and the model"),
@@ -238,7 +238,7 @@ async def test_a_request_that_does_not_fit_is_not_sent(server):
     for text in "ab":
         await chat.complete(text)
     said = await failure(chat.complete("b" * 100), ChatBudgetSpent)
-    assert "is not asked: of token_budget=115 95 are left, and the request may take 125" in said
+    assert "token_budget=115 has 95 tokens left, but a request to the model 'm' at " in said
     assert len(server.requests) == 2 == chat.tokens_used / 10
     assert issubclass(ChatBudgetSpent, ChatError)
 
@@ -358,7 +358,7 @@ def test_what_names_no_chat_model_is_refused(spec):
 
 @given(st.text(), st.text())
 def test_braces_in_values_stay_as_they_are(query, text):
-    assert filled("{query}{{query}}{other}{text}", {"query": query, "text": text}) == (
+    assert fill_template("{query}{{query}}{other}{text}", {"query": query, "text": text}) == (
         f"{query}{{{query}}}{{other}}{text}"
     )
 
@@ -378,7 +378,7 @@ async def test_a_model_that_is_not_async_or_gives_no_text_is_told_apart():
             return prompt.upper() if prompt == "a" else None
 
     assert await ChatPrompt(Blocking(), "{x}")(x="a") == "A"
-    with pytest.raises(ArgumentError, match="must answer with a string, not None"):
+    with pytest.raises(ArgumentError, match=r"complete\(\) of a chat model returned None"):
         await ChatPrompt(Blocking(), "{x}")(x="b")
 
 

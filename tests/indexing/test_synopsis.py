@@ -458,7 +458,7 @@ async def test_a_registered_corpus_gets_its_synopses_from_the_model_of_the_envir
     assert len(server.requests) == 3
     monkeypatch.delenv("AIRW_CHAT")
     [failed] = (await maintain()).failed
-    assert failed.reason.startswith("no language model is named")
+    assert failed.reason.startswith("no chat model is set")
 
 
 async def test_one_that_fails_holds_up_no_other(server, chat):
