@@ -1,4 +1,7 @@
-"""The text that a pointer names, and the files beside it, as far as they lie below given folders; all of it blocks."""
+"""Read the file that a pointer names, and list the files beside it, below allowed folders.
+
+All functions block.
+"""
 
 import os
 import stat
@@ -21,14 +24,15 @@ BUNDLE_TRUNCATED = "bundle_truncated"
 
 _READMES = ("README.md", "README.rst", "README.txt")
 _SKILL = "SKILL.md"
-_BYTES = 4 * (MAX_CHARS + 1) + 3  # one character too many, at their longest, behind a byte order mark
-# A pipe without a writer must not hang, nor a link that has just been put in the place of a file be followed.
-_CAREFUL = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+# Enough bytes to find out that a text is too long: a character takes up to 4 bytes, a byte order mark 3.
+_MAX_BYTES = 4 * (MAX_CHARS + 1) + 3
+# A pipe without a writer must not block, and a link that replaces the file after the check must not be followed.
+_OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
-    """A text, or the note that says why there is none, or not all of it."""
+class FileBody:
+    """The text of a file; if it is missing or cut, `note` is the reason."""
 
     text: str | None = None
     note: str | None = None
@@ -36,91 +40,107 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
-    """The files beside a body, and the note that says why they are not all."""
+class FileBundle:
+    """The files beside a body; if they are missing or incomplete, `note` is the reason."""
 
     files: tuple[str, ...] = ()
     note: str | None = None
 
 
-def read_body(pointer: str, roots: Sequence[Path]) -> Body:
-    """Read the file that a pointer names, or the README of a folder, where it lies below one of the resolved roots."""
+def read_body(pointer: str, roots: Sequence[Path]) -> FileBody:
+    """Read the file that a pointer names, or the README of the folder.
+
+    It must be below one of the roots, which are resolved already.
+    """
     try:
         path = Path(pointer).resolve()
-        if _below(path, roots) and path.is_dir():
+        if _is_below(path, roots) and path.is_dir():
+            # The README may be a link that leads out of the roots, so it is resolved and checked too.
             path = _readme(path).resolve()
-        return _text(path) if _below(path, roots) else Body(note=OUTSIDE)
+        return _read_text(path) if _is_below(path, roots) else FileBody(note=OUTSIDE)
     except (OSError, ValueError, RuntimeError):  # a NUL in the pointer is a ValueError, a loop of links a RuntimeError
-        return Body(note=UNREADABLE)
+        return FileBody(note=UNREADABLE)
 
 
-def read_bundle(pointer: str, roots: Sequence[Path]) -> Bundle:
-    """List the files beside a SKILL.md, or beside the README of a folder, below the resolved roots."""
+def read_bundle(pointer: str, roots: Sequence[Path]) -> FileBundle:
+    """List the files beside a SKILL.md, or beside the README of a folder.
+
+    The folder must be below one of the roots, which are resolved already.
+    """
     try:
         path = Path(pointer).resolve()
-        if not _below(path, roots):
-            return Bundle(note=OUTSIDE)
+        if not _is_below(path, roots):
+            return FileBundle(note=OUTSIDE)
         if path.is_dir():
-            folder, own = path, _readme(path).name
-        elif path.name == _SKILL and _below(path.parent, roots):
-            folder, own = path.parent, path.name
+            folder, body_name = path, _readme(path).name
+        elif path.name == _SKILL and _is_below(path.parent, roots):
+            folder, body_name = path.parent, path.name
         else:
-            return Bundle()
-        others = (name for name in _files(folder) if name != own)
+            return FileBundle()
+        others = (name for name in _walk_files(folder) if name != body_name)
+        # One more than is returned, to find out whether there are more.
         files = tuple(islice(others, MAX_FILES + 1))
     except (OSError, ValueError, RuntimeError):
-        return Bundle(note=UNREADABLE)
-    return Bundle(files[:MAX_FILES], BUNDLE_TRUNCATED if len(files) > MAX_FILES else None)
+        return FileBundle(note=UNREADABLE)
+    return FileBundle(files[:MAX_FILES], BUNDLE_TRUNCATED if len(files) > MAX_FILES else None)
 
 
-def _below(path: Path, roots: Sequence[Path]) -> bool:
+def _is_below(path: Path, roots: Sequence[Path]) -> bool:
     return any(path.is_relative_to(root) for root in roots)
 
 
 def _readme(folder: Path) -> Path:
-    """Give the file that stands for a folder; one that is not there where it has none."""
-    named = [folder / name for name in _READMES]
-    return next((path for path in named if path.is_file()), named[0])
+    """Return the README of a folder; a missing path if it has none."""
+    candidates = [folder / name for name in _READMES]
+    return next((path for path in candidates if path.is_file()), candidates[0])
 
 
-def _text(path: Path) -> Body:
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _CAREFUL)) as file:
+def _read_text(path: Path) -> FileBody:
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _OPEN_FLAGS)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            return Body(note=UNREADABLE)
-        data = file.read(_BYTES)
+            return FileBody(note=UNREADABLE)
+        data = file.read(_MAX_BYTES)
     try:
-        text = getincrementaldecoder("utf-8-sig")().decode(data, final=len(data) < _BYTES)
+        # The last character may be cut in the middle; only a file that ends here must end well.
+        text = getincrementaldecoder("utf-8-sig")().decode(data, final=len(data) < _MAX_BYTES)
     except UnicodeDecodeError:
-        return Body(note=NOT_TEXT)
+        return FileBody(note=NOT_TEXT)
     if "\0" in text:  # binary, or text in UTF-16
-        return Body(note=NOT_TEXT)
-    cut = len(text) > MAX_CHARS
-    return Body(text[:MAX_CHARS], TRUNCATED if cut else None, cut)
+        return FileBody(note=NOT_TEXT)
+    is_too_long = len(text) > MAX_CHARS
+    return FileBody(text[:MAX_CHARS], TRUNCATED if is_too_long else None, is_too_long)
 
 
-def _files(folder: Path) -> Iterator[str]:
-    """Yield relative POSIX paths in their order, reading no further than is asked; links and hidden ones left out."""
-    waiting = _listed(folder, "")
-    while waiting:
-        name = waiting.pop()
+def _walk_files(folder: Path) -> Iterator[str]:
+    """Yield the sorted relative POSIX paths of files, without links and hidden files.
+
+    A folder is listed only when the caller gets there, so folders behind the last used path cost nothing.
+    """
+    stack = _list_folder(folder, "")
+    while stack:
+        name = stack.pop()
         if not name.endswith("/"):
             yield name
             continue
         try:
-            waiting += _listed(folder, name)
-        except OSError:  # a folder that may not be listed hides its files, no others
+            stack += _list_folder(folder, name)
+        except OSError:  # a folder that may not be listed; its siblings are still listed
             continue
 
 
-def _listed(folder: Path, below: str) -> list[str]:
-    """Give what one folder holds, last first; folders end in `/`, so that they sort as the paths of their files do."""
+def _list_folder(folder: Path, subfolder: str) -> list[str]:
+    """Return the entries of a subfolder in descending order.
+
+    The caller pops from the end, so it gets the first one first. Names of folders end in `/`, so that they sort like
+    the paths of their files.
+    """
     names = []
-    with os.scandir(folder / below) as entries:
+    with os.scandir(folder / subfolder) as entries:
         for entry in entries:
             if entry.name.startswith(".") or find_text_fault(entry.name):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                names.append(f"{below}{entry.name}/")
+                names.append(f"{subfolder}{entry.name}/")
             elif entry.is_file(follow_symlinks=False):
-                names.append(f"{below}{entry.name}")
+                names.append(f"{subfolder}{entry.name}")
     return sorted(names, reverse=True)

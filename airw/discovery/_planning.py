@@ -1,4 +1,4 @@
-"""A discovery after validation: what is asked of whom, and what becomes of the answers."""
+"""The options of a discovery: their checks, their defaults, and the corpora they apply to."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ Floors: TypeAlias = Floor | Mapping[str, Floor]
 
 Askable: TypeAlias = CorpusLike[SearchStore] | CorpusLike[WalkStore]
 Corpora: TypeAlias = Askable | Sequence[Askable] | Mapping[str, Askable] | FederatedCorpus
-"""One corpus, or several as a list or by name: each open, or a name or path; or several as one graph."""
+"""One corpus, or several as a list or by name; each is open, or a name or path. Or a `FederatedCorpus`."""
 
 Merge: TypeAlias = (
     Literal["rrf", "score"] | Callable[[Mapping[str, Sequence[SearchHit]]], MaybeAwaitable[Iterable[SearchHit]]]
@@ -36,24 +36,27 @@ Merge: TypeAlias = (
 MERGES = ("rrf", "score")
 
 SKILLS = "skills"
-"""The corpus whose artifacts often come in several copies, which `dedup_by="auto"` tells by their names."""
+"""The name of a corpus that often contains copies of its artifacts.
+
+`dedup_by="auto"` compares their names there.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One corpus of a discovery: what its hits are attributed to, and the corpus or how to open it."""
+    """A corpus of a discovery, open or as a name or path, and the source of its hits."""
 
     name: str
     corpus: CorpusLike[Any]
 
     @property
-    def parts(self) -> dict[str, CorpusLike[Any]]:
-        """Give the corpora that hits may come from, by the source they name."""
+    def corpora(self) -> dict[str, CorpusLike[Any]]:
+        """Return the corpora that its hits come from, by source name."""
         return dict(self.corpus.members) if isinstance(self.corpus, FederatedCorpus) else {self.name: self.corpus}
 
 
 class DiscoverOptions(SearchTuning, total=False):
-    """The options of `discover`, which says what they mean."""
+    """The options of `discover`, which explains each of them."""
 
     k: int
     mode: Mode
@@ -82,10 +85,14 @@ class DiscoverOptions(SearchTuning, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoveryPlan:
-    """A validated discovery; the fields with a default are options of `discover`."""
+    """A discovery whose options are checked.
+
+    The fields with a default are options of `discover`. `is_multi_source` is true if the corpora were passed as a list
+    or by name, even if there is only one.
+    """
 
     members: tuple[Member, ...]
-    many: bool
+    is_multi_source: bool
     search: SearchQuery
     floors: Mapping[str, Floor]
     strategy: Strategy | Selector = "conservative"
@@ -109,27 +116,30 @@ class DiscoveryPlan:
 
     @classmethod
     def prepare(cls, verb: str, corpus: Corpora, query: str, options: DiscoverOptions) -> Self:
-        """Check everything that can be checked before anything is asked; `verb` is the function that was called.
+        """Check all options before any source is queried.
+
+        `verb` is the function that the caller used: error messages name it.
 
         Raises:
-            ArgumentError: A parameter's value cannot be used, or two do not go together.
-            FilterError: The filter is malformed.
-            CorpusNotFound: A name or path leads nowhere.
-            TypeError: There is no such option.
+            ArgumentError: If a value cannot be used, or two options contradict each other.
+            FilterError: If the filter is malformed.
+            CorpusNotFound: If there is no corpus of a name or path.
+            TypeError: If there is no such option.
         """
         if "per_artifact" in options:
-            raise ArgumentError(f"{verb} commits to artifacts, so per_artifact has no meaning: leave it out")
+            raise ArgumentError(f"per_artifact has no meaning for {verb}, which selects artifacts: leave it out")
         check_option_names(verb, options, DISCOVER_DEFAULTS)
-        given: dict[str, Any] = {**options}
-        own = {name: given.pop(name) for name in _PLAN_DEFAULTS if name in given}
-        members, many = members_of(corpus)
-        floors = floors_of(given.pop("min_score", None), tuple(member.name for member in members), many=many)
-        if own.get("walk") is not None:
-            _check_walk(given, floors)
+        search_options: dict[str, Any] = {**options}
+        plan_options = {name: search_options.pop(name) for name in _PLAN_DEFAULTS if name in search_options}
+        members, is_multi_source = members_of(corpus)
+        names = tuple(member.name for member in members)
+        floors = floors_of(search_options.pop("min_score", None), names, is_multi_source=is_multi_source)
+        if plan_options.get("walk") is not None:
+            _check_walk(search_options, floors)
         elif isinstance(members[0].corpus, FederatedCorpus):
-            raise ArgumentError("a FederatedCorpus is walked: give walk=policy, or search its corpora, as a list")
-        search = SearchQuery.parse(verb, query, cast("SearchOptions", {"mode": _MODE, **given}))
-        plan = cls(members=members, many=many, search=search, floors=floors, **own)
+            raise ArgumentError("a FederatedCorpus can only be walked: pass walk=policy, or pass its corpora as a list")
+        search = SearchQuery.parse(verb, query, cast("SearchOptions", {"mode": _MODE, **search_options}))
+        plan = cls(members=members, is_multi_source=is_multi_source, search=search, floors=floors, **plan_options)
         _check_selection(plan, next(iter(floors.values())))
         _check_merge(plan)
         check_choice("disclose_level", plan.disclose_level, LEVELS)
@@ -142,17 +152,17 @@ class DiscoveryPlan:
 
     @property
     def mode(self) -> str:
-        """Name the way of finding."""
+        """Return the mode of the search, or `"walk"`."""
         return self.search.mode if self.walk is None else "walk"
 
     @property
     def rrf_k(self) -> int:
-        """Return the rank constant between sources."""
+        """Return the rank constant of the fusion of sources."""
         return 60 if self.merge_rrf_k is None else self.merge_rrf_k
 
 
 _MODE: Mode = "hybrid"
-_PLAN_DEFAULTS = {each.name: each.default for each in fields(DiscoveryPlan) if each.default is not MISSING}
+_PLAN_DEFAULTS = {item.name: item.default for item in fields(DiscoveryPlan) if item.default is not MISSING}
 _SEARCH_DEFAULTS = {name: value for name, value in SEARCH_DEFAULTS.items() if name != "per_artifact"}
 DISCOVER_DEFAULTS: Mapping[str, Any] = {
     **_SEARCH_DEFAULTS,
@@ -160,31 +170,35 @@ DISCOVER_DEFAULTS: Mapping[str, Any] = {
     "min_score": None,
     **_PLAN_DEFAULTS,
 }
-"""What each option of `discover` is when it is left out."""
+"""The default of each option of `discover`."""
 
 
-def _check_walk(searching: Mapping[str, Any], floors: Mapping[str, Floor]) -> None:
-    unused = [name for name, value in searching.items() if name != "k" and value != DISCOVER_DEFAULTS[name]]
+def _check_walk(search_options: Mapping[str, Any], floors: Mapping[str, Floor]) -> None:
+    unused = [name for name, value in search_options.items() if name != "k" and value != DISCOVER_DEFAULTS[name]]
     if unused:
-        raise ArgumentError(f"walk replaces the search, so {unused[0]} has no meaning; the policy has its own settings")
+        raise ArgumentError(f"{unused[0]} has no meaning with walk, which replaces the search: set it in the policy")
     if AUTO in floors.values():
-        raise ArgumentError("nothing is calibrated for walks: give min_score as a number, or leave it out")
+        raise ArgumentError("min_score cannot be 'auto' with walk, as walks are not calibrated: pass a number or None")
 
 
 def _check_selection(plan: DiscoveryPlan, floor: Floor) -> None:
-    """Let the selection refuse what it cannot use, before anything is asked."""
-    if plan.many and plan.strategy == "abs_threshold":
+    """Check the options of the selection before any source is queried."""
+    if plan.is_multi_source and plan.strategy == "abs_threshold":
         raise ArgumentError(
-            "abs_threshold cannot follow a fusion, whose scores only say the order: give min_score as {name: number}"
+            "strategy cannot be 'abs_threshold' for several corpora, as fused scores only give the order: "
+            "pass min_score={name: number} instead"
         )
     if not callable(plan.strategy):
         check_choice("strategy", plan.strategy, STRATEGIES)
-        least = 0.0 if floor == AUTO else floor
-        select([], strategy=plan.strategy, max_k=plan.max_k, rel=plan.rel, gap_ratio=plan.gap_ratio, min_score=least)
+        # A selection without hits checks its own parameters; a number stands in for a floor that is not loaded yet.
+        min_score = 0.0 if floor == AUTO else floor
+        select(
+            [], strategy=plan.strategy, max_k=plan.max_k, rel=plan.rel, gap_ratio=plan.gap_ratio, min_score=min_score
+        )
 
 
 def _check_merge(plan: DiscoveryPlan) -> None:
-    if not plan.many:
+    if not plan.is_multi_source:
         options = ("merge", "merge_weights", "merge_rrf_k", "identity")
         unused = [name for name in options if getattr(plan, name) != _PLAN_DEFAULTS[name]]
         if unused:
@@ -193,87 +207,91 @@ def _check_merge(plan: DiscoveryPlan) -> None:
     if not callable(plan.merge):
         check_choice("merge", plan.merge, MERGES)
     check_count("merge_rrf_k", plan.rrf_k)
+    # A fusion without hits checks `identity`.
     fuse_entries({}, identity=plan.identity)
     names = [member.name for member in plan.members]
     for name, weight in (plan.merge_weights or {}).items():
-        check_weight(f"merge_weights of {name!r}", weight)
+        check_weight(f"merge_weights[{name!r}]", weight)
         if name not in names:
-            raise ArgumentError(f"merge_weights names {short_repr(name)}, which is not among {', '.join(names)}")
+            raise ArgumentError(f"merge_weights contains {short_repr(name)}, but the corpora are {', '.join(names)}")
     search = plan.search
     is_dense = plan.walk is None and search.mode == "dense" and not search.rerank and not search.rescaling_options
     if plan.merge == "score" and not is_dense:
-        raise ArgumentError("merge='score' compares raw scores, which only a dense search has on one scale: use 'rrf'")
+        raise ArgumentError("merge='score' needs mode='dense', whose raw scores can be compared: use 'rrf'")
 
 
 def members_of(corpus: Corpora) -> tuple[tuple[Member, ...], bool]:
-    """Return the corpora that are meant, and whether they are several, even if only one is given.
+    """Return the corpora of a discovery, and whether they were passed as a list or by name.
+
+    No corpus is opened.
 
     Raises:
-        ArgumentError: There is none, or one without a name, or two of one name, or something else than corpora.
-        CorpusNotFound: A name or path leads nowhere; nothing was opened then.
+        ArgumentError: If there is no corpus, a corpus has no name, two have the same name, or one is not a corpus.
+        CorpusNotFound: If there is no corpus of a name or path.
     """
     if isinstance(corpus, Mapping):
-        members, many = [_member(name, each) for name, each in corpus.items()], True
+        members, is_multi_source = [_member(name, item) for name, item in corpus.items()], True
     elif isinstance(corpus, list | tuple):
-        members, many = [_member(None, each) for each in corpus], True
+        members, is_multi_source = [_member(None, item) for item in corpus], True
     else:
-        members, many = [_member(None, cast("CorpusLike[Any]", corpus))], False
+        members, is_multi_source = [_member(None, cast("CorpusLike[Any]", corpus))], False
     if not members:
-        raise ArgumentError("discover needs at least one corpus: a corpus, a name, or a list of them")
+        raise ArgumentError("corpus must contain at least one corpus: pass a corpus, a name, or a list of them")
     _check_names(member.name for member in members)
     for member in members:
-        if many and isinstance(member.corpus, FederatedCorpus):
-            raise ArgumentError(f"{member.name!r} is several corpora itself: give those it is made of")
+        if is_multi_source and isinstance(member.corpus, FederatedCorpus):
+            raise ArgumentError(f"corpus {member.name!r} is a FederatedCorpus itself: pass its corpora instead")
         if isinstance(member.corpus, str | os.PathLike):
             find_corpus_path(member.corpus)
-    return tuple(members), many
+    return tuple(members), is_multi_source
 
 
 def _member(name: object, corpus: CorpusLike[Any]) -> Member:
     if not isinstance(corpus, str | os.PathLike):
         check_corpus(corpus)
-    known = _name_of(corpus) if name is None else name
-    if not isinstance(known, str) or not known.strip():
-        raise ArgumentError(f"a corpus of a discovery needs a name, not {short_repr(known)}; pass {{name: corpus}}")
-    return Member(known, corpus)
+    source = _corpus_name(corpus) if name is None else name
+    if not isinstance(source, str) or not source.strip():
+        raise ArgumentError(f"corpus needs a name that is a string, not {short_repr(source)}: pass {{name: corpus}}")
+    return Member(source, corpus)
 
 
-def _name_of(corpus: CorpusLike[Any]) -> str:
+def _corpus_name(corpus: CorpusLike[Any]) -> str:
     if isinstance(corpus, str | os.PathLike):
         return os.fspath(corpus) if is_corpus_name(corpus) else Path(corpus).stem
     return corpus.name
 
 
 def _check_names(names: Iterable[str]) -> None:
-    seen: dict[str, str] = {}
+    # Corpus names are not case-sensitive, so `Notes` and `notes` would be the same source.
+    names_by_key: dict[str, str] = {}
     for name in names:
-        if name.casefold() in seen:
+        key = name.casefold()
+        if key in names_by_key:
             raise ArgumentError(
-                f"two corpora of a discovery are called {seen[name.casefold()]!r} and {name!r}; "
-                "pass {name: corpus} to tell them apart"
+                f"corpus names must differ, but two are {names_by_key[key]!r} and {name!r}: pass {{name: corpus}}"
             )
-        seen[name.casefold()] = name
+        names_by_key[key] = name
 
 
-def floors_of(min_score: Floors, names: tuple[str, ...], *, many: bool) -> dict[str, Floor]:
-    """Give the floor of each source, as it was asked for.
+def floors_of(min_score: Floors, names: tuple[str, ...], *, is_multi_source: bool) -> dict[str, Floor]:
+    """Return the requested floor of each source; `"auto"` floors are loaded later.
 
     Raises:
-        ArgumentError: A floor cannot be used, or one number is to hold for several corpora, or a name is unknown.
+        ArgumentError: If a floor cannot be used, a name is unknown, or one number is passed for several corpora.
     """
-    if not many:
+    if not is_multi_source:
         if isinstance(min_score, Mapping):
-            raise ArgumentError("min_score by name is for several corpora; for one give a number, 'auto' or None")
+            raise ArgumentError("min_score by name is for several corpora: for one pass a number, 'auto' or None")
         return {names[0]: _check_floor(min_score, "min_score")}
     if isinstance(min_score, Mapping):
         unknown = [name for name in min_score if name not in names]
         if unknown:
-            raise ArgumentError(f"min_score names {short_repr(unknown[0])}, which is not among {', '.join(names)}")
-        return {name: _check_floor(min_score.get(name), f"min_score of {name!r}") for name in names}
+            raise ArgumentError(f"min_score contains {short_repr(unknown[0])}, but the corpora are {', '.join(names)}")
+        return {name: _check_floor(min_score.get(name), f"min_score[{name!r}]") for name in names}
     if min_score is not None and min_score != AUTO:
         raise ArgumentError(
-            "one min_score cannot hold for several corpora, whose scores have scales of their own: "
-            f"give {{name: number}} or 'auto', not {short_repr(min_score)}"
+            f"min_score cannot be {short_repr(min_score)} for several corpora, whose scores are on different scales: "
+            "pass {name: number} or 'auto'"
         )
     return dict.fromkeys(names, min_score)
 

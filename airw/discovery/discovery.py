@@ -1,4 +1,4 @@
-"""One question to one corpus or many: find, keep what is good enough, fuse, commit to few, disclose."""
+"""Discovery in one or several corpora: search, apply floors, fuse, select, disclose."""
 
 import warnings
 from collections.abc import AsyncGenerator
@@ -8,9 +8,9 @@ from typing import Self, Unpack
 
 from airw._base.concurrency import map_bounded
 from airw._base.signatures import shows_options
-from airw.discovery._asking import Asking, ask_source, begin
-from airw.discovery._combining import finish, ranked_so_far
+from airw.discovery._combine_answers import combine_answers, rank_so_far
 from airw.discovery._planning import DISCOVER_DEFAULTS, Corpora, DiscoverOptions, DiscoveryPlan, Member
+from airw.discovery._query_source import SourceRequest, prepare_request, query_source
 from airw.discovery.results import Answer, DiscoveryResult, SourceAnswered
 from airw.errors import ArgumentError
 from airw.walking import merge
@@ -19,52 +19,57 @@ from airw.walking.streams import ReadAhead
 
 @shows_options(DiscoverOptions, DISCOVER_DEFAULTS)
 async def discover(corpus: Corpora, query: str, **options: Unpack[DiscoverOptions]) -> DiscoveryResult:
-    """Find what answers a query, commit to few hits or to none, and reveal as much of them as asked for.
+    """Find the few artifacts that answer a query, or abstain.
 
-    Several corpora are asked at once. One that fails or is late is told of in `signals["per_source"]`, and the others
-    are fused by rank; the result does not depend on who answers first. A query is embedded once for all corpora whose
-    embedders have one id. A corpus where nothing speaks for any hit, no word in common and every cosine 0, abstains.
+    Each corpus is searched, and its ranking is compared with its floor. The rankings are fused, a strategy selects a
+    few hits or none, and these are disclosed at the requested level.
+
+    Several corpora are searched at once. `signals["per_source"]` reports a corpus that fails or is late, and the other
+    corpora are fused. The result does not depend on the order of the answers. A query is embedded once for all corpora
+    whose embedders have the same id. A corpus without evidence abstains: it has no word in common with the query, and
+    all its cosines are 0.
 
     Args:
-        corpus: An open corpus, or a name or path, which is opened and closed again; or several, as a list, which also
-            says who goes first where ranks tie, or as `{name: corpus}`. Hits are attributed to the names.
-        query: What to look for.
-        k: Candidates of each corpus, and of all of them after the fusion.
+        corpus: An open corpus, or a name or path, which is opened and closed again. Or several of them: as a list,
+            whose order decides ties, or as `{name: corpus}`. The name becomes the `source` of the hits.
+        query: The text to search for.
+        k: The number of candidates of each corpus, and of all corpora after the fusion.
         mode: `"dense"`, `"lexical"` or `"hybrid"`, as in `airw.search`.
-        strategy: How to commit; see `airw.select`. A function may be async, such as that of `make_llm_selector`.
-        disclose_level: `"metadata"`, `"body"` or `"bundled"`; see `airw.disclose` for this and `loader`, `store`,
-            `expand` and `roots`.
-        filter: Only records whose metadata satisfy it.
-        surfaces: Only surfaces of these kinds.
-        max_k: Commit to at most this many; this, `rel` and `gap_ratio` as in `airw.select`.
-        rel: How near to the best score the others must be.
-        gap_ratio: What drop of the score is a gap.
-        min_score: The floor below which a corpus's best score means that it has no answer: a number, `"auto"` for what
-            `calibrate_min_score` stored, or nothing. For several corpora `"auto"`, or by name, as their scores have
-            scales of their own. It is applied to each corpus before the fusion. Where `"auto"` finds nothing that fits,
-            there is no floor, with a warning and a `floor_note` among the signals.
-        merge: `"rrf"`, by rank; `"score"`, by the raw scores of a dense search with one embedder; or a function of
-            `{name: hits}`.
-        merge_weights: How much each corpus counts in a fusion by rank, 1.0 where not named.
-        merge_rrf_k: The rank constant between corpora; 60 when left out.
-        loader: Reads a body from a hit's metadata.
-        store: Bodies by pointer.
-        expand: Which neighbouring surfaces make up a passage.
+        strategy: The selection strategy; see `airw.select`. A function may be async, such as `make_llm_selector`
+            returns it.
+        disclose_level: `"metadata"`, `"body"` or `"bundled"`; `airw.disclose` explains the levels, and `loader`,
+            `store`, `expand` and `roots`.
+        filter: Search only records whose metadata satisfy this filter.
+        surfaces: Search only surfaces of these kinds.
+        max_k: Select at most this many hits; see `airw.select` for this, `rel` and `gap_ratio`.
+        rel: The ratio to the best score that a hit must reach.
+        gap_ratio: The ratio to the previous score below which there is a gap.
+        min_score: The floor: if the best score of a corpus is lower, the corpus abstains. A number, `"auto"` for the
+            floor that `calibrate_min_score` stored, or `None`. For several corpora, `"auto"` or floors by name, because
+            their scores are on different scales. Floors apply to each corpus before the fusion. If `"auto"` finds no
+            floor that fits, there is none, with a warning and a `floor_note` in the signals.
+        merge: `"rrf"` fuses by rank; `"score"` merges by raw scores, which needs a dense search and one embedder; a
+            function gets `{name: hits}` and returns the merged hits.
+        merge_weights: The weight of each corpus in the fusion by rank; 1.0 if it is not named.
+        merge_rrf_k: The rank constant of the fusion of corpora; 60 by default.
+        loader: A function that reads a body from the metadata of a hit.
+        store: A mapping of bodies by pointer.
+        expand: The policy that chooses the neighbouring surfaces of a passage.
         roots: The folders whose files may be read.
-        dedup_by: A metadata field that tells copies of one thing; the best stands for all. `"auto"` is `"name"` in a
-            corpus called skills, and nothing elsewhere.
-        identity: What makes hits of different corpora the same thing, as in `airw.fuse_hits`.
-        walk: A policy to walk each corpus with instead of searching it; its hits are those of `walk.ranking`.
-        node_budget: How many nodes each walk may visit.
-        source_timeout: Seconds each corpus has to answer.
-        timeout: Seconds they have all together, formulating included.
+        dedup_by: A metadata field with equal values for copies of the same thing; only the best hit remains. `"auto"`
+            is `"name"` in a corpus called skills, and no field elsewhere.
+        identity: Decides whether hits of different corpora are the same thing, as in `airw.fuse_hits`.
+        walk: A policy to walk each corpus with, instead of searching it; the hits are those of `walk.ranking`.
+        node_budget: The node budget of each walk.
+        source_timeout: The time for each corpus, in seconds.
+        timeout: The time for all of them and for formulating, in seconds.
         options: Further options of `airw.search`: `fusion`, `rrf_k`, `rerank`, `formulate`, `surface_weights`, ….
 
     Raises:
-        ArgumentError: A parameter's value cannot be used, or two do not go together.
-        FilterError: The filter is malformed.
-        CorpusNotFound: A name or path leads nowhere; nothing was asked then.
-        DiscoveryError: No corpus answered. A lone one, given as itself and not in a list, raises its own error instead.
+        ArgumentError: If a value cannot be used, or two options contradict each other.
+        FilterError: If the filter is malformed.
+        CorpusNotFound: If there is no corpus of a name or path; no corpus is searched then.
+        DiscoveryError: If no corpus answered. A single corpus that is not in a list raises its own error instead.
 
     Example:
         >>> import anyio
@@ -73,39 +78,42 @@ async def discover(corpus: Corpora, query: str, **options: Unpack[DiscoverOption
         >>> async def main():
         ...     texts = {"keys": "rotate the signing keys", "bread": "bake a loaf of bread"}
         ...     async with build(from_mapping(texts, name="notes"), store=MemoryStore(), embedder="light") as corpus:
-        ...         found = await discover(corpus, "signing keys")
-        ...         nothing = await discover(corpus, "zebra")
-        ...     return found.ids, nothing.ids, nothing.reason
+        ...         keys = await discover(corpus, "signing keys")
+        ...         zebra = await discover(corpus, "zebra")
+        ...     return keys.ids, zebra.ids, zebra.reason
         >>> anyio.run(main)
         (['keys'], [], 'abstain:no_evidence')
     """
     plan = DiscoveryPlan.prepare("discover", corpus, query, options)
-    asking = await begin(plan)
-    given = await map_bounded(partial(ask_source, asking=asking), plan.members, limit=len(plan.members))
-    for answer in given:
+    request = await prepare_request(plan)
+    answers = await map_bounded(partial(query_source, request=request), plan.members, limit=len(plan.members))
+    for answer in answers:
         if answer.floor_note is not None:
-            warnings.warn(f"no floor for {answer.source!r}: {answer.floor_note}", stacklevel=2)
-    return await finish(plan, {answer.source: answer for answer in given})
+            warnings.warn(f"min_score='auto': no floor for {answer.source!r}: {answer.floor_note}", stacklevel=2)
+    return await combine_answers(plan, {answer.source: answer for answer in answers})
 
 
 @shows_options(DiscoverOptions, DISCOVER_DEFAULTS)
 def discover_stream(corpus: Corpora, query: str, **options: Unpack[DiscoverOptions]) -> "DiscoveryStream":
-    """Discover, and tell of each source as it answers.
+    """Discover, and report each source as soon as it answers.
 
-    The sources are at work while the block is open, and only then; leaving it stops those that have not answered. (An
-    async generator could not let them work on between two of its values without tasks that nobody owns.)
+    The sources work only inside the `async with` block; leaving it stops the pending ones. The block owns their tasks:
+    an async generator could not let them work between two of its values.
+
+    Each `SourceAnswered` contains the fused ranking so far. A hit of it whose `rank_final` is true keeps its place,
+    whatever the pending sources answer, so a user interface can show it at once.
 
     Args:
-        corpus: One corpus or several, and a query and options as for `discover`.
-        query: What to look for.
-        options: Those of `discover`.
+        corpus: One or several corpora, as for `discover`.
+        query: The text to search for.
+        options: The options of `discover`.
 
     Returns:
-        An async context manager that gives itself: an async iterator of one `SourceAnswered` a source, in the order in
-        which they answer, and at last the `DiscoveryResult`, which does not depend on that order.
+        An async context manager and async iterator. It yields one `SourceAnswered` a source, in the order in which they
+        answer. The last value is the `DiscoveryResult`, which does not depend on that order.
 
     Raises:
-        ArgumentError: As `discover`, by this call; `DiscoveryError` where the result would come.
+        ArgumentError: As `discover`; this call raises it. Iterating raises `DiscoveryError` instead of the result.
 
     Example:
         >>> import anyio
@@ -129,54 +137,56 @@ def discover_stream(corpus: Corpora, query: str, **options: Unpack[DiscoverOptio
 
 
 class DiscoveryStream:
-    """A discovery at work while its block is open; made by `discover_stream`."""
+    """The stream of a discovery, as `discover_stream` returns it."""
 
     def __init__(self, plan: DiscoveryPlan) -> None:
         self._plan = plan
         self._answers: dict[str, Answer] = {}
-        self._coming: ReadAhead[tuple[AsyncGenerator[Answer, None], Answer]] | None = None
+        self._incoming: ReadAhead[tuple[AsyncGenerator[Answer, None], Answer]] | None = None
         self._result: DiscoveryResult | None = None
 
     @property
     def result(self) -> DiscoveryResult | None:
-        """Give the result, once it has come."""
+        """Return the result, or `None` if it is not there yet."""
         return self._result
 
     async def __aenter__(self) -> Self:
-        if self._coming is not None:
-            raise ArgumentError("a discovery is entered once; discover_stream starts another one")
-        asking = await begin(self._plan)
-        self._coming = merge(*(_asked(member, asking) for member in self._plan.members), buffer=1)
-        await self._coming.__aenter__()
+        if self._incoming is not None:
+            raise ArgumentError("a DiscoveryStream can only be entered once: call discover_stream again")
+        request = await prepare_request(self._plan)
+        self._incoming = merge(*(_stream_answer(member, request) for member in self._plan.members), buffer=1)
+        await self._incoming.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._coming is not None:
-            await self._coming.__aexit__(kind, error, trace)
+        if self._incoming is not None:
+            await self._incoming.__aexit__(kind, error, trace)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> SourceAnswered | DiscoveryResult:
-        if self._coming is None:
-            raise ArgumentError("a discovery works inside a block: async with discover_stream(…) as updates")
+        if self._incoming is None:
+            raise ArgumentError(
+                "a DiscoveryStream yields only inside its block: async with discover_stream(…) as updates"
+            )
         if self._result is not None:
             raise StopAsyncIteration
         try:
-            _, answer = await anext(self._coming)
+            _, answer = await anext(self._incoming)
         except StopAsyncIteration:
-            self._result = await finish(self._plan, self._answers)
+            self._result = await combine_answers(self._plan, self._answers)
             return self._result
         self._answers[answer.source] = answer
-        return self._told(answer)
+        return self._to_event(answer)
 
-    def _told(self, answer: Answer) -> SourceAnswered:
+    def _to_event(self, answer: Answer) -> SourceAnswered:
         pending = tuple(member.name for member in self._plan.members if member.name not in self._answers)
-        ranking = tuple(ranked_so_far(self._plan, self._answers))
+        ranking = tuple(rank_so_far(self._plan, self._answers))
         return SourceAnswered(answer.source, answer.report, answer.hits, ranking, pending)
 
 
-async def _asked(member: Member, asking: Asking) -> AsyncGenerator[Answer, None]:
-    yield await ask_source(member, asking)
+async def _stream_answer(member: Member, request: SourceRequest) -> AsyncGenerator[Answer, None]:
+    yield await query_source(member, request)

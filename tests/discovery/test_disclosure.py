@@ -157,7 +157,7 @@ async def test_a_pointer_that_is_not_absolute_counts_from_the_working_folder(roo
 
 @pytest.mark.parametrize("level", ["body", "bundled"])
 async def test_a_pointer_that_nobody_may_read_is_an_error_that_names_it_and_says_what_would_do(level):
-    with pytest.raises(ArgumentError, match=r"'/etc/passwd' may not be read: pass roots=\[\.\.\.\]"):
+    with pytest.raises(ArgumentError, match=r"disclose may not read '/etc/passwd': pass roots=\[\.\.\.\]"):
         await disclose(pointing("/etc/passwd"), level=level)
     [bare] = await disclose(selection(hit()), level=level)
     assert (bare.body, bare.metadata) == (None, {}), "without a pointer there is nothing to read"
@@ -365,7 +365,7 @@ async def test_what_a_loader_or_a_store_gives_that_is_no_text_is_noted(value, ki
     """F40."""
     body, note = await loaded(lambda _: value)
     assert body is None
-    assert note.startswith(f"loader_failed: gave {kind}")
+    assert note.startswith(f"loader_failed: returned {kind}")
     assert note.endswith(", not text")
     [found] = await disclose(pointing("/p"), store={"/p": value})
     assert (found.body, found.metadata["disclosure"]) == (None, note.replace("loader", "store"))
@@ -567,7 +567,7 @@ async def test_arguments_that_cannot_be_used_are_refused(options):
 
 
 async def test_what_is_no_selection_is_refused():
-    with pytest.raises(ArgumentKindError, match="selection must be what `select` gives"):
+    with pytest.raises(ArgumentKindError, match="selection must be a Selection"):
         await disclose([hit()])
 
 

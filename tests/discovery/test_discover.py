@@ -413,7 +413,7 @@ async def test_what_a_walk_has_no_use_for_is_refused():
 
 BAD = [
     ({"merge": "sum"}, "merge must be one of"),
-    ({"min_score": 0.5}, "scales of their own"),
+    ({"min_score": 0.5}, "different scales"),
     ({"min_score": "calibrated"}, "'auto'"),
     ({"min_score": {"nobody": 1.0}}, "nobody"),
     ({"min_score": {"keys": math.nan}}, "finite"),
@@ -490,9 +490,9 @@ async def test_auto_takes_the_floor_that_was_calibrated_for_each_corpus():
     [
         (None, {}, "nothing is calibrated"),
         ({"embedder_id": "other"}, {}, "embedder 'other'"),
-        ({"rerank": "rerank-x"}, {}, "another way"),
-        ({"mode": "dense"}, {}, "another way"),
-        ({"min_score": "much"}, {}, "no finite number"),
+        ({"rerank": "rerank-x"}, {}, "another kind of search"),
+        ({"mode": "dense"}, {}, "another kind of search"),
+        ({"min_score": "much"}, {}, "not a finite number"),
         ({"min_score": None, "reason": "no_cases"}, {}, "no_cases"),
         ({}, {"surface_weights": {"document": 2.0}}, "surface_weights"),
         ({}, {"boost": lambda hit: 0.1}, "boost"),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airw.discovery._combining import final_places
+from airw.discovery._rank_bounds import final_places
 from airw.retrieval.fusion import fuse_entries
 from airw.values import SearchHit
 from tests.support.drawing import examples

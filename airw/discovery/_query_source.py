@@ -1,0 +1,299 @@
+"""Query one source of a discovery.
+
+If it fails or runs out of time, the other sources go on.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import anyio
+
+from airw._base.arrays import Floats
+from airw._base.checks import check_number, name_missing_method
+from airw._base.concurrency import in_thread
+from airw._base.messages import error_text
+from airw.corpora import use_corpus
+from airw.discovery._planning import AUTO, SKILLS, DiscoveryPlan, Member
+from airw.discovery.federated import FederatedCorpus
+from airw.discovery.results import Answer
+from airw.errors import ArgumentError, DiscoveryError, FilterError
+from airw.protocols import Embedder, OpenCorpus
+from airw.reranking import is_anonymous
+from airw.retrieval import SearchQuery, formulate_queries, run_search
+from airw.values import SearchHit
+from airw.walking import WalkPolicy, traverse
+
+
+@dataclass(slots=True)
+class _SharedEmbedding:
+    """The embedding of one query.
+
+    The task with the lock computes it; the others wait for the outcome.
+    """
+
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    vector: Floats | None = None
+    error: Exception | None = None
+
+
+class QueryEmbeddings:
+    """The query embeddings of one discovery.
+
+    Each query is embedded once for all corpora whose embedders have the same id.
+    """
+
+    def __init__(self) -> None:
+        self._embeddings: dict[tuple[str, str], _SharedEmbedding] = {}
+
+    def wrap(self, corpus: OpenCorpus[Any]) -> OpenCorpus[Any]:
+        """Return the corpus with an embedder that shares its queries.
+
+        A `FederatedCorpus` is returned as it is: it embeds a query once anyway.
+        """
+        if isinstance(corpus, FederatedCorpus):
+            return corpus
+        return _CorpusView(corpus.name, corpus.store, _SharingEmbedder(corpus.embedder, self))
+
+    async def embed(self, embedder: Embedder, text: str) -> Floats:
+        """Return the embedding of a query: `(dim,) float32`."""
+        embedding = self._embeddings.setdefault((embedder.id, text), _SharedEmbedding())
+        # If the task with the lock is cancelled, for example by its deadline, the next one computes the embedding.
+        async with embedding.lock:
+            if embedding.error is not None:
+                raise embedding.error
+            if embedding.vector is None:
+                try:
+                    embedding.vector = await embedder.embed_query(text)
+                except Exception as error:
+                    embedding.error = error
+                    raise
+        return embedding.vector
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _SharingEmbedder:
+    """An embedder that takes query embeddings from `QueryEmbeddings`."""
+
+    embedder: Embedder
+    embeddings: QueryEmbeddings
+
+    @property
+    def id(self) -> str:
+        return self.embedder.id
+
+    @property
+    def dim(self) -> int:
+        return self.embedder.dim
+
+    async def embed_documents(self, texts: Sequence[str]) -> Floats:
+        return await self.embedder.embed_documents(texts)
+
+    async def embed_query(self, text: str) -> Floats:
+        return await self.embeddings.embed(self.embedder, text)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _CorpusView:
+    """A corpus with another embedder."""
+
+    name: str
+    store: Any
+    embedder: Embedder
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceRequest:
+    """The request that all sources of a discovery get, and its deadline."""
+
+    plan: DiscoveryPlan
+    queries: tuple[str, ...]
+    embeddings: QueryEmbeddings
+    start: float
+    deadline: float
+
+
+async def prepare_request(plan: DiscoveryPlan) -> SourceRequest:
+    """Formulate the queries once for all sources, and set the deadline.
+
+    Raises:
+        DiscoveryError: If formulating takes all the time of the discovery.
+    """
+    start = anyio.current_time()
+    overall_deadline = math.inf if plan.timeout is None else start + plan.timeout
+    queries: tuple[str, ...] = (plan.search.text,)
+    if plan.walk is None and plan.search.formulate is not None:
+        with anyio.move_on_after(plan.timeout) as scope:
+            queries = await formulate_queries(plan.search)
+        if scope.cancelled_caught:
+            raise DiscoveryError(f"no source was asked: formulating the query took all of timeout={plan.timeout:g} s")
+    # The time of a source starts after formulating, which no source is to blame for.
+    now = anyio.current_time()
+    source_deadline = math.inf if plan.source_timeout is None else now + plan.source_timeout
+    return SourceRequest(plan, queries, QueryEmbeddings(), now, min(overall_deadline, source_deadline))
+
+
+class _OutOfTime(Exception):
+    """The walk of a source reached its deadline without a hit."""
+
+
+async def query_source(member: Member, request: SourceRequest) -> Answer:
+    """Query one source and return its answer.
+
+    An error of the source becomes part of the answer, so that the other sources go on.
+
+    Raises:
+        ArgumentError: If the request itself is at fault; it would fail at every source.
+        FilterError: If the filter is malformed.
+    """
+    return await _SourceQuery(member, request).run()
+
+
+@dataclass(slots=True)
+class _SourceQuery:
+    """The query of one source, and its outcome so far."""
+
+    member: Member
+    request: SourceRequest
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    hits: Sequence[SearchHit] | None = None
+    error: Exception | None = None
+    floor: float | None = None
+    floor_note: str | None = None
+    embedder_id: str = ""
+    walk_summary: Mapping[str, Any] | None = None
+
+    async def run(self) -> Answer:
+        self.scope.deadline = self.request.deadline
+        with self.scope:
+            try:
+                async with use_corpus(self.member.corpus) as corpus:
+                    await self._find_hits(corpus)
+            except (ArgumentError, FilterError):
+                raise
+            except _OutOfTime:
+                pass
+            except Exception as failure:  # noqa: BLE001 - a source may fail in any way; the other sources go on
+                self.error = failure
+        return self._to_answer()
+
+    async def _find_hits(self, corpus: OpenCorpus[Any]) -> None:
+        plan, name = self.request.plan, self.member.name
+        view = self.request.embeddings.wrap(corpus)
+        self.embedder_id = corpus.embedder.id
+        floor = plan.floors[name]
+        if floor == AUTO:
+            self.floor, self.floor_note = await load_floor(corpus, plan.search)
+        else:
+            self.floor = floor
+        if plan.walk is None:
+            hits = await run_search(view, plan.search, self.request.queries)
+        else:
+            hits = await self._walk(view, plan.walk)
+        # Hits get the name that the caller uses for the corpus; those of a FederatedCorpus keep the corpus they are of.
+        self.hits = [
+            replace(hit, source=name) if hit.source in (None, corpus.name) and hit.source != name else hit
+            for hit in _drop_copies(hits, plan.dedup_by, name)
+        ]
+
+    async def _walk(self, corpus: OpenCorpus[Any], policy: WalkPolicy) -> list[SearchHit]:
+        """Walk a corpus and return the best hit of each artifact; after a timeout, those so far."""
+        plan, time_left = self.request.plan, self.request.deadline - anyio.current_time()
+        timeout = None if math.isinf(time_left) else max(time_left, 0.0)
+        # From here on the walk itself observes the deadline: it keeps its hits, a cancelled scope would lose them.
+        self.scope.deadline = math.inf
+        query, budget = plan.search.text, plan.node_budget
+        async with traverse(query, corpus, policy=policy, node_budget=budget, timeout=timeout) as walk:
+            async for _ in walk:
+                pass
+        if walk.summary is not None:
+            if walk.summary.stop == "timeout" and not walk.ranking:
+                raise _OutOfTime
+            self.walk_summary = walk.summary.to_dict()
+        best: dict[Any, SearchHit] = {}
+        for hit in walk.ranking or ():
+            best.setdefault(hit.key, hit)
+        return list(best.values())[: plan.search.k]
+
+    def _to_answer(self) -> Answer:
+        request, hits, error = self.request, tuple(self.hits or ()), self.error
+        is_late = error is None and self.hits is None
+        if is_late:
+            error = TimeoutError(f"no answer within {max(0.0, request.deadline - request.start):.3g} s")
+        top = hits[0].score if hits else None
+        reason = None if self.error else _abstention_reason(hits, top, self.floor, request.plan)
+        report: dict[str, Any] = {
+            "status": "timeout" if is_late else "failed" if error else "ok",
+            "error": None if error is None else error_text(error),
+            "seconds": anyio.current_time() - request.start,
+            "n_retrieved": len(hits),
+            "top_score": top,
+            "floor": self.floor,
+            "abstained": error is not None or reason is not None,
+            "reason": reason,
+        }
+        if self.floor_note is not None:
+            report["floor_note"] = self.floor_note
+        if self.walk_summary is not None:
+            report["walk"] = self.walk_summary
+        return Answer(self.member.name, hits, report, error, self.embedder_id, self.floor_note)
+
+
+def _drop_copies(hits: Sequence[SearchHit], field_name: str | None, corpus_name: str) -> list[SearchHit]:
+    """Return the first hit of each value of a metadata field; hits without the field all stay."""
+    if field_name == "auto":
+        field_name = "name" if corpus_name.casefold() == SKILLS else None
+    if field_name is None:
+        return list(hits)
+    first_hits: dict[Any, SearchHit] = {}
+    for position, hit in enumerate(hits):
+        value = hit.metadata.get(field_name)
+        # `repr` makes values of any kind hashable; a position is a key that no other hit has.
+        first_hits.setdefault((position,) if value is None else repr(value), hit)
+    return list(first_hits.values())
+
+
+def _abstention_reason(
+    hits: Sequence[SearchHit], top: float | None, floor: float | None, plan: DiscoveryPlan
+) -> str | None:
+    """Return why a source abstains, or `None` if it takes part in the fusion."""
+    # `abs_threshold` applies the same number to every hit later. NaN is not at least the floor either.
+    if floor is not None and plan.strategy != "abs_threshold" and (top is None or not top >= floor):
+        return "below_floor"
+    if top is None:
+        return "no_hits"
+    if plan.walk is None and not plan.search.has_evidence(hits):
+        return "no_evidence"
+    return None
+
+
+async def load_floor(corpus: OpenCorpus[Any], query: SearchQuery) -> tuple[float | None, str | None]:
+    """Return the stored floor for this kind of search, or `None` and the reason."""
+    if query.rescaling_options:
+        return None, f"{' and '.join(query.rescaling_options)} move scores off the scale that floors are calibrated on"
+    key, tag = await in_thread(query.scale)
+    if is_anonymous(tag):
+        return None, "the reranker has no name that a floor could be stored under: give it an attribute `id`"
+    with name_missing_method(query.verb, corpus.store):
+        record = await corpus.store.calibration(key)
+    return _read_floor(record, key, query.mode, tag, corpus.embedder.id)
+
+
+def _read_floor(
+    record: Mapping[str, Any], key: str, mode: str, tag: str | None, embedder_id: str
+) -> tuple[float | None, str | None]:
+    """Return the floor of a stored calibration, or `None` and why it does not fit."""
+    if not record:
+        return None, f"nothing is calibrated for {key!r}: call calibrate_min_score(…, persist=True)"
+    if record.get("mode") != mode or record.get("rerank") != tag:
+        return None, f"the calibration stored under {key!r} is for another kind of search"
+    if record.get("embedder_id") != embedder_id:
+        return None, f"it was calibrated with the embedder {record.get('embedder_id')!r}, not {embedder_id!r}"
+    floor = record.get("min_score")
+    if floor is None:
+        return None, f"the calibration has no floor: {record.get('reason', 'no reason stored')}"
+    try:
+        return check_number("min_score", floor), None
+    except ArgumentError:
+        return None, f"the floor stored under {key!r} is not a finite number"
