@@ -1,1 +1,1 @@
-"""Names for those who come from elsewhere: `airw.compat.ir` and `airw.compat.graph_retriever`."""
+"""The names of other libraries, for programs written for `ir` and graph-retriever."""

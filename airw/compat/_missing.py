@@ -1,13 +1,14 @@
-"""Names that another library has and airw has not: asking for one says what to write instead."""
+"""Errors for names that another library has and airw does not."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 
 def missing(module: str, instead: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module: an `ImportError` for the names told, an `AttributeError` for all others.
+    """Return a `__getattr__` for a module that names the replacement of a missing name.
 
-    A line for `"*"` holds for every name that has none of its own.
+    Names in `instead` raise an `ImportError` with their replacement. Other names raise an `AttributeError`, unless
+    there is an entry `"*"`, which applies to all of them.
 
     Example:
         >>> missing("airw.compat.ir.schedule", {"*": "have cron call `airw maintain`"})("install")
@@ -17,9 +18,9 @@ def missing(module: str, instead: Mapping[str, str]) -> Callable[[str], Any]:
     """
 
     def get(name: str) -> Any:
-        line = instead.get(name, instead.get("*"))
-        if line is None or name.startswith("_"):
+        replacement = instead.get(name, instead.get("*"))
+        if replacement is None or name.startswith("_"):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        raise ImportError(f"{module} has no {name}: {line}")
+        raise ImportError(f"{module} has no {name}: {replacement}")
 
     return get

@@ -1,4 +1,4 @@
-"""Async functions called by sync programs: one event loop, in a thread that lives as long as the program."""
+"""Call async functions from sync code, on one event loop in a background thread."""
 
 import asyncio
 import os
@@ -20,8 +20,8 @@ class _Closable(Protocol):
     async def aclose(self) -> None: ...
 
 
-class _Loop:
-    """An event loop in a thread of its own, and what is open in it."""
+class _LoopThread:
+    """An event loop in a background thread, with the objects that are open in it."""
 
     def __init__(self) -> None:
         self.started: Future[tuple[BlockingPortal, asyncio.AbstractEventLoop]] = Future()
@@ -30,40 +30,42 @@ class _Loop:
         self.portal, self.asyncio_loop = self.started.result()
 
     async def _serve(self) -> None:
-        """Run until the main thread has ended, then close what is open."""
+        """Run until the main thread ends, then close all open objects."""
         async with BlockingPortal() as portal:
             self.started.set_result((portal, asyncio.get_running_loop()))
             main = threading.main_thread()
+            # This wait lasts as long as the program. Its own limiter leaves all of anyio's worker threads to others.
             await anyio.to_thread.run_sync(main.join, limiter=anyio.CapacityLimiter(1))
             while self.open:
-                with suppress(Exception):  # nobody is left to be told
+                with suppress(Exception):  # the main program has ended, so no code can handle the error
                     await self.open.pop().aclose()
             await portal.stop(cancel_remaining=True)
 
-    def discard(self, thing: _Closable) -> None:
-        """Begin to close what nobody can reach any more; called by the garbage collector in whatever thread."""
+    def close_soon(self, thing: _Closable) -> None:
+        """Start to close an object whose owner was garbage-collected; do not wait for it."""
         if thing in self.open:
             self.open.remove(thing)
+            # The garbage collector runs in any thread, even in that of the loop. There the portal would raise an error.
             asyncio.run_coroutine_threadsafe(thing.aclose(), self.asyncio_loop)
 
 
-_STARTING = threading.Lock()
-_loops: list[_Loop] = []
-os.register_at_fork(after_in_child=_loops.clear)  # threads stay behind
+_START_LOCK = threading.Lock()
+_loops: list[_LoopThread] = []  # empty, or the one loop of this process
+os.register_at_fork(after_in_child=_loops.clear)  # a forked child has no threads, so it starts its own loop
 
 
-def _loop() -> _Loop:
-    with _STARTING:
+def _loop() -> _LoopThread:
+    with _START_LOCK:
         if not _loops:
-            _loops.append(_Loop())
+            _loops.append(_LoopThread())
         return _loops[0]
 
 
 def run(function: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
-    """Call an async function from sync code and return what it gives.
+    """Call an async function from sync code and return its result.
 
     Raises:
-        RuntimeError: An event loop runs in this thread, and would stand still meanwhile.
+        RuntimeError: If an event loop runs in this thread; it would be blocked during the call.
 
     Example:
         >>> async def double(number):
@@ -80,19 +82,20 @@ def run(function: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
     try:
         return future.result()
     except BaseException:
-        future.cancel()  # where it was this thread that was interrupted
+        future.cancel()  # if this thread was interrupted, the call must not run on
         raise
 
 
-def keep_open(owner: object, thing: _Closable) -> None:
-    """Have a thing closed when its owner is forgotten, at the latest when the program ends."""
+def close_with_owner(owner: object, thing: _Closable) -> None:
+    """Close an object when its owner is garbage-collected or the program ends."""
     loop = _loop()
     loop.open.add(thing)
-    weakref.finalize(owner, loop.discard, thing).atexit = False
+    # At the end of the program the loop closes everything itself.
+    weakref.finalize(owner, loop.close_soon, thing).atexit = False
 
 
 def close(thing: _Closable) -> None:
-    """Close a thing now; what is closed already may be closed again."""
+    """Close an object now; closing it again does nothing."""
     _loop().open.discard(thing)
     run(thing.aclose)
 
@@ -100,30 +103,34 @@ def close(thing: _Closable) -> None:
 def _refuse_in_loop(function: Callable[..., Any]) -> None:
     try:
         anyio.get_cancelled_exc_class()
-    except RuntimeError:  # no event loop here
+    except RuntimeError:  # no event loop runs in this thread
         return
     import airw
 
     name, module = getattr(function, "__name__", ""), getattr(function, "__module__", "")
-    is_told = module.startswith("airw.") and not module.startswith("airw.compat.")
-    there = f"airw.{name}" if name in airw.__all__ else f"{module}.{name}" if is_told else "airw's own function"
-    raise RuntimeError(f"a sync call would stop the event loop that runs in this thread: await {there} instead")
+    if name in airw.__all__:
+        replacement = f"airw.{name}"
+    elif module.startswith("airw.") and not module.startswith("airw.compat."):
+        replacement = f"{module}.{name}"
+    else:
+        replacement = "airw's own function"
+    raise RuntimeError(f"a sync call would stop the event loop that runs in this thread: await {replacement} instead")
 
 
-class Synced:
-    """An async function as a sync one; `inner` is the async one, whose attributes it has."""
+class SyncFunction:
+    """A sync version of an async function, `inner`, with the same attributes."""
 
     def __init__(self, inner: Callable[..., Awaitable[Any]]) -> None:
         self.inner = inner
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """Call it and wait."""
+        """Call the async function and return its result."""
         return run(self.inner, *args, **options)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
 
-def unsynced(function: Any) -> Any:
-    """Return the async function in a sync one; anything else as it is."""
-    return function.inner if isinstance(function, Synced) else function
+def to_async(function: Any) -> Any:
+    """Return the async function inside a `SyncFunction`; any other object unchanged."""
+    return function.inner if isinstance(function, SyncFunction) else function

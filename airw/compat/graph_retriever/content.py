@@ -1,4 +1,4 @@
-"""What is walked, before it is a node."""
+"""Contents: the input of an in-memory store."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass
 class Content:
-    """A text with its vector and its fields.
+    """A text with its vector and metadata.
 
     Example:
         >>> Content.new("a", "text", lambda text: [float(len(text))]).embedding
@@ -29,6 +29,6 @@ class Content:
         metadata: dict[str, Any] | None = None,
         mime_type: str = "text/plain",
     ) -> "Content":
-        """Make one, with a vector or what embeds the text."""
+        """Make a content from its vector, or from a function that embeds the text."""
         vector = embedding(content) if callable(embedding) else embedding
         return Content(id, content, vector, metadata or {}, mime_type)

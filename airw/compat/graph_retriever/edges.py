@@ -1,4 +1,4 @@
-"""Where nodes lead."""
+"""Edges between nodes, as pairs of fields or as a function."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ ID = "$id"
 
 
 class Id:
-    """The id in the place of a field; write `"$id"`."""
+    """The id of a node in place of a field; `"$id"` means the same."""
 
 
 EdgeSpec: TypeAlias = tuple[str | Id, str | Id]
@@ -21,7 +21,7 @@ EdgeSpec: TypeAlias = tuple[str | Id, str | Id]
 
 @dataclass(frozen=True)
 class MetadataEdge:
-    """Leads to the nodes whose field is a value, or holds it."""
+    """An edge to the nodes whose field equals a value or contains it."""
 
     incoming_field: str
     value: Any = field(hash=False)
@@ -29,7 +29,7 @@ class MetadataEdge:
 
 @dataclass(frozen=True)
 class IdEdge:
-    """Leads to the node of an id."""
+    """An edge to the node with an id."""
 
     id: str
 
@@ -39,7 +39,10 @@ Edge: TypeAlias = MetadataEdge | IdEdge
 
 @dataclass
 class Edges:
-    """What leads to a node, and from it. airw goes by what leads from it, and finds the rest in the fields."""
+    """The incoming and outgoing edges of a node.
+
+    airw uses the outgoing edges only; it finds their targets by the fields of the nodes.
+    """
 
     incoming: set[Edge]
     outgoing: set[Edge]
@@ -49,22 +52,22 @@ EdgeFunction: TypeAlias = Callable[[Content], Edges]
 
 
 def edges_of(edges: list[EdgeSpec] | EdgeFunction) -> Any:
-    """Return edges as airw takes them.
+    """Return edges in the form of airw's policies.
 
     Raises:
-        ArgumentError: They are neither a list of pairs nor a function.
+        ArgumentError: If they are neither a list of pairs nor a function.
     """
     if isinstance(edges, list):
         return [tuple(ID if isinstance(side, Id | type) else side for side in pair) for pair in edges]
     if not callable(edges):
-        raise ArgumentError(f"Invalid edges: {edges!r:.80}; write [('keywords', 'keywords')], or a function")
+        raise ArgumentError(f"Invalid edges: {edges!r:.80}; pass [('keywords', 'keywords')] or a function")
 
-    def leads_to(record: Record) -> Iterator[tuple[str, Any]]:
+    def follow(record: Record) -> Iterator[tuple[str, Any]]:
         content = Content(record.artifact_id, record.text, (), dict(record.metadata))
         for edge in sorted(edges(content).outgoing, key=repr):
             yield (ID, edge.id) if isinstance(edge, IdEdge) else (edge.incoming_field, edge.value)
 
-    return leads_to
+    return follow
 
 
-__getattr__ = missing(__name__, {"MetadataEdgeFunction": "write the list of pairs itself: edges=[…]"})
+__getattr__ = missing(__name__, {"MetadataEdgeFunction": "pass the list of pairs itself: edges=[…]"})

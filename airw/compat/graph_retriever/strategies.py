@@ -1,4 +1,4 @@
-"""The strategies, which are policies of airw."""
+"""The strategies; they are policies of airw."""
 
 from airw.policies import Eager as Eager
 from airw.policies import Mmr as Mmr

@@ -1,4 +1,4 @@
-"""Walks that give a list of nodes."""
+"""Walks that return a list of nodes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,19 +28,19 @@ def traverse(
     initial_root_ids: Sequence[str] = (),
     store_kwargs: Mapping[str, Any] = {},
 ) -> list[Node]:
-    """Walk as a strategy says, and return the nodes that it selected, in its order.
+    """Walk with a strategy and return the nodes that it selects, in its order.
 
     Args:
-        query: What to look for.
+        query: The text to search for.
         edges: Pairs of fields, or a function of a content.
-        strategy: One of `strategies`, or one of your own.
-        store: An `InMemory`, or a corpus of airw, open or by its name.
-        metadata_filter: What fields must be or hold, of roots too.
-        initial_root_ids: Nodes to start from besides those found.
-        store_kwargs: Nothing: stores of airw take none.
+        strategy: One of `strategies`, or a strategy of your own.
+        store: An `InMemory`, an open corpus of airw, or the name of a corpus.
+        metadata_filter: Values that fields must equal or contain, in root nodes too.
+        initial_root_ids: Nodes to start from, besides those that the search finds.
+        store_kwargs: Must be empty, since stores of airw take no such options.
 
     Raises:
-        ArgumentError: A parameter cannot be used.
+        ArgumentError: If a parameter is not valid.
 
     Example:
         >>> from airw.compat.graph_retriever import Content
@@ -77,18 +77,18 @@ async def atraverse(
     initial_root_ids: Sequence[str] = (),
     store_kwargs: Mapping[str, Any] = {},
 ) -> list[Node]:
-    """Walk as `traverse` does, in an event loop.
+    """Walk as `traverse` does, as an async function.
 
     Raises:
-        ArgumentError: A parameter cannot be used.
+        ArgumentError: If a parameter is not valid.
     """
     if store_kwargs:
-        raise ArgumentError("a store of airw takes no store_kwargs; set it up before")
+        raise ArgumentError("store_kwargs must be empty: configure the store of airw before the walk")
     options: dict[str, Any] = {"edges": edges_of(edges), "roots": tuple(initial_root_ids)}
     if metadata_filter:
         options["scope"] = Scope.only({name: {"$in": [value]} for name, value in metadata_filter.items()})
     policy = Strategy.build(strategy, **options)
-    async with use_corpus(await store.filled() if isinstance(store, InMemory) else store) as corpus:
+    async with use_corpus(await store.fill() if isinstance(store, InMemory) else store) as corpus:
         if isinstance(store, InMemory) and not store.contents:
             return []
         limits = Limits(max_edges=_UNBOUNDED, max_fanout=_UNBOUNDED, max_frontier=_UNBOUNDED)
@@ -118,7 +118,7 @@ async def _nodes(
 def _node(hit: SearchHit, similarity: float, row: Any, content: Any) -> Node:
     depth = hit.metadata["walk_depth"]
     extra = {name: value for name, value in hit.metadata.items() if name.startswith("_")}
-    extra |= {theirs: hit.metadata[ours] for ours, theirs in _SCORES.items() if ours in hit.metadata}
+    extra |= {their_name: hit.metadata[name] for name, their_name in _SCORES.items() if name in hit.metadata}
     extra |= {"_depth": depth, "_similarity_score": similarity}
     if content is None:
         return Node(hit.artifact_id, hit.text, depth, similarity, row, hit.metadata, extra)

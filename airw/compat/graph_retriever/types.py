@@ -1,3 +1,3 @@
-"""Nodes."""
+"""The node of a result."""
 
 from airw.policies import Node as Node

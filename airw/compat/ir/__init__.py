@@ -1,6 +1,6 @@
-"""The names of `ir`, sync as they are there: `import airw.compat.ir as ir`.
+"""The sync names of `ir`: `import airw.compat.ir as ir`.
 
-What airw has not, or has in another form, says what to write instead.
+Names of `ir` that airw lacks raise an `ImportError` with their replacement.
 """
 
 from typing import TYPE_CHECKING
@@ -109,15 +109,15 @@ else:
             "traverse": ["WalkPolicy", "WalkState", "collapsed_tree_policy", "reverse_dependency_policy", "traverse"],
         },
         instead={
-            "ClaudeTurn": "give turns as records: CorpusSource.from_records(name=…, fetcher=…)",
-            "CoverageReport": "await airw.corpora.coverage(name) gives a Coverage",
-            "reports_coverage": "write await airw.corpora.coverage('reports')",
-            "MaintenancePolicy": "write airw.register(…, maintenance=airw.corpora.Maintenance(…))",
-            "ReindexPolicy": "write airw.register(…, maintenance=airw.corpora.Maintenance(…))",
-            "SynopsisPolicy": "synopses are a part of the strategy: airw.register(…, strategy=with_synopsis(…))",
-            "resolve_policy": "write airw.corpora.list_corpora()[name].schedule",
-            "default_policy_for_kind": "write airw.corpora.list_corpora()[name].schedule",
-            "policy_for": "write airw.corpora.list_corpora()[name].schedule",
+            "ClaudeTurn": "pass turns as records: CorpusSource.from_records(name=…, fetcher=…)",
+            "CoverageReport": "call await airw.corpora.coverage(name), which returns a Coverage",
+            "reports_coverage": "call await airw.corpora.coverage('reports')",
+            "MaintenancePolicy": "call airw.register(…, maintenance=airw.corpora.Maintenance(…))",
+            "ReindexPolicy": "call airw.register(…, maintenance=airw.corpora.Maintenance(…))",
+            "SynopsisPolicy": "synopses are part of the strategy: call airw.register(…, strategy=with_synopsis(…))",
+            "resolve_policy": "use airw.corpora.list_corpora()[name].schedule",
+            "default_policy_for_kind": "use airw.corpora.list_corpora()[name].schedule",
+            "policy_for": "use airw.corpora.list_corpora()[name].schedule",
         },
     )
 

@@ -1,4 +1,4 @@
-"""Modules that are also the function of their name, as `ir.traverse` is both."""
+"""Modules that can be called as functions: `ir.traverse` is a module and a function."""
 
 from inspect import Signature, signature
 from types import ModuleType
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class CallableModule(ModuleType):
-    """A module that calls the function of its own name."""
+    """A module that passes calls on to the function with its own name."""
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Call the function."""

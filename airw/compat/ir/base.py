@@ -1,4 +1,4 @@
-"""The nouns of `ir`."""
+"""The data classes of `ir`."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -16,12 +16,12 @@ from airw.values import SearchHit as SearchHit
 from airw.values import Surface as Surface
 
 POINTER_KEYS = ("skill_path", "path")
-"""The metadata that say where an artifact's own file is, the first that is set."""
+"""Metadata fields with the path of an artifact's file; the first one that is set counts."""
 
 
 @dataclass(slots=True)
 class IndexPlan:
-    """A strategy's answer for one artifact, to be changed by those who wrap a strategy."""
+    """The plan of a strategy for one artifact, which a wrapping strategy may change."""
 
     filter_fields: dict[str, Any] = field(default_factory=dict)
     surfaces: list[Surface] = field(default_factory=list)
@@ -29,10 +29,10 @@ class IndexPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Record:
-    """One stored surface with its vector.
+    """A stored surface with its vector.
 
     Raises:
-        ArgumentError: The metadata is no mapping, or the vector is one: the sixth argument is the vector.
+        ArgumentError: If the metadata are not a mapping or the vector is one. The sixth argument is the vector.
     """
 
     id: str
@@ -44,7 +44,7 @@ class Record:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse metadata in the place of the vector, and the other way round."""
+        """Check that vector and metadata are not exchanged."""
         if isinstance(self.vector, Mapping) or not isinstance(self.metadata, Mapping):
             raise ArgumentKindError(
                 "a Record of ir is (id, artifact_id, surface_kind, surface_index, text, vector, metadata), "
@@ -53,7 +53,7 @@ class Record:
 
     @staticmethod
     def make_id(artifact_id: str, surface_kind: str, surface_index: int) -> str:
-        """Return the id under which airw stores a surface; it is another one than that of `ir`."""
+        """Return the id of a surface in stores of airw; it differs from the id of `ir`."""
         return StoredRecord.make_id(artifact_id, surface_kind, surface_index)
 
 
@@ -68,7 +68,7 @@ def ledger_key(artifact_id: str) -> str:
 
 
 def best_per_artifact(hits: Iterable[SearchHit]) -> list[SearchHit]:
-    """Return the best hit of each artifact of each source, the best first.
+    """Return the best hit of each artifact of each source, best first.
 
     Example:
         >>> scores = [("a", 0.2), ("b", 0.4), ("a", 0.6)]
@@ -78,8 +78,8 @@ def best_per_artifact(hits: Iterable[SearchHit]) -> list[SearchHit]:
     """
     best: dict[tuple[str | None, str], SearchHit] = {}
     for hit in hits:
-        known = best.setdefault(hit.key, hit)
-        if hit.score > known.score:
+        best_so_far = best.setdefault(hit.key, hit)
+        if hit.score > best_so_far.score:
             best[hit.key] = hit
     return sorted(best.values(), key=lambda hit: -hit.score)
 
@@ -87,6 +87,6 @@ def best_per_artifact(hits: Iterable[SearchHit]) -> list[SearchHit]:
 __getattr__ = missing(
     __name__,
     {
-        "storage_key": "airw.values.Record.make_id(artifact_id, surface_kind, surface_index) makes the ids of records",
+        "storage_key": "call airw.values.Record.make_id(artifact_id, surface_kind, surface_index)",
     },
 )

@@ -1,5 +1,5 @@
-"""The command line, which is `airw`."""
+"""The command line of `ir`, replaced by the command `airw`."""
 
 from airw.compat._missing import missing
 
-__getattr__ = missing(__name__, {"*": "the commands are those of `airw`: see airw --help"})
+__getattr__ = missing(__name__, {"*": "use the command `airw`, see airw --help"})

@@ -1,7 +1,7 @@
-"""Where things are kept: in the home folder of airw."""
+"""Paths of `ir`, replaced by the home folder of airw."""
 
 from airw.compat._missing import missing
 
 __getattr__ = missing(
-    __name__, {"*": "write airw.corpora.home(), the folder that AIRW_HOME names, and corpus_path(name)"}
+    __name__, {"*": "call airw.corpora.home(), the folder that AIRW_HOME names, or airw.corpora.corpus_path(name)"}
 )

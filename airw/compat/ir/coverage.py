@@ -1,5 +1,5 @@
-"""What of a source is not indexed."""
+"""Coverage reports, replaced by `airw.corpora.coverage`."""
 
 from airw.compat._missing import missing
 
-__getattr__ = missing(__name__, {"*": "write await airw.corpora.coverage(name), of any corpus"})
+__getattr__ = missing(__name__, {"*": "call await airw.corpora.coverage(name), for any corpus"})

@@ -1,4 +1,4 @@
-"""Embedders as functions of a list of texts."""
+"""Embedders as functions from a list of texts to rows."""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -21,22 +21,25 @@ DFLT_HASHING_DIM = 512
 
 
 class EmbedderFunction:
-    """An embedder of airw as `ir` calls one: `embed(texts, input_type="document")` gives one row for each text."""
+    """An embedder of airw as a function: `embed(texts, input_type="document")`.
+
+    It returns one row per text.
+    """
 
     def __init__(self, embedder: Embedder) -> None:
         self.embedder = embedder
 
     def __call__(self, texts: Iterable[str], *, input_type: str = "document") -> Floats:
         """Embed texts, as documents or as queries."""
-        given = list(texts)
-        if input_type == "query" and given:
-            return np.stack([run(self.embedder.embed_query, text) for text in given])
-        return run(self.embedder.embed_documents, given)
+        listed = list(texts)
+        if input_type == "query" and listed:
+            return np.stack([run(self.embedder.embed_query, text) for text in listed])
+        return run(self.embedder.embed_documents, listed)
 
 
 @dataclass(frozen=True, slots=True)
 class _FromFunction:
-    """A function of `ir`, with or without `input_type`, as an embedder of airw."""
+    """An embedder of airw made of a function of `ir`, with or without `input_type`."""
 
     id: str
     dim: int
@@ -52,7 +55,7 @@ class _FromFunction:
 
 
 def make_embedder(spec: Any = "default") -> tuple[Callable[..., Floats], str]:
-    """Return the function that a specification means, and its id.
+    """Return the embedder of a specification as a function, and its id.
 
     Example:
         >>> embed, name = make_embedder("light")
@@ -64,34 +67,35 @@ def make_embedder(spec: Any = "default") -> tuple[Callable[..., Floats], str]:
 
 
 def embedder_of(spec: Any) -> Any:
-    """Return what airw makes of an embedder as `ir` takes it: a specification, or a function of a list of texts.
+    """Return an embedder of airw for a specification or a function of a list of texts.
 
-    The id of a function is its `_ir_id`, else `"custom"`; it is called once to see how wide its rows are.
+    The id of a function is its `_ir_id`, otherwise `"custom"`. The function is called once to find the width of rows.
     """
     if isinstance(spec, EmbedderFunction):
         return spec.embedder
     if not callable(spec) or hasattr(spec, "embed_documents"):
         return resolve_embedder("default" if spec is None else spec)
     name = str(getattr(spec, "_ir_id", "custom"))
-    dim = np.asarray(_called(spec, ["text"], "document")).shape[-1]
+    dim = np.asarray(_call(spec, ["text"], "document")).shape[-1]
     documents, queries = (
-        embedder_from(lambda texts, kind=kind: _called(spec, texts, kind), id=name, dim=int(dim))
+        embedder_from(lambda texts, kind=kind: _call(spec, texts, kind), id=name, dim=int(dim))
         for kind in ("document", "query")
     )
     return _FromFunction(name, int(dim), documents, queries)
 
 
-def _called(function: Callable[..., Any], texts: list[str], input_type: str) -> Any:
+def _call(function: Callable[..., Any], texts: list[str], input_type: str) -> Any:
     try:
-        takes = "input_type" in (known := inspect.signature(function).parameters) or any(
-            each.kind is each.VAR_KEYWORD for each in known.values()
+        parameters = inspect.signature(function).parameters
+        accepts_type = "input_type" in parameters or any(
+            parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
         )
-    except ValueError:  # built in
-        takes = False
-    return function(texts, input_type=input_type) if takes else function(texts)
+    except ValueError:  # built-in functions may have no signature
+        accepts_type = False
+    return function(texts, input_type=input_type) if accepts_type else function(texts)
 
 
 __getattr__ = missing(
     __name__,
-    {"make_embedder_for_id": "open_corpus(name) finds the embedder that a corpus was built with"},
+    {"make_embedder_for_id": "call open_corpus(name), which finds the embedder that a corpus was built with"},
 )

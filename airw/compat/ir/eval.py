@@ -1,4 +1,4 @@
-"""Cases with known answers, and floors."""
+"""Cases with expected answers, and the calibration of floors."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 from airw import evaluation
 from airw.compat._missing import missing
 from airw.compat._sync import run
-from airw.compat.ir.index import opened
-from airw.compat.ir.retrieve import tuned
+from airw.compat.ir.index import to_airw
+from airw.compat.ir.retrieve import to_airw_options
 from airw.evaluation import DiscoveryCase as DiscoveryCase
 from airw.evaluation import MinScoreCalibration as MinScoreCalibration
 from airw.evaluation import load_cases as load_cases
@@ -29,20 +29,20 @@ def calibrate_min_score(
     persist: bool = False,
     **search_kw: Any,
 ) -> MinScoreCalibration:
-    """Find the score from which on a search is worth answering; see `airw.evaluation.calibrate_min_score`.
+    """Return the best floor for searches; see `airw.evaluation.calibrate_min_score`.
 
     Raises:
-        ArgumentError: A parameter's value cannot be used, or the floor cannot be kept.
+        ArgumentError: If a parameter is not valid, or the floor cannot be stored.
     """
-    how = {"sensitivity_weight": sensitivity_weight, "floor_grid": floor_grid, "persist": persist}
-    options: Any = {"mode": mode, "k": k, "surfaces": surfaces, **how, **tuned(corpus, search_kw)}
-    return run(evaluation.calibrate_min_score, opened(corpus), cases, **options)
+    settings = {"sensitivity_weight": sensitivity_weight, "floor_grid": floor_grid, "persist": persist}
+    options: Any = {"mode": mode, "k": k, "surfaces": surfaces, **settings, **to_airw_options(corpus, search_kw)}
+    return run(evaluation.calibrate_min_score, to_airw(corpus), cases, **options)
 
 
 def load_calibration(corpus: Any, mode: str, **search_kw: Any) -> MinScoreCalibration | None:
-    """Return the calibration that a corpus keeps for a mode; `None` where there is none."""
-    options: Any = tuned(corpus, search_kw)
-    return run(evaluation.load_calibration, opened(corpus), mode, **options)
+    """Return the stored calibration of a mode, or `None` if there is none."""
+    options: Any = to_airw_options(corpus, search_kw)
+    return run(evaluation.load_calibration, to_airw(corpus), mode, **options)
 
 
-__getattr__ = missing(__name__, {"*": "airw.evaluation has cases and floors, and measures nothing else yet"})
+__getattr__ = missing(__name__, {"*": "airw.evaluation has cases and floors only"})

@@ -1,7 +1,7 @@
-"""Cases that a model writes, which airw has not."""
+"""Cases written by a model, which airw does not have."""
 
 from airw.compat._missing import missing
 
 __getattr__ = missing(
-    __name__, {"*": "write cases by hand, airw.evaluation.DiscoveryCase(query, gold), and keep them with save_cases"}
+    __name__, {"*": "write airw.evaluation.DiscoveryCase(query, gold) by hand and store them with save_cases"}
 )

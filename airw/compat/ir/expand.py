@@ -1,4 +1,4 @@
-"""A hit with what stands around it; the module is also the function `expand`."""
+"""Hits with the records around them; the module is also the function `expand`."""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -9,7 +9,7 @@ from airw.compat._missing import missing
 from airw.compat._sync import run
 from airw.compat.ir._both import CallableModule
 from airw.compat.ir.base import Record
-from airw.compat.ir.index import opened, store_of
+from airw.compat.ir.index import store_of, to_airw
 from airw.compat.ir.store import CorpusStore
 from airw.discovery import SentenceWindow, WholeArtifact
 from airw.errors import SeedNotFound as SeedNotFound
@@ -22,10 +22,10 @@ DFLT_WINDOW = 1
 
 
 def sentence_window_policy(k: int = DFLT_WINDOW) -> SentenceWindow:
-    """Return the policy that reads on up to `k` records of its kind before and after a hit.
+    """Return the policy that adds up to `k` records of the same kind on both sides of a hit.
 
     Raises:
-        ArgumentError: `k` is no whole number, or negative.
+        ArgumentError: If `k` is negative or not a whole number.
 
     Example:
         >>> sentence_window_policy(2)
@@ -35,7 +35,7 @@ def sentence_window_policy(k: int = DFLT_WINDOW) -> SentenceWindow:
 
 
 def parent_policy() -> WholeArtifact:
-    """Return the policy that gives the whole artifact.
+    """Return the policy that returns the whole artifact.
 
     Example:
         >>> parent_policy()
@@ -45,30 +45,30 @@ def parent_policy() -> WholeArtifact:
 
 
 def expand(hit: SearchHit, corpus: Any, *, policy: NeighborhoodPolicy | None = None) -> Passage:
-    """Return a hit with its neighbourhood as one text; see `airw.expand`.
+    """Return a hit and its neighbourhood as one text; see `airw.expand`.
 
     Raises:
-        CorpusNotFound: There is no corpus of that name.
-        NoLedgerEntry: The corpus does not hold the artifact.
-        SeedNotFound: It does not hold the hit's surface, and the policy needs it.
-        ArgumentError: The policy chose what is no record of the artifact.
+        CorpusNotFound: If there is no corpus with that name.
+        NoLedgerEntry: If the corpus does not contain the artifact.
+        SeedNotFound: If the corpus does not contain the surface of the hit, and the policy needs it.
+        ArgumentError: If the policy returns a value that is not a record of the artifact.
     """
-    return run(discovery.expand, hit, readable(corpus), policy=neighborhood(policy, corpus))
+    return run(discovery.expand, hit, record_reader(corpus), policy=to_airw_policy(policy, corpus))
 
 
-def readable(corpus: Any) -> Any:
-    """Return what airw reads records from: an open corpus or a name as they are, of a store its records alone."""
+def record_reader(corpus: Any) -> Any:
+    """Return an object from which airw can read the records of a corpus, a name or a store."""
     if isinstance(corpus, str) or not isinstance(corpus, CorpusStore):
-        return opened(corpus)
+        return to_airw(corpus)
     return CorpusGraph(corpus.opened)
 
 
-def neighborhood(policy: Any, corpus: Any) -> Any:
-    """Return a policy as airw calls it: one of your own is given records with their vectors.
+def to_airw_policy(policy: Any, corpus: Any) -> Any:
+    """Return a policy for airw; a policy of your own is called with records that have vectors.
 
     Args:
-        policy: The policy; `None` and those above are given back.
-        corpus: Where the records are: a corpus, its name, or a mapping of these by the source of a hit.
+        policy: The policy. `None` and the two policies above are returned unchanged.
+        corpus: The corpus of the records, its name, or a mapping of these by the source of a hit.
     """
     if policy is None or isinstance(policy, SentenceWindow | WholeArtifact):
         return policy
@@ -83,7 +83,7 @@ def neighborhood(policy: Any, corpus: Any) -> Any:
 
 
 __getattr__ = missing(
-    __name__, {"DFLT_MIN_STITCH_OVERLAP": "what chunks share is known by the offsets that they are stored with"}
+    __name__, {"DFLT_MIN_STITCH_OVERLAP": "airw knows the overlap of chunks from their stored offsets"}
 )
 
 sys.modules[__name__].__class__ = CallableModule

@@ -1,17 +1,17 @@
-"""Other words for a query."""
+"""Formulators, which rewrite a query before a search."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from airw import retrieval
-from airw.compat._sync import Synced
+from airw.compat._sync import SyncFunction
 from airw.retrieval.formulation import FORMULATION_PROMPT as FORMULATION_PROMPT
 
 Formulator = Callable[[str], str | Sequence[str]]
 
 
 def identity_formulator(query: str) -> str:
-    """Return the query as it is."""
+    """Return the query unchanged."""
     return query
 
 
@@ -22,14 +22,16 @@ def make_llm_formulator(
     n: int = 3,
     fallback: Formulator | None = None,
     model: Any = None,
-) -> Synced:
-    """Return a formulator that asks a model; see `airw.retrieval.make_llm_formulator`.
+) -> SyncFunction:
+    """Return a formulator that calls a model; see `airw.retrieval.make_llm_formulator`.
 
     Raises:
-        ChatUnavailable: There is neither a rewriter nor a model.
+        ChatUnavailable: If there is neither a rewriter nor a model.
 
     Example:
         >>> make_llm_formulator(rewriter=lambda query: [query, f"how to {query}"])("rotate keys")
         ('rotate keys', 'how to rotate keys')
     """
-    return Synced(retrieval.make_llm_formulator(rewriter=rewriter, prompt=prompt, n=n, fallback=fallback, model=model))
+    return SyncFunction(
+        retrieval.make_llm_formulator(rewriter=rewriter, prompt=prompt, n=n, fallback=fallback, model=model)
+    )

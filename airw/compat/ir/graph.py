@@ -1,4 +1,4 @@
-"""The links of a corpus, asked for one artifact at a time."""
+"""The links of a corpus, read for one artifact at a time."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -23,14 +23,14 @@ EdgeExtractor = Callable[[str, Mapping[str, Any]], Mapping[str, list[Any]]]
 
 @runtime_checkable
 class GraphStore(Protocol):
-    """What can be walked: what a node holds, and where it leads."""
+    """A graph that can be walked: the content and the neighbours of nodes."""
 
     def __getitem__(self, node_id: Any) -> Any:
-        """Return what a node holds."""
+        """Return the content of a node."""
         ...
 
     def neighbors(self, node_id: Any, *, edge_type: str | None = None) -> Iterable[Any]:
-        """Return where a node leads."""
+        """Return the neighbours of a node."""
         ...
 
 
@@ -54,56 +54,66 @@ class CorpusGraph:
 
     @property
     def source(self) -> str | None:
-        """The name of the corpus; `None` for a bare store."""
+        """The name of the corpus; `None` if only a store was given."""
         return self._source
 
     def __getitem__(self, node_id: str) -> list[Record]:
         """Return the records of an artifact.
 
         Raises:
-            NoLedgerEntry: The corpus does not hold it.
+            NoLedgerEntry: If the corpus does not contain it.
         """
         return records_for_artifact(self.store, node_id)
 
     def neighbors(self, node_id: str, *, edge_type: str | None = None) -> list[Any]:
-        """Return what an artifact links to, each once: ids, pairs of other corpora, and what is not there."""
+        """Return the link targets of an artifact without duplicates.
+
+        They are ids, pairs for other corpora, and references that are not resolved.
+        """
         by_type = self.store.get_links(node_id)
-        targets = [target for type_, found in by_type.items() if edge_type in (None, type_) for target in found]
-        return list({tuple(each) if isinstance(each, list) else each: each for each in targets}.values())
+        targets = [target for type_, group in by_type.items() if edge_type in (None, type_) for target in group]
+        unique = {tuple(target) if isinstance(target, list) else target: target for target in targets}
+        return list(unique.values())
 
     def edge_types(self, node_id: str) -> list[str]:
         """Return the types of the links of an artifact."""
         return list(self.store.get_links(node_id))
 
     def reverse_neighbors(self, node_id: Any, *, edge_type: str = REF) -> list[str]:
-        """Return the ids, sorted, of the artifacts that link to a node; of a library in any spelling."""
-        meant = self.resolve(node_id, edge_type=edge_type)
+        """Return the sorted ids of the artifacts that link to a node.
+
+        References to a library count in any spelling of its name.
+        """
+        resolved = self.resolve(node_id, edge_type=edge_type)
         names = _spellings(node_id) if edge_type == REF and isinstance(node_id, str) else []
-        nodes = list(dict.fromkeys([meant, *names]))
-        found = run(self._graph.reverse_neighbors, nodes, types=[edge_type])
-        return sorted({str(id) for ids in found for id in ids})
+        nodes = list(dict.fromkeys([resolved, *names]))
+        id_lists = run(self._graph.reverse_neighbors, nodes, types=[edge_type])
+        return sorted({str(id) for ids in id_lists for id in ids})
 
     def fan_in(self, node_id: Any, *, edge_type: str = REF) -> int:
-        """Count the artifacts that link to a node."""
+        """Return the number of artifacts that link to a node."""
         return len(self.reverse_neighbors(node_id, edge_type=edge_type))
 
     def max_fan_in(self, *, edge_type: str = REF) -> int:
-        """Count the artifacts that link to the node to which most do."""
+        """Return the largest number of artifacts that link to the same node."""
         counts = Counter(
             key for _, by_type in self.store.link_items() for key in {*map(_library, by_type.get(edge_type, ()))}
         )
         return max(counts.values(), default=0)
 
     def resolve(self, node_id: Any, *, edge_type: str = REF) -> Any:
-        """Return the artifact that a reference means, and where it means none here, the reference as links have it."""
+        """Return the artifact that a reference means, or the reference itself if there is none.
+
+        Such a reference is returned in the form that links have.
+        """
         node = tuple(node_id) if isinstance(node_id, list) else node_id
         if isinstance(node, tuple) and node[0] == self.source:
             node = node[1]
         if isinstance(node, tuple) or edge_type != REF:
             return run(self._graph.resolve, [node])[0]
-        found = zip(names := _spellings(node), run(self._graph.resolve, names), strict=True)
-        held = {entry["artifact_id"] for _, entry in self.store.ledger_items()}
-        return next((id for _, id in found if id in held), requirement_name(node))
+        resolved_ids = run(self._graph.resolve, _spellings(node))
+        artifact_ids = {entry["artifact_id"] for _, entry in self.store.ledger_items()}
+        return next((id for id in resolved_ids if id in artifact_ids), requirement_name(node))
 
     @property
     def _graph(self) -> links.CorpusGraph:
@@ -115,13 +125,13 @@ def _library(target: Any) -> Any:
 
 
 def _spellings(name: str) -> list[str]:
-    """Return the ways to write the name of a package, the given one first."""
+    """Return the spellings of a package name; the one passed in comes first."""
     bare = requirement_name(name)
     return list(dict.fromkeys([name, bare_name(name), *(bare.replace("-", mark) for mark in "-_.")]))
 
 
 def canonical_node_id(target: Any, *, source: str | None) -> tuple[str | None, str]:
-    """Return a node as a pair of its source and its id.
+    """Return a node as a pair of source and id.
 
     Example:
         >>> canonical_node_id("dol", source="packages"), canonical_node_id(["skills", "deploy"], source="packages")
@@ -133,7 +143,7 @@ def canonical_node_id(target: Any, *, source: str | None) -> tuple[str | None, s
 
 
 def normalize_dist_name(name: str) -> str:
-    """Return the name of a package in the one spelling that stands for all.
+    """Return the name of a package in its normal spelling.
 
     Example:
         >>> normalize_dist_name("Scikit_Learn[extra]>=1.2")

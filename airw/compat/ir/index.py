@@ -1,4 +1,4 @@
-"""Corpora: built, opened, and searched without waiting for anything."""
+"""Corpora: build, open and search them from sync code."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,9 +16,9 @@ from airw.values import SearchHit
 
 @dataclass(eq=False)
 class Corpus:
-    """An open corpus: a name, a store and the embedder that its vectors came from.
+    """An open corpus: a name, a store and the embedder of its vectors.
 
-    It is closed when the program ends, or nothing refers to it any more; `close` does so now.
+    It is closed when the program ends or the object is garbage-collected; `close` closes it at once.
 
     Example:
         >>> from airw.compat import ir
@@ -38,21 +38,21 @@ class Corpus:
 
     @property
     def opened(self) -> corpora.Corpus:
-        """The corpus as airw has it."""
+        """The same corpus as an object of airw."""
         return corpora.Corpus(self.name, self.store.opened, embedder_of(self.embedder))
 
     def search(self, query: str, **options: Any) -> list[SearchHit]:
-        """Rank what this corpus holds against a query; the options are those of `search`."""
+        """Search this corpus; the options are those of the function `search`."""
         from airw.compat import ir
 
         return ir.search(self, query, **options)
 
     def close(self) -> None:
-        """Close the store now."""
+        """Close the store."""
         self.store.close()
 
     def __len__(self) -> int:
-        """Count the records."""
+        """Return the number of records."""
         return len(self.store)
 
 
@@ -65,60 +65,63 @@ def build(
     batch_size: int = 256,
     edge_extractor: Callable[..., Any] | None = None,
 ) -> Corpus:
-    """Bring a corpus up to date with its source and open it; see `airw.build`.
+    """Update a corpus from its source and open it; see `airw.build`.
 
     Raises:
-        SourceError: An item cannot be indexed, or the source is empty and would empty the corpus.
-        EmbedderError: The embedder failed, or is not there.
+        SourceError: If an item cannot be indexed, or an empty source would remove all artifacts.
+        EmbedderError: If the embedder fails or is not available.
     """
     options = {
-        "store": store.target if isinstance(store, CorpusStore) else store,
+        "store": store.build_target if isinstance(store, CorpusStore) else store,
         "embedder": None if embedder is None else embedder_of(embedder),
         "edge_extractor": extractor_of(edge_extractor),
         "full": full,
         "batch_size": batch_size,
     }
-    made = run(corpora.build, as_source(source, embed=embedder is None), **options)
-    return facade(made, store if isinstance(store, CorpusStore) else None)
+    corpus = run(corpora.build, as_source(source, embed=embedder is None), **options)
+    return to_ir(corpus, store if isinstance(store, CorpusStore) else None)
 
 
 def open_corpus(name: str, *, embedder: Any = None) -> Corpus:
-    """Open a corpus that was built before.
+    """Open a corpus that has been built.
 
     Raises:
-        CorpusNotFound: There is none of that name.
-        EmbedderMismatch: It was built with another embedder.
+        CorpusNotFound: If there is no corpus with that name.
+        EmbedderMismatch: If the corpus was built with another embedder.
     """
-    return facade(run(corpora.open_corpus, name, embedder=None if embedder is None else embedder_of(embedder)))
+    return to_ir(run(corpora.open_corpus, name, embedder=None if embedder is None else embedder_of(embedder)))
 
 
-def facade(made: corpora.Corpus, store: CorpusStore | None = None) -> Corpus:
-    """Return an open corpus of airw as one of `ir`; `store` is the one of `ir` that it was built in."""
+def to_ir(corpus: corpora.Corpus, store: CorpusStore | None = None) -> Corpus:
+    """Return an open corpus of airw as one of `ir`; `store` is the one it was built in."""
     if store is None:
-        store = CorpusStore.over(made.store, owned=made.owns_store)
-    elif store.target is not made.store:
-        store.settle(made.store, owned=made.owns_store)
-    return Corpus(made.name, store, EmbedderFunction(made.embedder), made.embedder_id)
+        store = CorpusStore.over(corpus.store, owned=corpus.owns_store)
+    elif store.build_target is not corpus.store:
+        store.set_store(corpus.store, owned=corpus.owns_store)
+    return Corpus(corpus.name, store, EmbedderFunction(corpus.embedder), corpus.embedder_id)
 
 
 def extractor_of(function: Any) -> Any:
-    """Return an edge extractor of airw for a function of an id and filter fields; one of airw as it is."""
+    """Return an edge extractor of airw for a function of an id and filter fields.
+
+    An extractor of airw is returned unchanged.
+    """
     if function is None or hasattr(function, "extract"):
         return function
     return extractor_from(function, id=identity(function))
 
 
-def opened(corpus: Any) -> Any:
-    """Return what airw is given for a corpus, a name, or several of them."""
+def to_airw(corpus: Any) -> Any:
+    """Return a corpus, or several, as objects of airw; names are returned unchanged."""
     if isinstance(corpus, Corpus):
         return corpus.opened
     if isinstance(corpus, list | tuple):
-        return [opened(each) for each in corpus]
-    return {name: opened(each) for name, each in corpus.items()} if isinstance(corpus, dict) else corpus
+        return [to_airw(item) for item in corpus]
+    return {name: to_airw(item) for name, item in corpus.items()} if isinstance(corpus, dict) else corpus
 
 
 def store_of(store_or_corpus: Any) -> tuple[CorpusStore, str | None]:
-    """Return the store of a corpus, of a name or of a store itself, and the name where one is known."""
+    """Return the store of a corpus, a name or a store, and the name of the corpus if any."""
     if isinstance(store_or_corpus, str):
         return CorpusStore.local(store_or_corpus), store_or_corpus
     store = getattr(store_or_corpus, "store", store_or_corpus)

@@ -1,4 +1,4 @@
-"""Building again what is due."""
+"""Maintenance: build the corpora again that are due."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +14,7 @@ MaintenanceBusy = StoreBusy
 
 @dataclass
 class MaintenanceResult:
-    """What was done about one corpus."""
+    """The result of the maintenance of one corpus."""
 
     name: str
     ran: bool
@@ -32,15 +32,15 @@ def maintain(
     now: datetime | None = None,
     dry_run: bool = False,
 ) -> list[MaintenanceResult]:
-    """Build again one corpus, or those of all that are due; see `airw.maintain`.
+    """Build one corpus again, or all corpora that are due; see `airw.maintain`.
 
     Raises:
-        CorpusNotFound: There is none of that name.
-        StoreBusy: Another run is active.
+        CorpusNotFound: If there is no corpus with that name.
+        StoreBusy: If another run is active.
     """
-    at = now if now is None or now.tzinfo else now.astimezone()
-    report = run(corpora.maintain, None if all else name, now=at, dry_run=dry_run)
-    return [_result(each) for each in report.corpora]
+    time = now if now is None or now.tzinfo else now.astimezone()
+    report = run(corpora.maintain, None if all else name, now=time, dry_run=dry_run)
+    return [_to_result(outcome) for outcome in report.corpora]
 
 
 def maintain_corpus(
@@ -49,20 +49,22 @@ def maintain_corpus(
     """Build one corpus again.
 
     Raises:
-        CorpusNotFound: There is none of that name.
-        NotImplementedError: `full=False`: write `build_corpus(name, full=False)`.
+        CorpusNotFound: If there is no corpus with that name.
+        NotImplementedError: If `full` is false; call `build_corpus(name, full=False)` instead.
     """
     if not full:
-        raise NotImplementedError("maintenance prunes what is gone: write build_corpus(name, full=False) instead")
+        raise NotImplementedError(
+            "maintain_corpus always prunes removed artifacts: call build_corpus(name, full=False) instead"
+        )
     return maintain(name, now=now, dry_run=dry_run)[0]
 
 
-def _result(each: MaintenanceOutcome) -> MaintenanceResult:
-    due = each.action in ("built", "failed", "due")
-    error = None if each.error is None else f"{type(each.error).__name__}: {each.error}"
-    return MaintenanceResult(each.name, each.action == "built", each.reason, reindex=due, error=error)
+def _to_result(outcome: MaintenanceOutcome) -> MaintenanceResult:
+    due = outcome.action in ("built", "failed", "due")
+    error = None if outcome.error is None else f"{type(outcome.error).__name__}: {outcome.error}"
+    return MaintenanceResult(outcome.name, outcome.action == "built", outcome.reason, reindex=due, error=error)
 
 
-_LOCK = "one run at a time holds a lock of the system, which ends with its process"
+_LOCK = "each run holds a file lock, which the system releases when its process ends"
 
 __getattr__ = missing(__name__, {"single_run": _LOCK, "lock_path": _LOCK, "DFLT_STALE_LOCK_AFTER": _LOCK})

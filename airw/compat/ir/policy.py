@@ -1,8 +1,8 @@
-"""When corpora are built again."""
+"""Maintenance policies, replaced by `airw.corpora.Maintenance`."""
 
 from airw.compat._missing import missing
 
 __getattr__ = missing(
     __name__,
-    {"*": "write airw.corpora.Maintenance('interval', every_hours=24), and register(…, maintenance=…) of airw"},
+    {"*": "call airw.register(…, maintenance=airw.corpora.Maintenance('interval', every_hours=24))"},
 )

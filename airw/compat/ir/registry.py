@@ -1,4 +1,4 @@
-"""Corpora by name."""
+"""The registry of corpora by name."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -7,10 +7,10 @@ from airw import corpora as of_airw
 from airw.compat._missing import missing
 from airw.compat._sync import run
 from airw.compat.ir.embed import embedder_of
-from airw.compat.ir.index import Corpus, extractor_of, facade
+from airw.compat.ir.index import Corpus, extractor_of, to_ir
 from airw.compat.ir.retrieve import as_retriever
 from airw.compat.ir.store import CorpusStore
-from airw.compat.ir.strategy import plain
+from airw.compat.ir.strategy import to_airw_strategy
 from airw.corpora import PRESETS as PRESETS
 from airw.corpora import Maintenance
 from airw.errors import ArgumentError
@@ -29,25 +29,26 @@ def register(
     storage: Mapping[str, Any] | None = None,
     **params: Any,
 ) -> dict[str, Any]:
-    """Register how a corpus is made, and return it; see `airw.register`.
+    """Register the definition of a corpus and return it; see `airw.register`.
 
     Raises:
-        ArgumentError: A value cannot be used or kept; `storage` is another one than that of `ir`, which airw has not.
+        ArgumentError: If a value is not valid or cannot be stored, or `storage` is not the default of `ir`.
     """
     if storage is not None and dict(storage) != _LOCAL:
         raise ArgumentError(
-            "storage is of ir: a corpus is a file in the home folder; for another place give build a store"
+            "storage must be {'backend': 'local'}: airw keeps a corpus as a file in its home folder; for another place "
+            "pass build(store=…)"
         )
-    made = run(
+    definition = run(
         of_airw.register,
         name,
         kind,
         embedder=embedder,
-        strategy=strategy if isinstance(strategy, Mapping) else plain(strategy),
+        strategy=strategy if isinstance(strategy, Mapping) else to_airw_strategy(strategy),
         maintenance=_maintenance(maintenance),
         **params,
     )
-    return made.to_dict()
+    return definition.to_dict()
 
 
 def _maintenance(policy: Mapping[str, Any] | None) -> Maintenance | None:
@@ -55,26 +56,28 @@ def _maintenance(policy: Mapping[str, Any] | None) -> Maintenance | None:
         return None
     reindex, synopsis = policy.get("reindex") or {}, policy.get("synopsis") or {}
     if synopsis.get("enabled"):
-        raise ArgumentError("synopses are a part of the strategy: register(…, strategy=with_synopsis(…))")
+        raise ArgumentError(
+            "maintenance cannot enable synopses, which are part of the strategy: register(…, strategy=with_synopsis(…))"
+        )
     return Maintenance(reindex.get("on", "source-change"), every_hours=reindex.get("every_hours"))
 
 
 def registered() -> dict[str, dict[str, Any]]:
-    """Return all that is registered, by name."""
-    return {name: each.to_dict() for name, each in of_airw.list_corpora().items()}
+    """Return all registered definitions by name."""
+    return {name: definition.to_dict() for name, definition in of_airw.list_corpora().items()}
 
 
 corpora = registered
-"""What is registered, as the package calls it."""
+"""The same function under the name that the package `ir` exports."""
 
 
 def get(name: str) -> dict[str, Any] | None:
-    """Return what is registered under a name; `None` where nothing is."""
+    """Return the definition of a name, or `None` if it is not registered."""
     return registered().get(name)
 
 
 def unregister(name: str) -> None:
-    """Forget how a corpus is made; what was built stays."""
+    """Remove a definition; a corpus that has been built stays."""
     if name in registered():
         run(of_airw.unregister, name)
 
@@ -88,26 +91,26 @@ def build_corpus(
     batch_size: int = 256,
     edge_extractor: Callable[..., Any] | None = None,
 ) -> Corpus:
-    """Bring a registered corpus up to date and open it; see `airw.build_corpus`.
+    """Update a registered corpus and open it; see `airw.build_corpus`.
 
     Raises:
-        CorpusNotFound: It is not registered, nor one of `PRESETS`.
+        CorpusNotFound: If the name is neither registered nor in `PRESETS`.
     """
     options = {
-        "store": None if store is None else store.target,
+        "store": None if store is None else store.build_target,
         "embedder": None if embedder is None else embedder_of(embedder),
         "edge_extractor": extractor_of(edge_extractor),
         "full": full,
         "batch_size": batch_size,
     }
-    return facade(run(of_airw.build_corpus, name, **options), store)
+    return to_ir(run(of_airw.build_corpus, name, **options), store)
 
 
 def retriever_for(name: str, **search_defaults: Any) -> Callable[..., Any]:
-    """Open a corpus that was built, and bind options to a function of a query.
+    """Open a built corpus; return a function that searches it with these defaults.
 
     Raises:
-        CorpusNotFound: There is none.
+        CorpusNotFound: If there is no corpus with that name.
     """
     return as_retriever(name, **search_defaults)
 
@@ -129,15 +132,15 @@ class _Retrievers(Mapping[str, Callable[..., Any]]):
 
 
 def retrievers(**search_defaults: Any) -> Mapping[str, Callable[..., Any]]:
-    """Return a view of all that is registered as retrievers by name; each is opened when it is asked for."""
+    """Return a mapping of registered names to retrievers, which open their corpus on access."""
     return _Retrievers(search_defaults)
 
 
 __getattr__ = missing(
     __name__,
     {
-        "source_from_entry": "write airw.corpora.list_corpora()[name].source()",
-        "source_for": "write airw.corpora.list_corpora()[name].source()",
-        "policy_for": "write airw.corpora.list_corpora()[name].schedule",
+        "source_from_entry": "call airw.corpora.list_corpora()[name].source()",
+        "source_for": "call airw.corpora.list_corpora()[name].source()",
+        "policy_for": "use airw.corpora.list_corpora()[name].schedule",
     },
 )

@@ -1,4 +1,4 @@
-"""Rerankers by name, and the names that floors are kept under."""
+"""Rerankers by name, and the keys of calibrations."""
 
 from airw.compat._missing import missing
 from airw.reranking import RERANK_TEXTS as RERANK_TEXTS
@@ -14,9 +14,9 @@ CROSS_ENCODER = "cross-encoder"
 __getattr__ = missing(
     __name__,
     {
-        "spec_tag": "write rerank_tag(resolve_reranker(spec), rerank_text)",
-        "passage_texts": "write search(…, rerank=…, rerank_text='artifact')",
-        "ANONYMOUS": "write is_anonymous(tag)",
-        "MAX_TAG_CHARS": "tags have no length of their own",
+        "spec_tag": "call rerank_tag(resolve_reranker(spec), rerank_text)",
+        "passage_texts": "call search(…, rerank=…, rerank_text='artifact')",
+        "ANONYMOUS": "call is_anonymous(tag)",
+        "MAX_TAG_CHARS": "airw does not limit the length of tags",
     },
 )

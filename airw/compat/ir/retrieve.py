@@ -1,12 +1,12 @@
-"""Searching, and what goes with it."""
+"""Searches and the functions around them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from airw import corpora
-from airw.compat._sync import run, unsynced
+from airw.compat._sync import run, to_async
 from airw.compat.ir.base import Record, SearchHit
-from airw.compat.ir.index import Corpus, open_corpus, opened, store_of
+from airw.compat.ir.index import Corpus, open_corpus, store_of, to_airw
 from airw.errors import ArgumentError
 from airw.errors import NoLedgerEntry as NoLedgerEntry
 from airw.reranking import dependency_evidence_boost as dependency_evidence_boost
@@ -43,13 +43,13 @@ def search(
     surface_weights: Mapping[str, float] | None = None,
     dep_boost: Callable[[SearchHit], float] | None = None,
 ) -> list[SearchHit]:
-    """Rank what a corpus holds against a query; see `airw.search`.
+    """Search a corpus; see `airw.search`.
 
     Raises:
-        ArgumentError: A parameter's value cannot be used; `bm25` is one that airw has not.
-        CorpusNotFound: There is no corpus of that name.
+        ArgumentError: If a parameter is not valid, or `bm25` is given; airw does not have it.
+        CorpusNotFound: If there is no corpus with that name.
     """
-    options = tuned(
+    options = to_airw_options(
         corpus,
         {
             "fusion": fusion,
@@ -66,33 +66,33 @@ def search(
             "dep_boost": dep_boost,
         },
     )
-    what = {"k": k, "filter": filter, "surfaces": surfaces, "per_artifact": per_artifact, "mode": mode}
-    return run(corpora.search, opened(corpus), query, **what, **options)
+    query_options = {"k": k, "filter": filter, "surfaces": surfaces, "per_artifact": per_artifact, "mode": mode}
+    return run(corpora.search, to_airw(corpus), query, **query_options, **options)
 
 
-def tuned(corpus: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a search as airw names them, and functions as airw calls them.
+def to_airw_options(corpus: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a search with the names and function signatures of airw.
 
     Raises:
-        ArgumentError: `bm25` is given.
+        ArgumentError: If `bm25` is given.
     """
-    made = dict(options)
-    if made.pop("bm25", None):
-        raise ArgumentError("bm25 is of ir: the constants of airw are those of FTS5, 1.2 and 0.75")
-    if (boost := made.pop("dep_boost", None)) is not None:
-        made["boost"] = boost
-    if callable(made.get("rerank")):
-        made["rerank"] = _Reranker(made["rerank"])
-    if callable(made.get("rerank_text")):
-        read = made["rerank_text"]
-        made["rerank_text"] = lambda _, record: read(corpus, _meta(record))
-    if "formulate" in made:
-        made["formulate"] = unsynced(made["formulate"])
-    return made
+    converted = dict(options)
+    if converted.pop("bm25", None):
+        raise ArgumentError("bm25 cannot be set: airw uses the constants of SQLite FTS5, 1.2 and 0.75")
+    if (boost := converted.pop("dep_boost", None)) is not None:
+        converted["boost"] = boost
+    if callable(converted.get("rerank")):
+        converted["rerank"] = _Reranker(converted["rerank"])
+    if callable(converted.get("rerank_text")):
+        rerank_text = converted["rerank_text"]
+        converted["rerank_text"] = lambda _, record: rerank_text(corpus, _meta(record))
+    if "formulate" in converted:
+        converted["formulate"] = to_async(converted["formulate"])
+    return converted
 
 
 class _Reranker:
-    """A reranker of segments, as `ir` calls it, as one of texts; it has the name that the other gives itself."""
+    """A reranker of texts made of one of `ir`, which takes segments; it keeps the same name."""
 
     def __init__(self, rerank: Callable[..., Any]) -> None:
         self.rerank = rerank
@@ -113,17 +113,20 @@ def records_for_artifact(store_or_corpus: Any, artifact_id: str, *, surface_kind
     """Return the records of an artifact in plan order, with their vectors.
 
     Raises:
-        CorpusNotFound: There is no corpus of that name.
-        NoLedgerEntry: The corpus does not hold the artifact.
+        CorpusNotFound: If there is no corpus with that name.
+        NoLedgerEntry: If the corpus does not contain the artifact.
     """
     records = store_of(store_or_corpus)[0].records_of(artifact_id)
     if records is None:
-        raise NoLedgerEntry(f"there is no artifact {artifact_id!r} here")
+        raise NoLedgerEntry(f"the corpus has no artifact {artifact_id!r}")
     return [record for record in records if surface_kind in (None, record.surface_kind)]
 
 
 def as_retriever(corpus_or_name: Any, **search_defaults: Any) -> Retriever:
-    """Bind a corpus and options to a function of a query, whose attribute `corpus` is the corpus."""
+    """Return a function that searches a corpus with these defaults.
+
+    Its attribute `corpus` is the corpus.
+    """
     corpus = open_corpus(corpus_or_name) if isinstance(corpus_or_name, str) else corpus_or_name
 
     def retrieve(query: str, **options: Any) -> list[SearchHit]:

@@ -1,5 +1,5 @@
-"""Schedules of the system, which airw leaves to it."""
+"""Schedules, which airw leaves to the operating system."""
 
 from airw.compat._missing import missing
 
-__getattr__ = missing(__name__, {"*": "have cron or systemd call `airw maintain`"})
+__getattr__ = missing(__name__, {"*": "let cron or systemd run `airw maintain`"})

@@ -1,4 +1,4 @@
-"""Committing to few hits, and revealing them; the module is also the function `select`."""
+"""Select hits and disclose their content; the module is also the function `select`."""
 
 import os
 import sys
@@ -7,11 +7,11 @@ from typing import Any
 
 from airw import discovery
 from airw.compat._missing import missing
-from airw.compat._sync import Synced, run, unsynced
+from airw.compat._sync import SyncFunction, run, to_async
 from airw.compat.ir._both import CallableModule
-from airw.compat.ir.expand import neighborhood
-from airw.compat.ir.index import opened
-from airw.compat.ir.retrieve import tuned
+from airw.compat.ir.expand import to_airw_policy
+from airw.compat.ir.index import to_airw
+from airw.compat.ir.retrieve import to_airw_options
 from airw.discovery import Disclosure as Disclosure
 from airw.discovery import DiscoveryResult as DiscoveryResult
 from airw.discovery import Selection as Selection
@@ -34,7 +34,7 @@ def select(
     gap_ratio: float = DFLT_GAP_RATIO,
     min_score: float | None = None,
 ) -> Selection:
-    """Commit to few hits or to none; see `airw.select`."""
+    """Select a few hits or none; see `airw.select`."""
     return discovery.select(hits, strategy=strategy, max_k=max_k, rel=rel, gap_ratio=gap_ratio, min_score=min_score)
 
 
@@ -48,14 +48,16 @@ def disclose(
     corpus: Any = None,
     roots: Sequence[str | os.PathLike[str]] = (),
 ) -> list[Disclosure]:
-    """Reveal what was committed to; see `airw.disclose`, which reads files below `roots` only.
+    """Return the content of selected hits; see `airw.disclose`.
+
+    Only files below `roots` are read.
 
     Raises:
-        ArgumentError: Files would have to be read, and `roots` does not say which may be.
+        ArgumentError: If files must be read and `roots` is empty.
     """
     options: Any = {"level": level, "loader": loader, "store": store, "roots": roots}
-    there = {"expand": neighborhood(expand, corpus), "corpus": opened(corpus)}
-    return run(discovery.disclose, selection, **options, **there)
+    records = {"expand": to_airw_policy(expand, corpus), "corpus": to_airw(corpus)}
+    return run(discovery.disclose, selection, **options, **records)
 
 
 def discover(
@@ -82,17 +84,17 @@ def discover(
     roots: Sequence[str | os.PathLike[str]] = (),
     **search_kw: Any,
 ) -> DiscoveryResult:
-    """Find what answers a query, commit to few hits or to none, and reveal them; see `airw.discover`.
+    """Search, select a few hits or none, and return their content; see `airw.discover`.
 
     Raises:
-        ArgumentError: A parameter's value cannot be used.
-        CorpusNotFound: There is no corpus of that name.
-        DiscoveryError: No corpus answered.
+        ArgumentError: If a parameter is not valid.
+        CorpusNotFound: If there is no corpus with that name.
+        DiscoveryError: If no corpus answers.
     """
     options: Any = {
         "k": k,
         "mode": mode,
-        "strategy": unsynced(strategy),
+        "strategy": to_async(strategy),
         "disclose_level": disclose_level,
         "filter": filter,
         "surfaces": surfaces,
@@ -105,16 +107,16 @@ def discover(
         "merge_rrf_k": merge_rrf_k,
         "loader": loader,
         "store": store,
-        "expand": neighborhood(expand, _by_name(corpus)),
+        "expand": to_airw_policy(expand, _by_name(corpus)),
         "dedup_by": dedup_by,
         "roots": roots,
     }
-    return run(discovery.discover, opened(corpus), query, **options, **tuned(corpus, search_kw))
+    return run(discovery.discover, to_airw(corpus), query, **options, **to_airw_options(corpus, search_kw))
 
 
 def _by_name(corpus: Any) -> Any:
     if isinstance(corpus, list | tuple):
-        return {each if isinstance(each, str) else each.name: each for each in corpus}
+        return {item if isinstance(item, str) else item.name: item for item in corpus}
     return corpus
 
 
@@ -126,31 +128,31 @@ def make_llm_selector(
     max_candidates: int = DFLT_FETCH_K,
     fallback: Selector | None = None,
     model: Any = None,
-) -> Synced:
-    """Return a selector that asks a model; see `airw.discovery.make_llm_selector`.
+) -> SyncFunction:
+    """Return a selector that calls a model; see `airw.discovery.make_llm_selector`.
 
     Raises:
-        ChatUnavailable: There is neither a chooser nor a model.
+        ChatUnavailable: If there is neither a chooser nor a model.
     """
-    return Synced(
+    return SyncFunction(
         discovery.make_llm_selector(
             query, chooser=chooser, prompt=prompt, max_candidates=max_candidates, fallback=fallback, model=model
         )
     )
 
 
-_AS_STRATEGY = "write select(hits, strategy={!r})"
+_AS_STRATEGY = "call select(hits, strategy={!r})"
 
 __getattr__ = missing(
     __name__,
     {name: _AS_STRATEGY.format(name) for name in ("top_k", "abs_threshold", "rel_threshold", "score_gap")}
     | {
-        "BodyLoader": "a function of a hit's metadata that returns a text, or None",
-        "POINTER_KEYS": "it is in airw.compat.ir.base",
-        "DFLT_RERANK_MAX_CHARS": "it is in airw.compat.ir.retrieve",
-        "DFLT_MAX_BODY_CHARS": "a body is cut at 20,000 characters, and its Disclosure says `truncated`",
-        "SELECTION_PROMPT": "write make_llm_selector(query, prompt=…)",
-        "DFLT_DEDUP_BY": "write discover(…, dedup_by='auto')",
+        "BodyLoader": "pass a function from the metadata of a hit to a text or None",
+        "POINTER_KEYS": "import it from airw.compat.ir.base",
+        "DFLT_RERANK_MAX_CHARS": "import it from airw.compat.ir.retrieve",
+        "DFLT_MAX_BODY_CHARS": "airw cuts a body at 20,000 characters and sets `truncated` in its Disclosure",
+        "SELECTION_PROMPT": "call make_llm_selector(query, prompt=…)",
+        "DFLT_DEDUP_BY": "call discover(…, dedup_by='auto')",
     },
 )
 

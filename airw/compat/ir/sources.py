@@ -1,4 +1,4 @@
-"""Sources: a mapping of id to raw value, and how it is to be indexed."""
+"""Sources: a mapping of ids to raw values, with its indexing settings."""
 
 import dataclasses
 import os
@@ -8,18 +8,19 @@ from pathlib import PurePath
 from typing import Any, Self
 
 from airw import sources
+from airw._base.messages import short_repr
 from airw.compat._missing import missing
 from airw.compat._sync import run
 from airw.compat.ir.base import Artifact
 from airw.compat.ir.embed import embedder_of
-from airw.compat.ir.strategy import WholeText, plain
+from airw.compat.ir.strategy import WholeText, to_airw_strategy
 from airw.errors import ArgumentError, ArgumentKindError
 
 _Path = str | os.PathLike[str]
 
 
 def content_hash_signal(artifact_id: str, raw: Any) -> str:
-    """Return a hash of what is indexed of an artifact.
+    """Return a hash of the content of an artifact that is indexed.
 
     Example:
         >>> content_hash_signal("a", {"x": 1, "y": 2}) == content_hash_signal("b", {"y": 2, "x": 1})
@@ -29,7 +30,7 @@ def content_hash_signal(artifact_id: str, raw: Any) -> str:
 
 
 class Scope(Mapping[str, Any]):
-    """What a source of airw gives as a mapping of id to raw value, read when it is first looked at."""
+    """The artifacts of a source as a mapping of ids to raw values, read on first access."""
 
     def __init__(self, source: sources.CorpusSource) -> None:
         self.source = source
@@ -54,14 +55,14 @@ class Scope(Mapping[str, Any]):
         return len(self._read())
 
     def metadata_of(self, artifact_id: str, raw: Any) -> dict[str, Any]:
-        """Return the metadata that the source knows of an artifact."""
-        found = self._read().get(artifact_id)
-        return {} if found is None else dict(found.metadata)
+        """Return the metadata of an artifact; empty if the source does not have it."""
+        artifact = self._read().get(artifact_id)
+        return {} if artifact is None else dict(artifact.metadata)
 
 
 @dataclass
 class CorpusSource:
-    """A named mapping of id to raw value, and how it is to be indexed.
+    """A named mapping of ids to raw values, with its indexing settings.
 
     Example:
         >>> source = CorpusSource.from_mapping({"a": "alpha"}, name="letters")
@@ -77,12 +78,12 @@ class CorpusSource:
     metadata_of: Callable[[str, Any], Mapping[str, Any]] | None = None
 
     def items(self) -> Iterable[tuple[str, Any]]:
-        """Return the ids with their raw values."""
+        """Return the pairs of id and raw value."""
         return self.scope.items()
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any], *, name: str, strategy: Any = None, **options: Any) -> Self:
-        """Make a source of a mapping."""
+        """Make a source from a mapping."""
         return cls(name, mapping, strategy or WholeText(), **options)
 
     @classmethod
@@ -97,7 +98,7 @@ class CorpusSource:
         text_key: str = "text",
         **options: Any,
     ) -> Self:
-        """Make a source of the records that a function gives; `metadata_keys` are those to filter on."""
+        """Make a source from the records of a function; `metadata_keys` are the filter fields."""
         return cls._of(
             sources.from_records(
                 fetcher, name=name, id_key=id_key, text_key=text_key, metadata_keys=tuple(metadata_keys or ())
@@ -117,9 +118,9 @@ class CorpusSource:
         strategy: Any = None,
         **options: Any,
     ) -> Self:
-        """Make a source of the text files below a folder."""
-        made = sources.from_files(os.path.expanduser(root), name=name, pattern=pattern, exclude=exclude)  # noqa: PTH111
-        return cls._of(made, strategy, options)
+        """Make a source from the text files below a folder."""
+        source = sources.from_files(os.path.expanduser(root), name=name, pattern=pattern, exclude=exclude)  # noqa: PTH111
+        return cls._of(source, strategy, options)
 
     @classmethod
     def from_md_reports(
@@ -132,11 +133,11 @@ class CorpusSource:
         exclude_dirs: Iterable[str] | None = None,
         **options: Any,
     ) -> Self:
-        """Make a source of the reports of projects."""
-        shut = frozenset(exclude_dirs or ())
-        exclude = (lambda path: not shut.isdisjoint(PurePath(path).parts)) if shut else None
-        made = sources.from_md_reports(name=name, projects_root=projects_root, recursive=recursive, exclude=exclude)
-        return cls._of(made, strategy, options)
+        """Make a source from the reports of projects."""
+        excluded = frozenset(exclude_dirs or ())
+        exclude = (lambda path: not excluded.isdisjoint(PurePath(path).parts)) if excluded else None
+        source = sources.from_md_reports(name=name, projects_root=projects_root, recursive=recursive, exclude=exclude)
+        return cls._of(source, strategy, options)
 
     @classmethod
     def from_skills(
@@ -148,12 +149,12 @@ class CorpusSource:
         strategy: Any = None,
         **options: Any,
     ) -> Self:
-        """Make a source of the skills of agents."""
+        """Make a source from the skills of agents."""
         return cls._of(sources.from_skills(name=name, filter=filter, fetcher=fetcher), strategy, options)
 
     @classmethod
     def from_mcp_tools(cls, tools: Any, *, name: str = "tools", strategy: Any = None, **options: Any) -> Self:
-        """Make a source of a catalogue of tools."""
+        """Make a source from a catalogue of tools."""
         return cls._of(sources.from_mcp_tools(tools, name=name), strategy, options)
 
     @classmethod
@@ -168,78 +169,81 @@ class CorpusSource:
         strategy: Any = None,
         **options: Any,
     ) -> Self:
-        """Make a source of packages: those installed, or those that a manifest lists.
+        """Make a source from installed packages, or from the packages in a manifest.
 
         Raises:
-            ArgumentError: `repos` is given, which airw has not.
+            ArgumentError: If `repos` is given, which airw does not have.
         """
         if repos is not None:
-            raise ArgumentError("repos is of ir: write airw.from_packages(root=…), a folder of projects, instead")
-        made = sources.from_packages(
+            raise ArgumentError(
+                "repos is not available: call airw.from_packages(root=…) with a folder of projects instead"
+            )
+        source = sources.from_packages(
             name=name, manifest=manifest, readme_chars=readme_chars, exclude=tuple(exclude or ())
         )
-        return cls._of(made, strategy, options)
+        return cls._of(source, strategy, options)
 
     @classmethod
     def from_claude_sessions(cls, **_: Any) -> Self:
-        """Raise an error that says what to write instead.
+        """Raise an error that names the replacement.
 
         Raises:
             ArgumentError: Always.
         """
         raise ArgumentError(
-            "airw does not read sessions: give turns as records, CorpusSource.from_records(name=…, fetcher=…)"
+            "from_claude_sessions is not available: pass turns as records, CorpusSource.from_records(name=…, fetcher=…)"
         )
 
     @classmethod
-    def _of(cls, made: sources.CorpusSource, strategy: Any, options: dict[str, Any]) -> Self:
-        scope = Scope(made)
-        given = {"metadata_of": scope.metadata_of, "embedder": made.embedder} | options
-        return cls(made.name, scope, strategy or made.indexing_strategy, **given)
+    def _of(cls, source: sources.CorpusSource, strategy: Any, options: dict[str, Any]) -> Self:
+        scope = Scope(source)
+        settings = {"metadata_of": scope.metadata_of, "embedder": source.embedder} | options
+        return cls(source.name, scope, strategy or source.indexing_strategy, **settings)
 
 
 def as_source(source: Any, *, embed: bool) -> Any:
-    """Return a source of airw for one of `ir`; one of airw as it is.
+    """Return a source of `ir` as one of airw; a source of airw is returned unchanged.
 
     Args:
         source: The source.
-        embed: Whether its own embedder is used.
+        embed: Whether to use the embedder of the source.
     """
     if not isinstance(source, CorpusSource):
         if not callable(getattr(source, "items", None)) or isinstance(source, Mapping):
-            raise ArgumentKindError("build takes a CorpusSource: CorpusSource.from_mapping(mapping, name=…) makes one")
+            example = "CorpusSource.from_mapping(mapping, name=…)"
+            raise ArgumentKindError(f"source must be a CorpusSource, such as {example}, not {short_repr(source)}")
         return source
-    given: dict[str, Any] = {"indexing_strategy": plain(source.indexing_strategy)}
+    settings: dict[str, Any] = {"indexing_strategy": to_airw_strategy(source.indexing_strategy)}
     if embed:
-        given["embedder"] = embedder_of(source.embedder)
+        settings["embedder"] = embedder_of(source.embedder)
     if source.change_signal is not content_hash_signal:
         signal = source.change_signal
-        given["change_signal"] = lambda artifact: signal(artifact.id, artifact.raw)
+        settings["change_signal"] = lambda artifact: signal(artifact.id, artifact.raw)
     if not isinstance(source.scope, Scope):
-        return sources.CorpusSource(source.name, source.scope, metadata_of=source.metadata_of, **given)
+        return sources.CorpusSource(source.name, source.scope, metadata_of=source.metadata_of, **settings)
     if source.metadata_of != source.scope.metadata_of:
-        given["metadata_of"] = source.metadata_of
-    return dataclasses.replace(source.scope.source, name=source.name, **given)
+        settings["metadata_of"] = source.metadata_of
+    return dataclasses.replace(source.scope.source, name=source.name, **settings)
 
 
-_FROM_AIRW = "airw.sources reads folders, projects and packages by itself: see from_md_reports and from_packages"
+_READ_BY_AIRW = "airw.sources finds the files itself, see from_md_reports and from_packages"
 
 __getattr__ = missing(
     __name__,
     {
-        "DFLT_CHUNK_MAX_TOKENS": "chunks are cut by characters, or by tokens with Chunked(max_tokens=…, tokenizer=…)",
-        "DFLT_SESSIONS_SINCE_DAYS": "give turns as records: CorpusSource.from_records(name=…, fetcher=…)",
-        "resolve_fetcher": "from_records(name=…, fetcher='module:function') imports it when the records are read",
-        "mcp_tool_record": "CorpusSource.from_mcp_tools(tools) reads tools of any form",
-        "mcp_tool_signal": "CorpusSource.from_mcp_tools(tools) notices a schema that changes",
-        "MCP_TOOL_PARAM_KEYS": "CorpusSource.from_mcp_tools(tools) reads tools of any form",
-        "ALLCAPS_MD": _FROM_AIRW,
-        "DFLT_EXCLUDE_DIRS": _FROM_AIRW,
-        "REPORT_DOC_GLOBS": _FROM_AIRW,
-        "REPO_DOC_SUBDIRS": _FROM_AIRW,
-        "report_exclude_reason": _FROM_AIRW,
-        "iter_pocket_repos": _FROM_AIRW,
-        "iter_report_doc_folders": _FROM_AIRW,
-        "package_repo_dirs": _FROM_AIRW,
+        "DFLT_CHUNK_MAX_TOKENS": "use Chunked(chunk_size=…), or Chunked(max_tokens=…, tokenizer=…) for tokens",
+        "DFLT_SESSIONS_SINCE_DAYS": "pass turns as records: CorpusSource.from_records(name=…, fetcher=…)",
+        "resolve_fetcher": "call from_records(name=…, fetcher='module:function'), which imports the function itself",
+        "mcp_tool_record": "call CorpusSource.from_mcp_tools(tools), which accepts tools in any form",
+        "mcp_tool_signal": "call CorpusSource.from_mcp_tools(tools), which notices a changed schema",
+        "MCP_TOOL_PARAM_KEYS": "call CorpusSource.from_mcp_tools(tools), which accepts tools in any form",
+        "ALLCAPS_MD": _READ_BY_AIRW,
+        "DFLT_EXCLUDE_DIRS": _READ_BY_AIRW,
+        "REPORT_DOC_GLOBS": _READ_BY_AIRW,
+        "REPO_DOC_SUBDIRS": _READ_BY_AIRW,
+        "report_exclude_reason": _READ_BY_AIRW,
+        "iter_pocket_repos": _READ_BY_AIRW,
+        "iter_report_doc_folders": _READ_BY_AIRW,
+        "package_repo_dirs": _READ_BY_AIRW,
     },
 )

@@ -1,4 +1,4 @@
-"""Strategies, which `ir` calls with an id, a raw value and metadata."""
+"""Strategies with the signature of `ir`: an id, a raw value and metadata."""
 
 import inspect
 from collections.abc import Mapping
@@ -13,52 +13,52 @@ from airw.indexing import identity, strategy_spec
 from airw.indexing.synopsis import SynopsisStrategy
 from airw.values import IndexPlan as StoredPlan
 
-_NOT_GIVEN: Any = object()
+_MISSING: Any = object()
 
 
 @runtime_checkable
 class IndexingStrategy(Protocol):
-    """Decomposes an artifact into fields to filter on and surfaces to search."""
+    """Splits an artifact into fields to filter by and surfaces to search."""
 
     def decompose(self, artifact_id: str, raw: Any, metadata: Mapping[str, Any] | None = None) -> Any:
         """Return the plan for one artifact."""
         ...
 
 
-class _Both:
-    """A strategy of airw that can be called as `ir` calls its own, too."""
+class _DualStrategy:
+    """A strategy of airw that can also be called with the signature of `ir`."""
 
     __slots__ = ()
     base: ClassVar[Any]
 
-    def decompose(self, artifact_id: Any, raw: Any = _NOT_GIVEN, metadata: Mapping[str, Any] | None = None) -> Any:
-        """Return the plan for an id, a raw value and metadata, or for an artifact."""
-        made = plain(self)
-        if raw is _NOT_GIVEN:
-            return made.decompose(artifact_id)
-        plan = made.decompose(Artifact(artifact_id, raw, dict(metadata or {})))
+    def decompose(self, artifact_id: Any, raw: Any = _MISSING, metadata: Mapping[str, Any] | None = None) -> Any:
+        """Return the plan for an id, a raw value and metadata, or for an `Artifact`."""
+        strategy = to_airw_strategy(self)
+        if raw is _MISSING:
+            return strategy.decompose(artifact_id)
+        plan = strategy.decompose(Artifact(artifact_id, raw, dict(metadata or {})))
         return IndexPlan(dict(plan.filter_fields), list(plan.surfaces))
 
 
-class WholeText(_Both, indexing.WholeText):
-    """Make one surface of an artifact's whole text."""
+class WholeText(_DualStrategy, indexing.WholeText):
+    """Makes one surface of the whole text of an artifact."""
 
     __slots__ = ()
     base = indexing.WholeText
 
 
-class Skill(_Both, indexing.Skill):
-    """Make one surface of the name and the description of a skill."""
+class Skill(_DualStrategy, indexing.Skill):
+    """Makes one surface of the name and the description of a skill."""
 
     __slots__ = ()
     base = indexing.Skill
 
 
-class Chunked(_Both, indexing.Chunked):
-    """Make a surface of each chunk of the text.
+class Chunked(_DualStrategy, indexing.Chunked):
+    """Makes one surface of each chunk of the text.
 
     Raises:
-        ArgumentError: `token_model` is given, which airw has not.
+        ArgumentError: If `token_model` is given, which airw does not have.
     """
 
     __slots__ = ()
@@ -75,7 +75,7 @@ class Chunked(_Both, indexing.Chunked):
         token_model: str | None = None,
         tokenizer: Any = None,
     ) -> None:
-        _refuse_model(token_model)
+        _refuse_token_model(token_model)
         super().__init__(
             chunk_size=chunk_size,
             overlap=overlap,
@@ -86,11 +86,11 @@ class Chunked(_Both, indexing.Chunked):
         )
 
 
-class Package(_Both, indexing.Package):
-    """Make surfaces of the description and the readme of a package, and of what it depends on.
+class Package(_DualStrategy, indexing.Package):
+    """Makes surfaces of the description, the readme and the dependencies of a package.
 
     Raises:
-        ArgumentError: `token_model` is given, which airw has not, or `deps_template` is a function.
+        ArgumentError: If `token_model` is given, which airw does not have, or `deps_template` is a function.
     """
 
     __slots__ = ()
@@ -107,32 +107,34 @@ class Package(_Both, indexing.Package):
         token_model: str | None = None,
         tokenizer: Any = None,
     ) -> None:
-        _refuse_model(token_model)
+        _refuse_token_model(token_model)
         if callable(deps_template):
-            raise ArgumentError("deps_template is a function of ir: write a text with {deps} in it instead")
-        given = {} if deps_template is None else {"deps_template": deps_template}
+            raise ArgumentError("deps_template must be a string that contains {deps}, not a function")
+        template = {} if deps_template is None else {"deps_template": deps_template}
         super().__init__(
             chunk_size=chunk_size,
             overlap=overlap,
             embed_deps=embed_deps,
             max_tokens=max_tokens,
             tokenizer=tokenizer,
-            **given,
+            **template,
         )
 
 
-def _refuse_model(token_model: str | None) -> None:
+def _refuse_token_model(token_model: str | None) -> None:
     if token_model is not None:
-        raise ArgumentError("token_model is of ir: give tokenizer=, a tokenizer of `tokenizers` or `transformers`")
+        raise ArgumentError(
+            "token_model is not available: pass tokenizer=, a tokenizer of `tokenizers` or `transformers`"
+        )
 
 
-STRATEGY_REGISTRY: dict[str, Any] = {each.__name__: each for each in (WholeText, Chunked, Skill, Package)}
-"""The strategies that a registered corpus can name."""
+STRATEGY_REGISTRY: dict[str, Any] = {cls.__name__: cls for cls in (WholeText, Chunked, Skill, Package)}
+"""The strategies that a registered corpus can use, by name."""
 
 
 @dataclass(frozen=True, slots=True)
-class _FromOldForm:
-    """A strategy that is called as `ir` calls it, as one of airw."""
+class _IrStrategy:
+    """A strategy of airw made of one with the signature of `ir`."""
 
     strategy: Any
     id: str
@@ -142,43 +144,52 @@ class _FromOldForm:
         return StoredPlan(dict(plan.filter_fields), list(plan.surfaces))
 
 
-def plain(strategy: Any) -> Any:
-    """Return a strategy as airw takes it: one that is called as `ir` does is wrapped, and named by all it holds.
+def to_airw_strategy(strategy: Any) -> Any:
+    """Return a strategy for airw; one with the signature of `ir` is wrapped.
+
+    The id of the wrapper depends on all attributes of the strategy (see `identity`).
 
     Raises:
-        ArgumentError: It holds something without a stable identity, and has no `id`.
+        ArgumentError: If it contains an object without a stable identity and has no `id`.
     """
-    if isinstance(strategy, _Both):
+    if isinstance(strategy, _DualStrategy):
         shared: Any = strategy
-        return strategy.base(**{each.name: getattr(shared, each.name) for each in fields(strategy.base)})
+        return strategy.base(**{field.name: getattr(shared, field.name) for field in fields(strategy.base)})
     if strategy is None or isinstance(strategy, SynopsisStrategy) or not callable(getattr(strategy, "decompose", None)):
         return strategy
-    takes = inspect.signature(strategy.decompose).parameters.values()
-    needed = [each for each in takes if each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD]
-    return strategy if len(needed) < 2 else _FromOldForm(strategy, identity(strategy))
+    parameters = inspect.signature(strategy.decompose).parameters.values()
+    required = [
+        parameter
+        for parameter in parameters
+        if parameter.default is parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
+    # airw calls `decompose(artifact)`, `ir` calls `decompose(artifact_id, raw, …)`.
+    return strategy if len(required) < 2 else _IrStrategy(strategy, identity(strategy))
 
 
 def strategy_to_spec(strategy: Any) -> dict[str, Any]:
-    """Return the name and the parameters of a strategy.
+    """Return the specification of a strategy: its name and parameters.
 
     Raises:
-        ArgumentError: JSON cannot say it.
+        ArgumentError: If JSON cannot describe it.
 
     Example:
         >>> strategy_to_spec(Skill())
         {'name': 'Skill', 'params': {}}
     """
-    spec = strategy_spec(plain(strategy))
+    spec = strategy_spec(to_airw_strategy(strategy))
     if spec is None:
-        raise ArgumentError(f"JSON cannot say {strategy!r}: give build a source with this strategy instead")
+        raise ArgumentError(
+            f"JSON cannot describe the strategy {strategy!r}: pass build a source with this strategy instead"
+        )
     return spec
 
 
 def strategy_from_spec(spec: Mapping[str, Any] | None) -> Any:
-    """Return the strategy that a name and parameters say; `None` where there is nothing to say.
+    """Return the strategy of a specification, or `None` for `None`.
 
     Raises:
-        ArgumentError: It is no specification.
+        ArgumentError: If it is not a valid specification.
 
     Example:
         >>> strategy = strategy_from_spec({"name": "WholeText", "params": {"kind": "page"}})
@@ -187,9 +198,9 @@ def strategy_from_spec(spec: Mapping[str, Any] | None) -> Any:
     """
     if spec is None:
         return None
-    made = indexing.strategy_from_spec(spec)
-    kind = STRATEGY_REGISTRY.get(type(made).__name__)
-    return made if kind is None else kind(**{each.name: getattr(made, each.name) for each in fields(kind.base)})
+    strategy = indexing.strategy_from_spec(spec)
+    cls = STRATEGY_REGISTRY.get(type(strategy).__name__)
+    return strategy if cls is None else cls(**{field.name: getattr(strategy, field.name) for field in fields(cls.base)})
 
 
 def text_of(raw: Any, text_key: str | None = None) -> str:
@@ -206,7 +217,7 @@ def text_of(raw: Any, text_key: str | None = None) -> str:
 __getattr__ = missing(
     __name__,
     {
-        "ClaudeTurn": "give turns as records: CorpusSource.from_records(name=…, fetcher=…)",
-        "DFLT_CHUNK_MAX_TOKENS": "chunks are cut by characters, or by tokens with Chunked(max_tokens=…, tokenizer=…)",
+        "ClaudeTurn": "pass turns as records: CorpusSource.from_records(name=…, fetcher=…)",
+        "DFLT_CHUNK_MAX_TOKENS": "use Chunked(chunk_size=…), or Chunked(max_tokens=…, tokenizer=…) for tokens",
     },
 )

@@ -1,13 +1,13 @@
-"""Synopses that a model writes."""
+"""Synopses written by a model."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from airw import indexing
 from airw.compat._missing import missing
-from airw.compat._sync import Synced, unsynced
+from airw.compat._sync import SyncFunction, to_async
 from airw.compat.ir.base import Artifact
-from airw.compat.ir.strategy import plain
+from airw.compat.ir.strategy import to_airw_strategy
 from airw.errors import ArgumentError
 from airw.indexing import ThinDescription
 from airw.indexing.synopsis import SynopsisStrategy
@@ -27,17 +27,17 @@ def with_synopsis(
     when: Any = ALWAYS,
     when_id: str | None = None,
 ) -> SynopsisStrategy:
-    """Put a synopsis of each artifact before what another strategy makes of it; see `airw.indexing.with_synopsis`.
+    """Return a strategy that adds a synopsis; see `airw.indexing.with_synopsis`.
 
     Raises:
-        ArgumentError: A parameter cannot be used, or a function has no stable identity and none is given.
-        ChatUnavailable: There is neither a synthesizer nor a model.
+        ArgumentError: If a parameter is not valid, or a function has neither a stable identity nor a name.
+        ChatUnavailable: If there is neither a synthesizer nor a model.
     """
     if isinstance(when, str) and when != ALWAYS:
         raise ArgumentError(f"when must be {ALWAYS!r} or a function of an artifact, not {when!r}")
     return indexing.with_synopsis(
-        plain(strategy),
-        synthesize=unsynced(synthesize),
+        to_airw_strategy(strategy),
+        synthesize=to_async(synthesize),
         synthesizer_id=synthesizer_id,
         synopsis_kind=synopsis_kind,
         when=None if isinstance(when, str) else when,
@@ -53,17 +53,17 @@ def make_llm_synthesizer(
     synthesizer_id: str | None = None,
     text_key: str | None = None,
     text_fields: Sequence[str] | None = None,
-) -> Synced:
-    """Return a synthesizer that asks a model; see `airw.indexing.make_llm_synthesizer`.
+) -> SyncFunction:
+    """Return a synthesizer that calls a model; see `airw.indexing.make_llm_synthesizer`.
 
     Raises:
-        ChatUnavailable: There is neither a function nor a model.
+        ChatUnavailable: If there is neither a function nor a model.
 
     Example:
         >>> make_llm_synthesizer(summarize=lambda text: text[:6])(Artifact("a", "Rotate the keys."))
         'Rotate'
     """
-    made = indexing.make_llm_synthesizer(
+    synthesizer = indexing.make_llm_synthesizer(
         summarize=summarize,
         prompt=prompt,
         model=model,
@@ -71,13 +71,13 @@ def make_llm_synthesizer(
         text_key=text_key,
         text_fields=text_fields,
     )
-    return Synced(made)
+    return SyncFunction(synthesizer)
 
 
 def make_thin_description_predicate(
     *, min_chars: int = DFLT_THIN_DESCRIPTION_CHARS, field: str = "description"
 ) -> ThinDescription:
-    """Return what says which artifacts say little of themselves.
+    """Return a predicate that is true for artifacts with a short description.
 
     Example:
         >>> make_thin_description_predicate(min_chars=10)(Artifact("a", {"description": "Parses dates."}))
@@ -87,12 +87,12 @@ def make_thin_description_predicate(
 
 
 thin_description_predicate = ThinDescription()
-"""True of an artifact whose `description` is shorter than 40 characters: `with_synopsis(..., when=...)`."""
+"""A predicate for `with_synopsis(…, when=…)`: true if a `description` is below 40 characters."""
 
 __getattr__ = missing(
     __name__,
     {
-        "SYNOPSIS_PROMPT": "write make_llm_synthesizer(prompt=…)",
-        "TOPICAL_SYNOPSIS_PROMPT": "write make_llm_synthesizer(prompt=…)",
+        "SYNOPSIS_PROMPT": "call make_llm_synthesizer(prompt=…)",
+        "TOPICAL_SYNOPSIS_PROMPT": "call make_llm_synthesizer(prompt=…)",
     },
 )

@@ -1,4 +1,4 @@
-"""Searches as tools of an agent."""
+"""Searches as tools for agents."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,13 +16,13 @@ def search(
     rerank: Any = None,
     rerank_text: Any = "surface",
 ) -> dict[str, Any]:
-    """Find what answers a query, as JSON."""
+    """Search a corpus; return the results as JSON values."""
     options = {} if rerank is None else {"rerank": rerank, "rerank_text": rerank_text}
     return discover(corpus, query, k=k, mode=mode, filter=filter, **options).to_dict()
 
 
 search_tool = search
-"""The same, as the package calls it."""
+"""The same function under the name that the package `ir` exports."""
 
 
 def make_search(
@@ -35,13 +35,16 @@ def make_search(
     rerank: Any = None,
     rerank_text: Any = "surface",
 ) -> Callable[..., dict[str, Any]]:
-    """Return a function of a query and `k` that searches one corpus, named and described for an agent."""
-    label = str(name or (corpus if isinstance(corpus, str) else "corpus"))
-    safe = "".join(each if each.isalnum() else "_" for each in label).strip("_") or "corpus"
+    """Return a function of a query and `k` that searches one corpus.
 
-    def bound_search(query: str, k: int = k) -> dict[str, Any]:
+    It has a name and a docstring for agents.
+    """
+    label = str(name or (corpus if isinstance(corpus, str) else "corpus"))
+    safe = "".join(letter if letter.isalnum() else "_" for letter in label).strip("_") or "corpus"
+
+    def search_corpus(query: str, k: int = k) -> dict[str, Any]:
         return search(query, corpus=corpus, k=k, mode=mode, rerank=rerank, rerank_text=rerank_text)
 
-    bound_search.__name__ = f"search_{safe}"
-    bound_search.__doc__ = description or f"Search the {label!r} knowledge base; returns ranked, JSON results."
-    return bound_search
+    search_corpus.__name__ = f"search_{safe}"
+    search_corpus.__doc__ = description or f"Search the {label!r} knowledge base; returns ranked, JSON results."
+    return search_corpus

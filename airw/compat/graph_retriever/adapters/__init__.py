@@ -1,4 +1,4 @@
-"""Where nodes are: in memory, or in a corpus of airw."""
+"""Stores of nodes: in memory; a corpus of airw needs no adapter."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ else:
         __name__,
         {"in_memory": []},
         instead={
-            "Adapter": "traverse takes a corpus of airw; for what is elsewhere write a Store, airw.protocols.WalkStore"
+            "Adapter": "pass a corpus of airw to traverse; for other data write a store, see airw.protocols.WalkStore"
         },
     )
 

@@ -1,4 +1,4 @@
-"""Contents in memory."""
+"""A store of contents in memory."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,36 +19,36 @@ _EMBEDDER = "given"
 
 
 class InMemory:
-    """Contents in memory, and what embeds a query: a corpus that can be walked.
+    """A corpus of contents in memory that `traverse` can walk.
 
     Args:
-        embedding: A function of one text.
-        content: The contents, with their vectors.
+        embedding: A function from one text to its vector, for queries.
+        content: The contents with their vectors.
     """
 
     name = ""
 
     def __init__(self, embedding: Callable[[str], Sequence[float]], content: Sequence[Content]) -> None:
-        self.contents = {each.id: each for each in content}
+        self.contents = {item.id: item for item in content}
         self.store = MemoryStore()
-        self._filling = anyio.Lock()
+        self._fill_lock = anyio.Lock()
         self._embedding = embedding
 
     @property
     def embedder(self) -> Embedder:
-        """What embeds a query."""
+        """The embedder of queries."""
         dim = len(next(iter(self.contents.values())).embedding) if self.contents else 1
         return embedder_from(lambda texts: [self._embedding(text) for text in texts], id=_EMBEDDER, dim=dim)
 
-    async def filled(self) -> "InMemory":
-        """Write the contents into the store, once, and return itself."""
-        async with self._filling:
+    async def fill(self) -> "InMemory":
+        """Write the contents into the store if it is empty; return this object."""
+        async with self._fill_lock:
             if self.contents and not (await self.store.counts())["artifacts"]:
-                await self.store.apply([_change(each) for each in self.contents.values()])
+                await self.store.apply([_to_change(content) for content in self.contents.values()])
         return self
 
 
-def _change(content: Content) -> ArtifactChange:
+def _to_change(content: Content) -> ArtifactChange:
     record_id = Record.make_id(content.id, "document", 0)
     metadata: dict[str, Any] = {key: json_clean(value) for key, value in content.metadata.items()}
     record = Record(record_id, content.id, "document", 0, content.content, metadata)
@@ -56,6 +56,4 @@ def _change(content: Content) -> ArtifactChange:
     return ArtifactChange(entry, [record], unit_rows(np.asarray([content.embedding]), count=1, of=content.id))
 
 
-__getattr__ = missing(
-    __name__, {"InMemoryBase": "values of fields are compared whole, or with those in a list: InMemory does both"}
-)
+__getattr__ = missing(__name__, {"InMemoryBase": "use InMemory: it compares whole values and the items of lists"})
