@@ -55,7 +55,8 @@ class StoreCall(NamedTuple):
         return f"({', '.join([*arguments, *(f'{name}={value!r}' for name, value in self.options.items())])})"
 
 
-_FILTERS: list[dict[str, Any]] = [{"tag": "x"}, {"tag": {"$contains": "x"}}, {"$not": {"n": {"$gte": 2}}}]
+_CONDITIONS: list[dict[str, Any]] = [{"tag": "x"}, {"tag": {"$contains": "x"}}, {"$not": {"n": {"$gte": 2}}}]
+_FILTERS = [parse_filter(condition) for condition in _CONDITIONS]
 
 
 def _call(*arguments: Any, **options: Any) -> StoreCall:
@@ -67,9 +68,10 @@ def calls_about(changes: Iterable[ArtifactChange]) -> dict[str, list[StoreCall]]
     changes = list(changes)
     absent = ["absent", "\ud800", "nul\0"]
     names = sorted({change.entry.artifact_id for change in changes})
-    ids = sorted({record.id for change in changes for record in change.records})
-    # Each list contains ids that are absent, ids that cannot be stored, and one id twice.
-    artifacts, records, refs = [*names, *absent, *names[:1]], [*ids, *absent, *ids[:1]], [*names, *absent, "T", "U"]
+    record_ids = sorted({record.id for change in changes for record in change.records})
+    # Each list contains ids that are absent or cannot be stored, and one id twice.
+    ids, records = [*names, *absent, *names[:1]], [*record_ids, *absent, *record_ids[:1]]
+    refs = [*names, *absent, "T", "U"]
     nodes = [*refs, *(ArtifactRef("else", ref) for ref in refs)]
     vectors = np.array([vector_of("one two"), vector_of("three")], np.float32)
     cuts: list[dict[str, Any]] = [{"kinds": ["chunk"]}, {"kinds": ["title", "chunk"], "limit": 1}, {"kinds": []}]
@@ -77,11 +79,7 @@ def calls_about(changes: Iterable[ArtifactChange]) -> dict[str, list[StoreCall]]
         (0, {}),
         *((k, {"per_artifact": flag}) for k in (1_000, 5, 1) for flag in (False, True)),
         *((5, {"surfaces": kinds, "per_artifact": True}) for kinds in (["chunk"], ["title", "chunk", "no"], [])),
-        *(
-            (5, {"filter": parse_filter(condition), "per_artifact": flag})
-            for condition in _FILTERS
-            for flag in (False, True)
-        ),
+        *((5, {"filter": parsed, "per_artifact": flag}) for parsed in _FILTERS for flag in (False, True)),
     ]
     choices: list[dict[str, Any]] = [
         *({"direction": direction} for direction in ("out", "in", "both")),
@@ -92,32 +90,27 @@ def calls_about(changes: Iterable[ArtifactChange]) -> dict[str, list[StoreCall]]
     ]
     shared = [("tag", "x"), ("tag", ["x"]), ("tag", None), ("n", 1), ("n", True), ("n", "1"), ("who.name", "Ada")]
     return {
-        "records_of": [
-            _call(artifacts),
-            _call([]),
-            *(_call(artifacts, **cut) for cut in cuts),
-            _call(artifacts, limit=2),
-        ],
+        "records_of": [_call(ids), _call([]), *(_call(ids, **cut) for cut in cuts), _call(ids, limit=2)],
         "get_records": [_call(records), _call([])],
         "artifact_ids": [_call()],
-        "ledger": [_call(), _call(artifacts)],
+        "ledger": [_call(), _call(ids)],
         "counts": [_call()],
         "search_vectors": [_call(vectors, k, **options) for k, options in searches] + [_call(vectors[:0], 5)],
         "similarities": [_call(vectors[0], records)],
-        "best_of": [_call(vectors[0], artifacts), _call(vectors[0], artifacts, surfaces=["title"])],
+        "best_of": [_call(vectors[0], ids), _call(vectors[0], ids, surfaces=["title"])],
         "vectors": [_call(records)],
-        "vectors_of": [_call(artifacts), _call(["absent"]), _call([])],
+        "vectors_of": [_call(ids), _call(["absent"]), _call([])],
         "search_text": [
             *(_call(["one two", "three", "?!", ""], k, **options) for k, options in searches),
             _call(["CAFE", "keys' OR", '"bucher', "日本", "text:rotate*", "NEAR(", "\ud800", "s", "rotate\0keys"], 5),
         ],
-        "neighbors": [_call(artifacts, **choice) for choice in choices] + [_call([])],
+        "neighbors": [_call(ids, **choice) for choice in choices] + [_call([])],
         "resolve": [_call(refs), _call([])],
         "referrers": [_call(nodes), _call(nodes, types=["r"]), _call(nodes, types=[])],
         "fan_in": [_call(nodes), _call(nodes, types=["r"])],
         "max_fan_in": [_call(), _call(types=["r"]), _call(types=[])],
         "matching": [_call(shared * 2), _call(shared, limit=1), _call([])],
-        "unresolved_links": [_call(), _call(limit=1), _call(artifacts), _call(artifacts[1:-1], limit=1), _call([])],
+        "unresolved_links": [_call(), _call(limit=1), _call(ids), _call(ids[1:-1], limit=1), _call([])],
         "link_counts": [_call()],
     }
 
