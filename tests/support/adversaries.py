@@ -1,6 +1,6 @@
-"""Policies that do harm at one stage of a walk, sources that never end and count themselves, and what walks must leave.
+"""Policies that misbehave at one stage of a walk, and endless sources that count items.
 
-One graph policy has three forms: whole steps at once, one node at a time, and one node at a time concurrently.
+The policies come in three forms: whole steps, one node at a time, and one node at a time with async methods.
 """
 
 import inspect
@@ -18,14 +18,14 @@ from airw.walking import Policy, traverse
 
 STAR = {0: [1, 2, 3, 4, 5]}
 CHAIN = {n: [n + 1] for n in range(9)}
-PATIENCE = 60  # seconds until what does not end counts as hanging, on a busy machine too
+PATIENCE = 60  # seconds until a walk counts as hanging; long enough for a busy machine
 
 
 class Graph:
-    """A graph in a dict, or in a function; `do(state)` is called, and awaited, when the stage named `at` is reached.
+    """A graph in a dict or a function that calls `do(state)` at the stage named `at`.
 
-    Stages are the methods of a policy, and the reading of the two things that are read lazily: "read seeds", "read
-    neighbours".
+    Stages are the methods of a policy, and the reading of the two lazy answers: "read seeds" and "read neighbours". An
+    awaitable that `do` returns is awaited.
     """
 
     max_depth = None
@@ -38,7 +38,7 @@ class Graph:
             setattr(self, name, value)
 
     def reach(self, stage, state, answer):
-        """Give the answer of a stage after the harm is done, or an awaitable of it."""
+        """Call `do` if this is its stage, then return the answer or an awaitable of it."""
         self.calls[stage] += 1
         self.state = self.state if state is None else state
         done = self.do(self.state) if stage == self.at else None
@@ -49,7 +49,7 @@ class Graph:
         return answer
 
     def lazily(self, stage, items):
-        """Give the items as they are, or one by one where their reading is the stage of the harm."""
+        """Return the items unchanged, or an iterator over them if `do` belongs to their reading."""
         return self._one_by_one(stage, items) if stage == self.at else items
 
     async def _one_by_one(self, stage, items):
@@ -65,7 +65,7 @@ class Graph:
 
 
 class Batched(Graph, Policy):
-    """The graph as a policy of whole steps."""
+    """A policy that handles whole steps."""
 
     async def seed(self, state, store):
         return await settled(self.reach("seed", state, self.lazily("read seeds", self.seeds)))
@@ -91,7 +91,7 @@ class Batched(Graph, Policy):
 
 
 class OneByOne(Graph):
-    """The graph as a policy of one node at a time."""
+    """A policy that handles one node at a time."""
 
     def seed(self, state, store):
         return self.reach("seed", state, self.lazily("read seeds", self.seeds))
@@ -110,7 +110,7 @@ class OneByOne(Graph):
 
 
 class Concurrent(OneByOne):
-    """The same with async methods, which run side by side."""
+    """A policy that handles one node at a time with async methods, which run concurrently."""
 
     async def score(self, state, node, store):
         return await settled(super().score(state, node, store))
@@ -135,7 +135,7 @@ STAGES = ["seed", "read seeds", "node_id", "score", "select", "to_hits", "edge_o
 
 
 def stages(forms, names):
-    """Each form with each stage that it has."""
+    """Return a parametrization over all forms with all of their stages."""
     return pytest.mark.parametrize(
         ("form", "stage"),
         [
@@ -164,7 +164,7 @@ def walk_of(policy, *, limits=None, max_depth=None, **options):
 
 
 async def walked(policy, **options):
-    """Run a walk to its end; give the ids it emitted and its summary. It leaves nothing."""
+    """Run a walk to its end without leftovers; return the ids of its hits and its summary."""
     async with leaving_nothing():
         walk = walk_of(policy, **options)
         ids = [hit.artifact_id async for hit in walk]
@@ -172,16 +172,16 @@ async def walked(policy, **options):
 
 
 async def failing(policy, **options):
-    """Run a walk to its failure; give the error, and the ids emitted before. It leaves nothing and stays ended."""
+    """Run a walk that fails without leftovers; return the error and the ids before it."""
     ids, error = [], None
     async with leaving_nothing():
         walk = walk_of(policy, **options)
         try:
             async for hit in walk:
-                ids.append(hit.artifact_id)  # noqa: PERF401 (it ends by an error)
-        except BaseException as raised:  # noqa: BLE001 (whatever a policy raises)
+                ids.append(hit.artifact_id)  # noqa: PERF401 (the loop ends with an error)
+        except BaseException as raised:  # noqa: BLE001 (policies raise any error)
             error = raised
-        assert error is not None, f"it ended by {walk.summary.stop}"
+        assert error is not None, f"the walk ended without an error: {walk.summary.stop}"
         assert walk.summary is not None
         assert await anext(walk, None) is None
     return error, ids
@@ -189,11 +189,11 @@ async def failing(policy, **options):
 
 @asynccontextmanager
 async def leaving_nothing():
-    """Let a block run for a while at most, and leave neither a task nor a thread that was not there before."""
+    """Check that a block ends within `PATIENCE` and leaves no new task and no new thread."""
     before = running()
     with anyio.fail_after(PATIENCE):
         yield
-    for turn in range(5_000):  # a task that has ended needs a turn to be gone, a thread some time
+    for turn in range(5_000):  # a task disappears one turn after its end, a thread some time after
         if running() <= before:
             break
         await anyio.sleep(0.001 * (turn > 10))
@@ -201,16 +201,16 @@ async def leaving_nothing():
 
 
 def running():
-    """The tasks and threads there are, but for the idle threads that event loops keep for a while."""
+    """Return all running tasks and threads, except the worker threads of event loops."""
     pooled = ("AnyIO worker thread", "Trio thread")
     threads = {thread for thread in threading.enumerate() if not thread.name.startswith(pooled)}
     return {task.id for task in anyio.get_running_tasks()} | threads
 
 
 class Sources:
-    """Makes sources of several forms; counts what was taken from each, and how many that can be closed are open.
+    """Makes sources of several forms; counts the items read from each, and the open sources.
 
-    One that is drained fails the walk, so that a test ends where an operator would not.
+    A source raises an error after `fuse` items, so that a test ends even if the walk reads without end.
     """
 
     def __init__(self, fuse=5_000):
@@ -218,19 +218,19 @@ class Sources:
 
     @property
     def most(self):
-        """The number of items taken from the source that most were taken from."""
+        """The largest number of items read from one source."""
         return max(self.taken)
 
     def make(self, form, items):
-        """Make a source of a form: one of `ENDLESS`."""
+        """Make a source of one of the forms in `ENDLESS`."""
         return getattr(self, form.replace(" ", "_"))(self._counted(items))
 
     def _counted(self, items):
-        which = len(self.taken)
+        number = len(self.taken)
         self.taken.append(0)
         for item in items:
-            self.taken[which] += 1
-            assert self.taken[which] <= self.fuse, "read without end"
+            self.taken[number] += 1
+            assert self.taken[number] <= self.fuse, "read without end"
             yield item
 
     def iterator(self, items):
@@ -252,8 +252,8 @@ class Sources:
     async def async_generator(self, items):
         self.open += 1
         try:
-            for at, item in enumerate(items):
-                if at % 10 == 0:
+            for number, item in enumerate(items):
+                if number % 10 == 0:
                     await anyio.lowlevel.checkpoint()
                 yield item
         finally:
@@ -261,7 +261,7 @@ class Sources:
             self.open -= 1
 
     async def hasty_async_generator(self, items):
-        """It never waits."""
+        """Yield without a checkpoint."""
         for item in items:
             yield item
 
@@ -279,7 +279,7 @@ ENDLESS = [
 
 
 class Cursor:
-    """An iterator that is open from its first use until it is closed."""
+    """An iterator that counts as open from its first use until it is closed."""
 
     def __init__(self, sources, items):
         self.sources, self.items, self.is_open = sources, items, False
@@ -313,7 +313,7 @@ class AsyncIterator:
 
 
 class AsyncCursor(AsyncIterator):
-    """An async iterator that is open from its first use until it is closed, which takes a turn."""
+    """An async iterator that counts as open until `aclose`, which has a checkpoint."""
 
     def __init__(self, sources, items):
         super().__init__(items)
@@ -329,5 +329,5 @@ class AsyncCursor(AsyncIterator):
 
 
 def without_end(items=None, *, fuse=5_000):
-    """Give whole numbers, or the items, and fail when more than `fuse` are taken."""
+    """Return an iterator over whole numbers, or the items, that fails after `fuse` items."""
     return Sources(fuse).make("iterator", count() if items is None else items)

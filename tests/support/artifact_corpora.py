@@ -1,4 +1,4 @@
-"""Corpora of artifacts whose cosines can be had by hand, random ones with many ties, and walks of them."""
+"""Corpora with exact cosines, random graphs with ties, and reference walks."""
 
 import math
 from dataclasses import dataclass
@@ -35,14 +35,17 @@ def cos(x):
 
 @dataclass(frozen=True)
 class Texts:
-    """One surface a text, a pair of text and fields of its own where it has some; all else is metadata."""
+    """A strategy with one surface per text, or per pair of text and metadata.
+
+    All other fields are filter fields.
+    """
 
     id: str = "texts"
 
     def decompose(self, artifact):
         fields = {name: value for name, value in artifact.raw.items() if name != "texts"}
         pairs = [(text, {}) if isinstance(text, str) else text for text in artifact.raw["texts"]]
-        return IndexPlan(fields, [Surface(artifact.id, "chunk", text, metadata=own) for text, own in pairs])
+        return IndexPlan(fields, [Surface(artifact.id, "chunk", text, metadata=metadata) for text, metadata in pairs])
 
 
 def item(*texts, to=(), links=None, **fields):
@@ -55,7 +58,7 @@ def corpus_of(items, store=None, embedder=ANGLE, links=LINKS):
 
 
 async def walked(corpus, policy, query="0", **options):
-    """Give the hits of a walk, and the walk."""
+    """Run a walk; return its hits and the walk."""
     async with traverse(query, corpus, policy=policy, **options) as walk:
         hits = [hit async for hit in walk]
     return hits, walk
@@ -66,13 +69,13 @@ def ids(hits):
 
 
 async def found(items, policy, query="0", **options):
-    """Give the ids that a walk of a corpus finds."""
+    """Build a corpus and return the ids of the hits of a walk."""
     async with corpus_of(items) as corpus:
         return ids((await walked(corpus, policy, query, **options))[0])
 
 
 class Counting:
-    """Notes the calls of a store or an embedder."""
+    """Records the names of the methods that are used of a store or an embedder."""
 
     def __init__(self, counted):
         self._counted, self.calls = counted, []
@@ -87,14 +90,14 @@ class Counting:
 
 @dataclass(frozen=True)
 class Graph:
-    """Linked artifacts, a query, and roots."""
+    """Linked artifacts with a query and root ids."""
 
     items: dict
     query: str
     roots: list
 
     def vector(self, id):
-        """The vector of the best surface, the first of equals; zeros where there is none."""
+        """Return the vector of the best surface, zeros if there is no surface."""
         vectors = eighths(self.items[id]["texts"])
         return max(vectors, key=lambda vector: dot(vector, *eighths([self.query])), default=[0.0] * 8)
 
@@ -102,23 +105,26 @@ class Graph:
         return dot(self.vector(id), *eighths([self.query])) if self.items[id]["texts"] else -math.inf
 
     def nearest(self, k, passes=lambda _: True):
-        """What a search finds: ties by id."""
-        able = [id for id, each in self.items.items() if each["texts"] and passes(id)]
-        return sorted(able, key=lambda each: (-self.cosine(each), each))[:k]
+        """Return the ids that a search returns, best first, ties by id."""
+        searchable = [id for id, fields in self.items.items() if fields["texts"] and passes(id)]
+        return sorted(searchable, key=lambda name: (-self.cosine(name), name))[:k]
 
     def start(self, k, passes=lambda _: True):
-        """What a walk starts from: the nearest, then the roots."""
+        """Return the seeds of a walk: the nearest ids, then the roots."""
         return [id for id in dict.fromkeys([*self.nearest(k, passes), *self.roots]) if passes(id)]
 
     def behind(self, id):
-        """The other ends of the links of one, by type, then by id."""
+        """Return the targets of the links of an artifact, by type, then by id."""
         links = self.items[id]["links"]
         return [end for kind in sorted(links) for end in sorted(set(links[kind])) if end != id]
 
     def passes(self, scope, name, id):
-        """Whether an artifact passes a filter of a scope, which is one of `GROUPS`; a bare one has no fields."""
-        filter, each = (scope or {}).get(name), self.items[id]
-        return filter is None or not each["texts"] or each["group"] != filter["group"]["$ne"]
+        """Return whether an artifact passes a filter of a scope (one of `GROUPS`).
+
+        An artifact without surfaces has no filter fields, so it passes.
+        """
+        filter, fields = (scope or {}).get(name), self.items[id]
+        return filter is None or not fields["texts"] or fields["group"] != filter["group"]["$ne"]
 
 
 GROUPS = [{"group": {"$ne": group}} for group in range(4)]
@@ -129,7 +135,7 @@ def dot(one, other):
 
 
 def vector_of(chance):
-    """Draw eight whole numbers whose squares add up to 64, as text."""
+    """Return eight random whole numbers, as text, whose squares add up to 64."""
     numbers, left = [], 64
     for room in range(7, 0, -1):
         numbers.append(chance.randint(-math.isqrt(left), math.isqrt(left)) // (1 if room < 4 else 2))
@@ -139,9 +145,12 @@ def vector_of(chance):
 
 
 def graph_of(number, *, bare=True):
-    """The random graph of a number; few different vectors, so that there are ties. `bare` ones have no surfaces."""
+    """Return the random graph with a number.
+
+    It has few different vectors, so that there are ties. With `bare`, some artifacts have no surfaces.
+    """
     chance = Random(number)
-    names = [f"n{at:02}" for at in range(chance.choice([4, 8, 12, 16]))]
+    names = [f"n{number:02}" for number in range(chance.choice([4, 8, 12, 16]))]
     palette = [vector_of(chance) for _ in range(chance.choice([2, 4, 8]))]
     degree = chance.choice([1, 2, 4])
     items = {
@@ -161,12 +170,12 @@ def graphs(**parts):
     return st.integers(0, 2**32).map(partial(graph_of, **parts))
 
 
-# --- what walks of them are ------------------------------------------------------------------------------------------
+# --- the walks that policies must reproduce ---------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
 class Reached:
-    """An artifact on its way through a walk; `late` is what was admitted after the first choice."""
+    """A node of a reference walk with its path; `late` is false for seeds."""
 
     path: list
     late: bool = True
@@ -181,9 +190,10 @@ class Reached:
 
 
 def reference(graph, choose, *, start_k, adjacent_k, select_k, max_depth=None, max_traverse=None, scope=None):
-    """Give what each step of a walk along links commits; `choose(pool, committed)` takes from what was admitted.
+    """Return the nodes that each step of a walk along links commits.
 
-    `scope` is a mapping of the names of its filters to those in `GROUPS`.
+    `choose(pool, committed)` returns the nodes of the frontier to commit. `scope` maps names of filters to filters in
+    `GROUPS`.
     """
 
     def is_open(name):
@@ -195,31 +205,32 @@ def reference(graph, choose, *, start_k, adjacent_k, select_k, max_depth=None, m
     while chosen := choose(pool, committed):
         steps.append(chosen)
         committed += chosen
-        pool = [each for each in pool if each not in chosen]
+        pool = [node for node in pool if node not in chosen]
         if select_k is not None and len(kept(graph, committed, scope)) >= select_k:
             break
-        below = [each for each in chosen if each.depth != max_depth and graph.passes(scope, "cross", each.id)]
+        expandable = [node for node in chosen if node.depth != max_depth and graph.passes(scope, "cross", node.id)]
         if max_traverse is not None:
-            below, max_traverse = below[:max_traverse], max_traverse - len(below[:max_traverse])
-        fresh = [each for each in behind(graph, below, pool, committed) if is_open(each.id)]
-        admitted = sorted(fresh, key=lambda each: -graph.cosine(each.id))[:adjacent_k]
-        pool += [each for each in fresh if each in admitted]
+            expandable = expandable[:max_traverse]
+            max_traverse -= len(expandable)
+        new = [node for node in behind(graph, expandable, pool, committed) if is_open(node.id)]
+        admitted = sorted(new, key=lambda node: -graph.cosine(node.id))[:adjacent_k]
+        pool += [node for node in new if node in admitted]
     return steps
 
 
 def behind(graph, chosen, pool, committed):
-    """What is found for the first time; what waits, and is found again nearer, takes the shorter way."""
-    waiting, visited, fresh = {each.id: each for each in pool}, {each.id for each in committed}, []
-    for each in chosen:
-        for end in graph.behind(each.id):
-            if end not in visited and end not in waiting:
-                waiting[end] = Reached([*each.path, end])
-                fresh.append(waiting[end])
-            elif end not in visited and each.depth + 1 < waiting[end].depth:
-                waiting[end].path = [*each.path, end]
-    return fresh
+    """Return the new neighbours of nodes; frontier nodes keep the shorter path."""
+    frontier, visited, new = {node.id: node for node in pool}, {node.id for node in committed}, []
+    for node in chosen:
+        for end in graph.behind(node.id):
+            if end not in visited and end not in frontier:
+                frontier[end] = Reached([*node.path, end])
+                new.append(frontier[end])
+            elif end not in visited and node.depth + 1 < frontier[end].depth:
+                frontier[end].path = [*node.path, end]
+    return new
 
 
 def kept(graph, committed, scope=None):
-    """Those that are hits: with a surface, and to be kept."""
-    return [each for each in committed if graph.items[each.id]["texts"] and graph.passes(scope, "keep", each.id)]
+    """Return the committed nodes that have a surface and pass the filter `keep`."""
+    return [node for node in committed if graph.items[node.id]["texts"] and graph.passes(scope, "keep", node.id)]

@@ -1,4 +1,4 @@
-"""A real browser for tests of pages: Debian's Chromium without a window, driven over the loopback interface."""
+"""A real browser for tests of pages: Debian's Chromium without a window."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 ARGUMENTS = (
     "--headless=new",
-    "--no-sandbox",  # root may not have one, and containers cannot
+    "--no-sandbox",  # Chromium has no sandbox as root and in containers
     "--disable-gpu",
     "--disable-quic",
     "--disable-dev-shm-usage",
@@ -25,7 +25,7 @@ ARGUMENTS = (
 
 @contextmanager
 def chromium(profile: Path, *, javascript: bool = True):
-    """Start the browser with a fresh profile in that folder; where it is not installed, the test is skipped."""
+    """Start the browser with a new profile in a folder; skip the test if it is not installed."""
     binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not binary or not driver:
         pytest.skip("no browser: apt-get install chromium chromium-driver")
@@ -44,19 +44,22 @@ def chromium(profile: Path, *, javascript: bool = True):
 
 
 def visit(browser, address: str) -> None:
-    """Open a page and wait until its scripts have run: on a busy machine the driver may return before that."""
+    """Open a page and wait until its scripts have run; the driver may return earlier."""
     browser.get(address)
     script = "return location.href === arguments[0] && document.readyState === 'complete'"
     WebDriverWait(browser, 30, poll_frequency=0.02).until(lambda _: browser.execute_script(script, address))
 
 
 def complaints(browser) -> list[str]:
-    """What the console said since it was last asked: errors, warnings, breaches of the policy."""
+    """Return the console messages since the last call: errors, warnings, policy violations."""
     return [entry["message"] for entry in browser.get_log("browser")]
 
 
 def requests(browser) -> list[str]:
-    """The addresses that pages have asked for since this was last asked; the browser's own pages do not count."""
+    """Return the addresses that pages have requested since the last call.
+
+    Pages of the browser itself do not count.
+    """
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
     return [each["request"]["url"] for each in sent if not each["documentURL"].startswith("chrome")]

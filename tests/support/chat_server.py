@@ -1,13 +1,13 @@
-"""A real chat server on the loopback interface: `tests.embedding_server`, with conversations instead of vectors.
+"""A chat server on the loopback interface, built on `embedding_server`.
 
-It answers with what `reply` makes of the prompt, and says that this took `tokens`.
+It answers a prompt with `reply(prompt)` and reports a usage of `tokens`.
 """
 
 from tests.support.embedding_server import EmbeddingServer, changed
 
 
 class ChatServer(EmbeddingServer):
-    """Answers each prompt in upper case, unless told otherwise."""
+    """A server that answers each prompt in upper case by default."""
 
     def __init__(self, reply=str.upper, *, tokens=10, always=None):
         super().__init__(always=always)
@@ -30,7 +30,7 @@ class ChatServer(EmbeddingServer):
 
 
 def choice(**values):
-    """Answer with a choice that differs in these values."""
+    """Return a fault: an answer with these values in its choice."""
 
     def change(answer):
         answer["choices"][0].update(values)
@@ -40,7 +40,7 @@ def choice(**values):
 
 
 def message(**values):
-    """Answer with a message that differs in these values."""
+    """Return a fault: an answer with these values in its message."""
 
     def change(answer):
         answer["choices"][0]["message"].update(values)
@@ -50,5 +50,5 @@ def message(**values):
 
 
 def usage(value):
-    """Answer with another count of tokens."""
+    """Return a fault: an answer with this token usage."""
     return changed(lambda answer: {**answer, "usage": value})

@@ -1,10 +1,10 @@
-"""A contract for import-linter: what is private stays in its package."""
+"""A contract for import-linter: private modules are imported only in their package."""
 
 from importlinter import Contract, ContractCheck, output
 
 
 class PrivateModules(Contract):
-    """A module or package whose name begins with `_` is imported only from inside the package that holds it."""
+    """Checks that modules whose name begins with `_` are imported only in their own package."""
 
     type_name = "private"
 
@@ -24,7 +24,7 @@ class PrivateModules(Contract):
 
 
 def _owner(module: str) -> str | None:
-    """Return the package that holds the first private part of a dotted name; `None` where no part is private."""
+    """Return the package of the first private part of a dotted name, or `None`."""
     parts = module.split(".")
     for at, part in enumerate(parts):
         if part.startswith("_") and not part.startswith("__"):

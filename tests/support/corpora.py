@@ -1,4 +1,4 @@
-"""The same corpus for tests and for the processes they start, and everything that one holds, comparable."""
+"""One corpus for tests and the processes they start, and its content as plain values."""
 
 import os
 import sqlite3
@@ -34,7 +34,10 @@ path = pathlib.Path(sys.argv[1])
 
 @contextmanager
 def started(code, *arguments, before=()):
-    """Start another process that has the library and what is here, killed in the end; `path` is its argument."""
+    """Run code in another process; kill it at the end of the block.
+
+    The code can use the library and this module; `path` is its first argument.
+    """
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [*before, sys.executable, "-c", PRELUDE + textwrap.dedent(code), *map(str, arguments)]
     pipe = subprocess.PIPE
@@ -46,7 +49,7 @@ def started(code, *arguments, before=()):
 
 
 def run(code, *arguments, **options):
-    """Run another process to its good end, and give what it printed."""
+    """Run code in another process, check that it succeeds, and return its output."""
     with started(code, *arguments, **options) as process:
         output, complaints = process.communicate(timeout=280)
     assert process.returncode == 0, complaints
@@ -54,38 +57,41 @@ def run(code, *arguments, **options):
 
 
 def embed(texts):
-    """Embed without meaning: the vector of a text follows from its letters alone."""
+    """Return random vectors that depend only on the letters of each text."""
     return [np.random.default_rng(zlib.crc32(text.encode())).standard_normal(WIDTH) for text in texts]
 
 
 def source(word="alpha", *, count=24, id="e", pause=0.0, size=40, embed=embed):
-    """Make a source of `count` texts linked in a ring; embedding takes `pause` seconds a page."""
+    """Return a source of `count` texts in a ring; embedding a batch takes `pause` seconds."""
 
-    def slowly(texts):
+    def embed_slowly(texts):
         time.sleep(pause)
         return embed(texts)
 
     ring = extractor_from(lambda name, _: {"NEXT": [f"{(int(name) + 1) % count:03}", "missing"]}, id="ring")
     return from_mapping(
-        {f"{at:03}": f"{word} {at}" + " filler" * size for at in range(count)},
+        {f"{number:03}": f"{word} {number}" + " filler" * size for number in range(count)},
         name="notes",
-        embedder=embedder_from(slowly, id=id, dim=WIDTH),
+        embedder=embedder_from(embed_slowly, id=id, dim=WIDTH),
         edge_extractor=ring,
         metadata_of=lambda name, text: {"word": text.split()[0], "tens": int(name) // 10},
     )
 
 
 async def content(store):
-    """Everything a store holds, by every way to read it; scores apart, since sums may differ in their last bit."""
+    """Return the whole content of a store, read by all methods, and separately the scores.
+
+    Scores may differ in their last bit, since sums depend on the order.
+    """
     ids = await store.artifact_ids()
     records = await store.records_of(ids)
-    vectors = await store.vectors([record.id for found in records for record in found])
+    vectors = await store.vectors([record.id for group in records for record in group])
     queries = np.array(embed(["one", "two"]), np.float32)
     rankings = [
         *await store.search_vectors(queries, 999),
         *await store.search_text(["alpha 1", "beta 2 filler"], 999, per_artifact=True),
     ]
-    held = {
+    values = {
         "ledger": await store.ledger(),
         "records": records,
         "vectors": vectors.tolist(),
@@ -96,38 +102,38 @@ async def content(store):
         "config": await store.config(),
         "order": [list(ranking.record_ids) for ranking in rankings],
     }
-    return held, [ranking.scores for ranking in rankings]
+    return values, [ranking.scores for ranking in rankings]
 
 
 def assert_same(one, other):
-    """Compare what `content` gave of two stores."""
+    """Check that the results of `content` for two stores are equal."""
     assert one[0] == other[0]
     for scores, others in zip(one[1], other[1], strict=True):
         assert np.allclose(scores, others, rtol=0, atol=1e-6)
 
 
 async def undisturbed_content(word="alpha", **options):
-    """Give what a build holds that nothing disturbed."""
+    """Return the content after a build without interruption."""
     store = MemoryStore()
     await build(source(word, **options), store=store)
     return await content(store)
 
 
 async def built(path, word="alpha", **options):
-    """Build and close."""
+    """Build a corpus and close it."""
     async with build(source(word, **options), store=path):
         pass
 
 
 async def check_whole(path, undisturbed, word="alpha", **options):
-    """Check that a corpus opens, answers, is completed by a build, and is then as if nothing had happened."""
-    wanted = source(word, **options)
-    async with open_corpus(path, embedder=wanted.embedder) as corpus:
-        held = await corpus.store.artifact_ids()
+    """Check that a corpus opens and answers, and that a build completes it."""
+    full_source = source(word, **options)
+    async with open_corpus(path, embedder=full_source.embedder) as corpus:
+        artifact_ids = await corpus.store.artifact_ids()
         for mode in ("dense", "lexical", "hybrid"):
             hits = await corpus.search("alpha beta 1 filler", mode=mode, k=999)
-            assert sorted(hit.artifact_id for hit in hits) == held
-    async with build(wanted, store=path) as corpus:
+            assert sorted(hit.artifact_id for hit in hits) == artifact_ids
+    async with build(full_source, store=path) as corpus:
         assert_same(await content(corpus.store), undisturbed)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

@@ -15,9 +15,9 @@ LIGHT = HashingEmbedder()
 
 @asynccontextmanager
 async def corpora(texts_by_name, *, delays=None, failures=None, embedders=None, **source):
-    """Open a corpus in memory for each name; delays and failures are those of `ScriptedStore`, by name."""
+    """Open a corpus in memory for each name, with delays and failures by name."""
     async with AsyncExitStack() as stack:
-        opened = []
+        corpora = []
         for name, texts in texts_by_name.items():
             embedder = (embedders or {}).get(name, LIGHT)
             corpus = await stack.enter_async_context(
@@ -26,12 +26,12 @@ async def corpora(texts_by_name, *, delays=None, failures=None, embedders=None, 
             store = ScriptedStore(
                 corpus.store, delays=(delays or {}).get(name, 0.0), failures=(failures or {}).get(name)
             )
-            opened.append(replace(corpus, store=store))
-        yield opened
+            corpora.append(replace(corpus, store=store))
+        yield corpora
 
 
 class Counting:
-    """An embedder that counts its queries, and takes its time."""
+    """An embedder that records its queries, and delays or fails them."""
 
     def __init__(self, id, seconds=0.0, error=None):
         self.id, self.dim, self.seconds, self.error, self.queries = id, LIGHT.dim, seconds, error, []

@@ -1,8 +1,8 @@
-"""How many examples Hypothesis draws."""
+"""The number of examples that Hypothesis draws."""
 
 from hypothesis import settings
 
 
 def examples(count: int) -> int:
-    """Return `count` under the profile `full`, and a quarter of it, but not less than ten, under `quick`."""
+    """Return `count` in the profile `full`; in `quick` a quarter of it, at least ten."""
     return max(min(count, 10), count * settings().max_examples // 100)

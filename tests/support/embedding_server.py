@@ -1,7 +1,7 @@
-"""A real embeddings server on the loopback interface, in a thread of its own, with faults on order.
+"""An embeddings server on the loopback interface, in its own thread, with planned faults.
 
-It speaks `POST /v1/embeddings` and records what it was asked. Each request takes the next planned fault; when none is
-left it takes `always`, or answers as it should: with the counts of a text's words in `width` buckets.
+It answers `POST /v1/embeddings` and records all requests. Each request gets the next planned fault, or `always` if none
+is left. Without a fault, the answer is correct: the vector of a text counts its words in `width` buckets.
 """
 
 import json
@@ -19,7 +19,7 @@ from airw._base.http import api, calls
 
 
 def alone(monkeypatch):
-    """No model, no key, no proxy, short pauses, and httpx loaded before anything is timed."""
+    """Remove models, keys and proxies from the environment, shorten pauses, import httpx."""
     calls.load_tls()
     for name in ("AIRW_CHAT", "AIRW_CHAT_KEY", "AIRW_EMBEDDER_KEY", "AIRW_RERANKER_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
@@ -28,13 +28,13 @@ def alone(monkeypatch):
 
 
 def held() -> int:
-    """How many objects have something of their own on this event loop."""
+    """Return the number of objects that own resources of this event loop."""
     return len(api.LOOP_VALUES.get({}))
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One request, as it came."""
+    """A request that the server has received."""
 
     path: str
     headers: dict[str, str]
@@ -47,7 +47,7 @@ class Asked:
 
 
 class EmbeddingServer:
-    """Runs from `with` to the end of its block; everything it holds is closed then."""
+    """A server that runs during a `with` block and closes all connections at its end."""
 
     def __init__(self, *, width=8, always=None):
         self.width = width
@@ -56,7 +56,7 @@ class EmbeddingServer:
         self.requests: list[Asked] = []
         self.connections = 0
         self.busy = self.most_busy = 0
-        self.arrived = threading.Semaphore(0)  # counts up with each request
+        self.arrived = threading.Semaphore(0)  # incremented by each request
         self.hung_up = threading.Event()
         self.lock = threading.Lock()
         self.closing = threading.Event()
@@ -105,7 +105,10 @@ Fault = Callable[["_Handler", list[str]], None]
 
 
 def status(code: int, body: object = None, **headers: str) -> Fault:
-    """Answer with a status; a dict goes out as JSON, a string as HTML. `{authorization}` is filled in everywhere."""
+    """Return a fault: an answer with a status.
+
+    A dict is sent as JSON, a string as HTML. `{authorization}` is replaced by the header of the request.
+    """
 
     def send(handler, texts):
         def filled(text):
@@ -120,7 +123,7 @@ def status(code: int, body: object = None, **headers: str) -> Fault:
 
 
 def changed(change: Callable[[dict], object]) -> Fault:
-    """Answer as one should, but for a change; a string goes out as it is."""
+    """Return a fault: the correct answer, changed by a function; a string is sent unchanged."""
 
     def send(handler, texts):
         answer = change(handler.owner.answer(texts))
@@ -130,7 +133,7 @@ def changed(change: Callable[[dict], object]) -> Fault:
 
 
 def later(seconds: float) -> Fault:
-    """Answer after a while, unless the client hangs up or the server closes first."""
+    """Return a fault: a delay, which ends early if the client hangs up or the server closes."""
 
     def send(handler, texts):
         if handler.waits(seconds):
@@ -140,7 +143,7 @@ def later(seconds: float) -> Fault:
 
 
 def dripping(seconds: float) -> Fault:
-    """Start a body that never ends, a byte at a time."""
+    """Return a fault: a body without end, sent byte by byte."""
 
     def send(handler, texts):
         handler.start(200, 1_000_000)
@@ -151,7 +154,7 @@ def dripping(seconds: float) -> Fault:
 
 
 def flooding(handler, texts) -> None:
-    """Send a body that never ends, as fast as it is taken."""
+    """Send a body without end as fast as the client reads it."""
     handler.start(200, 1 << 50)
     while not handler.owner.closing.is_set():
         try:
@@ -162,7 +165,7 @@ def flooding(handler, texts) -> None:
 
 
 def half(handler, texts) -> None:
-    """Announce a whole body, send half of it, and cut the connection."""
+    """Announce a whole body, send half of it, and close the connection."""
     body = json.dumps(handler.owner.answer(texts)).encode()
     handler.start(200, len(body))
     handler.wfile.write(body[: len(body) // 2])
@@ -170,12 +173,12 @@ def half(handler, texts) -> None:
 
 
 def cut(handler, texts) -> None:
-    """Cut the connection without a word."""
+    """Close the connection without an answer."""
     handler.close_connection = True
 
 
 def raw(answer: Callable[["_Handler"], bytes]) -> Fault:
-    """Send bytes that need not be HTTP."""
+    """Return a fault: bytes that need not be valid HTTP."""
 
     def send(handler, texts):
         handler.wfile.write(answer(handler))
@@ -185,7 +188,7 @@ def raw(answer: Callable[["_Handler"], bytes]) -> Fault:
 
 
 def at_most(most: int, code: int, body: object = None) -> Fault:
-    """Take no more than `most` texts in a request."""
+    """Return a fault: a status for requests with more than `most` texts."""
 
     def send(handler, texts):
         if len(texts) > most:
@@ -202,7 +205,7 @@ class _Listener(ThreadingHTTPServer):
     owner: EmbeddingServer
 
     def handle_error(self, request, client_address):
-        """Stay silent: clients that hang up are what the tests are about."""
+        """Print nothing: tests make clients hang up on purpose."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -226,7 +229,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().finish()
 
     def log_message(self, *args):
-        """Write nothing."""
+        """Print nothing."""
 
     def do_POST(self):
         owner = self.owner
@@ -245,7 +248,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.leave()
 
     def leave(self):
-        """Count as busy no longer, at the latest before the first byte of an answer."""
+        """Stop counting as busy, at the latest before the first byte of an answer."""
         with self.owner.lock:
             self.owner.busy -= self.counted
             self.counted = 0
@@ -265,7 +268,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def waits(self, seconds: float) -> bool:
-        """Wait; say whether the client is still there and the server not closing."""
+        """Wait; return whether the client is still connected and the server still runs."""
         deadline = time.monotonic() + seconds
         while not self.owner.closing.is_set():
             left = deadline - time.monotonic()

@@ -1,4 +1,4 @@
-"""Corpora that are the parts of one graph, and corpora opened together."""
+"""Federated corpora: parts of one graph, opened together."""
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from airw import FederatedCorpus, build, from_mapping
 from airw.stores import MemoryStore
 from tests.support.artifact_corpora import EIGHTHS, LINKS, Graph, Texts, graph_of
 
-NAMES = ["zoo", "art", "mid"]  # in no alphabetical order
+NAMES = ["zoo", "art", "mid"]  # not in alphabetical order
 
 
 def part(items, name="test", store=None, embedder=EIGHTHS):
@@ -17,15 +17,15 @@ def part(items, name="test", store=None, embedder=EIGHTHS):
 
 
 class Federation:
-    """Corpora in memory, made of items by name, and opened together."""
+    """Opens corpora in memory, made of items by name, as one federated corpus."""
 
     def __init__(self, parts, **options):
         self._parts, self._options, self._stack = parts, options, AsyncExitStack()
 
     async def __aenter__(self):
         await self._stack.__aenter__()
-        made = [part(items, name, **self._options) for name, items in self._parts.items()]
-        return FederatedCorpus([await self._stack.enter_async_context(each) for each in made])
+        builds = [part(items, name, **self._options) for name, items in self._parts.items()]
+        return FederatedCorpus([await self._stack.enter_async_context(build) for build in builds])
 
     async def __aexit__(self, *exc_info):
         await self._stack.aclose()
@@ -33,7 +33,7 @@ class Federation:
 
 @dataclass(frozen=True)
 class Split:
-    """A graph, and the same in parts: ids that follow each other in the whole do so in the parts too."""
+    """A graph as a whole and in parts; a part has consecutive ids of the whole."""
 
     graph: Graph
     parts: dict
@@ -49,21 +49,20 @@ class Split:
 
 def split_of(number):
     chance, graph = Random(number), graph_of(number)
-    for each in graph.items.values():
-        each |= {"mentions": chance.sample(sorted(graph.items), 2), "value": 20 * each["rank"]}
+    for fields in graph.items.values():
+        fields |= {"mentions": chance.sample(sorted(graph.items), 2), "value": 20 * fields["rank"]}
     cuts = sorted(chance.choices(range(len(graph.items) + 1), k=chance.choice([1, 2])))
-    home = {id: NAMES[sum(cut <= at for cut in cuts)] for at, id in enumerate(sorted(graph.items))}
+    home = {id: NAMES[sum(cut <= position for cut in cuts)] for position, id in enumerate(sorted(graph.items))}
 
-    def said(end, id):
-        # A pair may also name its own corpus, but not its own artifact: a store cannot tell that this is a self-link.
+    def spell(end, id):
+        # A pair may name its own corpus, but not its own artifact: a store does not notice such a self-link.
         is_far = home[end] != home[id] or (end != id and chance.random() < 0.2)
         return [home[end], end] if is_far else end
 
     nowhere = [["mid", "none"], ["elsewhere", "n00"], "none"]
     parts = {name: {} for name in NAMES[: len(cuts) + 1]}
-    for id, each in graph.items.items():
-        here = home[id]
-        links = {kind: [said(end, id) for end in ends] for kind, ends in each["links"].items()}
+    for id, fields in graph.items.items():
+        links = {kind: [spell(end, id) for end in ends] for kind, ends in fields["links"].items()}
         links["y"] = links["y"] + chance.sample(nowhere, chance.choice([0, 0, 1]))
-        parts[here][id] = each | {"links": links, "mentions": [said(end, id) for end in each["mentions"]]}
+        parts[home[id]][id] = fields | {"links": links, "mentions": [spell(end, id) for end in fields["mentions"]]}
     return Split(graph, parts, home)

@@ -1,4 +1,4 @@
-"""Metadata and filters of every kind, for laws that hold for all of them."""
+"""Metadata and filters of every kind, for property-based tests."""
 
 from hypothesis import strategies as st
 

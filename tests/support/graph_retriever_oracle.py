@@ -1,19 +1,19 @@
-"""Comparing walks with those of graph-retriever 0.8.0: random graphs, and a corpus made by hand.
+"""Compare walks with those of graph-retriever 0.8.0 on random and hand-made graphs.
 
-graph-retriever is the published package, used as an oracle. One fault of it is put right for the comparison: it works
-out the depth of the first node of a batch and gives it to the others; here each node is made by itself.
+The published package is the oracle. One fault of it is corrected for the comparison: it computes the depth of the first
+node of a batch and uses it for all others. Here each node is made in a batch of its own.
 
 Where the two differ on purpose:
 
-- What waits to be chosen by `Scored`, `Mmr` or a strategy, and is found again nearer, takes the smaller depth; theirs
-  keeps the first one. `Oracle.nearer` knows when that happens. Without a depth cap only the depths may differ then, and
-  only so; with one the walks may part, and are not compared.
-- Filters on a field that leads on, and roots that the filter does not let through, are not drawn: their filter takes
-  the place of the edge, and lets all roots pass.
-- Neither are `adjacent_k=0`, `max_traverse`, a `lambda_mult` of 0 or 1, or lists and mappings in the fields of pairs.
-- Vectors are random reals, and so are scores: no ties, no similarity of zero.
+- A node in the frontier of `Scored`, `Mmr` or a strategy can be discovered again on a shorter path. Ours then takes the
+  smaller depth; theirs keeps the first one. `Oracle.nearer` records these nodes. Without a depth cap, only their depths
+  may differ. With one, the walks may differ too, so they are not compared.
+- Filters on a field of an edge are not drawn, since their filter replaces the edge. Roots that do not pass the filter
+  are not drawn, since theirs accepts all roots.
+- `adjacent_k=0`, `max_traverse`, a `lambda_mult` of 0 or 1, and lists or mappings in fields of pairs are not drawn.
+- Vectors and scores are random reals: there are no ties and no similarity of zero.
 
-`tests/policies/test_graph_retriever_cases.py` and `tests/policies/test_strategy.py` say what holds instead.
+`tests/policies/test_graph_retriever_cases.py` and `tests/policies/test_strategy.py` test these cases instead.
 """
 
 import copy
@@ -33,12 +33,15 @@ from airw.policies import Mmr, Scope, Scored
 from airw.stores import MemoryStore
 from airw.values import IndexPlan, Surface
 
-ALL = 1_000  # more than there is: what they say where ours say None
+ALL = 1_000  # more than all nodes; theirs needs a number where ours takes None
 QUERY = "query"
 
 
 class Oracle(_Traversal):
-    """One walk of theirs, with a depth for each node; `nearer` holds the ids of waiting nodes found again nearer."""
+    """One walk of theirs with a depth for each node.
+
+    `nearer` contains the ids of frontier nodes that were discovered again on a shorter path.
+    """
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
@@ -46,7 +49,7 @@ class Oracle(_Traversal):
 
     def _contents_to_new_nodes(self, contents, *, depth=None):
         new = []
-        for content in {each.id: each for each in contents}.values():
+        for content in {content.id: content for content in contents}.values():
             new += super()._contents_to_new_nodes([content], depth=depth)
         self.made += new
         return new
@@ -64,7 +67,7 @@ class Oracle(_Traversal):
 
 @dataclass(frozen=True)
 class Whole:
-    """One surface an artifact, whose text is the id; its fields as given."""
+    """A strategy with one surface per artifact, whose text is the id; fields stay unchanged."""
 
     id: str = "whole"
 
@@ -73,7 +76,7 @@ class Whole:
 
 
 def corpus_of(fields, vectors, store=None):
-    """Build a corpus of artifacts by id; the vectors of ids and queries are given."""
+    """Build a corpus of artifacts by id; `vectors` are those of ids and queries."""
     dim = len(next(iter(vectors.values())))
     embedder = embedder_from(lambda texts: [vectors[text] for text in texts], id="given", dim=dim)
     source = from_mapping(fields, name="test", strategy=Whole(), embedder=embedder)
@@ -81,7 +84,7 @@ def corpus_of(fields, vectors, store=None):
 
 
 async def ranked(query, corpus, policy, **options):
-    """Walk to the end, and give the final order."""
+    """Walk to the end and return the ranking."""
     async with traverse(query, corpus, policy=policy, node_budget=ALL, **options) as walk:
         async for _ in walk:
             pass
@@ -93,20 +96,20 @@ def told(hits):
 
 
 async def walked(fields, vectors, policy):
-    """Give ids and depths in their final order."""
+    """Build a corpus, walk it, and return ids and depths in the order of the ranking."""
     async with corpus_of(fields, vectors) as corpus:
         return told(await ranked(QUERY, corpus, policy))
 
 
 def turned(query=0.0, **turns):
-    """Unit vectors at so many times pi, so that cosines can be had by hand."""
+    """Return unit vectors at angles in units of pi, so that cosines can be computed by hand."""
     turns[QUERY] = query
     return {name: [math.cos(turn * math.pi), math.sin(turn * math.pi)] for name, turn in turns.items()}
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Artifacts, where to start, what leads on, and what to keep; `edges` and `filter` as ours and as theirs."""
+    """Artifacts, roots, edges and a filter; `edges` and `filter` are pairs of ours and theirs."""
 
     fields: dict
     vectors: dict
@@ -116,7 +119,7 @@ class Graph:
 
     @property
     def ours(self):
-        """What our policies are told of it."""
+        """The options of our policies for this graph."""
         scope = Scope.only(self.filter[0]) if self.filter[0] else Scope()
         return {"edges": self.edges[0], "roots": self.roots, "scope": scope}
 
@@ -129,7 +132,7 @@ class Graph:
 
 
 def our_edges(record):
-    """Lead on from two fields to two others, one of which holds mappings."""
+    """Yield edges from two fields to two others, one of which contains mappings."""
     fields = record.metadata
     yield from (("word", word) for word in fields["words"] if word is not None)
     yield from (("shapes", {"a": size}) for size in fields["sizes"])
@@ -159,7 +162,7 @@ WORDS = [
     1,
     0,
     None,
-]  # of which True and 1 are one value, and None is none
+]  # True and 1 are the same value, and None is no value
 PAIRS = [
     ("words", "words"),
     ("mentions", "$id"),
@@ -174,7 +177,7 @@ PAIRS = [
     ("words", "deep.words"),
 ]
 DEAD_ENDS = [("$id", "$id"), ("nowhere", "words"), ("words", "nowhere")]
-FILTERS = [  # a value that a list holds is asked for in two ways
+FILTERS = [  # ours and theirs spell a condition on an item of a list differently
     ({"lang": "a"}, {"lang": "a"}),
     ({"about.topics": {"$contains": "x"}}, {"about.topics": "x"}),
     ({"lang": "a", "about.topics": {"$contains": "y"}}, {"lang": "a", "about.topics": "y"}),
@@ -182,26 +185,29 @@ FILTERS = [  # a value that a list holds is asked for in two ways
 
 
 def fields_of(chance, ids):
-    def some(values, most):
-        return chance.sample(values, min(chance.randint(0, most), len(values)))
+    def pick(values, at_most):
+        return chance.sample(values, min(chance.randint(0, at_most), len(values)))
 
-    deep = {"words": some(WORDS, 3), "er": {"word": chance.choice(WORDS)}}
+    deep = {"words": pick(WORDS, 3), "er": {"word": chance.choice(WORDS)}}
     optional = {"word": chance.choice(WORDS), "deep": chance.choice([deep, deep, {"words": chance.choice(WORDS)}, {}])}
     return {
         "words": chance.sample(WORDS, chance.randint(1, 3)),
-        "mentions": [chance.choice([id, id, int(id)]) for id in some(ids, 3)] + some(["nowhere", -1], 1),
-        "sizes": some([1, 2, 3, 4], 2),
-        "shapes": [{"a": size} for size in some([1, 2, 3, 4], 2)],
+        "mentions": [chance.choice([id, id, int(id)]) for id in pick(ids, 3)] + pick(["nowhere", -1], 1),
+        "sizes": pick([1, 2, 3, 4], 2),
+        "shapes": [{"a": size} for size in pick([1, 2, 3, 4], 2)],
         "lang": chance.choice("ab"),
-        "about": {"topics": some("xyz", 3)},
+        "about": {"topics": pick("xyz", 3)},
         "weight": chance.gauss(0, 1),
         **{name: value for name, value in optional.items() if chance.random() < 0.9},
     }
 
 
 def graph_of(chance):
-    """A random graph: drawn part by part by Hypothesis, most would leave nothing to walk."""
-    ids = [str(at) for at in range(chance.choice([3, 8, 16, 24]))]
+    """Return a random graph.
+
+    If Hypothesis drew the parts, most graphs would have no walk at all.
+    """
+    ids = [str(number) for number in range(chance.choice([3, 8, 16, 24]))]
     fields = {id: fields_of(chance, ids) for id in ids}
     width = chance.randint(3, 6)
     vectors = {text: [chance.gauss(0, 1) for _ in range(width)] for text in [*ids, QUERY]}
@@ -214,7 +220,7 @@ def graph_of(chance):
 
 
 def bounds_of(chance):
-    """How much to start from, to admit and to select, and how deep to go."""
+    """Return random limits of a walk: seeds, admitted and selected nodes, depth."""
     return {
         "select_k": chance.choice([*[5, 8, 12, None] * 5, 0, 1, 3]),
         "start_k": chance.choice([*[1, 2] * 5, 0, 4, 40]),
@@ -224,7 +230,7 @@ def bounds_of(chance):
 
 
 def their_bounds(bounds):
-    """Give the same as they say it; a depth of None means the same there."""
+    """Return the limits as theirs; `None` as a depth means the same there."""
     return {name: ALL if value is None and name != "max_depth" else value for name, value in bounds.items()}
 
 
@@ -237,22 +243,22 @@ def numbers():
 
 
 def they_said(node):
-    """What a node of theirs says."""
+    """Return the fields of a node of theirs."""
     return {**node.extra_metadata, "id": node.id, "depth": node.depth, "similarity": node.similarity_score}
 
 
 def we_said(policy, hit):
-    """What a hit of ours says, by the names that they use."""
-    said = {name: value for name, value in hit.metadata.items() if name.startswith("_")}
+    """Return the fields of a hit of ours, by their names."""
+    fields = {name: value for name, value in hit.metadata.items() if name.startswith("_")}
     if isinstance(policy, Mmr):
-        said |= {"_mmr_score": hit.metadata["mmr_score"], "_redundancy": hit.metadata["redundancy"]}
-    said["_score" if isinstance(policy, Scored) else "similarity"] = hit.score
-    return {**said, "id": hit.artifact_id, "depth": hit.metadata["walk_depth"]}
+        fields |= {"_mmr_score": hit.metadata["mmr_score"], "_redundancy": hit.metadata["redundancy"]}
+    fields["_score" if isinstance(policy, Scored) else "similarity"] = hit.score
+    return {**fields, "id": hit.artifact_id, "depth": hit.metadata["walk_depth"]}
 
 
 def assert_alike(ours, theirs, *, may_be_nearer):
-    """Compare ids in order, and of what is said of each what both sides say."""
-    assert [each["id"] for each in ours] == [each["id"] for each in theirs]
+    """Check that the ids are equal in order, and the fields that both sides have."""
+    assert [node["id"] for node in ours] == [node["id"] for node in theirs]
     for mine, other in zip(ours, theirs, strict=True):
         names = mine.keys() & other.keys()
         if may_be_nearer:
@@ -264,7 +270,7 @@ def assert_alike(ours, theirs, *, may_be_nearer):
 
 async def compare(graph, policy, strategy, *, store=None, is_async=False):
     oracle = graph.oracle(strategy)
-    with warnings.catch_warnings(action="ignore"):  # of values that are None
+    with warnings.catch_warnings(action="ignore"):  # about values that are None
         nodes = await oracle.atraverse() if is_async else oracle.traverse()
     async with corpus_of(graph.fields, graph.vectors, store) as corpus:
         hits = await ranked(QUERY, corpus, policy)

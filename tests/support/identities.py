@@ -1,4 +1,4 @@
-"""Things to be named: importable by a process that has nothing but the library."""
+"""Objects for tests of `identity`; a process with only the library can import them."""
 
 import collections
 import datetime
@@ -47,7 +47,7 @@ class Hidden:
 
 
 class Strategy:
-    """A strategy as a user writes it: anything at all in its attributes."""
+    """A strategy of a user, with any attributes."""
 
     id = property(identity)
     kind = "piece"
@@ -70,7 +70,7 @@ class Named:
 
 
 class Shy(Strategy):
-    """Pickled without its function, as functions made on the spot cannot be."""
+    """A strategy that leaves its function out when pickled, since a lambda cannot be pickled."""
 
     def __getstate__(self):
         return {name: value for name, value in self.__dict__.items() if name != "_split"}
@@ -105,7 +105,7 @@ def twin(text):
 
 TWIN = types.FunctionType(twin.__code__, {}, "documented")
 
-# Each is told from all others. The lambdas say the same name.
+# All of these have different identities. The lambdas have the same name.
 DIFFERENT = [
     *(None, True, 1, 1.0, 1j, "1", b"1", -1, 0.0, -0.0, math.nan, ..., "", 10**5000, "\ud800"),
     *([], (), {}, set(), frozenset(), [1], (1,), {1}, frozenset([1]), {1: 1}, {"1": 1}, [[1]], [1, 1], [1, [1]]),
@@ -141,7 +141,7 @@ DIFFERENT = [
 
 
 def rings():
-    """Things that hold themselves, made anew."""
+    """Return new objects that contain themselves."""
     ring = [1]
     ring.append(ring)
     twice, within = [], []

@@ -4,5 +4,5 @@ import re
 
 
 def plain(value) -> str:
-    """Its `repr` without addresses of objects, so that the id is the same in every process."""
+    """Return the `repr` without memory addresses, so that an id is the same in every process."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

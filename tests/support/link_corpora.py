@@ -1,4 +1,4 @@
-"""Corpora of linked notes, as files and as random graphs, and walks of them read as trees and as lines."""
+"""Corpora of linked notes, from files or random graphs, and their walks as trees."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -18,16 +18,16 @@ BACKENDS = ("asyncio", "trio")
 
 
 def note(*links, title=None, body="", **fields):
-    """A markdown note; a link is a name, or a type and a name."""
+    """Return a Markdown note; a link is a name, or a pair of type and name."""
     pairs = [("related", link) if isinstance(link, str) else link for link in links]
-    said = {**({} if title is None else {"title": title}), **fields}
-    lines = [f"{name}: {value}" for name, value in said.items()]
+    properties = {**({} if title is None else {"title": title}), **fields}
+    lines = [f"{name}: {value}" for name, value in properties.items()]
     lines += ["links:", *(f"  - {{id: {name}, type: {type}}}" for type, name in pairs)] if pairs else []
     return "\n".join(["---", *lines, "---", body, ""])
 
 
 def vault(folder, notes):
-    """A corpus of markdown files, by their paths without `.md`."""
+    """Build a corpus of Markdown files; `notes` maps their paths without `.md` to texts."""
     for name, text in notes.items():
         path = folder / f"{name}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,10 @@ def vault(folder, notes):
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes 0 to `size - 1`, edges `(source, target, type, origin)`, and which nodes have no surface."""
+    """A graph of nodes 0 to `size - 1` and edges `(source, target, type, origin)`.
+
+    Nodes in `routers` have no surface.
+    """
 
     size: int
     edges: tuple
@@ -46,16 +49,16 @@ class Graph:
 
     @property
     def ids(self):
-        return [name_of(at) for at in range(self.size)]
+        return [name_of(number) for number in range(self.size)]
 
 
-def name_of(at):
-    return f"n{at}"
+def name_of(number):
+    return f"n{number}"
 
 
 @dataclass(frozen=True)
 class _Nodes:
-    """One surface each, but for routers."""
+    """A strategy with one surface per artifact, none for routers."""
 
     id: str = "nodes"
 
@@ -69,20 +72,22 @@ class _Typed:
     id: str = "typed"
 
     def extract(self, artifact, fields):
-        return Extraction([Link(name_of(to), *said) for to, *said in artifact.raw["links"]], [[artifact.id]])
+        return Extraction(
+            [Link(name_of(target), *options) for target, *options in artifact.raw["links"]], [[artifact.id]]
+        )
 
 
 def corpus_of(graph):
-    links = {at: [] for at in range(graph.size)}
+    links = {number: [] for number in range(graph.size)}
     for source, *rest in graph.edges:
         links[source].append(rest)
     items = {
-        name_of(at): {
-            "router": at in graph.routers,
-            "value": graph.values[at] if graph.values else None,
-            "links": links[at],
+        name_of(number): {
+            "router": number in graph.routers,
+            "value": graph.values[number] if graph.values else None,
+            "links": links[number],
         }
-        for at in range(graph.size)
+        for number in range(graph.size)
     }
     source = from_mapping(items, name="graph", strategy=_Nodes(), embedder=FLAT, edge_extractor=_Typed())
     return build(source, store=MemoryStore())
@@ -90,7 +95,7 @@ def corpus_of(graph):
 
 @st.composite
 def graphs(draw, most=7, edges=14):
-    """Small graphs with cycles, loops, parallel edges and artifacts without surfaces."""
+    """Draw small graphs with cycles, loops, parallel edges and artifacts without surfaces."""
     size = draw(st.integers(1, most))
     ends = st.integers(0, size - 1)
     edge = st.tuples(ends, ends, st.sampled_from(TYPES), st.sampled_from(("typed", "inline")))
@@ -118,7 +123,7 @@ bounds = st.fixed_dictionaries(
 
 @dataclass
 class Told:
-    """A walk read as a tree and, once more, as lines: `(event, lines given at it)`."""
+    """The tree of a walk, and the steps of the same walk: `(event, lines printed for it)`."""
 
     tree: object
     steps: list = field(default_factory=list)
@@ -129,7 +134,7 @@ class Told:
 
 
 async def tree_of(corpus, *roots, **options):
-    """The tree of a walk; ids of notes may go without `.md`."""
+    """Return the tree of a walk; ids of notes need no `.md`."""
     inverses = {"inverses": options["inverses"]} if "inverses" in options else {}
     return await read_tree(walk_links(corpus, roots, **options), **inverses)
 
@@ -143,7 +148,7 @@ async def told(corpus, *roots, **options):
 
 
 def told_of(graph, roots=1, backend="asyncio", **options):
-    """The same of a graph, from its first nodes."""
+    """Return the `Told` of a walk of a graph from its first nodes."""
 
     async def main():
         async with corpus_of(graph) as corpus:
@@ -157,10 +162,10 @@ def ids(tree):
 
 
 def links(tree, which="spanning_tree"):
-    """`a>b` for a link walked along from a to b, `a<b` for one walked against, and its name."""
-    found = getattr(tree, which)
-    ends = [[end.removesuffix(".md") for end in (link.source, link.target)] for link in found]
-    return [f"{'<>'[not link.is_against].join(pair)} {link.type}" for link, pair in zip(found, ends, strict=True)]
+    """Return links as text: `a>b type` if walked forwards, `a<b type` if walked against."""
+    tree_links = getattr(tree, which)
+    ends = [[end.removesuffix(".md") for end in (link.source, link.target)] for link in tree_links]
+    return [f"{'<>'[not link.is_against].join(pair)} {link.type}" for link, pair in zip(tree_links, ends, strict=True)]
 
 
 def stored(tree):

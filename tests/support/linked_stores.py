@@ -1,4 +1,4 @@
-"""Stores that hold given edges, for tests of graphs, and one that notes what it is asked."""
+"""Stores with chosen edges for tests of graphs, and a store that counts its calls."""
 
 from collections import Counter
 from contextlib import asynccontextmanager
@@ -12,13 +12,13 @@ IDS = "abcdefgh"
 
 
 def change(id, links=(), *, value=None, vectors=((1.0, 0.0),)):
-    """Give an artifact of one record for each vector."""
+    """Return an artifact with one record per vector."""
     fields = {} if value is None else {"value": value}
     records = [
-        Record(Record.make_id(id, "document", place), id, "document", place, f"text of {id}", fields)
-        for place in range(len(vectors))
+        Record(Record.make_id(id, "document", number), id, "document", number, f"text of {id}", fields)
+        for number in range(len(vectors))
     ]
-    entry = LedgerEntry(id, "1", "embedder", "strategy", "extractor", "test", tuple(each.id for each in records))
+    entry = LedgerEntry(id, "1", "embedder", "strategy", "extractor", "test", tuple(record.id for record in records))
     rows = np.array(vectors, np.float32).reshape(len(records), -1)
     return ArtifactChange(entry, records, rows, Extraction(list(links), [[id]]))
 
@@ -31,14 +31,17 @@ def link_of(edge):
 
 
 async def fill(store, edges, *, ids=IDS, values=(), vectors=(), missing=()):
-    """Put all artifacts that edges name, but those that are missing, and those of these ids; the edges as links."""
+    """Write the artifacts with these ids and those at the ends of the edges.
+
+    The edges become links. Artifacts in `missing` are left out.
+    """
     ends = [end for edge in edges for end in (edge.source, edge.target) if isinstance(end, str)]
     links = {id: [] for id in [*ids, *ends] if id not in missing}
     for edge in edges:
         links[edge.source].append(link_of(edge))
     values, vectors = dict(values), dict(vectors)
     await store.apply([
-        change(id, each, value=values.get(id), vectors=vectors.get(id, ((1.0, 0.0),))) for id, each in links.items()
+        change(id, own, value=values.get(id), vectors=vectors.get(id, ((1.0, 0.0),))) for id, own in links.items()
     ])  # fmt: skip
 
 
@@ -50,7 +53,7 @@ async def filled(edges, **options):
 
 
 class Counting:
-    """Counts the calls of a store, and notes the most artifacts it was asked for links of at once."""
+    """A store that counts its calls and the most ids passed to `neighbors` at once."""
 
     def __init__(self, store):
         self._store, self.calls, self.largest = store, Counter(), 0

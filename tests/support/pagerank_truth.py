@@ -1,15 +1,15 @@
-"""Personalised PageRank by a linear solve, and small graphs to try it on."""
+"""Personalised PageRank by a linear solve, and small graphs to test it on."""
 
 import numpy as np
 from hypothesis import strategies as st
 
-CLOSE = 1e-10  # what a linear solve and a walk to the end may differ by
+CLOSE = 1e-10  # maximum difference between a linear solve and a complete walk
 RESTARTS = st.sampled_from([0.02, 0.15, 0.3, 0.5, 0.9])
 
 
 @st.composite
 def graphs(draw, *, size=9, loops=True):
-    """Graphs of few nodes, dangling ones among them; names are not in the order of discovery."""
+    """Draw small graphs with dangling nodes; names are not in the order of discovery."""
     count = draw(st.integers(1, size))
     nodes = [f"n{at}" for at in range(count)]
     ends = st.lists(st.sampled_from(nodes), unique=True, max_size=4)
@@ -18,7 +18,7 @@ def graphs(draw, *, size=9, loops=True):
 
 
 def transitions(graph, seeds):
-    """Give where each node's walker goes, `(n, n)`, and where it starts, `(n,)`, both in the order of the graph."""
+    """Return the transition matrix `(n, n)` and start vector `(n,)` in the graph's order."""
     places = {node: at for at, node in enumerate(graph)}
     start = np.zeros(len(graph))
     for node, mass in seeds.items():
@@ -33,12 +33,15 @@ def transitions(graph, seeds):
 
 
 def exact_from_each(graph, seeds, restart):
-    """Give the value of each node, by column, for a walker that starts at each node, by row, without starting again."""
+    """Return the values of all nodes (columns) for a walker that starts at each node (rows).
+
+    The walker does not restart at the seeds.
+    """
     moves, _ = transitions(graph, seeds)
     return restart * np.linalg.inv(np.eye(len(graph)) - (1 - restart) * moves)
 
 
 def exact(graph, seeds, restart):
-    """Give the value of each node by a linear solve."""
+    """Return the value of each node, by a linear solve."""
     values = transitions(graph, seeds)[1] @ exact_from_each(graph, seeds, restart)
     return dict(zip(graph, values.tolist(), strict=True))

@@ -1,11 +1,11 @@
-"""Few cases instead of all combinations: each two values of any two parameters still occur together."""
+"""Pairwise testing: few cases that contain each pair of values of any two parameters."""
 
 from collections.abc import Hashable, Sequence
 from itertools import combinations
 
 
 def select_rows(rows: Sequence[Sequence[Hashable]]) -> list[int]:
-    """Return the places of rows that hold, between them, every pair of values that any row holds.
+    """Return the positions of rows that together contain every pair of values of all rows.
 
     Greedy: the next row is the first of those that add most pairs. Which rows exist is the caller's choice, so
     combinations that make no sense are simply not among them.
@@ -20,6 +20,9 @@ def select_rows(rows: Sequence[Sequence[Hashable]]) -> list[int]:
 
 
 def select_items(items):
-    """Return the items of one parametrized test that cover each pair of values; a value is known by its identity."""
+    """Return the items of a parametrized test that cover each pair of values.
+
+    Values are compared by identity.
+    """
     chosen = select_rows([[id(value) for value in item.callspec.params.values()] for item in items])
     return [items[at] for at in chosen]

@@ -1,4 +1,4 @@
-"""What workers in other processes ingest: linked notes, in partitions, with the light embedder."""
+"""Ingest linked notes in partitions, with the light embedder, in worker processes."""
 
 import os
 import pickle
@@ -28,12 +28,14 @@ def word(name, text):
 
 
 def part(number):
-    """The items of one partition."""
-    return {f"{at:04}": f"alpha {at}" + " filler" * 20 for at in range(number * SIZE, (number + 1) * SIZE)}
+    """Return the items of one partition."""
+    return {
+        f"{position:04}": f"alpha {position}" + " filler" * 20 for position in range(number * SIZE, (number + 1) * SIZE)
+    }
 
 
 def source(*, whole=False):
-    """All items, or none of them but how they are indexed."""
+    """Return a source of all items, or of none, with the indexing settings."""
     items = {name: text for number in range(PARTS) for name, text in part(number).items()} if whole else {}
     return from_mapping(
         items, name="notes", embedder="light", edge_extractor=extractor_from(ring, id="ring"), metadata_of=word
@@ -41,27 +43,27 @@ def source(*, whole=False):
 
 
 def ingest(plan, number):
-    """Ingest a partition from a process that has no event loop."""
+    """Ingest a partition in a process without an event loop."""
     return anyio.run(ingest_partition, plan, number, part(number))
 
 
 def ingest_slowly(plan, number):
-    """Ingest as a real model would: it takes its time."""
+    """Ingest a partition with a delay, as with a real model."""
     time.sleep(0.1)
     return ingest(plan, number)
 
 
 async def held(store):
-    """Everything that a build leaves in a store."""
+    """Return the whole content of a store after a build."""
     ids = await store.artifact_ids()
     records = await store.records_of(ids)
-    vectors = await store.vectors([record.id for found in records for record in found])
+    vectors = await store.vectors([record.id for group in records for record in group])
     edges = await store.neighbors(ids, direction="both")
     return await store.ledger(), records, vectors.tolist(), edges, await store.counts(), await store.config()
 
 
 class Counting:
-    """The light embedder; remembers what it was asked for."""
+    """The light embedder, recording the texts that it embeds."""
 
     def __init__(self):
         self.embedder, self.texts = HashingEmbedder(), []
@@ -73,7 +75,7 @@ class Counting:
 
 
 class Waiting(Counting):
-    """Embeds once it may."""
+    """An embedder that waits for `go`."""
 
     def __init__(self):
         super().__init__()
@@ -87,12 +89,15 @@ class Waiting(Counting):
 
 @contextmanager
 def started(plan, workers=2):
-    """Start processes that ingest all partitions of a pickled plan, each from another one on; killed in the end."""
+    """Start processes that each ingest all partitions of a pickled plan; kill them at the end.
+
+    Each process begins with another partition.
+    """
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with ExitStack() as stack:
         running = []
-        for at in range(workers):
-            command = [sys.executable, __file__, str(plan), str(at * PARTS // workers)]
+        for number in range(workers):
+            command = [sys.executable, __file__, str(plan), str(number * PARTS // workers)]
             worker = stack.enter_context(subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE))
             stack.callback(worker.kill)
             running.append(worker)

@@ -1,6 +1,6 @@
-"""A real reranking server on the loopback interface: `tests.embedding_server`, with scores instead of vectors.
+"""A reranking server on the loopback interface, built on `embedding_server`.
 
-It speaks both APIs, each in its own form, and answers best first, as such servers do.
+It answers both APIs in their own formats, best first, as such servers do.
 """
 
 from zlib import crc32
@@ -9,7 +9,7 @@ from tests.support.embedding_server import EmbeddingServer
 
 
 class RerankServer(EmbeddingServer):
-    """Scores a text by chance, but always the same for the same query."""
+    """A server with random scores that are always the same for a query and a text."""
 
     def score(self, query: str, text: str) -> float:
         return crc32(f"{query}\n{text}".encode()) / 2**32

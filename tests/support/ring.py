@@ -1,4 +1,4 @@
-"""A corpus whose artifacts link to one another in a ring of many cycles."""
+"""A corpus whose artifacts are linked in a ring with many cycles."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,10 @@ SIZE = 14
 
 @dataclass(frozen=True)
 class Parts:
-    """Two kinds of surfaces for most artifacts, one for some, none for one; metadata with values inside values."""
+    """A strategy with two kinds of surfaces for most artifacts, one for some and none for one.
+
+    Metadata are nested.
+    """
 
     id: str = "parts"
 
@@ -30,7 +33,7 @@ LINKS = extractor_from(lambda name, _: {"NEXT": [f"{(int(name) + step) % SIZE:02
 
 
 def corpus(store=None):
-    """Return the context manager that builds and opens it."""
+    """Return the context manager that builds and opens the corpus."""
     texts = {f"{number:02}": "" for number in range(SIZE)}
     source = from_mapping(texts, name="ring", strategy=Parts(), embedder="light", edge_extractor=LINKS)
     return build(source, store=store or MemoryStore())

@@ -1,4 +1,4 @@
-"""Small artifacts, and everything that a store holds, for tests of stores."""
+"""Small artifacts and the whole content of a store, for tests of stores."""
 
 import sqlite3
 import zlib
@@ -11,7 +11,7 @@ from airw.values import ArtifactChange, Extraction, LedgerEntry, Link, Record
 
 
 def change(name, text="", *, version="1", records=1, dim=4, links=(), names=(), metadata=None, seed=None):
-    """Make one artifact with `records` chunks; its vectors follow from its name and version."""
+    """Return an artifact with `records` chunks; its vectors depend on its name and version."""
     rows = [
         Record(Record.make_id(name, "chunk", at), name, "chunk", at, text or f"{name} {version}", dict(metadata or {}))
         for at in range(records)
@@ -24,7 +24,7 @@ def change(name, text="", *, version="1", records=1, dim=4, links=(), names=(), 
 
 
 async def everything(store):
-    """Read all that a store holds, by every way to read it."""
+    """Return the whole content of a store, read by all methods."""
     ids = await store.artifact_ids()
     records = await store.records_of(ids)
     record_ids = [record.id for group in records for record in group]
@@ -57,7 +57,7 @@ async def fill(path, *changes):
 
 
 def check_file(path):
-    """Ask SQLite itself whether the file and the text index are whole, and look for what nothing refers to."""
+    """Check the file and the text index with SQLite, and look for orphaned rows."""
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         connection.execute("INSERT INTO record_text (record_text, rank) VALUES ('integrity-check', 1)")

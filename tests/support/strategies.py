@@ -1,4 +1,4 @@
-"""Strategies of one's own: bodies that either package's `Strategy` runs, and walks of them over small graphs."""
+"""Custom strategies that both packages can run, and their walks over small graphs."""
 
 from dataclasses import dataclass, field, make_dataclass
 from functools import cache
@@ -10,7 +10,7 @@ from tests.support.graph_retriever_oracle import QUERY, corpus_of, weight
 LINKS = [("links", "$id")]
 
 
-# --- bodies, to be mixed into either package's `Strategy` ------------------------------------------------------------
+# --- bodies for the `Strategy` of either package ---------------------------------------------------------------------
 
 
 class Everything:
@@ -19,14 +19,14 @@ class Everything:
 
 
 class SelectsOnly:
-    """And so ends with the first step."""
+    """Selects but does not expand, so the walk ends after the first step."""
 
     def iteration(self, nodes, tracker):
         tracker.select(nodes)
 
 
 class Routes:
-    """Goes on from everything, and selects some of it."""
+    """Expands all nodes, selects some of them."""
 
     def iteration(self, nodes, tracker):
         tracker.select([node for node in nodes if node.metadata["lang"] == "a"])
@@ -34,7 +34,7 @@ class Routes:
 
 
 class RoutesFirst:
-    """Selects nothing of the start."""
+    """Selects all nodes except the seeds."""
 
     def iteration(self, nodes, tracker):
         tracker.select([node for node in nodes if node.depth])
@@ -43,7 +43,7 @@ class RoutesFirst:
 
 @dataclass(kw_only=True)
 class Forgets:
-    """Takes some of each step, the heaviest first, and never comes back to the others."""
+    """Takes the heaviest nodes of each step and drops the others."""
 
     width: int = 2
 
@@ -53,7 +53,7 @@ class Forgets:
 
 @dataclass(kw_only=True)
 class KeepsHeap:
-    """Takes the heaviest of all that it was shown, until one is gone on from; says what it took it for."""
+    """Takes the heaviest of all nodes so far until one is expanded; stores its weight."""
 
     heap: list = field(default_factory=list)
 
@@ -68,7 +68,7 @@ class KeepsHeap:
 
 @dataclass(kw_only=True)
 class GivesUp:
-    """Takes one at a time of all that it was shown, and goes on from it only where it is heavy enough."""
+    """Takes one node per step, oldest first, and expands it only if it is heavy enough."""
 
     waiting: list = field(default_factory=list)
 
@@ -80,7 +80,7 @@ class GivesUp:
 
 
 class Reorders:
-    """The lightest first in the end, and not the heaviest of all."""
+    """Ranks the lightest node first and drops the heaviest."""
 
     def iteration(self, nodes, tracker):
         tracker.select_and_traverse(nodes)
@@ -91,7 +91,7 @@ class Reorders:
 
 @dataclass(kw_only=True)
 class Tires:
-    """Goes on from nothing after some steps, though it selects."""
+    """Stops expanding after some steps but continues to select."""
 
     steps: int = 0
 
@@ -111,7 +111,7 @@ def mixed(body, base=Strategy):
 
 
 def line_of(**links):
-    """Artifacts by nearness, the nearest first, and what each leads to; the weight is the place in that order."""
+    """Return a graph of artifacts, best first; the weight is the position."""
     count = len(links)
     vectors = {id: [1.0, at / count] for at, id in enumerate(links)} | {QUERY: [1.0, 0.0]}
     return {id: {"links": list(ends), "weight": at} for at, (id, ends) in enumerate(links.items())}, vectors
@@ -121,7 +121,7 @@ LINE = line_of(a="bc", b="d", c="e", d="f", e="", f="")
 
 
 async def walk_of(policy, graph=LINE, **options):
-    """Walk to the end, and give the walk and its hits."""
+    """Walk to the end; return the walk and its hits."""
     async with corpus_of(*graph) as corpus, traverse(QUERY, corpus, policy=policy, **options) as walk:
         hits = [hit async for hit in walk]
     return walk, hits
@@ -132,6 +132,6 @@ def ids(hits):
 
 
 def made(iteration, **options):
-    """Make a strategy of a function; it starts from the nearest, and selects as many as there are."""
+    """Return a strategy made of a function; it has one seed and no limit of selected nodes."""
     kind = type("Made", (Strategy,), {"iteration": iteration})
     return kind(**{"edges": LINKS, "start_k": 1, "select_k": None, **options})

@@ -1,4 +1,4 @@
-"""Cases of links: which edges are told in which order, what a reference means, who refers to it, and shared values."""
+"""Cases of links: edges and their order, resolved references, referrers, shared values."""
 
 from dataclasses import replace
 
@@ -76,7 +76,7 @@ async def _an_ambiguous_link_is_no_edge_until_it_means_one_thing_again(fixture):
 
 
 def _linked():
-    """Make three artifacts with links of several types and origins, to themselves and to nowhere among them."""
+    """Return three artifacts with links of several types; some are self-links or dangle."""
     return [
         put("a", links=[Link("c", "r"), Link("b", "r"), Link("a", "r"), Link("b", "q", "typed"), Link("gone", "r")]),
         put("b", links=[Link("a", "r"), Link("b2", "z", "derived", "else"), Link("zz", "r", target_source="else")]),
@@ -194,7 +194,7 @@ async def _links_are_counted_by_type_origin_and_state(fixture):
 
 
 async def expect_matching(store, field, expected, **limit):
-    """Expect these artifacts, of one letter each, for each value."""
+    """Expect these artifacts, one letter each, for each value."""
     wanted = [(field, value) for value, _ in expected]
     found = await store.matching(wanted, **limit)
     expect_equal(found, [list(names) for _, names in expected], f"matching({wanted}, {limit})")
@@ -223,7 +223,7 @@ async def _matching_finds_equal_values_and_lists_that_hold_them(fixture):
 
 
 async def expect_referrers(store, expected, types=None):
-    """Expect these referrers, of one letter each, and their number."""
+    """Expect these referrers, one letter each, and their number."""
     found = await store.referrers([*expected], types=types)
     expect_equal(found, [list(each) for each in expected.values()], f"referrers({[*expected]}, types={types})")
     counted = await store.fan_in([*expected], types=types)
@@ -259,7 +259,7 @@ async def _a_reference_means_all_that_carry_it_in_the_strongest_tier_sorted_by_i
 
 
 def _hub():
-    """Make an artifact that others link to by three names, and more than once; it links to itself too."""
+    """Return artifacts that link to one of them by three names, with duplicates."""
     return [
         put("h", names=[["H"], ["Title"]], links=[Link("h"), Link("Title"), Link("b")]),
         put("d", links=[Link("h", "r"), Link("H", "q"), Link("h", line=2)]),
@@ -452,7 +452,7 @@ async def _a_link_of_two_names_that_mean_nothing_is_known_by_the_first(fixture):
 
 @case(CASES, "matching")
 async def _matching_asks_about_many_fields_in_one_call(fixture):
-    """More than any store would remember, each of them twice."""
+    """Ask for more ids than a cache keeps, each of them twice."""
     fields = {f"f{at}": at % 3 for at in range(100)}
     store = await fixture.open_store([put("b", "t", metadata=fields), put("a", "t", metadata=fields | {"f1": "other"})])
     wanted = [(field, value) for _ in range(2) for field, value in (*fields.items(), ("f1", "other"), ("none", 0))]

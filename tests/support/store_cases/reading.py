@@ -1,4 +1,4 @@
-"""Cases of reading: what was put comes back as records, vectors and rankings, aligned with what was asked."""
+"""Cases of reading: records, vectors and rankings come in the order of the arguments."""
 
 import math
 from dataclasses import replace
@@ -15,7 +15,7 @@ CASES = []
 
 
 def columns(ranking):
-    """A ranking as values that compare."""
+    """Return a ranking as values that can be compared."""
     return list(ranking.record_ids), list(ranking.artifact_ids), ranking.scores
 
 
@@ -28,8 +28,8 @@ async def _a_new_store_holds_no_records(fixture):
     expect_equal(await store.get_records(["a"]), [None], "get_records(['a'])")
     expect_equal(await store.records_of(["a"]), [None], "records_of(['a'])")
     counts = await store.counts()
-    for each in ("artifacts", "records", "resolved", "dangling", "ambiguous", "foreign"):
-        expect_equal(counts.get(each), 0, f"counts()[{each!r}]")
+    for name in ("artifacts", "records", "resolved", "dangling", "ambiguous", "foreign"):
+        expect_equal(counts.get(name), 0, f"counts()[{name!r}]")
 
 
 @case(CASES, "get_records")
@@ -133,7 +133,7 @@ async def _empty_texts_odd_texts_and_artifacts_without_records_are_kept(fixture)
 async def _ids_are_asked_for_by_the_ten_thousand_in_one_call(fixture):
     names = [f"a{at:04}" for at in range(1_000)]
     store = await fixture.open_store([put(name, f"text {name}") for name in names])
-    absent = [f"absent {at}" for at in range(40_000)]  # more than any database takes as separate parameters
+    absent = [f"absent {at}" for at in range(40_000)]  # more than databases accept as parameters of one statement
     ids = [record_id(name) for name in names]
     found = [each and each.artifact_id for each in await store.get_records([*absent, *ids])]
     expect_equal(found, [*[None] * len(absent), *names], "get_records of 41,000 ids")
@@ -278,9 +278,9 @@ async def _several_vectors_are_answered_in_their_order_and_k_may_be_zero_or_larg
 
 
 def _bm25(texts, query):
-    """Score each text, given as words, as FTS5's `bm25()` does, made positive; 0.0 where no word is shared.
+    """Return the `bm25()` score of FTS5, made positive, for each list of words.
 
-    That is Robertson's formula (k1 = 1.2, b = 0.75) with an inverse document frequency of at least 1e-6.
+    It is 0.0 without a shared word. The formula is that of Robertson (k1 = 1.2, b = 0.75) with an inverse document frequency of at least 1e-6.
     """
     mean = sum(map(len, texts)) / len(texts)
     scores = [0.0] * len(texts)
@@ -294,7 +294,7 @@ def _bm25(texts, query):
 
 
 def _prose():
-    """Make a hundred artifacts of up to three records, in common words and rare ones."""
+    """Return a hundred artifacts of up to three records with common and rare words."""
     random = np.random.default_rng(11)
     words = [f"w{at}" for at in range(40)]
     chances = 1 / np.arange(1, 41)

@@ -1,4 +1,4 @@
-"""Cases of both kinds of search: the cut, ties, the collapse to artifacts, surfaces, and when filters act."""
+"""Cases of both searches: limits, ties, best record per artifact, surfaces, filters."""
 
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,7 @@ async def _by_words(store, k, **options):
 
 
 async def _filters_act_before_the_cut(search, fixture):
-    """Of 60 artifacts of two records, the ten worst pass the filter, by one record each."""
+    """Search 60 artifacts of two records, of which only the ten worst pass the filter."""
     changes = [
         put(f"a{at:02}", f"word {'pad ' * at}", f"word {'pad ' * at}", vectors=axes(at, at), metadata={"n": at})
         for at in range(60)
@@ -38,7 +38,7 @@ async def _filters_act_before_the_cut(search, fixture):
 
 
 async def _surface_metadata_is_what_a_filter_sees(search, fixture):
-    """A filter is about records: one record of an artifact may pass where another does not."""
+    """Check that filters apply to records: one record of an artifact may pass and another not."""
     change = put("a", "word", "word", vectors=axes(0, 10))
     records = [replace(record, metadata={"page": at}) for at, record in enumerate(change.records)]
     store = await fixture.open_store([replace(change, records=records)])

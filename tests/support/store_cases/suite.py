@@ -1,10 +1,10 @@
-"""Cases of stores beyond the exam that strangers take: ours keep each of these promises too, letter by letter."""
+"""Cases for our own stores, in addition to the public suite."""
 
 from airw.testing import StoreSuite
 from tests.support.store_cases import links, reading, searches
 
 
 class CloseSuite(StoreSuite):
-    """What the exam asks by comparison with a `MemoryStore`, asked with answers that are written down."""
+    """A suite that compares answers with expected values instead of a `MemoryStore`."""
 
     all_cases = (*reading.CASES, *searches.CASES, *links.CASES)
