@@ -20,7 +20,7 @@ _CODE_PARTS = (
 )
 _NO_IDENTITY = "{} has no stable identity; add an `id` attribute to it or to the object that contains it"
 _READING_ID: ContextVar[tuple[int, ...]] = ContextVar("_READING_ID", default=())
-"""Addresses of the objects whose `id` is being read: an `id` that calls `identity` on its own object must not recur."""
+"""Addresses of the objects whose `id` is being read: an `id` may call `identity` on its own object."""
 
 
 def identity(thing: object) -> str:
@@ -84,36 +84,36 @@ def _explicit_id(thing: object) -> str | None:
 class _Digests:
     """The digests of an object and of its parts, each computed once.
 
-    Objects can contain themselves. An object that is met again while its digest is being computed is described by its
-    distance: the number of levels up to it. A digest with such a distance to an object further out is valid only in
-    this place, so it is not cached.
+    Objects can contain themselves. An object that is met again before its digest is cached is described by a distance:
+    the number of objects started since it was. A digest that contains the distance to an object further out is valid
+    only in this place, so it is not cached.
     """
 
     def __init__(self) -> None:
-        self._depths: dict[int, int] = {}  # address -> order in which the digest of the object was started
-        self._finished: dict[int, bytes] = {}
+        self._order: dict[int, int] = {}  # address -> number of objects started before this one
+        self._cache: dict[int, bytes] = {}
         self._alive: list[object] = []  # keeps temporary objects alive, so that no address is used twice
-        self._outermost = 0  # the earliest started object that the current digest refers back to
+        self._outermost = 0  # the lowest number that the current digest refers to
 
     def digest(self, thing: object) -> bytes:
         if type(thing) in _SCALARS:
             return _hash(type(thing).__name__, hex(thing) if isinstance(thing, int) else repr(thing))
         address = id(thing)
-        if address in self._finished:
-            return self._finished[address]
-        if address in self._depths:
-            self._outermost = min(self._outermost, self._depths[address])
-            return _hash("again", str(len(self._depths) - self._depths[address]))
+        if address in self._cache:
+            return self._cache[address]
+        if address in self._order:
+            self._outermost = min(self._outermost, self._order[address])
+            return _hash("again", str(len(self._order) - self._order[address]))
         return self._compute(address, thing)
 
     def _compute(self, address: int, thing: object) -> bytes:
-        depth = self._depths[address] = len(self._depths)
+        number = self._order[address] = len(self._order)
         self._alive.append(thing)
-        outer, self._outermost = self._outermost, depth
+        outer, self._outermost = self._outermost, number
         digest = _hash(_full_name(type(thing)), *self._parts(thing))
         # A digest that refers to nothing further out is the same wherever the object occurs.
-        if self._outermost >= depth:
-            self._finished[address] = digest
+        if self._outermost >= number:
+            self._cache[address] = digest
         self._outermost = min(outer, self._outermost)
         return digest
 

@@ -68,7 +68,7 @@ class PolicyFixture:
 
     Args:
         policy: The policy to check.
-        make_another: A function that makes an equal policy; `None` if the suite was given a policy.
+        make_another: A function that makes an equal policy; `None` if the suite was passed a policy.
         store: An open corpus, or other data that the policy walks.
         query: The query of the walks.
         is_corpus: Whether `store` is a dataclass with a field `store`, such as a `Corpus`.
@@ -98,7 +98,7 @@ class PolicyFixture:
         limits: Limits | None = None,
         **options: Any,
     ) -> Walk:
-        """Start a walk with the policy, data and query of the fixture, unless given here."""
+        """Start a walk with the policy, data and query of the fixture, unless passed here."""
         return traverse(
             self.query if query is None else query,
             self.store if store is None else store,

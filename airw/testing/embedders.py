@@ -62,7 +62,7 @@ _BATCH_NAMES = {
 class EmbedderFixture:
     """The fixture of one case: the embedder to check and the bounds.
 
-    `make_another` makes an equal embedder; it is `None` if the suite was fixture an embedder.
+    `make_another` makes an equal embedder; it is `None` if the suite was passed an embedder.
     """
 
     embedder: Embedder

@@ -7,7 +7,7 @@ from typing import Any
 
 from airw._base.arrays import Floats
 from airw._base.messages import short_repr
-from airw.compat._missing import missing
+from airw.compat._missing_names import explain_missing
 from airw.errors import ArgumentKindError
 from airw.retrieval import tag_source as tag_source
 from airw.values import Artifact as Artifact
@@ -84,7 +84,7 @@ def best_per_artifact(hits: Iterable[SearchHit]) -> list[SearchHit]:
     return sorted(best.values(), key=lambda hit: -hit.score)
 
 
-__getattr__ = missing(
+__getattr__ = explain_missing(
     __name__,
     {
         "storage_key": "call airw.values.Record.make_id(artifact_id, surface_kind, surface_index)",

@@ -1,5 +1,5 @@
 """The command line of `ir`, replaced by the command `airw`."""
 
-from airw.compat._missing import missing
+from airw.compat._missing_names import explain_missing
 
-__getattr__ = missing(__name__, {"*": "use the command `airw`, see airw --help"})
+__getattr__ = explain_missing(__name__, {"*": "use the command `airw`, see airw --help"})

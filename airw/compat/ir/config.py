@@ -1,7 +1,7 @@
 """Paths of `ir`, replaced by the home folder of airw."""
 
-from airw.compat._missing import missing
+from airw.compat._missing_names import explain_missing
 
-__getattr__ = missing(
+__getattr__ = explain_missing(
     __name__, {"*": "call airw.corpora.home(), the folder that AIRW_HOME names, or airw.corpora.corpus_path(name)"}
 )

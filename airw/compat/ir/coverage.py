@@ -1,5 +1,5 @@
 """Coverage reports, replaced by `airw.corpora.coverage`."""
 
-from airw.compat._missing import missing
+from airw.compat._missing_names import explain_missing
 
-__getattr__ = missing(__name__, {"*": "call await airw.corpora.coverage(name), for any corpus"})
+__getattr__ = explain_missing(__name__, {"*": "call await airw.corpora.coverage(name), for any corpus"})

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from airw._base.arrays import Floats
-from airw.compat._missing import missing
+from airw.compat._missing_names import explain_missing
 from airw.compat._sync import run
 from airw.embedders import embedder_from, resolve_embedder
 from airw.errors import EmbedderError as EmbedderError
@@ -95,7 +95,7 @@ def _call(function: Callable[..., Any], texts: list[str], input_type: str) -> An
     return function(texts, input_type=input_type) if accepts_type else function(texts)
 
 
-__getattr__ = missing(
+__getattr__ = explain_missing(
     __name__,
     {"make_embedder_for_id": "call open_corpus(name), which finds the embedder that a corpus was built with"},
 )

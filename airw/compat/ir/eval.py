@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from airw import evaluation
-from airw.compat._missing import missing
+from airw.compat._missing_names import explain_missing
 from airw.compat._sync import run
 from airw.compat.ir.index import to_airw
 from airw.compat.ir.retrieve import to_airw_options
@@ -45,4 +45,4 @@ def load_calibration(corpus: Any, mode: str, **search_kw: Any) -> MinScoreCalibr
     return run(evaluation.load_calibration, to_airw(corpus), mode, **options)
 
 
-__getattr__ = missing(__name__, {"*": "airw.evaluation has cases and floors only"})
+__getattr__ = explain_missing(__name__, {"*": "airw.evaluation has cases and floors only"})

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from airw import discovery
-from airw.compat._missing import missing
+from airw.compat._missing_names import explain_missing
 from airw.compat._sync import run
-from airw.compat.ir._both import CallableModule
+from airw.compat.ir._callable_module import CallableModule
 from airw.compat.ir.base import Record
 from airw.compat.ir.index import store_of, to_airw
 from airw.compat.ir.store import CorpusStore
@@ -82,7 +82,7 @@ def to_airw_policy(policy: Any, corpus: Any) -> Any:
     return choose
 
 
-__getattr__ = missing(
+__getattr__ = explain_missing(
     __name__, {"DFLT_MIN_STITCH_OVERLAP": "airw knows the overlap of chunks from their stored offsets"}
 )
 

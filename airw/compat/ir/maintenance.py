@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airw import corpora
-from airw.compat._missing import missing
+from airw.compat._missing_names import explain_missing
 from airw.compat._sync import run
 from airw.corpora import MaintenanceOutcome
 from airw.errors import StoreBusy
@@ -67,4 +67,4 @@ def _to_result(outcome: MaintenanceOutcome) -> MaintenanceResult:
 
 _LOCK = "each run holds a file lock, which the system releases when its process ends"
 
-__getattr__ = missing(__name__, {"single_run": _LOCK, "lock_path": _LOCK, "DFLT_STALE_LOCK_AFTER": _LOCK})
+__getattr__ = explain_missing(__name__, {"single_run": _LOCK, "lock_path": _LOCK, "DFLT_STALE_LOCK_AFTER": _LOCK})

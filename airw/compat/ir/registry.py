@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from airw import corpora as of_airw
-from airw.compat._missing import missing
+from airw.compat._missing_names import explain_missing
 from airw.compat._sync import run
 from airw.compat.ir.embed import embedder_of
 from airw.compat.ir.index import Corpus, extractor_of, to_ir
@@ -136,7 +136,7 @@ def retrievers(**search_defaults: Any) -> Mapping[str, Callable[..., Any]]:
     return _Retrievers(search_defaults)
 
 
-__getattr__ = missing(
+__getattr__ = explain_missing(
     __name__,
     {
         "source_from_entry": "call airw.corpora.list_corpora()[name].source()",

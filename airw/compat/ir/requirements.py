@@ -1,7 +1,7 @@
 """Checks of installed packages, which airw leaves to pip."""
 
-from airw.compat._missing import missing
+from airw.compat._missing_names import explain_missing
 
-__getattr__ = missing(
+__getattr__ = explain_missing(
     __name__, {"*": "pip checks versions; a missing package is reported by the function that needs it"}
 )

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from airw import discovery
-from airw.compat._missing import missing
+from airw.compat._missing_names import explain_missing
 from airw.compat._sync import SyncFunction, run, to_async
-from airw.compat.ir._both import CallableModule
+from airw.compat.ir._callable_module import CallableModule
 from airw.compat.ir.expand import to_airw_policy
 from airw.compat.ir.index import to_airw
 from airw.compat.ir.retrieve import to_airw_options
@@ -143,7 +143,7 @@ def make_llm_selector(
 
 _AS_STRATEGY = "call select(hits, strategy={!r})"
 
-__getattr__ = missing(
+__getattr__ = explain_missing(
     __name__,
     {name: _AS_STRATEGY.format(name) for name in ("top_k", "abs_threshold", "rel_threshold", "score_gap")}
     | {

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from airw import sources
 from airw._base.messages import short_repr
-from airw.compat._missing import missing
+from airw.compat._missing_names import explain_missing
 from airw.compat._sync import run
 from airw.compat.ir.base import Artifact
 from airw.compat.ir.embed import embedder_of
@@ -228,7 +228,7 @@ def as_source(source: Any, *, embed: bool) -> Any:
 
 _READ_BY_AIRW = "airw.sources finds the files itself, see from_md_reports and from_packages"
 
-__getattr__ = missing(
+__getattr__ = explain_missing(
     __name__,
     {
         "DFLT_CHUNK_MAX_TOKENS": "use Chunked(chunk_size=…), or Chunked(max_tokens=…, tokenizer=…) for tokens",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from airw import indexing
-from airw.compat._missing import missing
+from airw.compat._missing_names import explain_missing
 from airw.compat.ir.base import Artifact, IndexPlan
 from airw.errors import ArgumentError
 from airw.indexing import identity, strategy_spec
@@ -214,7 +214,7 @@ def text_of(raw: Any, text_key: str | None = None) -> str:
     return surfaces[0].text if surfaces else ""
 
 
-__getattr__ = missing(
+__getattr__ = explain_missing(
     __name__,
     {
         "ClaudeTurn": "pass turns as records: CorpusSource.from_records(name=…, fetcher=…)",

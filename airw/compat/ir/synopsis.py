@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from airw import indexing
-from airw.compat._missing import missing
+from airw.compat._missing_names import explain_missing
 from airw.compat._sync import SyncFunction, to_async
 from airw.compat.ir.base import Artifact
 from airw.compat.ir.strategy import to_airw_strategy
@@ -89,7 +89,7 @@ def make_thin_description_predicate(
 thin_description_predicate = ThinDescription()
 """A predicate for `with_synopsis(…, when=…)`: true if a `description` is below 40 characters."""
 
-__getattr__ = missing(
+__getattr__ = explain_missing(
     __name__,
     {
         "SYNOPSIS_PROMPT": "call make_llm_synthesizer(prompt=…)",

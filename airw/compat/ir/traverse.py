@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from airw import walking
 from airw._base.concurrency import in_thread
 from airw.compat._sync import run
-from airw.compat.ir._both import CallableModule
+from airw.compat.ir._callable_module import CallableModule
 from airw.compat.ir.index import to_airw
 from airw.policies import CollapsedTree, PerNode, ReverseDependency, per_node
 from airw.policies.collapsed_tree import LEAF_KINDS, SUMMARY_KINDS

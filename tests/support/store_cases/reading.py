@@ -280,7 +280,8 @@ async def _several_vectors_are_answered_in_their_order_and_k_may_be_zero_or_larg
 def _bm25(texts, query):
     """Return the `bm25()` score of FTS5, made positive, for each list of words.
 
-    It is 0.0 without a shared word. The formula is that of Robertson (k1 = 1.2, b = 0.75) with an inverse document frequency of at least 1e-6.
+    It is 0.0 without a shared word. The formula is that of Robertson (k1 = 1.2, b = 0.75) with an inverse document
+    frequency of at least 1e-6.
     """
     mean = sum(map(len, texts)) / len(texts)
     scores = [0.0] * len(texts)

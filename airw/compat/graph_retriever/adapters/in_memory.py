@@ -8,7 +8,7 @@ import numpy as np
 
 from airw._base.json import json_clean
 from airw._base.vectors import unit_rows
-from airw.compat._missing import missing
+from airw.compat._missing_names import explain_missing
 from airw.compat.graph_retriever.content import Content
 from airw.embedders import embedder_from
 from airw.protocols import Embedder
@@ -56,4 +56,6 @@ def _to_change(content: Content) -> ArtifactChange:
     return ArtifactChange(entry, [record], unit_rows(np.asarray([content.embedding]), count=1, of=content.id))
 
 
-__getattr__ = missing(__name__, {"InMemoryBase": "use InMemory: it compares whole values and the items of lists"})
+__getattr__ = explain_missing(
+    __name__, {"InMemoryBase": "use InMemory: it compares whole values and the items of lists"}
+)

@@ -4,17 +4,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def missing(module: str, instead: Mapping[str, str]) -> Callable[[str], Any]:
+def explain_missing(module: str, instead: Mapping[str, str]) -> Callable[[str], Any]:
     """Return a `__getattr__` for a module that names the replacement of a missing name.
 
     Names in `instead` raise an `ImportError` with their replacement. Other names raise an `AttributeError`, unless
     there is an entry `"*"`, which applies to all of them.
 
     Example:
-        >>> missing("airw.compat.ir.schedule", {"*": "have cron call `airw maintain`"})("install")
+        >>> explain_missing("airw.compat.ir.schedule", {"*": "let cron run `airw maintain`"})("install")
         Traceback (most recent call last):
             ...
-        ImportError: airw.compat.ir.schedule has no install: have cron call `airw maintain`
+        ImportError: airw.compat.ir.schedule has no install: let cron run `airw maintain`
     """
 
     def get(name: str) -> Any:
