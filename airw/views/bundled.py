@@ -1,4 +1,4 @@
-"""Whole notes put together to be read, as values, and the documents that they are printed as; pure."""
+"""Bundles of whole notes, as values, and the formats in which they are printed."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -7,18 +7,18 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from airw._base.checks import check_choice
 from airw.values import Edge, NodeId
-from airw.views.model import NodeView, counted, edge_dict, id_text, one_line
+from airw.views.model import NodeView, edge_dict, format_counts, id_text, one_line
 from airw.views.records import edge_line, id_token, node_line, token
-from airw.views.text import left_out_text
+from airw.views.text import limits_text
 
 FormName: TypeAlias = Literal["text", "json", "records"]
 
 FORMS: tuple[FormName, ...] = ("text", "json", "records")
-"""What a bundle can be printed as."""
+"""The formats in which a bundle can be printed."""
 
 
 class NoteLink(NamedTuple):
-    """A stored edge as it is told with one of its ends: under its type, or its inverse where it leads there."""
+    """A stored edge as seen from one note: its type, or the inverse if it leads to the note."""
 
     edge: Edge
     type: str
@@ -26,14 +26,14 @@ class NoteLink(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BundledNote:
-    """One artifact of a bundle, whole.
+    """A whole artifact of a bundle.
 
     Args:
-        node: What is told of it.
-        content: Its text: its chunks put together, or all its surfaces where it has no chunks.
-        via: How it came in: `"note"` (it was named), `"walk"` (a root of the walk), `"walk:ID"` (found from there) or
-            `"query:SCORE"`.
-        hop: Hops from the root, of what the walk found.
+        node: Its id, title, type, tags and path.
+        content: Its text: all its chunks joined, or all its surfaces if it has no chunks.
+        via: Why it is in the bundle: `"note"` (it was named), `"walk"` (a root of the walk), `"walk:ID"` (reached from
+            there) or `"query:SCORE"`.
+        hop: Hops from the root, if the walk reached it.
         links: The edges between it and the notes before it.
 
     Example:
@@ -49,26 +49,26 @@ class BundledNote:
 
     @property
     def edges(self) -> tuple[Edge, ...]:
-        """The edges between it and the notes before it, as they are stored."""
+        """The stored edges between it and the notes before it."""
         return tuple(link.edge for link in self.links)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all but the edges as JSON-clean values."""
+        """Return everything except the edges as JSON values."""
         return {**self.node.to_dict(), "hop": self.hop, "via": self.via, "content": self.content}
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Notes put together, and what was left out.
+    """Whole notes, and what was left out.
 
     Args:
-        store: The corpus they are from.
-        notes: The notes, whole: those named, then those of the walk in its order, then those of the query by rank.
-        left_out: How many were seen and left out, by limit: `max_chars` and `max_tokens` count notes that did not fit,
-            the others are those of the walk.
-        at_least: Limits whose count in `left_out` is a lower bound.
-        unknown: Limits behind which nobody looked; `timeout` where a deadline ended the walk.
-        tokens: How tokens were counted, where they were estimated.
+        store: The name of their corpus.
+        notes: The notes: those named, then those of the walk in its order, then those of the query by rank.
+        left_out: How many items each limit left out. `max_chars` and `max_tokens` count notes that did not fit; the
+            other limits are those of the walk.
+        at_least: The limits whose count in `left_out` is a lower bound.
+        unknown: The limits that stopped the walk without counting what they left out, such as `timeout`.
+        tokens: How tokens were estimated; `None` if they were counted or there is no limit of tokens.
 
     Example:
         >>> Bundle("vault", (BundledNote(NodeView("a.md"), "text", "note"),), {"max_chars": 2}).to_dict()["notes_count"]
@@ -84,16 +84,19 @@ class Bundle:
 
     @property
     def edges(self) -> tuple[Edge, ...]:
-        """The stored edges between its notes, each with the later of the two."""
+        """The stored edges between its notes, in the order of the later note."""
         return tuple(edge for note in self.notes for edge in note.edges)
 
     @property
     def truncated(self) -> bool:
-        """Say whether anything was, or may have been, left out; a limit reached exactly is no truncation."""
+        """Return True if anything was, or may have been, left out.
+
+        A limit that is reached exactly leaves nothing out.
+        """
         return bool(self.left_out or self.at_least or self.unknown)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give it as one JSON object; `tokens` only where they were estimated."""
+        """Return the bundle as one JSON object; `tokens` only if they were estimated."""
         return {
             "store": self.store,
             "truncated": self.truncated,
@@ -108,7 +111,10 @@ class Bundle:
 
 
 class Form(NamedTuple):
-    """How a bundle is printed: its head, each note, its tail; and the whole of it, which is not longer."""
+    """The functions that print a bundle in one format: head, each note, tail, and all at once.
+
+    The whole is never longer than its parts together.
+    """
 
     head: Callable[[Bundle], str]
     note: Callable[[BundledNote], str]
@@ -117,16 +123,16 @@ class Form(NamedTuple):
 
 
 def bundle_document(bundle: Bundle, form: FormName = "text") -> str:
-    r"""Give a bundle as one document, with a newline at its end.
+    r"""Return a bundle as one document, with a newline at its end.
 
     Args:
         bundle: The bundle.
-        form: `"text"`: for people and models, a heading for each note, its links to notes before it, and its text.
-            `"json"`: one object, `Bundle.to_dict`. `"records"`: a line for each note and edge, as `tree_records` has
-            them, and after these of a note its text between `B id lines=N` and `B-END id`.
+        form: `"text"` is for people and models: each note has a heading, its links to notes before it, and its text.
+            `"json"` is one object, `Bundle.to_dict`. `"records"` has a line for each note and edge, as in
+            `tree_records`; the text of a note follows them between `B id lines=N` and `B-END id`.
 
     Raises:
-        ArgumentError: There is no such form.
+        ArgumentError: If `form` is not one of these.
 
     Example:
         >>> note = BundledNote(NodeView("keys.md", "Signing keys"), "Rotate them.", "note")
@@ -142,7 +148,7 @@ def bundle_document(bundle: Bundle, form: FormName = "text") -> str:
     return BUNDLE_FORMS[check_choice("form", form, FORMS)].whole(bundle)
 
 
-def _pieced(bundle: Bundle, form: Form) -> str:
+def _join_parts(bundle: Bundle, form: Form) -> str:
     return "".join([form.head(bundle), *map(form.note, bundle.notes), form.tail(bundle)])
 
 
@@ -166,14 +172,15 @@ def _text_note(note: BundledNote) -> str:
     return "\n".join([*lines, *([note.content.strip("\n"), ""] if note.content.strip() else []), ""])
 
 
-def _link_text(link: NoteLink, here: NodeId) -> str:
-    other, arrow = (link.edge.target, "→") if link.edge.source == here else (link.edge.source, "←")
+def _link_text(link: NoteLink, note: NodeId) -> str:
+    is_out = link.edge.source == note
+    other, arrow = (link.edge.target, "→") if is_out else (link.edge.source, "←")
     return f"{arrow} {one_line(link.type)}  {id_text(other)}"
 
 
 def _text_tail(bundle: Bundle) -> str:
-    left = left_out_text(counted(bundle.left_out, bundle.at_least, bundle.unknown))
-    return ("" if bundle.notes else "no notes\n") + (f"{left}\n" if left else "")
+    limits = limits_text(format_counts(bundle.left_out, bundle.at_least, bundle.unknown))
+    return ("" if bundle.notes else "no notes\n") + (f"{limits}\n" if limits else "")
 
 
 # JSON.
@@ -184,7 +191,7 @@ def _json(value: Any) -> str:
 
 
 def _json_note(note: BundledNote) -> str:
-    return "".join(f"{_json(each)}, " for each in (note.to_dict(), *map(edge_dict, note.edges)))
+    return "".join(f"{_json(value)}, " for value in (note.to_dict(), *map(edge_dict, note.edges)))
 
 
 def _json_whole(bundle: Bundle) -> str:
@@ -197,8 +204,8 @@ def _json_whole(bundle: Bundle) -> str:
 def _records_head(bundle: Bundle) -> str:
     fields = ["H airw=1 records=1", f"store={token(bundle.store)}", "mode=context", f"notes={len(bundle.notes)}"]
     fields += [f"truncated={_json(bundle.truncated)}"]
-    left = ",".join(map(":".join, counted(bundle.left_out, bundle.at_least, bundle.unknown)))
-    fields += [f"left_out={left}"] if left else []
+    left_out = ",".join(map(":".join, format_counts(bundle.left_out, bundle.at_least, bundle.unknown)))
+    fields += [f"left_out={left_out}"] if left_out else []
     fields += [f"tokens={token(bundle.tokens)}"] if bundle.tokens else []
     return " ".join(fields) + "\n"
 
@@ -211,10 +218,10 @@ def _records_note(note: BundledNote) -> str:
 
 
 BUNDLE_FORMS: Mapping[FormName, Form] = {
-    "text": Form(_text_head, _text_note, _text_tail, lambda bundle: _pieced(bundle, BUNDLE_FORMS["text"])),
+    "text": Form(_text_head, _text_note, _text_tail, lambda bundle: _join_parts(bundle, BUNDLE_FORMS["text"])),
     "json": Form(_json_whole, _json_note, lambda _: "", _json_whole),
     "records": Form(
-        _records_head, _records_note, lambda _: "", lambda bundle: _pieced(bundle, BUNDLE_FORMS["records"])
+        _records_head, _records_note, lambda _: "", lambda bundle: _join_parts(bundle, BUNDLE_FORMS["records"])
     ),
 }
-"""How each form is printed, piece by piece."""
+"""The functions that print each format."""

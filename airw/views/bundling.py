@@ -19,7 +19,7 @@ from airw.retrieval.stitching import stitch
 from airw.values import ArtifactRef, Edge, NodeId, Record, SearchHit
 from airw.views.bundled import BUNDLE_FORMS, FORMS, Bundle, BundledNote, Form, FormName, NoteLink
 from airw.views.model import id_text, node_view
-from airw.views.reading import limit_names
+from airw.views.reading import limits_of
 from airw.walking import Walk
 
 ESTIMATE = "tokens are estimated, one for 4 bytes of UTF-8"
@@ -255,7 +255,7 @@ class BundleStream(AsyncIterator[BundledNote]):
     def _note_end(self, walk: Walk) -> None:
         """Keep what a walk says that it left out."""
         self._walk = None
-        left_out, at_least, unknown = limit_names(walk.summary)
+        left_out, at_least, unknown = limits_of(walk.summary)
         self._told = replace(self._told, left_out=left_out, at_least=at_least, unknown=unknown)
 
     async def _stop(self, limit: str, seen: int) -> None:

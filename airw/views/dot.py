@@ -4,18 +4,19 @@ from collections.abc import Iterable, Sequence
 
 from airw.links import LinkPath
 from airw.values import Edge, NodeId
-from airw.views.model import NodeView, WalkTree, counted, id_text, one_line
+from airw.views.model import NodeView, WalkTree, format_counts, id_text, one_line
 from airw.views.records import id_token
-from airw.views.text import left_out_text
+from airw.views.text import limits_text
 
 
 def tree_dot(tree: WalkTree) -> str:
-    r"""Write a tree of links in the language of Graphviz: the tree solid, other edges dashed, roots in double lines.
+    r"""Write a tree of links in the language of Graphviz.
 
-    Edges point as they are stored. Nodes are named by their ids, percent-encoded as in `tree_records`.
+    Edges of the tree are solid, other edges dashed, and roots have double lines. Edges point as stored. Nodes are named
+    by their ids, percent-encoded as in `tree_records`.
 
     Args:
-        tree: What `read_tree` gives.
+        tree: The result of `read_tree`.
 
     Returns:
         Lines, each with its newline.
@@ -29,18 +30,20 @@ def tree_dot(tree: WalkTree) -> str:
           "a" -> "a" [label="x", style=dashed];
         }
     """
-    ways = {link.edge for link in tree.spanning_tree}
-    solid = [edge in ways for edge in tree.edges]
-    rest = left_out_text(counted(tree.left_out, tree.at_least, tree.unknown))
+    tree_edges = {link.edge for link in tree.spanning_tree}
+    solid = [edge in tree_edges for edge in tree.edges]
+    rest = limits_text(format_counts(tree.left_out, tree.at_least, tree.unknown))
     return _graph(tree.nodes, set(tree.roots), zip(tree.edges, solid, strict=True), rest)
 
 
 def path_dot(path: LinkPath, nodes: Sequence[NodeView]) -> str:
-    """Write a path in the language of Graphviz, its ends in double lines; without nodes where none was found.
+    """Write a path in the language of Graphviz; both ends have double lines.
+
+    If no path was found, the graph has no nodes.
 
     Args:
-        path: What the search for it gave.
-        nodes: What is told of its artifacts: `await describe(corpus, path.nodes)`.
+        path: The result of the search for a path.
+        nodes: Its artifacts: `await describe(corpus, path.nodes)`.
 
     Returns:
         Lines, each with its newline; edges point as they are stored.
@@ -55,20 +58,20 @@ def path_dot(path: LinkPath, nodes: Sequence[NodeView]) -> str:
           "b" -> "a" [label="related"];
         }
     """
-    rest = left_out_text(counted(path.left_out, path.at_least, ()))
+    rest = limits_text(format_counts(path.left_out, path.at_least, ()))
     return _graph(nodes, {path.start, path.end}, ((edge, True) for edge in path.edges), rest)
 
 
 def _graph(nodes: Iterable[NodeView], ends: set[NodeId], edges: Iterable[tuple[Edge, bool]], label: str) -> str:
     lines = ["digraph {", "  node [shape=box];"]
     if label:
-        lines.append(f"  label={_quoted(label)};")
+        lines.append(f"  label={_quote(label)};")
     for node in nodes:
-        said = [id_text(node.id)] if node.title is None else [id_text(node.id), one_line(node.title)]
-        lines.append(f"  {_name(node.id)} [label={_quoted(*said)}{', peripheries=2' * (node.id in ends)}];")
+        label_lines = [id_text(node.id)] if node.title is None else [id_text(node.id), one_line(node.title)]
+        lines.append(f"  {_name(node.id)} [label={_quote(*label_lines)}{', peripheries=2' * (node.id in ends)}];")
     for edge, is_solid in edges:
         style = "" if is_solid else ", style=dashed"
-        lines.append(f"  {_name(edge.source)} -> {_name(edge.target)} [label={_quoted(one_line(edge.type))}{style}];")
+        lines.append(f"  {_name(edge.source)} -> {_name(edge.target)} [label={_quote(one_line(edge.type))}{style}];")
     return "".join(f"{line}\n" for line in [*lines, "}"])
 
 
@@ -76,6 +79,6 @@ def _name(id: NodeId) -> str:
     return f'"{id_token(id)}"'
 
 
-def _quoted(*lines: str) -> str:
-    r"""Quote lines as one label, in which `\` and `"` stand for themselves."""
+def _quote(*lines: str) -> str:
+    r"""Quote lines as one label, and escape `\` and `"` in them."""
     return '"' + r"\n".join(line.replace("\\", r"\\").replace('"', r"\"") for line in lines) + '"'

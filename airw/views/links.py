@@ -1,4 +1,4 @@
-"""A walk along the links of a corpus, under the names of the limits that people give."""
+"""Walks along the links of a corpus, with limits in the words of links: hops, nodes, edges."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,43 +15,49 @@ from airw.protocols import GraphStore, OpenCorpus
 from airw.values import Direction, Limits, NodeId
 from airw.walking import CommittedNode, LazyNeighbors, Walk, WalkState, traverse
 
-_MANY = 1_000  # edges, looked up in about a millisecond
+_MANY = 1_000  # edges; more take over a millisecond, so a worker thread looks them up
 
 
 @dataclass(slots=True, eq=False)
-class _Met(ArtifactMemory):
-    """What one walk remembers besides: the edges that it met."""
+class _EdgeMemory(ArtifactMemory):
+    """The memory of one walk, with the edges that it has met."""
 
     met: set[Any] = field(default_factory=set)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _EdgesOnce(LinkWalk):
-    """Walks an edge from the end it was met at first, and not back, which would use up limits and leave nothing out."""
+    """A link walk that meets each edge only from one end.
+
+    A walk in both directions would meet each edge again from its other end. That would use up limits, and count edges
+    as left out that are already listed.
+    """
 
     def begin(self, state: WalkState[ArtifactMemory]) -> ArtifactMemory:
-        """Remember the edges that were met, too."""
-        return _Met(state.query, self.scope, keeps_records=True)
+        """Return a memory that also contains the edges met."""
+        return _EdgeMemory(state.query, self.scope, keeps_records=True)
 
     async def expand(
         self, state: WalkState[ArtifactMemory], committed: Sequence[CommittedNode], store: OpenCorpus[GraphStore]
     ) -> list[LazyNeighbors | list[LinkStep]]:
-        """Give the ways that lead on from each one along edges that were not met before."""
-        found = await super().expand(state, committed, store)
+        """Return the steps from each committed node along edges that were not met before."""
+        steps = await super().expand(state, committed, store)
+        # In one direction, an edge has only one end from which it can be met.
         if self.direction != "both":
-            return found
-        met = cast("_Met", state.memory).met
-        return await offload_if(sum(map(len, found)) > _MANY, _unmet, met, found, state.limits.max_fanout)
+            return steps
+        met = cast("_EdgeMemory", state.memory).met
+        return await offload_if(sum(map(len, steps)) > _MANY, _drop_met, met, steps, state.limits.max_fanout)
 
 
-def _unmet(met: set[Any], found: Sequence[Iterable[LinkStep]], fanout: int) -> list[LazyNeighbors | list[LinkStep]]:
-    """Leave out the ways whose edge was met, and note the others, as far as they are read."""
-    unmet: list[LazyNeighbors | list[LinkStep]] = []
-    for ways in found:
-        new = list({way.edge: way for way in ways if way.edge not in met}.values())
-        met.update(way.edge for way in new[:fanout])
-        unmet.append(new)
-    return unmet
+def _drop_met(met: set[Any], steps: Sequence[Iterable[LinkStep]], fanout: int) -> list[LazyNeighbors | list[LinkStep]]:
+    """Drop the steps along edges that were met before, and add the other edges to `met`."""
+    new_steps: list[LazyNeighbors | list[LinkStep]] = []
+    for node_steps in steps:
+        new = list({step.edge: step for step in node_steps if step.edge not in met}.values())
+        # The walk reads at most `fanout` steps of a node; an edge after these may still be met from its other end.
+        met.update(step.edge for step in new[:fanout])
+        new_steps.append(new)
+    return new_steps
 
 
 def walk_links(
@@ -70,32 +76,32 @@ def walk_links(
     inverses: Inverses | None = INVERSES,
     timeout: float | None = None,
 ) -> Walk:
-    """Walk along links from given artifacts, each edge once: a walk to read as a tree, as events or as hits.
+    """Walk along links from given artifacts, and meet each edge only once.
 
-    Nothing is embedded and no vector is read. A stored edge that was met from one of its ends is not met again from the
-    other, so that it neither counts twice nor uses up a limit.
+    The walk can be read as a tree (`read_tree`), as events or as hits. It embeds nothing and reads no vectors. An edge
+    that was met from one end is not met again from the other end, so that it does not count twice against a limit.
 
     Args:
         corpus: An open corpus.
-        roots: Ids of the artifacts to start from; of several corpora, `(source, id)` pairs.
+        roots: The ids of the artifacts to start from; for several corpora, `(source, id)` pairs.
         direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
-        max_hops: Artifacts this far from the nearest root are not expanded; `None` for no cap.
-        max_nodes: List at most this many artifacts, the roots included; once they are, no more edges are met.
-        max_edges: Meet at most this many edges; left out, 100,000.
-        max_fanout: Meet at most this many edges at each artifact; left out, 1,000.
-        types: Follow links of these types only, as they are called in the direction they are walked; `None` for all.
-        exclude: Follow no links of these types, called so too.
-        origins: Follow links of these origins only: `"typed"`, `"inline"`, `"derived"`; `None` for all.
-        weighted: Go by cost instead of hops, see `LinkWalk`.
-        inverses: What edges are called against their direction; `None` for the type as stored.
-        timeout: Seconds from the first request; `None` for none.
+        max_hops: Artifacts at this distance from the nearest root are not expanded; `None` for no limit.
+        max_nodes: The maximum number of artifacts, including the roots. When it is reached, no more edges are met.
+        max_edges: The maximum number of edges; by default 100,000.
+        max_fanout: The maximum number of edges met at each artifact; by default 1,000.
+        types: Follow only links of these types, as named in the direction of the walk; `None` for all.
+        exclude: Follow no links of these types, named in the same way.
+        origins: Follow only links of these origins: `"typed"`, `"inline"`, `"derived"`; `None` for all.
+        weighted: Measure distance by cost instead of hops, see `LinkWalk`.
+        inverses: The names of edge types against their direction; `None` for the stored type.
+        timeout: Seconds from the first request; `None` for no limit.
 
     Returns:
-        The walk. Neighbours come in order of edge type, then id, and artifacts in order of discovery.
+        The walk. Neighbours come in order of edge type, then id, and artifacts in the order in which they are met.
 
     Raises:
-        ArgumentError: An argument cannot be used; raised by this call.
-        NoLedgerEntry: The corpus does not hold one of the roots; raised by the walk.
+        ArgumentError: If an argument cannot be used; raised by this call.
+        NoLedgerEntry: If a root is not in the corpus; raised by the walk.
 
     Example:
         >>> import anyio
@@ -126,7 +132,7 @@ def walk_links(
         max_depth=max_hops,
     )
     if not policy.roots:
-        raise ArgumentError("roots must name at least one artifact to start from")
-    given: dict[str, Any] = {"max_edges": max_edges, "max_fanout": max_fanout}
-    limits = Limits(**{name: value for name, value in given.items() if value is not None})
+        raise ArgumentError("roots must contain at least one artifact id, not none")
+    edge_limits: dict[str, Any] = {"max_edges": max_edges, "max_fanout": max_fanout}
+    limits = Limits(**{name: value for name, value in edge_limits.items() if value is not None})
     return traverse("", corpus, policy=policy, node_budget=max_nodes, timeout=timeout, limits=limits)

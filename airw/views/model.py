@@ -1,4 +1,7 @@
-"""What is told of a walk along links, or of a path: frozen values that every format is written from, and its words."""
+"""Frozen values that describe a walk along links or a path.
+
+All formats are written from these values, so that they agree.
+"""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -11,21 +14,21 @@ from airw.protocols import OpenCorpus
 from airw.retrieval import check_corpus
 from airw.values import Direction, Edge, NodeId, Record, SearchHit
 
-_MANY = 200  # artifacts, described in about a millisecond
+_MANY = 200  # artifacts; describing more takes over a millisecond, so a worker thread does it
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What ends a line, drives a terminal, turns the direction of the rest of a line, or is no character."""
+"""Characters that end a line, control a terminal or change the text direction, and unpaired surrogates."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """What is told of one artifact.
+    """An artifact as the views show it.
 
     Args:
-        id: The artifact; of several corpora, `(source, id)`.
-        title: Its title; `None` where it has none, or no surface to tell.
+        id: The id of the artifact; for several corpora, `(source, id)`.
+        title: Its title; `None` if it has no title or no surface.
         type: The field `type` of its frontmatter.
         tags: The field `tags`, as a tuple of strings.
-        path: Where its file is.
+        path: The path of its file.
     """
 
     id: NodeId
@@ -46,7 +49,7 @@ class NodeView:
 
 
 def node_view(id: NodeId, found: SearchHit | Record | None) -> NodeView:
-    """Return what a hit or a record tells of an artifact; only its id where there is none."""
+    """Return the view of an artifact from the metadata of a hit or record; without one, only its id."""
     if found is None:
         return NodeView(id)
     fields = found.metadata
@@ -56,27 +59,28 @@ def node_view(id: NodeId, found: SearchHit | Record | None) -> NodeView:
         id,
         _text(fields.get("title")),
         _text(fields.get("type")),
-        tuple(tag for each in tags if (tag := _text(each))),
+        tuple(tag for value in tags if (tag := _text(value))),
         _text(fields.get("path")),
     )
 
 
 def _text(value: object) -> str | None:
-    """Return a name or number as one line; `None` for anything else, and for blanks."""
+    """Return a text or number on one line; `None` for other values and for blanks."""
     return " ".join(str(value).split()) or None if isinstance(value, str | int | float) else None
 
 
 async def describe(corpus: OpenCorpus, ids: Sequence[NodeId]) -> list[NodeView]:
-    """Return for each artifact its title, type, tags and path, by its first surface; one store call.
+    """Return the id, title, type, tags and path of each artifact, in the order of `ids`.
 
-    Of an artifact without surfaces, and of one that the corpus does not hold, only the id is told.
+    They come from the first surface of each artifact, by one store call. An artifact that has no surface, or is not in
+    the corpus, has only its id.
 
     Args:
         corpus: An open corpus.
-        ids: The artifacts; of several corpora, `(source, id)` pairs.
+        ids: The ids of the artifacts; for several corpora, `(source, id)` pairs.
 
     Raises:
-        ArgumentError: It is no open corpus.
+        ArgumentError: If `corpus` is not an open corpus.
 
     Example:
         >>> import anyio
@@ -91,17 +95,17 @@ async def describe(corpus: OpenCorpus, ids: Sequence[NodeId]) -> list[NodeView]:
         >>> [(node.id, node.title) for node in anyio.run(main)]
         [('a', 'Keys'), ('b', None)]
     """
-    store: Any = check_corpus(corpus).store  # of several corpora, ids are pairs
-    found = await store.records_of(list(ids), limit=1) if ids else []
-    return await in_thread(_views, ids, found) if len(ids) > _MANY else _views(ids, found)
+    store: Any = check_corpus(corpus).store  # Any, because ids are pairs if there are several corpora
+    records = await store.records_of(list(ids), limit=1) if ids else []
+    return await in_thread(_views, ids, records) if len(ids) > _MANY else _views(ids, records)
 
 
-def _views(ids: Sequence[NodeId], found: Sequence[Sequence[Record] | None]) -> list[NodeView]:
-    return [node_view(id, records[0] if records else None) for id, records in zip(ids, found, strict=True)]
+def _views(ids: Sequence[NodeId], records: Sequence[Sequence[Record] | None]) -> list[NodeView]:
+    return [node_view(id, first[0] if first else None) for id, first in zip(ids, records, strict=True)]
 
 
 def edge_dict(edge: Edge) -> dict[str, Any]:
-    """Return an edge as it is stored, under the names that qipu gives."""
+    """Return a stored edge as JSON values, with the keys that qipu uses."""
     return {
         "from": json_clean(edge.source),
         "to": json_clean(edge.target),
@@ -112,15 +116,15 @@ def edge_dict(edge: Edge) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class TreeLink:
-    """One step of a tree: from an artifact to one that was found there.
+    """A step of a tree: an edge, and the direction in which the walk followed it.
 
     Args:
-        source: Where the walk was.
-        target: What it found.
+        source: The artifact from which the walk followed the edge.
+        target: The artifact that the walk reached.
         hop: Hops from the root to `target`.
-        type: The edge as read from `source`: the name of its inverse where it was walked against its direction, unless
-            no inverses were asked for.
-        edge: The edge as it is stored.
+        type: The type of the edge as seen from `source`. It is the name of the inverse if the walk followed the edge
+            against its direction, unless inverses are off.
+        edge: The stored edge.
     """
 
     source: NodeId
@@ -131,31 +135,31 @@ class TreeLink:
 
     @property
     def is_against(self) -> bool:
-        """Say whether the edge was walked against its direction."""
+        """Return True if the walk followed the edge against its direction."""
         return self.edge.source != self.source
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it under the names that qipu gives."""
+        """Return the step as JSON values, with the keys that qipu uses."""
         return {"from": json_clean(self.source), "to": json_clean(self.target), "hop": self.hop, "type": self.type}
 
 
 @dataclass(frozen=True, slots=True)
 class WalkTree:
-    """A walk along links, as a tree and all edges met on the way.
+    """A walk along links, as a tree with all edges that the walk met.
 
     Args:
-        roots: Where it started.
-        direction: Which way links were followed.
-        max_hops: The cap on hops; `None` for none.
+        roots: The artifacts from which the walk started.
+        direction: The direction in which the walk followed links.
+        max_hops: The limit of hops; `None` for no limit.
         nodes: Every artifact reached, in the order of the walk.
-        edges: Every edge met between two of them, as stored, each once, in the order of the walk.
-        spanning_tree: For each artifact but the roots how it was reached, in the order of the walk.
-        references: The other edges, as the walk met them: to artifacts that it knew already.
-        unlisted: How many were found at an artifact and left out before they were reached, where any were.
-        left_out: How many were seen and left out, by limit: `max_hops`, `max_nodes`, `max_edges`, `max_fanout`, ….
-        at_least: Limits whose count in `left_out` is a lower bound.
-        unknown: Limits behind which nobody looked.
-        timed_out: Whether a deadline ended the walk.
+        edges: Every stored edge met between two of them, without duplicates, in the order of the walk.
+        spanning_tree: For each artifact except the roots, the step that reached it, in the order of the walk.
+        references: All other edges, as the walk met them: they lead to artifacts already reached.
+        unlisted: By artifact, how many neighbours were found there but not reached; only counts above 0.
+        left_out: How many items each limit left out: `max_hops`, `max_nodes`, `max_edges`, `max_fanout`, ….
+        at_least: The limits whose count in `left_out` is a lower bound.
+        unknown: The limits that stopped the walk without counting what they left out.
+        timed_out: True if a deadline ended the walk.
     """
 
     roots: Sequence[NodeId]
@@ -173,11 +177,18 @@ class WalkTree:
 
     @property
     def truncated(self) -> bool:
-        """Say whether anything was, or may have been, left out; a limit reached exactly is no truncation."""
+        """Return True if anything was, or may have been, left out.
+
+        A limit that is reached exactly leaves nothing out.
+        """
         return bool(self.left_out or self.at_least or self.unknown or self.timed_out)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as one JSON object, in the shape of qipu's `link tree`; the schema is `airw link tree --schema`."""
+        """Return the tree as one JSON object, whose schema `airw link tree --schema` prints.
+
+        It has the keys of the first version of qipu's `link tree`; later versions of qipu call nodes notes and edges
+        links.
+        """
         return {
             "root": json_clean(self.roots[0]) if self.roots else None,
             "roots": json_clean(list(self.roots)),
@@ -194,25 +205,29 @@ class WalkTree:
 
 
 def one_line(text: str) -> str:
-    r"""Write what cannot be printed as Python would.
+    r"""Return text with unprintable characters replaced by Python escapes.
 
     Example:
         >>> print(one_line("a\nb\x1b[2J"))
         a\nb\x1b[2J
     """
-    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def id_text(id: NodeId) -> str:
-    """Return an id as one line, of several corpora as `source/id`."""
+    """Return an id on one line; for several corpora, as `source/id`."""
     return one_line(id if isinstance(id, str) else "/".join(id))
 
 
-def counted(left_out: Mapping[str, int], at_least: Collection[str], unknown: Collection[str]) -> list[tuple[str, str]]:
-    """Return what was left out by limit, in order of its name, with `3`, `3+` for at least 3, or `?`.
+def format_counts(
+    left_out: Mapping[str, int], at_least: Collection[str], unknown: Collection[str]
+) -> list[tuple[str, str]]:
+    """Return a pair for each limit, sorted by name: the name, and how much it left out.
+
+    The count is `3`, `3+` for at least 3, or `?` if it is unknown.
 
     Example:
-        >>> counted({"max_nodes": 1, "max_hops": 3}, ["max_nodes"], ["timeout"])
+        >>> format_counts({"max_nodes": 1, "max_hops": 3}, ["max_nodes"], ["timeout"])
         [('max_hops', '3'), ('max_nodes', '1+'), ('timeout', '?')]
     """
     names = sorted({*left_out, *at_least, *unknown})

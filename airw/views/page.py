@@ -1,4 +1,7 @@
-"""A walk along links, or a path, as one page for a browser: it needs no network and runs no script but its own."""
+"""A walk along links, or a path, as one HTML page.
+
+The page needs no network and runs no script but its own.
+"""
 
 import json
 from base64 import b64encode
@@ -11,16 +14,16 @@ from string import Template
 
 from airw.links import INVERSES, Inverses, LinkPath
 from airw.values import Direction, NodeId
-from airw.views.model import NodeView, TreeLink, WalkTree, counted, id_text, one_line
-from airw.views.reading import Met, Outline
-from airw.views.text import left_out_text
+from airw.views.model import NodeView, TreeLink, WalkTree, format_counts, id_text, one_line
+from airw.views.reading import Outline, OutlineEdge
+from airw.views.text import limits_text
 
-_WAYS: Mapping[Direction, str] = {"out": "along links", "in": "against links", "both": "links both ways"}
-_DEEPEST = 30  # lists nested deeper would leave the window, and browsers stop nesting at 512 elements
+_DIRECTIONS: Mapping[Direction, str] = {"out": "along links", "in": "against links", "both": "links both ways"}
+_DEEPEST = 30  # deeper lists would not fit the window, and browsers stop nesting at 512 elements
 _LONGEST = 200  # characters of a heading
 _POLICY = "default-src 'none'; script-src {script}; style-src {style}; base-uri 'none'; form-action 'none'"
 
-_FIRST = """{ // where a script fails, the list is shown, as without any
+_FIRST = """{ // if a script fails, show the list, as without scripts
 const page = document.documentElement.classList;
 page.add("drawn");
 addEventListener("error", () => page.remove("drawn"));
@@ -28,16 +31,16 @@ addEventListener("error", () => page.remove("drawn"));
 
 
 def tree_page(tree: WalkTree, *, title: str | None = None) -> str:
-    """Write a walk along links as one HTML page: a drawing to explore, and the same as a nested list.
+    """Write a walk along links as one HTML page, with an interactive drawing and a nested list.
 
-    The page is complete in itself: a content security policy forbids everything but its own script and style, so that
-    nothing is loaded or sent, and titles and ids are shown as the text they are. At most 2,000 artifacts are drawn at
-    once, which the page then says; the list has them all. Without scripts, in print and for screen readers there is
-    the list. The walk is in it as JSON, in the element with the id `walk`.
+    The page is self-contained. Its content security policy allows only its own script and style, so it loads and sends
+    nothing. Titles and ids are escaped. The drawing has at most 2,000 artifacts at once; if there are more, the page
+    says so. The list has all of them. Without scripts, in print and for screen readers, the list replaces the drawing.
+    The element with the id `walk` contains the walk as JSON.
 
     Args:
         tree: The walk.
-        title: The heading; left out, it names the roots.
+        title: The heading; by default it names the roots.
 
     Returns:
         The page; write it to a file in UTF-8.
@@ -53,7 +56,7 @@ def tree_page(tree: WalkTree, *, title: str | None = None) -> str:
     """
     titles = {node.id: node.title for node in tree.nodes}
     roots = ", ".join(titles.get(root) or id_text(root) for root in tree.roots)
-    facts = [f"From {_bdi(', '.join(map(id_text, tree.roots)))}", _WAYS[tree.direction], _hops(tree.max_hops)]
+    facts = [f"From {_bdi(', '.join(map(id_text, tree.roots)))}", _DIRECTIONS[tree.direction], _hops(tree.max_hops)]
     facts += [_count(len(tree.nodes), "artifact"), _count(len(tree.edges), "link")]
     return _page(tree, title or f"Links of {roots}", facts)
 
@@ -61,13 +64,15 @@ def tree_page(tree: WalkTree, *, title: str | None = None) -> str:
 def path_page(
     path: LinkPath, nodes: Sequence[NodeView] = (), *, title: str | None = None, inverses: Inverses | None = INVERSES
 ) -> str:
-    """Write a path as one HTML page, like that of a walk; where none was found, it shows both ends and says so.
+    """Write a path as one HTML page, like the page of a walk.
+
+    If no path was found, the page shows both ends and says so.
 
     Args:
-        path: What the search for a path found.
-        nodes: What is told of the artifacts on it, in any order; of one that is missing the id is told.
-        title: The heading; left out, it names both ends.
-        inverses: What an edge is called in the list where the path goes against it; `None` for its own type.
+        path: The result of the search for a path.
+        nodes: The artifacts of the path, in any order; a missing one is shown by its id.
+        title: The heading; by default it names both ends.
+        inverses: The names of edge types against their direction; `None` for the stored type.
 
     Returns:
         The page; write it to a file in UTF-8.
@@ -80,7 +85,7 @@ def path_page(
     """
     views = {node.id: node for node in nodes}
     ids = path.nodes or tuple(dict.fromkeys((path.start, path.end)))
-    told = [views.get(id) or NodeView(id) for id in ids]
+    path_nodes = [views.get(id) or NodeView(id) for id in ids]
     steps = [
         TreeLink(source, target, hop, edge.type if inverses is None else inverses.named(edge, source), edge)
         for hop, ((source, target), edge) in enumerate(zip(pairwise(path.nodes), path.edges, strict=True), 1)
@@ -89,46 +94,52 @@ def path_page(
         roots=ids[:1] if path.found else ids,
         direction=path.direction,
         max_hops=path.max_hops,
-        nodes=told,
+        nodes=path_nodes,
         edges=path.edges,
         spanning_tree=steps,
         left_out=path.left_out,
         at_least=path.at_least,
     )
-    ends = f"{told[0].title or id_text(path.start)} to {told[-1].title or id_text(path.end)}"
+    ends = f"{path_nodes[0].title or id_text(path.start)} to {path_nodes[-1].title or id_text(path.end)}"
     return _page(tree, title or f"Path from {ends}", _path_facts(path))
 
 
 def _path_facts(path: LinkPath) -> list[str]:
     hops = len(path.nodes) - 1
     cost = "" if path.cost in {None, hops} else f", cost {path.cost:g}"
-    found = f"{_count(hops, 'hop')}{cost}" if path.found else "no path found"
+    length = f"{_count(hops, 'hop')}{cost}" if path.found else "no path found"
     ends = f"From {_bdi(id_text(path.start))} to {_bdi(id_text(path.end))}"
-    return [ends, _WAYS[path.direction], _hops(path.max_hops), found, f"{_count(path.visited, 'artifact')} reached"]
+    return [
+        ends,
+        _DIRECTIONS[path.direction],
+        _hops(path.max_hops),
+        length,
+        f"{_count(path.visited, 'artifact')} reached",
+    ]
 
 
 def _page(tree: WalkTree, title: str, facts: Sequence[str]) -> str:
     parts = _parts()
     unknown = [*tree.unknown, *(["timeout"] * tree.timed_out)]
-    left_out = left_out_text(counted(tree.left_out, tree.at_least, unknown))
+    left_out = limits_text(format_counts(tree.left_out, tree.at_least, unknown))
     policy = _POLICY.format(script=f"{_hash(_FIRST)} {_hash(parts['script'])}", style=_hash(parts["css"]))
     return Template(parts["html"]).substitute(
         policy=policy,
         css=parts["css"],
         first=_FIRST,
         script=parts["script"],
-        title=_escaped(_cut(title)),
+        title=_escape(_cut(title)),
         facts=" · ".join(facts),
         mark=' class="cut"' if tree.truncated else "",
-        left_out=_escaped(left_out or "nothing left out"),
-        list="\n".join(_nested(_lines(tree))),
+        left_out=_escape(left_out or "nothing left out"),
+        list="\n".join(_nest_lists(_lines(tree))),
         data=_data(tree),
     )
 
 
 @cache
 def _parts() -> Mapping[str, str]:
-    """Read what every page is made of from beside this module."""
+    """Read the HTML, CSS and scripts that all pages share."""
     from importlib.resources import files
 
     def read(name: str) -> str:
@@ -146,61 +157,68 @@ def _hash(text: str) -> str:
 
 
 def _data(tree: WalkTree) -> str:
-    """Write the walk as JSON that cannot end the element it is in, with what a drawing needs besides."""
+    """Return the walk as JSON for the page, with two more lists that the drawing needs."""
     places = {edge: place for place, edge in enumerate(tree.edges)}
     page = {
         "steps": [places[step.edge] for step in tree.spanning_tree],
         "unlisted": [tree.unlisted.get(node.id, 0) for node in tree.nodes],
     }
+    # Without `<`, no title or id can end the element that contains the JSON.
     return json.dumps(tree.to_dict() | {"page": page}, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _lines(tree: WalkTree) -> Iterator[tuple[int, str]]:
-    """Give the depth and the text of each line of the list, below an artifact what was found there."""
-    outline = Outline.of(tree)
-    waiting: list[tuple[int, NodeId | None, str]] = [(0, id, _told(outline.nodes[id])) for id in reversed(tree.roots)]
-    while waiting:
-        depth, id, line = waiting.pop()
+    """Yield the depth and the HTML of each line of the list, depth-first."""
+    outline = Outline.from_tree(tree)
+    # A stack instead of recursion: a walk may be deeper than Python's stack. What is pushed last is printed first.
+    stack: list[tuple[int, NodeId | None, str]] = [
+        (0, id, _node_html(outline.nodes[id])) for id in reversed(tree.roots)
+    ]
+    while stack:
+        depth, id, line = stack.pop()
         yield depth, line
         if id is None:
             continue
         if more := tree.unlisted.get(id, 0):
-            waiting.append((depth + 1, None, f"… {more:,} more, left out"))
-        for met in reversed(outline.found.get(id, ())):
-            is_way = outline.is_way(met)
-            line = _found(met, outline.nodes[met.target], depth + 1, seen=not is_way)
-            waiting.append((depth + 1, met.target if is_way else None, line))
+            stack.append((depth + 1, None, f"… {more:,} more, left out"))
+        for edge in reversed(outline.edges_of.get(id, ())):
+            is_tree_edge = outline.is_tree_edge(edge)
+            line = _edge_html(edge, outline.nodes[edge.target], depth + 1, seen=not is_tree_edge)
+            stack.append((depth + 1, edge.target if is_tree_edge else None, line))
 
 
-def _found(met: Met, node: NodeView, depth: int, *, seen: bool) -> str:
+def _edge_html(edge: OutlineEdge, node: NodeView, depth: int, *, seen: bool) -> str:
     hop = f"hop {depth:,}: " if depth > _DEEPEST else ""
-    arrow = "→" if met.edge.source == met.source else "←"
-    how = f'{hop}{arrow} <span class="type">{_bdi(met.type)}</span> '
-    return f'<span class="seen">{how}{_named(node)} (seen)</span>' if seen else how + _told(node)
+    arrow = "→" if edge.edge.source == edge.source else "←"
+    step = f'{hop}{arrow} <span class="type">{_bdi(edge.type)}</span> '
+    return f'<span class="seen">{step}{_name_html(node)} (seen)</span>' if seen else step + _node_html(node)
 
 
-def _told(node: NodeView) -> str:
+def _node_html(node: NodeView) -> str:
     path = [node.path] if node.path and node.path != node.id else []
-    return " ".join([_named(node), *map(_bdi, [*(f"#{tag}" for tag in node.tags), *path])])
+    return " ".join([_name_html(node), *map(_bdi, [*(f"#{tag}" for tag in node.tags), *path])])
 
 
-def _named(node: NodeView) -> str:
+def _name_html(node: NodeView) -> str:
     id = f"<code>{_bdi(id_text(node.id))}</code>"
     return f"{_bdi(node.title)} {id}" if node.title else id
 
 
-def _nested(lines: Iterable[tuple[int, str]]) -> Iterator[str]:
-    """Write lines as lists in lists, with each element closed."""
-    at = -1
+def _nest_lists(lines: Iterable[tuple[int, str]]) -> Iterator[str]:
+    """Yield the HTML of nested lists, and close each element."""
+    current = -1
     for depth, line in lines:
         level = min(depth, _DEEPEST)
-        yield "<ul>" * (level > at) + "</li>" * (level <= at) + "</ul></li>" * (at - level) + f"<li>{line}"
-        at = level
-    yield "</li></ul>" * (at + 1)
+        if level > current:
+            yield f"<ul><li>{line}"
+        else:
+            yield f"</li>{'</ul></li>' * (current - level)}<li>{line}"
+        current = level
+    yield "</li></ul>" * (current + 1)
 
 
-def _hops(most: int | None) -> str:
-    return "any number of hops" if most is None else f"at most {_count(most, 'hop')}"
+def _hops(max_hops: int | None) -> str:
+    return "any number of hops" if max_hops is None else f"at most {_count(max_hops, 'hop')}"
 
 
 def _count(number: int, noun: str) -> str:
@@ -212,10 +230,10 @@ def _cut(text: str) -> str:
 
 
 def _bdi(text: str) -> str:
-    """Keep the direction of a text to itself."""
-    return f"<bdi>{_escaped(text)}</bdi>"
+    """Isolate the text direction of a title or id from the text around it."""
+    return f"<bdi>{_escape(text)}</bdi>"
 
 
-def _escaped(text: str) -> str:
-    """Escape for HTML; what is no character, or would turn the direction of the rest, is written as Python would."""
+def _escape(text: str) -> str:
+    """Escape text for HTML, and write unprintable characters as Python escapes."""
     return escape(one_line(text))

@@ -5,23 +5,23 @@ from typing import Any
 
 from airw._base.json import json_clean
 from airw.links import INVERSES, Inverses, LinkPath
-from airw.views.model import NodeView, counted, edge_dict, id_text
-from airw.views.text import left_out_text, node_text, step_text
+from airw.views.model import NodeView, edge_dict, format_counts, id_text
+from airw.views.text import limits_text, node_text, step_text
 
-_NOWHERE = "there is none at any distance"
+_NO_PATH = "there is none at any distance"
 
 
 def path_text(path: LinkPath, nodes: Sequence[NodeView], *, inverses: Inverses | None = INVERSES) -> str:
-    """Write a path for people to read: its artifacts one a line, each but the first with the edge that leads to it.
+    """Write a path for people to read, one artifact a line, with the edge that leads to it.
 
     Args:
-        path: What the search for it gave.
-        nodes: What is told of its artifacts: `await describe(corpus, path.nodes)`.
-        inverses: What edges are called against their direction; `None` for the type as stored.
+        path: The result of the search for a path.
+        nodes: Its artifacts: `await describe(corpus, path.nodes)`.
+        inverses: The names of edge types against their direction; `None` for the stored type.
 
     Returns:
-        Lines divided by newlines, none at the end. The last ones say how long the path is, or that there is none, and
-        where a limit kept the search from looking further, which one.
+        Lines separated by newlines, without one at the end. The last lines contain the length of the path, or say that
+        there is none, and name the limit that stopped the search, if any.
 
     Example:
         >>> from airw.values import Edge
@@ -37,14 +37,14 @@ def path_text(path: LinkPath, nodes: Sequence[NodeView], *, inverses: Inverses |
         no path from a to c within 1 hop
         left out: max_hops 2
     """
-    rest = left_out_text(counted(path.left_out, path.at_least, ()))
+    rest = limits_text(format_counts(path.left_out, path.at_least, ()))
     if not path.found:
         within = "" if path.max_hops is None else f" within {_hops(path.max_hops)}"
-        return f"no path from {id_text(path.start)} to {id_text(path.end)}{within}\n{rest or _NOWHERE}"
+        return f"no path from {id_text(path.start)} to {id_text(path.end)}{within}\n{rest or _NO_PATH}"
     lines = [node_text(nodes[0])] if nodes else []
-    for here, node, edge in zip(path.nodes, nodes[1:], path.edges, strict=False):
-        against = edge.source != here
-        name = inverses.named(edge, here) if inverses else edge.type
+    for source, node, edge in zip(path.nodes, nodes[1:], path.edges, strict=False):
+        against = edge.source != source
+        name = inverses.named(edge, source) if inverses else edge.type
         lines.append(step_text(node, name, against=against))
     length = _hops(len(path.edges))
     cost = "" if path.cost is None or path.cost == len(path.edges) else f", cost {path.cost:.12g}"
@@ -57,23 +57,23 @@ def _hops(count: int) -> str:
 
 
 def path_dict(path: LinkPath, nodes: Sequence[NodeView]) -> dict[str, Any]:
-    """Give a path as one JSON object, whose schema `path_schema` gives.
+    """Return a path as one JSON object; `path_schema` returns its schema.
 
     Args:
-        path: What the search for it gave.
-        nodes: What is told of its artifacts: `await describe(corpus, path.nodes)`.
+        path: The result of the search for a path.
+        nodes: Its artifacts: `await describe(corpus, path.nodes)`.
 
     Returns:
-        `from`, `to`, `direction`, `max_hops`, `found`, `path_length` in hops and `cost` (both `None` where none was
-        found), `nodes` and `edges` from start to end, edges as stored, `truncated`, `left_out`, `at_least`, and as
-        `reason` why no path was found.
+        The keys are `from`, `to`, `direction`, `max_hops`, `found`, `path_length`, `cost`, `nodes`, `edges`,
+        `truncated`, `left_out`, `at_least` and `reason`. `path_length` is in hops; like `cost` it is `None` if no path
+        was found. Nodes and stored edges are in order from start to end. `reason` says why no path was found.
 
     Example:
-        >>> told = path_dict(LinkPath("a", "c", "both", 10), [])
-        >>> told["found"], told["path_length"], told["reason"]
+        >>> fields = path_dict(LinkPath("a", "c", "both", 10), [])
+        >>> fields["found"], fields["path_length"], fields["reason"]
         (False, None, 'there is none at any distance')
     """
-    rest = left_out_text(counted(path.left_out, path.at_least, ()))
+    rest = limits_text(format_counts(path.left_out, path.at_least, ()))
     return {
         "from": json_clean(path.start),
         "to": json_clean(path.end),
@@ -87,5 +87,5 @@ def path_dict(path: LinkPath, nodes: Sequence[NodeView]) -> dict[str, Any]:
         "truncated": bool(rest),
         "left_out": dict(path.left_out),
         "at_least": list(path.at_least),
-        "reason": None if path.found else rest or _NOWHERE,
+        "reason": None if path.found else rest or _NO_PATH,
     }

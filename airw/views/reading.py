@@ -1,4 +1,4 @@
-"""A walk along links read as a tree: what it has told so far, and the whole of it."""
+"""Turns the events of a walk along links into a tree."""
 
 from contextlib import aclosing
 from types import EllipsisType
@@ -14,13 +14,18 @@ from airw.views.model import NodeView, TreeLink, WalkTree, node_view
 from airw.walking import EdgeFound, NodeCommitted, StepDone, Walk, WalkEnded, WalkEvent, WalkSummary
 
 LIMIT_NAMES = {"max_depth": "max_hops", "node_budget": "max_nodes"}
+"""Names of the limits of a walk in views, if they differ."""
 
 
-def limit_names(summary: WalkSummary | None) -> tuple[dict[str, int], tuple[str, ...], tuple[str, ...]]:
-    """Give what a walk left out, the limits where that is a lower bound, and those behind which nobody looked.
+def limits_of(summary: WalkSummary | None) -> tuple[dict[str, int], tuple[str, ...], tuple[str, ...]]:
+    """Return what the limits of a walk left out.
 
-    Limits have the names that people give them: `max_hops` for `max_depth`, `max_nodes` for `node_budget`. A deadline
-    that ended the walk is one more limit, `timeout`, and so is `closed` where the walk has not ended by itself.
+    Limits have the names of `LIMIT_NAMES`. `timeout` is added if a deadline ended the walk, and `closed` if the walk
+    did not end by itself.
+
+    Returns:
+        Three values: how many items each limit left out, the limits whose count is a lower bound, and the limits whose
+        count is unknown.
     """
     if summary is None:
         return {}, (), ("closed",)
@@ -30,8 +35,8 @@ def limit_names(summary: WalkSummary | None) -> tuple[dict[str, int], tuple[str,
     return dict(sorted(left_out.items())), tuple(sorted(at_least)), tuple(sorted(unknown))
 
 
-class Met(NamedTuple):
-    """An edge where it was met first: walked from `source`, called `type` there."""
+class OutlineEdge(NamedTuple):
+    """A stored edge and how the walk first met it: from `source`, where it has the type `type`."""
 
     source: Any
     target: Any
@@ -40,88 +45,100 @@ class Met(NamedTuple):
 
 
 class Outline:
-    """Artifacts and edges in the order of a walk.
+    """The artifacts and edges of a walk so far, in the order of the walk.
 
-    `nodes` are the artifacts committed so far and `hops` their depths; `met` are the stored edges, each where it was
-    met first, and `found` the same by where that was; `ways` is the edge that each artifact but the roots was reached
-    by; of the artifacts in `told` all edges are known.
+    A walk reports artifacts when it commits them and edges when it meets them. A tree needs to know which edge reached
+    each artifact, and which edges are only references. The outline keeps this without recursion, event by event.
+
+    Attributes:
+        roots: The ids of the roots.
+        nodes: The committed artifacts, by id.
+        hops: Their depths.
+        edges: Each stored edge, as it was first met.
+        edges_of: The same edges, by the artifact at which they were met.
+        tree_edges: For each artifact except the roots, the edge that reached it.
+        expanded: The artifacts whose edges are all known.
+        summary: The summary of the walk, once it has ended.
     """
 
     def __init__(self, inverses: Inverses | None) -> None:
-        """Start before the first event."""
+        """Begin without events."""
         self._inverses = inverses
         self.roots: list[Any] = []
         self.nodes: dict[Any, NodeView] = {}
         self.hops: dict[Any, int] = {}
-        self.met: dict[Edge, Met] = {}
-        self.found: dict[Any, list[Met]] = {}
-        self.ways: dict[Any, Edge] = {}
-        self.told: set[Any] = set()
+        self.edges: dict[Edge, OutlineEdge] = {}
+        self.edges_of: dict[Any, list[OutlineEdge]] = {}
+        self.tree_edges: dict[Any, Edge] = {}
+        self.expanded: set[Any] = set()
         self.summary: WalkSummary | None = None
         self._between: dict[tuple[Any, Any], list[Edge]] = {}
-        self._in_step: list[Any] = []
+        self._step_nodes: list[Any] = []
 
     def add(self, event: WalkEvent) -> None:
-        """Take the next event.
+        """Add the next event.
 
         Raises:
-            ArgumentError: The walk names no edges, or no way to an artifact.
+            ArgumentError: If the walk does not report an edge, or not the edge that reached an artifact.
         """
         match event:
             case NodeCommitted():
-                self._commit(event)
+                self._add_node(event)
             case EdgeFound():
-                self._meet(event)
+                self._add_edge(event)
             case StepDone():
-                self.told.update(self._in_step)
-                self._in_step.clear()
+                # A step commits artifacts first and then meets their edges. At its end, these edges are complete.
+                self.expanded.update(self._step_nodes)
+                self._step_nodes.clear()
             case WalkEnded():
+                # The last step may be cut short by a limit; no more edges will come.
                 self.summary = event.summary
-                self.told.update(self._in_step)
+                self.expanded.update(self._step_nodes)
 
-    def _commit(self, event: NodeCommitted) -> None:
+    def _add_node(self, event: NodeCommitted) -> None:
         id: Any = event.id
         if event.parent is None:
             self.roots.append(id)
         else:
-            self.ways[id] = self._way(event)
+            self.tree_edges[id] = self._find_tree_edge(event)
         self.nodes[id] = node_view(id, event.hit)
         self.hops[id] = event.depth
-        self._in_step.append(id)
+        self._step_nodes.append(id)
 
-    def _way(self, event: NodeCommitted) -> Edge:
-        """Give the edge an artifact was reached by: of those from its parent the first of the type that its hit says.
-
-        A router says none; the first one then stands for all, whichever of them was cheapest.
-        """
+    def _find_tree_edge(self, event: NodeCommitted) -> Edge:
+        """Return the edge from its parent by which an artifact was reached."""
         edges = self._between.get((event.parent, event.id), [])
         if not edges:
             raise ArgumentError(
-                f"the walk names no edge from {short_repr(event.parent)} to {short_repr(event.id)}; a tree has one"
+                f"the walk reports no edge from {short_repr(event.parent)} to {short_repr(event.id)}; a tree needs one"
             )
+        # Several edges may connect the two. The hit knows the type of the one that was followed; a router has no hit,
+        # and then the first edge represents all of them.
         type_ = None if event.hit is None else event.hit.metadata.get("walk_edge")
         return next((edge for edge in edges if edge.type == type_), edges[0])
 
-    def _meet(self, event: EdgeFound) -> None:
+    def _add_edge(self, event: EdgeFound) -> None:
         edge = event.edge
         if edge is None:
             raise ArgumentError(
-                f"the walk names no edge from {short_repr(event.source)} to {short_repr(event.target)}; "
-                "walk_links names all"
+                f"the walk reports no edge from {short_repr(event.source)} to {short_repr(event.target)}; "
+                "use walk_links, which reports all edges"
             )
-        if edge in self.met:
+        # A walk in both directions meets an edge from both ends; a tree shows it where it was met first.
+        if edge in self.edges:
             return
         name = edge.type if self._inverses is None else self._inverses.named(edge, event.source)  # type: ignore[arg-type]
-        self.met[edge] = met = Met(event.source, event.target, name, edge)
-        self.found.setdefault(event.source, []).append(met)
+        outline_edge = OutlineEdge(event.source, event.target, name, edge)
+        self.edges[edge] = outline_edge
+        self.edges_of.setdefault(event.source, []).append(outline_edge)
         self._between.setdefault((event.source, event.target), []).append(edge)
 
-    def is_way(self, met: Met) -> bool:
-        """Say whether the target was reached by this edge."""
-        return self.ways.get(met.target) == met.edge
+    def is_tree_edge(self, edge: OutlineEdge) -> bool:
+        """Return True if this edge reached its target, so that the subtree of the target belongs below it."""
+        return self.tree_edges.get(edge.target) == edge.edge
 
-    def unlisted(self) -> dict[NodeId, int]:
-        """Count by artifact those that were found there first and not committed, where there are any."""
+    def count_unlisted(self) -> dict[NodeId, int]:
+        """Return for each artifact how many of its neighbours were not committed; only counts above 0."""
         counts: dict[NodeId, int] = {}
         for source, target in self._between:
             if target not in self.nodes:
@@ -129,34 +146,38 @@ class Outline:
         return counts
 
     def drop_unlisted(self) -> None:
-        """Forget the edges to artifacts that were not committed."""
-        self.found = {id: [each for each in found if each.target in self.nodes] for id, found in self.found.items()}
+        """Remove the edges to artifacts that were not committed."""
+        self.edges_of = {
+            id: [edge for edge in edges if edge.target in self.nodes] for id, edges in self.edges_of.items()
+        }
 
     @classmethod
-    def of(cls, tree: WalkTree) -> "Outline":
-        """Give what a walk has told from the tree of it."""
+    def from_tree(cls, tree: WalkTree) -> "Outline":
+        """Return the outline of a walk that was read as a tree."""
         outline = cls(None)
         outline.roots = list(tree.roots)
         outline.nodes = {node.id: node for node in tree.nodes}
-        outline.told = set(outline.nodes)
-        outline.ways = {link.target: link.edge for link in tree.spanning_tree}
+        outline.expanded = set(outline.nodes)
+        outline.tree_edges = {link.target: link.edge for link in tree.spanning_tree}
         links = {link.edge: link for link in (*tree.spanning_tree, *tree.references)}
+        # `tree.edges` has the order in which the walk met the edges; the links only add how each was met.
         for edge in tree.edges:
             link = links[edge]
-            outline.found.setdefault(link.source, []).append(Met(link.source, link.target, link.type, edge))
+            outline_edge = OutlineEdge(link.source, link.target, link.type, edge)
+            outline.edges_of.setdefault(link.source, []).append(outline_edge)
         return outline
 
 
 class TreeReader:
-    """Makes a tree of the events of a walk along links, without I/O.
+    """A reader that builds a tree from the events of a walk along links, without I/O.
 
     Args:
-        direction: Which way links are followed.
-        max_hops: The cap on hops; `None` for none.
-        inverses: What edges are called against their direction; `None` for the type as stored.
+        direction: The direction in which the walk follows links.
+        max_hops: The limit of hops; `None` for no limit.
+        inverses: The names of edge types against their direction; `None` for the stored type.
 
     Raises:
-        ArgumentError: A parameter cannot be used.
+        ArgumentError: If a parameter cannot be used.
 
     Example:
         >>> from airw.values import Edge
@@ -177,36 +198,40 @@ class TreeReader:
         self._outline = Outline(inverses)
 
     def add(self, event: WalkEvent) -> None:
-        """Take the next event of the walk.
+        """Add the next event of the walk.
 
         Raises:
-            ArgumentError: The walk does not name its edges.
+            ArgumentError: If the walk does not report its edges.
         """
         self._outline.add(event)
 
     def tree(self) -> WalkTree:
-        """Give the tree of all events so far; before the end of the walk it is truncated: `unknown` names `closed`."""
+        """Return the tree of all events so far.
+
+        Before the end of the walk, the tree is truncated, and `unknown` contains `closed`.
+        """
         outline = self._outline
-        listed = [met for met in outline.met.values() if met.target in outline.nodes]
-        left_out, at_least, unknown = limit_names(outline.summary)
-        ways = {id: outline.met[edge] for id, edge in outline.ways.items()}
+        # Edges to artifacts that no limit let in would point out of the tree; `unlisted` counts them instead.
+        listed = [edge for edge in outline.edges.values() if edge.target in outline.nodes]
+        left_out, at_least, unknown = limits_of(outline.summary)
+        tree_edges = [outline.edges[edge] for edge in outline.tree_edges.values()]
         return WalkTree(
             roots=tuple(outline.roots),
             direction=self._direction,
             max_hops=self._max_hops,
             nodes=tuple(outline.nodes.values()),
-            edges=tuple(met.edge for met in listed),
-            spanning_tree=tuple(map(self._link, ways.values())),
-            references=tuple(self._link(met) for met in listed if not outline.is_way(met)),
-            unlisted=outline.unlisted(),
+            edges=tuple(edge.edge for edge in listed),
+            spanning_tree=tuple(map(self._to_link, tree_edges)),
+            references=tuple(self._to_link(edge) for edge in listed if not outline.is_tree_edge(edge)),
+            unlisted=outline.count_unlisted(),
             left_out=left_out,
             at_least=at_least,
             unknown=unknown,
             timed_out=outline.summary is not None and outline.summary.stop == "timeout",
         )
 
-    def _link(self, met: Met) -> TreeLink:
-        return TreeLink(met.source, met.target, self._outline.hops[met.target], met.type, met.edge)
+    def _to_link(self, edge: OutlineEdge) -> TreeLink:
+        return TreeLink(edge.source, edge.target, self._outline.hops[edge.target], edge.type, edge.edge)
 
 
 async def read_tree(
@@ -216,19 +241,19 @@ async def read_tree(
     max_hops: int | EllipsisType | None = ...,
     inverses: Inverses | None = INVERSES,
 ) -> WalkTree:
-    """Read a walk along links to its end and give it as a tree.
+    """Read a walk along links to its end and return it as a tree.
 
     Args:
-        walk: What `walk_links` returns, or any walk whose policy names edges, before its first hit.
-        direction: Which way it follows links; left out, what its policy says, else `"both"`.
-        max_hops: Its cap on hops, `None` for none; left out, its policy's. To be said where `traverse` was given
-            another one.
-        inverses: What edges are called against their direction; `None` for the type as stored. Those of the walk,
-            where it chooses edges by them.
+        walk: A walk that was not read yet, from `walk_links` or with another policy that reports edges.
+        direction: The direction in which it follows links; by default that of its policy, else `"both"`.
+        max_hops: Its limit of hops, `None` for no limit; by default that of its policy. Pass it if `traverse` got
+            another limit.
+        inverses: The names of edge types against their direction; `None` for the stored type. If the walk chooses edges
+            by inverses, pass the same ones.
 
     Raises:
-        ArgumentError: It is no walk, or names no edges.
-        RuntimeError: The walk is being read already.
+        ArgumentError: If `walk` is not a walk, or does not report its edges.
+        RuntimeError: If the walk is being read already.
 
     Example:
         >>> import anyio
@@ -249,7 +274,7 @@ async def read_tree(
         [('b.md', 'c.md')]
     """
     if not isinstance(walk, Walk):
-        raise ArgumentError(f"read_tree takes what walk_links returns, not {short_repr(walk)}")
+        raise ArgumentError(f"walk must be a walk, such as walk_links returns, not {short_repr(walk)}")
     reader = TreeReader(
         direction=getattr(walk.policy, "direction", "both") if direction is None else direction,
         max_hops=walk.policy.max_depth if max_hops is ... else max_hops,

@@ -1,4 +1,7 @@
-"""A walk along links, or a path, as records: one line a fact, made to be cut to a budget of characters."""
+"""A walk along links, or a path, as records: one line for each node or edge.
+
+Records can be cut after any line, so they fit into a budget of characters.
+"""
 
 import json
 import re
@@ -9,7 +12,7 @@ from airw._base.checks import check_count
 from airw.errors import ArgumentError
 from airw.links import LinkPath
 from airw.values import Edge, NodeId
-from airw.views.model import NodeView, WalkTree, counted
+from airw.views.model import NodeView, WalkTree, format_counts
 
 _SPECIAL = re.compile('[\\s%",|\\\\\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]')
 _HIDDEN = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -17,7 +20,9 @@ _NONE = "-"
 
 
 def tree_records(tree: WalkTree, *, max_chars: int | None = None) -> str:
-    """Write a tree of links as records: a header, then each artifact, and each edge once both its ends are listed.
+    """Write a tree of links as records: a header, then artifacts and edges, one line each.
+
+    An edge follows as soon as both its ends are listed, so that a tight budget keeps edges too.
 
     ```text
     H airw=1 records=1 mode=link.tree root=a.md direction=both max_hops=3 truncated=true left_out=max_hops:2
@@ -26,20 +31,26 @@ def tree_records(tree: WalkTree, *, max_chars: int | None = None) -> str:
     E a.md b.md supports typed
     ```
 
-    Fields are divided by single spaces, and `-` stands for none. In ids, types, tags and paths spaces, commas, quotes,
-    backslashes, `|`, `%` and what cannot be printed are percent-encoded; an id of several corpora is `source|id`, and
-    several roots are divided by commas. Titles are JSON strings. Edges are as they are stored. `left_out` says for each
-    limit how much it left out, `3+` for at least 3 and `?` where nobody looked; `max_chars` counts lines.
+    Fields are separated by single spaces; `-` means that there is no value. In ids, types, tags and paths, these
+    characters are percent-encoded: spaces, commas, quotes, backslashes, `|`, `%` and unprintable ones. For several
+    corpora, an id is `source|id`; several roots are separated by commas. Titles are JSON strings. Edges are written as
+    stored. `left_out` contains how much each limit left out: `3`, `3+` for at least 3, or `?` if unknown. For
+    `max_chars` it counts lines.
+
+    The format resembles the records of qipu, but is not the same. The header begins `H airw=1`, has no `store`, and has
+    `left_out`. Edges are `E from to type origin`; in qipu they are `E from type to source`, where the source is the
+    origin. There are no `S` lines with summaries. In qipu, all edges follow after all nodes.
 
     Args:
-        tree: What `read_tree` gives.
-        max_chars: Characters of the answer, at most; lines are left out whole, from the end. `None` for no bound.
+        tree: The result of `read_tree`.
+        max_chars: The maximum length of the result in characters; whole lines are left out, from the end. `None` for
+            no limit.
 
     Returns:
         Lines, each with its newline.
 
     Raises:
-        ArgumentError: `max_chars` is no whole number, or less than the header takes.
+        ArgumentError: If `max_chars` is not a whole number, or is smaller than the header.
 
     Example:
         >>> from airw.values import Edge
@@ -60,24 +71,24 @@ def tree_records(tree: WalkTree, *, max_chars: int | None = None) -> str:
         f"direction={tree.direction}",
         f"max_hops={_NONE if tree.max_hops is None else tree.max_hops}",
     ]
-    counts = counted(tree.left_out, tree.at_least, tree.unknown)
-    return _written(about, counts, list(_lines(tree.nodes, tree.edges)), max_chars)
+    counts = format_counts(tree.left_out, tree.at_least, tree.unknown)
+    return _fit_lines(about, counts, list(_lines(tree.nodes, tree.edges)), max_chars)
 
 
 def path_records(path: LinkPath, nodes: Sequence[NodeView], *, max_chars: int | None = None) -> str:
-    """Write a path as records: a header, then its artifacts and between them its edges, as stored.
+    """Write a path as records: a header, then its artifacts and stored edges in order.
 
     Args:
-        path: What the search for it gave.
-        nodes: What is told of its artifacts: `await describe(corpus, path.nodes)`.
-        max_chars: Characters of the answer, at most; see `tree_records`.
+        path: The result of the search for a path.
+        nodes: Its artifacts: `await describe(corpus, path.nodes)`.
+        max_chars: The maximum length of the result in characters; see `tree_records`.
 
     Returns:
-        Lines, each with its newline, in the form of `tree_records`; the header says `from`, `to`, whether a path was
-        `found`, its `length` in hops and its `cost`.
+        Lines, each with its newline, in the format of `tree_records`. The header has the fields `from`, `to`, `found`,
+        `length` in hops, and `cost`.
 
     Raises:
-        ArgumentError: `max_chars` is no whole number, or less than the header takes.
+        ArgumentError: If `max_chars` is not a whole number, or is smaller than the header.
 
     Example:
         >>> path = LinkPath("a", "b", "in", 9, ("a", "b"), (Edge("b", "a", "related"),), 1.0)
@@ -94,12 +105,12 @@ def path_records(path: LinkPath, nodes: Sequence[NodeView], *, max_chars: int | 
         f"found={str(path.found).lower()}",
         f"length={len(path.edges) if path.found else _NONE} cost={_NONE if path.cost is None else f'{path.cost:.12g}'}",
     ]
-    counts = counted(path.left_out, path.at_least, ())
-    return _written(about, counts, list(_lines(nodes, path.edges)), max_chars)
+    counts = format_counts(path.left_out, path.at_least, ())
+    return _fit_lines(about, counts, list(_lines(nodes, path.edges)), max_chars)
 
 
 def token(text: str | None) -> str:
-    """Write text without a space in it; `-` for none.
+    """Return text as one field: percent-encoded, and `-` if there is none.
 
     Example:
         >>> token("50% of a, b"), token(None), token("-")
@@ -107,7 +118,7 @@ def token(text: str | None) -> str:
     """
     if not text or text == _NONE:
         return "%2D" if text else _NONE
-    return _SPECIAL.sub(lambda found: "".join(f"%{byte:02X}" for byte in _bytes(found[0])), text)
+    return _SPECIAL.sub(lambda match: "".join(f"%{byte:02X}" for byte in _bytes(match[0])), text)
 
 
 def _bytes(character: str) -> bytes:
@@ -115,15 +126,15 @@ def _bytes(character: str) -> bytes:
 
 
 def id_token(id: NodeId) -> str:
-    """Write an id so; of several corpora as `source|id`."""
+    """Return an id as one field; for several corpora, as `source|id`."""
     return token(id) if isinstance(id, str) else "|".join(map(token, id))
 
 
 def _lines(nodes: Iterable[NodeView], edges: Sequence[Edge]) -> Iterator[str]:
-    """Give the artifacts, and behind each the edges to it and to those before it."""
+    """Yield a line for each artifact, followed by its edges to itself and to artifacts before it."""
     waiting: dict[NodeId, list[Edge]] = {}
     for edge in edges:
-        for end in {edge.source: None, edge.target: None}:
+        for end in dict.fromkeys((edge.source, edge.target)):
             waiting.setdefault(end, []).append(edge)
     listed: set[NodeId] = set()
     for node in nodes:
@@ -133,36 +144,39 @@ def _lines(nodes: Iterable[NodeView], edges: Sequence[Edge]) -> Iterator[str]:
 
 
 def node_line(node: NodeView) -> str:
-    """Write what is told of an artifact as one line."""
-    title = _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(node.title or "", ensure_ascii=False))
+    """Return an artifact as one line."""
+    title = _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(node.title or "", ensure_ascii=False))
     tags = ",".join(map(token, node.tags)) or _NONE
     return f"N {id_token(node.id)} {token(node.type)} {title} tags={tags} path={token(node.path)}"
 
 
 def edge_line(edge: Edge) -> str:
-    """Write an edge, as it is stored, as one line."""
+    """Return a stored edge as one line."""
     return f"E {id_token(edge.source)} {id_token(edge.target)} {token(edge.type)} {token(edge.origin)}"
 
 
-def _written(
+def _fit_lines(
     about: Sequence[str], counts: Sequence[tuple[str, str]], lines: Sequence[str], max_chars: int | None
 ) -> str:
-    """Put a header before as many lines as there is room for."""
+    """Return the header and as many lines as fit into `max_chars`."""
 
-    def header(cut: int) -> str:
+    def write_header(cut: int) -> str:
         rest = sorted([*counts, *([("max_chars", str(cut))] if cut else [])])
         left_out = f" left_out={','.join(f'{name}:{count}' for name, count in rest)}" if rest else ""
         return f"H airw=1 records=1 {' '.join(about)} truncated={str(bool(rest)).lower()}{left_out}"
 
-    kept = len(lines) if max_chars is None else _room(header, lines, check_count("max_chars", max_chars))
-    return "".join(f"{line}\n" for line in (header(len(lines) - kept), *lines[:kept]))
+    count = len(lines)
+    if max_chars is not None:
+        count = _count_fitting(write_header, lines, check_count("max_chars", max_chars))
+    return "".join(f"{line}\n" for line in (write_header(len(lines) - count), *lines[:count]))
 
 
-def _room(header: Callable[[int], str], lines: Sequence[str], max_chars: int) -> int:
-    """Count the lines that fit, the header with what it says of the others included."""
+def _count_fitting(write_header: Callable[[int], str], lines: Sequence[str], max_chars: int) -> int:
+    """Return how many lines fit together with the header, which contains the number of the others."""
+    # Trying from the most lines down finds the answer even where one line less makes the header longer.
     sizes = list(accumulate((len(line) + 1 for line in lines), initial=0))
-    for kept in range(len(lines), -1, -1):
-        if sizes[kept] < max_chars and sizes[kept] + len(header(len(lines) - kept)) + 1 <= max_chars:
-            return kept
-    least = min(len(header(len(lines))) + 1, len(header(0)) + 1 + sizes[-1])
-    raise ArgumentError(f"max_chars must be at least {least}, which the header takes, not {max_chars}")
+    for count in range(len(lines), -1, -1):
+        if sizes[count] < max_chars and sizes[count] + len(write_header(len(lines) - count)) + 1 <= max_chars:
+            return count
+    least = min(len(write_header(len(lines))) + 1, len(write_header(0)) + 1 + sizes[-1])
+    raise ArgumentError(f"max_chars must be at least {least}, the length of the header, not {max_chars}")

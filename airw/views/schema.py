@@ -1,4 +1,4 @@
-"""The JSON Schemas (draft 2020-12) of what is printed of walks and paths, made of the classes that are printed."""
+"""The JSON Schemas (draft 2020-12) of printed walks and paths, derived from their classes."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,11 +17,11 @@ Schema: TypeAlias = dict[str, Any]
 _NAME: Schema = {"type": "string", "minLength": 1}
 _PAIR: Schema = {"type": "array", "prefixItems": [_NAME, _NAME], "items": False, "minItems": 2}
 _ID: Schema = {
-    "description": "An artifact's id, or of several corpora its corpus and its id there.",
+    "description": "The id of an artifact; for several corpora, the name of its corpus and its id there.",
     "oneOf": [_NAME, _PAIR],
 }
-_TRUNCATED = "Whether anything was, or may have been, left out; a limit reached exactly leaves nothing out."
-_UNBOUND = ("max_concurrency", "count_beyond_limits")  # what a walk may do, but never leaves anything out
+_TRUNCATED = "True if anything was, or may have been, left out; a limit reached exactly leaves nothing out."
+_UNBOUND = ("max_concurrency", "count_beyond_limits")  # settings of a walk that leave nothing out
 
 
 def tree_schema() -> Schema:
@@ -32,13 +32,13 @@ def tree_schema() -> Schema:
         'boolean'
     """
     names = ("roots", "direction", "max_hops", "left_out", "at_least", "unknown", "nodes", "edges", "spanning_tree")
-    root = {"description": "The first of the roots; null where the walk ended before it.", **_of(NodeId | None)}
+    root = {"description": "The first root; null if the walk ended before it.", **_schema_of(NodeId | None)}
     properties = {
         "root": root,
         **_fields(WalkTree, {name: name for name in names}),
         "truncated": {"description": _TRUNCATED, "type": "boolean"},
     }
-    return _document("A walk along links, as a tree", properties, [_truncated("left_out", "at_least", "unknown")])
+    return _document("A walk along links, as a tree", properties, [_truncation_rule("left_out", "at_least", "unknown")])
 
 
 def path_schema() -> Schema:
@@ -49,14 +49,14 @@ def path_schema() -> Schema:
         'boolean'
     """
     names = ("direction", "max_hops", "cost", "edges", "left_out", "at_least")
-    nodes = _of(Sequence[NodeView])
+    nodes = _schema_of(Sequence[NodeView])
     properties = {
         **_fields(LinkPath, {"start": "from", "end": "to", **{name: name for name in names}}),
         "nodes": {"description": "The artifacts on the path, both ends included.", **nodes},
         "found": {"type": "boolean"},
-        "path_length": {"description": "Hops; null where none was found.", **_of(int | None)},
-        "truncated": {"description": f"{_TRUNCATED} A shorter path may then be hidden.", "type": "boolean"},
-        "reason": {"description": "Why no path was found; null where one was.", **_of(str | None)},
+        "path_length": {"description": "The length in hops; null if no path was found.", **_schema_of(int | None)},
+        "truncated": {"description": f"{_TRUNCATED} There may then be a shorter path.", "type": "boolean"},
+        "reason": {"description": "Why no path was found; null if one was found.", **_schema_of(str | None)},
     }
     found = {
         "reason": {"type": "null"},
@@ -69,20 +69,20 @@ def path_schema() -> Schema:
         **{name: {"maxItems": 0} for name in ("nodes", "edges")},
         **{name: {"type": "null"} for name in ("path_length", "cost")},
     }
-    rules = [_truncated("left_out", "at_least"), _either("found", {"properties": found}, {"properties": missing})]
+    rules = [_truncation_rule("left_out", "at_least"), _either("found", {"properties": found}, {"properties": missing})]
     return _document("A path along links", properties, rules)
 
 
 def _document(title: str, properties: Mapping[str, Schema], rules: Iterable[Schema]) -> Schema:
     step = _object(_fields(TreeLink, {"source": "from", "target": "to", "hop": "hop", "type": "type"}))
-    step["properties"]["hop"]["minimum"] = 1  # roots are no steps
-    node = _object(_fields(NodeView, {each.name: each.name for each in fields(NodeView)}))
-    del node["properties"]["tags"]["uniqueItems"]  # they are as they were written
+    step["properties"]["hop"]["minimum"] = 1  # a root is not a step
+    node = _object(_fields(NodeView, {field.name: field.name for field in fields(NodeView)}))
+    del node["properties"]["tags"]["uniqueItems"]  # tags stay as written, with duplicates
     edge = _object(_fields(Edge, {"source": "from", "target": "to", "type": "type", "origin": "source"}))
     for part in (step, edge):
-        del part["properties"]["type"]["minLength"]  # extractors may call a link anything
-    walked = {*LIMIT_NAMES.values(), *(each.name for each in fields(Limits) if each.name not in _UNBOUND)}
-    limit = {"enum": sorted({*walked, "closed", "timeout"})}
+        del part["properties"]["type"]["minLength"]  # an extractor may use any text as type, even an empty one
+    walk_limits = {*LIMIT_NAMES.values(), *(field.name for field in fields(Limits) if field.name not in _UNBOUND)}
+    limit = {"enum": sorted({*walk_limits, "closed", "timeout"})}
     return deepcopy(
         {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -95,7 +95,7 @@ def _document(title: str, properties: Mapping[str, Schema], rules: Iterable[Sche
 
 
 def _object(properties: Mapping[str, Schema]) -> Schema:
-    """Return what describes an object of these and no other properties."""
+    """Return the schema of an object with exactly these properties."""
     return {
         "type": "object",
         "additionalProperties": False,
@@ -105,15 +105,20 @@ def _object(properties: Mapping[str, Schema]) -> Schema:
 
 
 def _fields(of: type, names: Mapping[str, str]) -> dict[str, Schema]:
-    """Return the schemas of fields of a class, under the names that are printed."""
+    """Return the schemas of fields of a class, by their printed names.
+
+    Descriptions come from the docstring of the class, so that the two cannot differ.
+    """
     hints = get_type_hints(of)
-    about = dict(re.findall(r"^ +(\w+): (.+(?:\n {12}.+)*)", of.__doc__ or "", re.MULTILINE))
-    told = {
-        name: {"description": " ".join(about[name].split()).replace("`None`", "null")} if name in about else {}
+    docs = dict(re.findall(r"^ +(\w+): (.+(?:\n {12}.+)*)", of.__doc__ or "", re.MULTILINE))
+    described = {
+        name: {"description": " ".join(docs[name].split()).replace("`None`", "null")} if name in docs else {}
         for name in names
     }
     limited = {name: {"items": {"$ref": "#/$defs/limit"}} for name in ("at_least", "unknown")}
-    return {printed: told[name] | _of(hints[name]) | limited.get(name, {}) for name, printed in names.items()}
+    return {
+        printed: described[name] | _schema_of(hints[name]) | limited.get(name, {}) for name, printed in names.items()
+    }
 
 
 _PLAIN: Mapping[Any, Schema] = {
@@ -128,28 +133,30 @@ _PLAIN: Mapping[Any, Schema] = {
 }
 
 
-def _of(hint: Any) -> Schema:
-    """Return the schema of a type: numbers count something, strings say something, lists hold nothing twice."""
+def _schema_of(hint: Any) -> Schema:
+    """Return the schema of a type: numbers are not negative, strings not empty, list items unique."""
     if hint in _PLAIN:
         return dict(_PLAIN[hint])
     origin, args = get_origin(hint), get_args(hint)
     if origin is Literal:
         return {"enum": list(args)}
     if origin in (Union, UnionType):
-        one = _of(Union[tuple(each for each in args if each is not type(None))])  # noqa: UP007 - made of a tuple
-        return {"oneOf": [one, {"type": "null"}]} if "$ref" in one else {**one, "type": [one["type"], "null"]}
+        schema = _schema_of(Union[tuple(arg for arg in args if arg is not type(None))])  # noqa: UP007 - from a tuple
+        if "$ref" in schema:
+            return {"oneOf": [schema, {"type": "null"}]}
+        return {**schema, "type": [schema["type"], "null"]}
     if origin is not None and issubclass(origin, Mapping):
         counts = {"type": "integer", "minimum": 1}
         return {"type": "object", "propertyNames": {"$ref": "#/$defs/limit"}, "additionalProperties": counts}
-    return {"type": "array", "items": _of(args[0]), "uniqueItems": True}
+    return {"type": "array", "items": _schema_of(args[0]), "uniqueItems": True}
 
 
-def _truncated(*names: str) -> Schema:
-    """Return the rule that something is named exactly where something was left out."""
+def _truncation_rule(*names: str) -> Schema:
+    """Return the rule that `truncated` is true exactly if one of these fields is not empty."""
     sizes = {name: "Properties" if name == "left_out" else "Items" for name in names}
     some = [{"properties": {name: {f"min{size}": 1}}} for name, size in sizes.items()]
-    none = {name: {f"max{size}": 0} for name, size in sizes.items()}
-    return _either("truncated", {"anyOf": some}, {"properties": none})
+    empty = {name: {f"max{size}": 0} for name, size in sizes.items()}
+    return _either("truncated", {"anyOf": some}, {"properties": empty})
 
 
 def _either(name: str, then: Schema, otherwise: Schema) -> Schema:

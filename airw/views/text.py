@@ -1,31 +1,32 @@
-"""A walk along links, or a path, as text: indented, with branches, one line an artifact or reference."""
+"""A walk along links, or a path, as text: one line for each artifact or reference."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airw.links import INVERSES, Inverses
 from airw.values import NodeId
-from airw.views.model import NodeView, WalkTree, counted, id_text, one_line
-from airw.views.reading import Met, Outline, limit_names
+from airw.views.model import NodeView, WalkTree, format_counts, id_text, one_line
+from airw.views.reading import Outline, OutlineEdge, limits_of
 from airw.walking import WalkEnded, WalkEvent
 
-_MORE, _LAST, _OPEN, _SHUT = "├─ ", "└─ ", "│  ", "   "
+_BRANCH, _LAST_BRANCH = "├─ ", "└─ "
+_INDENT, _LAST_INDENT = "│  ", "   "
 
 
 def tree_text(tree: WalkTree) -> str:
     """Write a tree of links for people to read.
 
-    Each root stands on a line of its own, `id  Title`, and what was found at an artifact is indented below it, in the
-    order of the walk: an arrow (`→` along the edge, `←` against it), what the edge is called in that direction, id and
-    title. An edge to an artifact that stands elsewhere ends with `(seen)` and is not expanded; `… 2 more` counts what
-    was found there and left out. Where anything was left out, the last line says by which limits, and how much.
+    Each root has a line of its own, `id  Title`. The edges met at an artifact are indented below it, in the order of
+    the walk. Each shows an arrow (`→` along the edge, `←` against it), the type in that direction, id and title. An
+    edge to an artifact that is printed elsewhere ends with `(seen)` and is not expanded. `… 2 more` counts neighbours
+    that were left out. If anything was left out, the last line names the limits and how much each left out.
 
     Args:
-        tree: What `read_tree` gives.
+        tree: The result of `read_tree`.
 
     Returns:
-        Lines divided by newlines, none at the end. What cannot be printed is written as Python would, so that an
-        artifact never takes more than its line.
+        Lines separated by newlines, without one at the end. Unprintable characters are written as Python escapes, so an
+        artifact never takes more than one line.
 
     Example:
         >>> from airw.values import Edge
@@ -41,19 +42,20 @@ def tree_text(tree: WalkTree) -> str:
               └─ → related  a  Alpha (seen)
         left out: max_hops 3
     """
-    lines = _Cursor(Outline.of(tree), tree.unlisted).advance()
-    rest = left_out_text(counted(tree.left_out, tree.at_least, tree.unknown))
+    lines = _TreePrinter(Outline.from_tree(tree), tree.unlisted).advance()
+    rest = limits_text(format_counts(tree.left_out, tree.at_least, tree.unknown))
     return "\n".join([*lines, rest] if rest else lines)
 
 
 class TreeTextWriter:
-    """Writes the lines of `tree_text` while a walk along links goes on, each once nothing can come before it any more.
+    """A writer of the lines of `tree_text` while the walk runs.
 
-    A root is written when it is committed; below it an edge, when the step that found it is done and its target is
-    committed, after all that stands above it. The rest, and what was left out, follow at the end of the walk.
+    A line is written as soon as no other line can come before it. A root is written when it is committed. An edge is
+    written when its step is done, its target is committed, and all lines above it are written. The other lines, and the
+    line about limits, follow at the end of the walk.
 
     Args:
-        inverses: What edges are called against their direction; `None` for the type as stored.
+        inverses: The names of edge types against their direction; `None` for the stored type.
 
     Example:
         >>> import anyio
@@ -80,34 +82,39 @@ class TreeTextWriter:
     def __init__(self, *, inverses: Inverses | None = INVERSES) -> None:
         self._outline = Outline(inverses)
         self._unlisted: dict[NodeId, int] = {}
-        self._cursor = _Cursor(self._outline, self._unlisted)
+        self._cursor = _TreePrinter(self._outline, self._unlisted)
 
     def add(self, event: WalkEvent) -> list[str]:
-        """Take the next event of the walk and give the lines that are final by now, without newlines.
+        """Add the next event of the walk; return the lines that are final now, without newlines.
 
         Raises:
-            ArgumentError: The walk does not name its edges.
+            ArgumentError: If the walk does not report its edges.
         """
         self._outline.add(event)
+        # Until the end, an uncommitted neighbour may still be committed, so nothing can be counted as left out.
         if not isinstance(event, WalkEnded):
             return self._cursor.advance()
-        self._unlisted.update(self._outline.unlisted())
+        self._unlisted.update(self._outline.count_unlisted())
         self._outline.drop_unlisted()
-        rest = left_out_text(counted(*limit_names(event.summary)))
+        rest = limits_text(format_counts(*limits_of(event.summary)))
         return [*self._cursor.advance(), *([rest] if rest else [])]
 
 
 @dataclass(slots=True)
 class _Frame:
-    """An artifact whose subtree is being written: its indentation, and how many of its edges are done."""
+    """An artifact whose subtree is being written, with its indentation and the number of edges written."""
 
     id: NodeId
     indent: str
-    done: int = 0
+    written: int = 0
 
 
-class _Cursor:
-    """Writes an outline from the top, as far as it is known; `unlisted` is known at the end."""
+class _TreePrinter:
+    """Prints an outline from the top, in depth-first order, and stops where a line is not final.
+
+    The walk runs breadth-first, but the text is depth-first. `_stack` keeps the place between two calls. `unlisted` is
+    empty until the walk has ended.
+    """
 
     def __init__(self, outline: Outline, unlisted: Mapping[NodeId, int]) -> None:
         self._outline, self._unlisted = outline, unlisted
@@ -115,58 +122,68 @@ class _Cursor:
         self._roots = 0
 
     def advance(self) -> list[str]:
-        """Give the next lines that nothing can change any more."""
+        """Return the next lines that are final."""
         lines: list[str] = []
         outline = self._outline
         while self._stack or self._roots < len(outline.roots):
             if not self._stack:
-                self._begin(outline.roots[self._roots], lines)
-            elif not self._go_on(self._stack[-1], lines):
+                self._print_root(outline.roots[self._roots], lines)
+            elif not self._print_next(self._stack[-1], lines):
                 break
         return lines
 
-    def _begin(self, root: NodeId, lines: list[str]) -> None:
+    def _print_root(self, root: NodeId, lines: list[str]) -> None:
         self._roots += 1
         lines.append(node_text(self._outline.nodes[root]))
         self._stack.append(_Frame(root, ""))
 
-    def _go_on(self, frame: _Frame, lines: list[str]) -> bool:
-        """Write the next line below an artifact, or leave it; false where that is not known yet."""
-        if frame.id not in self._outline.told:
+    def _print_next(self, frame: _Frame, lines: list[str]) -> bool:
+        """Print the next line below an artifact, or leave the artifact; return False if it is not final."""
+        # Before its step is done, an artifact may get more edges, so its last one is not known yet.
+        if frame.id not in self._outline.expanded:
             return False
-        found = self._outline.found.get(frame.id, [])
+        edges = self._outline.edges_of.get(frame.id, [])
         more = self._unlisted.get(frame.id, 0)
-        if frame.done == len(found):
+        # All edges are written: go back to the parent.
+        if frame.written == len(edges):
             if more:
-                lines.append(f"{frame.indent}{_LAST}… {more} more")
+                lines.append(f"{frame.indent}{_LAST_BRANCH}… {more} more")
             self._stack.pop()
             return True
-        met = found[frame.done]
-        if met.target not in self._outline.nodes:
+        # An edge is printed with the title of its target, and only if the target is committed: wait for that.
+        edge = edges[frame.written]
+        if edge.target not in self._outline.nodes:
             return False
-        frame.done += 1
-        is_last = frame.done == len(found) and not more
-        lines.append(self._step(met, frame.indent, _LAST if is_last else _MORE))
-        if self._outline.is_way(met):
-            self._stack.append(_Frame(met.target, frame.indent + (_SHUT if is_last else _OPEN)))
+        frame.written += 1
+        is_last = frame.written == len(edges) and not more
+        lines.append(self._edge_line(edge, frame.indent, _LAST_BRANCH if is_last else _BRANCH))
+        # The subtree of the target follows below the edge that reached it; all other edges are references.
+        if self._outline.is_tree_edge(edge):
+            self._stack.append(_Frame(edge.target, frame.indent + (_LAST_INDENT if is_last else _INDENT)))
         return True
 
-    def _step(self, met: Met, indent: str, branch: str) -> str:
-        step = step_text(self._outline.nodes[met.target], met.type, against=met.edge.source != met.source)
-        return f"{indent}{branch}{step}{'' if self._outline.is_way(met) else ' (seen)'}"
+    def _edge_line(self, edge: OutlineEdge, indent: str, branch: str) -> str:
+        step = step_text(self._outline.nodes[edge.target], edge.type, against=edge.edge.source != edge.source)
+        return f"{indent}{branch}{step}{'' if self._outline.is_tree_edge(edge) else ' (seen)'}"
 
 
 def node_text(node: NodeView) -> str:
-    """Give an artifact as one line: its id, and its title where it has one."""
+    """Return an artifact on one line: its id, and its title if it has one."""
     return id_text(node.id) if node.title is None else f"{id_text(node.id)}  {one_line(node.title)}"
 
 
 def step_text(node: NodeView, type: str, *, against: bool) -> str:
-    """Give a step to an artifact as one line: an arrow, what the edge is called, and the artifact."""
+    """Return a step on one line: an arrow, the type of the edge, and the artifact it leads to."""
     return f"{'←' if against else '→'} {one_line(type)}  {node_text(node)}"
 
 
-def left_out_text(counts: Sequence[tuple[str, str]]) -> str:
-    """Give what was left out as one line; `""` where nothing was."""
-    said = [f"{name} {'unknown' if n == '?' else f'at least {n[:-1]}' if n[-1] == '+' else n}" for name, n in counts]
-    return f"left out: {', '.join(said)}" if said else ""
+def limits_text(counts: Sequence[tuple[str, str]]) -> str:
+    """Return one line about what the limits left out; `""` if they left out nothing."""
+    limits = [f"{name} {_count_text(count)}" for name, count in counts]
+    return f"left out: {', '.join(limits)}" if limits else ""
+
+
+def _count_text(count: str) -> str:
+    if count == "?":
+        return "unknown"
+    return f"at least {count[:-1]}" if count.endswith("+") else count

@@ -256,7 +256,7 @@ async def test_a_walk_that_fails_or_is_closed_has_given_only_lines_that_hold(tmp
 def test_lines_of_a_walk_without_edges_are_refused():
     lines = TreeTextWriter()
     lines.add(NodeCommitted("a", 0, 0.0, None, None))
-    with pytest.raises(ArgumentError, match="names no edge"):
+    with pytest.raises(ArgumentError, match="reports no edge"):
         lines.add(EdgeFound("a", "b", None, known=False))
 
 

@@ -244,7 +244,7 @@ class TestManners:
     def test_roots_are_a_list_that_is_not_empty(self):
         with pytest.raises(ArgumentKindError, match="roots must be a list"):
             walk_links(None, "a.md")
-        with pytest.raises(ArgumentError, match="roots must name at least one"):
+        with pytest.raises(ArgumentError, match="roots must contain at least one"):
             walk_links(None, [])
 
     async def test_a_root_that_is_not_there_is_named(self, tree):
@@ -257,7 +257,7 @@ class TestManners:
             await read_tree(walk)
             with pytest.raises(RuntimeError, match="being read already"):
                 await read_tree(walk)
-        with pytest.raises(ArgumentError, match="read_tree takes what walk_links returns"):
+        with pytest.raises(ArgumentError, match="walk must be a walk, such as walk_links returns"):
             await read_tree("a.md")
 
     async def test_a_walk_of_another_maker_is_read_with_the_bounds_that_are_said(self, tmp_path):
@@ -279,9 +279,9 @@ class TestManners:
             alone = await read_tree(traverse("b", corpus, policy=CollapsedTree(seed_k=1)))
         assert alone.spanning_tree == ()
         reader = TreeReader()
-        with pytest.raises(ArgumentError, match="names no edge from 'a' to 'b'"):
+        with pytest.raises(ArgumentError, match="reports no edge from 'a' to 'b'"):
             reader.add(EdgeFound("a", "b", None, known=False))
-        with pytest.raises(ArgumentError, match="names no edge from 'a' to 'b'"):
+        with pytest.raises(ArgumentError, match="reports no edge from 'a' to 'b'"):
             reader.add(NodeCommitted("b", 1, 0.0, "a", None))
 
     def test_before_the_end_the_tree_so_far_is_truncated(self):
