@@ -1,4 +1,4 @@
-"""Walks along links, for people and programs: as a tree, JSON, records, text, dot and a page."""
+"""Formats of walks along links: trees as text, JSON, records, dot and HTML pages."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Whole notes put together within a budget, from a walk, from ids, from a search: a consumer of their streams."""
+"""Bundles whole notes from ids, a walk and a search, within a budget."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from airw.views.reading import limits_of
 from airw.walking import Walk
 
 ESTIMATE = "tokens are estimated, one for 4 bytes of UTF-8"
-"""What a bundle says of tokens that no tokenizer has counted."""
+"""The note in a bundle whose tokens were not counted by a tokenizer."""
 
-_DIGITS = 10  # of a count that is not known yet
-_OF_WALKS = ("max_edges", "max_fanout", "max_frontier", "max_hops", "max_nodes", "timeout")
-_MOST_AT_ONCE = 64
-_PATIENCE = 16  # notes in a row that do not fit: what is left of the budget is for smaller ones, and they are rare
+_DIGITS = 10  # reserved for a count that is not known yet
+_WALK_LIMITS = ("max_edges", "max_fanout", "max_frontier", "max_hops", "max_nodes", "timeout")
+_MAX_BATCH = 64
+_PATIENCE = 16  # so many notes in a row did not fit: smaller ones are rare, so the rest is not read
 
 
 def bundle(
@@ -45,36 +45,37 @@ def bundle(
     count_tokens: Callable[[str], int] | None = None,
     edges: FollowedLinks | None = None,
 ) -> BundleStream:
-    """Put whole notes together, each the moment it is known to be in, until a budget is full.
+    """Bundle whole notes until a budget is full, and yield each as soon as it is in.
 
-    The notes are those named, then what the walk finds in its order, then what the query finds by rank; what comes in
-    twice counts where it comes first. A note is in whole or not at all: one that does not fit is left out and counted,
-    and smaller ones after it may still be in, until 16 in a row did not fit. Then the walk is stopped, so that what it
-    would have found is not counted: `at_least` names the limit.
+    The named notes come first, then the notes of the walk in its order, then those of the query by rank, without
+    duplicates. A note is in the bundle whole or not at all. A note that does not fit is left out and counted, and
+    smaller notes after it may still fit. When 16 notes in a row did not fit, the walk is stopped. Notes that it would
+    have reached are not counted, so `at_least` then contains the limit.
 
-    The budget is of the document in the given form, all of it: heads, links, the line that says what was left out.
+    The budget is for the whole printed document: headings, links, and the line that says what was left out.
 
     Args:
         corpus: An open corpus.
-        walk: A walk of it that was not read yet, as `walk_links` and `traverse` make; it is closed with the bundle.
+        walk: A walk of this corpus that was not read yet, from `walk_links` or `traverse`. It is closed with the
+            bundle.
         notes: Ids of artifacts.
-        query: What to search for.
-        k: How many artifacts the search gives.
-        mode: How it ranks: `"dense"`, `"lexical"` or `"hybrid"`.
-        form: What the document will be that the budget is for: `"text"`, `"json"` or `"records"`.
-        max_chars: Characters of the document, at most.
-        max_tokens: Tokens of the document, at most.
-        count_tokens: _Counts them; `estimated_tokens` unless given. Called in a worker thread.
-        edges: Which of the stored edges between the notes are told; all, unless given.
+        query: The query to search for.
+        k: The maximum number of artifacts from the search.
+        mode: The mode of the search: `"dense"`, `"lexical"` or `"hybrid"`.
+        form: The format for which the budget is computed: `"text"`, `"json"` or `"records"`.
+        max_chars: The maximum number of characters of the document.
+        max_tokens: The maximum number of tokens of the document.
+        count_tokens: Returns the number of tokens of a text; by default `estimated_tokens`. Called in a worker thread.
+        edges: The choice of stored edges between the notes to include; by default all.
 
     Returns:
-        An async iterator of notes, and an async context manager that closes itself. Nothing is open between two notes.
-        Its `bundle` holds them all, and what was left out.
+        An async iterator of notes, which is also an async context manager. Nothing is open between two notes. Its
+        attribute `bundle` contains all notes and what was left out.
 
     Raises:
-        ArgumentError: An argument cannot be used, or the budget is too small to say what was left out; raised by this
-            call.
-        NoLedgerEntry: While iterating: the corpus does not hold one of `notes`.
+        ArgumentError: If an argument cannot be used, or the budget is too small for the line that says what was left
+            out; raised by this call.
+        NoLedgerEntry: If one of `notes` is not in the corpus; raised while iterating.
 
     Example:
         >>> import anyio
@@ -94,28 +95,28 @@ def bundle(
         {'max_chars': 1} 87
     """
     check_corpus(corpus)
-    given = _check_ids(notes)
+    named = _check_ids(notes)
     check_count("k", k)
     if walk is not None and not isinstance(walk, Walk):
-        raise ArgumentKindError(f"walk must be a walk, such as walk_links makes, not {short_repr(walk)}")
+        raise ArgumentKindError(f"walk must be a walk, such as walk_links returns, not {short_repr(walk)}")
     if query is not None:
         check_query(query)
     check_choice("form", form, FORMS)
-    counts = _Counts(max_chars, max_tokens, count_tokens)
+    limits = _Limits(max_chars, max_tokens, count_tokens)
     empty = Bundle(corpus.name, tokens=ESTIMATE if max_tokens is not None and count_tokens is None else None)
-    budgets = counts.budgets(BUNDLE_FORMS[form], empty, walks=walk is not None)
-    search = None if query is None else _Search(query, k, mode)
-    return BundleStream(corpus, empty, given, walk, search, budgets, edges or FollowedLinks())
+    budgets = limits.budgets(BUNDLE_FORMS[form], empty, walks=walk is not None)
+    search = None if query is None else _Query(query, k, mode)
+    return BundleStream(corpus, empty, named, walk, search, budgets, edges or FollowedLinks())
 
 
-class _Search(NamedTuple):
-    query: str
+class _Query(NamedTuple):
+    text: str
     k: int
     mode: Mode
 
 
 class _Candidate(NamedTuple):
-    """What may come in: an artifact, how it was found, and how far from the root of the walk."""
+    """An artifact that may enter the bundle, why, and its distance from the root of the walk."""
 
     id: NodeId
     via: str
@@ -131,70 +132,74 @@ def _check_ids(ids: object) -> list[_Candidate]:
 
 
 class BundleStream(AsyncIterator[BundledNote]):
-    """A bundle on its way: an async iterator of its notes that holds nothing open between them.
+    """An async iterator of the notes of a bundle, returned by `bundle`.
 
-    One task takes notes at a time. Leaving `async with`, `aclose()` and a cancelled request close the walk that it
-    reads. Made by `bundle`.
+    Nothing is open between two notes. Only one task may iterate at a time. Leaving `async with`, `aclose()` and a
+    cancelled request close the walk.
     """
 
-    def __init__(  # noqa: PLR0917 - the parts, made by `bundle` alone
+    def __init__(  # noqa: PLR0917 - only `bundle` calls it
         self,
         corpus: OpenCorpus,
         empty: Bundle,
-        given: Sequence[_Candidate],
+        named: Sequence[_Candidate],
         walk: Walk | None,
-        search: _Search | None,
+        search: _Query | None,
         budgets: Sequence[_Budget],
         edges: FollowedLinks,
     ) -> None:
         """Prepare; nothing is read before the first request."""
         self._corpus, self._origins = corpus, edges.filter.origins
-        self._told, self._notes, self._between = empty, list[BundledNote](), _Between(edges)
-        self._unchecked, self._waiting, self._seen = list(given), deque(given), set[NodeId]()
         self._walk, self._search, self._budgets = walk, search, budgets
-        self._ready, self._count, self._missed = deque[BundledNote](), 1, 0
+        # Candidates: names that are not checked yet, candidates to try next, ids that were tried already.
+        self._unchecked, self._waiting, self._seen = list(named), deque(named), set[NodeId]()
+        # Results: the notes that are in, those of them that were not yielded yet, and the edges between them.
+        self._notes, self._ready, self._links = list[BundledNote](), deque[BundledNote](), _NoteLinks(edges)
+        self._header = empty
         self._left_out: dict[str, int] = {}
+        # State: the size of the next batch, notes in a row that did not fit, and the limit that ended the bundle.
+        self._batch_size, self._misses = 1, 0
         self._full: str | None = None
         self._is_busy = self._ended = False
 
     @property
     def bundle(self) -> Bundle:
-        """Give what is in by now, and what was left out; the last word once all notes were taken."""
-        given = len(self._notes) - len(self._ready)
-        left_out = dict(sorted({**self._told.left_out, **self._left_out}.items()))
-        return replace(self._told, notes=tuple(self._notes[:given]), left_out=left_out)
+        """Return the notes yielded so far and the counts of the rest; final after the last note."""
+        count = len(self._notes) - len(self._ready)
+        left_out = dict(sorted({**self._header.left_out, **self._left_out}.items()))
+        return replace(self._header, notes=tuple(self._notes[:count]), left_out=left_out)
 
     async def __aenter__(self) -> Self:
-        """Give the bundling itself."""
+        """Return the stream itself."""
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        """Close it."""
+        """Close the walk."""
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the walk that it reads; there are no further notes."""
+        """Close the walk; no more notes follow."""
         self._ended = True
         if self._walk is not None:
             await self._walk.aclose()
 
     def __aiter__(self) -> Self:
-        """Give the bundling itself."""
+        """Return the stream itself."""
         return self
 
     async def __anext__(self) -> BundledNote:
-        """Give the next note.
+        """Return the next note.
 
         Raises:
-            StopAsyncIteration: There is none.
-            RuntimeError: Another task waits for one.
+            StopAsyncIteration: If there are no more notes.
+            RuntimeError: If another task waits for a note.
         """
         if self._is_busy:
-            raise RuntimeError("another task waits for a note of this bundle; one task takes at a time")
+            raise RuntimeError("another task waits for a note of this bundle; iterate in one task")
         self._is_busy = True
         try:
             while not self._ready and not self._ended:
-                await self._read_on()
+                await self._read_batch()
         except BaseException:
             self._ended = True
             raise
@@ -204,11 +209,13 @@ class BundleStream(AsyncIterator[BundledNote]):
             raise StopAsyncIteration
         return self._ready.popleft()
 
-    async def _read_on(self) -> None:
-        """Read some candidates, twice as many each time, and take in what fits; three store calls at most."""
-        await self._check_given()
-        batch = await self._candidates(1 if self._full else self._count)
-        self._count = min(2 * self._count, _MOST_AT_ONCE)
+    async def _read_batch(self) -> None:
+        """Read a batch of candidates and add those that fit, with at most three store calls."""
+        await self._check_names()
+        # Batches double: the first note comes at once, and later ones share their store calls. A full bundle needs
+        # only one more candidate, to know whether anything is left out.
+        batch = await self._next_candidates(1 if self._full else self._batch_size)
+        self._batch_size = min(2 * self._batch_size, _MAX_BATCH)
         if not batch:
             self._ended = True
         elif self._full:
@@ -217,129 +224,136 @@ class BundleStream(AsyncIterator[BundledNote]):
             ids: list[Any] = [candidate.id for candidate in batch]
             records = await self._corpus.store.records_of(ids)
             edges = await self._corpus.store.neighbors(ids, direction="out", origins=self._origins)
-            self._ready.extend(await in_thread(self._taken, batch, records, edges))
+            self._ready.extend(await in_thread(self._add_fitting, batch, records, edges))
 
-    async def _check_given(self) -> None:
+    async def _check_names(self) -> None:
         ids: list[Any] = [candidate.id for candidate in self._unchecked]
         self._unchecked = []
         entries = await self._corpus.store.ledger(ids) if ids else []
         missing = [id for id, entry in zip(ids, entries, strict=True) if entry is None]
         if missing:
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-            named = ", ".join(map(short_repr, missing[:3]))
-            raise NoLedgerEntry(f"corpus {self._corpus.name!r} holds no artifact {named}{more}")
+            names = ", ".join(map(short_repr, missing[:3]))
+            raise NoLedgerEntry(f"corpus {self._corpus.name!r} contains no artifact {names}{more}")
 
-    async def _candidates(self, count: int) -> list[_Candidate]:
-        """Give the next ones, at most as many, none of them twice."""
+    async def _next_candidates(self, count: int) -> list[_Candidate]:
+        """Return at most `count` new candidates."""
         batch: list[_Candidate] = []
-        while len(batch) < count and (candidate := await self._candidate()) is not None:
+        while len(batch) < count and (candidate := await self._next_candidate()) is not None:
             if candidate.id not in self._seen:
                 self._seen.add(candidate.id)
                 batch.append(candidate)
         return batch
 
-    async def _candidate(self) -> _Candidate | None:
+    async def _next_candidate(self) -> _Candidate | None:
+        # The order of the sources is the order of the notes: names first, then the walk, then the query.
         if self._waiting:
             return self._waiting.popleft()
         if self._walk is not None:
             try:
-                return _of_walk(self._walk, await anext(self._walk))
+                return _candidate_of_walk(self._walk, await anext(self._walk))
             except StopAsyncIteration:
-                self._note_end(self._walk)
+                self._end_walk(self._walk)
         if self._search is not None:
-            asked, self._search = self._search, None
-            hits = await retrieve(self._corpus, asked.query, k=asked.k, mode=asked.mode)
+            query, self._search = self._search, None
+            hits = await retrieve(self._corpus, query.text, k=query.k, mode=query.mode)
             self._waiting.extend(_Candidate(hit.artifact_id, f"query:{hit.score:.4f}") for hit in hits)
         return self._waiting.popleft() if self._waiting else None
 
-    def _note_end(self, walk: Walk) -> None:
-        """Keep what a walk says that it left out."""
+    def _end_walk(self, walk: Walk) -> None:
+        """Copy the limits from the summary of the walk, and drop the walk."""
         self._walk = None
         left_out, at_least, unknown = limits_of(walk.summary)
-        self._told = replace(self._told, left_out=left_out, at_least=at_least, unknown=unknown)
+        self._header = replace(self._header, left_out=left_out, at_least=at_least, unknown=unknown)
 
     async def _stop(self, limit: str, seen: int) -> None:
-        """End as the budget is full; count what was seen of the rest, and say where there may be more."""
+        """End because the budget is full, and count the candidates that are left out."""
         rest = {candidate.id for candidate in self._waiting} - self._seen
         self._left_out[limit] = self._left_out.get(limit, 0) + seen + len(rest)
-        unread = self._walk, self._search
+        is_read = self._walk is None and self._search is None
         await self.aclose()
         if self._walk is not None:
-            self._note_end(self._walk)
-        if unread != (None, None):
-            self._told = replace(self._told, at_least=tuple(sorted({*self._told.at_least, limit})))
+            self._end_walk(self._walk)
+        # An unread walk or query may contain more notes, so the count is only a lower bound.
+        if not is_read:
+            self._header = replace(self._header, at_least=tuple(sorted({*self._header.at_least, limit})))
 
-    def _taken(
+    def _add_fitting(
         self,
         batch: Sequence[_Candidate],
         records: Sequence[Sequence[Record] | None],
         edges: Sequence[Sequence[Edge]],
     ) -> list[BundledNote]:
-        """Take in, in order, what fits."""
+        """Add the candidates that fit, in order; return their notes."""
         first = len(self._notes)
-        for candidate, found, out in zip(batch, records, edges, strict=True):
-            note = _note(candidate, found or (), self._between.told_with(candidate.id, out))
-            if self._takes(note):
-                self._between.admit(candidate.id, out)
+        for candidate, note_records, out in zip(batch, records, edges, strict=True):
+            note = _make_note(candidate, note_records or (), self._links.links_of(candidate.id, out))
+            if self._add_if_fits(note):
+                self._links.add(candidate.id, out)
         return self._notes[first:]
 
-    def _takes(self, note: BundledNote) -> bool:
-        """Take a note in if it fits; when it does not, count it."""
+    def _add_if_fits(self, note: BundledNote) -> bool:
+        """Add a note if it fits into every budget, else count it; return True if it was added."""
+        # Ask all budgets before any is charged, so that a note that exceeds one does not use up another.
         used = []
         for budget in self._budgets:
-            new = None if self._full else budget.with_note(self._notes, note)
-            if new is None:
-                self._miss(self._full or budget.limit)
+            size = None if self._full else budget.size_with(self._notes, note)
+            if size is None:
+                self._count_miss(self._full or budget.limit)
                 return False
-            used.append(new)
-        for budget, new in zip(self._budgets, used, strict=True):
-            budget.used = new
+            used.append(size)
+        for budget, size in zip(self._budgets, used, strict=True):
+            budget.used = size
         self._notes.append(note)
-        self._missed = 0
+        self._misses = 0
         return True
 
-    def _miss(self, limit: str) -> None:
+    def _count_miss(self, limit: str) -> None:
         self._left_out[limit] = self._left_out.get(limit, 0) + 1
-        self._missed += 1
-        if self._missed == _PATIENCE:
+        self._misses += 1
+        if self._misses == _PATIENCE:
             self._full = limit
 
 
-def _of_walk(walk: Walk, hit: SearchHit) -> _Candidate:
-    *before, id = (each if isinstance(each, str | ArtifactRef) else str(each) for each in walk.path(hit))
+def _candidate_of_walk(walk: Walk, hit: SearchHit) -> _Candidate:
+    *before, id = (node if isinstance(node, str | ArtifactRef) else str(node) for node in walk.path(hit))
     via = ":".join(["walk", *map(id_text, before[-1:])])
-    return _Candidate(id if isinstance(id, ArtifactRef) else hit.artifact_id, via, len(before))  # nodes may be surfaces
+    # The nodes of other policies may be surfaces; the hit names their artifact.
+    return _Candidate(id if isinstance(id, ArtifactRef) else hit.artifact_id, via, len(before))
 
 
-def _note(candidate: _Candidate, records: Sequence[Record], links: tuple[NoteLink, ...]) -> BundledNote:
+def _make_note(candidate: _Candidate, records: Sequence[Record], links: tuple[NoteLink, ...]) -> BundledNote:
     parts = [record for record in records if record.surface_kind in LEAF_KINDS] or records
-    about = node_view(candidate.id, records[0] if records else None)
-    return BundledNote(about, stitch(parts), candidate.via, candidate.hop, links)
+    node = node_view(candidate.id, records[0] if records else None)
+    return BundledNote(node, stitch(parts), candidate.via, candidate.hop, links)
 
 
-class _Between:
-    """The stored edges between the notes that are in."""
+class _NoteLinks:
+    """The stored edges between the notes of a bundle.
+
+    An edge is listed with the later of its two notes, because only then both are in.
+    """
 
     def __init__(self, links: FollowedLinks) -> None:
-        """Begin without any."""
+        """Begin without notes."""
         self._links = links
         self._in: set[NodeId] = set()
         self._waiting: dict[NodeId, list[Edge]] = {}
 
-    def told_with(self, id: NodeId, out: Sequence[Edge]) -> tuple[NoteLink, ...]:
-        """Return those between a note, whose own edges lead out to others, and the notes that are in."""
+    def links_of(self, id: NodeId, out: Sequence[Edge]) -> tuple[NoteLink, ...]:
+        """Return the links between a new note, with its outgoing edges, and the notes that are in."""
         edges = [*(edge for edge in out if edge.target in self._in), *self._waiting.get(id, ())]
         return tuple(NoteLink(edge, self._links.named(edge, id)) for edge in edges if self._links.follows(edge))
 
-    def admit(self, id: NodeId, out: Sequence[Edge]) -> None:
-        """Note that a note is in."""
+    def add(self, id: NodeId, out: Sequence[Edge]) -> None:
+        """Add a note that is now in, with its outgoing edges."""
         self._in.add(id)
         for edge in out:
             self._waiting.setdefault(edge.target, []).append(edge)
 
 
 def estimated_tokens(text: str) -> int:
-    """Estimate how many tokens a text has: one for every four bytes of UTF-8, rounded up.
+    """Estimate the number of tokens of a text: one for every four bytes of UTF-8, rounded up.
 
     Example:
         >>> estimated_tokens("signing keys"), estimated_tokens("鍵")
@@ -350,7 +364,11 @@ def estimated_tokens(text: str) -> int:
 
 @dataclass(slots=True)
 class _Budget:
-    """So much of a document, measured; `used` counts its frame, as it is when every limit was spent."""
+    """A limit on the size of the printed document.
+
+    `used` is the size so far. It includes the frame: the document without notes, in which every limit has left out the
+    largest possible count. So the line that says what was left out always fits, whatever it will say.
+    """
 
     limit: str
     most: int
@@ -363,52 +381,51 @@ class _Budget:
         """Measure the frame.
 
         Raises:
-            ArgumentError: There is no room for it.
+            ArgumentError: If the frame alone does not fit.
         """
-        self.used = self._of_document(())
+        self.used = self._measure_document(())
         if self.used > self.most:
-            raise ArgumentError(f"{self.limit} must be at least {self.used}, to say what was left out, not {self.most}")
+            raise ArgumentError(f"{self.limit} must be at least {self.used}, the size without notes, not {self.most}")
 
-    def _of_document(self, notes: Sequence[BundledNote]) -> int:
+    def _measure_document(self, notes: Sequence[BundledNote]) -> int:
         document = self.form.whole(replace(self.frame, notes=tuple(notes)))
         return self.measure(document + "9" * _DIGITS)
 
-    def with_note(self, notes: Sequence[BundledNote], note: BundledNote) -> int | None:
-        """Return what is used once a note is in beside these; `None` where it does not fit."""
+    def size_with(self, notes: Sequence[BundledNote], note: BundledNote) -> int | None:
+        """Return the size with one more note beside `notes`, or `None` if it does not fit."""
         used = self.used + self.measure(self.form.note(note))
-        if used <= self.most and self.measure is not len:  # the tokens of parts need not add up to those of the whole
-            used = self._of_document([*notes, note])
+        # Characters add up, but the tokens of parts need not add up to those of the whole: measure it if it may fit.
+        if used <= self.most and self.measure is not len:
+            used = self._measure_document([*notes, note])
         return used if used <= self.most else None
 
 
-class _Counts(NamedTuple):
-    """What may be printed."""
+class _Limits(NamedTuple):
+    """The limits that were passed to `bundle`."""
 
     max_chars: int | None
     max_tokens: int | None
     count_tokens: Callable[[str], int] | None
 
     def budgets(self, form: Form, empty: Bundle, *, walks: bool) -> list[_Budget]:
-        """Return the budgets there are."""
+        """Check the limits and return a budget for each that is set."""
         if self.count_tokens is not None and (self.max_tokens is None or not callable(self.count_tokens)):
-            raise ArgumentError(
-                "count_tokens= needs max_tokens="
-                if self.max_tokens is None
-                else f"count_tokens must be a function of a text, not {short_repr(self.count_tokens)}"
-            )
-        asked = [("max_chars", self.max_chars, len), ("max_tokens", self.max_tokens, self._tokens)]
-        given = [
-            (limit, check_count(limit, most, least=1), measure) for limit, most, measure in asked if most is not None
+            if self.max_tokens is None:
+                raise ArgumentError("count_tokens needs max_tokens; pass both")
+            raise ArgumentError(f"count_tokens must be a function of a text, not {short_repr(self.count_tokens)}")
+        options = [("max_chars", self.max_chars, len), ("max_tokens", self.max_tokens, self._tokens)]
+        bounds = [
+            (limit, check_count(limit, most, least=1), measure) for limit, most, measure in options if most is not None
         ]
-        limits = [limit for limit, _, _ in given] + (list(_OF_WALKS) if walks else [])
+        limits = [limit for limit, _, _ in bounds] + (list(_WALK_LIMITS) if walks else [])
         frame = replace(
             empty,
             left_out=dict.fromkeys(limits, 10**_DIGITS - 1),
             at_least=tuple(limits),
             unknown=tuple(limits) if walks else (),
         )
-        return [_Budget(limit, most, measure, form, frame) for limit, most, measure in given]
+        return [_Budget(limit, most, measure, form, frame) for limit, most, measure in bounds]
 
     def _tokens(self, text: str) -> int:
         count = (self.count_tokens or estimated_tokens)(text)
-        return check_count("what count_tokens gives", count)
+        return check_count("the result of count_tokens", count)

@@ -1,4 +1,4 @@
-"""Walks along the links of a corpus, with limits in the words of links: hops, nodes, edges."""
+"""Walks along the links of a corpus, with limits of hops, nodes, edges and fanout."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

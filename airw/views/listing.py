@@ -36,7 +36,7 @@ class ListedLink:
     def to_dict(self) -> dict[str, Any]:
         """Return the link as JSON values; all links have the same keys."""
         fields = {"direction": self.direction, "id": json_clean(self.id), "type": self.type, "source": self.origin}
-        state = _RESOLVED if isinstance(self.stored, Edge) else _unresolved_fields(self.stored)
+        state = _RESOLVED if isinstance(self.stored, Edge) else _fields_of_unresolved(self.stored)
         return {**fields, "title": self.title, **state}
 
     @property
@@ -75,7 +75,7 @@ def list_links(
         unresolved: Its unresolved links.
         nodes: The documents at the other ends, by id.
     """
-    resolved = [_listed_link(here, edge, name, nodes) for edge, name in edges]
+    resolved = [_to_listed_link(here, edge, name, nodes) for edge, name in edges]
     resolved.sort(key=lambda link: (link.direction != "out", link.type, id_text(link.id or ""), link.origin))
     return [*resolved, *(ListedLink("out", link.link.type, link) for link in unresolved)]
 
@@ -86,7 +86,7 @@ def listing_records(here: str, direction: Direction, links: Iterable[ListedLink]
     return "".join(f"{line}\n" for line in (header, *(link.record for link in links)))
 
 
-def _listed_link(here: str, edge: Edge, name: str, nodes: Mapping[NodeId, NodeView]) -> ListedLink:
+def _to_listed_link(here: str, edge: Edge, name: str, nodes: Mapping[NodeId, NodeView]) -> ListedLink:
     end = edge.target if edge.source == here else edge.source
     title = nodes[end].title if end in nodes else None
     return ListedLink("out" if edge.source == here else "in", name, edge, end, title)
@@ -104,10 +104,10 @@ def _reference(link: Link) -> str:
 def unresolved_dict(found: UnresolvedLink) -> dict[str, Any]:
     """Return an unresolved link as JSON values."""
     link = found.link
-    return {"id": json_clean(found.source), "type": link.type, "source": link.origin, **_unresolved_fields(found)}
+    return {"id": json_clean(found.source), "type": link.type, "source": link.origin, **_fields_of_unresolved(found)}
 
 
-def _unresolved_fields(found: UnresolvedLink) -> dict[str, Any]:
+def _fields_of_unresolved(found: UnresolvedLink) -> dict[str, Any]:
     link = found.link
     fields = {"state": found.state, "ref": _reference(link), "candidates": json_clean(list(found.candidates))}
     return {**fields, "file": link.file, "line": link.line}
@@ -117,7 +117,7 @@ _RESOLVED: Mapping[str, Any] = {"state": "resolved", "ref": None, "candidates": 
 
 
 def unresolved_line(found: UnresolvedLink) -> str:
-    """Return an unresolved link on one line, as compilers report problems: place, then problem."""
+    """Return an unresolved link on one line, as compilers do: first the place, then the problem."""
     return f"{_place(found)}{_problem(found)} ({one_line(found.link.type)}, {one_line(found.link.origin)})"
 
 

@@ -49,7 +49,7 @@ class NodeView:
 
 
 def node_view(id: NodeId, found: SearchHit | Record | None) -> NodeView:
-    """Return the view of an artifact from the metadata of a hit or record; without one, only its id."""
+    """Return the view of an artifact, from the metadata of a hit or record if there is one."""
     if found is None:
         return NodeView(id)
     fields = found.metadata

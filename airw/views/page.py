@@ -31,7 +31,7 @@ addEventListener("error", () => page.remove("drawn"));
 
 
 def tree_page(tree: WalkTree, *, title: str | None = None) -> str:
-    """Write a walk along links as one HTML page, with an interactive drawing and a nested list.
+    """Write a walk along links as an HTML page, with an interactive drawing and a list.
 
     The page is self-contained. Its content security policy allows only its own script and style, so it loads and sends
     nothing. Titles and ids are escaped. The drawing has at most 2,000 artifacts at once; if there are more, the page

@@ -18,7 +18,7 @@ LIMIT_NAMES = {"max_depth": "max_hops", "node_budget": "max_nodes"}
 
 
 def limits_of(summary: WalkSummary | None) -> tuple[dict[str, int], tuple[str, ...], tuple[str, ...]]:
-    """Return what the limits of a walk left out.
+    """Return how much the limits of a walk left out.
 
     Limits have the names of `LIMIT_NAMES`. `timeout` is added if a deadline ended the walk, and `closed` if the walk
     did not end by itself.
@@ -36,7 +36,7 @@ def limits_of(summary: WalkSummary | None) -> tuple[dict[str, int], tuple[str, .
 
 
 class OutlineEdge(NamedTuple):
-    """A stored edge and how the walk first met it: from `source`, where it has the type `type`."""
+    """A stored edge as the walk first met it: from `source`, where it has the type `type`."""
 
     source: Any
     target: Any
@@ -134,11 +134,11 @@ class Outline:
         self._between.setdefault((event.source, event.target), []).append(edge)
 
     def is_tree_edge(self, edge: OutlineEdge) -> bool:
-        """Return True if this edge reached its target, so that the subtree of the target belongs below it."""
+        """Return True if the walk reached the target by this edge, so its subtree follows here."""
         return self.tree_edges.get(edge.target) == edge.edge
 
     def count_unlisted(self) -> dict[NodeId, int]:
-        """Return for each artifact how many of its neighbours were not committed; only counts above 0."""
+        """Return how many neighbours of each artifact were not committed, if any."""
         counts: dict[NodeId, int] = {}
         for source, target in self._between:
             if target not in self.nodes:

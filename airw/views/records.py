@@ -131,7 +131,7 @@ def id_token(id: NodeId) -> str:
 
 
 def _lines(nodes: Iterable[NodeView], edges: Sequence[Edge]) -> Iterator[str]:
-    """Yield a line for each artifact, followed by its edges to itself and to artifacts before it."""
+    """Yield a line for each artifact, then its edges to itself and to artifacts before it."""
     waiting: dict[NodeId, list[Edge]] = {}
     for edge in edges:
         for end in dict.fromkeys((edge.source, edge.target)):
@@ -172,7 +172,7 @@ def _fit_lines(
 
 
 def _count_fitting(write_header: Callable[[int], str], lines: Sequence[str], max_chars: int) -> int:
-    """Return how many lines fit together with the header, which contains the number of the others."""
+    """Return how many lines fit beside the header, which counts the other lines."""
     # Trying from the most lines down finds the answer even where one line less makes the header longer.
     sizes = list(accumulate((len(line) + 1 for line in lines), initial=0))
     for count in range(len(lines), -1, -1):

@@ -134,7 +134,7 @@ _PLAIN: Mapping[Any, Schema] = {
 
 
 def _schema_of(hint: Any) -> Schema:
-    """Return the schema of a type: numbers are not negative, strings not empty, list items unique."""
+    """Return the schema of a type: no negative numbers, empty strings or repeated items."""
     if hint in _PLAIN:
         return dict(_PLAIN[hint])
     origin, args = get_origin(hint), get_args(hint)

@@ -102,7 +102,7 @@ class TreeTextWriter:
 
 @dataclass(slots=True)
 class _Frame:
-    """An artifact whose subtree is being written, with its indentation and the number of edges written."""
+    """An artifact whose subtree is being written, and how many of its edges are written."""
 
     id: NodeId
     indent: str
@@ -110,7 +110,7 @@ class _Frame:
 
 
 class _TreePrinter:
-    """Prints an outline from the top, in depth-first order, and stops where a line is not final.
+    """A printer of an outline in depth-first order that stops where a line is not final.
 
     The walk runs breadth-first, but the text is depth-first. `_stack` keeps the place between two calls. `unlisted` is
     empty until the walk has ended.
@@ -138,7 +138,7 @@ class _TreePrinter:
         self._stack.append(_Frame(root, ""))
 
     def _print_next(self, frame: _Frame, lines: list[str]) -> bool:
-        """Print the next line below an artifact, or leave the artifact; return False if it is not final."""
+        """Print the next line below an artifact, or leave it; return False if it is not final."""
         # Before its step is done, an artifact may get more edges, so its last one is not known yet.
         if frame.id not in self._outline.expanded:
             return False
@@ -178,7 +178,7 @@ def step_text(node: NodeView, type: str, *, against: bool) -> str:
 
 
 def limits_text(counts: Sequence[tuple[str, str]]) -> str:
-    """Return one line about what the limits left out; `""` if they left out nothing."""
+    """Return how much the limits left out, on one line; `""` if nothing."""
     limits = [f"{name} {_count_text(count)}" for name, count in counts]
     return f"left out: {', '.join(limits)}" if limits else ""
 

@@ -90,7 +90,7 @@ class TestSelectors:
 
     async def test_notes_that_are_not_there_are_named_all_at_once(self):
         async with opened(VAULT) as corpus:
-            with pytest.raises(NoLedgerEntry, match=r"'vault' holds no artifact 'x', 'y', 'z' and 1 more"):
+            with pytest.raises(NoLedgerEntry, match=r"'vault' contains no artifact 'x', 'y', 'z' and 1 more"):
                 await bundled(corpus, notes=["keys.md", "x", "y", "z", "w"])
 
     async def test_any_other_walk_will_do(self):
@@ -283,7 +283,7 @@ class TestBudget:
             ({"max_chars": 10.5}, "max_chars must be"),
             ({"count_tokens": len}, "needs max_tokens"),
             ({"max_tokens": 100, "count_tokens": 4}, "count_tokens must be"),
-            ({"max_tokens": 100, "count_tokens": lambda _: -1}, "what count_tokens gives"),
+            ({"max_tokens": 100, "count_tokens": lambda _: -1}, "the result of count_tokens"),
             ({"k": -1}, "k must be"),
             ({"form": "xml"}, "form must be"),
             ({"notes": "keys.md"}, "notes must be a list"),
@@ -338,7 +338,7 @@ class TestStream:
                 tasks.start_soon(take)
                 tasks.start_soon(take)
         assert len(errors) == 1
-        assert "one task takes at a time" in errors[0]
+        assert "iterate in one task" in errors[0]
 
     async def test_a_cancelled_request_ends_it(self):
         async with opened(VAULT) as corpus:
