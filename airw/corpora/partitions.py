@@ -277,7 +277,7 @@ async def _write_part(
     if stored_row is None:
         # Nothing was written: the run has ended, which `_read_run` reports, or the embedder is another one.
         await _read_run(plan, store, [])
-        raise _mismatch(plan)
+        raise _mismatch_error(plan)
     return stored_row
 
 
@@ -309,11 +309,11 @@ async def _read_run(plan: IngestPlan, store: RunStore, parts: Sequence[int] | No
             "prepare_ingest starts a new one"
         )
     if not plan.run.fits(await store.config()):
-        raise _mismatch(plan)
+        raise _mismatch_error(plan)
     return rows
 
 
-def _mismatch(plan: IngestPlan) -> EmbedderMismatch:
+def _mismatch_error(plan: IngestPlan) -> EmbedderMismatch:
     return EmbedderMismatch(
         f"the corpus no longer has embedder {plan.run.settings['embedder_id']!r}, for which this ingest of "
         f"source {plan.source.name!r} was prepared; prepare_ingest starts a new one"
@@ -353,7 +353,7 @@ def to_row(page: Page, changes: Iterable[ArtifactChange], kept_ids: Iterable[str
 def to_report(number: int, row: Mapping[str, Any]) -> PartitionReport:
     """Return the report of a partition from its row."""
     counts = {verdict: len(row[verdict]) for verdict in ("added", "updated", "unchanged")}
-    return PartitionReport(number, **counts, problems=tuple(_problems(row)))
+    return PartitionReport(number, **counts, problems=tuple(_read_problems(row)))
 
 
 @dataclass(slots=True)
@@ -389,7 +389,7 @@ class PartitionTotals:
         return totals
 
     def _add(self, number: int, row: Mapping[str, Any]) -> None:
-        self.problems.extend(_problems(row))
+        self.problems.extend(_read_problems(row))
         self.kept.update(row["kept"])
         for verdict, names in self.verdicts.items():
             names.update(row[verdict])
@@ -420,7 +420,7 @@ class PartitionTotals:
         }
 
 
-def _problems(row: Mapping[str, Any]) -> Iterator[ItemProblem]:
+def _read_problems(row: Mapping[str, Any]) -> Iterator[ItemProblem]:
     return (ItemProblem(item, reason, lost=lost) for item, reason, lost in row["problems"])
 
 
