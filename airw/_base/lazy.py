@@ -15,7 +15,7 @@ def lazy_names(
         package: The name of the package: `__name__` in its `__init__`.
         homes: The names that each of its modules defines. The modules themselves are attributes too. A module outside
             the package is written with its full path.
-        instead: Names that the package does not have, each with a text that tells what to use instead. Accessing one
+        instead: Names that the package does not have, each with the text of what to use instead. Accessing one
             raises an `ImportError` with that text, which `from … import` shows.
 
     Example:

@@ -40,13 +40,13 @@ def shows_options(options: type, defaults: Mapping[str, Any]) -> Callable[[F], F
     return decorate
 
 
-def check_option_names(verb: str, given: Collection[str], known: Collection[str]) -> None:
+def check_option_names(verb: str, names: Collection[str], known: Collection[str]) -> None:
     """Check that a function has all options that its caller passed.
 
     Raises:
         TypeError: If it lacks one, as Python itself does; the message suggests a similar option.
     """
-    for name in given:
+    for name in names:
         if name not in known:
             from difflib import get_close_matches
 

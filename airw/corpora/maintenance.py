@@ -66,7 +66,7 @@ class MaintenanceReport:
 
     Args:
         corpora: The outcome of each corpus, in order of name.
-        dry_run: Whether the run only listed what is due.
+        dry_run: Whether the run only listed the corpora that are due.
 
     Example:
         >>> report = MaintenanceReport((MaintenanceOutcome("vault", "manual", "built only when requested by name"),))
@@ -109,7 +109,7 @@ async def maintain(
     Args:
         name: Build only this corpus, whatever its schedule, and raise the error if it fails; a preset is allowed. By
             default all registered corpora that are due are built.
-        dry_run: Only report what is due; build, create and lock nothing.
+        dry_run: Only report which corpora are due; build, create and lock nothing.
         on_error: What to do with an item that cannot be indexed, as in `build`: skip and report it, or fail.
         progress: A function that is called with the corpus's name and the counts so far after each page.
         now: The current time, in local time if it has no time zone. By default the clock is read for each corpus.

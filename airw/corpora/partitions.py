@@ -176,7 +176,7 @@ async def _begin(
     config = await make_config(request, recipe, store, embedder)
     outdated = sorted(await find_outdated(request, recipe, store, config))
     run_settings = {name: config[name] for name in ("embedder_id", "dim")}
-    # The random mark tells this run from an earlier run of the same source, whose workers may still be running.
+    # The random mark distinguishes this run from an earlier one of the source, whose workers may still be running.
     run = IngestRun(request.source.name.casefold(), os.urandom(16).hex(), run_settings)
     # Remove the artifacts of an old embedder before the settings name the new one: they match at every moment.
     await store.begin_run(run, {"outdated": outdated}, removals=outdated)
@@ -237,7 +237,7 @@ async def ingest_partition(plan: IngestPlan, number: int, items: Items) -> Parti
     source = _with_items(plan.source, items)
     async with AsyncExitStack() as exit_stack:
         store = await _open_store(plan, exit_stack)
-        # A repeated call embeds nothing: the row of the partition tells that it is written.
+        # If the row of the partition exists, it is written: a repeated call embeds nothing.
         rows = await _read_run(plan, store, [number])
         if number in rows.parts:
             return to_report(number, rows.parts[number])

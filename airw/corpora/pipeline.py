@@ -179,8 +179,8 @@ class Builder:
 
         The first error cancels the other stages and is raised as it is, not in a group.
         """
-        # Write the settings before the first page, so that a killed build leaves a corpus that can be opened. With
-        # vectors of another embedder still stored, they are written just before the first new vectors instead.
+        # Write the settings before the first page, so that a killed build leaves a corpus that can be opened. If there
+        # are vectors of another embedder, write the settings just before the first new vectors instead.
         if not self.outdated:
             await self.write_settings()
         with first_error(), ExitStack() as streams:

@@ -90,7 +90,7 @@ def _encode_body(payload: Callable[[list[str]], Mapping[str, object]], server: S
             for position, text in enumerate(batch.texts, batch.start)
             if (fault := find_text_fault(text))
         )
-        raise server.error(f"{server.label} cannot be sent text {position}: it contains {fault}") from error
+        raise server.error(f"{server.label} cannot receive text {position}: it contains {fault}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ class TransientError(Exception):
 
 
 class RequestTooLarge(Exception):
-    """The server refuses a request because it is too large."""
+    """A refusal of a request because it is too large."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ class Server:
 def load_tls() -> "ssl.SSLContext":
     """Load httpx and the certificates, once per process.
 
-    Call it in a worker thread first, because that takes long.
+    The first call takes long, so it belongs in a worker thread.
     """
     import httpx
 
@@ -222,13 +222,13 @@ async def request_with_retries(
             pause = _pause(failures, failure.pause)
         # Wait outside the limiter, so that other requests can be sent meanwhile.
         await anyio.sleep(pause)
-    raise AssertionError  # not reached: the count has no end
+    raise AssertionError  # never reached: `count` is infinite
 
 
 def _pause(failures: int, requested: float | None) -> float:
     """Return the seconds to wait: the requested ones, and a random backoff on top.
 
-    `requested` is what the server asked for. The bound of the backoff doubles with each failure.
+    `requested` comes from the server. The bound of the backoff doubles with each failure.
     """
     # Random, so that many clients do not all come back at the same moment.
     backoff = random.uniform(0, min(LONGEST_BACKOFF, FIRST_PAUSE * 2 ** (failures - 1)))  # noqa: S311
@@ -288,13 +288,13 @@ def _build_request(server: Server, client: "httpx.AsyncClient", body: bytes) -> 
     headers = {"Content-Type": "application/json"}
     request = client.build_request("POST", server.url + server.path, content=body, headers=headers, timeout=timeout)
     request.stream = Body(body)
-    key = None if "Authorization" in request.headers or client.auth else _key(server)
+    key = None if "Authorization" in request.headers or client.auth else _read_key(server)
     if key:
         request.headers["Authorization"] = f"Bearer {key}"
     return request
 
 
-def _key(server: Server) -> str:
+def _read_key(server: Server) -> str:
     key = os.environ.get(server.key_variable, "").strip()
     if not key and server.api_key_env:
         raise server.unavailable(f"{server.label} needs a key: set the environment variable {server.api_key_env}")
