@@ -1,4 +1,4 @@
-"""Corpora and their names: here, and nowhere below, a name becomes an open corpus."""
+"""Corpora: building, opening, searching and maintaining them, by name or path."""
 
 from typing import TYPE_CHECKING
 
