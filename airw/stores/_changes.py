@@ -117,7 +117,7 @@ def _check_keys(puts: Sequence[ArtifactChange]) -> None:
 
     UTF-8 cannot encode the former, and SQLite reads the latter as the end of a text.
     """
-    # One check of the joined text is much faster than one per key, and nearly always enough.
+    # Nearly always, no key is at fault: then one check of all keys together is enough.
     if not find_text_fault("".join(text for change in puts for text in _keys_of(change)), allow_nul=False):
         return
     for change in puts:

@@ -74,7 +74,7 @@ for number, moment in enumerate(sys.argv[5:]):
 """
 
 
-def killed_builds(folder, word, seed):
+def kill_builds(folder, word, seed):
     """Kill builds at random moments, and give after how many reported commits each died."""
     chance = random.Random(seed)
     last = COUNT // PAGE
@@ -87,7 +87,7 @@ def killed_builds(folder, word, seed):
 
 @pytest.mark.slow
 async def test_builds_killed_at_25_random_moments_leave_whole_pages_that_answer_and_the_next_build_completes(tmp_path):
-    reported, between = killed_builds(tmp_path, "alpha", seed=4), 0
+    reported, between = kill_builds(tmp_path, "alpha", seed=4), 0
     undisturbed = await undisturbed_content(count=COUNT)
     for number, commits in enumerate(reported):
         path = tmp_path / f"{number}.airw"
@@ -112,7 +112,7 @@ async def test_rebuilds_killed_at_25_random_moments_leave_each_artifact_old_or_n
     whole = (tmp_path / "0.airw").read_bytes()
     for number in range(1, KILLS):
         (tmp_path / f"{number}.airw").write_bytes(whole)
-    reported, between = killed_builds(tmp_path, "beta", seed=2), 0
+    reported, between = kill_builds(tmp_path, "beta", seed=2), 0
     undisturbed = await undisturbed_content("beta", count=COUNT)
     for number, commits in enumerate(reported):
         path = tmp_path / f"{number}.airw"

@@ -105,7 +105,7 @@ async def content(store, queries=("one two", "three")):
     ],
 )
 def test_the_error_for_what_cannot_be_stored_says_what_was_given(bad, message):
-    async def refused(store):
+    async def refuse(store):
         await store.apply([put("kept", "kept one"), put("other", "other")])
         before = await content(store)
         with pytest.raises(StoreError, match=message) as caught:
@@ -114,7 +114,7 @@ def test_the_error_for_what_cannot_be_stored_says_what_was_given(bad, message):
         return await content(store) == before
 
     async def main():
-        assert await with_both(refused) == [True, True]
+        assert await with_both(refuse) == [True, True]
 
     anyio.run(main)
 

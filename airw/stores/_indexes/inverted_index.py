@@ -58,8 +58,8 @@ class _PostingList:
 class InvertedIndex:
     """Ranks the texts of a database by BM25; one user at a time.
 
-    Each call first brings the index up to date. That takes time in proportion to the changes, except that all rowids
-    are read again after a removal. A call may be interrupted at any statement; the next call repeats its work.
+    Each call first updates the index to the database. That takes time in proportion to the changes, except that all
+    rowids are read again after a removal. A call may be interrupted at any statement; the next call repeats its work.
 
     Example:
         >>> import sqlite3
@@ -89,7 +89,9 @@ class InvertedIndex:
         surfaces: Sequence[str] | None = None,
         per_artifact: bool = False,
     ) -> list[Ranking]:
-        """Return the `k` best records or artifacts that contain a word of the query, per query.
+        """Return the `k` best records or artifacts of each query.
+
+        Only records that contain at least one word of the query are ranked.
 
         Args:
             connection: A connection with a snapshot of the database, prepared by `prepare_texts`.
@@ -182,44 +184,44 @@ class InvertedIndex:
         """
         scores = np.zeros(len(self._numbers))
         for word in words:
-            posting = self._get_postings(connection, word)
-            rows, counts, row_count = posting.rows, posting.counts, len(posting.rows)
+            postings = self._get_postings(connection, word)
+            rows, counts, row_count = postings.rows, postings.counts, len(postings.rows)
             weight = math.log((self._count - row_count + 0.5) / (row_count + 0.5))
             scores[rows] += max(weight, _LEAST_WEIGHT) * (counts * (_K1 + 1.0) / (counts + self._norms[rows]))
         return scores
 
     def _get_postings(self, connection: "sqlite3.Connection", word: str) -> _PostingList:
         """Return the current postings of a word, and evict others if memory runs out."""
-        posting = self._postings.pop(word, None)
-        if posting is None:
+        postings = self._postings.pop(word, None)
+        if postings is None:
             rows, counts = self._read_postings(connection, word)
-            posting = _PostingList(rows, counts, self._removal_count)
+            postings = _PostingList(rows, counts, self._removal_count)
         else:
-            self._bytes -= posting.size
-            self._merge_new(posting)
-        self._postings[word] = posting
-        self._bytes += posting.size
+            self._bytes -= postings.size
+            self._merge_new(postings)
+        self._postings[word] = postings
+        self._bytes += postings.size
         # Evict the least recently used words, but never the one just requested.
         while self._bytes > _MAX_BYTES and len(self._postings) > 1:
             self._bytes -= self._postings.pop(next(iter(self._postings))).size
-        return posting
+        return postings
 
     @property
     def _removal_count(self) -> int:
         return len(self._numbers) - self._count
 
-    def _merge_new(self, posting: _PostingList) -> None:
+    def _merge_new(self, postings: _PostingList) -> None:
         """Merge the new rows into the postings of a word, and drop the removed rows."""
-        if posting.new:
+        if postings.new:
             # New rows have higher positions than all others, so appending keeps the order.
-            rows, counts = np.array(posting.new, np.int32).T
-            posting.rows = np.concatenate([posting.rows, rows])
-            posting.counts = np.concatenate([posting.counts, counts])
-            posting.new = []
-        if posting.removed != self._removal_count:
-            is_live = self._live[posting.rows]
-            posting.rows, posting.counts = posting.rows[is_live], posting.counts[is_live]
-            posting.removed = self._removal_count
+            rows, counts = np.array(postings.new, np.int32).T
+            postings.rows = np.concatenate([postings.rows, rows])
+            postings.counts = np.concatenate([postings.counts, counts])
+            postings.new = []
+        if postings.removed != self._removal_count:
+            is_live = self._live[postings.rows]
+            postings.rows, postings.counts = postings.rows[is_live], postings.counts[is_live]
+            postings.removed = self._removal_count
 
     def _read_postings(
         self, connection: "sqlite3.Connection", word: str

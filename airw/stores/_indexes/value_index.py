@@ -16,13 +16,13 @@ class ValueIndex:
         >>> index = ValueIndex()
         >>> index.add("b", ["x", "y"])
         >>> index.add("a", "x")
-        >>> index.holders("x")
+        >>> index.find_artifacts("x")
         ['a', 'b']
     """
 
     def __init__(self) -> None:
         self._values: dict[str, set[Hashable]] = {}  # artifact -> its values
-        self._holders: dict[Hashable, dict[str, None]] = {}  # value -> artifacts; a dict, to keep them nearly sorted
+        self._artifacts: dict[Hashable, dict[str, None]] = {}  # value -> artifacts; a dict, to keep them nearly sorted
         self._sorted: dict[Hashable, list[str]] = {}  # value -> sorted artifacts, until the next change of the value
 
     def add(self, artifact_id: str, value: Any) -> None:
@@ -30,39 +30,39 @@ class ValueIndex:
         keys = self._values.setdefault(artifact_id, set())
         for key in held_keys(value) - keys:
             keys.add(key)
-            self._holders.setdefault(key, {})[artifact_id] = None
+            self._artifacts.setdefault(key, {})[artifact_id] = None
             self._sorted.pop(key, None)
 
     def discard(self, artifact_id: str) -> None:
         """Remove an artifact with all of its records."""
         for key in self._values.pop(artifact_id, ()):
             self._sorted.pop(key, None)
-            del self._holders[key][artifact_id]
-            if not self._holders[key]:
-                del self._holders[key]
+            del self._artifacts[key][artifact_id]
+            if not self._artifacts[key]:
+                del self._artifacts[key]
 
-    def holders(self, value: Any) -> Sequence[str]:
+    def find_artifacts(self, value: Any) -> Sequence[str]:
         """Return the artifacts whose value equals this one, or is a list that contains it, sorted.
 
         The caller must not change the result.
         """
         key = as_key(json_clean(value))
-        if key not in self._holders:
+        if key not in self._artifacts:
             return ()
         if key not in self._sorted:
-            self._sorted[key] = sorted(self._holders[key])
+            self._sorted[key] = sorted(self._artifacts[key])
             # Keep the order, so that the next sort finds all artifacts sorted except the new ones.
-            self._holders[key] = dict.fromkeys(self._sorted[key])
+            self._artifacts[key] = dict.fromkeys(self._sorted[key])
         return self._sorted[key]
 
-    def count(self, value: Any) -> int:
+    def count_artifacts(self, value: Any) -> int:
         """Return the number of artifacts with this value, or with a list that contains it."""
-        return len(self._holders.get(as_key(json_clean(value)), ()))
+        return len(self._artifacts.get(as_key(json_clean(value)), ()))
 
 
-def find_holders(
+def match_values(
     index_of: Callable[[str], ValueIndex], wanted: Sequence[tuple[str, Any]], limit: int | None
 ) -> list[list[str]]:
     """Return the artifacts with each field and value, calling `index_of` once per field."""
     indexes = {field: index_of(field) for field in dict.fromkeys(field for field, _ in wanted)}
-    return [list(indexes[field].holders(value)[:limit]) for field, value in wanted]
+    return [list(indexes[field].find_artifacts(value)[:limit]) for field, value in wanted]

@@ -27,7 +27,7 @@ from airw.protocols import ArtifactVectors, BestRecords, IngestRun, RunKeeper, R
 from airw.stores._changes import check_changes, check_record, check_width, settings_json
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores._indexes.filter_columns import Rows
-from airw.stores._indexes.value_index import ValueIndex, find_holders
+from airw.stores._indexes.value_index import ValueIndex, match_values
 from airw.stores.memory._links import LinkTable
 from airw.stores.memory._record_indexes import RecordFilterIndex, TextIndex
 from airw.values import (
@@ -102,12 +102,12 @@ def _has_few_links(store: "MemoryStore", ids: Sequence[str], *, direction: Direc
     return len(ids) <= _MAX_INLINE and sum(degree(id, direction) for id in ids) <= _MAX_INLINE
 
 
-def _has_few_holders(store: "MemoryStore", wanted: Sequence[tuple[str, Any]], **_: object) -> bool:
+def _has_few_matches(store: "MemoryStore", wanted: Sequence[tuple[str, Any]], **_: object) -> bool:
     """Return whether all fields have an index, and few artifacts match."""
     indexes = store._values  # noqa: SLF001
     if len(wanted) > _MAX_INLINE or not all(field in indexes for field, _ in wanted):
         return False
-    return sum(indexes[field].count(value) for field, value in wanted) <= _MAX_INLINE
+    return sum(indexes[field].count_artifacts(value) for field, value in wanted) <= _MAX_INLINE
 
 
 @dataclass(slots=True)
@@ -454,9 +454,9 @@ class MemoryStore(Store, RunKeeper):
         return self._links.max_fan_in(LinkFilter(types=types))
 
     @override
-    @_hold_lock_inline_if(_has_few_holders)
+    @_hold_lock_inline_if(_has_few_matches)
     def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
-        return find_holders(lambda field: self._values.get_or_create(field, self._index_values), wanted, limit)
+        return match_values(lambda field: self._values.get_or_create(field, self._index_values), wanted, limit)
 
     def _index_values(self, field: str) -> ValueIndex:
         index = ValueIndex()

@@ -203,5 +203,5 @@ async def _carry_out(folder: Path, plan: SegmentPlan, read: Callable[..., Awaita
 
 
 def _warn(path: Path, reason: str) -> None:
-    message = f"{str(path)!r} is searched slowly, by comparing all its vectors in memory, because {reason}"
+    message = f"{str(path)!r} is searched by comparing all its vectors in memory, because {reason}"
     warnings.warn(message, RuntimeWarning, stacklevel=6)

@@ -52,10 +52,10 @@ class VectorIndex:
     def prepare(
         self,
         connection: "sqlite3.Connection",
-        query: "Callable[[DenseIndex | SqlVectorSearch, Any], R]",
+        run_query: "Callable[[DenseIndex | SqlVectorSearch, Any], R]",
         filter: Filter | None = None,
     ) -> tuple[Callable[[], R], bool]:
-        """Update the index to the present state of the file, and prepare `query(index, allowed)`.
+        """Update the index to the present state of the file, and prepare `run_query(index, allowed)`.
 
         `allowed` is the filter in the form that the index accepts: rowids for a matrix, an SQL condition for segments.
 
@@ -70,12 +70,12 @@ class VectorIndex:
             self._clear()
             self._segmented.update(connection, live)
             condition = None if filter is None else compile_filter(filter, "record.metadata")
-            result = query(SqlVectorSearch(connection, self._segmented), condition)
+            result = run_query(SqlVectorSearch(connection, self._segmented), condition)
             return lambda: result, True
         # A small file: the query needs only the matrix. It runs here if it is shorter than a switch of threads.
         self._update(connection, count)
         allowed = None if filter is None else self._filters.match(connection, filter)
-        get_result = partial(query, self._index, allowed)
+        get_result = partial(run_query, self._index, allowed)
         if len(self._index) * (self._index.dim or 0) > _MAX_INLINE:
             return get_result, False
         result = get_result()

@@ -19,7 +19,7 @@ from airw.errors import StoreError
 from airw.protocols import ArtifactVectors, BestRecords, ChangeFinder, IngestRun, RunKeeper, RunRows, Store
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores._indexes.inverted_index import InvertedIndex
-from airw.stores._indexes.value_index import ValueIndex, find_holders
+from airw.stores._indexes.value_index import ValueIndex, match_values
 from airw.stores.sqlite import _links, _records, _runs
 from airw.stores.sqlite._connection import Connection
 from airw.stores.sqlite._field_indexes import FieldIndex, FilterIndex
@@ -323,7 +323,7 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
             def index_of(field: str) -> ValueIndex:
                 return self._fields.get_or_create(field, FieldIndex).update(connection)
 
-            return find_holders(index_of, wanted, limit)
+            return match_values(index_of, wanted, limit)
 
         return await self._read(match)
 
@@ -357,11 +357,11 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
         return result
 
     async def _query_vectors(
-        self, query: Callable[[DenseIndex | SqlVectorSearch, Any], R], filter: Filter | None = None
+        self, run_query: Callable[[DenseIndex | SqlVectorSearch, Any], R], filter: Filter | None = None
     ) -> R:
-        """Return `query(index, allowed)` of the vector index, updated in one snapshot."""
+        """Return `run_query(index, allowed)` of the vector index, updated in one snapshot."""
         async with self._vectors_lock:
-            get_result, is_quick = await self._read(self._vectors.prepare, query, filter)
+            get_result, is_quick = await self._read(self._vectors.prepare, run_query, filter)
             return get_result() if is_quick else await in_thread(get_result)
 
     def _get_reader(self) -> Connection:

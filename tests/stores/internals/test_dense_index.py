@@ -32,7 +32,7 @@ def split(record_id):
     return name, int(surface)
 
 
-def filled(rows, order=None):
+def fill_index(rows, order=None):
     """An index over `(artifact, kind, surface index, vector)` rows, put one at a time in this order."""
     index = DenseIndex()
     for at in range(len(rows)) if order is None else order:
@@ -42,7 +42,7 @@ def filled(rows, order=None):
     return index
 
 
-def shown(rankings):
+def to_lists(rankings):
     return [(list(each.record_ids), list(each.artifact_ids), each.scores.tolist()) for each in rankings]
 
 
@@ -67,10 +67,10 @@ def test_rankings_and_scores_are_the_same_bit_for_bit_whatever_the_order_of_inse
         {"surfaces": ["chunk"]},
         {"allowed": numbers({f"a{at}#0" for at in range(5)})},
     ]
-    expected = [shown(filled(rows).search(queries, 4, **each)) for each in options]
+    expected = [to_lists(fill_index(rows).search(queries, 4, **each)) for each in options]
     for seed in range(3):
-        index = filled(rows, np.random.default_rng(seed).permutation(count))
-        assert [shown(index.search(queries, 4, **each)) for each in options] == expected
+        index = fill_index(rows, np.random.default_rng(seed).permutation(count))
+        assert [to_lists(index.search(queries, 4, **each)) for each in options] == expected
 
 
 def test_equal_vectors_tie_exactly_wherever_they_lie():
@@ -79,21 +79,21 @@ def test_equal_vectors_tie_exactly_wherever_they_lie():
     query = unit(np.random.default_rng(2).standard_normal((1, 384)))
     for count in (3, 5, 7, 1001):
         rows = [(f"a{at:04}", "chunk", 0, row) for at in range(count)]
-        [ranking] = filled(rows, range(count - 1, -1, -1)).search(query, count)
+        [ranking] = fill_index(rows, range(count - 1, -1, -1)).search(query, count)
         assert len(set(ranking.scores.tolist())) == 1
         assert list(ranking.artifact_ids) == [f"a{at:04}" for at in range(count)]
 
 
 def test_a_query_gets_the_same_answer_alone_and_among_others():
     rows, queries = corpus(500, 48)
-    index = filled(rows)
-    together = shown(index.search(queries, 10))
-    assert [shown(index.search(query[None], 10))[0] for query in queries] == together
+    index = fill_index(rows)
+    together = to_lists(index.search(queries, 10))
+    assert [to_lists(index.search(query[None], 10))[0] for query in queries] == together
 
 
 def test_a_search_gives_the_same_scores_as_asking_for_the_records():
     rows, queries = corpus(300, 48)
-    index = filled(rows)
+    index = fill_index(rows)
     [ranking] = index.search(queries[:1], 300)
     assert index.similarities(queries[0], ranking.record_ids).tolist() == ranking.scores.tolist()
     [best] = index.search(queries[:1], 300, per_artifact=True)
@@ -135,7 +135,7 @@ def test_a_search_is_filter_then_collapse_then_sort_then_cut(rows, query, k, opt
     if options["per_artifact"]:
         seen = set()
         expected = [row for row in expected if not (row[1] in seen or seen.add(row[1]))]
-    [ranking] = filled(rows).search(np.array([query], np.float32), k, **options | {"allowed": numbers(allowed)})
+    [ranking] = fill_index(rows).search(np.array([query], np.float32), k, **options | {"allowed": numbers(allowed)})
     found = list(zip((-ranking.scores).tolist(), ranking.artifact_ids, ranking.record_ids, strict=True))
     assert found == [(score, name, f"{name}#{surface}") for score, name, surface in expected[:k]]
 
@@ -151,16 +151,16 @@ def test_any_history_of_puts_and_drops_ends_as_one_fresh_put_of_what_is_left(ste
         index.drop([*dropped, "absent"])
         left |= {f"{row[0]}#{row[2]}": row for row in rows}
         left = {each: row for each, row in left.items() if each not in dropped}
-    queries, fresh = np.array([[1, 2, 0], [0, 0, 0]], np.float32), filled(list(left.values()))
+    queries, fresh = np.array([[1, 2, 0], [0, 0, 0]], np.float32), fill_index(list(left.values()))
     assert (len(index), index.dim) == (len(left), 3 if left else None)
     for options in ({}, {"per_artifact": True}, {"surfaces": ["title"]}):
-        assert shown(index.search(queries, 4, **options)) == shown(fresh.search(queries, 4, **options))
+        assert to_lists(index.search(queries, 4, **options)) == to_lists(fresh.search(queries, 4, **options))
     assert index.vectors(list(left)).tolist() == [row[3] for row in left.values()]
     assert index.best_of(queries[0], "abcd")[0] == fresh.best_of(queries[0], "abcd")[0]
 
 
 def test_a_put_that_cannot_be_stored_changes_nothing():
-    index = filled([("a", "chunk", 0, [1.0, 0.0]), ("b", "chunk", 0, [0.0, 1.0])])
+    index = fill_index([("a", "chunk", 0, [1.0, 0.0]), ("b", "chunk", 0, [0.0, 1.0])])
     for vectors in (np.ones((1, 3), np.float32), np.ones((2, 2), np.float32), np.ones(2, np.float32)):
         with pytest.raises(StoreError):
             index.put(["a#0"], [1], ["a"], ["chunk"], [0], vectors=vectors)
@@ -168,7 +168,7 @@ def test_a_put_that_cannot_be_stored_changes_nothing():
 
 
 def test_the_last_row_may_be_replaced_by_one_of_another_width():
-    index = filled([("a", "chunk", 0, [1.0, 0.0])])
+    index = fill_index([("a", "chunk", 0, [1.0, 0.0])])
     index.put(["a#0"], [1], ["a"], ["chunk"], [0], vectors=np.ones((1, 3), np.float32))
     assert index.dim == 3
     index.drop(["a#0"])
@@ -177,7 +177,7 @@ def test_the_last_row_may_be_replaced_by_one_of_another_width():
 
 
 def test_queries_of_another_shape_are_refused():
-    index = filled([("a", "chunk", 0, [1.0, 0.0])])
+    index = fill_index([("a", "chunk", 0, [1.0, 0.0])])
     with pytest.raises(EmbedderMismatch, match=r"3 wide.*2 wide"):
         index.search(np.ones((1, 3), np.float32), 1)
     with pytest.raises(ArgumentError, match=r"\(m, dim\), not \(2,\)"):

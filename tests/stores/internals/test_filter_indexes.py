@@ -56,16 +56,16 @@ def write(connection, rows, removals=()):
     apply_changes(connection, [*changes_of(rows)], removals)
 
 
-def numbered(values):
+def number_artifacts(values):
     return {f"n{at:04}": [{"v": value}] for at, value in enumerate(values)}
 
 
-def meant(connection, filter):
+def match_one_by_one(connection, filter):
     rows = connection.execute("SELECT rowid, metadata FROM record ORDER BY rowid")
     return [number for number, metadata in rows if matches(filter, json.loads(metadata))]
 
 
-def allowed(connection, columns, filter):
+def match_by_index(connection, columns, filter):
     found = run_in_snapshot(connection, lambda reading: columns.match(reading, filter))
     assert found.dtype == np.int64
     return found.tolist()
@@ -74,7 +74,7 @@ def allowed(connection, columns, filter):
 def check(connection, columns, *filters):
     for each in filters:
         filter = parse_filter(each)
-        assert allowed(connection, columns, filter) == meant(connection, filter)
+        assert match_by_index(connection, columns, filter) == match_one_by_one(connection, filter)
 
 
 def one_by_one(field, values):
@@ -140,7 +140,7 @@ def test_what_is_allowed_is_what_a_filter_means_after_any_writes_of_another_conn
             write(writer, puts, removals)
             # Fields are read into columns when another filter asks for them; one asked again is remembered.
             for each in (*filters, filter, *(Not(each) for each in (*filters, filter)), filter):
-                assert allowed(reader, columns, each) == meant(reader, each)
+                assert match_by_index(reader, columns, each) == match_one_by_one(reader, each)
 
 
 @pytest.mark.parametrize(
@@ -148,29 +148,29 @@ def test_what_is_allowed_is_what_a_filter_means_after_any_writes_of_another_conn
 )
 def test_a_filter_without_fields_allows_all_or_none(file, filter):
     writer, reader = file
-    write(writer, numbered(range(3)))
+    write(writer, number_artifacts(range(3)))
     columns = FilterIndex()
     for _ in range(2):
-        assert allowed(reader, columns, filter) == meant(reader, filter)
+        assert match_by_index(reader, columns, filter) == match_one_by_one(reader, filter)
 
 
 def test_nothing_is_allowed_in_an_empty_file_and_what_comes_later_is(file):
     writer, reader = file
     columns, filters = FilterIndex(), one_by_one("v", range(3))
     check(reader, columns, *filters)
-    write(writer, numbered([0, 1, 2]))
+    write(writer, number_artifacts([0, 1, 2]))
     check(reader, columns, *filters, {"v": {"$gt": 0}})
-    write(writer, {}, removals=[*numbered(range(3))])
+    write(writer, {}, removals=[*number_artifacts(range(3))])
     check(reader, columns, *filters, {"v": {"$gt": 0}})
-    write(writer, numbered([2]))
+    write(writer, number_artifacts([2]))
     check(reader, columns, *filters, {"v": {"$gt": 1}})
 
 
 def test_a_filter_is_answered_of_the_snapshot_that_it_is_asked_in(file):
     writer, reader = file
-    write(writer, numbered(range(5)))
+    write(writer, number_artifacts(range(5)))
     columns, filters = FilterIndex(), [parse_filter({"v": {"$gte": at}}) for at in range(4)]
-    assert len(allowed(reader, columns, filters[0])) == 5
+    assert len(match_by_index(reader, columns, filters[0])) == 5
     reader.execute("BEGIN")
     assert reader.execute("SELECT count(*) FROM record").fetchone() == (5,)
     write(writer, {"new": [{"v": 9}]}, removals=["n0004"])
@@ -197,18 +197,18 @@ def read(monkeypatch):
 
 def test_the_first_filter_reads_no_more_than_the_rows_it_keeps_though_others_left(file):
     writer, reader = file
-    write(writer, numbered(range(9)))
+    write(writer, number_artifacts(range(9)))
     write(writer, {}, removals=["n0003"])
     statements = []
     reader.set_trace_callback(statements.append)
-    assert len(allowed(reader, FilterIndex(), parse_filter({"v": {"$gt": 1}}))) == 6
+    assert len(match_by_index(reader, FilterIndex(), parse_filter({"v": {"$gt": 1}}))) == 6
     reader.set_trace_callback(None)
     assert len([each for each in statements if "FROM record" in each and "max" not in each]) == 1
 
 
 def test_the_first_filter_on_a_field_reads_no_columns_and_the_next_ones_read_the_field_once(file, read):
     writer, reader = file
-    write(writer, numbered(range(100)))
+    write(writer, number_artifacts(range(100)))
     columns = FilterIndex()
     check(reader, columns, {"v": 1}, {"v": 1})
     assert read == []
@@ -218,7 +218,7 @@ def test_the_first_filter_on_a_field_reads_no_columns_and_the_next_ones_read_the
 
 def test_after_a_write_only_its_rows_are_read(file, read):
     writer, reader = file
-    write(writer, numbered(range(100)))
+    write(writer, number_artifacts(range(100)))
     columns = FilterIndex()
     check(reader, columns, *one_by_one("v", range(3)))
     read.clear()
@@ -229,13 +229,13 @@ def test_after_a_write_only_its_rows_are_read(file, read):
 
 def test_a_remembered_filter_looks_at_no_field_again_until_something_is_written(file):
     writer, reader = file
-    write(writer, numbered(range(9)))
+    write(writer, number_artifacts(range(9)))
     columns, statements = FilterIndex(), []
     check(reader, columns, {"v": {"$gt": 3}})
     reader.set_trace_callback(statements.append)
-    found = [allowed(reader, columns, parse_filter({"v": {"$gt": 3}})) for _ in range(2)]
+    found = [match_by_index(reader, columns, parse_filter({"v": {"$gt": 3}})) for _ in range(2)]
     reader.set_trace_callback(None)
-    assert found == [meant(reader, parse_filter({"v": {"$gt": 3}}))] * 2
+    assert found == [match_one_by_one(reader, parse_filter({"v": {"$gt": 3}}))] * 2
     assert not [each for each in statements if "metadata" in each]
     write(writer, {"more": [{"v": 5}]}, removals=["n0008"])
     check(reader, columns, {"v": {"$gt": 3}})
@@ -315,7 +315,7 @@ def test_a_filter_of_more_fields_than_are_kept_is_answered(file):
 def test_records_whose_ids_have_the_same_hash_are_told_apart(file, monkeypatch):
     monkeypatch.setattr(_field_indexes, "hash", lambda _: 7, raising=False)
     writer, reader = file
-    write(writer, numbered(range(9)))
+    write(writer, number_artifacts(range(9)))
     columns = FilterIndex()
     check(reader, columns, *one_by_one("v", range(3)))
     write(writer, {"n0001": [{"v": 2}]}, removals=["n0002"])
@@ -325,7 +325,7 @@ def test_records_whose_ids_have_the_same_hash_are_told_apart(file, monkeypatch):
 def test_what_was_missed_while_tombstones_were_forgotten_is_read_again(file, monkeypatch):
     monkeypatch.setattr(_writing, "_MAX_TOMBSTONES", 2)
     writer, reader = file
-    write(writer, numbered(range(20)))
+    write(writer, number_artifacts(range(20)))
     columns = FilterIndex()
     check(reader, columns, *one_by_one("v", range(3)))
     for at in range(8):
@@ -346,13 +346,13 @@ def test_an_interrupted_answer_is_completed_by_the_next(file, monkeypatch, step)
         filter = parse_filter({"v": {"$gte": turn % 4, "$ne": -turn}, "w": {"$lte": turn % 3}})
         reader.set_progress_handler(lambda: True, step * turn)
         try:
-            found = allowed(reader, columns, filter)
+            found = match_by_index(reader, columns, filter)
         except sqlite3.OperationalError:
             stopped += 1
         else:
             answered += 1
             reader.set_progress_handler(None, 0)
-            assert found == meant(reader, filter)
+            assert found == match_one_by_one(reader, filter)
         finally:
             reader.set_progress_handler(None, 0)
     assert stopped
@@ -398,7 +398,7 @@ def test_in_memory_only_rows_that_are_new_are_read(monkeypatch):
     found, code = [], Column._get_code
     monkeypatch.setattr(Column, "_get_code", lambda column, value: (found.append(value), code(column, value))[1])
     with memory_store() as store:
-        store._apply([*changes_of(numbered(range(50)))], [])
+        store._apply([*changes_of(number_artifacts(range(50)))], [])
         check_memory(store, *({"v": {"$gt": at}} for at in range(5)))
         assert found == [*range(50)]
         store._apply([*changes_of({"n0001": [{"v": 7}], "more": [{"v": 8}]})], ["n0002"])
@@ -421,7 +421,7 @@ def test_in_memory_nothing_piles_up_where_no_filter_is_asked_or_values_never_ret
 def test_in_memory_members_of_an_enumeration_compare_as_the_numbers_that_they_are(monkeypatch):
     monkeypatch.setattr(columns_module, "_MAX_UNSORTED", 0)
     with memory_store() as store:
-        store._apply([*changes_of(numbered([Level.LOW, Level.HIGH, 3, "x"]))], [])
+        store._apply([*changes_of(number_artifacts([Level.LOW, Level.HIGH, 3, "x"]))], [])
         for op in ("$gt", "$gte", "$lt", "$lte", "$eq", "$ne"):
             check_memory(store, *({"v": {op: value}} for value in (1, 2, Level.HIGH, 2.5)))
 

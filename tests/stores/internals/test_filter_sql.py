@@ -22,7 +22,7 @@ def connection():
         yield connection
 
 
-def kept(connection, filter, rows):
+def find_matches(connection, filter, rows):
     """Give the positions of the rows that the compiled filter keeps; fail where it is neither 0 nor 1."""
     sql, parameters = compile_filter(filter, "metadata")
     connection.execute("DROP TABLE IF EXISTS row")
@@ -36,7 +36,7 @@ def kept(connection, filter, rows):
 @given(filter=FILTERS, rows=st.lists(METADATA, min_size=1, max_size=4))
 @settings(max_examples=examples(400))
 def test_a_compiled_filter_equals_its_meaning(connection, filter, rows):
-    assert kept(connection, filter, rows) == [at for at, row in enumerate(rows) if matches(filter, row)]
+    assert find_matches(connection, filter, rows) == [at for at, row in enumerate(rows) if matches(filter, row)]
 
 
 @pytest.mark.parametrize("op", COMPARISONS)
@@ -45,7 +45,7 @@ def test_numbers_compare_to_the_last_bit(connection, op):
     rows = [{"v": value} for value in [*EDGES, True, False, None, "1", [1], {"a": 1}]]
     for operand in [*EDGES, True, False]:
         for filter in (Compare("v", op, operand), Compare("v", "$in", [operand])):
-            assert kept(connection, filter, rows) == [at for at, row in enumerate(rows) if matches(filter, row)]
+            assert find_matches(connection, filter, rows) == [at for at, row in enumerate(rows) if matches(filter, row)]
 
 
 @given(operand=FINITE, op=st.sampled_from(COMPARISONS))
@@ -53,7 +53,7 @@ def test_numbers_compare_to_the_last_bit(connection, op):
 def test_fractions_compare_to_the_last_bit(connection, operand, op):
     near = [operand, math.nextafter(operand, math.inf), math.nextafter(operand, -math.inf)]
     filter, rows = Compare("v", op, operand), [{"v": value} for value in near if math.isfinite(value)]
-    assert kept(connection, filter, rows) == [at for at, row in enumerate(rows) if matches(filter, row)]
+    assert find_matches(connection, filter, rows) == [at for at, row in enumerate(rows) if matches(filter, row)]
 
 
 @pytest.mark.parametrize("op", [*COMPARISONS, "$contains"])
@@ -61,7 +61,7 @@ def test_strings_compare_with_quotes_escapes_and_nul(connection, op):
     rows = [{"v": value} for text in STRINGS for value in (text, [text], ["x", text], {text: text})]
     for operand in STRINGS:
         for filter in (Compare("v", op, operand), Compare("v", "$in", [operand]), Compare("v", "$nin", [operand])):
-            assert kept(connection, filter, rows) == [at for at, row in enumerate(rows) if matches(filter, row)]
+            assert find_matches(connection, filter, rows) == [at for at, row in enumerate(rows) if matches(filter, row)]
 
 
 @given(path=PATHS, metadata=METADATA)
@@ -87,11 +87,11 @@ def test_a_field_is_read_as_get_field_reads_it(connection, path, metadata):
 )
 def test_long_filters_work(connection, filter):
     parsed, rows = parse_filter(filter), [{"n": 5}, {"n": -1}, {"n": 5000}, {}]
-    assert kept(connection, parsed, rows) == [at for at, row in enumerate(rows) if matches(parsed, row)]
+    assert find_matches(connection, parsed, rows) == [at for at, row in enumerate(rows) if matches(parsed, row)]
 
 
 def test_deeply_nested_filters_work(connection):
     nested = Compare("n", "$eq", 1)
     for _ in range(101):
         nested = Not(And((nested,)))
-    assert kept(connection, nested, [{"n": 1}, {"n": 2}]) == [1]
+    assert find_matches(connection, nested, [{"n": 1}, {"n": 2}]) == [1]

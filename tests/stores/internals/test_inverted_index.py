@@ -1,4 +1,4 @@
-"""InvertedIndex in memory rank as FTS5's own `bm25` does, whatever was written, stopped or forgotten in between."""
+"""The inverted index ranks as FTS5's own `bm25` does, after any writes, interrupts and evictions."""
 
 import sqlite3
 import tempfile
@@ -45,7 +45,7 @@ def by_fts5(connection, query, k, *, allowed=None, surfaces=None, per_artifact=F
     return [(row[-1], row[1], pytest.approx(-row[0], rel=1e-9)) for row in rows[: max(k, 0)]]
 
 
-def ranked(postings, connection, queries, k, **scope):
+def rank(postings, connection, queries, k, **scope):
     rankings = postings.rank(connection, queries, k, **scope)
     return [[*zip(each.record_ids, each.artifact_ids, each.scores.tolist(), strict=True)] for each in rankings]
 
@@ -53,17 +53,17 @@ def ranked(postings, connection, queries, k, **scope):
 def check(postings, connection, queries, k=10, *, allowed=None, **scope):
     numbers = None if allowed is None else np.array(sorted(allowed), np.int64)
     expected = [by_fts5(connection, query, k, allowed=allowed, **scope) for query in queries]
-    assert ranked(postings, connection, queries, k, allowed=numbers, **scope) == expected
+    assert rank(postings, connection, queries, k, allowed=numbers, **scope) == expected
 
 
-def opened(path=":memory:"):
+def open_database(path=":memory:"):
     connection = sqlite3.connect(path, isolation_level=None)
     prepare_texts(connection)
     return connection
 
 
-def made(path=":memory:"):
-    connection = opened(path)
+def make_database(path=":memory:"):
+    connection = open_database(path)
     for statement in TEXT_TABLES:
         connection.execute(statement)
     return connection
@@ -79,7 +79,7 @@ def add(connection, texts, artifact="a", kinds=("chunk",)):
         return insert_records(connection, rows)
 
 
-def asked_of(connection):
+def trace_statements(connection):
     """The statements from here on."""
     statements = []
     connection.set_trace_callback(statements.append)
@@ -126,7 +126,7 @@ def test_rankings_are_those_of_fts5_after_any_writes_of_another_connection(steps
         patch.setattr(inverted_index_module, "_MAX_NEW_WORDS", late)
         patch.setattr(inverted_index_module, "_MAX_BYTES", room)
         path = Path(folder, "texts")
-        with closing(made(path)) as writer, closing(opened(path)) as reader:
+        with closing(make_database(path)) as writer, closing(open_database(path)) as reader:
             writer.execute("PRAGMA synchronous = OFF")
             postings = InvertedIndex()
             for puts, removals in steps:
@@ -142,21 +142,21 @@ def test_rankings_are_those_of_fts5_after_any_writes_of_another_connection(steps
 
 @pytest.mark.parametrize("count", [0, 1, 127, 128, 129, 16_383, 16_384, 20_000])
 def test_the_length_of_a_text_counts_however_long_it_is(count):
-    with closing(made()) as connection:
+    with closing(make_database()) as connection:
         add(connection, ["word " * count, "word and others", "others", "", "word"])
         check(InvertedIndex(), connection, ["word", "word others"])
 
 
 def test_a_word_that_the_index_cuts_inside_a_character_is_found_neither_before_nor_after_a_write():
-    with closing(made()) as connection:
+    with closing(make_database()) as connection:
         postings = InvertedIndex()
         for _ in range(2):
             add(connection, ["one", LONG])
-            assert ranked(postings, connection, [LONG], 5) == ranked(InvertedIndex(), connection, [LONG], 5) == [[]]
+            assert rank(postings, connection, [LONG], 5) == rank(InvertedIndex(), connection, [LONG], 5) == [[]]
 
 
 def test_equal_scores_are_ordered_by_artifact_and_surface_however_many_there_are():
-    with closing(made()) as connection:
+    with closing(make_database()) as connection:
         postings = InvertedIndex()
         for artifact in ("b", "é", "a", "B", "c"):
             add(connection, ["same text"] * 30 + ["same"], artifact)
@@ -167,7 +167,7 @@ def test_equal_scores_are_ordered_by_artifact_and_surface_however_many_there_are
 
 
 def test_artifacts_are_found_behind_one_that_holds_all_of_the_best_records():
-    with closing(made()) as connection:
+    with closing(make_database()) as connection:
         add(connection, ["word"] * 500, "a")
         for name in "bcd":
             add(connection, ["word among others"], name)
@@ -178,12 +178,12 @@ def test_artifacts_are_found_behind_one_that_holds_all_of_the_best_records():
 
 
 def test_a_word_is_read_once_and_a_write_costs_only_what_it_wrote():
-    with closing(made()) as connection:
+    with closing(make_database()) as connection:
         postings = InvertedIndex()
         add(connection, spread(500, "one", "two"))
         postings.rank(connection, ["one two w3"], 5)
         added = add(connection, ["one more of three"], "b")
-        statements = asked_of(connection)
+        statements = trace_statements(connection)
         postings.rank(connection, ["one two w3"], 5)
         assert not [each for each in statements if "record_word" in each]
         assert [each for each in statements if "text FROM" in each] == [
@@ -194,18 +194,18 @@ def test_a_word_is_read_once_and_a_write_costs_only_what_it_wrote():
 
 
 def test_what_has_not_changed_is_not_read_again():
-    with closing(made()) as connection:
+    with closing(make_database()) as connection:
         postings = InvertedIndex()
         add(connection, spread(50, "one"))
         postings.rank(connection, ["one"], 5, surfaces=["chunk"])
-        statements = asked_of(connection)
+        statements = trace_statements(connection)
         postings.rank(connection, ["one"], 5, surfaces=["chunk"])
         assert len([each for each in statements if "json_each" not in each]) == 1  # whether it changed
 
 
 def test_the_words_asked_for_least_recently_are_forgotten_and_the_rest_is_not_read_again(monkeypatch):
     monkeypatch.setattr(inverted_index_module, "_MAX_BYTES", 3_000)
-    with closing(made()) as connection:
+    with closing(make_database()) as connection:
         postings = InvertedIndex()
         add(connection, [f"w{at % 20} always" for at in range(200)])
         for at in range(20):
@@ -217,13 +217,13 @@ def test_the_words_asked_for_least_recently_are_forgotten_and_the_rest_is_not_re
 
 def test_after_many_new_words_those_known_are_read_again_when_they_are_asked_for(monkeypatch):
     monkeypatch.setattr(inverted_index_module, "_MAX_NEW_WORDS", 20)
-    with closing(made()) as connection:
+    with closing(make_database()) as connection:
         postings = InvertedIndex()
         add(connection, spread(50, "one", "two"))
         for expected in ([], [], ["one"], [], [], ["one"]):
             check(postings, connection, ["one two"])
             add(connection, ["one more of several"] * 2)
-            statements = asked_of(connection)
+            statements = trace_statements(connection)
             postings.rank(connection, ["one"], 5)
             read = [word for word in ("one", "two") for each in statements if f"term = '{word}'" in each]
             assert read == expected
@@ -240,7 +240,7 @@ def test_numbers_are_read_whole_whatever_the_slices(numbers, slice):
 
 def test_a_word_that_takes_more_than_all_may_is_ranked_all_the_same(monkeypatch):
     monkeypatch.setattr(inverted_index_module, "_MAX_BYTES", 10)
-    with closing(made()) as connection:
+    with closing(make_database()) as connection:
         postings = InvertedIndex()
         add(connection, spread(50, "one", "two"))
         check(postings, connection, ["one two", "two"])
@@ -248,7 +248,7 @@ def test_a_word_that_takes_more_than_all_may_is_ranked_all_the_same(monkeypatch)
 
 
 def test_rows_that_left_do_not_pile_up():
-    with closing(made()) as connection:
+    with closing(make_database()) as connection:
         postings = InvertedIndex()
         for turn in range(10):
             connection.execute("DELETE FROM record")
@@ -264,7 +264,7 @@ def test_rows_that_left_do_not_pile_up():
 
 @pytest.mark.parametrize("scope", [{}, {"surfaces": ["title"]}])
 def test_a_search_stopped_at_any_statement_leaves_the_next_one_right(scope):
-    with closing(made()) as connection:
+    with closing(make_database()) as connection:
         postings, stopped = InvertedIndex(), []
         for turn in range(60):
             with connection:
@@ -291,7 +291,7 @@ def test_a_search_stopped_at_any_statement_leaves_the_next_one_right(scope):
     ],
 )
 def test_an_index_that_does_not_fit_the_records_is_an_error_of_the_database(damage):
-    with closing(made()) as connection:
+    with closing(make_database()) as connection:
         add(connection, spread(9, "one"))
         connection.execute(damage)
         with pytest.raises(sqlite3.DatabaseError, match="does not match"):

@@ -61,7 +61,7 @@ def candidates(link, final):
     return single[0][2] if single else sorted({each for _, ids in sides for each in ids})
 
 
-def expected(final):
+def expect(final):
     """Edges from and to each artifact, unresolved links, counts, and who refers to each text that is no id."""
     out, into = {name: set() for name in NAMES}, {name: set() for name in NAMES}
     unresolved, numbers, referrers = [], Counter(), {ref: set() for ref in REFS}
@@ -98,7 +98,7 @@ def place(edge):
     return edge.type, far, edge.target, edge.source, edge.origin
 
 
-def told_by_table(table):
+def read_table(table):
     return {
         "out": [table.neighbors(name, "out", LinkFilter()) for name in NAMES],
         "in": [table.neighbors(name, "in", LinkFilter()) for name in NAMES],
@@ -108,7 +108,7 @@ def told_by_table(table):
     }
 
 
-def told_by_file(connection):
+def read_file(connection):
     return {
         "out": _links.neighbors(connection, NAMES, "out", LinkFilter(), None),
         "in": _links.neighbors(connection, NAMES, "in", LinkFilter(), None),
@@ -141,8 +141,8 @@ def test_after_any_writes_links_mean_what_those_of_the_final_content_do(steps):
             for name, extraction in puts.items():
                 table.put(name, extraction)
             final = {name: each for name, each in final.items() if name not in removals} | puts
-            assert told_by_table(table) == expected(final)
-            assert told_by_file(connection) == expected(final)
+            assert read_table(table) == expect(final)
+            assert read_file(connection) == expect(final)
         check_alike(table, connection, sorted(final))
 
 
