@@ -18,7 +18,7 @@ from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, StoreErr
 from airw.protocols import ArtifactVectors, BestRecords
 from airw.values import Ranking
 
-Rows: TypeAlias = NDArray[np.int64]
+_Rows: TypeAlias = NDArray[np.int64]  # positions in the matrix
 
 _GATHER_COST = 8  # time to copy a row out of order, as a multiple of the time to multiply it in place
 _BLOCK = 4096  # rows that are scored again at a time
@@ -156,7 +156,7 @@ class DenseIndex:
         queries: Floats,
         k: int,
         *,
-        allowed: Rows | None = None,
+        allowed: NDArray[np.int64] | None = None,
         surfaces: Sequence[str] | None = None,
         per_artifact: bool = False,
     ) -> list[Ranking]:
@@ -227,18 +227,18 @@ class DenseIndex:
     def _artifact_id(self, row: int) -> str:
         return self._artifacts.names[int(self._columns[0, row])]
 
-    def _locate(self, ids: Iterable[str]) -> tuple[Rows, NDArray[np.bool_]]:
+    def _locate(self, ids: Iterable[str]) -> tuple[_Rows, NDArray[np.bool_]]:
         rows = np.array([self._row_of.get(record_id, -1) for record_id in ids], np.int64)
         return rows, rows >= 0
 
-    def _match_kinds(self, rows: Rows | slice, surfaces: Sequence[str] | None) -> NDArray[np.bool_]:
+    def _match_kinds(self, rows: _Rows | slice, surfaces: Sequence[str] | None) -> NDArray[np.bool_]:
         kinds = self._columns[1, rows]
         if surfaces is None:
             return np.ones(len(kinds), np.bool_)
         codes = {self._kinds[kind] for kind in surfaces if kind in self._kinds}
         return np.isin(kinds, list(codes))
 
-    def _find_candidates(self, allowed: Rows | None, surfaces: Sequence[str] | None) -> Rows | None:
+    def _find_candidates(self, allowed: NDArray[np.int64] | None, surfaces: Sequence[str] | None) -> _Rows | None:
         """Return the rows to rank, ascending; `None` for all rows."""
         if allowed is None and surfaces is None:
             return None
@@ -248,7 +248,7 @@ class DenseIndex:
             mask &= np.isin(self._columns[3, live], allowed)
         return np.flatnonzero(mask)
 
-    def _score_roughly(self, queries: Floats, rows: Rows | None) -> Iterator[Floats]:
+    def _score_roughly(self, queries: Floats, rows: _Rows | None) -> Iterator[Floats]:
         """Yield the approximate scores of all candidates, per query."""
         live = self._matrix[: len(self)]
         # A copy of the candidate rows pays only if they are few; else score all rows, and select the scores.
@@ -260,7 +260,7 @@ class DenseIndex:
             for scores in queries[start : start + step] @ matrix.T:
                 yield scores if rows is None or is_gathered else scores[rows]
 
-    def _rank(self, query: Floats, rough: Floats, rows: Rows | None, k: int, *, per_artifact: bool) -> Ranking:
+    def _rank(self, query: Floats, rough: Floats, rows: _Rows | None, k: int, *, per_artifact: bool) -> Ranking:
         # Rough and exact scores each differ from the true score by at most dim * 2**-24 * |row| * |query|. So two
         # scores can change their order only if their rough scores differ by at most four times that.
         margin = 4 * len(query) * 2.0**-24 * self._max_norm * float(np.linalg.norm(query))
@@ -279,7 +279,7 @@ class DenseIndex:
             exact[order].astype(np.float64),
         )
 
-    def _find_cut(self, rough: Floats, rows: Rows | None, k: int, *, per_artifact: bool) -> float:
+    def _find_cut(self, rough: Floats, rows: _Rows | None, k: int, *, per_artifact: bool) -> float:
         """Return the `k`-th highest rough score; minus infinity if there are fewer scores."""
         if per_artifact:
             best = np.full(len(self._artifacts.names), -np.inf, np.float32)
@@ -288,7 +288,7 @@ class DenseIndex:
         place = len(rough) - k
         return float(np.partition(rough, place)[place]) if place > 0 else -np.inf
 
-    def _score_exactly(self, query: Floats, rows: Rows) -> Floats:
+    def _score_exactly(self, query: Floats, rows: _Rows) -> Floats:
         """Return the exact scores of rows, each independent of the other rows."""
         scores = np.empty(len(rows), np.float32)
         for start in range(0, len(rows), _BLOCK):
@@ -296,7 +296,7 @@ class DenseIndex:
             scores[block] = exact_scores(self._matrix[rows[block]], query)
         return scores
 
-    def _find_best_rows(self, rows: Rows, scores: Floats) -> NDArray[np.intp]:
+    def _find_best_rows(self, rows: _Rows, scores: Floats) -> NDArray[np.intp]:
         """Return the positions in `rows` of the best row of each artifact.
 
         Ties go to the lower surface index.

@@ -17,7 +17,7 @@ from airw._base.lru import LruCache
 from airw.values.filters import MISSING, And, Compare, Filter, Not, Or, as_key, matches
 
 Mask: TypeAlias = NDArray[np.bool_]
-Rows: TypeAlias = NDArray[np.int64]
+RecordNumbers: TypeAlias = NDArray[np.int64]
 
 _CACHED_FIELDS = 32  # fields whose column is kept, those that filters used last
 _MAX_UNUSED = 4096  # values without a row that a column may keep, besides one per row
@@ -51,7 +51,7 @@ class Column:
         self._codes_of_type: defaultdict[type, list[int]] = defaultdict(list)
         # The first `_sorted_count` values are sorted: their keys and codes, for strings and for numbers.
         self._sorted_count = 0
-        self._orders: dict[type, tuple[list[Any], Rows]] = {}
+        self._orders: dict[type, tuple[list[Any], RecordNumbers]] = {}
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -184,7 +184,7 @@ class FilterColumns:
 
     def clear(self) -> None:
         """Remove all records; the columns stay, without rows."""
-        self.numbers: Rows = np.empty(0, np.int64)
+        self.numbers: RecordNumbers = np.empty(0, np.int64)
         for column in self.columns.values():
             column.clear()
 
@@ -202,7 +202,7 @@ class FilterColumns:
         for column in self.columns.values():
             column.keep(live)
 
-    def match(self, filter: Filter, columns: Mapping[str, Column]) -> Rows:
+    def match(self, filter: Filter, columns: Mapping[str, Column]) -> RecordNumbers:
         """Return the numbers of the records that match a filter; its columns must be complete."""
         return self.numbers[_match_rows(filter, columns, len(self.numbers))]
 

@@ -22,7 +22,9 @@ from airw.values import Ranking
 if TYPE_CHECKING:
     import sqlite3
 
-Row: TypeAlias = tuple[float, str, int, int, str]  # -score, artifact id, surface index, rowid, record id: sorts by rank
+_RankedRow: TypeAlias = tuple[
+    float, str, int, int, str
+]  # -score, artifact id, surface index, rowid, record id: sorts by rank
 
 _K1, _B = 1.2, 0.75
 _LEAST_WEIGHT = 1e-6  # FTS5's weight of a word in half of all rows or more, where BM25 would be zero or negative
@@ -270,13 +272,13 @@ class InvertedIndex:
         k: int,
         *,
         per_artifact: bool,
-    ) -> list[Row]:
+    ) -> list[_RankedRow]:
         depth = min(k, len(matches))
         while True:
             rows = self._read_best(connection, scores, matches, depth)
             if not per_artifact:
                 return rows[:k]
-            best = dict[str, Row]()
+            best = dict[str, _RankedRow]()
             for row in rows:
                 best.setdefault(row[1], row)
             if len(best) >= k or depth == len(matches):
@@ -286,7 +288,7 @@ class InvertedIndex:
 
     def _read_best(
         self, connection: "sqlite3.Connection", scores: NDArray[np.float64], matches: NDArray[np.int64], depth: int
-    ) -> list[Row]:
+    ) -> list[_RankedRow]:
         """Return the `depth` best of the matching rows, in rank order."""
         if not depth:
             return []
@@ -300,7 +302,7 @@ class InvertedIndex:
 
     def _read_rows(
         self, connection: "sqlite3.Connection", scores: NDArray[np.float64], rows: NDArray[np.int64], limit: int
-    ) -> Iterator[Row]:
+    ) -> Iterator[_RankedRow]:
         """Yield at most `limit` of the rows, ordered by artifact id and surface index."""
         numbers = self._numbers[rows].tolist()
         score_of = dict(zip(numbers, scores[rows].tolist(), strict=True))

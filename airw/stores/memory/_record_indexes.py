@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from airw.errors import StoreError
-from airw.stores._indexes.filter_columns import FilterColumns, Rows, find_fields
+from airw.stores._indexes.filter_columns import FilterColumns, RecordNumbers, find_fields
 from airw.stores._indexes.inverted_index import InvertedIndex
 from airw.stores._indexes.texts import TEXT_TABLES, delete_records, insert_records, prepare_texts
 from airw.values import Ranking, Record
@@ -55,7 +55,7 @@ class TextIndex:
         queries: Sequence[str],
         k: int,
         *,
-        allowed: Rows | None,
+        allowed: RecordNumbers | None,
         surfaces: Sequence[str] | None,
         per_artifact: bool,
     ) -> list[Ranking]:
@@ -95,7 +95,7 @@ class RecordFilterIndex:
         last = self._table.numbers[-1] if len(self._table.numbers) else 0  # higher numbers are not indexed yet
         self._removed.extend(number for number in numbers if number <= last)
 
-    def match(self, records: dict[str, Record], numbers: Mapping[str, int], filter: Filter) -> Rows:
+    def match(self, records: dict[str, Record], numbers: Mapping[str, int], filter: Filter) -> RecordNumbers:
         """Return the numbers of the records that match a filter, ascending.
 
         Args:

@@ -26,7 +26,7 @@ from airw.errors import StoreBusy, StoreError
 from airw.protocols import ArtifactVectors, BestRecords, IngestRun, RunKeeper, RunRows, Store
 from airw.stores._changes import check_changes, check_record, check_width, settings_json
 from airw.stores._indexes.dense_index import DenseIndex
-from airw.stores._indexes.filter_columns import Rows
+from airw.stores._indexes.filter_columns import RecordNumbers
 from airw.stores._indexes.value_index import ValueIndex, match_values
 from airw.stores.memory._links import LinkTable
 from airw.stores.memory._record_indexes import RecordFilterIndex, TextIndex
@@ -54,7 +54,7 @@ _Method = Callable[Concatenate["MemoryStore", P], Coroutine[Any, Any, R]]
 
 
 def _hold_lock(body: _Body[P, R]) -> _Method[P, R]:
-    """Return the method as async: it runs in a worker thread, with the lock of the store."""
+    """Return an async method that runs `body` in a worker thread, under the lock of the store."""
 
     @wraps(body)
     async def method(self: "MemoryStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -64,9 +64,9 @@ def _hold_lock(body: _Body[P, R]) -> _Method[P, R]:
 
 
 def _hold_lock_inline_if(is_quick: Callable[..., bool]) -> Callable[[_Body[P, R]], _Method[P, R]]:
-    """Return a decorator as `_hold_lock`, but without a thread for quick work.
+    """Return a decorator like `_hold_lock` that skips the thread for quick work.
 
-    The thread is skipped if the lock is free and the work is quick.
+    The thread is skipped only if the lock is free, as waiting for it would block the event loop.
 
     Args:
         is_quick: Returns whether the work is quick. It is called with the arguments of the method, while the lock is
@@ -302,7 +302,9 @@ class MemoryStore(Store, RunKeeper):
                 with anyio.fail_after(timeout):
                     await self._builder.acquire()
             except TimeoutError:
-                raise StoreBusy(f"another builder still holds the store after {timeout:g} seconds; try later") from None
+                raise StoreBusy(
+                    f"another builder still holds the store after {timeout:g} seconds; wait for it to finish"
+                ) from None
         try:
             yield
         finally:
@@ -409,7 +411,7 @@ class MemoryStore(Store, RunKeeper):
         allowed = self._match_filter(filter)
         return self._texts.rank(queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact)
 
-    def _match_filter(self, filter: Filter | None) -> Rows | None:
+    def _match_filter(self, filter: Filter | None) -> RecordNumbers | None:
         """Return the numbers of the records that match the filter; `None` for all records."""
         return None if filter is None else self._filters.match(self._records, self._numbers, filter)
 

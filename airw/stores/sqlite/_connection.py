@@ -132,7 +132,7 @@ class Connection:
             ) from error
         if inode != self._inode:
             raise StoreError(f"{str(self._path)!r} was replaced while open; open it again")
-        # A file in a read-only folder is read without locks, so SQLite does not notice changes of it.
+        # A file in a read-only folder is read without locks, so SQLite does not notice its changes.
         if self._state and read_immutable_state(self._path) != self._state:
             raise StoreError(f"{str(self._path)!r} has changed in a folder that cannot be written; open it again")
 

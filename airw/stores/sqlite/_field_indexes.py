@@ -12,7 +12,7 @@ import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.lru import LruCache
-from airw.stores._indexes.filter_columns import Column, FilterColumns, Rows, find_fields
+from airw.stores._indexes.filter_columns import Column, FilterColumns, RecordNumbers, find_fields
 from airw.stores._indexes.value_index import ValueIndex
 from airw.stores.sqlite._filter_sql import compile_filter, field_text
 from airw.stores.sqlite._record_log import RecordLog, read_records
@@ -37,7 +37,7 @@ class _CachedScan:
         last_tombstone: The last row of the table `gone` at that time.
     """
 
-    numbers: Rows = field(default_factory=lambda: np.empty(0, np.int64))
+    numbers: RecordNumbers = field(default_factory=lambda: np.empty(0, np.int64))
     last_record: int = 0
     last_tombstone: int = 0
 
@@ -61,7 +61,7 @@ class FilterIndex:
         self._too_large: set[str] = set()  # fields whose column would take too much memory
         self._log = RecordLog()
 
-    def match(self, connection: "sqlite3.Connection", filter: Filter) -> Rows:
+    def match(self, connection: "sqlite3.Connection", filter: Filter) -> RecordNumbers:
         """Return the numbers (rowids) of the records that match a filter now.
 
         Returns:
@@ -82,7 +82,7 @@ class FilterIndex:
                 return numbers
         return self._scan(connection, filter)
 
-    def _scan(self, connection: "sqlite3.Connection", filter: Filter) -> Rows:
+    def _scan(self, connection: "sqlite3.Connection", filter: Filter) -> RecordNumbers:
         """Return the matching records by SQL, updating a cached scan if there is one."""
         scan = self._scans.get_or_create(repr(filter), lambda _: _CachedScan())
         last_record, last_tombstone = connection.execute(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airw.protocols import IngestRun, RunRows
 from airw.stores.sqlite._records import read_settings
 from airw.stores.sqlite._schema import transaction
-from airw.stores.sqlite._writing import Rows, prepare_rows, set_setting, write_rows
+from airw.stores.sqlite._writing import ArtifactRows, prepare_rows, set_setting, write_rows
 
 if TYPE_CHECKING:
     import sqlite3
@@ -42,7 +42,7 @@ def read_run(connection: "sqlite3.Connection", run: IngestRun, parts: Sequence[i
 
 
 def apply_part(
-    connection: "sqlite3.Connection", run: IngestRun, part: int, row: Mapping[str, Any], rows: Rows
+    connection: "sqlite3.Connection", run: IngestRun, part: int, row: Mapping[str, Any], rows: ArtifactRows
 ) -> dict[str, Any] | None:
     """Write the artifacts and the row of a part, unless it has a row already."""
     with transaction(connection, "IMMEDIATE"):

@@ -146,7 +146,6 @@ def connect(path: Path, *, create: bool = False, writable: bool = False) -> "sql
     """
     import sqlite3
 
-    # SQLite would create a missing file.
     if not create and not _has_content(path):
         raise CorpusNotFound(f"there is no corpus at {str(path)!r}; build it first")
     deadline = time.monotonic() + _PATIENCE
@@ -181,7 +180,7 @@ def read_immutable_state(path: Path) -> tuple[int, int, int] | None:
     """
     if not path.is_file() or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         return None
-    # A log with content means that another user is writing.
+    # A log that is open or not empty means that somebody else is writing.
     log, index = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
     if log.exists() and (index.exists() or log.stat().st_size):
         return None
@@ -213,7 +212,7 @@ async def remove_files(path: Path, segments: Path) -> None:
         StoreError: If a file cannot be removed.
     """
     await in_thread(partial(shutil.rmtree, segments, ignore_errors=True))
-    # The log first: a database without its log is only older, but a log would damage the next database of this name.
+    # The log goes first: if removal stops halfway, a database without its log is only older.
     for suffix in ("-wal", "-shm", "", "-lock"):
         file = path.with_name(path.name + suffix)
         try:
@@ -259,10 +258,10 @@ def _prepare(connection: "sqlite3.Connection", path: Path, *, create: bool) -> N
 
 
 def check_sqlite(version: tuple[int, ...], *, has_fts5: bool) -> None:
-    """Check that SQLite has the operator `->` and full-text search.
+    """Check that SQLite has the operator `->`, which came with 3.38, and full-text search.
 
     Raises:
-        StoreError: If it is not.
+        StoreError: If it lacks one of them.
     """
     if version < (3, 38) or not has_fts5:
         present = f"SQLite {'.'.join(map(str, version))} {'with' if has_fts5 else 'without'} FTS5"

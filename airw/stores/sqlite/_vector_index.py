@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 R = TypeVar("R")
-Row: TypeAlias = tuple[float, str, int, str]  # -score, artifact id, surface index, record id: sorts by rank
+_ScoredRow: TypeAlias = tuple[float, str, int, str]  # -score, artifact id, surface index, record id: so rows sort by rank
 
 _MAX_INLINE = 1 << 23  # numbers in the matrix; comparing these is faster than a switch to another thread
 _BLOCK = 4096  # rows per read
@@ -55,7 +55,7 @@ class VectorIndex:
         run_query: "Callable[[DenseIndex | SqlVectorSearch, Any], R]",
         filter: Filter | None = None,
     ) -> tuple[Callable[[], R], bool]:
-        """Update the index to the present state of the file, and prepare `run_query(index, allowed)`.
+        """Prepare `run_query(index, allowed)` on the present state of the file.
 
         `allowed` is the filter in the form that the index accepts: rowids for a matrix, an SQL condition for segments.
 
@@ -130,7 +130,7 @@ class SqlVectorSearch:
             for rows in ranked
         ]
 
-    def _rank(self, query: Floats, k: int, conditions: Sequence[Sql], *, per_artifact: bool) -> list[Row]:
+    def _rank(self, query: Floats, k: int, conditions: Sequence[Sql], *, per_artifact: bool) -> list[_ScoredRow]:
         if k < 1:
             return []
         candidate_count = max(SHORTLIST, 4 * k)
@@ -144,7 +144,7 @@ class SqlVectorSearch:
         # The filter matches few rows near the query: compare all rows.
         return self._compare(query, k, conditions, per_artifact=per_artifact)
 
-    def _compare(self, query: Floats, k: int, conditions: Sequence[Sql], *, per_artifact: bool) -> list[Row]:
+    def _compare(self, query: Floats, k: int, conditions: Sequence[Sql], *, per_artifact: bool) -> list[_ScoredRow]:
         """Return the `k` best of all rows that satisfy the conditions, by exact scores."""
         where = " AND ".join(["1", *(f"({sql})" for sql, _ in conditions)])
         cursor = self.connection.execute(
@@ -152,7 +152,7 @@ class SqlVectorSearch:
             WHERE {where}""",
             [value for _, values in conditions for value in values],
         )
-        best: list[Row] = []
+        best: list[_ScoredRow] = []
         while block := cursor.fetchmany(_BLOCK):
             artifact_ids, indexes, ids, *stored = zip(*block, strict=True)
             scores = exact_scores(decode_vectors(*stored), query)
@@ -222,9 +222,9 @@ def _compile_kinds(surfaces: Sequence[str] | None) -> Sql | None:
     return None if surfaces is None else one_of("record.kind", surfaces)
 
 
-def _keep_first_per_artifact(rows: Sequence[Row]) -> list[Row]:
+def _keep_first_per_artifact(rows: Sequence[_ScoredRow]) -> list[_ScoredRow]:
     """Return the first row of each artifact, in the same order."""
-    firsts: dict[str, Row] = {}
+    firsts: dict[str, _ScoredRow] = {}
     for row in rows:
         firsts.setdefault(row[1], row)
     return list(firsts.values())

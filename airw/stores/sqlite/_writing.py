@@ -21,7 +21,7 @@ _MAX_TOMBSTONES = 100_000  # ids of removed records that are kept; an index that
 
 
 @dataclass(slots=True)
-class Rows:
+class ArtifactRows:
     """The rows of checked artifacts, ready to be inserted."""
 
     puts: Sequence[ArtifactChange]
@@ -42,7 +42,7 @@ def apply_changes(connection: "sqlite3.Connection", puts: Sequence[ArtifactChang
         write_rows(connection, rows, removals)
 
 
-def write_rows(connection: "sqlite3.Connection", rows: Rows, removals: Sequence[str]) -> None:
+def write_rows(connection: "sqlite3.Connection", rows: ArtifactRows, removals: Sequence[str]) -> None:
     """Write and remove whole artifacts in the open transaction.
 
     Raises:
@@ -84,13 +84,13 @@ def _update_buckets(connection: "sqlite3.Connection", sign: int, condition: str,
     )
 
 
-def prepare_rows(puts: Sequence[ArtifactChange]) -> Rows:
+def prepare_rows(puts: Sequence[ArtifactChange]) -> ArtifactRows:
     """Check changes of artifacts, and return their rows.
 
     Raises:
         StoreError: If an artifact cannot be stored.
     """
-    rows = Rows(puts, check_changes(puts))
+    rows = ArtifactRows(puts, check_changes(puts))
     for change in puts:
         entry = change.entry
         rows.artifacts.append(
