@@ -22,9 +22,8 @@ from airw.values import Ranking
 if TYPE_CHECKING:
     import sqlite3
 
-_RankedRow: TypeAlias = tuple[
-    float, str, int, int, str
-]  # -score, artifact id, surface index, rowid, record id: sorts by rank
+# -score, artifact id, surface index, rowid, record id: so rows sort by rank
+_RankedRow: TypeAlias = tuple[float, str, int, int, str]
 
 _K1, _B = 1.2, 0.75
 _LEAST_WEIGHT = 1e-6  # FTS5's weight of a word in half of all rows or more, where BM25 would be zero or negative

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     import sqlite3
 
 R = TypeVar("R")
-_ScoredRow: TypeAlias = tuple[float, str, int, str]  # -score, artifact id, surface index, record id: so rows sort by rank
+# -score, artifact id, surface index, record id: so rows sort by rank
+_ScoredRow: TypeAlias = tuple[float, str, int, str]
 
 _MAX_INLINE = 1 << 23  # numbers in the matrix; comparing these is faster than a switch to another thread
 _BLOCK = 4096  # rows per read
