@@ -92,7 +92,7 @@ def check_width(puts: Sequence[ArtifactChange], vectors: Floats, stored: int) ->
         )
 
 
-def _keys_of(change: ArtifactChange) -> Iterator[str]:
+def _list_keys(change: ArtifactChange) -> Iterator[str]:
     """Yield all texts of a change that a store uses as keys."""
     entry = change.entry
     yield from (
@@ -118,10 +118,10 @@ def _check_keys(puts: Sequence[ArtifactChange]) -> None:
     UTF-8 cannot encode the former, and SQLite reads the latter as the end of a text.
     """
     # Nearly always, no key is at fault: then one check of all keys together is enough.
-    if not find_text_fault("".join(text for change in puts for text in _keys_of(change)), allow_nul=False):
+    if not find_text_fault("".join(text for change in puts for text in _list_keys(change)), allow_nul=False):
         return
     for change in puts:
-        for text in _keys_of(change):
+        for text in _list_keys(change):
             if fault := find_text_fault(text, allow_nul=False):
                 owner = short_repr(change.entry.artifact_id)
                 raise StoreError(f"{short_repr(text)} of {owner} contains {fault} and cannot be stored; remove it")

@@ -209,7 +209,7 @@ class DenseIndex:
         vectors = self._matrix[np.array([row for name in artifact_ids for row in rows[name]], np.int64)]
         return ArtifactVectors(ids, vectors)
 
-    def count_of(self, artifact_id: str) -> int:
+    def count_records(self, artifact_id: str) -> int:
         """Return the number of records of one artifact."""
         return len(self._artifacts.members(artifact_id))
 

@@ -93,8 +93,8 @@ def _hold_lock_inline_if(is_quick: Callable[..., bool]) -> Callable[[_Body[P, R]
 
 
 def _has_few_vectors(store: "MemoryStore", artifact_ids: Sequence[str], **_: object) -> bool:
-    count_of = store._vectors.count_of  # noqa: SLF001
-    return len(artifact_ids) <= _MAX_INLINE and sum(map(count_of, artifact_ids)) <= _MAX_INLINE
+    count_records = store._vectors.count_records  # noqa: SLF001
+    return len(artifact_ids) <= _MAX_INLINE and sum(map(count_records, artifact_ids)) <= _MAX_INLINE
 
 
 def _has_few_links(store: "MemoryStore", ids: Sequence[str], *, direction: Direction = "out", **_: object) -> bool:

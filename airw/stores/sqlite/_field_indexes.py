@@ -14,7 +14,7 @@ from airw._base.arrays import NDArray
 from airw._base.lru import LruCache
 from airw.stores._indexes.filter_columns import Column, FilterColumns, RecordNumbers, find_fields
 from airw.stores._indexes.value_index import ValueIndex
-from airw.stores.sqlite._filter_sql import compile_filter, field_text
+from airw.stores.sqlite._filter_sql import compile_field, compile_filter
 from airw.stores.sqlite._record_log import RecordLog, read_records
 from airw.values.filters import Filter
 
@@ -164,7 +164,7 @@ class FilterIndex:
 
 def _text_columns(fields: Sequence[str]) -> tuple[str, list[Any]]:
     """Return the SQL of the id and of the JSON texts of these fields, with its parameters."""
-    texts = [field_text(path, "metadata") for path in fields]
+    texts = [compile_field(path, "metadata") for path in fields]
     return ", ".join(["id", *(text for text, _ in texts)]), [value for _, values in texts for value in values]
 
 
@@ -196,7 +196,7 @@ class FieldIndex:
     def update(self, connection: "sqlite3.Connection") -> ValueIndex:
         """Update the index to the present state of the file, and return it."""
         self._log.drop_removed(connection, self._drop, restart=self._restart)
-        text, parameters = field_text(self._field, "metadata")
+        text, parameters = compile_field(self._field, "metadata")
         for rows in self._log.read_new(connection, f"id, artifact_id, {text}", parameters):
             self._add(rows)
         return self._index

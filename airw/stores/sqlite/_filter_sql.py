@@ -43,14 +43,14 @@ def set_json(values: Iterable[str]) -> str:
     return json.dumps([value for value in values if "\0" not in value])
 
 
-def one_of(column: str, values: Sequence[str] | Sequence[int]) -> Sql:
+def compile_in(column: str, values: Sequence[str] | Sequence[int]) -> Sql:
     """Return the condition that a column is one of these values, and its parameter."""
     storable = [value for value in values if isinstance(value, int) or "\0" not in value]
     return f"{column} IN (SELECT value FROM json_each(?))", [json.dumps(storable)]
 
 
 def register_functions(connection: "sqlite3.Connection") -> None:
-    """Register the functions to which compiled filters and `field_text` fall back."""
+    """Register the functions to which compiled filters and `compile_field` fall back."""
     connection.create_function("airw_matches", 2, _matches, deterministic=True)
     connection.create_function("airw_field", 2, _read_field, deterministic=True)
 
@@ -84,7 +84,7 @@ def compile_filter(filter: Filter, column: str) -> Sql:
     return _compile(filter, column)
 
 
-def field_text(path: str, column: str) -> Sql:
+def compile_field(path: str, column: str) -> Sql:
     """Return the SQL expression for the JSON text of a field.
 
     It is NULL for a record without the field. A literal key wins over a dotted path.
@@ -140,7 +140,7 @@ def _test_field(leaf: Compare, column: str, test: str, parameters: Sequence[Any]
 
     In `test`, `<exact>` calls `filters.matches`. The text is read once per row.
     """
-    text, path = field_text(leaf.path, column)
+    text, path = compile_field(leaf.path, column)
     exact = """airw_matches('{"v":' || j || '}', ?)"""
     exact_parameters = [_dump(Compare("v", leaf.op, leaf.operand))] * test.count("<exact>")
     return f"(SELECT coalesce({test.replace('<exact>', exact)}, 0) FROM (SELECT {text} AS j))", [

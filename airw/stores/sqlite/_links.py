@@ -65,14 +65,14 @@ _RESOLVE_PAIR = f"""
 # The three kinds of nodes: artifacts, texts of unresolved references, and artifacts of other corpora. A text that is
 # the id of an artifact is never the second kind.
 _REFERRERS = """
-    WITH asked (place, corpus, node) AS MATERIALIZED (SELECT key, value ->> 0, value ->> 1 FROM json_each(:nodes))
-    SELECT place, artifact_id FROM asked JOIN link ON target = node
+    WITH requested (place, corpus, node) AS MATERIALIZED (SELECT key, value ->> 0, value ->> 1 FROM json_each(:nodes))
+    SELECT place, artifact_id FROM requested JOIN link ON target = node
     WHERE corpus IS NULL AND artifact_id <> node {condition}
     UNION
-    SELECT place, artifact_id FROM asked JOIN link ON ref = node
+    SELECT place, artifact_id FROM requested JOIN link ON ref = node
     WHERE corpus IS NULL AND state IN ('dangling', 'ambiguous') AND node NOT IN (SELECT id FROM artifact) {condition}
     UNION
-    SELECT place, artifact_id FROM asked JOIN link ON ref = node WHERE target_source = corpus {condition}"""
+    SELECT place, artifact_id FROM requested JOIN link ON ref = node WHERE target_source = corpus {condition}"""
 _MAX_FAN_IN = """
     SELECT coalesce(max(count), 0) FROM (
         SELECT count(DISTINCT artifact_id) AS count FROM link
@@ -160,8 +160,8 @@ def resolve(connection: "sqlite3.Connection", refs: Sequence[str]) -> list[list[
     """Return the artifacts that carry each reference in its strongest tier, sorted."""
     carriers: list[list[str]] = [[] for _ in refs]
     for position, artifact_id in connection.execute(
-        """SELECT asked.key, artifact_id FROM json_each(?) AS asked JOIN name ON name.key = asked.value
-        WHERE tier = (SELECT min(tier) FROM name WHERE key = asked.value) ORDER BY asked.key, artifact_id""",
+        """SELECT requested.key, artifact_id FROM json_each(?) AS requested JOIN name ON name.key = requested.value
+        WHERE tier = (SELECT min(tier) FROM name WHERE key = requested.value) ORDER BY requested.key, artifact_id""",
         [keys_json(refs)],
     ):
         carriers[position].append(artifact_id)

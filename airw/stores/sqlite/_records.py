@@ -21,7 +21,8 @@ def get_records(connection: "sqlite3.Connection", ids: Sequence[str]) -> list[Re
     """Return the record of each id, or `None`."""
     records: list[Record | None] = [None] * len(ids)
     rows = connection.execute(
-        f"SELECT asked.key, {_RECORD} FROM json_each(?) AS asked CROSS JOIN record ON record.id = asked.value",
+        f"""SELECT requested.key, {_RECORD} FROM json_each(?) AS requested
+        CROSS JOIN record ON record.id = requested.value""",
         [keys_json(ids)],
     ).fetchall()
     for (position, *_), record in zip(rows, _make_records(rows), strict=True):
@@ -34,7 +35,7 @@ def records_of(
 ) -> list[list[Record] | None]:
     """Return the records of each artifact in plan order; `None` for an unknown artifact."""
     bound: dict[str, Any] = {"ids": keys_json(artifact_ids), "limit": limit}
-    condition = "record.artifact_id = asked.value"
+    condition = "record.artifact_id = requested.value"
     if kinds is not None:
         bound["kinds"] = set_json(kinds)
         condition += " AND kind IN (SELECT value FROM json_each(:kinds))"
@@ -42,7 +43,7 @@ def records_of(
         condition = f"record.rowid IN (SELECT rowid FROM record WHERE {condition} ORDER BY rowid LIMIT :limit)"
     records: list[list[Record] | None] = [None] * len(artifact_ids)
     rows = connection.execute(
-        f"SELECT asked.key, {_RECORD} FROM json_each(:ids) AS asked CROSS JOIN record ON {condition}", bound
+        f"SELECT requested.key, {_RECORD} FROM json_each(:ids) AS requested CROSS JOIN record ON {condition}", bound
     ).fetchall()
     # The rows usually are in order already. Then this sort costs less than one in SQLite.
     rows.sort(key=_get_place)
@@ -62,7 +63,7 @@ def _find_artifacts(
     if not positions:
         return []
     rows = connection.execute(
-        "SELECT asked.key FROM json_each(?) AS asked CROSS JOIN artifact ON artifact.id = asked.value",
+        "SELECT requested.key FROM json_each(?) AS requested CROSS JOIN artifact ON artifact.id = requested.value",
         [keys_json(artifact_ids[position] for position in positions)],
     )
     return [positions[index] for (index,) in rows]
@@ -91,8 +92,8 @@ def ledger(connection: "sqlite3.Connection", ids: Sequence[str] | None) -> list[
         return [entry for _, entry in _make_entries(rows)]
     entries: list[LedgerEntry | None] = [None] * len(ids)
     rows = connection.execute(
-        f"""SELECT asked.key, {_ENTRY} FROM json_each(?) AS asked JOIN artifact ON artifact.id = asked.value
-        LEFT JOIN record ON record.artifact_id = artifact.id ORDER BY asked.key, record.rowid""",
+        f"""SELECT requested.key, {_ENTRY} FROM json_each(?) AS requested JOIN artifact ON artifact.id = requested.value
+        LEFT JOIN record ON record.artifact_id = artifact.id ORDER BY requested.key, record.rowid""",
         [keys_json(ids)],
     )
     for position, entry in _make_entries(rows):
@@ -115,12 +116,13 @@ def _make_entries(record_rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int,
 def find_changed(connection: "sqlite3.Connection", versions: Mapping[str, str], stamp: LedgerEntry) -> list[str]:
     """Return the artifacts whose ledger entry has another version, or differs from `stamp`."""
     # SQLite reads NUL as the end of a text; a version with NUL is never stored, so it counts as changed.
-    asked = {name: None if "\0" in version else version for name, version in versions.items()}
+    requested = {name: None if "\0" in version else version for name, version in versions.items()}
     # One row for all results, and only changed artifacts: in most builds, nearly all are unchanged.
     (changed_json,) = connection.execute(
-        """SELECT json_group_array(asked.key) FROM json_each(?) AS asked LEFT JOIN artifact ON artifact.id = asked.key
-        WHERE version IS NOT asked.value OR (embedder_id, strategy_id, extractor_id, source) IS NOT (?, ?, ?, ?)""",
-        [json.dumps(asked), stamp.embedder_id, stamp.strategy_id, stamp.extractor_id, stamp.source],
+        """SELECT json_group_array(requested.key) FROM json_each(?) AS requested
+        LEFT JOIN artifact ON artifact.id = requested.key
+        WHERE version IS NOT requested.value OR (embedder_id, strategy_id, extractor_id, source) IS NOT (?, ?, ?, ?)""",
+        [json.dumps(requested), stamp.embedder_id, stamp.strategy_id, stamp.extractor_id, stamp.source],
     ).fetchone()
     return list(json.loads(changed_json))
 

@@ -61,7 +61,7 @@ class SegmentedIndex:
             for numbers, vectors in _read_rows(connection, number, after=self._last):
                 self._add_rest(numbers, vectors)
 
-    def nearest(self, query: Floats, count: int) -> Numbers:
+    def find_nearest(self, query: Floats, count: int) -> Numbers:
         """Return the rowids of approximately the `count` nearest rows, nearest first.
 
         Some of these rows may no longer be in the file.
@@ -70,7 +70,7 @@ class SegmentedIndex:
         cosines = self._matrix[: self._filled] @ query
         best = best_first(cosines, count)
         lists = [(self._numbers[best], cosines[best])]
-        lists += [segment.nearest(query, count) for segment in self._segments.values()]
+        lists += [segment.find_nearest(query, count) for segment in self._segments.values()]
         all_numbers = np.concatenate([numbers for numbers, _ in lists])
         all_cosines = np.concatenate([cosines for _, cosines in lists])
         return all_numbers[best_first(all_cosines, count)]

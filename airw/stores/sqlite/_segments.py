@@ -116,7 +116,7 @@ class Segment:
         self._effort = file.effort
         self.dim = int(self._index.ndim)
 
-    def nearest(self, query: Floats, count: int) -> tuple[Numbers, Floats]:
+    def find_nearest(self, query: Floats, count: int) -> tuple[Numbers, Floats]:
         """Return the rowids of approximately the `count` nearest rows, with approximate cosines."""
         # For many results, the graph is no faster than comparing all rows, and misses rows with few links to them.
         is_exact = not self._effort or count > _MAX_GRAPH_COUNT or 8 * count > len(self._index)

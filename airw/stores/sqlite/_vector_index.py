@@ -14,7 +14,7 @@ from airw.protocols import ArtifactVectors, BestRecords
 from airw.stores._indexes.dense_index import DenseIndex, check_queries
 from airw.stores.sqlite import _segmented_index
 from airw.stores.sqlite._field_indexes import FilterIndex
-from airw.stores.sqlite._filter_sql import Sql, compile_filter, keys_json, one_of
+from airw.stores.sqlite._filter_sql import Sql, compile_filter, compile_in, keys_json
 from airw.stores.sqlite._record_log import RecordLog
 from airw.stores.sqlite._segmented_index import SegmentedIndex, count_live_rows
 from airw.stores.sqlite._segments import SHORTLIST
@@ -136,7 +136,7 @@ class SqlVectorSearch:
             return []
         candidate_count = max(SHORTLIST, 4 * k)
         while candidate_count <= _MAX_CANDIDATES:
-            is_candidate = one_of("record.rowid", self.segments.nearest(query, candidate_count).tolist())
+            is_candidate = compile_in("record.rowid", self.segments.find_nearest(query, candidate_count).tolist())
             # Segments may miss rows near the end of their list. So accept the first `k` only if twice as many pass.
             rows = self._compare(query, 2 * k, [is_candidate, *conditions], per_artifact=per_artifact)
             if len(rows) == 2 * k:
@@ -173,9 +173,9 @@ class SqlVectorSearch:
     def best_of(self, query: Floats, artifact_ids: Sequence[str], surfaces: Sequence[str] | None = None) -> BestRecords:
         """Return the best record of each artifact; `None` and NaN for an artifact without records."""
         query = check_queries(query[None], self.segments.dim)[0]
-        conditions = [one_of("record.artifact_id", artifact_ids)]
+        conditions = [compile_in("record.artifact_id", artifact_ids)]
         if surfaces is not None:
-            conditions.append(one_of("record.kind", surfaces))
+            conditions.append(compile_in("record.kind", surfaces))
         rows = self._compare(query, len(artifact_ids), conditions, per_artifact=True)
         best = {artifact_id: (record_id, -score) for score, artifact_id, _, record_id in rows}
         aligned = [best.get(artifact_id, (None, np.nan)) for artifact_id in artifact_ids]
@@ -193,9 +193,9 @@ class SqlVectorSearch:
         """Return the record ids of each artifact in plan order, with all their vectors."""
         ids: list[list[str]] = [[] for _ in artifact_ids]
         rows = self.connection.execute(
-            """SELECT asked.key, record.id, data, sum FROM json_each(?) AS asked
-            JOIN record ON record.artifact_id = asked.value JOIN vector ON vector.rowid = record.rowid
-            ORDER BY asked.key, record.rowid""",
+            """SELECT requested.key, record.id, data, sum FROM json_each(?) AS requested
+            JOIN record ON record.artifact_id = requested.value JOIN vector ON vector.rowid = record.rowid
+            ORDER BY requested.key, record.rowid""",
             [keys_json(artifact_ids)],
         )
         blocks = [np.empty((0, self.segments.dim or 0), np.float32)]
@@ -209,7 +209,7 @@ class SqlVectorSearch:
     def _read_vectors(self, ids: Sequence[str]) -> tuple[list[int], Floats]:
         """Return the positions in `ids` of the records that exist, and their vectors."""
         rows = self.connection.execute(
-            """SELECT asked.key, data, sum FROM json_each(?) AS asked JOIN record ON record.id = asked.value
+            """SELECT requested.key, data, sum FROM json_each(?) AS requested JOIN record ON record.id = requested.value
             JOIN vector ON vector.rowid = record.rowid""",
             [keys_json(ids)],
         ).fetchall()
@@ -220,7 +220,7 @@ class SqlVectorSearch:
 
 
 def _compile_kinds(surfaces: Sequence[str] | None) -> Sql | None:
-    return None if surfaces is None else one_of("record.kind", surfaces)
+    return None if surfaces is None else compile_in("record.kind", surfaces)
 
 
 def _keep_first_per_artifact(rows: Sequence[_ScoredRow]) -> list[_ScoredRow]:

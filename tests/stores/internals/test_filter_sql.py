@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airw.stores._changes import metadata_json
-from airw.stores.sqlite._filter_sql import compile_filter, field_text, register_functions
+from airw.stores.sqlite._filter_sql import compile_field, compile_filter, register_functions
 from airw.values.filters import And, Compare, Not, get_field, matches, parse_filter
 from tests.support.drawing import examples
 from tests.support.filters import COMPARISONS, EDGES, FILTERS, FINITE, METADATA, PATHS, STRINGS
@@ -66,7 +66,7 @@ def test_strings_compare_with_quotes_escapes_and_nul(connection, op):
 
 @given(path=PATHS, metadata=METADATA)
 def test_a_field_is_read_as_get_field_reads_it(connection, path, metadata):
-    sql, parameters = field_text(path, "?")
+    sql, parameters = compile_field(path, "?")
     count = sql.count("?") - len(parameters)
     values = [metadata_json(metadata)]
     bound = [values[0], *parameters] if count == 1 else [values[0], parameters[0], values[0], parameters[1]]
