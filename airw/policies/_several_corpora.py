@@ -62,8 +62,8 @@ def _root_id(root: NodeIdLike, name: str, members: Collection[str]) -> NodeId:
         return ArtifactRef(source, id)
     if not members and source in (None, name):
         return id
-    expected = f"a (source, id) pair, the source one of {', '.join(map(repr, members))}" if members else "an id in it"
-    raise NoLedgerEntry(f"corpus {name!r} holds no artifact {short_repr(root)}; a root is {expected}")
+    usable = f"(source, id) pairs, the source one of {', '.join(map(repr, members))}" if members else "ids in it"
+    raise NoLedgerEntry(f"corpus {name!r} contains no artifact {short_repr(root)}; pass roots as {usable}")
 
 
 def other_ends(id: Id, edges: Sequence[Edge]) -> tuple[Sequence[Id], Sequence[Edge]]:

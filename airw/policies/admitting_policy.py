@@ -55,7 +55,7 @@ class AdmittingMemory(ArtifactMemory):
         last_neighbors: The artifacts that the last step reached by field values, in order.
         not_admitted: The positions of artifacts that were discovered and not admitted.
         traverse_count: The number of artifacts whose neighbours were read.
-        hits_due: The number of hits that will be yielded when this step ends.
+        hits_due: The number of hits that the walk will have yielded at the end of this step.
         rows: The vectors of all discoveries by position, `(n, dim) float32`, if they are kept; further rows are unused.
         row_count: The number of discoveries with a row.
     """
@@ -191,14 +191,14 @@ class AdmittingPolicy(ArtifactPolicy[B]):
     def _select_nothing(self, state: WalkState[B], frontier: Frontier) -> list[int]:
         """Return an empty selection, and drop the artifacts that were not admitted.
 
-        With an empty frontier the walk ends as `exhausted`, and not as if the policy had declined to go on.
+        If nothing else waits, the walk then ends as `exhausted`, and not as if the policy had seen enough.
         """
         frontier.drop(state.memory.not_admitted.values())
         state.memory.not_admitted.clear()
         return []
 
     def _expect_hits(self, state: WalkState[B], selected: Iterable[Id]) -> None:
-        """Store the number of hits that will be yielded when this step ends."""
+        """Store the number of hits that the walk will have yielded at the end of this step."""
         memory = state.memory
         hits = sum(memory.has_surface(id) and memory.permissions_of(id).keep for id in selected)
         memory.hits_due = len(state.results) + hits

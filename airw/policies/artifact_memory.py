@@ -154,7 +154,7 @@ class ArtifactMemory:
             if best is not None and best in surfaces:
                 best_rows[position] = first_row + surfaces.index(best)
             first_row += len(surfaces)
-        # The other artifacts are scored by the way: their vectors are here already.
+        # The other artifacts can be scored now, because their vectors have been read.
         id_of_row = [record_id for surfaces in record_ids for record_id in surfaces]
         best_ids = [id_of_row[row] if row >= 0 else None for row in best_rows.tolist()]
         new = [position for position, id in enumerate(ids) if id not in self.best_surfaces]

@@ -155,7 +155,7 @@ class ArtifactPolicy(Policy[A]):
     def _are_excluded(self, state: WalkState[A], ids: Sequence[Id]) -> list[bool]:
         """Return for each artifact whether it is excluded.
 
-        The scope may exclude it. With `edges`, an artifact without a record is excluded too: it has no fields.
+        The scope may exclude it. With `edges`, an artifact without surfaces is excluded too: it has no fields.
         """
         excluded = state.memory.are_excluded(ids, is_start=not state.visited)
         if self.edges is None:

@@ -182,7 +182,7 @@ class LinkWalk(Policy[ArtifactMemory]):
         for id in roots:
             if id in missing_ids:
                 raise NoLedgerEntry(
-                    f"corpus {store.name!r} holds no artifact {short_repr(id)}; a root is an artifact's id"
+                    f"corpus {store.name!r} contains no artifact {short_repr(id)}; pass roots as ids of artifacts"
                 )
         # An artifact that may not be a start can still be reached later, so it must not become a seed.
         if self.scope.start is not None:

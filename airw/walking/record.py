@@ -63,7 +63,7 @@ class WalkRecord:
             self.waiting_count = 0
         self._fresh_start = len(self._nodes)
 
-    # Admitting what was discovered.
+    # Admitting discovered nodes.
 
     def admit(self, groups: Sequence[tuple[int, Sequence[Any]]]) -> list[Hashable]:
         """Append the new nodes, up to `max_frontier`, and return the ids of all nodes in a row.

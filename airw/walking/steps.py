@@ -75,20 +75,20 @@ class Steps:
         self.ids_of_hits: list[Hashable] = []
         self.read_edges: list[ReadEdges] | None = None
         self._stop_answer: bool | Awaitable[bool] | None = False  # `None`: the policy was not asked since the last hit
-        # The selection of this step, how much of it is committed, and how many other nodes wait behind it.
+        # The selection of this step, how much of it is committed, and how many other nodes wait.
         self._selected: list[int] = []
         self._selected_done = 0
         self._left_waiting = 0
-        # The slice being delivered: nodes, hits, the next one to deliver, the next one to count, and where to end.
+        # The slice being delivered: its nodes and hits, the next index to deliver and to count, and the end.
         self._slice: list[CommittedNode] = []
         self._slice_hits: list[SearchHit | None] = []
         self._next = self._next_to_count = self._slice_end = 0
-        # What to expand next, and what the depth cap keeps from being expanded.
+        # The nodes to expand next, and those that are not expanded because of the depth cap.
         self._to_expand: list[CommittedNode] = []
         self._at_depth_cap: list[CommittedNode] = []
         self._has_discovered = False
 
-    # Delivering what is ready.
+    # Delivering hits and nodes that are ready.
 
     @property
     def has_ready_node(self) -> bool:
@@ -313,7 +313,7 @@ class Steps:
         self._slice, self._slice_hits, self._next, self._next_to_count = entries, hits, 0, 0
         self._slice_end = self._end_within_max_hits()
 
-    # Limits on what is committed.
+    # Limits on hits and committed nodes.
 
     def _end_within_max_hits(self) -> int:
         """Return the number of nodes to deliver: all, or those before the first hit too many."""

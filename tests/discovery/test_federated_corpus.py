@@ -290,7 +290,7 @@ ROOTED = [
 async def test_a_root_that_does_not_say_its_corpus_is_refused_where_there_are_several(policy):
     async with Federation({"a": notes(x=[]), "b": notes(x=[])}) as corpus:
         for root in ("x", ("c", "x")):
-            with pytest.raises(NoLedgerEntry, match=r"a root is a \(source, id\) pair, the source one of 'a', 'b'"):
+            with pytest.raises(NoLedgerEntry, match=r"pass roots as \(source, id\) pairs, the source one of 'a', 'b'"):
                 await walked(corpus, policy([root]), "8 0 0 0 0 0 0 0")
 
 
@@ -299,13 +299,13 @@ async def test_in_a_single_corpus_a_pair_of_its_own_means_its_id_and_another_is_
     async with part(notes(x=[]), "a") as corpus:
         hits, _ = await walked(corpus, policy([["a", "x"], "x"]), "8 0 0 0 0 0 0 0")
         assert [(hit.artifact_id, hit.metadata["walk_path"]) for hit in hits] == [("x", ["x"])]
-        with pytest.raises(NoLedgerEntry, match=r"holds no artifact \('b', 'x'\); a root is an id in it"):
+        with pytest.raises(NoLedgerEntry, match=r"contains no artifact \('b', 'x'\); pass roots as ids in it"):
             await walked(corpus, policy([("b", "x")]), "8 0 0 0 0 0 0 0")
 
 
 async def test_a_link_walk_refuses_a_root_that_its_corpus_does_not_hold():
     async with Federation({"a": notes(x=[]), "b": notes(x=[])}) as corpus:
-        with pytest.raises(NoLedgerEntry, match=r"'a \+ b' holds no artifact \('b', 'none'\)"):
+        with pytest.raises(NoLedgerEntry, match=r"'a \+ b' contains no artifact \('b', 'none'\)"):
             await walked(corpus, LinkWalk(roots=[("b", "none")]))
 
 

@@ -192,7 +192,7 @@ class TestByHops:
     @pytest.mark.parametrize("weighted", [False, True])
     async def test_a_root_that_the_corpus_does_not_hold_is_an_error_that_names_it(self, weighted):
         async with corpus_of(TREE) as corpus:
-            with pytest.raises(NoLedgerEntry, match=r"'test' holds no artifact 'nowhere'"):
+            with pytest.raises(NoLedgerEntry, match=r"'test' contains no artifact 'nowhere'"):
                 await top_k(traverse("", corpus, policy=LinkWalk(roots=["root", "nowhere"], weighted=weighted)))
 
     async def test_without_roots_or_a_search_there_is_nothing_to_walk(self):
