@@ -48,7 +48,7 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForwardPush:
-    """The state of a forward push. It is immutable: each method returns a new one.
+    """The state of a forward push; it is immutable, and each method returns a new one.
 
     Args:
         restart: The probability to start again, between 0 and 1.
@@ -107,7 +107,7 @@ class ForwardPush:
         """Push from all explored nodes, in sweeps.
 
         Andersen, Chung and Lang push from one node at a time. Here a sweep pushes from all explored nodes at once,
-        because numpy does that in a few array operations, and the equation of forward push allows any order.
+        because numpy does that in a few array operations. The equation of forward push allows any order.
 
         Args:
             share: Stop when the residual of the explored nodes is at most this share of the other residual.

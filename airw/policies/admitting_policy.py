@@ -86,9 +86,9 @@ class AdmittingMemory(ArtifactMemory):
 class AdmittingPolicy(ArtifactPolicy[B]):
     """A policy that starts from a search and admits the nearest neighbours of each step.
 
-    A subclass selects among the admitted artifacts. With `edges`, an artifact that was not admitted waits until another
-    field value leads to it, and keeps the least depth at which it was reached, as in graph-retriever. With links, it is
-    dropped until another link leads to it. The other parameters are those of `ArtifactPolicy`.
+    A subclass selects among the admitted artifacts. With links, an artifact that was not admitted is dropped until
+    another link leads to it. With `edges`, it waits until another field value leads to it. It then keeps the least
+    depth at which it was reached, as in graph-retriever. The other parameters are those of `ArtifactPolicy`.
 
     Args:
         select_k: The number of hits that are enough; `None` to run to the limits of the walk.

@@ -68,10 +68,11 @@ class LinkWalk(Policy[ArtifactMemory]):
     With `weighted`, an edge costs `t * (1 + (100 - v) / 100)`. `t` is 0.5 for structure and identity (`part-of`,
     `has-part`, `follows`, `precedes`, `same-as`, `alias-of`, `has-alias`) and 1 for other types. `v` is the field
     `value` of the artifact it leads to, from 0 to 100; 50 if there is no such number. These are the costs of qipu's
-    `link tree`. Artifacts are committed in order of cost, each by the cheapest path over artifacts committed before it,
-    as in Dijkstra (A Note on Two Problems in Connexion with Graphs, 1959). Depth and parent are those of that path. Of
-    paths with equal costs the one with fewer hops counts, then the one discovered first; artifacts with equal costs are
-    ordered the same way. The depth cap counts the hops of the cheapest path, even if a dearer path is shorter.
+    `link tree`. Artifacts are committed in order of cost, each by the cheapest path over artifacts committed before it.
+    The algorithm is Dijkstra's (A Note on Two Problems in Connexion with Graphs, 1959). Depth and parent are those of
+    that path. Of paths with equal costs the one with fewer hops counts, then the one discovered first; artifacts with
+    equal costs are ordered the same way. The depth cap counts the hops of the cheapest path, even if a dearer path is
+    shorter.
 
     Args:
         roots: Ids of artifacts to start from; in several corpora, `(source, id)` pairs.
@@ -306,9 +307,9 @@ def _select_cheapest(frontier: Frontier, live: NDArray[np.intp]) -> NDArray[np.i
 
     Ties are ordered by hops, then by discovery.
 
-    Any further path goes on from a waiting artifact. So it costs at least the least waiting cost plus the cheapest link
-    (`COST_EPSILON` is just below that), and all positions below this sum are final. This is why one step can commit
-    many artifacts, where Dijkstra's algorithm takes them one by one.
+    Any further path goes on from a waiting artifact. So it costs at least the least waiting cost plus the cheapest
+    link. All positions below this sum are final; `COST_EPSILON` is just below the cheapest link. This is why one step
+    can commit many artifacts, where Dijkstra's algorithm takes them one by one.
     """
     costs = -frontier.scores[live]
     is_final = costs < costs.min() + COST_EPSILON / COST_SCALE

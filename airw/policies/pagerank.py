@@ -69,8 +69,8 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
     Hits stream in that order, and their score is a lower bound; neither is final. `walk.ranking` is ordered by the last
     estimates, highest first; ties in order of commitment. The estimates are exact if the walk ends because nothing is
     left. The metadata of these hits contain bounds of the exact value in the whole graph, explored or not: `ppr_lower`
-    and `ppr_upper`. `rank_final` is True if the bounds prove that a hit is one of the first `certify_k` of all possible
-    hits, or that this is its exact rank. Numbers are accurate to 1e-12. Neighbours counted beyond the limits (see
+    and `ppr_upper`. `rank_final` is True if the rank of a hit is proven: it is one of the first `certify_k` of all
+    possible hits, or this is its exact rank. Numbers are accurate to 1e-12. Neighbours counted beyond the limits (see
     `Limits`) improve the estimates, too.
 
     The masses of the seeds are added up by artifact. The seeding of HippoRAG 2 (Gutiérrez et al., ICML 2025), with
@@ -86,11 +86,11 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
         degree_exponent: Rank by the estimate divided by the number of neighbours to this power; above 0, hubs sink. The
             order of the walk and the bounds in the metadata do not depend on it.
         weighting: With `"uniform"`, an artifact found by search has the mass `search_weight`. With `"score"`, that is
-            multiplied by its cosine to the query, scaled to 0 for the lowest cosine found (which is then no seed) and 1
-            for the highest.
+            multiplied by its cosine to the query. Cosines are scaled to 0 for the lowest one found, whose artifact is
+            then no seed, and 1 for the highest.
         search_weight: The mass of artifacts found by search; each of the `roots` has mass 1.
-        title_weight: The mass of each name in the query. It is divided by the number of artifacts with that name, and
-            for each of these by the number of artifacts that link to it.
+        title_weight: The mass of each name in the query. It is divided among the artifacts with that name. The part of
+            each is divided by the number of artifacts that link to it.
         seeding: How to find the start: by `"dense"`, `"lexical"` or `"hybrid"` search, or by `"titles"` in the query.
         roots: Ids of further artifacts to start from; in several corpora, `(source, id)` pairs.
         edges: Fields to follow instead of links; see `ArtifactPolicy`. Ids without an artifact are no neighbours.

@@ -77,8 +77,8 @@ class ReverseDependency(Policy[DependencyMemory]):
     ```
 
     `fan_in` is the number of artifacts that link to an artifact; the largest one is that of the corpus. A link counts
-    for the artifact that it resolves to. A seed that the corpus does not contain, such as a third-party library or a
-    pair of another corpus, scores 0 and is a router.
+    for the artifact that it resolves to. A seed that the corpus does not contain scores 0 and is a router: for example
+    a third-party library or a pair of another corpus.
 
     Each depth is committed best first; ties in order of discovery. Seeds are discovered in order of id, strings before
     pairs. Dependents are discovered in the order of the artifacts they depend on, then of id. The order of a depth is

@@ -130,7 +130,7 @@ class Strategy(Policy["StrategyMemory"], ABC):
 
     @abstractmethod
     def iteration(self, nodes: Iterable[Node], tracker: NodeTracker) -> Awaitable[None] | None:
-        """Select and traverse nodes, by calls of the tracker. It may be async.
+        """Select and traverse nodes by calls of the tracker; it may be async.
 
         Args:
             nodes: The nodes admitted in this step, nearest first; there may be none.

@@ -283,10 +283,10 @@ class WalkPolicy(Protocol):
 class Policy(Generic[M]):
     """A base class of policies, with defaults for most methods of `WalkPolicy`.
 
-    By default a node is its own id, every waiting node is committed best first, the walk never stops before its limits,
-    and hits are ranked by score. A subclass adds `seed`, `score`, `expand` and `to_hits`. If a walk has to remember
-    something, write a class with fields for it: `class Mine(Policy[MyMemory])` creates one in `begin`, and reads and
-    writes `state.memory`.
+    By default a node is its own id, and every waiting node is committed, best first. The walk never stops before its
+    limits, and hits are ranked by score. A subclass adds `seed`, `score`, `expand` and `to_hits`. If a walk has to
+    remember something, write a class with fields for it: `class Mine(Policy[MyMemory])` creates one in `begin`, and
+    reads and writes `state.memory`.
     """
 
     max_depth: int | None = None

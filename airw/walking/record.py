@@ -22,8 +22,8 @@ _INITIAL_ROWS = 1_024
 class WalkRecord:
     """The nodes that one walk has discovered, in columns.
 
-    A position is the row number of a discovery. The life of a position: `admit` appends it, `score_fresh` writes its
-    score, `frontier` shows it to the policy as live, and `choose` checks that only live positions are selected.
+    A position is the row number of a discovery. The life of a position: `admit` appends it, and `score_fresh` writes
+    its score. `frontier` shows it to the policy as live, and `choose` checks that only live positions are selected.
     `commit` makes its id visited, and a visited id is never admitted again. A position that is not selected waits for
     the next step if the policy keeps its frontier; else `begin_step` forgets it.
 

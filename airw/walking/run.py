@@ -154,7 +154,7 @@ def to_exception(typ: Any, val: Any, trace: TracebackType | None) -> BaseExcepti
 
 
 def _is_cancellation(error: BaseException) -> bool:
-    """Return whether an error is the task's cancellation, perhaps in groups of trio's nurseries."""
+    """Return whether an error is the task's cancellation, perhaps in exception groups of trio."""
     kind = anyio.get_cancelled_exc_class()
     others = error.split(kind)[1] if isinstance(error, BaseExceptionGroup) else error
     return others is None or isinstance(others, kind)

@@ -42,9 +42,9 @@ _HITS_PER_CHECKPOINT = 100  # a consumer that never waits would starve other tas
 class Steps:
     """The work of one walk, in pieces that `WalkRun` requests one by one.
 
-    A step expands the nodes of the step before (the first step seeds), scores what it discovers, selects from the
-    frontier, and commits the selection in slices. The hits of a slice are delivered before the next slice is committed.
-    All state is in fields, so that nothing has to stay open while the consumer works.
+    A step expands the nodes of the step before (the first step seeds) and scores the discovered nodes. Then it selects
+    from the frontier, and commits the selection in slices. The hits of a slice are delivered before the next slice is
+    committed. All state is in fields, so that nothing has to stay open while the consumer works.
 
     `is_idle` is set by `WalkRun`: True while no request is running. `stop_reason` is set once the walk has to end.
     `steps_done` is the number of complete steps. `read_edges` collects the neighbours of a step for events; `None` if

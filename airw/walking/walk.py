@@ -38,7 +38,7 @@ def traverse(
     """Walk a corpus or graph from a query and yield each hit as soon as it is committed.
 
     The policy decides where the walk starts and where it goes. The operator enforces the limits, so no policy can loop
-    forever or fill the memory.
+    forever or use unlimited memory.
 
     Args:
         query: The text to search for.
@@ -118,8 +118,8 @@ class Walk(AsyncGenerator[SearchHit, None]):
 
     Nothing is open between two hits: no task, no timer, no connection. So a walk that is dropped half-way needs no
     clean-up. Only one task at a time may request hits. All work in progress stops when the `async with` block is left,
-    when `aclose()` is called, when a request is cancelled, and at the deadline. `asend(x)` does the same as `anext`;
-    `athrow(e)` closes the walk and raises `e`.
+    when `aclose()` is called or a request is cancelled. It stops at the deadline, too. `asend(x)` does the same as
+    `anext`; `athrow(e)` closes the walk and raises `e`.
     """
 
     def __init__(self, steps: Steps, *, timeout: float) -> None:
