@@ -117,7 +117,7 @@ class WalkRun:
     async def run_until_deadline(self, work: Awaitable[T]) -> T | None:
         """Await work in a cancel scope that ends at the deadline.
 
-        `close` cancels the same scope. Either way the walk has ended when this returns `None`.
+        `close` cancels the same scope. If it is cancelled, the walk has ended and the result is `None`.
         """
         answer = None
         with anyio.CancelScope(deadline=(self._start or 0.0) + self._timeout) as self._scope:
@@ -129,10 +129,12 @@ class WalkRun:
 
     def _end_interrupted(self) -> None:
         """Record why a step was cancelled: by `close`, during the last count, or at the deadline."""
+        # `closed` precedes all reasons but `failed`, even if the deadline has passed meanwhile.
         if self.closing:
             self.end("closed")
+        # If the reason is known, every hit was yielded, so the deadline cost no hits and is not the reason. Only the
+        # count beyond the limits was cut short, and stays unknown.
         elif self.steps.stop_reason is not None:
-            # Every hit was yielded before. Only the count beyond the limits was cut short, so it stays unknown.
             self.steps.counts.unknown.update(self.steps.nodes_not_expanded())
             self.end(self.steps.stop_reason)
         else:
