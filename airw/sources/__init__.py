@@ -1,4 +1,4 @@
-"""Where artifacts come from."""
+"""Sources: where the artifacts of a corpus come from."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What the files of a project say about it: pyproject.toml, setup.cfg, package.json, the README."""
+"""Projects as their files describe them: pyproject.toml, setup.cfg, package.json, README."""
 
 import json
 import os
@@ -18,13 +18,13 @@ READMES = ("readme.md", "readme.rst", "readme.txt")
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What is known about a project.
+    """The description of a project.
 
     Args:
-        description: One line; blank where no file has it.
-        deps: What it needs, as its files write it: requirements, or bare names where versions are not PEP 508's.
+        description: One line; empty if no file has it.
+        deps: The dependencies as written: requirements, or names alone if versions do not follow PEP 508.
         readme: The whole text.
-        problems: What could not be read, one line each.
+        problems: The parts that could not be read, one line each.
     """
 
     description: str
@@ -34,99 +34,109 @@ class Project:
 
 
 @dataclass(slots=True)
-class _Said:
-    """What one file says; `None` where it is silent, and why where it only names another place."""
+class _ProjectFile:
+    """The fields of one project file, and its problems.
+
+    Args:
+        description: Empty if the file has none.
+        deps: `None` if the file has none.
+        readme: The text, if the file contains it.
+        readme_file: The name of the README, if the file declares one.
+        unresolved: The reason why a field has no value, if the file refers to another place; by field.
+        problems: The parts that could not be read, one line each.
+    """
 
     description: str = ""
     deps: list[str] | None = None
     readme: str = ""
     readme_file: str = ""
-    elsewhere: dict[str, str] = field(default_factory=dict)
+    unresolved: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
-    def table(self, value: Any, where: str) -> Mapping[str, Any]:
-        return self._of_kind(value, where, dict, "a table") or {}
+    def as_table(self, value: Any, where: str) -> Mapping[str, Any]:
+        return self._as_type(value, where, dict, "a table") or {}
 
-    def text(self, value: Any, where: str) -> str:
-        return (self._of_kind(value, where, str, "a string") or "").strip()
+    def as_text(self, value: Any, where: str) -> str:
+        return (self._as_type(value, where, str, "a string") or "").strip()
 
-    def texts(self, value: Any, where: str) -> list[str] | None:
-        if isinstance(value, list) and not all(isinstance(each, str) for each in value):
+    def as_texts(self, value: Any, where: str) -> list[str] | None:
+        if isinstance(value, list) and not all(isinstance(item, str) for item in value):
             value = short_repr(value)
-        return self._of_kind(value, where, list, "a list of strings")
+        return self._as_type(value, where, list, "a list of strings")
 
-    def _of_kind(self, value: Any, where: str, kind: type[Kind], called: str) -> Kind | None:
-        if value is None or isinstance(value, kind):
+    def _as_type(self, value: Any, where: str, type_: type[Kind], type_name: str) -> Kind | None:
+        if value is None or isinstance(value, type_):
             return value
-        self.problems.append(f"{where} must be {called}, not {short_repr(value)}")
+        self.problems.append(f"{where} must be {type_name}, not {short_repr(value)}")
         return None
 
 
 def read_project(folder: Path, names: Collection[str]) -> Project:
-    """Read a project: of each field what the first file that has it says, in the order of `PARSERS`.
+    """Read a project; each field comes from the first file that has it, in order of `PARSERS`.
 
     Args:
-        folder: The project's folder.
-        names: The names in it.
+        folder: The folder of the project.
+        names: The names of the files in it.
     """
-    files = Folder(folder)
-    said = [_said(files, name, parse) for name, parse in PARSERS.items() if name in names]
-    description = next((each.description for each in said if each.description), "")
-    deps = next((each.deps for each in said if each.deps is not None), None)
-    problems = [problem for each in said for problem in each.problems]
-    for missing in ["description"] * (not description) + ["dependencies"] * (deps is None):
-        problems += [each.elsewhere[missing] for each in said if missing in each.elsewhere]
-    readme = _readme(files, names, said, problems)
+    folder_reader = Folder(folder)
+    files = [_read_file(folder_reader, name, parse) for name, parse in PARSERS.items() if name in names]
+    description = next((file.description for file in files if file.description), "")
+    deps = next((file.deps for file in files if file.deps is not None), None)
+    problems = [problem for file in files for problem in file.problems]
+    missing = ["description"] * (not description) + ["dependencies"] * (deps is None)
+    for name in missing:
+        problems += [file.unresolved[name] for file in files if name in file.unresolved]
+    readme = _read_readme(folder_reader, names, files, problems)
     return Project(description, deps or [], readme, problems)
 
 
-def _said(files: Folder, name: str, parse: Callable[[str, _Said], None]) -> _Said:
-    said = _Said()
-    item = files.read(name)
+def _read_file(folder: Folder, name: str, parse: Callable[[str, _ProjectFile], None]) -> _ProjectFile:
+    file = _ProjectFile()
+    item = folder.read(name)
     if isinstance(item, ItemProblem):
-        said.problems.append(item.reason)
+        file.problems.append(item.reason)
     else:
         try:
-            parse(item.raw, said)
+            parse(item.raw, file)
         except (ValueError, RecursionError) as error:
-            said.problems.append(f"cannot be parsed: {one_line(str(error))}")
-    said.problems = [f"{name}: {problem}" for problem in said.problems]
-    said.elsewhere = {key: f"{name}: {reason}" for key, reason in said.elsewhere.items()}
-    return said
+            file.problems.append(f"cannot be parsed: {one_line(str(error))}")
+    file.problems = [f"{name}: {problem}" for problem in file.problems]
+    file.unresolved = {key: f"{name}: {reason}" for key, reason in file.unresolved.items()}
+    return file
 
 
-def _pyproject(text: str, said: _Said) -> None:
+def _parse_pyproject(text: str, file: _ProjectFile) -> None:
     import tomllib
 
     data = tomllib.loads(text)
-    project = said.table(data.get("project"), "[project]")
-    poetry = said.table(said.table(data.get("tool"), "[tool]").get("poetry"), "[tool.poetry]")
-    said.description = said.text(project.get("description"), "description")
-    said.description = said.description or said.text(poetry.get("description"), "[tool.poetry] description")
-    said.deps = said.texts(project.get("dependencies"), "dependencies")
+    project = file.as_table(data.get("project"), "[project]")
+    poetry = file.as_table(file.as_table(data.get("tool"), "[tool]").get("poetry"), "[tool.poetry]")
+    file.description = file.as_text(project.get("description"), "description")
+    file.description = file.description or file.as_text(poetry.get("description"), "[tool.poetry] description")
+    file.deps = file.as_texts(project.get("dependencies"), "dependencies")
     if "dependencies" not in project and "dependencies" in poetry:
-        said.deps = _of_poetry(said.table(poetry["dependencies"], "[tool.poetry.dependencies]"))
-    for name in said.texts(project.get("dynamic"), "dynamic") or ():
-        said.elsewhere[name] = f"{name} is dynamic, made by the build; list it in a file to have it indexed"
-    _declare_readme(project.get("readme") or poetry.get("readme"), said)
+        file.deps = _poetry_dependencies(file.as_table(poetry["dependencies"], "[tool.poetry.dependencies]"))
+    for name in file.as_texts(project.get("dynamic"), "dynamic") or ():
+        file.unresolved[name] = f"{name} is dynamic, so only a build could compute it; list it in a file"
+    _declare_readme(project.get("readme") or poetry.get("readme"), file)
 
 
-def _of_poetry(table: Mapping[str, Any]) -> list[str]:
-    """Return the names; Poetry's versions are not PEP 508's, and an optional one is of an extra."""
+def _poetry_dependencies(table: Mapping[str, Any]) -> list[str]:
+    # Names alone, because Poetry's versions do not follow PEP 508. An optional dependency belongs to an extra.
     optional = {name for name, value in table.items() if isinstance(value, dict) and value.get("optional")}
     return [name for name in table if name != "python" and name not in optional]
 
 
-def _declare_readme(value: Any, said: _Said) -> None:
+def _declare_readme(value: Any, file: _ProjectFile) -> None:
     if isinstance(value, dict):
-        said.readme = said.text(value.get("text"), "the readme's text")
-        said.readme_file = said.text(value.get("file"), "the readme's file")
-    else:  # Poetry takes several
-        several = isinstance(value, list) and value
-        said.readme_file = said.text(value[0] if several else value, "readme")
+        file.readme = file.as_text(value.get("text"), "the text of readme")
+        file.readme_file = file.as_text(value.get("file"), "the file of readme")
+    else:
+        is_list = isinstance(value, list) and value  # Poetry accepts several files
+        file.readme_file = file.as_text(value[0] if is_list else value, "readme")
 
 
-def _setup_cfg(text: str, said: _Said) -> None:
+def _parse_setup_cfg(text: str, file: _ProjectFile) -> None:
     import configparser
 
     parser = configparser.ConfigParser(interpolation=None, strict=False)
@@ -135,54 +145,55 @@ def _setup_cfg(text: str, said: _Said) -> None:
     except configparser.Error as error:
         raise ValueError(str(error)) from error
 
-    def value(section: str, option: str, called: str) -> str:
-        found = parser.get(section, option, fallback="").strip()
-        if not found.startswith(("file:", "attr:")):
-            return found
-        said.elsewhere[called] = f"{option} is {found!r}, which is not followed"
+    def read_option(section: str, option: str, field: str) -> str:
+        value = parser.get(section, option, fallback="").strip()
+        if not value.startswith(("file:", "attr:")):
+            return value
+        file.unresolved[field] = f"{option} is {value!r}, which is not followed"
         return ""
 
-    said.description = value("metadata", "description", "description")
-    required = value("options", "install_requires", "dependencies")
-    # As setuptools reads it: a requirement a line, or, on one line, between semicolons.
-    lines = map(str.strip, required.splitlines() if "\n" in required else required.split(";"))
-    said.deps = [line for line in lines if line] or None
+    file.description = read_option("metadata", "description", "description")
+    requirements = read_option("options", "install_requires", "dependencies")
+    # As setuptools reads it: one requirement per line or, on a single line, separated by semicolons.
+    lines = map(str.strip, requirements.splitlines() if "\n" in requirements else requirements.split(";"))
+    file.deps = [line for line in lines if line] or None
 
 
-def _package_json(text: str, said: _Said) -> None:
-    data = said.table(json.loads(text), "it")
-    said.description = said.text(data.get("description"), "description")
+def _parse_package_json(text: str, file: _ProjectFile) -> None:
+    data = file.as_table(json.loads(text), "it")
+    file.description = file.as_text(data.get("description"), "description")
     if "dependencies" in data:
-        said.deps = list(said.table(data["dependencies"], "dependencies"))
+        file.deps = list(file.as_table(data["dependencies"], "dependencies"))
 
 
-PARSERS: dict[str, Callable[[str, _Said], None]] = {
-    "pyproject.toml": _pyproject,
-    "setup.cfg": _setup_cfg,
-    "package.json": _package_json,
+PARSERS: dict[str, Callable[[str, _ProjectFile], None]] = {
+    "pyproject.toml": _parse_pyproject,
+    "setup.cfg": _parse_setup_cfg,
+    "package.json": _parse_package_json,
 }
 """The files that make a folder a project, in order of precedence."""
 
 
-def _readme(files: Folder, names: Collection[str], said: Sequence[_Said], problems: list[str]) -> str:
-    """Return the README that a file declares, else the first of `READMES`; each that cannot be read is a problem."""
-    if given := next((each.readme for each in said if each.readme), ""):
-        return given
-    declared = [each.readme_file for each in said if each.readme_file]
-    spelled = {name.casefold(): name for name in sorted(names, reverse=True)}
-    for name in dict.fromkeys([*declared, *(spelled[each] for each in READMES if each in spelled)]):
-        found = _text(files, name)
-        if not isinstance(found, ItemProblem):
-            return found
-        problems.append(f"{found.item}: {found.reason}")
+def _read_readme(folder: Folder, names: Collection[str], files: Sequence[_ProjectFile], problems: list[str]) -> str:
+    """Return the README that a file declares, else the first of `READMES`; add problems."""
+    if text := next((file.readme for file in files if file.readme), ""):
+        return text
+    declared = [file.readme_file for file in files if file.readme_file]
+    spelling_of = {name.casefold(): name for name in sorted(names, reverse=True)}
+    usual = [spelling_of[name] for name in READMES if name in spelling_of]
+    for name in dict.fromkeys([*declared, *usual]):
+        item = _read_text(folder, name)
+        if not isinstance(item, ItemProblem):
+            return item
+        problems.append(f"{item.item}: {item.reason}")
     return ""
 
 
-def _text(files: Folder, name: str) -> str | ItemProblem:
-    path = files.root / name
+def _read_text(folder: Folder, name: str) -> str | ItemProblem:
+    path = folder.root / name
     if not os.path.lexists(path):
         return ItemProblem(name, "the readme that the project declares does not exist")
-    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(files.root)):
-        return ItemProblem(name, "leads out of the project's folder")
-    item = files.read(name)
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder.root)):
+        return ItemProblem(name, "leads out of the folder of the project")
+    item = folder.read(name)
     return item if isinstance(item, ItemProblem) else str(item.raw)

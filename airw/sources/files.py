@@ -1,4 +1,4 @@
-"""Files below a folder, read a page at a time."""
+"""A source of the files below a folder."""
 
 import os
 import re
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airw._base.checks import check_count
+from airw._base.messages import short_repr
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import WholeText
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
@@ -20,10 +21,16 @@ MAX_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Which files below a root are read, and how large they may be.
+    """A folder, and the choice of the files in it to read.
+
+    Args:
+        root: The folder.
+        pattern: A regular expression that the relative path must contain.
+        exclude: A function of the relative path that returns True to leave the file out.
+        max_bytes: The largest file to read.
 
     Raises:
-        ArgumentError: `pattern` is not a regular expression, or `max_bytes` is below 1.
+        ArgumentError: If `pattern` is not a regular expression, or `max_bytes` is below 1.
     """
 
     root: Path
@@ -32,129 +39,134 @@ class Folder:
     max_bytes: int = MAX_BYTES
 
     def __post_init__(self) -> None:
-        """Check pattern and size at birth."""
+        """Check pattern and size."""
         check_count("max_bytes", self.max_bytes, least=1)
         try:
             re.compile(self.pattern)
         except (re.error, TypeError) as error:
-            raise ArgumentError(f"pattern must be a regular expression, not {self.pattern!r}: {error}") from error
+            raise ArgumentError(
+                f"pattern must be a regular expression, not {short_repr(self.pattern)}: {error}"
+            ) from error
 
     def pages(self) -> Pages:
-        """List the files, then read them a page at a time, in order of path.
+        """Yield the files a page at a time, in order of path; the list is made first.
 
         Raises:
-            SourceError: The root is missing or no folder, or no file matches.
+            SourceError: If the root is missing or not a folder, or no file matches.
         """
-        listed, problems, linked = self._walked()
-        names = [name for name in listed if self._reason(name) is None]
+        files, problems, folder_links = self._walk()
+        names = [name for name in files if self._exclusion_reason(name) is None]
         if not names and not problems:
-            wanted = f"pattern {self.pattern!r}" + (" and exclude" if self.exclude else "")
-            raise SourceError(f"no file below {str(self.root)!r} matches {wanted}; {len(listed)} seen")
-        if problems or linked:
-            yield [*problems, *linked]
-        for first in range(0, len(names), PAGE):
-            yield [self.read(name) for name in names[first : first + PAGE]]
+            conditions = f"pattern {self.pattern!r}" + (" and exclude" if self.exclude else "")
+            raise SourceError(f"no file below {str(self.root)!r} matches {conditions}; {len(files)} other files there")
+        if problems or folder_links:
+            yield [*problems, *folder_links]
+        for start in range(0, len(names), PAGE):
+            yield [self.read(name) for name in names[start : start + PAGE]]
 
-    def excluded(self) -> dict[str, list[str]]:
-        """Return the files that are left out on purpose, by reason, in order of path; none is read.
+    def find_excluded(self) -> dict[str, list[str]]:
+        """Return the files that are left out on purpose, by reason, in order of path.
+
+        No file is read.
 
         Raises:
-            SourceError: The root is missing or no folder.
+            SourceError: If the root is missing or not a folder.
         """
-        return grouped((self._reason(name), name) for name in self.listed()[0])
+        return group_by_reason((self._exclusion_reason(name), name) for name in self.list_files()[0])
 
-    def listed(self, enters: Callable[[str], bool] | None = None) -> tuple[list[str], list[Item]]:
-        """Return the paths of all files below the root, sorted, and the folders that cannot be listed.
+    def list_files(self, enters: Callable[[str], bool] | None = None) -> tuple[list[str], list[Item]]:
+        """Return the relative paths of all files, sorted, and a problem per unreadable folder.
 
         Args:
-            enters: Called with the relative path of a folder; false leaves out what is below it.
+            enters: A function of the relative path of a folder; False leaves out everything below it.
 
         Raises:
-            SourceError: The root is missing, no folder, or cannot be listed.
+            SourceError: If the root is missing, not a folder, or cannot be listed.
         """
-        names, problems, _ = self._walked(enters)
+        names, problems, _ = self._walk(enters)
         return names, problems
 
-    def _walked(self, enters: Callable[[str], bool] | None = None) -> tuple[list[str], list[Item], list[Item]]:
-        """Return the files, the folders that cannot be listed, and the links to folders, which are not followed."""
+    def _walk(self, enters: Callable[[str], bool] | None = None) -> tuple[list[str], list[Item], list[Item]]:
+        """Return the files, a problem per unreadable folder, and one per link to a folder."""
         if not self.root.is_dir():
-            found = "is not a folder" if self.root.exists() else "does not exist"
-            raise SourceError(f"the folder to read {found}: {str(self.root)!r}")
+            fault = "is not a folder" if self.root.exists() else "does not exist"
+            raise SourceError(f"the folder to read {fault}: {str(self.root)!r}")
         names: list[str] = []
         problems: list[Item] = []
-        linked: list[str] = []
+        folder_links: list[str] = []
 
-        def unreadable(error: OSError) -> None:
+        def add_problem(error: OSError) -> None:
             name = os.path.relpath(os.fsdecode(error.filename), self.root)
             if name == ".":
                 raise SourceError(f"cannot list the folder {str(self.root)!r}: {error.strerror}") from error
-            problems.append(ItemProblem(printable(name), f"the folder cannot be listed: {error.strerror}"))
+            problems.append(ItemProblem(to_printable(name), f"the folder cannot be listed: {error.strerror}"))
 
-        for folder, folders, files in os.walk(self.root, onerror=unreadable):
-            below = Path(os.path.relpath(folder, self.root)).as_posix()
-            prefix = "" if below == "." else f"{below}/"
+        for folder, subfolders, files in os.walk(self.root, onerror=add_problem):
+            path = Path(os.path.relpath(folder, self.root)).as_posix()
+            prefix = "" if path == "." else f"{path}/"
             if enters is not None:
-                folders[:] = [each for each in folders if enters(prefix + each)]
+                subfolders[:] = [name for name in subfolders if enters(prefix + name)]
             names += [prefix + file for file in files]
-            linked += [prefix + each for each in folders if Path(folder, each).is_symlink()]
-        reason = "a link to a folder, which is not followed: what lies there is not indexed under this path"
-        told = [each for each in sorted(linked) if not (self.exclude and self.exclude(each))]
-        return sorted(names), problems, [ItemProblem(printable(each), reason, lost=False) for each in told]
+            folder_links += [prefix + name for name in subfolders if Path(folder, name).is_symlink()]
+        reason = "a link to a folder, which is not followed: the files there are not indexed under this path"
+        reported = [name for name in sorted(folder_links) if not (self.exclude and self.exclude(name))]
+        return sorted(names), problems, [ItemProblem(to_printable(name), reason, lost=False) for name in reported]
 
-    def _reason(self, name: str) -> str | None:
-        """Return why a file is left out; `None` when it is not."""
+    def _exclusion_reason(self, name: str) -> str | None:
+        """Return the reason for which a file is left out; `None` if it is read."""
         if re.search(self.pattern, name) is None:
-            return "not of the pattern"
+            return "does not match the pattern"
         return "excluded" if self.exclude and self.exclude(name) else None
 
     def read(self, name: str) -> Item:
-        """Read one file, given by its relative path; what cannot be read is a problem."""
+        """Return a file by its relative path, or a problem if it cannot be read."""
         try:
             name.encode()
-            data = self._bytes(self.root / name)
+            data = self._read_bytes(self.root / name)
             text = data.decode("utf-8-sig")
         except OSError as error:
-            return ItemProblem(printable(name), f"cannot be read: {error.strerror or error}")
+            return ItemProblem(to_printable(name), f"cannot be read: {error.strerror or error}")
         except UnicodeEncodeError:
-            return ItemProblem(printable(name), "the file's name is not UTF-8: rename it")
+            return ItemProblem(to_printable(name), "the file name is not UTF-8; rename the file")
         except UnicodeDecodeError as error:
-            return ItemProblem(name, f"is not UTF-8 at byte {error.start}: convert it")
+            return ItemProblem(name, f"is not UTF-8 at byte {error.start}; convert the file")
         if "\0" in text:
-            return ItemProblem(name, "holds NUL bytes: it is binary, or text in UTF-16")
+            return ItemProblem(name, "contains NUL bytes, so it is binary or UTF-16; exclude or convert the file")
         path = os.path.abspath(self.root / name)  # noqa: PTH100 - `resolve` would follow a link to the root
         return Artifact(name, text, {"path": path, "filename": os.path.basename(name)})  # noqa: PTH119 - a plain string
 
-    def _bytes(self, path: Path) -> bytes:
-        found = path.stat()  # before anything resolves the path: a loop of links ends here
+    def _read_bytes(self, path: Path) -> bytes:
+        status = path.stat()  # first, because it fails for a loop of links, which `resolve` could not handle
         if path.is_symlink() and not path.resolve().is_relative_to(self.root.resolve()):
             raise OSError("a link that leads out of the folder")
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise OSError("not a regular file")
         data = b""
-        if found.st_size <= self.max_bytes:
+        if status.st_size <= self.max_bytes:
             with path.open("rb") as file:
-                data = file.read(self.max_bytes + 1)  # it may have grown since
-        if max(found.st_size, len(data)) > self.max_bytes:
-            raise OSError(f"larger than max_bytes ({self.max_bytes}): {max(found.st_size, len(data))} bytes")
+                data = file.read(self.max_bytes + 1)  # the file may have grown meanwhile
+        size = max(status.st_size, len(data))
+        if size > self.max_bytes:
+            raise OSError(f"larger than max_bytes ({self.max_bytes}): {size} bytes")
         return data
 
 
-def grouped(reasons: Iterable[tuple[str | None, str]]) -> dict[str, list[str]]:
-    """Return the paths of each reason; those without one are none of it.
+def group_by_reason(reasons: Iterable[tuple[str | None, str]]) -> dict[str, list[str]]:
+    """Return paths by reason, without those that have none.
 
     Example:
-        >>> grouped([("blank", "b.md"), (None, "c.md"), ("blank", "a.md")])
+        >>> group_by_reason([("blank", "b.md"), (None, "c.md"), ("blank", "a.md")])
         {'blank': ['b.md', 'a.md']}
     """
     paths: dict[str, list[str]] = {}
     for reason, path in reasons:
         if reason is not None:
-            paths.setdefault(reason, []).append(printable(path))
+            paths.setdefault(reason, []).append(to_printable(path))
     return paths
 
 
-def printable(name: str) -> str:
-    """Return a file's name with the bytes of it that are not UTF-8 as escapes."""
+def to_printable(name: str) -> str:
+    """Return a file name with escapes for the bytes that are not UTF-8."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
@@ -170,27 +182,28 @@ def from_files(
     metadata_of: MetadataOf | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> CorpusSource:
-    r"""Make a source of the UTF-8 files below a folder; their ids are POSIX paths relative to it, sorted.
+    r"""Return a source of the UTF-8 files below a folder.
 
-    Metadata are `path` (absolute) and `filename`. A byte order mark is dropped; line ends stay as they are. A file that
-    is too large, binary, not UTF-8, gone meanwhile, unreadable, or a link that leads out of the folder is an
-    `ItemProblem` that names it; so is a link to a folder, which is not followed, with `lost=False`. The folder is
-    looked at when the items are, not here.
+    The ids are POSIX paths relative to the folder, sorted. Metadata are `path` (absolute) and `filename`. A byte order
+    mark is removed; line ends stay unchanged. The folder is read during iteration, not in this call.
+
+    A file is an `ItemProblem` if it is too large, binary, not UTF-8, unreadable, removed meanwhile, or a link that
+    leads out of the folder. Links to folders are not followed; each is an `ItemProblem` with `lost=False`.
 
     Args:
         root: The folder.
-        name: Unless given, the folder's name, with `-` for what a name cannot hold.
-        pattern: A regular expression, searched for in the relative path.
-        exclude: Called with the relative path; true leaves the file out.
-        strategy: Decomposes the files; `WholeText()` unless given.
+        name: The name of the source. The default is the name of the folder, with `-` for invalid characters.
+        pattern: A regular expression that the relative path must contain.
+        exclude: A function of the relative path that returns True to leave the file out.
+        strategy: The strategy that splits the files into surfaces; `WholeText()` by default.
         embedder: An embedder, or the specification of one.
-        edge_extractor: Finds the files' links.
-        metadata_of: Called with id and text; what it gives is laid over the metadata.
-        max_bytes: The largest file read.
+        edge_extractor: The extractor of the files' links; `None` for no links.
+        metadata_of: A function of id and text. The fields it returns override the metadata.
+        max_bytes: The largest file to read.
 
     Raises:
-        ArgumentError: `name`, `pattern` or `max_bytes` cannot be used.
-        SourceError: While iterating: the folder is missing, no folder or cannot be listed, or no file matches.
+        ArgumentError: If `name`, `pattern` or `max_bytes` is not valid.
+        SourceError: During iteration, if the folder is missing, not a folder or cannot be listed, or no file matches.
 
     Example:
         >>> from_files("my notes", pattern=r"\.(md|txt)$").name
@@ -204,10 +217,10 @@ def from_files(
         embedder=embedder,
         metadata_of=metadata_of,
         edge_extractor=edge_extractor,
-        excluded=folder.excluded,
+        excluded=folder.find_excluded,
     )
 
 
 def folder_name(root: Path) -> str:
-    """Make a source's name of its folder's."""
+    """Return the name of a source, made from the name of its folder."""
     return name_from(Path(os.path.abspath(root)).name, "files")  # noqa: PTH100 - "..", without following links

@@ -1,4 +1,4 @@
-"""JSON Lines: one object a line."""
+"""A source of the objects in a JSON Lines file."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from airw.values import Artifact, ItemProblem
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """A file of objects, and which of their fields mean what."""
+    """A JSON Lines file, and the fields for id, text and metadata."""
 
     path: Path
     id_key: str
@@ -28,15 +28,15 @@ class _Lines:
     def pages(self) -> Pages:
         try:
             with self._open() as file:
-                items = self._items(file)
-                empty = True
+                items = self._read_items(file)
+                is_empty = True
                 while page := list(islice(items, PAGE)):
                     yield page
-                    empty = False
+                    is_empty = False
         except (OSError, EOFError, zlib.error) as error:
             raise SourceError(f"cannot read {str(self.path)!r}: {error}") from error
-        if empty:
-            raise SourceError(f"{str(self.path)!r} holds no lines: expected one JSON object a line")
+        if is_empty:
+            raise SourceError(f"{str(self.path)!r} has no lines; it must have one JSON object per line")
 
     def _open(self) -> IO[bytes]:
         if self.path.suffix != ".gz":
@@ -45,19 +45,20 @@ class _Lines:
 
         return cast("IO[bytes]", gzip.open(self.path))
 
-    def _items(self, file: Iterable[bytes]) -> Iterator[Item]:
-        lines: dict[str, int] = {}
+    def _read_items(self, file: Iterable[bytes]) -> Iterator[Item]:
+        line_of: dict[str, int] = {}
         for number, line in enumerate(file, 1):
-            if not (written := line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).strip():
+            text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+            if not text.strip():
                 continue
-            item = self._item(written, number)
-            if isinstance(item, Artifact) and lines.setdefault(item.id, number) != number:
-                reason = f"the id {item.id!r} on line {number} is already on line {lines[item.id]}"
+            item = self._parse_line(text, number)
+            if isinstance(item, Artifact) and line_of.setdefault(item.id, number) != number:
+                reason = f"the id {item.id!r} on line {number} is already on line {line_of[item.id]}"
                 yield ItemProblem(f"{self.path.name}:{number}", reason)
             else:
                 yield item
 
-    def _item(self, line: bytes, number: int) -> Item:
+    def _parse_line(self, line: bytes, number: int) -> Item:
         where = f"{self.path.name}:{number}"
         try:
             fields = json.loads(line.decode())
@@ -69,7 +70,7 @@ class _Lines:
             return ItemProblem(where, f"line {number} must be a JSON object, not {type(fields).__name__}")
         artifact_id = id_from(fields.pop(self.id_key, None))
         if artifact_id is None:
-            return ItemProblem(where, f"line {number} needs a non-empty string or a number as {self.id_key!r}")
+            return ItemProblem(where, f"line {number} needs the field {self.id_key!r}: a non-empty string or a number")
         return Artifact(artifact_id, fields, self._metadata(fields))
 
     def _metadata(self, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,39 +89,41 @@ def from_jsonl(
     embedder: str | Embedder = "default",
     edge_extractor: EdgeExtractor | None = None,
 ) -> CorpusSource:
-    """Make a source of a JSON Lines file: one object a line, in UTF-8, gzipped where the name ends in `.gz`.
+    """Return a source of a JSON Lines file in UTF-8, with one object per line.
 
-    The file is streamed. An artifact's raw value is its object without the id; a number as id becomes its decimal
-    text; blank lines do not count. A line that is no JSON object, or has no id or one seen before, is an `ItemProblem`
-    that names the line. The file is looked at when the items are, not here.
+    A file whose name ends in `.gz` is decompressed. The file is read during iteration, a page at a time. The raw value
+    of an artifact is its object without the id. A number as id becomes decimal text. Blank lines are skipped. A line is
+    an `ItemProblem` if it is not a JSON object, or its id is missing or a duplicate.
 
     Args:
         path: The file.
-        name: Unless given, the file's name without `.jsonl` and `.gz`, with `-` for what a name cannot hold.
-        id_key: The field that holds the id.
-        text_key: The field that holds the text; unless given `text`, else all string fields, one a line.
-        metadata_keys: The fields that become metadata; unless given, all but id and text.
-        strategy: Decomposes the objects; `WholeText(text_key=text_key)` unless given.
+        name: The name of the source. The default is the name of the file without `.jsonl` and `.gz`, with `-` for
+            invalid characters.
+        id_key: The field with the id.
+        text_key: The field with the text. By default it is `text`, or all string fields, one per line, if that is
+            missing.
+        metadata_keys: The fields that become metadata; by default all except id and text.
+        strategy: The strategy that splits the objects into surfaces; `WholeText(text_key=text_key)` by default.
         embedder: An embedder, or the specification of one.
-        edge_extractor: Finds the objects' links.
+        edge_extractor: The extractor of the objects' links; `None` for no links.
 
     Raises:
-        ArgumentError: `name` or a key cannot be used.
-        SourceError: While iterating: the file is missing, empty, or damaged.
+        ArgumentError: If `name` or a key is not valid.
+        SourceError: During iteration, if the file is missing, empty or damaged.
 
     Example:
         >>> from_jsonl("data/corpus.jsonl.gz", text_key="body").indexing_strategy
         WholeText(text_key='body', kind='document')
     """
     if isinstance(metadata_keys, str):
-        raise ArgumentError(f"metadata_keys must be a sequence of field names, not the string {metadata_keys!r}")
-    whole = WholeText(text_key=text_key)
+        raise ArgumentError(f"metadata_keys must be a list of field names, not the string {metadata_keys!r}")
+    whole_text = WholeText(text_key=text_key)
     file = Path(path)
     keys = None if metadata_keys is None else tuple(metadata_keys)
     return CorpusSource(
         name_from(file.name.removesuffix(".gz").removesuffix(".jsonl"), "records") if name is None else name,
         _Lines(file, id_key, text_key or "text", keys).pages,
-        strategy or whole,
+        strategy or whole_text,
         embedder=embedder,
         edge_extractor=edge_extractor,
     )

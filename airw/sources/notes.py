@@ -1,4 +1,4 @@
-"""Markdown notes with frontmatter."""
+"""A source of markdown notes with frontmatter."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,43 +13,44 @@ from airw.sources.files import MARKDOWN, MAX_BYTES, Folder, folder_name
 from airw.sources.source import CorpusSource, Item, Pages
 from airw.values import Artifact, ItemProblem
 
-_RIVALS = {"id": ("id",), "title": ("aliases",), "aliases": ("title", "aliases")}
+_CONFLICTING_FIELDS = {"id": ("id",), "title": ("aliases",), "aliases": ("title", "aliases")}
 
 
-class _Bearers:
-    """Who bears which id, title and alias, to tell of those that make references ambiguous.
+class _NameRegistry:
+    """The ids, titles and aliases of the notes so far, to report ambiguous names.
 
-    Two notes of one title are usual, and told of where a link names them; but an id is meant to be the only one, and an
-    alias is of no use where another note bears the name.
+    Notes with the same title are common, so a build reports them only if a link uses the title. But an id should be
+    unique, and an alias is useless if another note has that name.
     """
 
     def __init__(self) -> None:
-        self._first: dict[tuple[str, str], str] = {}
+        self._first_note: dict[tuple[str, str], str] = {}
 
-    def shared(
+    def add(
         self, artifact_id: str, title: str, fields: Mapping[str, Any], lines: Mapping[str, Sequence[int]]
     ) -> list[str]:
-        """Return one line for each name of a note that a note before it bears too, then count it as a bearer."""
-        given = [
+        """Add a note, and return a problem for each of its names that an earlier note has."""
+        names = [
             ("title", title),
-            *((field, name) for field in ("id", "aliases") for name in _names(fields.get(field))),
+            *((field, name) for field in ("id", "aliases") for name in _names_in(fields.get(field))),
         ]
-        told = [line for field, name in given if (line := self._told(field, name, lines.get(field)))]
-        for field, name in given:
-            self._first.setdefault((field, name.casefold()), artifact_id)
-        return told
+        problems = [text for field, name in names if (text := self._conflict(field, name, lines.get(field)))]
+        for field, name in names:
+            self._first_note.setdefault((field, name.casefold()), artifact_id)
+        return problems
 
-    def _told(self, field: str, name: str, lines: Sequence[int] | None) -> str | None:
-        other = next(
-            (self._first[key] for rival in _RIVALS[field] if (key := (rival, name.casefold())) in self._first), ""
-        )
+    def _conflict(self, field: str, name: str, lines: Sequence[int] | None) -> str | None:
+        keys = ((other, name.casefold()) for other in _CONFLICTING_FIELDS[field])
+        note = next((self._first_note[key] for key in keys if key in self._first_note), None)
+        if note is None:
+            return None
         where = f" (line {lines[0]})" if lines else ""
-        return f"{field}: {other!r} bears the name {name!r} too: links by it are ambiguous{where}" if other else None
+        return f"{field}: {note!r} also has the name {name!r}, so links to it are ambiguous{where}"
 
 
-def _names(given: Any) -> list[str]:
-    values = given if isinstance(given, list) else [given]
-    return [str(each).strip() for each in values if isinstance(each, (str, int, float)) and str(each).strip()]
+def _names_in(value: Any) -> list[str]:
+    values = value if isinstance(value, list) else [value]
+    return [str(name).strip() for name in values if isinstance(name, (str, int, float)) and str(name).strip()]
 
 
 def from_notes(
@@ -63,26 +64,31 @@ def from_notes(
     edge_extractor: EdgeExtractor | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> CorpusSource:
-    """Make a source of the markdown notes below a folder: `from_files` with frontmatter, descriptions and links.
+    """Return a source of the markdown notes below a folder.
 
-    Metadata are the frontmatter's fields, JSON-clean, and over them `title` (the frontmatter's, else the first heading,
-    else the file's stem), `path` and `filename`. Frontmatter that cannot be read is a problem with `lost=False`: the
-    note is indexed, its fields are not; and so is an `id` that a note before it has, or one of `aliases` that another
-    note's title or alias is.
+    It is `from_files` with frontmatter, descriptions and links. Metadata are the fields of the frontmatter, JSON-clean.
+    They are overridden by `title`, `path` and `filename`. The title is that of the frontmatter, else the first heading,
+    else the stem of the file.
+
+    These are problems with `lost=False`:
+
+    - frontmatter that cannot be read: the note is indexed without its fields;
+    - an `id` that an earlier note has;
+    - one of `aliases` that is a title or an alias of another note.
 
     Args:
         root: The folder.
-        name: Unless given, the folder's name, with `-` for what a name cannot hold.
-        pattern: A regular expression, searched for in the relative path.
-        exclude: Called with the relative path; true leaves the file out.
-        strategy: Decomposes the notes; `Notes()` unless given.
+        name: The name of the source. The default is the name of the folder, with `-` for invalid characters.
+        pattern: A regular expression that the relative path must contain.
+        exclude: A function of the relative path that returns True to leave the file out.
+        strategy: The strategy that splits the notes into surfaces; `Notes()` by default.
         embedder: An embedder, or the specification of one.
-        edge_extractor: Finds the notes' links; `MarkdownLinks()` unless given.
-        max_bytes: The largest file read.
+        edge_extractor: The extractor of the notes' links; `MarkdownLinks()` by default.
+        max_bytes: The largest file to read.
 
     Raises:
-        ArgumentError: `name`, `pattern` or `max_bytes` cannot be used.
-        SourceError: While iterating: the folder is missing or no folder, or no file matches.
+        ArgumentError: If `name`, `pattern` or `max_bytes` is not valid.
+        SourceError: During iteration, if the folder is missing or not a folder, or no file matches.
 
     Example:
         >>> source = from_notes("vault")
@@ -92,9 +98,9 @@ def from_notes(
     folder = Folder(Path(root), pattern, exclude, max_bytes)
 
     def pages() -> Pages:
-        bearers = _Bearers()
+        registry = _NameRegistry()
         for page in folder.pages():
-            yield [note for item in page for note in _with_fields(item, bearers)]
+            yield [note for item in page for note in _add_fields(item, registry)]
 
     return CorpusSource(
         folder_name(folder.root) if name is None else name,
@@ -102,17 +108,17 @@ def from_notes(
         strategy or Notes(),
         embedder=embedder,
         edge_extractor=edge_extractor or MarkdownLinks(),
-        excluded=folder.excluded,
+        excluded=folder.find_excluded,
     )
 
 
-def _with_fields(item: Item, bearers: _Bearers) -> Iterator[Item]:
+def _add_fields(item: Item, registry: _NameRegistry) -> Iterator[Item]:
     if isinstance(item, ItemProblem):
         yield item
         return
     front, lines = read_frontmatter_with_lines(item.raw)
     title = note_title(item.id, front.fields, item.raw, front.body)
-    problems = [front.problem] if front.problem else bearers.shared(item.id, title, front.fields, lines)
+    problems = [front.problem] if front.problem else registry.add(item.id, title, front.fields, lines)
     for problem in problems:
         yield ItemProblem(item.id, problem, lost=False)
     yield Artifact(item.id, item.raw, {**front.fields, "title": title, **item.metadata})

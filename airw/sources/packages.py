@@ -1,4 +1,4 @@
-"""Packages: the distributions of this Python environment, or projects in folders."""
+"""A source of packages: distributions of this Python environment, or projects in folders."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from airw.indexing import Package
 from airw.links import DependencyLinks
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
 from airw.sources._projects import PARSERS, read_project
-from airw.sources.files import grouped, printable
+from airw.sources.files import group_by_reason, to_printable
 from airw.sources.source import PAGE, CorpusSource, Item, Pages
 from airw.values import Artifact, ItemProblem
 
@@ -29,46 +29,50 @@ _EXTRA = re.compile(r"\bextra\b")
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
-    """Which packages are taken, and how much of each."""
+class _PackageOptions:
+    """The packages to leave out, and the characters of a README to keep."""
 
     exclude: Sequence[str]
     readme_chars: int
 
     @property
-    def but_excluded(self) -> str:
-        return f", but what exclude {list(self.exclude)} leaves out" if self.exclude else ""
+    def error_suffix(self) -> str:
+        """The note on excluded packages for an error that no package was found."""
+        return f", except those in exclude {list(self.exclude)}" if self.exclude else ""
 
-    def leaves_out(self, *spellings: str) -> bool:
-        return any(fnmatchcase(each, pattern) for each in spellings for pattern in self.exclude)
+    def excludes(self, *spellings: str) -> bool:
+        """Return whether a pattern matches one of the spellings of a package's name."""
+        return any(fnmatchcase(spelling, pattern) for spelling in spellings for pattern in self.exclude)
 
-    def artifact(self, artifact_id: str, fields: Mapping[str, Any], metadata: Mapping[str, str]) -> Artifact:
+    def to_artifact(self, artifact_id: str, fields: Mapping[str, Any], metadata: Mapping[str, str]) -> Artifact:
+        """Return an artifact with a cut README and without empty metadata."""
         readme = fields["readme"]
-        known = {key: value for key, value in metadata.items() if value}
-        cut = {"readme_cut": True} if len(readme) > self.readme_chars else {}
-        return Artifact(artifact_id, {**fields, "readme": readme[: self.readme_chars]}, {**known, **cut})
+        all_metadata: dict[str, Any] = {key: value for key, value in metadata.items() if value}
+        if len(readme) > self.readme_chars:
+            all_metadata["readme_cut"] = True
+        return Artifact(artifact_id, {**fields, "readme": readme[: self.readme_chars]}, all_metadata)
 
 
-class _Scope(Protocol):
-    """Where packages are looked for."""
+class _PackageScope(Protocol):
+    """The place where packages are searched."""
 
     def items(self) -> Iterator[Item]: ...
-    def excluded(self) -> dict[str, list[str]]: ...
+    def find_excluded(self) -> dict[str, list[str]]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Installed:
-    """One distribution, or what is left of one.
+class _InstalledPackage:
+    """A distribution of the environment, perhaps a damaged one.
 
     Args:
-        place: Where its metadata lie.
-        name: As it is spelled there; blank where the metadata cannot be read.
-        version: Blank where there is none.
-        fields: What is indexed of it.
-        metadata: What else is known of it.
+        location: The folder or file of its metadata.
+        name: The name as spelled there; empty if the metadata cannot be read.
+        version: The version; empty if there is none.
+        fields: The fields to index.
+        metadata: Further fields.
     """
 
-    place: str
+    location: str
     name: str = ""
     version: str = ""
     fields: dict[str, Any] = field(default_factory=dict)
@@ -76,7 +80,7 @@ class _Installed:
 
     @property
     def id(self) -> str:
-        """Return the name as PEP 503 spells it, so that requirements find it."""
+        """The name in the spelling of PEP 503, which links from requirements use."""
         return distribution_name(self.name)
 
 
@@ -84,88 +88,88 @@ class _Installed:
 class _Environment:
     """The distributions that this Python process can import."""
 
-    shape: _Shape
+    options: _PackageOptions
 
     def items(self) -> Iterator[Item]:
         first: dict[str, str] = {}
-        for each in _installed():
-            if not each.name:
-                yield ItemProblem(each.place, "the metadata of this distribution cannot be read: install it again")
-            elif self.shape.leaves_out(each.name, each.id):
+        for package in _read_environment():
+            if not package.name:
+                reason = "the metadata of this distribution cannot be read; install it again"
+                yield ItemProblem(package.location, reason)
+            elif self.options.excludes(package.name, package.id):
                 continue
-            elif each.id in first:
-                reason = f"version {each.version} in {each.place!r} is not what is imported: {first[each.id]} is"
-                yield ItemProblem(each.id, reason, lost=False)
+            elif package.id in first:
+                reason = f"version {package.version} in {package.location!r} is hidden by {first[package.id]}"
+                yield ItemProblem(package.id, reason, lost=False)
             else:
-                first[each.id] = f"version {each.version} in {each.place!r}"
-                yield self.shape.artifact(each.id, {**each.fields, "owner": "installed"}, each.metadata)
+                first[package.id] = f"version {package.version} in {package.location!r}"
+                yield self.options.to_artifact(package.id, {**package.fields, "owner": "installed"}, package.metadata)
         if not first:
-            raise SourceError(f"no package in this Python environment{self.shape.but_excluded}")
+            raise SourceError(f"no package in this Python environment{self.options.error_suffix}")
 
-    def excluded(self) -> dict[str, list[str]]:
-        names = [each.name for each in _installed() if self.shape.leaves_out(each.name, each.id)]
-        return grouped(("excluded", name) for name in names)
+    def find_excluded(self) -> dict[str, list[str]]:
+        packages = (package for package in _read_environment() if self.options.excludes(package.name, package.id))
+        return group_by_reason(("excluded", package.name) for package in packages)
 
 
-def _installed() -> Iterator[_Installed]:
-    """Read the distributions in the order in which an import looks for them, those of one folder by name.
-
-    A folder that is on the path twice counts once.
-    """
+def _read_environment() -> Iterator[_InstalledPackage]:
+    """Yield the distributions in the order of an import: by folder, then by location."""
     from importlib.metadata import distributions
 
-    found: dict[str, Distribution] = {}
-    for each in distributions():
-        found.setdefault(_place(each), each)
-    order = {folder: at for at, folder in enumerate(dict.fromkeys(map(_folder, found.values())))}
-    for place in sorted(found, key=lambda place: (order[_folder(found[place])], place)):
-        yield _read_distribution(place, found[place])
+    # A folder that is on the path twice has the same locations twice: keep the first of each.
+    by_location: dict[str, Distribution] = {}
+    for distribution in distributions():
+        by_location.setdefault(_location(distribution), distribution)
+    folders = dict.fromkeys(map(_folder, by_location.values()))
+    order = {folder: index for index, folder in enumerate(folders)}
+    for location in sorted(by_location, key=lambda location: (order[_folder(by_location[location])], location)):
+        yield _read_distribution(location, by_location[location])
 
 
 def _folder(distribution: "Distribution") -> str:
     return str(distribution.locate_file(""))
 
 
-def _place(distribution: "Distribution") -> str:
-    # Public names lead to the folder it is installed in only; finders other than importlib's may have no path at all.
+def _location(distribution: "Distribution") -> str:
+    # The public methods return only the folder of the installation. Other finders than importlib's may have no path.
     return str(getattr(distribution, "_path", None) or _folder(distribution))
 
 
-def _read_distribution(place: str, distribution: "Distribution") -> _Installed:
+def _read_distribution(location: str, distribution: "Distribution") -> _InstalledPackage:
     try:
-        about = distribution.metadata
-        name = _said(about, "Name")
-        required = about.get_all("Requires-Dist") or distribution.requires or ()
-    except Exception:  # noqa: BLE001 - whatever a finder raises, this distribution cannot be read
-        return _Installed(place)
-    version = _said(about, "Version")
+        metadata = distribution.metadata
+        name = _read_field(metadata, "Name")
+        requirements = metadata.get_all("Requires-Dist") or distribution.requires or ()
+    except Exception:  # noqa: BLE001 - a finder may raise any error: this distribution cannot be read
+        return _InstalledPackage(location)
+    version = _read_field(metadata, "Version")
     fields = {
         "name": name,
-        "description": _said(about, "Summary"),
-        "readme": _said(about, "Description"),
-        "deps": [each for each in required if not _is_of_extra(each)],
+        "description": _read_field(metadata, "Summary"),
+        "readme": _read_field(metadata, "Description"),
+        "deps": [requirement for requirement in requirements if not _belongs_to_extra(requirement)],
     }
-    metadata = {"version": version, "home_page": _home_page(about), "path": _file(place)}
-    return _Installed(place, name, version, fields, metadata)
+    more = {"version": version, "home_page": _home_page(metadata), "path": _metadata_file(location)}
+    return _InstalledPackage(location, name, version, fields, more)
 
 
-def _said(about: "PackageMetadata", name: str) -> str:
-    value = str(about[name]) if name in about else ""
-    return "" if value.strip() == "UNKNOWN" else value.strip()  # what setuptools once wrote for nothing
+def _read_field(metadata: "PackageMetadata", name: str) -> str:
+    value = str(metadata[name]) if name in metadata else ""
+    return "" if value.strip() == "UNKNOWN" else value.strip()  # old versions of setuptools wrote it for no value
 
 
-def _home_page(about: "PackageMetadata") -> str:
-    labelled = (each.partition(",") for each in about.get_all("Project-URL") or ())
-    urls = {re.sub(r"[\W_]", "", label).casefold(): url.strip() for label, _, url in labelled}
-    return _said(about, "Home-page") or urls.get("homepage", "")
+def _home_page(metadata: "PackageMetadata") -> str:
+    entries = (entry.partition(",") for entry in metadata.get_all("Project-URL") or ())
+    urls = {re.sub(r"[\W_]", "", label).casefold(): url.strip() for label, _, url in entries}
+    return _read_field(metadata, "Home-page") or urls.get("homepage", "")
 
 
-def _file(place: str) -> str:
-    """Return the file of the metadata, which also holds the long description; blank where there is none."""
-    return next((str(file) for name in ("METADATA", "PKG-INFO", "") if (file := Path(place, name)).is_file()), "")
+def _metadata_file(location: str) -> str:
+    """Return the file of the metadata, which contains the long description, too; or `""`."""
+    return next((str(file) for name in ("METADATA", "PKG-INFO", "") if (file := Path(location, name)).is_file()), "")
 
 
-def _is_of_extra(requirement: str) -> bool:
+def _belongs_to_extra(requirement: str) -> bool:
     return _EXTRA.search(_QUOTED.sub("", requirement.partition(";")[2])) is not None
 
 
@@ -174,97 +178,101 @@ class _Manifest:
     """The projects that a `.pth` file lists."""
 
     path: Path
-    shape: _Shape
+    options: _PackageOptions
 
     def items(self) -> Iterator[Item]:
-        listed = [folder for folder in self._listed() if not self._leaves_out(folder)]
-        if not listed:
-            raise SourceError(f"{str(self.path)!r} lists no folder, one a line{self.shape.but_excluded}")
-        for artifact_id, folder in _named(listed):
-            yield from _project(artifact_id, folder, self.shape)
+        folders = [folder for folder in self._read_folders() if not self._excludes(folder)]
+        if not folders:
+            raise SourceError(f"{str(self.path)!r} lists no folder{self.options.error_suffix}; write one per line")
+        for artifact_id, folder in _add_ids(folders):
+            yield from _read_items(artifact_id, folder, self.options)
 
-    def excluded(self) -> dict[str, list[str]]:
-        return grouped(("excluded", str(folder)) for folder in self._listed() if self._leaves_out(folder))
+    def find_excluded(self) -> dict[str, list[str]]:
+        return group_by_reason(("excluded", str(folder)) for folder in self._read_folders() if self._excludes(folder))
 
-    def _leaves_out(self, folder: Path) -> bool:
-        return self.shape.leaves_out(folder.name, folder.as_posix())
+    def _excludes(self, folder: Path) -> bool:
+        return self.options.excludes(folder.name, folder.as_posix())
 
-    def _listed(self) -> list[Path]:
-        """Read the lines as Python does at its start: relative ones from the file's folder, each folder once."""
+    def _read_folders(self) -> list[Path]:
+        """Return the folders without duplicates, as Python reads them when it starts."""
         if self.path.exists() and not self.path.is_file():
-            raise SourceError(f"the list of projects is not a file: {str(self.path)!r}")
+            raise SourceError(f"the manifest {str(self.path)!r} is not a file")
         try:
             lines = self.path.read_text(encoding="utf-8-sig").split("\n")
         except (OSError, ValueError) as error:
-            raise SourceError(f"cannot read the list of projects {str(self.path)!r}: {error}") from error
-        listed = [line for line in lines if line.strip() and not line.startswith(("#", "import ", "import\t"))]
-        return list(dict.fromkeys(_absolute(self.path.parent / line.rstrip()) for line in listed))
+            raise SourceError(f"cannot read the manifest {str(self.path)!r}: {error}") from error
+        paths = [line for line in lines if line.strip() and not line.startswith(("#", "import ", "import\t"))]
+        # Relative paths begin at the folder of the file.
+        return list(dict.fromkeys(_to_absolute(self.path.parent / path.rstrip()) for path in paths))
 
 
 @dataclass(frozen=True, slots=True)
-class _Root:
-    """The projects right below a folder."""
+class _ProjectsFolder:
+    """The projects in the direct subfolders of a folder."""
 
     path: Path
-    shape: _Shape
+    options: _PackageOptions
 
     def items(self) -> Iterator[Item]:
-        folders = [folder for folder in self._folders() if self._reason(folder) is None]
+        folders = [folder for folder in self._list_folders() if self._exclusion_reason(folder) is None]
         if not folders:
-            wanted = " or ".join(PARSERS)
-            raise SourceError(f"no folder in {str(self.path)!r} has {wanted}{self.shape.but_excluded}")
+            files = " or ".join(PARSERS)
+            raise SourceError(f"no folder in {str(self.path)!r} has {files}{self.options.error_suffix}")
         for folder in folders:
-            yield from _project(folder.name, folder, self.shape)
+            yield from _read_items(folder.name, folder, self.options)
 
-    def excluded(self) -> dict[str, list[str]]:
-        return grouped((self._reason(folder), folder.name) for folder in self._folders())
+    def find_excluded(self) -> dict[str, list[str]]:
+        return group_by_reason((self._exclusion_reason(folder), folder.name) for folder in self._list_folders())
 
-    def _folders(self) -> list[Path]:
+    def _list_folders(self) -> list[Path]:
         try:
-            folders = [each for each in _absolute(self.path).iterdir() if each.is_dir()]
+            folders = [path for path in _to_absolute(self.path).iterdir() if path.is_dir()]
         except OSError as error:
             raise SourceError(f"cannot list the folder of projects {str(self.path)!r}: {error.strerror}") from error
         return sorted(folders)
 
-    def _reason(self, folder: Path) -> str | None:
+    def _exclusion_reason(self, folder: Path) -> str | None:
         if folder.is_symlink():
             return "a link"
-        if self.shape.leaves_out(folder.name, folder.as_posix()):
+        if self.options.excludes(folder.name, folder.as_posix()):
             return "excluded"
         try:
-            return "no project" if PARSERS.keys().isdisjoint(_names(folder)) else None
+            return "no project" if PARSERS.keys().isdisjoint(_list_names(folder)) else None
         except OSError:
-            return None  # which is told when it is read
+            return None  # `_read_items` reports it
 
 
-def _absolute(path: Path) -> Path:
+def _to_absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links
 
 
-def _names(folder: Path) -> set[str]:
-    return {each.name for each in folder.iterdir()}
+def _list_names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
 
 
-def _named(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """Yield each folder with an id of its own: its name, or the name with as many folders above as tell it apart."""
-    taken: set[str] = set()
+def _add_ids(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    """Yield each folder with a unique id.
+
+    The id is the name of the folder or, if it is used already, the name with as many parents as make it unique.
+    """
+    used_ids: set[str] = set()
     for folder in folders:
-        *above, name = folder.parts
-        nearer = (f"{name}@{'/'.join(above[-count:])}" for count in range(1, len(above) + 1))
-        artifact_id = next(each for each in (name, *nearer) if each not in taken)
-        taken.add(artifact_id)
+        *parents, name = folder.parts
+        longer_ids = (f"{name}@{'/'.join(parents[-count:])}" for count in range(1, len(parents) + 1))
+        artifact_id = next(candidate for candidate in (name, *longer_ids) if candidate not in used_ids)
+        used_ids.add(artifact_id)
         yield artifact_id, folder
 
 
-def _project(artifact_id: str, folder: Path, shape: _Shape) -> Iterator[Item]:
+def _read_items(artifact_id: str, folder: Path, options: _PackageOptions) -> Iterator[Item]:
     try:
-        names = _names(folder)
+        names = _list_names(folder)
     except (OSError, ValueError) as error:
-        yield ItemProblem(printable(artifact_id), f"the project's folder cannot be listed: {error}")
+        yield ItemProblem(to_printable(artifact_id), f"the folder of the project cannot be listed: {error}")
         return
     project = read_project(folder, names)
     for problem in project.problems:
-        yield ItemProblem(printable(artifact_id), problem, lost=False)
+        yield ItemProblem(to_printable(artifact_id), problem, lost=False)
     fields = {
         "name": folder.name,
         "description": project.description,
@@ -272,7 +280,7 @@ def _project(artifact_id: str, folder: Path, shape: _Shape) -> Iterator[Item]:
         "owner": "ours",
         "deps": list(project.deps),
     }
-    yield shape.artifact(artifact_id, fields, {"path": str(folder)})
+    yield options.to_artifact(artifact_id, fields, {"path": str(folder)})
 
 
 def from_packages(
@@ -286,40 +294,53 @@ def from_packages(
     embedder: str | Embedder = "default",
     edge_extractor: EdgeExtractor | None = None,
 ) -> CorpusSource:
-    """Make a source of packages: those installed in this Python environment, or the projects of `manifest` or `root`.
+    """Return a source of the installed packages, or of the projects of `manifest` or `root`.
 
-    The raw values are mappings of `name`, `description`, `readme`, `owner` and `deps`, which `Package` reads.
+    Without `manifest` and `root`, the packages are those of this Python environment. The raw values are mappings of
+    `name`, `description`, `readme`, `owner` and `deps`, which `Package` reads.
 
-    Installed distributions have their name as PEP 503 spells it as id, `"installed"` as owner, as `deps` what they
-    require without extras, and as metadata `version`, `home_page` and `path`, the file with their long description.
-    Of two with one name the first on the path is taken, the other is a problem with `lost=False`.
+    An installed distribution:
 
-    A project has its folder's name as id and `name` (a further one of the same name is `name@parent`, or with as many
-    folders as tell it apart), `"ours"` as owner, and as metadata its `path`. Each field is taken from the first that
-    has it: `pyproject.toml` (PEP 621, then Poetry's tables), `setup.cfg`, `package.json`. The README is the one they
-    declare, else README.md, .rst or .txt. A file that cannot be read, and a field that only the build could tell, is
-    a problem with `lost=False` that names the file; a listed folder that is not there is a lost one.
+    - has its name as id, in the spelling of PEP 503;
+    - has the owner `"installed"`;
+    - has as `deps` its requirements without those of extras;
+    - has the metadata `version`, `home_page` and `path`, the file with its long description.
+
+    If two have the same name, the first on the path is indexed; the other is a problem with `lost=False`.
+
+    A project:
+
+    - has the name of its folder as id and as `name`; if an earlier project has that id, the id is `name@parent`, with
+      as many parents as make it unique;
+    - has the owner `"ours"`, and the metadata `path`;
+    - has each field from the first file that has it: `pyproject.toml` (PEP 621, then Poetry's tables), `setup.cfg`,
+      `package.json`;
+    - has the README that these files declare, else README.md, .rst or .txt.
+
+    A file that cannot be read, and a field that only a build could compute, is a problem with `lost=False`. A folder
+    that is listed but does not exist is a problem with `lost=True`.
 
     Args:
-        name: The default name of the corpus.
-        manifest: A `.pth` file with a project's folder a line.
-        root: A folder; its direct subfolders that have a `pyproject.toml`, `setup.cfg` or `package.json` are projects.
-        readme_chars: Characters of a README, at most; of one cut there the metadata say `readme_cut`.
-        exclude: Names, or patterns as of `fnmatch`, of packages to leave out; of projects also paths.
-        strategy: Decomposes the packages; `Package()` unless given.
+        name: The name of the source, and the default name of the corpus.
+        manifest: A `.pth` file with the folder of a project on each line.
+        root: A folder. Its direct subfolders with a `pyproject.toml`, `setup.cfg` or `package.json` are projects.
+        readme_chars: The most characters of a README to keep. If one is cut, its metadata contain `readme_cut`.
+        exclude: Names of packages to leave out, or patterns for `fnmatch`; for projects also paths.
+        strategy: The strategy that splits the packages into surfaces; `Package()` by default.
         embedder: An embedder, or the specification of one.
-        edge_extractor: Finds the packages' links; `DependencyLinks()` unless given.
+        edge_extractor: The extractor of the packages' links; `DependencyLinks()` by default.
 
     Raises:
-        ArgumentError: Both `manifest` and `root` are given, or `name`, `readme_chars` or `exclude` cannot be used.
-        SourceError: While iterating: manifest or root is missing or cannot be read, or there is no package.
+        ArgumentError: If `manifest` and `root` are both set, or `name`, `readme_chars` or `exclude` is not valid.
+        SourceError: During iteration, if manifest or root is missing or cannot be read, or there is no package.
 
     Example:
         >>> source = from_packages(exclude=["types-*"])
         >>> source.name, source.indexing_strategy.chunk_size
         ('packages', 1500)
     """
-    scope = _scope(manifest, root, _Shape(check_strings("exclude", exclude), check_count("readme_chars", readme_chars)))
+    options = _PackageOptions(check_strings("exclude", exclude), check_count("readme_chars", readme_chars))
+    scope = _choose_scope(manifest, root, options)
 
     def pages() -> Pages:
         items = scope.items()
@@ -332,13 +353,15 @@ def from_packages(
         strategy or Package(),
         embedder=embedder,
         edge_extractor=edge_extractor or DependencyLinks(),
-        excluded=scope.excluded,
+        excluded=scope.find_excluded,
     )
 
 
-def _scope(manifest: str | os.PathLike[str] | None, root: str | os.PathLike[str] | None, shape: _Shape) -> _Scope:
+def _choose_scope(
+    manifest: str | os.PathLike[str] | None, root: str | os.PathLike[str] | None, options: _PackageOptions
+) -> _PackageScope:
     if manifest is not None and root is not None:
-        raise ArgumentError("give manifest or root, not both: either says where the projects are")
+        raise ArgumentError("manifest and root are both set; pass only one of them")
     if manifest is not None:
-        return _Manifest(Path(manifest), shape)
-    return _Environment(shape) if root is None else _Root(Path(root), shape)
+        return _Manifest(Path(manifest), options)
+    return _Environment(options) if root is None else _ProjectsFolder(Path(root), options)

@@ -1,4 +1,4 @@
-"""Records that a function gives, or a list holds; functions may be given by name."""
+"""A source of records from a function or a list, and references to functions by name."""
 
 import re
 from collections.abc import (
@@ -33,28 +33,32 @@ _REFERENCE = re.compile(rf"({_MODULE}):({_MODULE})|({_MODULE})\.([^\W\d]\w*)")
 
 
 def split_reference(text: str) -> tuple[str, str]:
-    """Return the module and the attribute that a reference names; nothing is imported.
+    """Return the module and the attribute of a reference such as `"module:attribute"`.
+
+    Nothing is imported.
 
     Raises:
-        ArgumentError: It is no reference.
+        ArgumentError: If the text is not a reference.
 
     Example:
         >>> split_reference("package.module.records")
         ('package.module', 'records')
     """
-    found = _REFERENCE.fullmatch(text)
-    if found is None:
-        raise ArgumentError(f"a function is named as 'module:attribute' or 'module.attribute', not {short_repr(text)}")
-    module, attribute = (part for part in found.groups() if part is not None)
+    match = _REFERENCE.fullmatch(text)
+    if match is None:
+        raise ArgumentError(f"a reference must be 'module:attribute' or 'module.attribute', not {short_repr(text)}")
+    module, attribute = (part for part in match.groups() if part is not None)
     return module, attribute
 
 
 def resolve_reference(text: str) -> Any:
-    """Import what a reference names; this runs the module's code, so only names you trust.
+    """Import and return the object that a reference names.
+
+    This runs the code of the module, so use only references that you trust.
 
     Raises:
-        ArgumentError: It is no reference.
-        SourceError: The module cannot be imported, or has no such attribute.
+        ArgumentError: If the text is not a reference.
+        SourceError: If the module cannot be imported, or has no such attribute.
 
     Example:
         >>> resolve_reference("math:pi")
@@ -62,21 +66,21 @@ def resolve_reference(text: str) -> Any:
     """
     module, attribute = split_reference(text)
     try:
-        found = import_module(module)
-    except Exception as error:  # a module may raise anything while it is imported
+        imported = import_module(module)
+    except Exception as error:  # the code of a module may raise any error
         raise SourceError(f"{text!r}: cannot import {module!r}: {error_text(error)}") from error
     try:
-        return reduce(getattr, attribute.split("."), found)
+        return reduce(getattr, attribute.split("."), imported)
     except AttributeError as error:
         raise SourceError(f"{text!r}: the module {module!r} has no {attribute!r}") from error
 
 
 def check_fetcher(name: str, fetcher: object) -> None:
-    """Check that something is a function, or is written as a reference to one; nothing is imported.
+    """Check that a value is a function, or a reference to one; nothing is imported.
 
     Raises:
-        ArgumentKindError: It is neither a function nor a string.
-        ArgumentError: It is a string that names no module.
+        ArgumentKindError: If it is neither a function nor a string.
+        ArgumentError: If it is a string that is not a reference.
     """
     if isinstance(fetcher, str):
         split_reference(fetcher)
@@ -84,82 +88,85 @@ def check_fetcher(name: str, fetcher: object) -> None:
         raise ArgumentKindError(f"{name} must be a function or 'module:attribute', not {short_repr(fetcher)}")
 
 
-def check_records(name: str, given: object) -> None:
-    """Check that something is a fetcher, or holds records that can be read more than once.
+def check_records(name: str, records: object) -> None:
+    """Check that a value is a fetcher, or an iterable that can be read more than once.
 
     Raises:
-        ArgumentKindError: It is neither, or an iterator, which could be read only once.
-        ArgumentError: It is a string that names no module.
+        ArgumentKindError: If it is neither, or an iterator, which can be read only once.
+        ArgumentError: If it is a string that is not a reference.
     """
-    if isinstance(given, Iterator | AsyncIterator):
-        raise ArgumentKindError(f"{name} can be read only once: pass a function that makes it, not {short_repr(given)}")
-    if isinstance(given, bytes | bytearray) or not isinstance(given, Iterable | AsyncIterable):
-        check_fetcher(name, given)
-    elif isinstance(given, str):
-        split_reference(given)
+    if isinstance(records, Iterator | AsyncIterator):
+        raise ArgumentKindError(
+            f"{name} can be read only once; pass a function that returns it, not {short_repr(records)}"
+        )
+    if isinstance(records, bytes | bytearray) or not isinstance(records, Iterable | AsyncIterable):
+        check_fetcher(name, records)
+    elif isinstance(records, str):
+        split_reference(records)
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
-    """Records, or the function that gives them, or the name of one.
+class RecordFetcher:
+    """Reads records from an iterable, or from a function that returns one.
 
     Args:
-        given: A function, async or called in a worker thread, which gives an iterable or an async iterable; the name of
-            one; or the iterable itself.
-        from_mapping: Makes the records of a mapping; without it, a mapping in place of records is an error.
+        origin: The iterable; or a function that returns one, sync or async; or a reference to such a function. The
+            iterable may be async.
+        from_mapping: A function that makes records from a mapping. Without it, a mapping instead of records is an
+            error.
     """
 
-    given: Any
+    origin: Any
     from_mapping: Callable[[Mapping[Any, Any]], Iterable[Any]] | None = None
 
     async def pages(self, read: Callable[[Any, int], Iterable[Item]]) -> AsyncPages:
-        """Make pages of items; what is not async is done in a worker thread.
+        """Yield pages of items; sync functions and iterables run in worker threads.
 
         Args:
-            read: Makes items of a record and its position, counted from 0.
+            read: A function of a record and its position, counted from 0, that returns items.
 
         Raises:
-            SourceError: The name leads nowhere, or the function fails or gives what are no records.
+            SourceError: If the reference cannot be resolved, or the function fails or does not return records.
         """
-        records = await self._records()
+        records = await self._fetch()
         count = 0
-        pages = _awaited(records) if isinstance(records, AsyncIterable) else _iterated(records)
+        pages = _async_pages(records) if isinstance(records, AsyncIterable) else _thread_pages(records)
         try:
-            while page := await self._next(pages, count):
+            while page := await self._next_page(pages, count):
                 yield [item for position, record in enumerate(page, count) for item in read(record, position)]
                 count += len(page)
         finally:
             await pages.aclose()
 
-    async def _next(self, pages: AsyncGenerator[list[Any], None], count: int) -> list[Any]:
+    async def _next_page(self, pages: AsyncGenerator[list[Any], None], count: int) -> list[Any]:
         try:
             return await anext(pages, [])
         except Exception as error:
             raise self._error(f"failed after {count} records", error) from error
 
-    async def _records(self) -> Any:
-        found = await in_thread(resolve_reference, self.given) if isinstance(self.given, str) else self.given
+    async def _fetch(self) -> Any:
+        origin = await in_thread(resolve_reference, self.origin) if isinstance(self.origin, str) else self.origin
         try:
-            records = await call_user_function(found) if callable(found) else found
+            records = await call_user_function(origin) if callable(origin) else origin
         except Exception as error:
             raise self._error("failed", error) from error
         if isinstance(records, Mapping) and self.from_mapping is not None:
             return self.from_mapping(records)
         if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable | AsyncIterable):
-            raise SourceError(f"{self._called} must give an iterable of records, not {short_repr(records)}")
+            raise SourceError(f"{self._label} returned {short_repr(records)}; return an iterable of records")
         return records
 
-    def _error(self, happened: str, error: Exception) -> SourceError:
-        return SourceError(f"{self._called} {happened}: {error_text(error)}")
+    def _error(self, event: str, error: Exception) -> SourceError:
+        return SourceError(f"{self._label} {event}: {error_text(error)}")
 
     @property
-    def _called(self) -> str:
-        if isinstance(self.given, str):
-            return f"the fetcher {self.given!r}"
-        return f"the fetcher {getattr(self.given, '__qualname__', type(self.given).__qualname__)!r}"
+    def _label(self) -> str:
+        if isinstance(self.origin, str):
+            return f"the fetcher {self.origin!r}"
+        return f"the fetcher {getattr(self.origin, '__qualname__', type(self.origin).__qualname__)!r}"
 
 
-async def _awaited(records: AsyncIterable[Any]) -> AsyncGenerator[list[Any], None]:
+async def _async_pages(records: AsyncIterable[Any]) -> AsyncGenerator[list[Any], None]:
     page: list[Any] = []
     iterator = aiter(records)
     try:
@@ -174,10 +181,10 @@ async def _awaited(records: AsyncIterable[Any]) -> AsyncGenerator[list[Any], Non
     yield page
 
 
-async def _iterated(records: Iterable[Any]) -> AsyncGenerator[list[Any], None]:
+async def _thread_pages(records: Iterable[Any]) -> AsyncGenerator[list[Any], None]:
     iterator = await in_thread(iter, records)
     try:
-        while page := await in_thread(_taken, iterator):
+        while page := await in_thread(_read_page, iterator):
             yield page
     finally:
         close = getattr(iterator, "close", None)
@@ -185,13 +192,16 @@ async def _iterated(records: Iterable[Any]) -> AsyncGenerator[list[Any], None]:
             close()
 
 
-def _taken(iterator: Iterator[Any]) -> list[Any]:
+def _read_page(iterator: Iterator[Any]) -> list[Any]:
     return list(islice(iterator, PAGE))
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
-    """One reading of the records: which of their fields mean what, and where each id was first."""
+class _RecordReader:
+    """Makes artifacts from records, for one iteration of a source.
+
+    `positions` contains the first position of each id, to report duplicates.
+    """
 
     source: str
     id_key: str
@@ -199,21 +209,21 @@ class _Reading:
     metadata_keys: tuple[str, ...] | None
     positions: dict[str, int] = field(default_factory=dict)
 
-    def items(self, record: object, position: int) -> list[Item]:
-        item = self._artifact(record, position)
+    def read(self, record: object, position: int) -> list[Item]:
+        item = self._to_artifact(record, position)
         if isinstance(item, Artifact) and (first := self.positions.setdefault(item.id, position)) != position:
             reason = f"the id {item.id!r} at position {position} is already at position {first}, counted from 0"
             item = ItemProblem(f"{self.source}[{position}]", reason)
         return [item]
 
-    def _artifact(self, record: object, position: int) -> Item:
+    def _to_artifact(self, record: object, position: int) -> Item:
         where = f"{self.source}[{position}]"
         if not isinstance(record, Mapping):
             return ItemProblem(where, f"a record must be a mapping of fields, not {short_repr(record)}")
-        given = record.get(self.id_key)
-        name = f"{self.source}_{position}" if given is None or given == "" else id_from(given)
+        value = record.get(self.id_key)
+        name = f"{self.source}_{position}" if value is None or value == "" else id_from(value)
         if name is None:
-            return ItemProblem(where, f"{self.id_key!r} must hold a string or a number, not {short_repr(given)}")
+            return ItemProblem(where, f"{self.id_key!r} must be a string or a number, not {short_repr(value)}")
         fields = {key: value for key, value in record.items() if key != self.id_key}
         keys = fields if self.metadata_keys is None else self.metadata_keys
         metadata = {key: fields[key] for key in keys if key in fields and key != self.text_key}
@@ -231,29 +241,34 @@ def from_records(
     embedder: str | Embedder = "default",
     edge_extractor: EdgeExtractor | None = None,
 ) -> CorpusSource:
-    """Make a source of records, mappings of fields, that a function gives each time they are read.
+    """Return a source of records, which are mappings of fields.
 
-    An artifact's raw value is its record without the id; a number as id becomes its decimal text, and a record without
-    one is called `<name>_<position>`, counted from 0. A record that is no mapping, or has an id seen before or one that
-    is no string or number, is an `ItemProblem` that names its position. Nothing is read or imported here.
+    The raw value of an artifact is its record without the id. A number as id becomes decimal text. A record without an
+    id is named `<name>_<position>`, counted from 0. A record is an `ItemProblem` with its position if it is not a
+    mapping, or its id is a duplicate or neither a string nor a number. Nothing is read or imported in this call.
 
     Args:
-        fetcher: A function, async or called in a worker thread, that gives an async iterable of records, or an
-            iterable, which is read in worker threads, not always the same; `"module:attribute"` or
-            `"module.attribute"`, which is imported and called when the records are read, so only names you trust; or a
-            list, or whatever else can be iterated again.
-        name: Letters, digits and `._-`; the default name of the corpus.
-        id_key: The field that holds the id.
-        text_key: The field that holds the text; unless given `text`, else all string fields, one a line.
-        metadata_keys: The fields that become metadata, to filter on; unless given, all but id and text.
-        strategy: Decomposes the records; `Chunked(text_key=text_key)` unless given.
+        fetcher: The records, in one of these forms:
+
+            - a list, or another iterable that can be read several times;
+            - a function that returns an iterable, sync or async. It is called for each iteration of the source. A sync
+              function, and a sync iterable, run in worker threads, not always in the same one;
+            - `"module:attribute"` or `"module.attribute"`, a reference to such a function. The module is imported
+              when the records are read, which runs its code: use only references that you trust.
+        name: The name of the source, and the default name of the corpus: letters, digits and `._-`.
+        id_key: The field with the id.
+        text_key: The field with the text. By default it is `text`, or all string fields, one per line, if that is
+            missing.
+        metadata_keys: The fields that become metadata, for filters; by default all except id and text.
+        strategy: The strategy that splits the records into surfaces; `Chunked(text_key=text_key)` by default.
         embedder: An embedder, or the specification of one.
-        edge_extractor: Finds the records' links.
+        edge_extractor: The extractor of the records' links; `None` for no links.
 
     Raises:
-        ArgumentError: `name`, a key or `fetcher` cannot be used; where `fetcher` is of another kind, or an iterator,
-            which could be read only once, an `ArgumentKindError`.
-        SourceError: While iterating: `fetcher` leads nowhere, fails, or gives what are no records.
+        ArgumentError: If `name`, a key or `fetcher` is not valid. It is an `ArgumentKindError` if `fetcher` has another
+            type, or is an iterator, which can be read only once.
+        SourceError: During iteration, if the reference cannot be resolved, or the function fails or does not return
+            records.
 
     Example:
         >>> import anyio
@@ -264,16 +279,16 @@ def from_records(
         [('0', {'text': 'Knead.', 'step': 1}, {'step': 1}), ('loaf_1', {'text': 'Bake.'}, {})]
     """
     if isinstance(fetcher, Mapping):
-        raise ArgumentKindError("fetcher is a mapping: pass its values, or use from_mapping, which keeps its keys")
+        raise ArgumentKindError("fetcher must not be a mapping; pass its values, or use from_mapping to keep its keys")
     check_records("fetcher", fetcher)
     if not isinstance(id_key, str) or not id_key:
         raise ArgumentError(f"id_key must be a non-empty string, not {short_repr(id_key)}")
     keys = None if metadata_keys is None else check_strings("metadata_keys", metadata_keys)
     chunked = Chunked(text_key=text_key)
-    fetched = Fetched(fetcher)
+    record_fetcher = RecordFetcher(fetcher)
     return CorpusSource(
         name,
-        lambda: fetched.pages(_Reading(name, id_key, text_key or "text", keys).items),
+        lambda: record_fetcher.pages(_RecordReader(name, id_key, text_key or "text", keys).read),
         strategy or chunked,
         embedder=embedder,
         edge_extractor=edge_extractor,

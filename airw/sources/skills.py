@@ -1,4 +1,4 @@
-"""Agent skills: folders that each hold a SKILL.md."""
+"""A source of agent skills: folders that contain a SKILL.md."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,8 +14,8 @@ from airw.indexing import Skill
 from airw.indexing.notes import first_paragraph
 from airw.links import DependencyLinks
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
-from airw.sources.files import Folder, printable
-from airw.sources.records import Fetched, Fetcher, check_fetcher
+from airw.sources.files import Folder, to_printable
+from airw.sources.records import Fetcher, RecordFetcher, check_fetcher
 from airw.sources.source import PAGE, AsyncPages, CorpusSource, Item, Pages
 from airw.values import Artifact, ItemProblem
 from airw.values.filters import Filter, matches, parse_filter
@@ -30,24 +30,24 @@ SKILL_FOLDERS = (
     "~/.config/opencode/skills",
     "~/.claude/plugins",
 )
-"""Where agents keep the skills of their user, plugins last; those of a project are in a folder of that project."""
+"""The folders where agents keep the skills of their user, plugins last. Skills of a project are in the project."""
 
-_TEXTS = ("description", "body")
-_HEAD = 20_000
-_MAX_DESCRIPTION = 1_024  # as the authors of the format have it
+_TEXT_FIELDS = ("description", "body")
+_MAX_PARAGRAPH_SEARCH = 20_000
+_MAX_DESCRIPTION = 1_024  # characters, the limit of the SKILL.md format
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """A skill, or what is wrong with it, before it has an id: the first free one of `calls`."""
+class _SkillCandidate:
+    """A skill or its problem, which gets the first free id of `possible_ids`."""
 
-    calls: tuple[str, ...]
+    possible_ids: tuple[str, ...]
     item: Item
     warnings: tuple[str, ...] = ()
 
 
-class _Said(NamedTuple):
-    """What a SKILL.md says of itself; name and description are blank where it does not."""
+class _SkillFile(NamedTuple):
+    """The content of a SKILL.md; name and description are empty if it has none."""
 
     name: str
     description: str
@@ -57,140 +57,143 @@ class _Said(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Reading:
-    """One reading of the skills: which ids are taken, and what the filter left out."""
+class _SkillReader:
+    """Assigns ids to skills and applies the filter, for one iteration of a source."""
 
-    wanted: Filter | None
-    taken: set[str] = field(default_factory=set)
-    seen: int = 0
+    filter: Filter | None
+    used_ids: set[str] = field(default_factory=set)
+    skill_count: int = 0
     left_out: list[str] = field(default_factory=list)
 
-    def items(self, found: _Found) -> Iterator[Item]:
-        """Yield a skill under its id, whether or not the filter then wants it, so that no filter changes an id."""
-        name = self._free(found.calls)
-        if isinstance(found.item, ItemProblem):
-            yield replace(found.item, item=name)
+    def read(self, candidate: _SkillCandidate) -> Iterator[Item]:
+        """Yield a skill with its id and its problems, unless the filter leaves it out."""
+        # Skills that the filter leaves out get an id, too: otherwise a filter would change the ids of other skills.
+        name = self._assign_id(candidate.possible_ids)
+        if isinstance(candidate.item, ItemProblem):
+            yield replace(candidate.item, item=name)
             return
-        self.seen += 1
-        if not matches(self.wanted, found.item.metadata):
-            self.left_out.append(str(found.item.metadata.get("skill_path") or name))
+        self.skill_count += 1
+        if not matches(self.filter, candidate.item.metadata):
+            self.left_out.append(str(candidate.item.metadata.get("skill_path") or name))
             return
-        yield from (ItemProblem(name, warning, lost=False) for warning in found.warnings)
-        yield replace(found.item, id=name)
+        yield from (ItemProblem(name, warning, lost=False) for warning in candidate.warnings)
+        yield replace(candidate.item, id=name)
 
-    def _free(self, calls: Sequence[str]) -> str:
-        numbered = (f"{calls[-1]}#{number}" for number in range(2, len(self.taken) + 3))
-        name = next(call for call in (*calls, *numbered) if call not in self.taken)
-        self.taken.add(name)
+    def _assign_id(self, possible_ids: Sequence[str]) -> str:
+        numbered_ids = (f"{possible_ids[-1]}#{number}" for number in range(2, len(self.used_ids) + 3))
+        name = next(candidate for candidate in (*possible_ids, *numbered_ids) if candidate not in self.used_ids)
+        self.used_ids.add(name)
         return name
 
     def check(self) -> None:
-        """Raise where the filter left nothing."""
-        if self.seen and self.seen == len(self.left_out):
-            raise SourceError(f"the filter leaves none of the {self.seen} skills")
+        """Raise an error if the filter left out all skills."""
+        if self.skill_count and self.skill_count == len(self.left_out):
+            raise SourceError(f"filter matches none of the {self.skill_count} skills; change or remove it")
 
 
 @dataclass(frozen=True, slots=True)
-class _Folders:
+class _SkillFolders:
     """The skills below several folders."""
 
     roots: tuple[Path, ...] | None
-    wanted: Filter | None
-    bodies: bool
+    filter: Filter | None
+    keep_bodies: bool
 
     def pages(self) -> Pages:
-        """Read the skills of one folder after the other, in order of path."""
-        yield from self._read(_Reading(self.wanted))
+        """Yield the skills, folder by folder and in order of path."""
+        yield from self._read(_SkillReader(self.filter))
 
-    def excluded(self) -> Mapping[str, Sequence[str]]:
-        """Read the skills for the paths of those that the filter leaves out."""
-        reading = _Reading(self.wanted)
-        for _ in self._read(reading):
+    def find_excluded(self) -> Mapping[str, Sequence[str]]:
+        """Read all skills, and return the paths of those that the filter leaves out."""
+        reader = _SkillReader(self.filter)
+        for _ in self._read(reader):
             pass
-        return {"filter": reading.left_out} if reading.left_out else {}
+        return {"filter": reader.left_out} if reader.left_out else {}
 
-    def _read(self, reading: _Reading) -> Pages:
-        files = set[str]()
-        for root in self._existing():
+    def _read(self, reader: _SkillReader) -> Pages:
+        real_paths = set[str]()
+        for root in self._existing_roots():
             folder = Folder(root)
-            names, problems = folder.listed()
-            yield [*(_unlisted(each) for each in problems if isinstance(each, ItemProblem)), *_links_in(root)]
-            fresh = [name for name in names if _is_skill(name) and _is_new(root / name, files)]
-            for first in range(0, len(fresh), PAGE):
-                skills = [self._found(root, folder.read(name)) for name in fresh[first : first + PAGE]]
-                yield [item for found in skills for item in reading.items(found)]
-        if not files:
-            looked = ", ".join(repr(str(root)) for root in self.roots or SKILL_FOLDERS)
-            advice = "" if self.roots else " (roots=[...] names others)"
-            raise SourceError(f"no SKILL.md below {looked}{advice}")
-        reading.check()
+            names, problems = folder.list_files()
+            yield [*(_shorten_name(item) for item in problems if isinstance(item, ItemProblem)), *_report_links(root)]
+            new_names = [name for name in names if _is_skill(name) and _add_real_path(root / name, real_paths)]
+            for start in range(0, len(new_names), PAGE):
+                page = [self._to_candidate(root, folder.read(name)) for name in new_names[start : start + PAGE]]
+                yield [item for candidate in page for item in reader.read(candidate)]
+        if not real_paths:
+            searched = ", ".join(repr(str(root)) for root in self.roots or SKILL_FOLDERS)
+            advice = "" if self.roots else "; pass other folders as roots=[...]"
+            raise SourceError(f"no SKILL.md below {searched}{advice}")
+        reader.check()
 
-    def _existing(self) -> list[Path]:
-        """Return the folders to read; of the usual ones, those that are there."""
+    def _existing_roots(self) -> list[Path]:
+        # A folder that the caller names must exist. Of the default folders, only some do.
         if self.roots is not None:
             return [root.expanduser() for root in self.roots]
-        return [folder for folder in (Path(usual).expanduser() for usual in SKILL_FOLDERS) if folder.is_dir()]
+        return [folder for folder in (Path(default).expanduser() for default in SKILL_FOLDERS) if folder.is_dir()]
 
-    def _found(self, root: Path, item: Item) -> _Found:
-        """Make a skill of a SKILL.md; one that cannot be read is called after its folder, as most are."""
+    def _to_candidate(self, root: Path, item: Item) -> _SkillCandidate:
         name = item.item if isinstance(item, ItemProblem) else item.id
         path = Path(os.path.abspath(root / name))  # noqa: PTH100 - `resolve` would follow links
         if isinstance(item, ItemProblem):
-            return _Found(_calls(path.parent.name, path, root), replace(item, reason=f"{name}: {item.reason}"))
-        said = _said(item.raw)
-        own = {"name": said.name or path.parent.name, "parent": _parent(path.parent)}
-        calls = _calls(own["name"], path, root)
-        if not said.name and not said.description:
-            reason = "; ".join([*said.warnings, "there is no text to find it by: give it a description"])
-            return _Found(calls, ItemProblem("", f"{name}: {reason}"))
-        raw = {**own, "description": said.description, **({"body": said.body} if self.bodies else {})}
-        metadata = {**said.fields, **own, "skill_path": str(path), "base_path": str(path.parent)}
-        return _Found(calls, Artifact("", raw, metadata), tuple(f"{name}: {each}" for each in said.warnings))
+            # Most skills have the name of their folder. With that id, the problem protects a skill indexed before.
+            ids = _possible_ids(path.parent.name, path, root)
+            return _SkillCandidate(ids, replace(item, reason=f"{name}: {item.reason}"))
+        file = _parse_skill(item.raw)
+        identity = {"name": file.name or path.parent.name, "parent": _parent_name(path.parent)}
+        ids = _possible_ids(identity["name"], path, root)
+        if not file.name and not file.description:
+            reason = "; ".join([*file.warnings, "there is no text to index; add a description"])
+            return _SkillCandidate(ids, ItemProblem("", f"{name}: {reason}"))
+        raw = {**identity, "description": file.description, **({"body": file.body} if self.keep_bodies else {})}
+        metadata = {**file.fields, **identity, "skill_path": str(path), "base_path": str(path.parent)}
+        warnings = tuple(f"{name}: {warning}" for warning in file.warnings)
+        return _SkillCandidate(ids, Artifact("", raw, metadata), warnings)
 
 
-def _links_in(root: Path) -> Iterator[ItemProblem]:
-    """Yield a problem for each skill that is only linked to: a user who links them in would miss them."""
+def _report_links(root: Path) -> Iterator[ItemProblem]:
+    """Yield a problem for each link to a skill, because users may collect skills by links."""
     for folder in sorted(root.iterdir()):
         files = (os.path.isfile(folder / name) for name in ("SKILL.md", "skill.md"))  # noqa: PTH113 - a Path's may raise
         if folder.is_symlink() and any(files):
-            reason = f"a link to {os.path.realpath(folder)!r}, and links are not followed: name that folder in roots"
-            yield ItemProblem(printable(folder.name), reason, lost=False)
+            reason = f"a link to {os.path.realpath(folder)!r}, which is not followed; add that folder to roots"
+            yield ItemProblem(to_printable(folder.name), reason, lost=False)
 
 
-def _unlisted(folder: ItemProblem) -> ItemProblem:
-    """Call a folder that cannot be listed by its name alone: it may be the one of a skill that was indexed before."""
-    return replace(folder, item=folder.item.rpartition("/")[2], reason=f"{folder.item}: {folder.reason}")
+def _shorten_name(problem: ItemProblem) -> ItemProblem:
+    # A folder that cannot be listed may be that of a skill indexed before: with its name as id, the skill is kept.
+    return replace(problem, item=problem.item.rpartition("/")[2], reason=f"{problem.item}: {problem.reason}")
 
 
 def _is_skill(name: str) -> bool:
     return name.rpartition("/")[2].lower() == "skill.md"
 
 
-def _is_new(path: Path, files: set[str]) -> bool:
-    """Return whether a file was not seen before: a folder may lie inside another one, or be a link to it."""
-    real = os.path.realpath(path)
-    known = real in files
-    files.add(real)
-    return not known
+def _add_real_path(path: Path, real_paths: set[str]) -> bool:
+    """Add a file, and return True if it is new: roots may contain one another, or be links."""
+    real_path = os.path.realpath(path)
+    is_new = real_path not in real_paths
+    real_paths.add(real_path)
+    return is_new
 
 
-def _said(text: str) -> _Said:
-    """Read what a SKILL.md says; its first paragraph, else its first heading, stands in for a description."""
+def _parse_skill(text: str) -> _SkillFile:
     front = read_frontmatter(text)
     fields, problem = front.fields, front.problem
     body = text[split_frontmatter(text)[1] :]
     warnings = [problem] if problem else []
-    name = " ".join(_text(fields, "name", warnings).split())
-    description = _text(fields, "description", warnings)
+    name = " ".join(_read_text(fields, "name", warnings).split())
+    description = _read_text(fields, "description", warnings)
     if not description:
-        description = (first_paragraph(body[:_HEAD]) or note_title("", {}, body))[:_MAX_DESCRIPTION].rstrip()
+        paragraph = first_paragraph(body[:_MAX_PARAGRAPH_SEARCH]) or note_title("", {}, body)
+        description = paragraph[:_MAX_DESCRIPTION].rstrip()
         if not problem:
-            warnings.append("has no description in its frontmatter; its first paragraph, if any, stands in for it")
-    others = {key: value for key, value in fields.items() if key != "description"}
-    return _Said(name, description, others, body, warnings)
+            warnings.append("has no description in its frontmatter; its first paragraph or heading is used instead")
+    other_fields = {key: value for key, value in fields.items() if key != "description"}
+    return _SkillFile(name, description, other_fields, body, warnings)
 
 
-def _text(fields: Mapping[str, Any], key: str, warnings: list[str]) -> str:
+def _read_text(fields: Mapping[str, Any], key: str, warnings: list[str]) -> str:
     value = fields.get(key, "")
     if isinstance(value, bool) or not isinstance(value, str | int | float | None):
         warnings.append(f"the {key} in its frontmatter must be text, not {short_repr(value)}")
@@ -198,68 +201,69 @@ def _text(fields: Mapping[str, Any], key: str, warnings: list[str]) -> str:
     return "" if value is None else str(value).strip()
 
 
-def _calls(name: str, path: Path, root: Path) -> tuple[str, ...]:
-    """Return what a skill may be called, the shortest first; the last is its own in any case."""
-    parent = _parent(path.parent)
-    below = Path(os.path.relpath(path.parent, root)).as_posix()
-    return (name, *([f"{name}@{parent}"] if parent else []), f"{name}@{below}", f"{name}@{path}")
+def _possible_ids(name: str, path: Path, root: Path) -> tuple[str, ...]:
+    """Return the possible ids of a skill, shortest first; the last one is always unique."""
+    parent = _parent_name(path.parent)
+    relative_path = Path(os.path.relpath(path.parent, root)).as_posix()
+    return (name, *([f"{name}@{parent}"] if parent else []), f"{name}@{relative_path}", f"{name}@{path}")
 
 
-def _parent(folder: Path) -> str:
-    """Return the name of what a skill belongs to, a plugin or a project: the next folder above with its own name."""
-    names = (above.name for above in folder.parents)
+def _parent_name(folder: Path) -> str:
+    """Return the name of the next folder above a skill that is not hidden or `skills`."""
+    names = (parent.name for parent in folder.parents)
     return next((name for name in names if name and not name.startswith(".") and name.lower() != "skills"), "")
 
 
 @dataclass(frozen=True, slots=True)
-class _Records:
-    """The skills that a fetcher gives."""
+class _SkillRecords:
+    """The skills of a fetcher."""
 
-    fetched: Fetched
-    wanted: Filter | None
-    bodies: bool
+    fetcher: RecordFetcher
+    filter: Filter | None
+    keep_bodies: bool
     source: str
 
     async def pages(self) -> AsyncPages:
-        """Read the skills in the fetcher's order."""
-        reading = _Reading(self.wanted)
-
-        pages = self.fetched.pages(lambda record, position: reading.items(self._found(record, position)))
+        """Yield the skills in the order of the fetcher."""
+        reader = _SkillReader(self.filter)
+        pages = self.fetcher.pages(lambda record, position: reader.read(self._to_candidate(record, position)))
         try:
             async for page in pages:
                 yield page
         finally:
             await pages.aclose()
-        reading.check()
+        reader.check()
 
-    def _found(self, record: object, position: int) -> _Found:
+    def _to_candidate(self, record: object, position: int) -> _SkillCandidate:
         where = f"{self.source}[{position}]"
         if not isinstance(record, Mapping):
-            return _Found((where,), ItemProblem("", f"a skill must be a mapping of fields, not {short_repr(record)}"))
+            reason = f"a skill must be a mapping of fields, not {short_repr(record)}"
+            return _SkillCandidate((where,), ItemProblem("", reason))
         name, description = record.get("name"), record.get("description")
         if not isinstance(name, str) or not name.strip():
             reason = f"a skill needs a name, a string that is not blank; {where} has {short_repr(name)}"
-            return _Found((where,), ItemProblem("", reason))
-        ways = [way for key in ("parent", "skill_path") if isinstance(way := record.get(key), str) and way]
-        calls = (name, *(f"{name}@{way}" for way in ways))
+            return _SkillCandidate((where,), ItemProblem("", reason))
+        places = [value for key in ("parent", "skill_path") if isinstance(value := record.get(key), str) and value]
+        ids = (name, *(f"{name}@{place}" for place in places))
         if not isinstance(description, str | None):
-            return _Found(calls, ItemProblem("", f"the description must be a string, not {short_repr(description)}"))
+            reason = f"the description must be a string, not {short_repr(description)}"
+            return _SkillCandidate(ids, ItemProblem("", reason))
         try:
             fields = json_clean(record)
         except RecursionError:
-            return _Found(calls, ItemProblem("", "its fields contain themselves or nest too deeply"))
-        metadata = {key: value for key, value in fields.items() if key not in _TEXTS}
-        raw = {key: value for key, value in record.items() if self.bodies or key != "body"}
-        return _Found(calls, Artifact("", raw, metadata))
+            return _SkillCandidate(ids, ItemProblem("", "its fields contain themselves or nest too deeply"))
+        metadata = {key: value for key, value in fields.items() if key not in _TEXT_FIELDS}
+        raw = {key: value for key, value in record.items() if self.keep_bodies or key != "body"}
+        return _SkillCandidate(ids, Artifact("", raw, metadata))
 
 
-def _roots(given: object) -> tuple[Path, ...]:
-    listed = [given] if isinstance(given, str | os.PathLike) else given
-    if not isinstance(listed, Iterable) or isinstance(listed, bytes):
-        raise ArgumentKindError(f"roots must be a folder or a list of folders, not {short_repr(given)}")
-    folders = list(listed)
+def _check_roots(roots: object) -> tuple[Path, ...]:
+    items = [roots] if isinstance(roots, str | os.PathLike) else roots
+    if not isinstance(items, Iterable) or isinstance(items, bytes):
+        raise ArgumentKindError(f"roots must be a folder or a list of folders, not {short_repr(roots)}")
+    folders = list(items)
     if not folders or not all(isinstance(folder, str | os.PathLike) and folder != "" for folder in folders):
-        raise ArgumentError(f"roots must name at least one folder and nothing else, not {short_repr(given)}")
+        raise ArgumentError(f"roots must contain at least one folder and nothing else, not {short_repr(roots)}")
     return tuple(map(Path, folders))
 
 
@@ -273,56 +277,64 @@ def from_skills(
     embedder: str | Embedder = "default",
     edge_extractor: EdgeExtractor | None = None,
 ) -> CorpusSource:
-    """Make a source of agent skills: every SKILL.md, in any case of letters, at any depth below some folders.
+    """Return a source of agent skills: the files named SKILL.md below some folders.
 
-    A skill's id is the `name` in its frontmatter, else its folder's name. The next skill of the same name, folder by
-    folder and in order of path, is `name@parent`, then `name@` its folder relative to its root, then `name@` its file.
-    `parent` is what a skill belongs to, a plugin or a project: the next folder above its own that is neither hidden
-    nor called `skills`. A file that is reached twice counts once; links to folders
-    are not followed, and one to a skill is a problem with `lost=False`.
+    The files are found at any depth, and with any case of their name. A file that is reached twice counts once. Links
+    to folders are not followed; a link to a skill is a problem with `lost=False`.
 
-    Metadata are the frontmatter's fields, JSON-clean and without the description, and over them `name`, `parent`,
-    `skill_path` and `base_path`, the file and its folder. Raw values are mappings of `name`, `description`, `parent`,
-    and of `body` where something else than `Skill()` may read it: else a change of the body indexes nothing again.
+    The id of a skill is the `name` in its frontmatter, else the name of its folder. Further skills with the same name,
+    folder by folder and in order of path, get the first of these ids that is free:
 
-    Where the frontmatter is missing or broken or has no description, the first paragraph stands in for it, else the
-    first heading, and a problem with `lost=False` says so. A file without any text, or one that cannot be read, is a
-    problem named after its folder.
+    - `name@parent`. The parent is the plugin or project of the skill: the next folder above its own that is neither
+      hidden nor named `skills`;
+    - `name@`, followed by its folder relative to the root;
+    - `name@`, followed by its file.
+
+    Metadata are the fields of the frontmatter, JSON-clean and without the description. They are overridden by `name`,
+    `parent`, `skill_path` (the file) and `base_path` (its folder). Raw values are mappings of `name`, `description` and
+    `parent`. They contain `body`, too, if another strategy than `Skill()`, or another extractor than
+    `DependencyLinks()`, may read it. Otherwise a change of the body alone indexes nothing again.
+
+    If the frontmatter is missing or broken, or has no description, the first paragraph is used instead, else the first
+    heading, and there is a problem with `lost=False`. A file that has no text or cannot be read is a problem with the
+    name of its folder.
 
     Args:
-        name: Letters, digits and `._-`; the default name of the corpus.
-        roots: One folder or several; unless given, those of `SKILL_FOLDERS` that are there, all below the home folder.
-        filter: Only skills whose metadata satisfy it; it changes no id.
-        fetcher: Gives skills instead: mappings with `name`, `description` and, where known, `parent`, `skill_path` and
-            `base_path`; all fields but description and body are metadata. A function, async or called in a worker
-            thread; or its name as `"module:attribute"`, which is imported and called when the skills are read, so only
-            names you trust.
-        strategy: Decomposes the skills; `Skill()` unless given.
+        name: The name of the source, and the default name of the corpus: letters, digits and `._-`.
+        roots: A folder, or several. The default is those of `SKILL_FOLDERS` that exist, all below the home folder.
+        filter: Return only skills whose metadata satisfy this filter. It changes no ids.
+        fetcher: A function, sync or async, that returns skills, instead of folders; or a reference to it such as
+            `"module:attribute"`. The skills are mappings with `name`, `description` and, if known, `parent`,
+            `skill_path` and `base_path`. All fields except description and body become metadata. A sync function runs
+            in a worker thread. The module of a reference is imported when the skills are read, which runs its code:
+            use only references that you trust.
+        strategy: The strategy that splits the skills into surfaces; `Skill()` by default.
         embedder: An embedder, or the specification of one.
-        edge_extractor: Finds the skills' links; `DependencyLinks()`, by `parent`, unless given.
+        edge_extractor: The extractor of the skills' links; by default `DependencyLinks()`, which reads `parent`.
 
     Raises:
-        ArgumentError: `name`, `roots` or `fetcher` cannot be used, or both are given.
-        FilterError: `filter` is malformed.
-        SourceError: While iterating: a given folder is missing, there is no skill, the filter leaves none, or the
-            fetcher fails.
+        ArgumentError: If `name`, `roots` or `fetcher` is not valid, or `roots` and `fetcher` are both set.
+        FilterError: If `filter` is not valid.
+        SourceError: During iteration, if a folder of `roots` is missing, there is no skill, the filter matches none, or
+            the fetcher fails.
 
     Example:
         >>> from_skills(roots=["skills", "vendored/skills"], filter={"license": "MIT"}).indexing_strategy
         Skill()
     """
     if roots is not None and fetcher is not None:
-        raise ArgumentError("roots and fetcher cannot both give the skills: pass one of them")
-    wanted = parse_filter(filter)
-    # A body that nothing reads is left out, so that a change of it alone indexes nothing again.
-    bodies = not (isinstance(strategy, Skill | None) and isinstance(edge_extractor, DependencyLinks | None))
-    scope: _Folders | _Records
+        raise ArgumentError("roots and fetcher are both set; pass only one of them")
+    parsed_filter = parse_filter(filter)
+    # The default strategy and extractor do not read bodies. Without bodies, a change of one indexes nothing again.
+    keep_bodies = not (isinstance(strategy, Skill | None) and isinstance(edge_extractor, DependencyLinks | None))
+    scope: _SkillFolders | _SkillRecords
     if fetcher is None:
-        scope = folders = _Folders(None if roots is None else _roots(roots), wanted, bodies)
-        excluded = folders.excluded if wanted else None
+        scope = folders = _SkillFolders(None if roots is None else _check_roots(roots), parsed_filter, keep_bodies)
+        excluded = folders.find_excluded if parsed_filter else None
     else:
         check_fetcher("fetcher", fetcher)
-        scope, excluded = _Records(Fetched(fetcher), wanted, bodies, name), None
+        scope = _SkillRecords(RecordFetcher(fetcher), parsed_filter, keep_bodies, name)
+        excluded = None
     return CorpusSource(
         name,
         scope.pages,

@@ -1,4 +1,4 @@
-"""The one kind of source: a name, a scope to read, and how its artifacts are to be indexed."""
+"""The source of a corpus: a name, a scope to read, and settings for indexing."""
 
 import json
 import math
@@ -14,7 +14,7 @@ import anyio.lowlevel
 from airw._base.checks import NAME_RULE, find_text_fault, is_valid_name
 from airw._base.concurrency import in_thread
 from airw._base.json import json_clean
-from airw._base.messages import error_text
+from airw._base.messages import error_text, short_repr
 from airw.errors import ArgumentError
 from airw.indexing import WholeText
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
@@ -30,9 +30,9 @@ _CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",
 
 
 def content_hash(artifact: Artifact) -> str:
-    """Hash what is indexed of an artifact, its raw value and its metadata, to 32 hex digits (BLAKE2b).
+    """Return a hash of an artifact's raw value and metadata: 32 hex digits (BLAKE2b).
 
-    Strings and bytes are hashed as they are, anything else as canonical JSON: the order of keys does not count.
+    Strings and bytes are hashed unchanged, other values as canonical JSON, so that the order of keys does not matter.
 
     Example:
         >>> content_hash(Artifact("a", {"x": 1, "y": 2})) == content_hash(Artifact("b", {"y": 2, "x": 1}))
@@ -55,12 +55,12 @@ def content_hash(artifact: Artifact) -> str:
 def _canonical(value: Any) -> bytes:
     try:
         text = _CANONICAL.encode(value)
-    except (TypeError, ValueError, RecursionError):  # keys that do not sort, or a value inside itself
-        text = _cleaned(value)
+    except (TypeError, ValueError, RecursionError):  # keys that cannot be sorted, or a value inside itself
+        text = _encode_clean(value)
     return text.encode("utf-8", "surrogatepass")
 
 
-def _cleaned(value: Any) -> str:
+def _encode_clean(value: Any) -> str:
     try:
         return _CANONICAL.encode(json_clean(value))
     except RecursionError:
@@ -68,7 +68,7 @@ def _cleaned(value: Any) -> str:
 
 
 def id_from(value: object) -> str | None:
-    """Return a string itself and a number as its decimal text; `None` for what can be no id.
+    """Return a string unchanged and a number as decimal text; `None` if the value is no id.
 
     Example:
         >>> id_from("a"), id_from(0), id_from(""), id_from(True)
@@ -80,7 +80,7 @@ def id_from(value: object) -> str | None:
 
 
 def name_from(text: str, default: str) -> str:
-    """Make a valid name of a file's or folder's name.
+    """Return a valid name of a source, made from the name of a file or folder.
 
     Example:
         >>> name_from("My notes (2026)", "files"), name_from("…", "files")
@@ -91,22 +91,23 @@ def name_from(text: str, default: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CorpusSource:
-    """A named scope of artifacts, and how they are to be indexed.
+    """A source with a name, artifacts to read, and settings for indexing them.
 
     Args:
-        name: Letters, digits and `._-`, at most 100, beginning with a letter or digit.
-        scope: A mapping of id to raw value, read lazily in its own order; or a function that makes a generator of
-            pages of artifacts and problems, which is run in a worker thread unless it is an async one.
-        indexing_strategy: Decomposes the artifacts.
-        change_signal: Gives a text that changes whenever what would be indexed of an artifact changes.
+        name: 1 to 100 letters, digits and `._-`; the first is a letter or digit.
+        scope: A mapping of id to raw value, which is read lazily and in its own order. Or a function that returns a
+            generator of pages of artifacts and problems. A sync generator runs in a worker thread.
+        indexing_strategy: The strategy that splits the artifacts into surfaces.
+        change_signal: A function that returns a text for an artifact. The text must change if anything changes that
+            would be indexed.
         embedder: An embedder, or the specification of one.
-        metadata_of: Called with id and raw value; what it gives is laid over the artifact's metadata.
-        edge_extractor: Finds the artifacts' links; `None` for no links.
-        excluded: Gives what lies where the artifacts do and is left out on purpose, by reason, for
-            `airw.corpora.coverage`.
+        metadata_of: A function of id and raw value. The fields it returns override those of the artifact's metadata.
+        edge_extractor: The extractor of the artifacts' links; `None` for no links.
+        excluded: A function that returns the items that are left out on purpose, by reason; `airw.corpora.coverage`
+            uses it.
 
     Raises:
-        ArgumentError: The name is not valid, or the scope is neither a mapping nor a function.
+        ArgumentError: If the name is not valid, or the scope is neither a mapping nor a function.
 
     Example:
         >>> source = CorpusSource("letters", {"a": "alpha", "": "nameless"})
@@ -128,63 +129,64 @@ class CorpusSource:
     excluded: Callable[[], Mapping[str, Sequence[str]]] | None = None
 
     def __post_init__(self) -> None:
-        """Check name and scope at birth."""
+        """Check name and scope."""
         if not is_valid_name(self.name):
-            raise ArgumentError(f"a source's name must be {NAME_RULE}, not {self.name!r}")
+            raise ArgumentError(f"name must be {NAME_RULE}, not {short_repr(self.name)}")
         if not isinstance(self.scope, Mapping) and not callable(self.scope):
-            kind = type(self.scope).__name__
-            raise ArgumentError(f"a source's scope must be a mapping of id to raw value, not of type {kind}")
+            raise ArgumentError(
+                f"scope must be a mapping of id to raw value, or a function, not {short_repr(self.scope)}"
+            )
 
     def items(self) -> AsyncIterator[Item]:
-        """Stream the artifacts, and a problem for each that cannot be stored or read.
+        """Yield the artifacts, and a problem for each item that cannot be read or stored.
 
         Raises:
-            SourceError: The source itself is missing or cannot be read.
+            SourceError: If the source itself is missing or cannot be read.
         """
         if isinstance(self.scope, Mapping):
-            return self._mapped(self.scope)
+            return self._read_mapping(self.scope)
         pages = self.scope()
-        return self._paged(pages if isinstance(pages, AsyncGenerator) else _in_threads(pages))
+        return self._read_pages(pages if isinstance(pages, AsyncGenerator) else _run_in_threads(pages))
 
-    async def _mapped(self, scope: Mapping[str, Any]) -> AsyncIterator[Item]:
+    async def _read_mapping(self, scope: Mapping[str, Any]) -> AsyncIterator[Item]:
         for number, key in enumerate(scope):
             if number % PAGE == 0:
                 await anyio.lowlevel.checkpoint()
-            yield self._looked_up(scope, key)
+            yield self._read_key(scope, key)
 
-    async def _paged(self, pages: AsyncPages) -> AsyncIterator[Item]:
+    async def _read_pages(self, pages: AsyncPages) -> AsyncIterator[Item]:
         try:
             async for page in pages:
                 for item in page:
-                    yield self._checked(item.id, item.raw, item.metadata) if isinstance(item, Artifact) else item
+                    yield self._check_item(item.id, item.raw, item.metadata) if isinstance(item, Artifact) else item
         finally:
             await pages.aclose()
 
-    def _looked_up(self, scope: Mapping[str, Any], key: Any) -> Item:
+    def _read_key(self, scope: Mapping[str, Any], key: Any) -> Item:
         try:
             raw = scope[key]
-        except Exception as error:  # noqa: BLE001 - a lazy mapping's failure to read one item is that item's problem
-            return ItemProblem(_shown(key), f"cannot be read: {error_text(error)}")
-        return self._checked(key, raw, {})
+        except Exception as error:  # noqa: BLE001 - if a lazy mapping fails on one item, the others can be read
+            return ItemProblem(_to_printable(key), f"cannot be read: {error_text(error)}")
+        return self._check_item(key, raw, {})
 
-    def _checked(self, name: Any, raw: Any, metadata: Mapping[str, Any]) -> Item:
-        """Make an artifact, `metadata_of` laid over its metadata; refuse what no store can hold."""
+    def _check_item(self, name: Any, raw: Any, metadata: Mapping[str, Any]) -> Item:
+        """Return an artifact with the fields of `metadata_of`, or a problem if it is not valid."""
         if not isinstance(name, str) or not name:
-            return ItemProblem(_shown(name), f"an id must be a non-empty string, not {name!r:.80}")
+            return ItemProblem(_to_printable(name), f"an id must be a non-empty string, not {name!r:.80}")
         if self.metadata_of is not None:
             try:
                 metadata = {**metadata, **self.metadata_of(name, raw)}
             except Exception as error:  # noqa: BLE001 - the caller's function failed on this item
-                return ItemProblem(_shown(name), f"metadata_of failed: {error_text(error)}")
+                return ItemProblem(_to_printable(name), f"metadata_of failed: {error_text(error)}")
         try:
-            if fault := _fault_in((name, raw, metadata)):
-                return ItemProblem(_shown(name), f"holds {fault}, which is no text in UTF-8: clean the text first")
+            if fault := _find_fault((name, raw, metadata)):
+                return ItemProblem(_to_printable(name), f"contains {fault}, so it is not UTF-8; clean the text first")
         except RecursionError:
-            return ItemProblem(_shown(name), "its fields contain themselves or nest too deeply")
+            return ItemProblem(_to_printable(name), "its fields contain themselves or nest too deeply")
         return Artifact(name, raw, metadata)
 
 
-async def _in_threads(pages: Pages) -> AsyncPages:
+async def _run_in_threads(pages: Pages) -> AsyncPages:
     try:
         while (page := await in_thread(next, pages, None)) is not None:
             yield page
@@ -192,19 +194,18 @@ async def _in_threads(pages: Pages) -> AsyncPages:
         pages.close()
 
 
-def _fault_in(value: Any) -> str | None:
-    """Return what keeps the texts in a value from being stored, if anything does."""
+def _find_fault(value: Any) -> str | None:
+    """Return the first fault that prevents a text in a value from being stored, or `None`."""
     if isinstance(value, str):
         return None if value.isascii() else find_text_fault(value)
     if value is None or isinstance(value, (int, float)):
         return None
-    if isinstance(value, (dict, Mapping)):  # of the two, the first is asked much faster
-        return next(filter(None, map(_fault_in, chain(value, value.values()))), None)
-    return next(filter(None, map(_fault_in, value)), None) if isinstance(value, (list, tuple)) else None
+    if isinstance(value, (dict, Mapping)):  # `dict` is checked first, because that check is much faster
+        return next(filter(None, map(_find_fault, chain(value, value.values()))), None)
+    return next(filter(None, map(_find_fault, value)), None) if isinstance(value, (list, tuple)) else None
 
 
-def _shown(key: Any) -> str:
-    """Make any id printable."""
+def _to_printable(key: Any) -> str:
     return str(key).encode("utf-8", "backslashreplace").decode()
 
 
@@ -217,18 +218,20 @@ def from_mapping(
     edge_extractor: EdgeExtractor | None = None,
     metadata_of: MetadataOf | None = None,
 ) -> CorpusSource:
-    """Make a source of a mapping of id to raw value, read lazily and in its own order.
+    """Return a source of a mapping of id to raw value.
+
+    The mapping is read lazily and in its own order.
 
     Args:
-        mapping: Raw values are what the strategy reads: strings, or mappings of fields.
-        name: Letters, digits and `._-`; the default name of the corpus.
-        strategy: Decomposes the artifacts; `WholeText()` unless given.
+        mapping: The raw values by id: strings, or mappings of fields, as the strategy needs them.
+        name: The name of the source, and the default name of the corpus: letters, digits and `._-`.
+        strategy: The strategy that splits the artifacts into surfaces; `WholeText()` by default.
         embedder: An embedder, or the specification of one.
-        edge_extractor: Finds the artifacts' links.
-        metadata_of: Called with id and raw value; gives the artifact's metadata, its filter fields.
+        edge_extractor: The extractor of the artifacts' links; `None` for no links.
+        metadata_of: A function of id and raw value that returns the metadata: the fields that filters can use.
 
     Raises:
-        ArgumentError: The name is not valid, or `mapping` is no mapping.
+        ArgumentError: If the name is not valid, or `mapping` is not a mapping.
 
     Example:
         >>> source = from_mapping({"a": "alpha"}, name="letters", metadata_of=lambda id, raw: {"size": len(raw)})
@@ -236,7 +239,7 @@ def from_mapping(
         ('letters', WholeText(text_key=None, kind='document'))
     """
     if not isinstance(mapping, Mapping):
-        raise ArgumentError(f"from_mapping takes a mapping of id to raw value, not of type {type(mapping).__name__}")
+        raise ArgumentError(f"mapping must be a mapping of id to raw value, not {short_repr(mapping)}")
     return CorpusSource(
         name,
         mapping,

@@ -1,4 +1,4 @@
-"""Catalogues of tools, as clients of the Model Context Protocol and of language models describe them."""
+"""A source of tools, as the Model Context Protocol and chat models describe them."""
 
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 from airw._base.messages import error_text, short_repr
 from airw.indexing import Skill
 from airw.protocols import Embedder, IndexingStrategy
-from airw.sources.records import Fetched, Fetcher, check_records
+from airw.sources.records import Fetcher, RecordFetcher, check_records
 from airw.sources.source import CorpusSource, Item
 from airw.values import Artifact, ItemProblem
 
@@ -16,34 +16,37 @@ _PLAIN = (str, bytes, int, float, list, tuple, type(None))
 
 
 @dataclass(frozen=True, slots=True)
-class _Keyed:
-    """A tool of a mapping, whose key names it where it does not do so itself."""
+class _ToolWithKey:
+    """A tool of a mapping; the key is its name if it has none of its own."""
 
     key: object
     tool: object
 
 
 @dataclass(frozen=True, slots=True)
-class _Catalogue:
-    """One reading of the tools."""
+class _ToolReader:
+    """Makes artifacts from tools, for one iteration of a source.
+
+    `positions` contains the first position of each name, to report duplicates.
+    """
 
     source: str
     positions: dict[str, int] = field(default_factory=dict)
 
-    def items(self, given: object, position: int) -> list[Item]:
+    def read(self, entry: object, position: int) -> list[Item]:
         where = f"{self.source}[{position}]"
         try:
-            item = _artifact(given, where)
-        except Exception as error:  # noqa: BLE001 - a tool of somebody else's class; its attributes may do anything
+            item = _to_artifact(entry, where)
+        except Exception as error:  # noqa: BLE001 - properties of a caller's class may raise any error
             item = ItemProblem(where, f"the tool cannot be read: {error_text(error)}")
         if isinstance(item, Artifact) and (first := self.positions.setdefault(item.id, position)) != position:
-            taken = f"the name {item.id!r} at position {position} is already at position {first}, counted from 0"
-            item = ItemProblem(item.id, f"{taken}: say whose it is, as in 'server.tool'")
+            reason = f"the name {item.id!r} at position {position} is already at position {first}, counted from 0"
+            item = ItemProblem(item.id, f"{reason}; add the server to the name, as in 'server.tool'")
         return [item]
 
 
-def _artifact(given: object, where: str) -> Item:
-    key, tool = (given.key, given.tool) if isinstance(given, _Keyed) else (None, given)
+def _to_artifact(entry: object, where: str) -> Item:
+    key, tool = (entry.key, entry.tool) if isinstance(entry, _ToolWithKey) else (None, entry)
     if isinstance(tool, _PLAIN):
         return ItemProblem(where, f"a tool must be a mapping or an object with a name, not {short_repr(tool)}")
     if _field(tool, "type") == "function" and (inner := _field(tool, "function")) is not None:
@@ -53,15 +56,15 @@ def _artifact(given: object, where: str) -> Item:
         return ItemProblem(
             where, f"a tool needs a name, a string that is not blank; {short_repr(tool)} has {short_repr(name)}"
         )
-    return _described(name, tool)
+    return _read_description(name, tool)
 
 
-def _described(name: str, tool: object) -> Item:
+def _read_description(name: str, tool: object) -> Item:
     description = _field(tool, "description")
     if not isinstance(description, str | None):
         return ItemProblem(name, f"the description of the tool must be a string, not {short_repr(description)}")
-    schemas = (_field(tool, each) for each in _SCHEMAS)
-    schema: object = next((found for found in schemas if found is not None), {})
+    schemas = (_field(tool, key) for key in _SCHEMAS)
+    schema: object = next((value for value in schemas if value is not None), {})
     if not isinstance(schema, Mapping):
         return ItemProblem(name, f"the schema of the tool must be a mapping, as in JSON, not {short_repr(schema)}")
     raw = {"name": name, "description": description or "", "parameters": schema}
@@ -73,13 +76,13 @@ def _field(tool: object, key: str) -> Any:
 
 
 def _param_names(schema: Mapping[str, Any]) -> list[str]:
-    """Return the names sorted: their order in a schema means nothing."""
+    """Return the parameter names, sorted: their order in a schema has no meaning."""
     properties = schema.get("properties")
     return sorted(map(str, properties)) if isinstance(properties, Mapping) else []
 
 
-def _keyed(tools: Mapping[Any, Any]) -> Iterator[_Keyed]:
-    return (_Keyed(key, tool) for key, tool in tools.items())
+def _add_keys(tools: Mapping[Any, Any]) -> Iterator[_ToolWithKey]:
+    return (_ToolWithKey(key, tool) for key, tool in tools.items())
 
 
 def from_mcp_tools(
@@ -89,26 +92,32 @@ def from_mcp_tools(
     strategy: IndexingStrategy | None = None,
     embedder: str | Embedder = "default",
 ) -> CorpusSource:
-    """Make a source of tools, found by name and description; their names are their ids.
+    """Return a source of tools, which are indexed by name and description.
 
-    A tool is a mapping or an object with `name`, `description` and a schema of its parameters, `parameters`,
-    `inputSchema` or `input_schema`; or one inside `{"type": "function", "function": ...}`. The schema is no part of the
-    text, but a tool whose schema changed is indexed again; other fields do not count. Metadata are `param_names`, the
-    names of the parameters, sorted. A tool without a name, or with the name of one before, is an `ItemProblem`.
+    A tool is a mapping or an object with `name`, `description` and a schema of its parameters. The schema is in
+    `parameters`, `inputSchema` or `input_schema`. A tool inside `{"type": "function", "function": ...}` is accepted,
+    too. The name of a tool is its id. The schema is not part of the text, but if it changes, the tool is indexed again.
+    Other fields are ignored. Metadata are `param_names`, the names of the parameters, sorted. A tool without a name, or
+    with the name of an earlier one, is an `ItemProblem`.
 
     Args:
-        tools: A list of tools, or whatever else can be iterated again; a mapping, whose keys name the tools that have
-            no name of their own; a function, async or called in a worker thread, that gives one of these; or the
-            function's name as `"module:attribute"`, which is imported and called when the tools are read, so only names
-            you trust.
-        name: Letters, digits and `._-`; the default name of the corpus.
-        strategy: Decomposes the mappings `name`, `description`, `parameters`; `Skill()` unless given.
+        tools: The tools, in one of these forms:
+
+            - a list, or another iterable that can be read several times;
+            - a mapping, whose keys are the names of tools that have none of their own;
+            - a function that returns one of these, sync or async; a sync one runs in a worker thread;
+            - `"module:attribute"`, a reference to such a function. The module is imported when the tools are read,
+              which runs its code: use only references that you trust.
+        name: The name of the source, and the default name of the corpus: letters, digits and `._-`.
+        strategy: The strategy that splits mappings of `name`, `description` and `parameters` into surfaces; `Skill()`
+            by default.
         embedder: An embedder, or the specification of one.
 
     Raises:
-        ArgumentError: `name` or `tools` cannot be used; where `tools` is of another kind, or an iterator, which could
-            be read only once, an `ArgumentKindError`.
-        SourceError: While iterating: a function leads nowhere, fails, or gives what are no tools.
+        ArgumentError: If `name` or `tools` is not valid. It is an `ArgumentKindError` if `tools` has another type, or
+            is an iterator, which can be read only once.
+        SourceError: During iteration, if the reference cannot be resolved, or the function fails or does not return
+            tools.
 
     Example:
         >>> import anyio
@@ -120,5 +129,5 @@ def from_mcp_tools(
         [('ping', {'param_names': ['host']})]
     """
     check_records("tools", tools)
-    fetched = Fetched(tools, _keyed)
-    return CorpusSource(name, lambda: fetched.pages(_Catalogue(name).items), strategy or Skill(), embedder=embedder)
+    fetcher = RecordFetcher(tools, _add_keys)
+    return CorpusSource(name, lambda: fetcher.pages(_ToolReader(name).read), strategy or Skill(), embedder=embedder)

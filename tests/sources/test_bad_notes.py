@@ -88,8 +88,8 @@ async def test_aliases_that_are_each_others_titles_are_told_and_links_by_them_ar
     corpus, edges = await built(tmp_path, notes)
     assert edges == {("b.md", "a.md")}
     assert told(corpus) == [
-        ("b.md", "title: 'a.md' bears the name 'Beta' too: links by it are ambiguous (line 2)"),
-        ("b.md", "aliases: 'a.md' bears the name 'Alpha' too: links by it are ambiguous (line 3)"),
+        ("b.md", "title: 'a.md' also has the name 'Beta', so links to it are ambiguous (line 2)"),
+        ("b.md", "aliases: 'a.md' also has the name 'Alpha', so links to it are ambiguous (line 3)"),
         ("a.md", "the link 'Beta' refers to its own note (line 5)"),
         ("b.md", "the link 'alpha' refers to its own note (line 6)"),
     ]
@@ -107,7 +107,7 @@ async def test_an_id_that_two_notes_bear_is_told_and_links_by_it_are_ambiguous(t
         },
     )
     assert edges == {("user.md", "two.md")}
-    assert told(corpus) == [("two.md", "id: 'one.md' bears the name 'same' too: links by it are ambiguous (line 3)")]
+    assert told(corpus) == [("two.md", "id: 'one.md' also has the name 'same', so links to it are ambiguous (line 3)")]
     both = ("one.md", "two.md")
     assert await unresolved(corpus) == [("user.md", 3, "same", both), ("user.md", 6, "same", both)]
 

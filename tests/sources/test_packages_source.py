@@ -376,7 +376,7 @@ async def test_a_readme_that_cannot_be_read_is_told_and_the_next_one_is_taken(tm
         assert declared in problem
     package, problems = await only(root, {"pyproject.toml": "", "README.md": b"\xff", "README.txt": "T"})
     assert package.raw["readme"] == "T"
-    assert problems == ["README.md: is not UTF-8 at byte 0: convert it"]
+    assert problems == ["README.md: is not UTF-8 at byte 0; convert the file"]
 
 
 async def test_a_long_readme_is_cut_and_its_metadata_say_so(tmp_path):
@@ -518,7 +518,7 @@ async def test_no_two_folders_ever_share_an_id(tmp_path_factory, folders):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"manifest": "a.pth", "root": "b"}, "not both"),
+        ({"manifest": "a.pth", "root": "b"}, "both set"),
         ({"readme_chars": -1}, "readme_chars"),
         ({"readme_chars": True}, "readme_chars"),
         ({"exclude": "numpy"}, "exclude"),

@@ -150,9 +150,9 @@ async def test_a_file_that_cannot_be_read_or_says_nothing_is_a_problem_named_aft
     assert list(artifacts) == ["ok"]
     expected = {
         "binary": "NUL",
-        "blank": "no text to find it by",
+        "blank": "no text to index",
         "broken": "not valid YAML: mapping values are not allowed in this context (line 2); there is no text",
-        "code": "no text to find it by",
+        "code": "no text to index",
         "latin": "not UTF-8",
         "large": "larger than max_bytes",
         "leak": "leads out of the folder",
@@ -313,9 +313,9 @@ async def test_the_filter_leaves_skills_out_and_changes_no_id(tmp_path):
 
 async def test_a_filter_that_leaves_nothing_is_an_error_and_not_an_empty_corpus(tmp_path):
     write(tmp_path, {"x/SKILL.md": skill("x")})
-    with pytest.raises(SourceError, match="the filter leaves none of the 1 skills"):
+    with pytest.raises(SourceError, match="filter matches none of the 1 skills"):
         await read(from_skills(roots=tmp_path, filter={"plugni": "x"}))
-    with pytest.raises(SourceError, match="the filter leaves none of the 2 skills"):
+    with pytest.raises(SourceError, match="filter matches none of the 2 skills"):
         await read(from_skills(fetcher=lambda: [{"name": "x"}, {"name": "y"}], filter={"plugni": "x"}))
 
 

@@ -288,7 +288,7 @@ async def test_names_of_any_length_and_script_are_ids_and_those_that_are_no_text
 @pytest.mark.parametrize("make", [from_files, from_notes])
 async def test_a_root_that_is_missing_or_a_file_or_holds_nothing_is_an_error_when_read(make, tmp_path):
     write(tmp_path, {"a.txt": "x"})
-    for root, words in [("gone", "does not exist"), ("a.txt", "is not a folder"), (".", "1 seen")]:
+    for root, words in [("gone", "does not exist"), ("a.txt", "is not a folder"), (".", "1 other files there")]:
         source = make(tmp_path / root, name="x")
         with pytest.raises(SourceError, match=words):
             await read(source)
@@ -436,9 +436,9 @@ async def test_an_id_or_alias_that_another_note_bears_is_reported_once_and_a_tit
     write(tmp_path, {name: f"---\n{head}\n---\n" for name, head in heads.items()})
     problems = [item for item in await read(from_notes(tmp_path)) if isinstance(item, ItemProblem)]
     assert [(problem.item, problem.reason, problem.lost) for problem in problems] == [
-        ("b.md", "id: 'a.md' bears the name 'x' too: links by it are ambiguous (line 3)", False),
-        ("c.md", "title: 'a.md' bears the name 'UNO' too: links by it are ambiguous (line 2)", False),
-        ("c.md", "aliases: 'a.md' bears the name 'eins' too: links by it are ambiguous (line 3)", False),
+        ("b.md", "id: 'a.md' also has the name 'x', so links to it are ambiguous (line 3)", False),
+        ("c.md", "title: 'a.md' also has the name 'UNO', so links to it are ambiguous (line 2)", False),
+        ("c.md", "aliases: 'a.md' also has the name 'eins', so links to it are ambiguous (line 3)", False),
     ]
 
 
