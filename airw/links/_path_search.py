@@ -35,7 +35,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepReader:
-    """Reads the steps that a path may take, and their costs.
+    """Reads the steps that a path may take, and the values of artifacts for their costs.
 
     Args:
         store: The store to read links from.
@@ -251,7 +251,7 @@ class HopSearch:
             is_long = len(level.over_max_edges) + len(level.over_max_fanout) > MANY
             await offload_if(is_long, self._count_left_out, side, level)
             return ()
-        # Limits can hide artifacts from one side, so that not all meeting points are equally good.
+        # Limits can hide artifacts from one side, so meeting points may be on paths of different lengths.
         lengths = {node: side.depths[node] + other.depths[node] for node in level.meeting}
         return [node for node in lengths if lengths[node] == min(lengths.values())]
 

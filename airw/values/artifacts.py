@@ -34,7 +34,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class ItemProblem:
-    """A problem with one item of a source. A build raises it as an error or reports it.
+    """A problem with one item of a source, which a build reports or raises as an error.
 
     Args:
         item: The artifact's id, or the file's path if there is no id.

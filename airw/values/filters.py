@@ -1,4 +1,4 @@
-"""The filter language: its parser and its meaning. Every store must agree with `matches`.
+"""The filter language: its parser, and its meaning, which every store must agree with.
 
 ```text
 {"status": "Final"}                      the field equals the value; a list must equal the whole list
