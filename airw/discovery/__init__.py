@@ -1,4 +1,4 @@
-"""Discovery: search one or several corpora, select the few hits worth acting on, disclose them.
+"""Discovery: search corpora, select the few hits worth acting on, disclose them.
 
 Several corpora are searched at once and fused by rank, or walked as one graph.
 """

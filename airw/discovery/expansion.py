@@ -1,4 +1,4 @@
-"""Expansion: a hit with what stands around it in its artifact, put together from the records of the corpus."""
+"""Expansion of hits to passages: the records around a hit, joined to one text."""
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,10 +18,10 @@ from airw.values import Passage, Record, SearchHit
 
 @dataclass(frozen=True, slots=True)
 class SentenceWindow:
-    """The neighbourhood that reads on: the hit's record, and up to `k` of its kind before and after it.
+    """A policy that chooses the hit's record and up to `k` records of its kind on each side.
 
     Raises:
-        ArgumentError: `k` is no whole number, or negative.
+        ArgumentError: If `k` is not a whole number of at least 0.
 
     Example:
         >>> SentenceWindow(2)
@@ -31,27 +31,28 @@ class SentenceWindow:
     k: int = 1
 
     def __post_init__(self) -> None:
-        """Check the width at birth."""
+        """Check `k`."""
         check_count("k", self.k)
 
     def __call__(self, hit: SearchHit, siblings: Sequence[Record]) -> Sequence[Record]:
-        """Give the records in the window."""
+        """Return the records of the window."""
         if hit.surface_index is None:
             name = f"the hit of {hit.artifact_id!r}"
-            raise ArgumentError(f"{name} has no surface_index to lay a window around; WholeArtifact() needs none")
-        kin = [record for record in siblings if record.surface_kind == hit.surface_kind]
-        at = next((at for at, record in enumerate(kin) if record.surface_index == hit.surface_index), None)
-        if at is None:
+            raise ArgumentError(f"SentenceWindow needs a surface_index, which {name} lacks: use WholeArtifact()")
+        # A chunk and the summary of an artifact are no neighbours: the window counts records of one kind.
+        records = [record for record in siblings if record.surface_kind == hit.surface_kind]
+        position = next((i for i, record in enumerate(records) if record.surface_index == hit.surface_index), None)
+        if position is None:
             raise SeedNotFound(
                 f"{hit.artifact_id!r} has no {hit.surface_kind!r} surface at {hit.surface_index}: "
-                "the hit is of another corpus or an older build; search again"
+                "the hit is from another corpus or an older build: search again"
             )
-        return kin[max(0, at - self.k) : at + self.k + 1]
+        return records[max(0, position - self.k) : position + self.k + 1]
 
 
 @dataclass(frozen=True, slots=True)
 class WholeArtifact:
-    """The neighbourhood that is the whole artifact: all its records, in plan order.
+    """A policy that chooses all records of the artifact, in plan order.
 
     Example:
         >>> WholeArtifact()
@@ -59,30 +60,30 @@ class WholeArtifact:
     """
 
     def __call__(self, _: SearchHit, siblings: Sequence[Record]) -> Sequence[Record]:
-        """Give all of them."""
+        """Return all records."""
         return siblings
 
 
 async def expand(
     hit: SearchHit, corpus: CorpusLike[RecordsByArtifact], *, policy: NeighborhoodPolicy | None = None
 ) -> Passage:
-    """Give a hit with its neighbourhood as one text; its identity and its score stay.
+    """Return a hit together with its neighbourhood, as one text.
 
-    What two chunks share is said once, where they were stored with their offsets; what is not adjacent, or not of one
-    kind, is parted by a blank line.
+    The passage has the identity and the score of the hit. The overlap of two chunks appears once, if they were stored
+    with their offsets. A blank line separates records that are not adjacent or not of one kind.
 
     Args:
-        hit: The hit, from this corpus.
+        hit: A hit of this corpus.
         corpus: An open corpus, or a name or path, which is opened without its embedder and closed again.
-        policy: Chooses among the artifact's records; `SentenceWindow()` unless given. In what order it gives
-            them, and how often, does not matter. Where it chooses none, the text is the hit's own.
+        policy: A function that chooses among the records of the artifact; `SentenceWindow()` by default. The order of
+            the chosen records and duplicates do not matter. If it chooses none, the text is that of the hit.
 
     Raises:
-        CorpusNotFound: There is no corpus of that name or at that path.
-        NoLedgerEntry: The corpus does not hold the artifact.
-        SeedNotFound: It does not hold the hit's surface, and the policy needs it.
-        ArgumentError: The policy chose what is no record of the artifact, or needs the `surface_index` that the hit
-            does not have.
+        CorpusNotFound: If there is no corpus of that name or at that path.
+        NoLedgerEntry: If the corpus does not contain the artifact.
+        SeedNotFound: If the artifact no longer has the hit's surface, and the policy needs it.
+        ArgumentError: If the policy chooses something else than records of the artifact, or needs a `surface_index`
+            that the hit does not have.
 
     Example:
         >>> import anyio
@@ -100,70 +101,73 @@ async def expand(
     """
     if not isinstance(hit, SearchHit):
         raise ArgumentKindError(f"hit must be a SearchHit, not {short_repr(hit)}")
-    chosen = SentenceWindow() if policy is None else check_policy(policy)
+    policy = SentenceWindow() if policy is None else check_policy(policy)
     async with use_store(corpus) as (name, store):
-        [passage] = await passages_of([hit], name, store, chosen)
+        [passage] = await passages_of([hit], name, store, policy)
     if isinstance(passage, Passage):
         return passage
     raise passage
 
 
 def check_policy(policy: NeighborhoodPolicy) -> NeighborhoodPolicy:
-    """Give a policy back when it can be one.
+    """Return the policy, or raise if it is not a function.
 
     Raises:
-        ArgumentError: It is no function.
+        ArgumentError: If it is not a function.
     """
     if not callable(policy):
-        raise ArgumentKindError(
-            f"a neighbourhood policy must be a function of a hit and records, not {short_repr(policy)}"
-        )
+        raise ArgumentKindError(f"policy must be a function of a hit and its records, not {short_repr(policy)}")
     return policy
 
 
 async def passages_of(
     hits: Sequence[SearchHit], name: str, store: RecordsByArtifact, policy: NeighborhoodPolicy
 ) -> list[Passage | NoLedgerEntry | SeedNotFound]:
-    """Give the passage of each hit, or the error that says why there is none, in one store call.
+    """Return the passage of each hit, or the error why there is none.
+
+    One store call reads the records of all hits.
 
     Raises:
-        ArgumentError: As `expand` does.
+        ArgumentError: As `expand`.
     """
     artifact_ids = list(dict.fromkeys(hit.artifact_id for hit in hits))
     with name_missing_method("expand", store):
         siblings = dict(zip(artifact_ids, await store.records_of(artifact_ids), strict=True))
 
-    def passage(hit: SearchHit) -> Passage | NoLedgerEntry | SeedNotFound:
+    def make_passage(hit: SearchHit) -> Passage | NoLedgerEntry | SeedNotFound:
         records = siblings[hit.artifact_id]
         if records is None:
-            return NoLedgerEntry(f"corpus {name!r} holds no artifact {hit.artifact_id!r}")
+            return NoLedgerEntry(f"corpus {name!r} contains no artifact {hit.artifact_id!r}")
         try:
-            chosen = _chosen(hit, records, policy)
+            neighborhood = _choose_records(hit, records, policy)
         except SeedNotFound as error:
             return error
-        return _passage(hit, chosen)
+        return _to_passage(hit, neighborhood)
 
-    return await in_thread(lambda: [passage(hit) for hit in hits])
+    # In a thread: the policy is a function of the caller, and an artifact may have many records.
+    return await in_thread(lambda: [make_passage(hit) for hit in hits])
 
 
-def _chosen(hit: SearchHit, records: Sequence[Record], policy: NeighborhoodPolicy) -> list[Record]:
-    """Give the records that a policy chose, each once, in plan order."""
+def _choose_records(hit: SearchHit, records: Sequence[Record], policy: NeighborhoodPolicy) -> list[Record]:
+    """Return the records that a policy chooses, in plan order and without duplicates."""
     answer = policy(hit, tuple(records))
     if inspect.iscoroutine(answer):
-        answer.close()  # or it would warn that nobody awaited it
+        answer.close()  # else Python warns that it was never awaited
     if not isinstance(answer, Iterable):
-        raise ArgumentKindError(f"a neighbourhood policy must give the records it chooses, not {short_repr(answer)}")
-    own = {record.id for record in records}
-    wanted = set()
+        raise ArgumentKindError(f"policy must return a list of the records it chooses, not {short_repr(answer)}")
+    record_ids = {record.id for record in records}
+    chosen_ids = set()
     for record in answer:
-        if not isinstance(record, Record) or record.id not in own:
-            rule = f"may only choose from the records of {hit.artifact_id!r} that it was given"
-            raise ArgumentError(f"a neighbourhood policy {rule}, not {short_repr(record)}")
-        wanted.add(record.id)
-    return [record for record in records if record.id in wanted]
+        if not isinstance(record, Record) or record.id not in record_ids:
+            raise ArgumentError(
+                f"policy may only choose from the records of {hit.artifact_id!r} that it received, "
+                f"not {short_repr(record)}"
+            )
+        chosen_ids.add(record.id)
+    return [record for record in records if record.id in chosen_ids]
 
 
-def _passage(hit: SearchHit, records: Sequence[Record]) -> Passage:
+def _to_passage(hit: SearchHit, records: Sequence[Record]) -> Passage:
     return Passage(
         artifact_id=hit.artifact_id,
         surface_kind=hit.surface_kind,
@@ -178,42 +182,46 @@ def _passage(hit: SearchHit, records: Sequence[Record]) -> Passage:
 _Source: TypeAlias = CorpusLike[RecordsByArtifact]
 Corpora: TypeAlias = _Source | Sequence[_Source] | Mapping[str, _Source]
 
-_MAX_CONCURRENCY = 16
+_MAX_CONCURRENCY = 16  # corpora read at once
 
 
 async def passages_from(
     corpora: Corpora, hits: Sequence[SearchHit], policy: NeighborhoodPolicy
 ) -> list[tuple[str | None, str | None]]:
-    """Give for each hit the text of its passage and `None`, or `None` and the note that says why there is none.
+    """Return the text of each hit's passage and `None`, or `None` and a note.
 
-    Each corpus that has hits is asked once; hits without a source belong to a corpus that is given alone.
+    The note is the reason why there is no passage. Each corpus that has hits is read once. Hits without a source belong
+    to the corpus if there is only one.
     """
-    keyed = _keyed(corpora)
-    alone = len(keyed) == 1 and not isinstance(corpora, Mapping)
+    named_corpora = _with_names(corpora)
+    is_single = len(named_corpora) == 1 and not isinstance(corpora, Mapping)
 
-    async def found(entry: tuple[str | None, _Source]) -> dict[int, Any]:
-        key, corpus = entry
+    async def read_passages(named_corpus: tuple[str | None, _Source]) -> dict[int, Any]:
+        key, corpus = named_corpus
+        # The name of a corpus is known before it is opened only if the caller passed it.
         if isinstance(corpora, Mapping) and all(hit.source != key for hit in hits):
             return {}
         async with use_store(corpus) as (name, store):
             source = key if isinstance(corpora, Mapping) else name
-            places = [at for at, hit in enumerate(hits) if hit.source == source or (alone and hit.source is None)]
-            passages = await passages_of([hits[at] for at in places], name, store, policy) if places else []
-        return dict(zip(places, passages, strict=True))
+            positions = [i for i, hit in enumerate(hits) if hit.source == source or (is_single and hit.source is None)]
+            passages = await passages_of([hits[i] for i in positions], name, store, policy) if positions else []
+        return dict(zip(positions, passages, strict=True))
 
-    told: dict[int, Any] = {}
-    for each in reversed(await map_bounded(found, keyed, limit=_MAX_CONCURRENCY)):
-        told |= each  # of two corpora of one name, the first
-    return [_told(told.get(at)) for at in range(len(hits))]
+    by_position: dict[int, Any] = {}
+    # In reverse order, so that of two corpora with the same name the first one wins.
+    for passages in reversed(await map_bounded(read_passages, named_corpora, limit=_MAX_CONCURRENCY)):
+        by_position |= passages
+    return [_text_or_note(by_position.get(position)) for position in range(len(hits))]
 
 
-def _keyed(corpora: Any) -> list[tuple[str | None, _Source]]:
+def _with_names(corpora: Any) -> list[tuple[str | None, _Source]]:
+    """Return pairs of name and corpus; the name is `None` unless the caller passed one."""
     if isinstance(corpora, Mapping):
         return list(corpora.items())
     return list(zip(repeat(None), corpora if isinstance(corpora, list | tuple) else [corpora]))
 
 
-def _told(passage: Any) -> tuple[str | None, str | None]:
+def _text_or_note(passage: Any) -> tuple[str | None, str | None]:
     if isinstance(passage, Passage):
         return passage.text, None
     if passage is None:

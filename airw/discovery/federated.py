@@ -1,4 +1,4 @@
-"""Several open corpora as one that policies walk: links from one to another lead on."""
+"""Several open corpora that policies walk as one graph."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from airw._base.arrays import Floats
 from airw._base.messages import short_repr
-from airw.discovery._member_store import MemberStore
+from airw.discovery._federated_store import FederatedStore
 from airw.errors import ArgumentError, EmbedderMismatch
 from airw.protocols import Embedder, OpenCorpus
 from airw.retrieval import check_corpus
@@ -15,26 +15,27 @@ OpenCorpora: TypeAlias = Sequence[OpenCorpus] | Mapping[str, OpenCorpus]
 
 
 class FederatedCorpus:
-    """Several open corpora as one graph: a walk from one crosses into another where a link names it.
+    """Several open corpora as one graph.
 
-    An artifact is `(source, artifact_id)`, also where a policy is given `roots` or `seeds`, and in `walk_path` and
-    `walk_parent`; artifacts of one id in two corpora are two. A hit has the plain id, and its corpus as `source`.
+    A walk crosses into another corpus if a link names it. An artifact is `(source, artifact_id)`: in the `roots` and
+    `seeds` of a policy, in `walk_path` and in `walk_parent`. Artifacts with the same id in two corpora are different. A
+    hit has the plain id, and its corpus as `source`.
 
-    A link to `(source, id)` leads to that artifact where `source` is the name of one of these corpora and it holds the
-    id; else it is no edge. One that names its own corpus is a link within. Shared fields lead from corpus to corpus
-    too: `"$id"` stands for an artifact's id within its corpus and for `[source, id]` in the fields of others.
+    A link to `(source, id)` is an edge if `source` is the name of one of these corpora and this corpus contains the
+    artifact. A link that names its own corpus is an internal link. Shared fields lead from corpus to corpus too:
+    `"$id"` is the plain id of an artifact within its own corpus, and `[source, id]` in the fields of other corpora.
 
-    The corpora need one embedder wherever a query is embedded. Where words are searched for, their rankings are fused
-    by rank, as BM25 scores of several corpora are not on one scale. Each step asks the corpora at once, and an error of
-    one ends the walk with that error and a note that names it. Ties are in the order in which the corpora are given.
-    They are borrowed: whoever opened them closes them.
+    If a query is embedded, all corpora must have the same embedder. Lexical rankings are fused by rank, because BM25
+    scores of several corpora are not on one scale. Each step calls all corpora at once. An error of one corpus ends the
+    walk with that error, and a note names the corpus. Ties are in the order of the corpora. The corpora stay open:
+    their opener closes them.
 
     Args:
-        corpora: Open corpora of different names; or by name, where links and hits are to call them by other names than
-            their own. No name holds a `/`.
+        corpora: Open corpora with different names; or a mapping, if links and hits use other names than their own. A
+            name must not contain `/`.
 
     Raises:
-        ArgumentError: There is none, or one is not open, or the names cannot be used.
+        ArgumentError: If there is no corpus, one is not open, or a name cannot be used.
 
     Example:
         >>> import airw, anyio
@@ -60,9 +61,9 @@ class FederatedCorpus:
     """
 
     def __init__(self, corpora: OpenCorpora) -> None:
-        self.members: Mapping[str, OpenCorpus] = _members(corpora)
+        self.members: Mapping[str, OpenCorpus] = _check_corpora(corpora)
         self.name = " + ".join(self.members)
-        self.store = MemberStore({name: corpus.store for name, corpus in self.members.items()})
+        self.store = FederatedStore({name: corpus.store for name, corpus in self.members.items()})
         embedders = [corpus.embedder for corpus in self.members.values()]
         ids = dict.fromkeys(embedder.id for embedder in embedders)
         self.embedder: Embedder = embedders[0] if len(ids) == 1 else _NoCommonEmbedder(tuple(ids))
@@ -73,7 +74,10 @@ class FederatedCorpus:
 
 @dataclass(frozen=True, slots=True)
 class _NoCommonEmbedder:
-    """Stands where corpora have different embedders: what needs no vector works, the rest is told why it cannot."""
+    """The embedder of corpora with different embedders: it raises an error on use.
+
+    Walks that need no vector work all the same.
+    """
 
     ids: tuple[str, ...]
     dim: int = 0
@@ -91,29 +95,32 @@ class _NoCommonEmbedder:
     def _mismatch(self) -> EmbedderMismatch:
         ids = ", ".join(map(repr, self.ids))
         return EmbedderMismatch(
-            f"these corpora have different embedders, {ids}: build them with one, or walk from given roots by LinkWalk"
+            f"these corpora have different embedders, {ids}: build them with one, or use LinkWalk(roots=...)"
         )
 
 
-def _members(corpora: object) -> dict[str, OpenCorpus]:
+def _check_corpora(corpora: object) -> dict[str, OpenCorpus]:
     if isinstance(corpora, Mapping):
         named = [(name, check_corpus(corpus)) for name, corpus in corpora.items()]
     elif isinstance(corpora, list | tuple):
         named = [(check_corpus(corpus).name, corpus) for corpus in corpora]
     else:
         raise ArgumentError(
-            f"corpora must be a list of open corpora, or open corpora by name, not {short_repr(corpora)}"
+            f"corpora must be a list of open corpora, or a mapping of them by name, not {short_repr(corpora)}"
         )
     if not named:
-        raise ArgumentError("corpora must hold at least one open corpus, not none")
+        raise ArgumentError("corpora must contain at least one open corpus")
     for name, corpus in named:
         if not isinstance(name, str) or not name or "/" in name:
-            raise ArgumentError(f"a corpus among several needs a name without '/', not {short_repr(name)}")
+            raise ArgumentError(f"corpora must have names without '/', not {short_repr(name)}")
         if isinstance(corpus, FederatedCorpus):
-            raise ArgumentError(f"{name!r} is several corpora itself: give those it is made of")
+            raise ArgumentError(f"corpora contains the FederatedCorpus {name!r}: pass its corpora instead")
     members = dict(named)
     if len(members) < len(named):
         names = [name for name, _ in named]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ArgumentError(f"two corpora are named {twice!r}; give them by name: {{'one': ..., 'other': ...}}")
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise ArgumentError(
+            f"corpora must have different names, but two are {duplicate!r}: pass them by name, "
+            "{'one': ..., 'other': ...}"
+        )
     return members

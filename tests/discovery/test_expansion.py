@@ -125,7 +125,7 @@ async def test_a_policy_that_gives_no_records_at_all_is_refused_and_an_async_one
 
     async with chunked() as corpus:
         for policy in (lambda *_: None, lambda *_: 3, late, "window", 3):
-            with pytest.raises(ArgumentKindError, match="neighbourhood policy must"):
+            with pytest.raises(ArgumentKindError, match="policy must"):
                 await expand(hit(1), corpus, policy=policy)
 
 
@@ -146,7 +146,7 @@ async def test_a_hit_whose_surface_is_gone_has_no_window(stale):
 
 async def test_an_artifact_that_the_corpus_does_not_hold_is_an_error_that_names_both():
     async with chunked() as corpus:
-        with pytest.raises(NoLedgerEntry, match="'notes' holds no artifact 'z'") as caught:
+        with pytest.raises(NoLedgerEntry, match="'notes' contains no artifact 'z'") as caught:
             await expand(hit(0, artifact_id="z"), corpus)
     assert isinstance(caught.value, KeyError)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airw.discovery import _member_store
+from airw.discovery import _federated_store
 from airw.values import Edge
 from tests.support.artifact_corpora import EIGHTHS
 from tests.support.drawing import examples
@@ -60,5 +60,5 @@ def test_the_store_of_parts_answers_as_that_of_the_whole(many, number):
             ]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_member_store, "_MANY", many)
+        patch.setattr(_federated_store, "_OFFLOAD_ABOVE", many)
         anyio.run(main)

@@ -1,0 +1,419 @@
+"""The store of a federated corpus: it calls the stores of its corpora and merges answers."""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar, TypeVarTuple
+
+import numpy as np
+
+from airw._base.arrays import Floats
+from airw._base.concurrency import map_bounded, offload_if
+from airw.discovery._federated_answers import (
+    FederatedEdge,
+    Positions,
+    collect_edges_to,
+    collect_own_edges,
+    common_width,
+    group_by_corpus,
+    merge_by_rank,
+    merge_by_score,
+    node_spellings,
+    refs_to,
+    scatter_best_records,
+    scatter_in_order,
+    scatter_vectors,
+    sort_edges,
+    split_ids,
+    sum_counts,
+    to_federated_entry,
+    to_federated_link,
+    to_federated_record,
+    value_spellings,
+)
+from airw.protocols import ArtifactVectors, BestRecords, Store
+from airw.values import (
+    ArtifactRef,
+    Direction,
+    Edge,
+    LedgerEntry,
+    LinkCount,
+    NodeIdLike,
+    Ranking,
+    Record,
+    UnresolvedLink,
+)
+from airw.values.filters import Filter
+
+T = TypeVar("T")
+R = TypeVar("R")
+S = TypeVar("S")
+Args = TypeVarTuple("Args")
+
+_MAX_CONCURRENCY = 16  # stores called at once
+_OFFLOAD_ABOVE = 1_000  # ids or edges: grouping and merging more of them takes longer than about a millisecond
+
+
+class FederatedStore:
+    """The reading methods of a store, answered by the stores of several corpora.
+
+    Artifacts are `ArtifactRef(source, id)`, records are `source/id`. A call is one call of each store whose artifacts
+    it concerns; the docstrings of `neighbors` and `max_fan_in` name their further calls. An id that no store contains
+    is answered like an unknown id. If answers are ranked together, ties are in the order of the stores, then in the
+    order of each store. An error gets a note with the name of its corpus.
+
+    Args:
+        stores: The stores by the name of their corpus; a name must not contain `/`.
+    """
+
+    def __init__(self, stores: Mapping[str, Store]) -> None:
+        self._stores = dict(stores)
+        self._corpus_order = {name: position for position, name in enumerate(self._stores)}
+
+    async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
+        """Return the record of each id."""
+
+        def convert(source: str, record: Record | None) -> Record | None:
+            return None if record is None else to_federated_record(source, record)
+
+        pairs = await offload_if(len(ids) > _OFFLOAD_ABOVE, split_ids, ids)
+        return await self._route_and_align(pairs, lambda store, own: store.get_records(own), convert, missing=None)
+
+    async def records_of(
+        self, artifact_ids: Sequence[NodeIdLike], *, kinds: Sequence[str] | None = None, limit: int | None = None
+    ) -> list[list[Record] | None]:
+        """Return the records of each artifact in plan order; `None` for unknown artifacts."""
+
+        def convert(source: str, records: list[Record] | None) -> list[Record] | None:
+            return None if records is None else [to_federated_record(source, record) for record in records]
+
+        return await self._route_and_align(
+            artifact_ids, lambda store, own: store.records_of(own, kinds=kinds, limit=limit), convert, missing=None
+        )
+
+    async def ledger(self, ids: Sequence[NodeIdLike] | None = None) -> list[LedgerEntry | None]:
+        """Return the ledger entry of each artifact, or all entries store by store, by id."""
+        if ids is not None:
+            return await self._route_and_align(
+                ids, lambda store, own: store.ledger(own), to_federated_entry, missing=None
+            )
+        answers = await self._call_all(lambda store: store.ledger())
+        return [to_federated_entry(source, entry) for source, entries in answers.items() for entry in entries]
+
+    async def artifact_ids(self) -> list[ArtifactRef]:
+        """Return the ids of all artifacts, store by store, sorted."""
+        answers = await self._call_all(lambda store: store.artifact_ids())
+        return [ref for source, ids in answers.items() for ref in refs_to(source, ids)]
+
+    async def search_vectors(
+        self,
+        queries: Floats,
+        k: int,
+        *,
+        filter: Filter | None = None,
+        surfaces: Sequence[str] | None = None,
+        per_artifact: bool = False,
+    ) -> list[Ranking]:
+        """Return the `k` best records or artifacts of all stores for each row of `queries`.
+
+        Order: score descending, then the order of the stores, then `(artifact_id, surface_index)`.
+        """
+        answers = await self._call_all(
+            lambda store: store.search_vectors(queries, k, filter=filter, surfaces=surfaces, per_artifact=per_artifact)
+        )
+        return [
+            merge_by_score({name: rankings[row] for name, rankings in answers.items()}, k)
+            for row in range(len(queries))
+        ]
+
+    async def search_text(
+        self,
+        queries: Sequence[str],
+        k: int,
+        *,
+        filter: Filter | None = None,
+        surfaces: Sequence[str] | None = None,
+        per_artifact: bool = False,
+    ) -> list[Ranking]:
+        """Return the `k` best records or artifacts of all stores for each query.
+
+        BM25 depends on the statistics of one corpus, so the scores of several corpora cannot be compared. The rankings
+        are fused by rank, and the scores are RRF scores, even if only one store has hits. The first hits of all stores
+        come first, in the order of the stores, then the second hits, and so on.
+        """
+        answers = await self._call_all(
+            lambda store: store.search_text(queries, k, filter=filter, surfaces=surfaces, per_artifact=per_artifact)
+        )
+        return [
+            merge_by_rank({name: rankings[row] for name, rankings in answers.items()}, k) for row in range(len(queries))
+        ]
+
+    async def similarities(self, query: Floats, record_ids: Sequence[str]) -> Floats:
+        """Return the cosine of the query to each record: `(n,) float32`, NaN if unknown."""
+        pairs = await offload_if(len(record_ids) > _OFFLOAD_ABOVE, split_ids, record_ids)
+        positions, answers = await self._route(pairs, lambda store, own: store.similarities(query, own))
+        scores = np.full(len(record_ids), np.nan, np.float32)
+        for source, cosines in answers.items():
+            scores[positions[source]] = cosines
+        return scores
+
+    async def best_of(
+        self, query: Floats, artifact_ids: Sequence[NodeIdLike], *, surfaces: Sequence[str] | None = None
+    ) -> BestRecords:
+        """Return the best record of each artifact and its cosine; `None` and NaN without one."""
+        count = len(artifact_ids)
+        positions, answers = await self._route(
+            artifact_ids, lambda store, own: store.best_of(query, own, surfaces=surfaces)
+        )
+        return await offload_if(count > _OFFLOAD_ABOVE, scatter_best_records, count, positions, answers)
+
+    async def vectors(self, ids: Sequence[str]) -> Floats:
+        """Return the vector of each record: `(n, dim) float32`, a row of NaN for unknown records.
+
+        Raises:
+            EmbedderMismatch: If the vectors have several widths.
+        """
+        pairs = await offload_if(len(ids) > _OFFLOAD_ABOVE, split_ids, ids)
+        positions, answers = await self._route(
+            pairs, lambda store, own: store.vectors(own), default=self._empty_requests
+        )
+        rows = np.full((len(ids), common_width(answers.values())), np.nan, np.float32)
+        for source, vectors in answers.items():
+            if vectors.size:
+                rows[positions[source]] = vectors
+        return rows
+
+    async def vectors_of(self, artifact_ids: Sequence[NodeIdLike]) -> ArtifactVectors:
+        """Return the record ids of each artifact and their vectors: `(n, dim) float32`.
+
+        Raises:
+            EmbedderMismatch: If the vectors have several widths.
+        """
+        count = len(artifact_ids)
+        positions, answers = await self._route(
+            artifact_ids, lambda store, own: store.vectors_of(own), default=self._empty_requests
+        )
+        return await offload_if(count > _OFFLOAD_ABOVE, scatter_vectors, count, positions, answers)
+
+    async def resolve(self, refs: Sequence[NodeIdLike]) -> list[list[ArtifactRef]]:
+        """Return the artifacts that each reference resolves to, store by store, sorted.
+
+        A plain text is resolved by every store, a pair `(source, text)` by one store. Each store resolves on its own: a
+        match of a strong name tier in one corpus does not hide a match of a weak tier in another one.
+        """
+        positions = {
+            name: [position for position, ref in enumerate(refs) if isinstance(ref, str) or ref[0] == name]
+            for name in self._stores
+        }
+        requests = {name: [_text(refs[position]) for position in own] for name, own in positions.items() if own}
+        answers = await self._call(requests, lambda store, own: store.resolve(own))
+        resolved: list[list[ArtifactRef]] = [[] for _ in refs]
+        for source, id_lists in answers.items():
+            for position, ids in zip(positions[source], id_lists, strict=True):
+                resolved[position] += refs_to(source, ids)
+        return resolved
+
+    async def referrers(
+        self, nodes: Sequence[NodeIdLike], *, types: Sequence[str] | None = None
+    ) -> list[list[ArtifactRef]]:
+        """Return the artifacts that link to each node, store by store, sorted.
+
+        The node itself is left out. A node is an artifact, `(source, id)` of a corpus that is not a member, or any
+        other text. Links of its own corpus lead to an artifact by any of its names, links of other corpora by its pair.
+        A text means in each store what it means there.
+        """
+        requests = {
+            name: [spelling for node in nodes for spelling in node_spellings(node, name)] for name in self._stores
+        }
+        answers = await self._call(requests, lambda store, own: store.referrers(own, types=types))
+        # Each store answers once a spelling, in order: take as many answers for a node as it has spellings.
+        remaining = {source: iter(answer) for source, answer in answers.items()}
+        referrers: list[list[ArtifactRef]] = []
+        for node in nodes:
+            refs = [
+                ref
+                for source, id_lists in remaining.items()
+                for ref in refs_to(source, _take_union(id_lists, len(node_spellings(node, source))))
+            ]
+            referrers.append([ref for ref in refs if ref != node])
+        return referrers
+
+    async def fan_in(self, nodes: Sequence[NodeIdLike], *, types: Sequence[str] | None = None) -> list[int]:
+        """Return the number of referrers of each node."""
+        return [len(refs) for refs in await self.referrers(nodes, types=types)]
+
+    async def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
+        """Return the largest number of referrers of any node; 0 without links.
+
+        A node that is not an artifact of any store is counted in each store separately. An artifact that links to
+        itself by its pair counts as one of its own referrers. This makes two calls of each store. If links lead to
+        other corpora, it makes two more, and reads the ids of all artifacts.
+        """
+        maxima = await self._call_all(lambda store: store.max_fan_in(types=types))
+        counts = await self._call_all(lambda store: store.counts())
+        # Only links between corpora can add referrers from several stores to one artifact.
+        has_foreign_links = any(count["foreign"] for count in counts.values())
+        artifacts = await self.artifact_ids() if has_foreign_links else []
+        fan_ins = await self.fan_in(artifacts, types=types) if artifacts else []
+        return max([*maxima.values(), *fan_ins])
+
+    async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[ArtifactRef]]:
+        """Return the artifacts whose field equals or lists the value of each `(field, value)`.
+
+        They are in the order of the stores, sorted. A tuple as a value is an artifact, which a field contains as
+        `[source, id]`, or as the plain id in its own corpus.
+        """
+        requests = {
+            name: [(field, spelling) for field, value in wanted for spelling in value_spellings(value, name)]
+            for name in self._stores
+        }
+        answers = await self._call(requests, lambda store, own: store.matching(own, limit=limit))
+        remaining = {source: iter(answer) for source, answer in answers.items()}
+        return [
+            [
+                ref
+                for source, id_lists in remaining.items()
+                for ref in refs_to(source, _take_union(id_lists, len(value_spellings(value, source))))
+            ][:limit]
+            for _, value in wanted
+        ]
+
+    async def neighbors(
+        self,
+        ids: Sequence[NodeIdLike],
+        *,
+        direction: Direction = "out",
+        types: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
+        origins: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> list[list[Edge]]:
+        """Return the edges of each artifact.
+
+        They are sorted by type, then by the store and the id of the other end. A link to another corpus is an edge if
+        that corpus is a member and contains the artifact. This makes one call of each store, and one more if a link
+        names its corpus. Against the direction of links it makes two more to find links from other corpora.
+        """
+        link_filter: dict[str, Any] = {"types": types, "exclude": exclude, "origins": origins}
+        readers: list[Callable[[], Awaitable[list[FederatedEdge]]]] = [
+            partial(self._read_own_edges, ids, direction, link_filter)
+        ]
+        # A store knows the links of its own artifacts only, so links from other corpora are in the other stores.
+        if direction != "out":
+            readers.append(partial(self._read_edges_from_others, ids, link_filter))
+        edge_lists = await map_bounded(lambda reader: reader(), readers, limit=2)
+        edges = [edge for edge_list in edge_lists for edge in edge_list]
+        # A store cannot know whether an artifact of another corpus exists, so check the targets that name a corpus.
+        targets = list(dict.fromkeys(edge.edge.target for edge in edges if edge.names_corpus))
+        entries = await self.ledger(targets) if targets else []
+        missing = {target for target, entry in zip(targets, entries, strict=True) if entry is None}
+        is_long = len(edges) > _OFFLOAD_ABOVE
+        return await offload_if(is_long, sort_edges, ids, edges, missing, self._corpus_order, limit)
+
+    async def unresolved_links(
+        self, artifact_ids: Sequence[NodeIdLike] | None = None, *, limit: int | None = None
+    ) -> list[UnresolvedLink]:
+        """Return the dangling and ambiguous links of these artifacts, or of all, store by store.
+
+        Sources and candidates are references. A link that is unresolved in its own corpus is unresolved here, even if
+        another corpus contains an artifact of that name.
+        """
+        if artifact_ids is None:
+            answers = await self._call_all(lambda store: store.unresolved_links(limit=limit))
+        else:
+            _, requests = group_by_corpus(artifact_ids, self._stores)
+            answers = await self._call(requests, lambda store, own: store.unresolved_links(own, limit=limit))
+        return [to_federated_link(source, link) for source, links in answers.items() for link in links][:limit]
+
+    async def link_counts(self) -> list[LinkCount]:
+        """Return the number of links of all stores by type, origin and state, in that order.
+
+        Each store counts on its own: a link to another corpus is `foreign`, even if that corpus is a member.
+        """
+        return sum_counts(await self._call_all(lambda store: store.link_counts()))
+
+    async def _read_own_edges(
+        self, ids: Sequence[NodeIdLike], direction: Direction, link_filter: Mapping[str, Any]
+    ) -> list[FederatedEdge]:
+        """Return the edges that the store of each artifact contains."""
+        positions, answers = await self._route(
+            ids, lambda store, own: store.neighbors(own, direction=direction, **link_filter)
+        )
+        return await offload_if(_count_items(answers) > _OFFLOAD_ABOVE, collect_own_edges, positions, answers)
+
+    async def _read_edges_from_others(
+        self, ids: Sequence[NodeIdLike], link_filter: Mapping[str, Any]
+    ) -> list[FederatedEdge]:
+        """Return the edges to each artifact by links that name its corpus, from all stores."""
+        nodes = [ArtifactRef(*id) for id in dict.fromkeys(ids) if not isinstance(id, str)]
+        if not nodes:
+            return []
+        # First the artifacts that link here, then their edges: stores cannot be asked for incoming edges of an
+        # artifact that is not theirs.
+        answers = await self._call_all(lambda store: store.referrers(nodes, types=link_filter["types"]))
+        referrers = {name: sorted({id for ids in id_lists for id in ids}) for name, id_lists in answers.items()}
+        requests = {name: own for name, own in referrers.items() if own}
+        edges = await self._call(requests, lambda store, own: store.neighbors(own, direction="out", **link_filter))
+        return await offload_if(_count_items(edges) > _OFFLOAD_ABOVE, collect_edges_to, ids, edges)
+
+    def _empty_requests(self) -> dict[str, list[str]]:
+        return {name: [] for name in self._stores}
+
+    async def _route_and_align(
+        self,
+        ids: Sequence[NodeIdLike],
+        call: Callable[[Store, list[str]], Awaitable[Sequence[R]]],
+        convert: Callable[[str, R], S],
+        *,
+        missing: S,
+    ) -> list[S]:
+        """Call each store with its own ids, and put the converted answers in order."""
+        positions, answers = await self._route(ids, call)
+        result = [missing] * len(ids)
+        return await offload_if(len(ids) > _OFFLOAD_ABOVE, scatter_in_order, result, positions, answers, convert)
+
+    async def _route(
+        self,
+        ids: Sequence[NodeIdLike],
+        call: Callable[[Store, list[str]], Awaitable[R]],
+        *,
+        default: Callable[[], Mapping[str, list[str]]] = dict,
+    ) -> tuple[Positions, dict[str, R]]:
+        """Call each store with its own artifacts or records.
+
+        Returns:
+            The positions of the ids of each store, and the answers by store.
+
+        `default` makes the requests if no store has any of the ids: the width of vectors is needed even then.
+        """
+        positions, requests = await offload_if(len(ids) > _OFFLOAD_ABOVE, group_by_corpus, ids, self._stores)
+        return positions, await self._call(requests or default(), call)
+
+    async def _call_all(self, call: Callable[[Store], Awaitable[R]]) -> dict[str, R]:
+        return await self._call(self._empty_requests(), lambda store, _: call(store))
+
+    async def _call(self, requests: Mapping[str, T], call: Callable[[Store, T], Awaitable[R]]) -> dict[str, R]:
+        """Call all stores that have a request at once; return the answers by store."""
+
+        async def call_store(name: str) -> R:
+            try:
+                return await call(self._stores[name], requests[name])
+            except Exception as error:
+                error.add_note(f"from corpus {name!r}")
+                raise
+
+        names = [name for name in self._stores if name in requests]
+        return dict(zip(names, await map_bounded(call_store, names, limit=_MAX_CONCURRENCY), strict=True))
+
+
+def _count_items(answers: Mapping[str, Iterable[Sequence[object]]]) -> int:
+    return sum(len(items) for answer in answers.values() for items in answer)
+
+
+def _text(ref: NodeIdLike) -> str:
+    return ref if isinstance(ref, str) else ref[1]
+
+
+def _take_union(id_lists: Iterator[Iterable[str]], count: int) -> list[str]:
+    """Return all ids of the next `count` lists, sorted."""
+    return sorted({id for ids in islice(id_lists, count) for id in ids})
