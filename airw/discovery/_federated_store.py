@@ -246,8 +246,8 @@ class FederatedStore:
         """Return the largest number of referrers of any node; 0 without links.
 
         A node that is not an artifact of any store is counted in each store separately. An artifact that links to
-        itself by its pair counts as one of its own referrers. This makes two calls of each store. If links lead to
-        other corpora, it makes two more, and reads the ids of all artifacts.
+        itself by its pair counts as one of its own referrers. The method makes two calls of each store. If links lead
+        to other corpora, it makes two more, and reads the ids of all artifacts.
         """
         maxima = await self._call_all(lambda store: store.max_fan_in(types=types))
         counts = await self._call_all(lambda store: store.counts())
@@ -291,8 +291,8 @@ class FederatedStore:
         """Return the edges of each artifact.
 
         They are sorted by type, then by the store and the id of the other end. A link to another corpus is an edge if
-        that corpus is a member and contains the artifact. This makes one call of each store, and one more if a link
-        names its corpus. Against the direction of links it makes two more to find links from other corpora.
+        that corpus is a member and contains the artifact. One call of each store reads them, one more checks targets in
+        other corpora. For incoming edges, two more calls find the links from other corpora.
         """
         link_filter: dict[str, Any] = {"types": types, "exclude": exclude, "origins": origins}
         readers: list[Callable[[], Awaitable[list[FederatedEdge]]]] = [

@@ -127,8 +127,10 @@ async def prepare_request(plan: DiscoveryPlan) -> SourceRequest:
         with anyio.move_on_after(plan.timeout) as scope:
             queries = await formulate_queries(plan.search)
         if scope.cancelled_caught:
-            raise DiscoveryError(f"no source was asked: formulating the query took all of timeout={plan.timeout:g} s")
-    # The time of a source starts after formulating, which no source is to blame for.
+            raise DiscoveryError(
+                f"no source was searched: formulating the query took all of timeout={plan.timeout:g} s"
+            )
+    # The time of a source starts after formulating, because that is not the work of a source.
     now = anyio.current_time()
     source_deadline = math.inf if plan.source_timeout is None else now + plan.source_timeout
     return SourceRequest(plan, queries, QueryEmbeddings(), now, min(overall_deadline, source_deadline))
@@ -191,7 +193,7 @@ class _SourceQuery:
             hits = await run_search(view, plan.search, self.request.queries)
         else:
             hits = await self._walk(view, plan.walk)
-        # Hits get the name that the caller uses for the corpus; those of a FederatedCorpus keep the corpus they are of.
+        # Hits get the name that the caller uses for the corpus. Those of a FederatedCorpus keep the name of their own.
         self.hits = [
             replace(hit, source=name) if hit.source in (None, corpus.name) and hit.source != name else hit
             for hit in _drop_copies(hits, plan.dedup_by, name)
@@ -258,7 +260,7 @@ def _abstention_reason(
     hits: Sequence[SearchHit], top: float | None, floor: float | None, plan: DiscoveryPlan
 ) -> str | None:
     """Return why a source abstains, or `None` if it takes part in the fusion."""
-    # `abs_threshold` applies the same number to every hit later. NaN is not at least the floor either.
+    # `abs_threshold` applies its number to every hit later. A NaN score counts as below the floor.
     if floor is not None and plan.strategy != "abs_threshold" and (top is None or not top >= floor):
         return "below_floor"
     if top is None:

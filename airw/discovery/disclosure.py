@@ -89,9 +89,9 @@ async def disclose(
 
     The levels, each with all of the previous ones:
 
-    - `metadata`: the contents of the hit itself; nothing is read. - `body`: the text of the file that the pointer
-    names. The pointer is `skill_path` or `path` in the metadata. - `bundled`: the paths of the other files, if the
-    pointer names a folder or a `SKILL.md`. They are POSIX paths
+    - `metadata`: the contents of the hit itself; nothing is read.
+    - `body`: the text of the file that the pointer names. The pointer is `skill_path` or `path` in the metadata.
+    - `bundled`: the paths of the other files, if the pointer names a folder or a `SKILL.md`. They are POSIX paths
       relative to the folder, sorted, the first 1,000 without links and hidden files.
 
     A body comes from `loader`, or from `store`, or from the file itself. A file must be UTF-8 text below one of the
@@ -141,7 +141,7 @@ async def disclose(
         present, missing = ("corpus", "expand") if expand is None else ("expand", "corpus")
         raise ArgumentError(f"{present} needs {missing}: a passage takes a policy and the corpus with the records")
     if expand is not None:
-        check_policy(expand)
+        check_policy("expand", expand)
     hits = selection.selected
     contents = await _read_contents(hits, level, loader, store, _check_roots(roots))
     if corpus is None or expand is None:

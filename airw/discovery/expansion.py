@@ -101,31 +101,33 @@ async def expand(
     """
     if not isinstance(hit, SearchHit):
         raise ArgumentKindError(f"hit must be a SearchHit, not {short_repr(hit)}")
-    policy = SentenceWindow() if policy is None else check_policy(policy)
+    policy = SentenceWindow() if policy is None else check_policy("policy", policy)
     async with use_store(corpus) as (name, store):
-        [passage] = await passages_of([hit], name, store, policy)
+        [passage] = await passages_of([hit], name, store, "policy", policy)
     if isinstance(passage, Passage):
         return passage
     raise passage
 
 
-def check_policy(policy: NeighborhoodPolicy) -> NeighborhoodPolicy:
+def check_policy(parameter: str, policy: NeighborhoodPolicy) -> NeighborhoodPolicy:
     """Return the policy, or raise if it is not a function.
+
+    `parameter` is the caller's parameter: error messages name it.
 
     Raises:
         ArgumentError: If it is not a function.
     """
     if not callable(policy):
-        raise ArgumentKindError(f"policy must be a function of a hit and its records, not {short_repr(policy)}")
+        raise ArgumentKindError(f"{parameter} must be a function of a hit and its records, not {short_repr(policy)}")
     return policy
 
 
 async def passages_of(
-    hits: Sequence[SearchHit], name: str, store: RecordsByArtifact, policy: NeighborhoodPolicy
+    hits: Sequence[SearchHit], name: str, store: RecordsByArtifact, parameter: str, policy: NeighborhoodPolicy
 ) -> list[Passage | NoLedgerEntry | SeedNotFound]:
     """Return the passage of each hit, or the error why there is none.
 
-    One store call reads the records of all hits.
+    One store call reads the records of all hits. `parameter` is the name of the policy in error messages.
 
     Raises:
         ArgumentError: As `expand`.
@@ -139,7 +141,7 @@ async def passages_of(
         if records is None:
             return NoLedgerEntry(f"corpus {name!r} contains no artifact {hit.artifact_id!r}")
         try:
-            neighborhood = _choose_records(hit, records, policy)
+            neighborhood = _choose_records(hit, records, parameter, policy)
         except SeedNotFound as error:
             return error
         return _to_passage(hit, neighborhood)
@@ -148,19 +150,21 @@ async def passages_of(
     return await in_thread(lambda: [make_passage(hit) for hit in hits])
 
 
-def _choose_records(hit: SearchHit, records: Sequence[Record], policy: NeighborhoodPolicy) -> list[Record]:
+def _choose_records(
+    hit: SearchHit, records: Sequence[Record], parameter: str, policy: NeighborhoodPolicy
+) -> list[Record]:
     """Return the records that a policy chooses, in plan order and without duplicates."""
     answer = policy(hit, tuple(records))
     if inspect.iscoroutine(answer):
         answer.close()  # else Python warns that it was never awaited
     if not isinstance(answer, Iterable):
-        raise ArgumentKindError(f"policy must return a list of the records it chooses, not {short_repr(answer)}")
+        raise ArgumentKindError(f"{parameter} must return a list of the records it chooses, not {short_repr(answer)}")
     record_ids = {record.id for record in records}
     chosen_ids = set()
     for record in answer:
         if not isinstance(record, Record) or record.id not in record_ids:
             raise ArgumentError(
-                f"policy may only choose from the records of {hit.artifact_id!r} that it received, "
+                f"{parameter} may only choose from the records of {hit.artifact_id!r} that it received, "
                 f"not {short_repr(record)}"
             )
         chosen_ids.add(record.id)
@@ -204,7 +208,8 @@ async def passages_from(
         async with use_store(corpus) as (name, store):
             source = key if isinstance(corpora, Mapping) else name
             positions = [i for i, hit in enumerate(hits) if hit.source == source or (is_single and hit.source is None)]
-            passages = await passages_of([hits[i] for i in positions], name, store, policy) if positions else []
+            own_hits = [hits[i] for i in positions]
+            passages = await passages_of(own_hits, name, store, "expand", policy) if positions else []
         return dict(zip(positions, passages, strict=True))
 
     by_position: dict[int, Any] = {}

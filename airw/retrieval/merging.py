@@ -44,7 +44,7 @@ def merge_rankings(rankings: Sequence[Sequence[Ranking]], query: SearchQuery, li
     """Merge the rankings of all channels and queries.
 
     A lone ranking keeps its scores; otherwise the artifacts, or the records, are fused. A fused artifact is represented
-    by its record in the ranking where it stands highest, the earlier ranking on a tie.
+    by its record in the ranking that ranks it highest, the earlier ranking on a tie.
 
     Args:
         rankings: For each channel, one ranking a query.

@@ -40,7 +40,7 @@ def pointing(*pointers):
     return selection(*(hit(f"h{at}", path=str(pointer)) for at, pointer in enumerate(pointers)))
 
 
-async def revealed(pointer, **options):
+async def disclose_body(pointer, **options):
     """Give body, note and whether it was cut, of one pointer."""
     [found] = await disclose(pointing(pointer), **options)
     return found.body, found.metadata.get("disclosure"), found.truncated
@@ -84,13 +84,13 @@ async def test_metadata_is_what_the_hit_says_and_nothing_is_read():
 
 async def test_a_body_is_the_text_of_the_file_that_the_pointer_names(root):
     file = write(root / "deep" / "a.md", "Grüße\r\n\nzum Tag\n")
-    assert await revealed(file, roots=[root]) == ("Grüße\r\n\nzum Tag\n", None, False)
-    assert await revealed(file, roots=[str(root / "elsewhere"), str(root / "deep")]) == (
+    assert await disclose_body(file, roots=[root]) == ("Grüße\r\n\nzum Tag\n", None, False)
+    assert await disclose_body(file, roots=[str(root / "elsewhere"), str(root / "deep")]) == (
         file.read_bytes().decode(),
         None,
         False,
     )
-    assert await revealed(file, roots=[file]) == (file.read_bytes().decode(), None, False)
+    assert await disclose_body(file, roots=[file]) == (file.read_bytes().decode(), None, False)
 
 
 async def test_several_hits_are_revealed_in_their_order(root):
@@ -135,24 +135,24 @@ async def test_a_pointer_that_leaves_the_roots_is_not_read(root, tmp_path):
         root / "own",
         "/etc/passwd",
     ):
-        assert await revealed(pointer, roots=[root]) == (None, "pointer_outside_roots", False), pointer
+        assert await disclose_body(pointer, roots=[root]) == (None, "pointer_outside_roots", False), pointer
 
 
 async def test_a_link_that_stays_below_a_root_and_a_root_that_is_a_link_are_followed(root, tmp_path):
     write(root / "a.md")
     (root / "link.md").symlink_to(root / "a.md")
     (tmp_path / "way").symlink_to(root)
-    assert await revealed(root / "link.md", roots=[root]) == ("text", None, False)
-    assert await revealed(root / "a.md", roots=[tmp_path / "way"]) == ("text", None, False)
-    assert await revealed(tmp_path / "way" / "a.md", roots=[root]) == ("text", None, False)
+    assert await disclose_body(root / "link.md", roots=[root]) == ("text", None, False)
+    assert await disclose_body(root / "a.md", roots=[tmp_path / "way"]) == ("text", None, False)
+    assert await disclose_body(tmp_path / "way" / "a.md", roots=[root]) == ("text", None, False)
 
 
 async def test_a_pointer_that_is_not_absolute_counts_from_the_working_folder(root, monkeypatch):
     write(root / "sub" / "a.md")
     monkeypatch.chdir(root)
-    assert await revealed("sub/a.md", roots=["sub"]) == ("text", None, False)
-    assert await revealed("../root/sub/a.md", roots=[root]) == ("text", None, False)
-    assert await revealed("sub/a.md", roots=["other"]) == (None, "pointer_outside_roots", False)
+    assert await disclose_body("sub/a.md", roots=["sub"]) == ("text", None, False)
+    assert await disclose_body("../root/sub/a.md", roots=[root]) == ("text", None, False)
+    assert await disclose_body("sub/a.md", roots=["other"]) == (None, "pointer_outside_roots", False)
 
 
 @pytest.mark.parametrize("level", ["body", "bundled"])
@@ -180,8 +180,8 @@ async def test_what_is_no_readable_file_is_noted_and_never_waited_for(root):
     )
     with anyio.fail_after(60):
         for pointer in odd:
-            assert await revealed(pointer, roots=[root]) == (None, "pointer_unreadable", False), pointer
-        assert await revealed("/dev/zero", roots=["/dev"]) == (None, "pointer_unreadable", False)
+            assert await disclose_body(pointer, roots=[root]) == (None, "pointer_unreadable", False), pointer
+        assert await disclose_body("/dev/zero", roots=["/dev"]) == (None, "pointer_unreadable", False)
 
 
 async def test_one_hit_that_cannot_be_read_fails_no_other(root):
@@ -202,7 +202,7 @@ async def test_one_hit_that_cannot_be_read_fails_no_other(root):
     ],
 )
 async def test_what_is_not_utf_8_is_no_text(root, content, body, note):
-    assert await revealed(write(root / "a", content), roots=[root]) == (body, note, False)
+    assert await disclose_body(write(root / "a", content), roots=[root]) == (body, note, False)
 
 
 @pytest.mark.parametrize("character", ["a", "é", "€", "😀"])
@@ -211,18 +211,18 @@ async def test_a_long_body_is_cut_at_twenty_thousand_characters_and_says_so(root
     """F40."""
     for count, cut in ((19_999, False), (20_000, False), (20_001, True), (90_000, True)):
         file = write(root / "long.md", mark + (character * count).encode())
-        body, note, truncated = await revealed(file, roots=[root])
+        body, note, truncated = await disclose_body(file, roots=[root])
         assert (body, note, truncated) == (character * min(count, 20_000), "truncated" if cut else None, cut)
 
 
 async def test_a_folder_is_told_by_its_readme(root):
     for name in ("README.txt", "README.rst", "README.md"):
         write(root / "folder" / name, name)
-        assert await revealed(root / "folder", roots=[root]) == (name, None, False)
+        assert await disclose_body(root / "folder", roots=[root]) == (name, None, False)
     (root / "folder" / "README.md").unlink()
     (root / "folder" / "README.md").mkdir()
-    assert (await revealed(root / "folder", roots=[root]))[0] == "README.rst"
-    assert (await revealed(root / "folder", roots=[root / "folder"]))[0] == "README.rst"
+    assert (await disclose_body(root / "folder", roots=[root]))[0] == "README.rst"
+    assert (await disclose_body(root / "folder", roots=[root / "folder"]))[0] == "README.rst"
 
 
 # Bundles
@@ -305,7 +305,7 @@ async def test_a_bundle_needs_roots_whatever_gives_the_body(root):
 # Loaders and stores
 
 
-async def loaded(loader, chosen=None):
+async def load_body(loader, chosen=None):
     [found] = await disclose(selection(hit(path="/p") if chosen is None else chosen), loader=loader)
     return found.body, found.metadata.get("disclosure")
 
@@ -315,15 +315,15 @@ async def test_a_loader_gives_the_body_from_the_metadata_sync_or_async():
         await anyio.lowlevel.checkpoint()
         return metadata["path"].upper()
 
-    assert await loaded(later) == ("/P", None)
-    assert await loaded(lambda metadata: metadata["path"].upper()) == ("/P", None)
-    assert await loaded(str, hit()) == ("{}", None), "also where there is no pointer"
-    assert await loaded(lambda _: "x" * 30_000) == ("x" * 30_000, None), "its text is not cut"
+    assert await load_body(later) == ("/P", None)
+    assert await load_body(lambda metadata: metadata["path"].upper()) == ("/P", None)
+    assert await load_body(str, hit()) == ("{}", None), "also where there is no pointer"
+    assert await load_body(lambda _: "x" * 30_000) == ("x" * 30_000, None), "its text is not cut"
 
 
 async def test_a_loader_that_gives_nothing_is_noted_where_there_is_a_pointer():
-    assert await loaded(lambda _: None) == (None, "pointer_unreadable")
-    assert await loaded(lambda _: None, hit()) == (None, None)
+    assert await load_body(lambda _: None) == (None, "pointer_unreadable")
+    assert await load_body(lambda _: None, hit()) == (None, None)
 
 
 async def test_a_loader_that_fails_fails_its_own_hit_alone():
@@ -352,7 +352,7 @@ async def test_whatever_a_loader_raises_is_one_short_line(error, note):
     def loader(_):
         raise error
 
-    body, told = await loaded(loader)
+    body, told = await load_body(loader)
     assert body is None
     assert told.startswith("loader_failed: ")
     assert len(told) <= 220
@@ -363,7 +363,7 @@ async def test_whatever_a_loader_raises_is_one_short_line(error, note):
 @pytest.mark.parametrize(("value", "kind"), [(b"bytes", "bytes"), (3, "int"), (["a"], "list"), (Path("p"), "")])
 async def test_what_a_loader_or_a_store_gives_that_is_no_text_is_noted(value, kind):
     """F40."""
-    body, note = await loaded(lambda _: value)
+    body, note = await load_body(lambda _: value)
     assert body is None
     assert note.startswith(f"loader_failed: returned {kind}")
     assert note.endswith(", not text")

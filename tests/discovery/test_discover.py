@@ -465,7 +465,7 @@ async def test_what_is_for_several_corpora_is_refused_for_one(options):
             await discover(keys, "keys", **options)
 
 
-async def floored(corpus, floor, **record):
+async def store_floor(corpus, floor, **record):
     known = {"mode": "hybrid", "rerank": None, "embedder_id": corpus.embedder_id, "min_score": floor}
     await corpus.store.set_calibration(calibration_key("hybrid"), known | record)
 
@@ -473,7 +473,7 @@ async def floored(corpus, floor, **record):
 async def test_auto_takes_the_floor_that_was_calibrated_for_each_corpus():
     async with corpora(ALL) as many:
         for corpus, floor in zip(many, (0.99, 0.0, -5.0), strict=True):
-            await floored(corpus, floor)
+            await store_floor(corpus, floor)
         result = await discover(many, "keys", min_score="auto")
         one = await discover(many[0], "keys", min_score="auto")
     assert {name: report["floor"] for name, report in per_source(result).items()} == {
@@ -505,7 +505,7 @@ async def test_where_no_floor_fits_there_is_none_and_a_warning(record, options, 
     async with corpora({"keys": KEYS}) as (keys,):
         if record is not None:
             record = dict(record)
-            await floored(keys, record.pop("min_score", 99.0), **record)
+            await store_floor(keys, record.pop("min_score", 99.0), **record)
         with pytest.warns(UserWarning, match=re.escape(note)):
             result = await discover(keys, "keys", min_score="auto", **options)
     assert result.ids

@@ -27,7 +27,7 @@ def timeless(result):
     return told
 
 
-async def told(many, query="keys", **options):
+async def collect_updates(many, query="keys", **options):
     """Every update with the time when it came."""
     updates = []
     async with discover_stream(many, query, **options) as stream:
@@ -42,7 +42,7 @@ def test_each_source_is_told_of_when_it_answers_and_the_result_comes_last(backen
     async def main():
         delays = {"keys": {"search_text": 3.0}, "food": {"search_text": 1.0}, "cars": {"search_text": 2.0}}
         async with corpora(ALL, delays=delays) as many:
-            updates = await told(many, mode="lexical")
+            updates = await collect_updates(many, mode="lexical")
             plain = await discover(many, "keys", mode="lexical")
             return updates, plain
 
@@ -63,7 +63,7 @@ def test_each_source_is_told_of_when_it_answers_and_the_result_comes_last(backen
 def test_of_three_equal_sources_the_first_of_the_first_two_are_final_while_the_third_is_pending(backend):
     async def main():
         async with corpora(THREE, delays={"C": {"search_text": 1.0}}) as many:
-            return [update for _, update in await told(many, mode="lexical")]
+            return [update for _, update in await collect_updates(many, mode="lexical")]
 
     _, second, third, result = run_on_virtual_clock(main, backend=backend)
     assert second.pending == ("C",)
@@ -77,7 +77,7 @@ def test_a_source_that_fails_or_hangs_is_told_of_and_no_longer_pending():
     async def main():
         options = {"delays": {"A": math.inf}, "failures": {"B": {"search_text": StoreError("broken")}}}
         async with corpora(THREE, **options) as many:
-            return [update for _, update in await told(many, mode="lexical", source_timeout=1)]
+            return [update for _, update in await collect_updates(many, mode="lexical", source_timeout=1)]
 
     first, second, third, result = run_on_virtual_clock(main)
     reports = {each.source: each.report["status"] for each in (first, second, third)}
@@ -100,7 +100,7 @@ async def test_leaving_early_stops_the_sources_that_have_not_answered():
 async def test_a_cancelled_stream_leaves_nothing_running():
     async with corpora(THREE, delays=dict.fromkeys("ABC", math.inf)) as many:
         with anyio.move_on_after(0.02) as scope:
-            await told(many)
+            await collect_updates(many)
         assert scope.cancelled_caught
         assert [corpus.store.running for corpus in many] == [0, 0, 0]
 
@@ -120,7 +120,7 @@ async def test_the_error_comes_where_the_result_would_if_no_source_answers():
 
 async def test_one_corpus_streams_too():
     async with corpora({"keys": KEYS}) as (keys,):
-        (_, answer), (_, result) = await told(keys, "signing keys")
+        (_, answer), (_, result) = await collect_updates(keys, "signing keys")
         assert (answer.source, answer.pending) == ("keys", ())
         assert timeless(result) == timeless(await discover(keys, "signing keys"))
 
@@ -129,14 +129,14 @@ async def test_updates_are_clean_json():
     import json
 
     async with corpora(ALL) as many:
-        for _, update in await told(many):
+        for _, update in await collect_updates(many):
             json.dumps(update.to_dict(), allow_nan=False)
 
 
 @pytest.mark.parametrize("options", [{"mode": "dense", "merge": "score"}, {"merge": lambda hits: hits["keys"]}])
 async def test_a_merge_without_bounds_tells_nothing_before_all_have_answered(options):
     async with corpora(ALL) as many:
-        *answers, (_, result) = await told(many, **options)
+        *answers, (_, result) = await collect_updates(many, **options)
     assert all(each.ranking == () for _, each in answers)
     assert result.ids
 
@@ -162,7 +162,7 @@ def test_a_bad_argument_is_refused_by_the_call_itself():
 async def test_what_a_source_is_blamed_for_by_mistake_is_raised_as_it_is():
     async with corpora(ALL) as many:
         with pytest.raises(ArgumentError, match="boost"):
-            await told(many, boost=lambda hit: math.nan)
+            await collect_updates(many, boost=lambda hit: math.nan)
 
 
 WORDS = st.lists(st.sampled_from(["keys", "keys keys bread", "bread", "keys and oil"]), max_size=4)
@@ -190,7 +190,7 @@ def test_no_hit_marked_final_ever_moves(texts, data):
         failures = {name: {"search_text": StoreError("broken")} for name in failing}
         async with corpora(named, delays=delays, failures=failures) as many:
             with suppress(DiscoveryError):
-                return [update for _, update in await told(many, "keys bread", mode="lexical", **options)]
+                return [update for _, update in await collect_updates(many, "keys bread", mode="lexical", **options)]
 
     updates = run_on_virtual_clock(main) or []
     answers = [update for update in updates if isinstance(update, SourceAnswered)]
@@ -208,6 +208,6 @@ def test_the_result_does_not_depend_on_the_order_of_the_answers(delays, others):
     async def main(seconds):
         by_name = {name: {"search_text": float(each)} for name, each in zip(ALL, seconds, strict=True)}
         async with corpora(ALL, delays=by_name) as many:
-            return timeless((await told(many))[-1][1])
+            return timeless((await collect_updates(many))[-1][1])
 
     assert run_on_virtual_clock(partial(main, delays)) == run_on_virtual_clock(partial(main, others))

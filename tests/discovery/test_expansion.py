@@ -38,7 +38,7 @@ def corpus_of(items, strategy=None, store=None, name="notes"):
     return build(source, store=MemoryStore() if store is None else store)
 
 
-def chunked(**options):
+def corpus_of_chunks(**options):
     """A corpus of one artifact whose chunks overlap: zero one / one two / two three / …"""
     return corpus_of({"a": TEXT}, Chunked(chunk_size=10, overlap=5), **options)
 
@@ -51,7 +51,7 @@ PAIRS = [("title", "T"), ("chunk", "zero"), ("chunk", "one"), ("deps", "D"), ("c
 
 
 async def test_by_default_a_hit_is_read_with_one_record_on_either_side():
-    async with chunked() as corpus:
+    async with corpus_of_chunks() as corpus:
         records = await records_for_artifact(corpus, "a")
         passage = await expand(hit(2), corpus)
     assert passage == Passage(
@@ -70,7 +70,7 @@ async def test_by_default_a_hit_is_read_with_one_record_on_either_side():
     ],
 )
 async def test_a_window_reaches_k_records_each_way_as_far_as_there_are_any(k, at, text):
-    async with chunked() as corpus:
+    async with corpus_of_chunks() as corpus:
         assert (await expand(hit(at), corpus, policy=SentenceWindow(k))).text == text
 
 
@@ -88,13 +88,13 @@ async def test_the_parent_policy_gives_the_whole_artifact_in_plan_order_and_need
 
 
 async def test_order_and_repeats_of_what_a_policy_chooses_do_not_matter():
-    async with chunked() as corpus:
+    async with corpus_of_chunks() as corpus:
         for policy in (lambda _, siblings: [*siblings[2:0:-1], siblings[2]], lambda _, siblings: iter(siblings[1:3])):
             assert (await expand(hit(2), corpus, policy=policy)).text == "one two three"
 
 
 async def test_where_a_policy_chooses_nothing_the_text_is_the_hits_own():
-    async with chunked() as corpus:
+    async with corpus_of_chunks() as corpus:
         passage = await expand(hit(2), corpus, policy=lambda *_: [])
     assert passage == Passage("a", "chunk", 0.5, "the hit's own", (), "notes", 2)
 
@@ -114,7 +114,7 @@ async def test_a_record_that_a_policy_changed_is_still_the_one_that_is_stored():
 
 
 async def test_a_policy_cannot_change_what_it_chooses_from():
-    async with chunked() as corpus:
+    async with corpus_of_chunks() as corpus:
         with pytest.raises(AttributeError, match="reverse"):
             await expand(hit(1), corpus, policy=lambda _, siblings: siblings.reverse() or siblings)
 
@@ -123,21 +123,21 @@ async def test_a_policy_that_gives_no_records_at_all_is_refused_and_an_async_one
     async def late(hit, siblings):
         return siblings
 
-    async with chunked() as corpus:
+    async with corpus_of_chunks() as corpus:
         for policy in (lambda *_: None, lambda *_: 3, late, "window", 3):
             with pytest.raises(ArgumentKindError, match="policy must"):
                 await expand(hit(1), corpus, policy=policy)
 
 
 async def test_a_hit_without_a_position_has_no_window():
-    async with chunked() as corpus:
+    async with corpus_of_chunks() as corpus:
         with pytest.raises(ArgumentError, match=r"surface_index.*WholeArtifact\(\)"):
             await expand(hit(None), corpus)
 
 
 @pytest.mark.parametrize("stale", [hit(70), hit(0, "title"), hit(-1)])
 async def test_a_hit_whose_surface_is_gone_has_no_window(stale):
-    async with chunked() as corpus:
+    async with corpus_of_chunks() as corpus:
         with pytest.raises(SeedNotFound, match="older build") as caught:
             await expand(stale, corpus)
         assert isinstance(caught.value, ValueError)
@@ -145,7 +145,7 @@ async def test_a_hit_whose_surface_is_gone_has_no_window(stale):
 
 
 async def test_an_artifact_that_the_corpus_does_not_hold_is_an_error_that_names_both():
-    async with chunked() as corpus:
+    async with corpus_of_chunks() as corpus:
         with pytest.raises(NoLedgerEntry, match="'notes' contains no artifact 'z'") as caught:
             await expand(hit(0, artifact_id="z"), corpus)
     assert isinstance(caught.value, KeyError)
@@ -172,7 +172,7 @@ def test_policies_are_values():
 
 
 async def test_what_is_no_hit_or_no_corpus_is_refused():
-    async with chunked() as corpus:
+    async with corpus_of_chunks() as corpus:
         with pytest.raises(ArgumentKindError, match="hit must be a SearchHit"):
             await expand("a", corpus)
     with pytest.raises(ArgumentError, match="open corpus"):
@@ -180,7 +180,7 @@ async def test_what_is_no_hit_or_no_corpus_is_refused():
 
 
 async def test_one_expansion_is_one_store_call():
-    async with chunked() as corpus:
+    async with corpus_of_chunks() as corpus:
         store = Counting(corpus.store)
         await expand(hit(2), Corpus(corpus.name, store, corpus.embedder))
     assert store.calls == ["records_of"]
@@ -190,7 +190,7 @@ async def test_one_expansion_is_one_store_call():
 async def test_a_corpus_is_found_by_name_and_by_path_without_the_embedder_it_was_built_with():
     path = corpus_path("notes")
     path.parent.mkdir(parents=True)
-    async with chunked(store=path):
+    async with corpus_of_chunks(store=path):
         pass
     for corpus in ("notes", "NOTES", str(path), path):
         assert (await expand(hit(2), corpus)).text == "one two three four"

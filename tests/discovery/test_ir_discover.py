@@ -58,25 +58,25 @@ def comparable(told):
     """Everything both tell, numbers rounded; what only one of them tells is left out."""
     signals = dict(told["signals"])
     per_source = {
-        name: {key: rounded(report[key]) for key in ("n_retrieved", "top_score", "floor", "abstained")}
+        name: {key: round_off(report[key]) for key in ("n_retrieved", "top_score", "floor", "abstained")}
         for name, report in signals.pop("per_source", {}).items()
     }
     results = [
         {
             "name": (each["artifact_id"], each["source"], each["name"], each["summary"], each["level"]),
-            "score": rounded(each["score"]),
-            "metadata": {key: rounded(value) for key, value in each["metadata"].items()},
+            "score": round_off(each["score"]),
+            "metadata": {key: round_off(value) for key, value in each["metadata"].items()},
         }
         for each in told["results"]
     ]
-    signals = {key: rounded(value) for key, value in signals.items() if value is not None}
+    signals = {key: round_off(value) for key, value in signals.items() if value is not None}
     plain = {
         key: told[key] for key in ("query", "mode", "strategy", "abstained", "reason", "n_retrieved", "n_selected")
     }
     return plain, results, signals, per_source
 
 
-def rounded(value):
+def round_off(value):
     return round(value, 5) if isinstance(value, float) else value
 
 

@@ -311,7 +311,7 @@ def test_a_choice_is_a_part_of_the_hits_in_their_order(scores, strategy, max_k):
 # A language model chooses
 
 
-async def chosen_by(answer, given, **options):
+async def choose_by(answer, given, **options):
     """Give the hits chosen, as text, and the candidates that were shown."""
     shown = []
 
@@ -328,13 +328,13 @@ async def chosen_by(answer, given, **options):
 
 async def test_a_model_sees_labels_and_texts_one_a_line_and_its_order_is_the_choice():
     given = [hit("a", text="one\n\n two"), hit("b", text="three"), hit("c", text="")]
-    assert await chosen_by(["b", "a"], given) == ([(None, "b"), (None, "a")], ["a: one two\nb: three\nc: "])
+    assert await choose_by(["b", "a"], given) == ([(None, "b"), (None, "a")], ["a: one two\nb: three\nc: "])
 
 
 async def test_a_model_that_names_nothing_abstains():
     """F30."""
     for nothing in ([], (), set(), iter([])):
-        assert (await chosen_by(nothing, hits(1, 1)))[0] == []
+        assert (await choose_by(nothing, hits(1, 1)))[0] == []
 
 
 @pytest.mark.parametrize(
@@ -343,8 +343,8 @@ async def test_a_model_that_names_nothing_abstains():
     ids=repr,
 )
 async def test_a_model_that_fails_or_talks_nonsense_is_replaced_by_the_conservative_rule(answer):
-    assert (await chosen_by(answer, hits(1.0, 0.95, 0.1)))[0] == [(None, "a"), (None, "b")]
-    assert (await chosen_by(answer, hits(1.0, 0.95, 0.1), fallback=lambda given: given[2:]))[0] == [(None, "c")]
+    assert (await choose_by(answer, hits(1.0, 0.95, 0.1)))[0] == [(None, "a"), (None, "b")]
+    assert (await choose_by(answer, hits(1.0, 0.95, 0.1), fallback=lambda given: given[2:]))[0] == [(None, "c")]
 
 
 async def test_a_fallback_may_be_async():
@@ -352,48 +352,48 @@ async def test_a_fallback_may_be_async():
         await anyio.lowlevel.checkpoint()
         return given[-1:]
 
-    assert (await chosen_by(["z"], hits(1, 1), fallback=last))[0] == [(None, "b")]
+    assert (await choose_by(["z"], hits(1, 1), fallback=last))[0] == [(None, "b")]
 
 
 async def test_labels_that_are_not_known_are_dropped_and_repeated_ones_count_once():
     """F30."""
-    found, _ = await chosen_by(["z", "b", " b ", "a", 7, "b"], hits(1, 1, 1))
+    found, _ = await choose_by(["z", "b", " b ", "a", 7, "b"], hits(1, 1, 1))
     assert found == [(None, "b"), (None, "a")]
 
 
 async def test_one_id_of_two_sources_is_two_candidates():
     """F30."""
     given = [hit("a", source="x"), hit("a", source="y"), hit("b", source="y")]
-    found, [candidates] = await chosen_by(["y/a", "x/a", "b", "a"], given)
+    found, [candidates] = await choose_by(["y/a", "x/a", "b", "a"], given)
     assert found == [("y", "a"), ("x", "a"), ("y", "b")]
     assert [line.split(":")[0] for line in candidates.splitlines()] == ["x/a", "y/a", "b"]
 
 
 async def test_an_id_that_looks_like_the_label_of_another_has_a_label_of_its_own():
     given = [hit("x/a", source="z"), hit("a", source="x"), hit("a", source="y"), hit("a"), hit("b\n"), hit("b")]
-    _, [candidates] = await chosen_by([], given)
+    _, [candidates] = await choose_by([], given)
     labels = [line.split(":")[0] for line in candidates.splitlines()]
     assert labels == ["x/a", "x/a*", "y/a", "a", "b", "b*"]
-    assert (await chosen_by(labels, given))[0] == [each.key for each in given]
+    assert (await choose_by(labels, given))[0] == [each.key for each in given]
 
 
 async def test_an_artifact_is_one_candidate_by_its_first_hit():
     given = [hit("a", 0.9, text="best"), hit("a", 0.8, text="worse"), hit("b", 0.7)]
-    found, [candidates] = await chosen_by(["a"], given)
+    found, [candidates] = await choose_by(["a"], given)
     assert (found, candidates) == ([(None, "a")], "a: best\nb: text of b")
 
 
 async def test_a_model_sees_no_more_candidates_than_allowed():
-    found, [candidates] = await chosen_by(["c", "b"], hits(1, 1, 1), max_candidates=2)
+    found, [candidates] = await choose_by(["c", "b"], hits(1, 1, 1), max_candidates=2)
     assert (found, len(candidates.splitlines())) == ([(None, "b")], 2)
 
 
 async def test_without_hits_nobody_is_asked():
-    assert await chosen_by(["a"], []) == ([], [])
+    assert await choose_by(["a"], []) == ([], [])
 
 
 async def test_a_set_of_labels_comes_in_the_order_of_the_candidates():
-    assert (await chosen_by(set("fedcba"), hits(*[1] * 6)))[0] == [(None, name) for name in "abcdef"]
+    assert (await choose_by(set("fedcba"), hits(*[1] * 6)))[0] == [(None, name) for name in "abcdef"]
 
 
 async def test_an_async_model_is_awaited_and_cancelling_it_is_no_failure():

@@ -48,7 +48,7 @@ def words(count):
     return [f"text number {at}" for at in range(count)]
 
 
-def expected(server, texts):
+def expected_scores(server, texts):
     return [server.score(QUERY, text) for text in texts]
 
 
@@ -71,13 +71,13 @@ async def arrival(server, requests=1):
 
 async def test_scores_come_in_the_order_of_the_texts_though_servers_answer_best_first(server, either):
     texts = words(12)
-    assert await either(QUERY, texts) == expected(server, texts)
-    assert expected(server, texts) != sorted(expected(server, texts), reverse=True)
+    assert await either(QUERY, texts) == expected_scores(server, texts)
+    assert expected_scores(server, texts) != sorted(expected_scores(server, texts), reverse=True)
 
 
 async def test_it_serves_a_search_as_any_reranker(server, either):
     assert resolve_reranker(either) is either
-    assert await score_texts(either, QUERY, words(3)) == expected(server, words(3))
+    assert await score_texts(either, QUERY, words(3)) == expected_scores(server, words(3))
 
 
 async def test_with_a_model_a_request_is_of_the_form_of_jina_and_cohere(server, reranker):
@@ -133,7 +133,7 @@ async def test_a_search_is_reranked_by_it(server, either):
     source = from_mapping({"keys": QUERY, "bread": "bake a loaf of bread", "stars": "stars and planets"}, name="notes")
     async with build(source, store=MemoryStore(), embedder="light") as corpus:
         hits = await corpus.search(QUERY, rerank=either)
-    assert [hit.score for hit in hits] == sorted(expected(server, [hit.text for hit in hits]), reverse=True)
+    assert [hit.score for hit in hits] == sorted(expected_scores(server, [hit.text for hit in hits]), reverse=True)
     assert len(hits) == 3
     assert len(server.requests) == 1
 
@@ -144,7 +144,7 @@ async def test_a_search_is_reranked_by_it(server, either):
 async def test_order_is_kept_whatever_order_the_batches_come_back_in(server):
     server.plan(later(0.1), later(0.05))
     texts = words(7)
-    assert await HttpReranker(server.url, "m", batch_size=2)(QUERY, texts) == expected(server, texts)
+    assert await HttpReranker(server.url, "m", batch_size=2)(QUERY, texts) == expected_scores(server, texts)
     assert sorted(server.sizes) == [1, 2, 2, 2]
 
 
@@ -164,7 +164,7 @@ async def test_no_more_requests_are_on_their_way_than_allowed(server):
 )
 async def test_a_batch_that_is_too_much_is_halved_until_it_is_taken(server, either, code, body):
     server.always = at_most(3, code, body)
-    assert await either(QUERY, words(9)) == expected(server, words(9))
+    assert await either(QUERY, words(9)) == expected_scores(server, words(9))
     assert server.sizes == [9, 4, 2, 2, 5, 2, 3]
 
 
@@ -184,7 +184,7 @@ async def test_a_refusal_is_not_tried_again_and_gives_the_servers_reason(server)
     assert len(server.requests) == 1
 
 
-def edited(at, **values):
+def edit(at, **values):
     def change(answer):
         answer["results"][at].update(values)
         return answer
@@ -196,15 +196,15 @@ UNUSABLE = {
     "too few": (changed(lambda a: {"results": a["results"][1:]}), "2 scores for 3 texts"),
     "too many": (changed(lambda a: {"results": [*a["results"], {"index": 3}]}), "4 scores for 3 texts"),
     "twice": (changed(lambda a: [{"index": at, "score": 0.5} for at in (0, 1, 1)]), "2 scores of index 1, and none of"),
-    "out of range": (edited(2, index=3), "index 3 for 3 texts"),
-    "negative": (edited(2, index=-1), "index -1 for 3 texts"),
-    "index no number": (edited(2, index="2"), "index '2'"),
-    "index a bool": (edited(2, index=True), "index True"),
-    "no index": (edited(2, index=None), "index None"),
-    "score a word": (edited(1, relevance_score="0.5"), "must return numbers, not '0.5'"),
-    "score a bool": (edited(1, relevance_score=True), "must return numbers, not True"),
-    "no score": (edited(1, relevance_score=None), "must return numbers, not None"),
-    "endless score": (edited(1, relevance_score=10**400), "must return numbers, not 1000"),
+    "out of range": (edit(2, index=3), "index 3 for 3 texts"),
+    "negative": (edit(2, index=-1), "index -1 for 3 texts"),
+    "index no number": (edit(2, index="2"), "index '2'"),
+    "index a bool": (edit(2, index=True), "index True"),
+    "no index": (edit(2, index=None), "index None"),
+    "score a word": (edit(1, relevance_score="0.5"), "must return numbers, not '0.5'"),
+    "score a bool": (edit(1, relevance_score=True), "must return numbers, not True"),
+    "no score": (edit(1, relevance_score=None), "must return numbers, not None"),
+    "endless score": (edit(1, relevance_score=10**400), "must return numbers, not 1000"),
     "an error": (changed(lambda a: {"error": "model not\nloaded"}), "not a list of scores .*: model not loaded"),
     "numbers": (changed(lambda a: [0.1, 0.2, 0.3]), "not a list of scores"),
     "a number": (changed(lambda a: 3), "not a list of scores"),

@@ -35,31 +35,31 @@ from airw.reranking import (
 TEXTS = ["rotate keys", "bread", "keys"]
 
 
-def shared(query, texts):
+def count_shared(query, texts):
     """A reranker with a name of its own, as it is a function of a module."""
     return [float(len({*query.split()} & {*text.split()})) for text in texts]
 
 
-async def shared_async(query, texts):
+async def count_shared_async(query, texts):
     await anyio.lowlevel.checkpoint()
-    return shared(query, texts)
+    return count_shared(query, texts)
 
 
 class Scorer:
     def score(self, query, texts):
-        return shared(query, texts)
+        return count_shared(query, texts)
 
     @staticmethod
     def static(query, texts):
-        return shared(query, texts)
+        return count_shared(query, texts)
 
     def __call__(self, query, texts):
-        return shared(query, texts)
+        return count_shared(query, texts)
 
 
 class AsyncScorer(Scorer):
     async def __call__(self, query, texts):
-        return await shared_async(query, texts)
+        return await count_shared_async(query, texts)
 
 
 def with_id(id):
@@ -73,7 +73,7 @@ def with_id(id):
 
 def test_none_is_none_and_a_callable_is_itself():
     assert resolve_reranker(None) is None
-    for callable_ in (shared, shared_async, Scorer(), Scorer().score, len):
+    for callable_ in (count_shared, count_shared_async, Scorer(), Scorer().score, len):
         assert resolve_reranker(callable_) is callable_
 
 
@@ -125,14 +125,14 @@ def spec_only(name):
 # --- calling --------------------------------------------------------------------------------------------------------
 
 KINDS = [
-    shared,
-    shared_async,
+    count_shared,
+    count_shared_async,
     Scorer(),
     AsyncScorer(),
     Scorer().score,
-    functools.partial(shared),
-    functools.partial(shared_async),
-    lambda query, texts: shared_async(query, list(texts)),
+    functools.partial(count_shared),
+    functools.partial(count_shared_async),
+    lambda query, texts: count_shared_async(query, list(texts)),
 ]
 
 
@@ -296,7 +296,7 @@ async def test_a_reranker_that_blocks_does_not_hold_up_the_event_loop():
 # --- names ----------------------------------------------------------------------------------------------------------
 
 
-def named_alike(name):
+def make_namesake(name):
     """A module with a function `score`."""
     module = ModuleType(name)
     exec("def score(query, texts): return [0.0] * len(texts)", vars(module))
@@ -305,7 +305,7 @@ def named_alike(name):
 
 @pytest.fixture
 def modules(monkeypatch):
-    made = [named_alike(name) for name in ("scorers_a", "scorers_b")]
+    made = [make_namesake(name) for name in ("scorers_a", "scorers_b")]
     for module in made:
         monkeypatch.setitem(sys.modules, module.__name__, module)
     return made
@@ -332,14 +332,14 @@ def closure(weight):
 
 def posing(weight):
     """A closure under the name of another function."""
-    return functools.wraps(shared)(closure(weight))
+    return functools.wraps(count_shared)(closure(weight))
 
 
 ANONYMOUS = {
     "lambda": lambda query, texts: [0.0] * len(texts),
     "closure": closure(1),
     "a closure that poses as another": posing(1),
-    "partial": functools.partial(shared),
+    "partial": functools.partial(count_shared),
     "bound method": Scorer().score,
     "instance": Scorer(),
     "id no string": with_id(7),
@@ -349,14 +349,14 @@ ANONYMOUS = {
 
 @pytest.mark.parametrize("reranker", ANONYMOUS.values(), ids=ANONYMOUS)
 def test_what_has_no_name_of_its_own_is_anonymous(reranker):
-    for text in (*RERANK_TEXTS, shared):
+    for text in (*RERANK_TEXTS, count_shared):
         tag = rerank_tag(reranker, text)
         assert is_anonymous(tag)
         assert is_anonymous(calibration_key("hybrid", tag))
 
 
 def test_a_function_of_the_script_that_runs_is_anonymous_as_each_script_has_that_module(monkeypatch):
-    main = named_alike("__main__")
+    main = make_namesake("__main__")
     monkeypatch.setitem(sys.modules, "__main__", main)
     assert is_anonymous(rerank_tag(main.score))
     main.score.id = "mine-1"
@@ -387,7 +387,7 @@ def test_what_is_read_is_part_of_the_tag(modules):
     [{"rerank_text": "body"}, {"rerank_text": None}, {"rerank_text": 3}, {"max_chars": 0}, {"max_chars": True}],
 )
 def test_unusable_settings_are_refused_also_without_a_reranker(options):
-    for reranker in (None, shared):
+    for reranker in (None, count_shared):
         with pytest.raises(ArgumentError, match=next(iter(options))):
             rerank_tag(reranker, **options)
 

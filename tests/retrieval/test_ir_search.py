@@ -95,7 +95,7 @@ def items_of(chance, *, most=4):
     }
 
 
-def told(hits):
+def describe(hits):
     """What a caller compares: all but the score, and what only ours tell."""
     return [(hit.artifact_id, hit.surface_kind, hit.surface_index, hit.text, hit.source) for hit in hits]
 
@@ -151,7 +151,7 @@ class Both:
         other, count = their_corpus(self.items), 0
         for hits, (query, _, options) in zip(anyio.run(ours), self.searches, strict=True):
             expected = ir.search(other, query, **options)
-            assert told(hits) == told(expected)
+            assert describe(hits) == describe(expected)
             assert scores(hits) == pytest.approx(scores(expected), abs=1e-6)
             count += len(hits)
         return count
@@ -247,7 +247,7 @@ def key(hit):
     return hit.artifact_id, hit.surface_index
 
 
-def ranked(hits):
+def to_ranking(hits):
     """A channel's ranking as their functions take it."""
     return [(key(hit), hit.score) for hit in hits]
 
@@ -274,7 +274,7 @@ def test_a_hybrid_search_of_surfaces_is_what_their_functions_make_of_our_channel
 
     dense, lexical, hits = anyio.run(main)
     assume(lexical)
-    one, other = ranked(dense), ranked(lexical)
+    one, other = to_ranking(dense), to_ranking(lexical)
     if fusion == "rrf":
         expected = their_own._rrf_fuse(one, other, constants["rrf_k"], None)
     else:

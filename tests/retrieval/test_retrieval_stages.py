@@ -183,20 +183,20 @@ def test_a_blend_is_the_share_of_the_cosine_and_of_the_saturated_words(items, qu
             blend = {"mode": "hybrid", "fusion": "blend", "alpha": alpha, "bm25_sat_k": level}
             return [await retrieve(corpus, query, **every, **each) for each in ({}, {"mode": "lexical"}, blend)]
 
-    def named(hit):
+    def name_of(hit):
         return hit.artifact_id if per_artifact else key(hit)
 
     dense, lexical, hits = anyio.run(main)
-    cosines, words = ({named(hit): hit.score for hit in channel} for channel in (dense, lexical))
+    cosines, words = ({name_of(hit): hit.score for hit in channel} for channel in (dense, lexical))
     expected = {
         each: alpha * cosines.get(each, 0) + (1 - alpha) * (words.get(each, 0) / (words.get(each, 0) + level))
         for each in [*cosines, *words]
     }
     ordered = sorted(expected, key=lambda each: -expected[each])
-    assert [(named(hit), hit.score) for hit in hits] == [(each, expected[each]) for each in ordered]
+    assert [(name_of(hit), hit.score) for hit in hits] == [(each, expected[each]) for each in ordered]
     for hit in hits:
         told = {name: hit.metadata.get(name) for name in ("dense_score", "lexical_score")}
-        assert told == {"dense_score": cosines.get(named(hit)), "lexical_score": words.get(named(hit))}
+        assert told == {"dense_score": cosines.get(name_of(hit)), "lexical_score": words.get(name_of(hit))}
 
 
 @pytest.mark.parametrize("fusion", FUSIONS)
@@ -529,7 +529,7 @@ def test_several_queries_are_fused_by_the_mean_of_their_masses(items, queries, m
     scope = {"per_artifact": per_artifact, "k": 50}
     blends = mode == "hybrid" and fusion == "blend"
 
-    def named(hit):
+    def name_of(hit):
         return hit.artifact_id if per_artifact else key(hit)
 
     async def main():
@@ -541,8 +541,8 @@ def test_several_queries_are_fused_by_the_mean_of_their_masses(items, queries, m
             return found, await retrieve(corpus, "anything", **ask_all, **scope)
 
     found, hits = anyio.run(main)
-    masses = fuse_ranks([[named(hit) for hit in each] for each in found])
-    assert [(named(hit), hit.score) for hit in hits] == [(each, mass / len(queries)) for each, mass in masses]
+    masses = fuse_ranks([[name_of(hit) for hit in each] for each in found])
+    assert [(name_of(hit), hit.score) for hit in hits] == [(each, mass / len(queries)) for each, mass in masses]
     assert len({key(hit) for hit in hits}) == len(hits)
 
 
@@ -679,7 +679,7 @@ MOVING = st.fixed_dictionaries(
 )
 
 
-async def searched(items, query, *many, store=None):
+async def search_many(items, query, *many, store=None):
     """Give what each of several searches finds."""
     fields = {"strategy": CHUNKS, "metadata_of": lambda name, _: {"name": name}, "embedder": RANDOM}
     async with corpus_of(items, store=store, **fields) as corpus:
@@ -691,7 +691,7 @@ async def searched(items, query, *many, store=None):
 def test_what_is_neutral_changes_nothing(items, query, options, k):
     neutral = [{name: value} for name, value in NEUTRAL.items()] + [NEUTRAL]
     plain, *others = anyio.run(
-        partial(searched, items, query, *({**options, "k": k, **each} for each in [{}, *neutral]))
+        partial(search_many, items, query, *({**options, "k": k, **each} for each in [{}, *neutral]))
     )
     assert all(hits == plain for hits in others)
 
@@ -700,14 +700,14 @@ def test_what_is_neutral_changes_nothing(items, query, options, k):
 @given(ITEMS, WORDS, OPTIONS, st.integers(0, 10))
 def test_the_hits_for_a_smaller_k_are_the_first_of_those_for_a_larger(items, query, options, k):
     """While channels are read equally deep: where they are fused, up to 10 or with `fetch_k` given."""
-    few, many = anyio.run(searched, items, query, {**options, "k": k}, {**options, "k": 10})
+    few, many = anyio.run(search_many, items, query, {**options, "k": k}, {**options, "k": 10})
     assert few == many[:k]
 
 
 @settings(max_examples=examples(25))
 @given(ITEMS, WORDS, OPTIONS, MOVING)
 def test_no_hit_comes_twice_and_the_best_come_first(items, query, options, moving):
-    [hits] = anyio.run(searched, items, query, options | moving)
+    [hits] = anyio.run(search_many, items, query, options | moving)
     named = [hit.artifact_id if options["per_artifact"] else key(hit) for hit in hits]
     assert len(set(named)) == len(named)
     assert scores(hits) == sorted(scores(hits), reverse=True)
@@ -727,8 +727,8 @@ async def test_it_does_not_matter_where_a_corpus_is_stored(tmp_path):
         for per_artifact in (True, False)
         for stage in stages
     ]
-    mine = await searched(items, "keys disk", *many)
-    other = await searched(items, "keys disk", *many, store=tmp_path / "notes.airw")
+    mine = await search_many(items, "keys disk", *many)
+    other = await search_many(items, "keys disk", *many, store=tmp_path / "notes.airw")
     for one, another in zip(mine, other, strict=True):
         assert [key(hit) for hit in one] == [key(hit) for hit in another]
         assert scores(one) == pytest.approx(scores(another), abs=1e-6)

@@ -14,7 +14,7 @@ def hit(name, path=None):
     return SearchHit(name, "document", 0.0, "", {} if path is None else {"path": path})
 
 
-def ranked(names, paths=()):
+def make_ranking(names, paths=()):
     """Hits in rank order, which scores follow."""
     hits = [SearchHit(name, "document", -float(at), "", {}) for at, name in enumerate(dict.fromkeys(names))]
     for each, path in zip(hits, paths, strict=False):
@@ -37,38 +37,38 @@ def final_ids(answered, pending, **options):
 
 
 def test_with_the_third_of_three_equal_sources_pending_exactly_the_first_of_both_others_are_final():
-    a, b = ranked(["A1", "A2", "A3"]), ranked(["B1", "B2", "B3"])
+    a, b = make_ranking(["A1", "A2", "A3"]), make_ranking(["B1", "B2", "B3"])
     assert final_ids({"A": a, "B": b}, ["C"]) == ["A1", "B1"]
 
 
 def test_with_the_first_of_three_equal_sources_pending_nothing_is_final():
-    assert final_ids({"B": ranked(["B1"]), "C": ranked(["C1"])}, ["A"]) == []
+    assert final_ids({"B": make_ranking(["B1"]), "C": make_ranking(["C1"])}, ["A"]) == []
 
 
 def test_with_the_second_of_three_pending_the_first_of_the_first_is_final():
-    assert final_ids({"A": ranked(["A1", "A2"]), "C": ranked(["C1"])}, ["B"]) == ["A1"]
+    assert final_ids({"A": make_ranking(["A1", "A2"]), "C": make_ranking(["C1"])}, ["B"]) == ["A1"]
 
 
 def test_a_light_source_that_is_pending_displaces_less():
-    ten = ranked([f"A{at}" for at in range(10)])
+    ten = make_ranking([f"A{at}" for at in range(10)])
     assert final_ids({"A": ten}, ["B"], weights={"B": 0.9}) == [f"A{at}" for at in range(7)]
     assert final_ids({"A": ten}, ["B"], weights={"B": 0.0}) == [f"A{at}" for at in range(10)]
 
 
 def test_where_hits_may_merge_a_hit_below_may_grow_past_the_one_above():
-    a, b = ranked(["A1", "A2"], ["/1", "/2"]), ranked(["B1"], ["/1"])
+    a, b = make_ranking(["A1", "A2"], ["/1", "/2"]), make_ranking(["B1"], ["/1"])
     assert final_ids({"A": a, "B": b}, ["C"], identity="pointer") == ["A1"]
     assert final_ids({"A": a}, ["C"], identity="pointer") == []
-    assert final_ids({"A": ranked(["A1"]), "B": ranked(["B1"])}, ["C"], identity="pointer") == ["A1", "B1"]
+    assert final_ids({"A": make_ranking(["A1"]), "B": make_ranking(["B1"])}, ["C"], identity="pointer") == ["A1", "B1"]
 
 
 def test_a_hit_that_may_grow_past_the_one_above_has_no_place_yet():
-    assert final_ids({"A": ranked(["A1"]), "B": ranked(["B1"], ["/1"])}, ["C"], identity="pointer") == []
-    assert final_ids({"A": ranked(["A1"]), "B": ranked(["B1"])}, ["C"], identity="pointer") == ["A1", "B1"]
+    assert final_ids({"A": make_ranking(["A1"]), "B": make_ranking(["B1"], ["/1"])}, ["C"], identity="pointer") == []
+    assert final_ids({"A": make_ranking(["A1"]), "B": make_ranking(["B1"])}, ["C"], identity="pointer") == ["A1", "B1"]
 
 
 def test_without_pending_sources_everything_is_final():
-    a = ranked(["A1", "A2"], ["/1", "/2"])
+    a = make_ranking(["A1", "A2"], ["/1", "/2"])
     assert final_ids({"A": a, "B": a}, [], identity="pointer") == ["A1", "A2"]
 
 
@@ -88,7 +88,7 @@ LISTS = st.tuples(st.lists(st.sampled_from(list("abcdef")), max_size=5), PATHS)
 def test_no_hit_marked_final_ever_moves(lists, data, identity, rrf_k, weights):
     """Any sources may be pending, may answer anything or nothing; place, hit and all that stands above stay."""
     names = [str(at) for at in range(len(lists))]
-    hits = {name: ranked(*each) for name, each in zip(names, lists, strict=True)}
+    hits = {name: make_ranking(*each) for name, each in zip(names, lists, strict=True)}
     pending = data.draw(st.sets(st.sampled_from(names)), label="pending")
     options = {"rrf_k": rrf_k, "weights": weights, "identity": identity}
     so_far = fuse_entries({name: () if name in pending else hits[name] for name in names}, **options)
@@ -107,9 +107,9 @@ def test_a_hit_is_final_as_soon_as_no_answer_could_displace_it(lists, data, rrf_
     """Without identities the bound is exact: where the pending sources find one thing each, all others move."""
     names = [str(at) for at in range(len(lists))]
     pending = data.draw(st.sets(st.sampled_from(names)))
-    hits = {name: [] if name in pending else ranked(*each) for name, each in zip(names, lists, strict=True)}
+    hits = {name: [] if name in pending else make_ranking(*each) for name, each in zip(names, lists, strict=True)}
     so_far = fuse_entries(hits, rrf_k=rrf_k)
     waiting = {at: 1.0 for at, name in enumerate(names) if name in pending}
     places = final_places(so_far, waiting, rrf_k=rrf_k)
-    end = fuse_entries(hits | {name: ranked(["new"]) for name in pending}, rrf_k=rrf_k)
+    end = fuse_entries(hits | {name: make_ranking(["new"]) for name in pending}, rrf_k=rrf_k)
     assert places == [end[at].key == entry.key for at, entry in enumerate(so_far)]
