@@ -137,7 +137,9 @@ class DiscoveryPlan:
         if plan_options.get("walk") is not None:
             _check_walk(search_options, floors)
         elif isinstance(members[0].corpus, FederatedCorpus):
-            raise ArgumentError("a FederatedCorpus can only be walked: pass walk=policy, or pass its corpora as a list")
+            raise ArgumentError(
+                "corpus is a FederatedCorpus, which can only be walked: pass walk=policy, or its corpora"
+            )
         search = SearchQuery.parse(verb, query, cast("SearchOptions", {"mode": _MODE, **search_options}))
         plan = cls(members=members, is_multi_source=is_multi_source, search=search, floors=floors, **plan_options)
         _check_selection(plan, next(iter(floors.values())))

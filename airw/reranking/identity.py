@@ -19,7 +19,7 @@ RERANK_TEXTS = ("surface", "artifact")
 
 MAX_CHARS = 2_000
 _ANONYMOUS = "~anonymous"  # cannot collide with a name: those are escaped and contain no "~"
-_LONGEST = 120
+_MAX_TAG = 120  # characters
 
 _SCALES: dict[str, dict[str, float]] = {"rrf": {"rrf_k": 60}, "blend": {"alpha": 0.5, "bm25_sat_k": 8.0}}
 
@@ -105,11 +105,11 @@ def rerank_tag(
     if reranker is None:
         return None
     tag = f"rerank-{_escape_name(reranker)}+{text}"
-    if len(tag) <= _LONGEST:
+    if len(tag) <= _MAX_TAG:
         return tag
     # A cut tag ends with a hash of the whole one, so that long names stay different.
     digest = hashlib.sha256(tag.encode()).hexdigest()[:16]
-    head = f"rerank-{_ANONYMOUS}" if is_anonymous(tag) else tag[: _LONGEST - 17]
+    head = f"rerank-{_ANONYMOUS}" if is_anonymous(tag) else tag[: _MAX_TAG - 17]
     return f"{head}~{digest}"
 
 

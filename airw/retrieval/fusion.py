@@ -64,7 +64,7 @@ def tag_source(hits: Iterable[SearchHit], source: str | None) -> list[SearchHit]
 
 @dataclass(slots=True)
 class FusedEntry:
-    """An identity during the fusion: its best hit, and its RRF score over all lists.
+    """An entry of a fused ranking: the best hit of a thing, and its RRF score.
 
     Args:
         key: The key that hits are merged by: `hit.key`, or the identity.
@@ -127,6 +127,7 @@ def fuse_hits(
     if k is not None:
         check_count("k", k)
     entries = fuse_entries(hits_by_source, rrf_k=rrf_k, weights=weights, identity=identity)
+    # Ranks of a single list add nothing to its order, so its raw scores, which mean more, stay.
     if sum(map(bool, hits_by_source.values())) <= 1:
         return [entry.hit for entry in sorted(entries, key=lambda entry: entry.rank)][:k]
     return [_to_hit(entry) for entry in entries[:k]]
