@@ -64,5 +64,8 @@ def test_a_journal_takes_the_whole_exam_but_for_sharing():
     head, *lines = str(report).splitlines()
     assert report.passed
     assert re.fullmatch(r"store: 9\d passed, \d left out", head)
-    assert "  passed    What was put is there when opened again as links tell." in lines
+    promise = (
+        "The content is still there after the store is closed and opened again (seen through the methods for links)."
+    )
+    assert f"  passed    {promise}" in lines
     assert all("shared" in line for line in lines if line.strip().startswith("needs"))
