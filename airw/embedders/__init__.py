@@ -1,4 +1,4 @@
-"""Embedders: what turns texts into unit vectors."""
+"""Embedders, which turn texts into unit vectors."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The file behind the embedding cache: vectors under hashed keys, and the order in which they were last used."""
+"""The file of the embedding cache: vectors by hashed key, and the order of their last use."""
 
 import json
 import threading
@@ -16,11 +16,12 @@ from airw.errors import StoreBusy, StoreCorrupt, StoreError
 if TYPE_CHECKING:
     import sqlite3
 
-ENTRY_BYTES = 128  # what an entry takes beside its vector: its key, twice, its place in the order, half-full pages
+ENTRY_BYTES = 128  # of an entry beside its vector: its key in table and index, its order, half-full pages
 
 _APPLICATION_ID = 0x61697265
 _VERSION = 1
-# What changes with every use is kept apart from the vectors, which are wide. STRICT, so that numbers are numbers.
+# The order of use changes often, so it is in another table than the wide vectors, whose pages would be rewritten.
+# STRICT makes SQLite refuse values of another type.
 _SETUP = (
     "CREATE TABLE entry (id INTEGER PRIMARY KEY, key TEXT UNIQUE, used INTEGER NOT NULL, dim INTEGER NOT NULL) STRICT",
     "CREATE INDEX entry_by_use ON entry (used)",
@@ -32,8 +33,8 @@ _SETUP = (
 )
 
 
-class Found(NamedTuple):
-    """Keys with a row each, and the ids of entries that are damaged."""
+class CachedRows(NamedTuple):
+    """The rows read from the cache: a key for each row, and the ids of damaged entries."""
 
     keys: list[str]
     rows: Floats
@@ -41,59 +42,70 @@ class Found(NamedTuple):
 
 
 class CacheFile:
-    """A least-recently-used cache in one SQLite database, for one thread at a time; the others wait.
+    """An LRU cache in one SQLite database; one thread uses it at a time, and others wait.
 
-    Uses are kept in memory and written with the next vectors, so that reading writes nothing.
+    Uses are collected in memory and written together with the next vectors, so that reading writes nothing.
     """
 
     def __init__(self, path: Path | None, max_bytes: int) -> None:
         self._path = path
         self._max_bytes = max_bytes
-        self._lock = threading.RLock()  # a garbage collection may close it while it is held
+        # Reentrant: a garbage collection inside a locked section may close this file from the same thread.
+        self._lock = threading.RLock()
         self._raw: sqlite3.Connection | None = None
         self._is_closed = False
-        self._uses: dict[int, None] = {}  # ids of entries, the latest use last
+        self._uses: dict[int, None] = {}  # ids of used entries, the last used one at the end
 
-    def read(self, keys: Sequence[str], dim: int | None) -> Found:
-        """Return the vectors of those keys that are there; without a width to expect, they must agree on one."""
-        with self._connected() as raw:
+    def read(self, keys: Sequence[str], dim: int | None) -> CachedRows:
+        """Return the rows of the keys that are in the cache.
+
+        Entries of another width than `dim` count as damaged. If `dim` is None, all entries must have one width.
+        """
+        with self._connection() as raw:
             rows = raw.execute(
-                "SELECT given.value, entry.id, dim, CAST(data AS BLOB) FROM json_each(?) AS given "
-                # Not a plain join, which might be done in another order.
-                "CROSS JOIN entry ON entry.key = given.value LEFT JOIN vector ON vector.id = entry.id",
+                "SELECT wanted.value, entry.id, dim, CAST(data AS BLOB) FROM json_each(?) AS wanted "
+                # CROSS JOIN fixes the order: look up each key, and never scan all entries.
+                "CROSS JOIN entry ON entry.key = wanted.value LEFT JOIN vector ON vector.id = entry.id",
                 [json.dumps(keys)],
             ).fetchall()
-            found, ids = _checked(rows, dim)
+            cached, ids = _check_rows(rows, dim)
+            # Remove the ids first, because updating a dict would leave them at their old place in the order.
             for id in ids:
                 self._uses.pop(id, None)
             self._uses.update(dict.fromkeys(ids))
-        return found
+        return cached
 
     def write(self, keys: Sequence[str], rows: Floats, damaged: Sequence[int]) -> None:
-        """Add rows under their keys in place of the least recently used; what is there already stays as it is."""
+        """Add rows under their keys and remove the least recently used entries to make room.
+
+        Entries that exist already are not changed. `damaged` entries are removed.
+        """
         size = ENTRY_BYTES + 4 * rows.shape[1]
-        start = max(0, len(keys) - self._max_bytes // size)  # the last ones, if not all have room
+        # If not all rows fit, write only the last ones: the others would be removed again by this very call.
+        start = max(0, len(keys) - self._max_bytes // size)
         vectors = (row.tobytes() for row in np.ascontiguousarray(rows[start:], "<f4"))
         blobs = [(key, _checksum(key, data) + data) for key, data in zip(keys[start:], vectors, strict=True)]
         with self._writing() as raw:
+            # Damaged entries go first, because their keys are among the new ones.
             _remove(raw, damaged)
-            known = _known(raw, keys[start:])
-            fresh = [(key, blob) for key, blob in blobs if key not in known]
-            _make_room(raw, self._max_bytes - size * len(fresh))
-            _insert(raw, fresh, rows.shape[1])
+            # Another process may have written the same texts since they were looked up.
+            existing = _existing_keys(raw, keys[start:])
+            new = [(key, blob) for key, blob in blobs if key not in existing]
+            _make_room(raw, self._max_bytes - size * len(new))
+            _insert(raw, new, rows.shape[1])
 
     @property
     def pending_uses(self) -> int:
-        """Count the entries that were used since the last writing; none once it is closed."""
+        """Return the number of entries used since the last write; 0 if the file is closed."""
         return 0 if self._is_closed else len(self._uses)
 
     def write_uses(self) -> None:
-        """Write down which entries were used since the last writing."""
+        """Write the order of use of the entries used since the last write."""
         with self._writing():
             pass
 
     def close(self) -> None:
-        """Let go of the file; what is not written yet of the order of use is forgotten."""
+        """Close the file; an order of use that is not written yet is lost."""
         with self._lock:
             self._is_closed = True
             if self._raw is not None:
@@ -102,34 +114,35 @@ class CacheFile:
 
     @contextmanager
     def _writing(self) -> "Iterator[sqlite3.Connection]":
-        """Write in one transaction, beginning with the uses that wait for it."""
-        with self._connected() as raw:
+        """Begin a transaction, write the pending uses, and commit at the end of the block."""
+        with self._connection() as raw:
             with _transaction(raw):
                 (last,) = raw.execute("SELECT ifnull(max(used), 0) FROM entry").fetchone()
+                # A counter instead of a clock: it never goes back, and two uses never have the same number.
                 numbered = ((last + order, id) for order, id in enumerate(self._uses, 1))
                 raw.executemany("UPDATE entry SET used = ? WHERE id = ?", numbered)
                 yield raw
             self._uses.clear()
 
     @contextmanager
-    def _connected(self) -> "Iterator[sqlite3.Connection]":
-        """Hold the lock and the connection; what SQLite reports becomes an error that says what would do."""
+    def _connection(self) -> "Iterator[sqlite3.Connection]":
+        """Lock the file, open it if necessary, and translate errors of SQLite."""
         import sqlite3
 
         with self._lock:
             if self._is_closed:
-                raise StoreError(f"{self._name} is closed; make another CachedEmbedder")
+                raise StoreError(f"{self._name} is closed; create another CachedEmbedder")
             try:
                 if self._raw is None:
                     self._raw = self._connect()
                 yield self._raw
             except sqlite3.Error as error:
-                raise self._translated(error) from error
+                raise self._translate_error(error) from error
 
     def _connect(self) -> "sqlite3.Connection":
         import sqlite3
 
-        if sqlite3.sqlite_version_info < (3, 38):  # which came with json_each as a matter of course
+        if sqlite3.sqlite_version_info < (3, 38):  # earlier versions may lack json_each
             raise StoreError(
                 f"this Python has SQLite {sqlite3.sqlite_version}, {self._name} needs 3.38 or later; use another Python"
             )
@@ -150,34 +163,39 @@ class CacheFile:
         (owner,) = raw.execute("PRAGMA application_id").fetchone()
         (version,) = raw.execute("PRAGMA user_version").fetchone()
         if owner != _APPLICATION_ID:
-            raise StoreCorrupt(f"{self._name} is a database of something else; give the cache a path of its own")
+            raise StoreCorrupt(f"{self._name} is a database of another application; choose another path")
         if version != _VERSION:
             raise StoreCorrupt(f"{self._name} has format {version}, not {_VERSION}; delete it, or upgrade airw")
         if raw.execute("SELECT count(bytes) FROM total").fetchone() != (1,):
-            raise StoreCorrupt(f"{self._name} is damaged (its total is missing); delete it, it fills again")
+            raise StoreCorrupt(f"{self._name} is damaged (its total is missing); delete it, and it will fill again")
 
     @property
     def _name(self) -> str:
         return f"the embedding cache {str(self._path)!r}" if self._path else "the embedding cache in memory"
 
-    def _translated(self, error: Exception) -> StoreError:
+    def _translate_error(self, error: Exception) -> StoreError:
         import sqlite3
 
-        # The lower byte is the kind of an error, whatever its details.
+        # The lower byte of an extended error code is the primary error code.
         match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF:
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-                return StoreBusy(f"another process keeps {self._name} locked; try again when it has finished")
+                return StoreBusy(f"another process has locked {self._name}; try again when it has finished")
             case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_FORMAT | sqlite3.SQLITE_ERROR:
-                return StoreCorrupt(f"{self._name} is damaged or something else ({error}); delete it, it fills again")
+                return StoreCorrupt(
+                    f"{self._name} is damaged or not a cache ({error}); delete it, and it will fill again"
+                )
             case sqlite3.SQLITE_FULL:
-                return StoreError(f"no room to write {self._name} ({error}); free some space, or give another path")
+                return StoreError(f"{self._name} cannot grow ({error}); free some space, or choose another path")
             case _:
-                return StoreError(f"{self._name} cannot be read or written ({error}); give a path one can write to")
+                return StoreError(
+                    f"{self._name} cannot be read or written ({error}); choose a path that you can write to"
+                )
 
 
 def _create(raw: "sqlite3.Connection") -> None:
     with _transaction(raw):
-        if raw.execute("SELECT 1 FROM sqlite_schema").fetchone() is None:  # nobody was faster
+        # Check again inside the transaction: another process may have created the tables meanwhile.
+        if raw.execute("SELECT 1 FROM sqlite_schema").fetchone() is None:
             for statement in _SETUP:
                 raw.execute(statement)
 
@@ -195,34 +213,41 @@ def _transaction(raw: "sqlite3.Connection") -> Iterator[None]:
 
 
 def _checksum(key: str, data: bytes | memoryview) -> bytes:
-    """Return four bytes that go with this vector under this key, as SQLite notices no damage to what rows hold."""
+    """Return four bytes that detect damage to a vector or key; SQLite does not notice it."""
     return crc32(data, crc32(key.encode())).to_bytes(4, "little")
 
 
-def _checked(rows: Sequence[tuple[str, int, int, bytes | None]], dim: int | None) -> tuple[Found, list[int]]:
-    """Part sound rows from damaged ones; return the ids of the sound ones, too."""
+def _check_rows(rows: Sequence[tuple[str, int, int, bytes | None]], dim: int | None) -> tuple[CachedRows, list[int]]:
+    """Separate sound rows from damaged ones; return them, and the ids of the sound ones."""
+    # Without an expected width, entries of several widths cannot all be right: then none is used.
     widths = {width for _, _, width, _ in rows} if dim is None else {dim}
     width = widths.pop() if len(widths) == 1 else 0
     sound = [
         (key, id, blob)
-        for key, id, own, blob in rows
-        if blob and own == width and len(blob) == 4 + 4 * width and blob[:4] == _checksum(key, memoryview(blob)[4:])
+        for key, id, entry_width, blob in rows
+        if blob
+        and entry_width == width
+        and len(blob) == 4 + 4 * width
+        and blob[:4] == _checksum(key, memoryview(blob)[4:])
     ]
+    # One array of all blobs; its first column is the checksums.
     joined = np.frombuffer(b"".join(blob for _, _, blob in sound), "<f4").reshape(len(sound), 1 + width)
     ids = [id for _, id, _ in sound]
     damaged = {id for _, id, _, _ in rows}.difference(ids)
-    return Found([key for key, _, _ in sound], joined[:, 1:].astype(np.float32, copy=False), sorted(damaged)), ids
+    vectors = joined[:, 1:].astype(np.float32, copy=False)
+    return CachedRows([key for key, _, _ in sound], vectors, sorted(damaged)), ids
 
 
-def _known(raw: "sqlite3.Connection", keys: Sequence[str]) -> set[str]:
-    sql = "SELECT value FROM json_each(?) AS given JOIN entry ON entry.key = given.value"
+def _existing_keys(raw: "sqlite3.Connection", keys: Sequence[str]) -> set[str]:
+    sql = "SELECT value FROM json_each(?) AS wanted JOIN entry ON entry.key = wanted.value"
     return {key for (key,) in raw.execute(sql, [json.dumps(keys)])}
 
 
 def _make_room(raw: "sqlite3.Connection", most: int) -> None:
-    """Remove the least recently used entries until the others count at most `most` bytes."""
+    """Remove the least recently used entries until the others take at most `most` bytes."""
     (excess,) = raw.execute("SELECT bytes - ? FROM total", [most]).fetchone()
     oldest: list[int] = []
+    # Read entry by entry: usually a few of the oldest are enough.
     by_use = raw.execute("SELECT id, dim FROM entry ORDER BY used")
     while excess > 0 and (entry := by_use.fetchone()):
         oldest.append(entry[0])
@@ -234,16 +259,17 @@ def _make_room(raw: "sqlite3.Connection", most: int) -> None:
 def _remove(raw: "sqlite3.Connection", ids: Sequence[int]) -> None:
     if not ids:
         return
-    given = [json.dumps(ids)]
-    gone = raw.execute("DELETE FROM entry WHERE id IN (SELECT value FROM json_each(?)) RETURNING dim", given).fetchall()
-    raw.execute("DELETE FROM vector WHERE id IN (SELECT value FROM json_each(?))", given)
-    raw.execute("UPDATE total SET bytes = bytes - ?", [sum(ENTRY_BYTES + 4 * dim for (dim,) in gone)])
+    parameters = [json.dumps(ids)]
+    sql = "DELETE FROM entry WHERE id IN (SELECT value FROM json_each(?)) RETURNING dim"
+    widths = raw.execute(sql, parameters).fetchall()
+    raw.execute("DELETE FROM vector WHERE id IN (SELECT value FROM json_each(?))", parameters)
+    raw.execute("UPDATE total SET bytes = bytes - ?", [sum(ENTRY_BYTES + 4 * dim for (dim,) in widths)])
 
 
-def _insert(raw: "sqlite3.Connection", fresh: Sequence[tuple[str, bytes]], dim: int) -> None:
+def _insert(raw: "sqlite3.Connection", new: Sequence[tuple[str, bytes]], dim: int) -> None:
     (last,) = raw.execute("SELECT ifnull(max(used), 0) FROM entry").fetchone()
-    entries = ((key, last + order, dim) for order, (key, _) in enumerate(fresh, 1))
+    entries = ((key, last + order, dim) for order, (key, _) in enumerate(new, 1))
     raw.executemany("INSERT INTO entry (key, used, dim) VALUES (?, ?, ?)", entries)
-    vectors = ((blob, key) for key, blob in fresh)
+    vectors = ((blob, key) for key, blob in new)
     raw.executemany("INSERT OR REPLACE INTO vector SELECT id, ? FROM entry WHERE key = ?", vectors)
-    raw.execute("UPDATE total SET bytes = bytes + ?", [(ENTRY_BYTES + 4 * dim) * len(fresh)])
+    raw.execute("UPDATE total SET bytes = bytes + ?", [(ENTRY_BYTES + 4 * dim) * len(new)])

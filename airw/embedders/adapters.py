@@ -1,4 +1,4 @@
-"""An embedder from any function."""
+"""An adapter from functions to embedders."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,20 +19,20 @@ from airw.protocols import Embedder
 def embedder_from(
     fn: Callable[[list[str]], Any] | Callable[[list[str]], Awaitable[Any]], *, id: str, dim: int
 ) -> Embedder:
-    """Make an embedder of a function, sync or async, that takes a list of texts and gives one row of numbers for each.
+    """Create an embedder from a function that returns a row of numbers for each text.
 
-    A sync function runs in a worker thread. Rows are brought to length one; zero rows stay zero. It is not called for
-    an empty list.
+    The function is sync or async; a sync one runs in a worker thread. Rows are scaled to length one; zero rows stay
+    zero. The function is not called for an empty list.
 
     Args:
-        fn: Called with a list of one or more texts; gives rows in their order, as an array or nested lists.
-        id: Names the model and its weights. A corpus is pinned to it, so another model needs another id.
+        fn: Called with a list of one or more texts. It returns their rows in order, as an array or nested lists.
+        id: The name of the model and its weights. A corpus remembers it, so another model needs another id.
         dim: The width of the rows.
 
     Raises:
-        ArgumentError: `fn` cannot be called, `id` is empty, or `dim` is not a whole number of at least 1.
-        EmbedderError: (when embedding) the function failed, or answered with another count or width of rows, with
-            something that is not numbers, or with numbers that are not finite.
+        ArgumentError: If `fn` is not callable, `id` is empty, or `dim` is not a whole number of at least 1.
+        EmbedderError: When embedding, if the function fails, or returns another number or width of rows, values that
+            are not numbers, or numbers that are not finite.
 
     Example:
         >>> import anyio
@@ -43,7 +43,7 @@ def embedder_from(
     if not callable(fn):
         raise ArgumentError(f"fn must be a function from a list of texts to rows, not {fn!r}")
     if not isinstance(id, str) or not id.strip():
-        raise ArgumentError(f"id must name the model and its weights, such as 'my-model-v1', not {id!r}")
+        raise ArgumentError(f"id must be a name of the model and its weights, such as 'my-model-v1', not {id!r}")
     return _FunctionEmbedder(fn, id, check_count("dim", dim, least=1))
 
 
@@ -54,11 +54,11 @@ class _FunctionEmbedder:
     dim: int
 
     async def embed_documents(self, texts: Sequence[str]) -> Floats:
-        given = check_texts(texts, of=f"embedder {self.id!r}", error=EmbedderError)
-        if not given:
+        checked = check_texts(texts, of=f"embedder {self.id!r}", error=EmbedderError)
+        if not checked:
             return np.zeros((0, self.dim), np.float32)
-        rows = await self._call(given)
-        check = partial(unit_rows, rows, count=len(given), dim=self.dim, of=f"embedder {self.id!r}")
+        rows = await self._call(checked)
+        check = partial(unit_rows, rows, count=len(checked), dim=self.dim, of=f"embedder {self.id!r}")
         return await in_thread(check)
 
     async def embed_query(self, text: str) -> Floats:
@@ -66,7 +66,7 @@ class _FunctionEmbedder:
         return row
 
     async def _call(self, texts: list[str]) -> Any:
-        """Call the function; what it raises becomes an `EmbedderError`."""
+        """Call the function, and turn its exceptions into `EmbedderError`."""
         try:
             return await call_user_function(self.fn, texts)
         except AirwError:

@@ -1,4 +1,4 @@
-"""An embedder that remembers: a text embedded once is read back instead of embedded again."""
+"""An embedder with a cache: a text is embedded once and then read from the cache."""
 
 import os
 import weakref
@@ -15,7 +15,7 @@ from airw._base.arrays import Floats
 from airw._base.checks import check_count, check_texts
 from airw._base.concurrency import in_thread, offload_if
 from airw._base.vectors import unit_rows
-from airw.embedders._cache_file import CacheFile, Found
+from airw.embedders._cache_file import CachedRows, CacheFile
 from airw.embedders.specs import resolve_embedder
 from airw.errors import ArgumentError, EmbedderError, StoreBusy
 from airw.protocols import EmbedderLike
@@ -23,37 +23,37 @@ from airw.protocols import EmbedderLike
 R = TypeVar("R")
 Args = TypeVarTuple("Args")
 
-_SLICE = 2048  # texts looked up at once: about 15 ms
-_INLINE = 64  # texts; so few rows are put in order faster than a worker thread is reached
-_ASK_EVERY = 0.01  # seconds between attempts at a file that another process keeps locked
-_PENDING_USES = 1 << 14  # of entries whose new place in the order of use is not written down yet
-_WAIT = 30.0  # seconds until that is an error
+_SLICE = 2048  # texts in one look-up, which takes about 15 ms
+_INLINE = 64  # rows; stacking so few takes less time than reaching a worker thread
+_RETRY_EVERY = 0.01  # seconds between attempts to use a file that another process has locked
+_WAIT = 30.0  # seconds until a locked file is an error
+_PENDING_USES = 1 << 14  # entries; with so many uses that are not written yet, a call writes them
 
 
 class CachedEmbedder:
-    """Answers as another embedder does, and embeds with it only what it has not embedded before.
+    """An embedder that caches the vectors of another embedder.
 
-    It has the other's `id` and `dim` and gives its vectors bit for bit, so one can stand for the other. Vectors are
-    kept under a hash of the embedder's id, the text, and whether it is a document or a query, which a model may embed
-    in different ways; texts are not kept. A call embeds all texts that are missing, each once, in one call of the other
-    embedder; the least recently used make room for them. Any number of embedders and processes may share one file on a
-    local disk; calls at the same time may each embed the same text. Runs on asyncio and trio.
+    It has the `id` and `dim` of the other embedder and returns the same vectors, bit for bit, so it can replace it. The
+    key of a vector is a hash of the embedder's id, the text and its kind: models may embed documents and queries
+    differently. Texts are not stored. Each call embeds all missing texts, without duplicates,
+    in one call of the other embedder; the least recently used vectors make room for them. Any number of embedders and
+    processes may share one file on a local disk; simultaneous calls may each embed the same text. Runs on asyncio and
+    trio.
 
-    A cache that cannot be read or written is an error, not a reason to go on without it: nobody would notice that every
-    text is paid for again. A stored vector that is damaged is embedded again. A process killed at any moment leaves the
-    file whole.
+    If the cache cannot be read or written, embedding fails. Otherwise nobody would notice that every text is paid for
+    again. A damaged vector is embedded again. The file stays whole if a process is killed at any moment.
 
-    Closing it is optional: one that is forgotten is closed when it is garbage-collected and loses no vector, only the
-    order in which the latest were used.
+    Closing is optional. A cache that is not closed is closed by garbage collection. It then loses no vectors, only the
+    order of their latest uses.
 
     Args:
-        embedder: The embedder that is asked for what is missing, or its specification.
-        path: A file, made where there is none; left out, the cache is in memory and ends with this object.
-        max_bytes: The most that all entries may count: 128 bytes each, and 4 for each number of the vector. The file
-            takes up to a third more than that, and beside it lies a log of some megabytes while it is open.
+        embedder: The embedder of the missing texts, or its specification.
+        path: The path of the file, which is created if it does not exist. Without a path, the cache is in memory.
+        max_bytes: The maximum size of all entries: 128 bytes each, plus 4 for each number of the vector. The file
+            takes up to a third more, and while it is open there is a log of some megabytes beside it.
 
     Raises:
-        ArgumentError: `embedder`, `path` or `max_bytes` cannot be used.
+        ArgumentError: If `embedder`, `path` or `max_bytes` cannot be used.
 
     Example:
         >>> import anyio
@@ -75,7 +75,7 @@ class CachedEmbedder:
         self, embedder: EmbedderLike, *, path: str | os.PathLike[str] | None = None, max_bytes: int = 256 << 20
     ) -> None:
         self._embedder = resolve_embedder(embedder)
-        self._path = _checked_path(path)
+        self._path = _resolve_path(path)
         self._file = CacheFile(self._path, check_count("max_bytes", max_bytes, least=1))
         weakref.finalize(self, self._file.close)
 
@@ -85,12 +85,12 @@ class CachedEmbedder:
 
     @property
     def id(self) -> str:
-        """Return the other embedder's id, with the errors that it raises."""
+        """Return the id of the other embedder; its errors are raised unchanged."""
         return self._embedder.id
 
     @property
     def dim(self) -> int:
-        """Return the width of the other embedder's vectors, with the errors that it raises."""
+        """Return the width of the other embedder's vectors; its errors are raised unchanged."""
         return self._embedder.dim
 
     async def __aenter__(self) -> Self:
@@ -102,11 +102,13 @@ class CachedEmbedder:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Write down the order of use and let go of the file; closing twice is harmless, the other embedder stays open.
+        """Write the order of use and close the file.
+
+        Closing twice has no effect. The other embedder stays open.
 
         Raises:
-            StoreBusy: Another process kept the file locked for 30 seconds.
-            StoreError: It could not be written; it is closed all the same.
+            StoreBusy: If another process locked the file for 30 seconds.
+            StoreError: If the file cannot be written; it is closed nevertheless.
         """
         try:
             if self._path is not None and self._file.pending_uses:
@@ -116,88 +118,93 @@ class CachedEmbedder:
                 await in_thread(self._file.close)
 
     async def embed_documents(self, texts: Sequence[str]) -> Floats:
-        """Return `(len(texts), dim) float32` rows as the other embedder would, in the order of the texts.
+        """Return `(len(texts), dim) float32` rows of the other embedder, in the order of texts.
 
         Raises:
-            EmbedderError: `texts` is not a list of strings, or the other embedder failed or gave unusable vectors.
-            StoreError: The cache is closed, damaged, locked by another process for 30 seconds, or cannot be written.
+            EmbedderError: If `texts` is not a list of strings, or the other embedder fails or returns unusable vectors.
+            StoreError: If the cache is closed, damaged, not writable, or locked by another process for 30 seconds.
         """
-        given = check_texts(texts, of=type(self).__name__, error=EmbedderError)
-        if not given:
-            return await self._embedder.embed_documents(given)
-        return await self._embed(given, "document", self._embedder.embed_documents)
+        checked = check_texts(texts, of=type(self).__name__, error=EmbedderError)
+        if not checked:
+            return await self._embedder.embed_documents(checked)
+        return await self._embed(checked, "document", self._embedder.embed_documents)
 
     async def embed_query(self, text: str) -> Floats:
-        """Return `(dim,) float32` as the other embedder would; errors are those of `embed_documents`."""
+        """Return the row of the other embedder, `(dim,) float32`; errors as in `embed_documents`."""
 
-        async def ask(texts: list[str]) -> Any:
+        async def embed_one(texts: list[str]) -> Any:
             row = await self._embedder.embed_query(texts[0])
             return row[None] if isinstance(row, np.ndarray) else [row]
 
-        given = check_texts([text], of=type(self).__name__, error=EmbedderError)
-        row: Floats = (await self._embed(given, "query", ask))[0]
+        checked = check_texts([text], of=type(self).__name__, error=EmbedderError)
+        row: Floats = (await self._embed(checked, "query", embed_one))[0]
         return row
 
-    async def _embed(self, texts: list[str], kind: str, ask: Callable[[list[str]], Awaitable[Any]]) -> Floats:
+    async def _embed(self, texts: list[str], kind: str, embed: Callable[[list[str]], Awaitable[Any]]) -> Floats:
         keys: list[str] = []
         rows: dict[str, Floats] = {}
         damaged: list[int] = []
         dim: int | None = None
+        # Look up all texts, slice by slice, so that a long list can be cancelled.
         for start in range(0, len(texts), _SLICE):
-            hashed, found = await self._run(self._look_up, kind, texts[start : start + _SLICE], dim)
-            dim = found.rows.shape[1] if found.keys else dim
-            keys += hashed
-            rows.update(zip(found.keys, found.rows, strict=True))
-            damaged += found.damaged
+            slice_keys, cached = await self._run(self._look_up, kind, texts[start : start + _SLICE], dim)
+            dim = cached.rows.shape[1] if cached.keys else dim
+            keys += slice_keys
+            rows.update(zip(cached.keys, cached.rows, strict=True))
+            damaged += cached.damaged
+        # Embed the missing texts in one call, so that the other embedder can form its own batches.
         if missing := {key: text for key, text in zip(keys, texts, strict=True) if key not in rows}:
-            answer = await ask(list(missing.values()))
-            made = await in_thread(self._checked, answer, len(missing), dim)
-            await self._keep(list(missing), made, damaged)
-            rows.update(zip(missing, made, strict=True))
+            answer = await embed(list(missing.values()))
+            new_rows = await in_thread(self._check_answer, answer, len(missing), dim)
+            await self._store(list(missing), new_rows, damaged)
+            rows.update(zip(missing, new_rows, strict=True))
+        # If every text is in the cache, nothing is written for long, and uses would pile up in memory.
         elif self._file.pending_uses >= _PENDING_USES:
             await self._run(self._file.write_uses)
         return await offload_if(len(keys) > _INLINE, np.stack, [rows[key] for key in keys])
 
-    def _look_up(self, kind: str, texts: list[str], dim: int | None) -> tuple[list[str], Found]:
-        keys = self._hashed(kind, texts)
+    def _look_up(self, kind: str, texts: list[str], dim: int | None) -> tuple[list[str], CachedRows]:
+        keys = self._hash_keys(kind, texts)
         return keys, self._file.read(list(dict.fromkeys(keys)), self._dim_if_known() if dim is None else dim)
 
-    def _hashed(self, kind: str, texts: list[str]) -> list[str]:
-        """Hash embedder, kind and text; the lengths of the first two keep them from running into what follows."""
-        start = blake2b(digest_size=16)
+    def _hash_keys(self, kind: str, texts: list[str]) -> list[str]:
+        """Return a key for each text: a hash of the embedder's id, the kind and the text."""
+        # The lengths of id and kind are hashed too, so that no two different triples give the same bytes.
+        prefix = blake2b(digest_size=16)
         for part in (self._embedder.id, kind):
             encoded = part.encode("utf-8", "surrogatepass")
-            start.update(len(encoded).to_bytes(8, "little") + encoded)
+            prefix.update(len(encoded).to_bytes(8, "little") + encoded)
         keys = []
         for text in texts:
-            one = start.copy()
-            one.update(text.encode("utf-8", "surrogatepass"))
-            keys.append(one.hexdigest())
+            key = prefix.copy()
+            key.update(text.encode("utf-8", "surrogatepass"))
+            keys.append(key.hexdigest())
         return keys
 
     def _dim_if_known(self) -> int | None:
-        """Return the width, unless it is known only once the model is loaded: what is cached needs no model."""
+        """Return the width, or None if only the loaded model knows it: reading needs no model."""
         try:
             return self._embedder.dim
         except EmbedderError:
             return None
 
-    def _checked(self, answer: Any, count: int, dim: int | None) -> Floats:
-        """Return the answer as it is where it is what an embedder must give, else bring it to that or refuse it."""
+    def _check_answer(self, answer: Any, count: int, dim: int | None) -> Floats:
+        """Return an answer unchanged if it is valid, else convert it to unit rows or refuse it."""
         dim = self._dim_if_known() if dim is None else dim
-        is_right = isinstance(answer, np.ndarray) and answer.dtype == np.float32 and answer.shape == (count, dim)
-        if is_right and np.isfinite(answer).all():
+        # Valid rows are not normalized again: they must stay the same, bit for bit.
+        is_valid = isinstance(answer, np.ndarray) and answer.dtype == np.float32 and answer.shape == (count, dim)
+        if is_valid and np.isfinite(answer).all():
             return cast("Floats", answer)
         return unit_rows(answer, count=count, dim=dim, of=f"embedder {self._embedder.id!r}")
 
-    async def _keep(self, keys: list[str], rows: Floats, damaged: list[int]) -> None:
+    async def _store(self, keys: list[str], rows: Floats, damaged: list[int]) -> None:
         for start in range(0, len(keys), _SLICE):
             part = slice(start, start + _SLICE)
             await self._run(self._file.write, keys[part], rows[part], damaged)
-            damaged = []
+            damaged = []  # removed by the first write
 
     async def _run(self, work: Callable[[*Args], R], *args: *Args) -> R:
-        """Work on the file in a worker thread; while another process holds it, wait where that can be cancelled."""
+        """Call a function in a worker thread; if another process locks the file, wait and retry."""
         deadline = anyio.current_time() + _WAIT
         while True:
             try:
@@ -205,12 +212,13 @@ class CachedEmbedder:
             except StoreBusy:
                 if anyio.current_time() >= deadline:
                     raise
-            await anyio.sleep(_ASK_EVERY)
+            # Wait here and not in SQLite, because a wait in a thread cannot be cancelled.
+            await anyio.sleep(_RETRY_EVERY)
 
 
-def _checked_path(path: object) -> Path | None:
+def _resolve_path(path: object) -> Path | None:
     if path is None:
         return None
     if not isinstance(path, str | os.PathLike) or not str(path).strip() or str(path) == ":memory:":
-        raise ArgumentError(f"path must name a file, not {path!r}; leave it out for a cache in memory")
+        raise ArgumentError(f"path must be the path of a file, not {path!r}; omit it for a cache in memory")
     return Path(path).expanduser().absolute()

@@ -1,4 +1,4 @@
-"""An embedder that asks a server, by the API for embeddings that OpenAI made and many speak."""
+"""An embedder for servers with an OpenAI-compatible API for embeddings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -32,8 +32,11 @@ PATH = "/embeddings"
 
 
 @dataclass(slots=True)
-class _Flight:
-    """A query on its way: whoever holds the lock asks, the others wait for what comes of it."""
+class _SharedQuery:
+    """A query that several calls embed at the same time, with one request.
+
+    The call that has the lock sends the request; the others wait for the lock and take its result.
+    """
 
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     waiting: int = 0
@@ -41,42 +44,45 @@ class _Flight:
     error: EmbedderError | None = None
 
     @property
-    def has_landed(self) -> bool:
+    def is_done(self) -> bool:
         return self.row is not None or self.error is not None
 
 
 class HttpEmbedder(ApiClient):
-    """Embeds with a model behind an OpenAI-compatible `/v1/embeddings`, on asyncio and trio.
+    """An embedder that sends texts to an OpenAI-compatible `/v1/embeddings`.
 
-    Making one sends nothing and loads nothing. Texts travel in batches, several at once; where a server takes less in a
-    request, the batch is halved. A request is sent again after 429, 500, 502, 503, 504, a time-out and a connection
-    that failed or broke: after a random wait of up to 0.5 s, then 1 s, and so on to 30 s, and as long as `Retry-After`
-    asks, but never longer than 60 s. Redirects are not followed. Equal queries at the same time share one request.
+    It runs on asyncio and trio. Creating one sends and loads nothing. Texts are sent in batches, several at the same
+    time. If a server refuses a batch as too large, the batch is halved. Equal queries at the same time share one
+    request. Redirects are not followed.
 
-    Connections are kept from call to call only inside `async with embedder:` or with a `client` of yours, which stays
-    open. Otherwise each call opens its own and closes them, so that there is nothing to close.
+    A request is sent again after the status 429, 500, 502, 503 or 504, after a time-out, and if the connection failed
+    or broke. The wait is random, up to 0.5 s, then 1 s, and so on to 30 s. It is at least as long as `Retry-After`
+    requires, but never longer than 60 s.
 
-    A key comes from the environment, is read for each request, and is held nowhere. `AIRW_EMBEDDER_KEY` goes to
-    whatever server the embedder names, which for a corpus opened from a file is the one that the file names; pass
-    `embedder=` when opening a stranger's. `OPENAI_API_KEY` goes to `https://api.openai.com` only.
+    Connections are kept between calls only inside `async with embedder:` or with your own `client`, which stays open.
+    Otherwise each call opens and closes its own connections, so there is nothing to close.
+
+    The key is read from the environment for each request and is stored nowhere. `AIRW_EMBEDDER_KEY` is sent to the
+    server of the embedder. If a corpus is opened from a file, the file names this server; pass `embedder=` when you
+    open a corpus that you do not trust. `OPENAI_API_KEY` is sent only to `https://api.openai.com`.
 
     Args:
         url: The base of the API, such as `http://localhost:8080/v1`.
-        model: The model's name, as the server knows it.
-        dimensions: The width to ask the server for, where its model can be cut; otherwise the model's own.
-        batch_size: Texts in one request, at most.
-        max_chars: Characters in one request, at most; a longer text travels alone.
-        max_concurrency: Requests on their way at once, queries included.
-        timeout: Seconds that sending may stall or the server be silent; connecting gets at most 10 of them. An attempt
-            as a whole gets twice that.
-        retries: Further attempts after the first one.
-        api_key_env: The environment variable that holds the key, which must then be set. Left out, `OPENAI_API_KEY` for
-            OpenAI, otherwise `AIRW_EMBEDDER_KEY`; where that is not set, no key is sent.
-        client: An `httpx.AsyncClient` to use, with its proxies and certificates; it stays yours to close. An
-            authorization that it brings replaces the key.
+        model: The name of the model on the server.
+        dimensions: The width to request, if the model supports several; by default the model's own width.
+        batch_size: The maximum number of texts in one request.
+        max_chars: The maximum number of characters in one request; a longer text is sent alone.
+        max_concurrency: The maximum number of simultaneous requests, including queries.
+        timeout: Seconds that sending may stall or the server may be silent; connecting may take at most 10 s. A whole
+            attempt may take twice as long.
+        retries: The number of attempts after the first one.
+        api_key_env: The environment variable of the key, which must then be set. By default it is `OPENAI_API_KEY` for
+            OpenAI and `AIRW_EMBEDDER_KEY` for other servers; if that is not set, no key is sent.
+        client: An `httpx.AsyncClient` to use, with its proxies and certificates; you close it. If it has an
+            authorization, that replaces the key.
 
     Raises:
-        ArgumentError: The URL is not one, or holds a password or a query, or another value cannot be used.
+        ArgumentError: If the URL is invalid or contains a password or a query, or another value cannot be used.
 
     Example:
         >>> embedder = HttpEmbedder("http://localhost:8080/v1", "BAAI/bge-small-en-v1.5")
@@ -101,7 +107,7 @@ class HttpEmbedder(ApiClient):
         client: "httpx.AsyncClient | None" = None,
     ) -> None:
         if not isinstance(model, str) or not model.strip():
-            raise ArgumentError(f"model must be a name that the server knows, not {model!r}")
+            raise ArgumentError(f"model must be the name of a model on the server, not {model!r}")
         base = base_url(url, path=PATH)
         self._model = model.strip()
         self._dimensions = None if dimensions is None else check_count("dimensions", dimensions, least=1)
@@ -117,7 +123,7 @@ class HttpEmbedder(ApiClient):
             unavailable=EmbedderUnavailable,
         )
         self._api = Api(server, max_concurrency=max_concurrency, client=client)
-        self._flights: PerLoop[dict[str, _Flight]] = PerLoop(dict)
+        self._shared_queries: PerLoop[dict[str, _SharedQuery]] = PerLoop(dict)
         self._batch_size = check_count("batch_size", batch_size, least=1)
         self._max_chars = check_count("max_chars", max_chars, least=1)
         self._dim = dimensions
@@ -127,17 +133,18 @@ class HttpEmbedder(ApiClient):
         return f"{type(self).__name__}({self._api.server.url!r}, {self._model!r}{cut})"
 
     def __eq__(self, other: object) -> bool:
-        """Equal are those of the same model at the same server and of the same width; how they ask does not matter."""
-        return self._what == other._what if isinstance(other, HttpEmbedder) else NotImplemented
+        """Return True for the same server, model and width; other settings do not matter."""
+        return self._identity == other._identity if isinstance(other, HttpEmbedder) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._what)
+        return hash(self._identity)
 
     @property
     def id(self) -> str:
-        """Name the model, `api:<model>`, with `@<dimensions>` where they were asked for; never the server.
+        """Return `api:<model>`, with `@<dimensions>` if they are set.
 
-        The server is trusted to keep the weights of a name, so a corpus built on one host opens with another.
+        The server is not part of the id, so a corpus built with one host opens with another. Servers are trusted to
+        have the same weights under the same name.
         """
         width = "" if self._dimensions is None else f"@{self._dimensions}"
         return f"api:{self._model}{width}"
@@ -147,28 +154,28 @@ class HttpEmbedder(ApiClient):
         """Return the width of the vectors.
 
         Raises:
-            EmbedderError: Neither were `dimensions` given, nor has the server answered yet.
+            EmbedderError: If `dimensions` is not set and the server has not answered yet.
         """
         if self._dim is None:
             raise EmbedderError(
-                f"the width of {self.id!r} is known once its server has answered: embed something first, "
-                "or pass dimensions="
+                f"dim of {self.id!r} is not known before the first answer of its server; embed a text first, "
+                "or pass dimensions"
             )
         return self._dim
 
     async def embed_documents(self, texts: Sequence[str]) -> Floats:
         """Return `(len(texts), dim) float32` unit rows, in the order of the texts.
 
-        No texts make no request, unless the width is not known yet: then the server is asked for one vector.
+        An empty list makes no request, unless the width is not known yet: then one text is embedded to learn it.
 
         Raises:
-            EmbedderUnavailable: The environment variable that `api_key_env` names is not set.
-            EmbedderError: `texts` is not a list of strings, the server cannot be reached or refuses, or its answer
+            EmbedderUnavailable: If the environment variable `api_key_env` is not set.
+            EmbedderError: If `texts` is not a list of strings, the server cannot be reached or refuses, or its answer
                 cannot be used.
 
         Example:
             >>> import anyio, httpx
-            >>> def answer(request):  # stands for a server
+            >>> def answer(request):  # in place of a server
             ...     return httpx.Response(200, json={"data": [{"index": 0, "embedding": [3.0, 4.0]}]})
             >>> async def main():
             ...     async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
@@ -177,78 +184,81 @@ class HttpEmbedder(ApiClient):
             >>> anyio.run(main).round(2).tolist()
             [[0.6000000238418579, 0.800000011920929]]
         """
-        given = check_texts(texts, of=self._api.server.label, error=EmbedderError)
-        if not given and self._dim is not None:
+        checked = check_texts(texts, of=self._api.server.label, error=EmbedderError)
+        if not checked and self._dim is not None:
             return np.zeros((0, self._dim), np.float32)
-        parts = await self._embed(given or ["a"])
-        return (await in_thread(np.concatenate, parts))[: len(given)]
+        parts = await self._embed(checked or ["a"])
+        return (await in_thread(np.concatenate, parts))[: len(checked)]
 
     async def embed_query(self, text: str) -> Floats:
-        """Return `(dim,) float32`, of length one; errors are those of `embed_documents`."""
+        """Return `(dim,) float32`, of length one; errors as in `embed_documents`."""
         check_texts([text], of=self._api.server.label, error=EmbedderError)
-        flights = self._flights.get()
-        flight = flights.setdefault(text, _Flight())
-        flight.waiting += 1
+        # Calls with the same text at the same time share an entry, as many walks start with the same query.
+        queries = self._shared_queries.get()
+        query = queries.setdefault(text, _SharedQuery())
+        query.waiting += 1
         try:
-            async with flight.lock:  # who waits takes over from one that was cancelled
-                if flight.error is not None:
-                    raise type(flight.error)(*flight.error.args) from flight.error.__cause__
-                if flight.row is None:
-                    await self._fly(text, flight)
-                row: Floats = np.array(flight.row)
+            # If the call that sends the request is cancelled, it releases the lock, and the next one sends it again.
+            async with query.lock:
+                if query.error is not None:
+                    # A new exception for each call, because one exception must not be raised in several tasks.
+                    raise type(query.error)(*query.error.args) from query.error.__cause__
+                if query.row is None:
+                    await self._send_query(text, query)
+                # A copy for each call, so that no caller can change the row of another.
+                row: Floats = np.array(query.row)
                 return row
         finally:
-            flight.waiting -= 1
-            if flights.get(text) is flight and (flight.has_landed or not flight.waiting):
-                del flights[text]
+            query.waiting -= 1
+            # Remove the entry when it has a result: a later call must ask again, for results are not cached here.
+            if queries.get(text) is query and (query.is_done or not query.waiting):
+                del queries[text]
 
     @property
-    def _what(self) -> tuple[str, str, int | None]:
+    def _identity(self) -> tuple[str, str, int | None]:
         return self._api.server.url, self._model, self._dimensions
 
-    async def _fly(self, text: str, flight: _Flight) -> None:
+    async def _send_query(self, text: str, query: _SharedQuery) -> None:
         try:
-            flight.row = (await self._embed([text]))[0][0]
+            query.row = (await self._embed([text]))[0][0]
         except EmbedderError as error:
-            flight.error = error
+            query.error = error
             raise
 
     async def _embed(self, texts: list[str]) -> list[Floats]:
-        """Return the rows of the texts, in one array for each answer."""
-        exchange = Exchange(self._payload, self._read)
+        """Return the rows of the texts, in order, one array for each request."""
+        exchange = Exchange(self._to_payload, self._read_answer)
         return await self._api.ask_all(texts, exchange, batch_size=self._batch_size, max_chars=self._max_chars)
 
-    def _payload(self, texts: list[str]) -> dict[str, object]:
+    def _to_payload(self, texts: list[str]) -> dict[str, object]:
         width = {} if self._dimensions is None else {"dimensions": self._dimensions}
         return {"model": self._model, "input": texts, **width}
 
-    async def _read(self, content: bytes, count: int) -> Floats:
-        rows = await in_thread(partial(_rows_of, content, count, of=self._api.server.label))
-        self._settle(rows.shape[1])
+    async def _read_answer(self, content: bytes, count: int) -> Floats:
+        rows = await in_thread(partial(_parse_rows, content, count, of=self._api.server.label))
+        self._check_width(rows.shape[1])
         return rows
 
-    def _settle(self, width: int) -> None:
-        """Learn the width from the first answer, and hold every other one to it."""
+    def _check_width(self, width: int) -> None:
+        """Remember the width of the first answer, and refuse answers of another width."""
         if self._dim is None:
             self._dim = width
         if width != self._dim:
-            why = "as asked for" if self._dimensions is not None else "as before"
+            reason = "as requested" if self._dimensions is not None else "as before"
             label = self._api.server.label
-            raise EmbedderError(f"{label} answered with vectors of width {width}, not {self._dim} {why}")
+            raise EmbedderError(f"{label} answered with vectors of width {width}, not {self._dim} {reason}")
 
 
-def _rows_of(content: bytes, count: int, *, of: str) -> Floats:
-    """Return the vectors of an answer as `(count, dim) float32` unit rows, in the order of the texts.
+def _parse_rows(content: bytes, count: int, *, of: str) -> Floats:
+    """Return an answer as `(count, dim) float32` unit rows, in the order of the texts.
 
     Raises:
-        EmbedderError: It is not an answer, or not one usable vector for each text. `of` names who answered.
+        EmbedderError: If the answer does not contain one usable vector for each text. The message begins with `of`.
     """
     answer = decode_json(content, of=of, error=EmbedderError)
     items = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise EmbedderError(
-            f"{of} answered with JSON that holds no list of vectors as 'data': {describe_reply(answer)}"
-        )
+        raise EmbedderError(f"{of} answered with JSON without a list of vectors as 'data': {describe_reply(answer)}")
     ordered = order_by_index(items, count, noun="vector", of=of, error=EmbedderError)
     rows = unit_rows([item.get("embedding") for item in ordered], count=count, of=of)
     if not rows.shape[1]:

@@ -26,20 +26,20 @@ from airw.errors import EmbedderError, EmbedderUnavailable
 
 
 class SentenceTransformerEmbedder:
-    """Embeds with a sentence-transformers model, loaded in a worker thread when it is first needed.
+    """An embedder that runs a sentence-transformers model.
 
-    Making one loads and reads nothing. One batch is encoded at a time, always in a worker thread; a query that comes
-    while documents are being embedded waits for one batch, not for all. Vectors of the same text in another batch may
-    differ by about 1e-6.
+    Creating one loads and reads nothing; the model is loaded at the first call. One batch is encoded at a time, always
+    in a worker thread. A query that arrives while documents are embedded waits for one batch, not for all of them. The
+    vector of a text may differ by about 1e-6 in another batch.
 
     Args:
-        model: A name on the Hugging Face hub, or a folder: a path object, or a string with a separator that names one.
-            For the default name, `AIRW_MODEL_DIR` names the folder to use instead of the hub.
-        batch_size: Texts encoded at once; cancellation takes effect between batches.
-        threads: CPU threads for torch, which keeps one count for the whole process; all cores but one when left out.
+        model: A name on the Hugging Face hub, or a folder: a path object, or a string with a path separator. For the
+            default name, the environment variable `AIRW_MODEL_DIR` may contain a folder to use instead of the hub.
+        batch_size: The number of texts in a batch; cancellation takes effect between batches.
+        threads: CPU threads for torch, which has one number for the whole process; by default all cores but one.
 
     Raises:
-        ArgumentError: `model` is neither a name nor a path, or a count is not a whole number of at least 1.
+        ArgumentError: If `model` is neither a name nor a path, or a count is not a whole number of at least 1.
 
     Example:
         >>> SentenceTransformerEmbedder("sentence-transformers/all-mpnet-base-v2").id
@@ -61,7 +61,7 @@ class SentenceTransformerEmbedder:
         return f"{type(self).__name__}({str(self._folder or self._name)!r})"
 
     def __eq__(self, other: object) -> bool:
-        """Equal are those of the same model from the same place; how they run does not matter."""
+        """Return True for the same model from the same place; other settings do not matter."""
         if not isinstance(other, SentenceTransformerEmbedder):
             return NotImplemented
         return (self._name, self._folder) == (other._name, other._folder)
@@ -71,13 +71,14 @@ class SentenceTransformerEmbedder:
 
     @property
     def id(self) -> str:
-        """Name the model: `<architecture>-<width>@<hash of weights and settings>` for a folder, wherever it lies.
+        """Return the id of the model.
 
-        For a model by hub name it is `st:<name>`, before and after loading: the hub is trusted to keep the weights of a
-        name. A folder's weights are read once for it, which takes about 0.1 s for 90 MB: ask in a worker thread.
+        For a folder it is `<architecture>-<width>@<hash of weights and settings>`, independent of its path. For a name
+        on the hub it is `st:<name>`; the hub is trusted not to change the weights of a name. The first call reads the
+        weights of a folder, which takes about 0.1 s for 90 MB, so call it in a worker thread.
 
         Raises:
-            EmbedderUnavailable: The folder is not there, or is no model folder.
+            EmbedderUnavailable: If the folder does not exist or is not a model folder.
         """
         if self._id is None:
             self._id = folder_id(cast("Path", self._folder))
@@ -85,33 +86,35 @@ class SentenceTransformerEmbedder:
 
     @property
     def dim(self) -> int:
-        """Return the width of the vectors, which a plain model's folder tells without loading it.
+        """Return the width of the vectors.
+
+        For a simple model in a folder, this reads the folder without loading the model.
 
         Raises:
-            EmbedderUnavailable: The folder is not there, or is no model folder.
-            EmbedderError: Only the loaded model knows, and it is not loaded yet.
+            EmbedderUnavailable: If the folder does not exist or is not a model folder.
+            EmbedderError: If only the loaded model knows its width, and it is not loaded yet.
         """
-        if not self._knows_width():
-            raise EmbedderError(f"the width of model {self._name!r} is known once it is loaded: embed something first")
+        if not self._has_width():
+            raise EmbedderError(f"dim of the model {self._name!r} is not known before it is loaded; embed a text first")
         return cast("int", self._dim)
 
     async def embed_documents(self, texts: Sequence[str]) -> Floats:
         """Return `(len(texts), dim) float32` unit rows, in the order of the texts.
 
         Raises:
-            EmbedderUnavailable: sentence-transformers is not installed, or the model is not found.
-            EmbedderError: `texts` is not a list of strings, one holds a lone surrogate, or the model failed.
+            EmbedderUnavailable: If sentence-transformers is not installed, or the model is not found.
+            EmbedderError: If `texts` is not a list of strings, one contains an unpaired surrogate, or the model fails.
         """
-        given = check_texts(texts, of=self._label, error=EmbedderError, encodable=True)
-        if given or not self._knows_width():
+        checked = check_texts(texts, of=self._label, error=EmbedderError, encodable=True)
+        if checked or not self._has_width():
             await self._load()
-        return await run_batches(given, size=self._batch_size, dim=self.dim, encode=self._encode_documents)
+        return await run_batches(checked, size=self._batch_size, dim=self.dim, encode=self._encode_documents)
 
     async def embed_query(self, text: str) -> Floats:
-        """Return `(dim,) float32`, of length one, with the model's prompt for queries."""
-        given = check_texts([text], of=self._label, error=EmbedderError, encodable=True)
+        """Return `(dim,) float32`, of length one, with the prompt of the model for queries."""
+        checked = check_texts([text], of=self._label, error=EmbedderError, encodable=True)
         await self._load()
-        row: Floats = (await self._turns.run(partial(self._encode, given, "encode_query")))[0]
+        row: Floats = (await self._turns.run(partial(self._encode, checked, "encode_query")))[0]
         return row
 
     @property
@@ -121,7 +124,7 @@ class SentenceTransformerEmbedder:
     async def _encode_documents(self, texts: list[str]) -> Floats:
         return await self._turns.run(partial(self._encode, texts, "encode_document"))
 
-    def _knows_width(self) -> bool:
+    def _has_width(self) -> bool:
         if self._dim is None and self._folder:
             self._dim = folder_width(self._folder)
         return self._dim is not None
@@ -133,18 +136,19 @@ class SentenceTransformerEmbedder:
     def _load_once(self) -> None:
         if self._model is None:
             source = str(require_folder(self._folder)) if self._folder else self._name
-            model = _loaded(source, self._name)
-            self._dim = len(_encoded(model, ["a"], "encode_document", 1, self._label)[0])
+            model = _load_model(source, self._name)
+            # Settings may contradict the model, so measure the width with a vector.
+            self._dim = len(_run_model(model, ["a"], "encode_document", 1, self._label)[0])
             self._model = model
 
     def _encode(self, texts: list[str], method: str) -> Floats:
-        # Not at loading: another embedder, with another count, may have encoded since.
+        # Before each batch, because another embedder with another number of threads may have run since the last one.
         import_module("torch").set_num_threads(self._threads)
-        rows = _encoded(self._model, texts, method, self._batch_size, self._label)
+        rows = _run_model(self._model, texts, method, self._batch_size, self._label)
         return unit_rows(rows, count=len(texts), dim=self._dim, of=self._label)
 
 
-def _loaded(source: str, name: str) -> Any:
+def _load_model(source: str, name: str) -> Any:
     try:
         library = import_module("sentence_transformers")
     except ImportError as error:
@@ -154,13 +158,13 @@ def _loaded(source: str, name: str) -> Any:
         ) from error
     try:
         return library.SentenceTransformer(source)
-    except Exception as error:  # the errors of four libraries, and of the network, meet here
+    except Exception as error:  # any error of four libraries or of the network
         raise EmbedderUnavailable(
             f"the model {source!r} cannot be loaded ({error_text(error)}); {MODEL_FOLDER_HINT}"
         ) from error
 
 
-def _encoded(model: Any, texts: list[str], method: str, batch_size: int, label: str) -> Any:
+def _run_model(model: Any, texts: list[str], method: str, batch_size: int, label: str) -> Any:
     try:
         return getattr(model, method)(texts, batch_size=batch_size, show_progress_bar=False, convert_to_numpy=True)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""From a short specification to an embedder, and from a stored id to the certainty that it is the right one."""
+"""Creates embedders from short specifications, and checks that they fit a corpus."""
 
 import os
 from contextlib import suppress
@@ -12,7 +12,7 @@ DEFAULT = {"default", "local", "minilm", "st", "sentence-transformers"}
 
 
 def resolve_embedder(spec: str | os.PathLike[str] | Embedder) -> Embedder:
-    """Make the embedder that a specification names; nothing is loaded, and nothing is put in another's place.
+    """Create the embedder that a specification names, without loading a model.
 
     ```text
     "light" "hashing" "hash"     HashingEmbedder()
@@ -21,73 +21,73 @@ def resolve_embedder(spec: str | os.PathLike[str] | Embedder) -> Embedder:
     any other name               SentenceTransformerEmbedder(name), a model on the hub
     a folder                     SentenceTransformerEmbedder(folder): a path object, or a string with a separator
     "http://host:8080/v1#model"  HttpEmbedder(url, model): a server's API, and a model there
-    an Embedder                  itself
+    an Embedder                  the same object
     ```
 
-    A folder, also the one that `AIRW_MODEL_DIR` names for the default, that holds an export (`airw model export`) makes
-    an OnnxEmbedder(folder) instead, with the same id and vectors: where onnxruntime and tokenizers are installed, and
-    where the folder holds no weights for torch. If they are missing in the latter, embedding is an error that names the
-    command that installs them.
+    A folder may contain an export (`airw model export`); this includes the folder that `AIRW_MODEL_DIR` names for the
+    default. Such a folder becomes an OnnxEmbedder(folder), with the same id and vectors, if onnxruntime and tokenizers
+    are installed, or if the folder contains no weights for torch. In the latter case, embedding without these packages
+    fails with a message that names the command to install them.
 
     Raises:
-        ArgumentError: It is something else, such as a URL without a model or a bare function.
+        ArgumentError: If it is anything else, such as a URL without a model, or a function.
 
     Example:
         >>> resolve_embedder("light")
         HashingEmbedder(dim=512)
     """
     if isinstance(spec, os.PathLike):
-        return _model(spec)
+        return _local_model(spec)
     if isinstance(spec, str) and "://" in spec:
-        return _served(spec)
+        return _server_model(spec)
     if isinstance(spec, str) and spec.strip():
         key = spec.strip().lower()
         if key in LIGHT:
             return HashingEmbedder()
-        return _model(None if key in DEFAULT else spec.strip())
-    # Not isinstance(spec, Embedder): that would read `id` and `dim`, which may read files.
+        return _local_model(None if key in DEFAULT else spec.strip())
+    # isinstance(spec, Embedder) would read `id` and `dim`, which may read files.
     if not isinstance(spec, str | type) and hasattr(spec, "embed_documents") and hasattr(spec, "embed_query"):
         return spec
     raise ArgumentError(
-        f"an embedder is 'light', 'default', a model's name on the hub, a model folder, 'http://host:8080/v1#model', "
-        f"an Embedder, or a function by way of embedder_from(fn, id=..., dim=...); not {spec!r}"
+        f"embedder must be 'light', 'default', a model's name on the hub, a model folder, 'http://host:8080/v1#model', "
+        f"an Embedder, or embedder_from(fn, id=..., dim=...), not {spec!r}"
     )
 
 
-def _model(model: str | os.PathLike[str] | None) -> Embedder:
-    """Return the embedder of a model; `None` is the default one."""
+def _local_model(model: str | os.PathLike[str] | None) -> Embedder:
+    """Return the embedder of a model by name or folder; `None` is the default model."""
     from airw._base.local_models import DEFAULT_MODEL, locate_model, weight_files
     from airw.embedders.onnx import OnnxEmbedder, can_run, has_export
     from airw.embedders.sentence import SentenceTransformerEmbedder
 
     model = DEFAULT_MODEL if model is None else model
-    """Let onnxruntime run an exported folder where it can or nothing else could; torch runs all others."""
+    # onnxruntime runs an export if it can, as it is faster, or if there is nothing that torch could run.
     _, folder = locate_model(model)
     if folder is not None and has_export(folder) and (can_run() or not weight_files(folder)):
         return OnnxEmbedder(folder)
     return SentenceTransformerEmbedder(model)
 
 
-def _served(spec: str) -> Embedder:
+def _server_model(spec: str) -> Embedder:
     from airw._base.http import base_url
     from airw.embedders.http import PATH, HttpEmbedder
 
     url, _, model = spec.partition("#")
     if not model.strip():
         base = base_url(url, path=PATH)
-        raise ArgumentError(f"a URL names a server; add the model to embed with: {base + '#model'!r}")
+        raise ArgumentError(f"embedder {spec!r} names a server but no model; add the model, as in {base + '#model'!r}")
     return HttpEmbedder(url, model)
 
 
 def check_embedder(embedder: Embedder, stored_id: str, stored_dim: int, corpus_name: str) -> None:
-    """Make sure that an embedder gives vectors of the kind that a corpus was built with: same id, same width.
+    """Check that an embedder has the id and the width of the vectors in a corpus.
 
-    A width that is known only once the model is loaded is left to the store, which checks every query. `id` may read a
-    model's weights: call it in a worker thread.
+    If only the loaded model knows its width, the store checks it with every query instead. `id` may read the weights of
+    a model, so call this in a worker thread.
 
     Raises:
-        EmbedderMismatch: It does not.
-        EmbedderUnavailable: The embedder's model folder is not there.
+        EmbedderMismatch: If the id or the width differs.
+        EmbedderUnavailable: If the model folder of the embedder does not exist.
 
     Example:
         >>> check_embedder(HashingEmbedder(), "hashing-v1-512", 512, "notes")
@@ -95,12 +95,12 @@ def check_embedder(embedder: Embedder, stored_id: str, stored_dim: int, corpus_n
     fix = "pass the embedder it was built with, or rebuild it with this one"
     if embedder.id != stored_id:
         raise EmbedderMismatch(
-            f"corpus {corpus_name!r} was built with embedder {stored_id!r}, not {embedder.id!r}: {fix}"
+            f"corpus {corpus_name!r} was built with embedder {stored_id!r}, not {embedder.id!r}; {fix}"
         )
     width = stored_dim
     with suppress(EmbedderError):
         width = embedder.dim
     if width != stored_dim:
         raise EmbedderMismatch(
-            f"corpus {corpus_name!r} holds vectors of width {stored_dim}, but {stored_id!r} gives {width}: {fix}"
+            f"corpus {corpus_name!r} has vectors of width {stored_dim}, not {width}, the width of {stored_id!r}; {fix}"
         )

@@ -117,7 +117,7 @@ _RESOLVED: Mapping[str, Any] = {"state": "resolved", "ref": None, "candidates": 
 
 
 def unresolved_line(found: UnresolvedLink) -> str:
-    """Return an unresolved link on one line, as compilers do: first the place, then the problem."""
+    """Return an unresolved link on one line, as compilers do: place, then problem."""
     return f"{_place(found)}{_problem(found)} ({one_line(found.link.type)}, {one_line(found.link.origin)})"
 
 

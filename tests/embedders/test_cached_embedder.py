@@ -422,7 +422,7 @@ async def test_a_closed_cache_says_so_and_closing_twice_is_harmless(path):
         async with CachedEmbedder(Recorder(), path=place) as embedder:
             await embedder.embed_query("a")
         await embedder.aclose()
-        with pytest.raises(StoreError, match="closed; make another"):
+        with pytest.raises(StoreError, match="closed; create another"):
             await embedder.embed_query("a")
 
 
@@ -547,14 +547,14 @@ async def test_a_damaged_file_is_an_error_that_says_delete_it(path, spoil):
 async def test_a_database_of_something_else_is_refused_and_left_alone(path):
     sql(path, "CREATE TABLE mine (x)")
     before = path.read_bytes()
-    with pytest.raises(StoreCorrupt, match="something else; give the cache a path of its own"):
+    with pytest.raises(StoreCorrupt, match="another application; choose another path"):
         await CachedEmbedder(Recorder(), path=path).embed_query("a")
     assert path.read_bytes() == before
 
 
 async def test_a_path_where_no_file_can_be_is_an_error_that_names_it(path):
     for place in (path.parent, path / "in" / "no" / "folder"):
-        with pytest.raises(StoreError, match=r"cannot be read or written .* one can write to"):
+        with pytest.raises(StoreError, match=r"cannot be read or written .* that you can write to"):
             await CachedEmbedder(Recorder(), path=place).embed_query("a")
 
 
@@ -564,7 +564,7 @@ async def test_a_full_disk_is_an_error_and_nothing_is_half_written(path):
     async with CachedEmbedder(Recorder(), path=path) as embedder:
         await embedder.embed_documents(["a"])
         embedder._file._raw.execute("PRAGMA max_page_count = 1")  # raised to what is there
-        with pytest.raises(StoreError, match="no room to write"):
+        with pytest.raises(StoreError, match="cannot grow"):
             await embedder.embed_documents(texts)
         assert (await embedder.embed_documents(["a"]) == documents(["a"])).all()
         assert counted(path) == ENTRY
@@ -593,7 +593,7 @@ async def test_a_file_locked_for_too_long_is_an_error_not_a_cache_left_out(path,
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         for _ in range(2):
-            with pytest.raises(StoreBusy, match=r"another process keeps .*vectors\.cache' locked"):
+            with pytest.raises(StoreBusy, match=r"another process has locked .*vectors\.cache'"):
                 await embedder.embed_documents(["b"])
         await embedder.embed_documents(["a"])  # a use, which closing writes down
         with pytest.raises(StoreBusy):

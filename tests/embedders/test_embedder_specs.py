@@ -195,7 +195,7 @@ def test_a_corpus_refuses_another_embedder_and_says_the_fix():
 
 
 def test_a_corpus_refuses_the_same_id_with_another_width():
-    with pytest.raises(EmbedderMismatch, match=r"'notes'.*width 3.*'x' gives 2.*rebuild"):
+    with pytest.raises(EmbedderMismatch, match=r"'notes'.*width 3, not 2, the width of 'x'.*rebuild"):
         check_embedder(embedder_from(rows_of, id="x", dim=2), "x", 3, "notes")
 
 
@@ -278,7 +278,7 @@ def test_embedders_of_the_same_model_are_equal(tmp_path):
 def test_a_width_that_only_the_loaded_model_knows_is_not_guessed(tmp_path):
     two = make_folder(tmp_path / "two", pooling_mode_cls_token=True, pooling_mode_mean_tokens=True)
     for embedder in (SentenceTransformerEmbedder(two), SentenceTransformerEmbedder("org/model")):
-        with pytest.raises(EmbedderError, match="once it is loaded"):
+        with pytest.raises(EmbedderError, match="before it is loaded"):
             _ = embedder.dim
 
 

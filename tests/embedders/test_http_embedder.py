@@ -110,7 +110,7 @@ async def test_dimensions_are_asked_for_and_then_known(server):
 
 
 async def test_the_width_is_learned_from_the_first_answer_even_without_texts(server, embedder):
-    with pytest.raises(EmbedderError, match="known once its server has answered"):
+    with pytest.raises(EmbedderError, match="before the first answer of its server"):
         _ = embedder.dim
     assert (await embedder.embed_documents([])).shape == (0, 8)
     assert embedder.dim == 8
@@ -237,10 +237,13 @@ UNUSABLE = {
     "out of range": (edited(2, index=3), "index 3 for 3 texts"),
     "index no number": (edited(2, index="2"), "index '2'"),
     "no index": (edited(2, index=None), "index None"),
-    "no data": (changed(lambda a: {"error": "model not\nloaded"}), "no list of vectors as 'data': model not loaded"),
-    "data no list": (changed(lambda a: {"data": {"0": 1}}), "no list of vectors"),
-    "items no objects": (changed(lambda a: {"data": [1, 2, 3]}), "no list of vectors"),
-    "a list": (changed(lambda a: [a]), "no list of vectors"),
+    "no data": (
+        changed(lambda a: {"error": "model not\nloaded"}),
+        "without a list of vectors as 'data': model not loaded",
+    ),
+    "data no list": (changed(lambda a: {"data": {"0": 1}}), "without a list of vectors"),
+    "items no objects": (changed(lambda a: {"data": [1, 2, 3]}), "without a list of vectors"),
+    "a list": (changed(lambda a: [a]), "without a list of vectors"),
     "half of it": (changed(lambda a: '{"data": [{"index": 0, "embed'), "half an answer, not JSON"),
     "empty": (changed(lambda a: ""), "nothing, not JSON"),
     "deep": (changed(lambda a: "[" * 100_000), "half an answer, not JSON"),
@@ -277,7 +280,7 @@ async def test_a_width_that_changes_between_batches_of_one_call_is_refused(serve
 
 async def test_a_server_that_ignores_dimensions_is_refused(server):
     said = await failure(HttpEmbedder(server.url, "m", dimensions=4).embed_query("a"))
-    assert "width 8, not 4 as asked for" in said
+    assert "width 8, not 4 as requested" in said
 
 
 REFUSALS = [
@@ -437,7 +440,7 @@ async def test_when_the_first_asker_is_cancelled_the_others_get_their_answer(ser
             first.cancel()
     assert len(answers) == 2
     assert len(server.requests) == 2
-    assert embedder._flights.get() == {}
+    assert embedder._shared_queries.get() == {}
 
 
 async def test_equal_queries_share_a_failure_and_the_next_one_asks_again(server, embedder):
@@ -452,7 +455,7 @@ async def test_equal_queries_share_a_failure_and_the_next_one_asks_again(server,
     assert len({str(error) for error in errors}) == 1
     assert len({id(error) for error in errors}) == 5
     await embedder.embed_query("a")
-    assert embedder._flights.get() == {}
+    assert embedder._shared_queries.get() == {}
 
 
 # --- cancellation, clients and event loops --------------------------------------------------------------------------
@@ -482,7 +485,7 @@ async def test_waiting_to_try_again_can_be_cancelled(server, embedder):
     with anyio.move_on_after(0.2) as scope:
         await embedder.embed_query("a")
     assert scope.cancelled_caught
-    assert embedder._flights.get() == {}
+    assert embedder._shared_queries.get() == {}
 
 
 async def test_the_first_failure_stops_the_other_batches(server):
@@ -634,7 +637,7 @@ async def test_a_corpus_opens_with_the_same_model_on_another_server_but_with_no_
         async with open_corpus(file, embedder=f"{other.url}#m") as corpus:
             assert (await corpus.search("a loaf"))[0].artifact_id == "bread"
         assert len(other.requests) == 1
-        with pytest.raises(EmbedderMismatch, match=r"'api:m', not 'api:n': pass the embedder it was built with"):
+        with pytest.raises(EmbedderMismatch, match=r"'api:m', not 'api:n'; pass the embedder it was built with"):
             await open_corpus(file, embedder=f"{other.url}#n")
         other.width = 32
         async with open_corpus(file, embedder=f"{other.url}#m") as corpus:

@@ -241,13 +241,13 @@ def test_other_weights_beside_the_export_are_noticed(whole):
     weights = whole / "model.safetensors"
     content = weights.read_bytes()
     replace(weights, content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(EmbedderUnavailable, match=r"weights.*not those.*`airw model export .*` makes it again"):
+    with pytest.raises(EmbedderUnavailable, match=r"weights.*changed after.*export again with `airw model export .*`"):
         _ = OnnxEmbedder(whole).id
 
 
 def test_other_prompts_beside_the_export_are_noticed(whole):
     (whole / "config_sentence_transformers.json").write_text('{"prompts": {"query": "q: "}}')
-    with pytest.raises(EmbedderUnavailable, match=r"settings.*not those.*`airw model export"):
+    with pytest.raises(EmbedderUnavailable, match=r"settings.*changed after.*`airw model export"):
         anyio.run(OnnxEmbedder(whole).embed_query, "text")
 
 
@@ -261,12 +261,14 @@ def test_a_file_that_was_not_exported_is_noticed(name, fault, bare, tmp_path):
     replace(path, faulty)
     if fault == "gone":
         path.unlink()
-    with pytest.raises(EmbedderUnavailable, match=rf"{name}' is missing or not the file.*`airw model export`"):
+    with pytest.raises(
+        EmbedderUnavailable, match=rf"{name}' is missing or is not the exported file.*`airw model export`"
+    ):
         anyio.run(OnnxEmbedder(tmp_path / "copy").embed_query, "text")
 
 
 def test_a_folder_without_an_export_names_the_command(original, tmp_path):
-    with pytest.raises(EmbedderUnavailable, match="no ONNX export; `airw model export"):
+    with pytest.raises(EmbedderUnavailable, match="no ONNX export; create it with `airw model export"):
         _ = OnnxEmbedder(original).id
     with pytest.raises(EmbedderUnavailable, match="there is no model folder"):
         _ = OnnxEmbedder(tmp_path / "gone").dim
@@ -291,7 +293,7 @@ def test_the_command_exports_into_the_folder_and_says_size_and_difference(origin
         assert main(["model", "export", str(folder)]) == 0
         ids.append(SentenceTransformerEmbedder(folder).id)
         printed = capsys.readouterr().out
-        assert printed.startswith(f"{folder / 'airw-onnx'} holds {ids[-1]}, 90.4 MB; vectors of 6 texts differ from")
+        assert printed.startswith(f"{folder / 'airw-onnx'} contains {ids[-1]}, 90.4 MB; vectors of 6 texts differ from")
         assert float(printed.split()[-1]) < 1e-5
         assert resolve_embedder(folder).id == ids[-1]
     assert ids[0] != ids[1]
@@ -317,7 +319,7 @@ def test_what_is_not_plain_is_refused_and_nothing_is_left_behind(original, tmp_p
 
 def test_a_folder_with_weights_of_its_own_is_no_target(original, tmp_path, capsys):
     other = copied(original, tmp_path / "other")
-    assert "holds weights of its own" in refusal(capsys, original, "--to", other)
+    assert "contains weights" in refusal(capsys, original, "--to", other)
     assert not list(other.glob("*airw-onnx*"))
 
 
