@@ -11,7 +11,7 @@ AirwError
 │   ├── EmbedderUnavailable (ValueError):      a package or model that an embedder needs is missing
 │   └── EmbedderMismatch (ValueError):         a corpus was built with another embedder
 ├── StoreError:                                a store failed to read or write
-│   ├── StoreBusy (TimeoutError):              another writer holds the store
+│   ├── StoreBusy (TimeoutError):              another writer has locked the store
 │   └── StoreCorrupt:                          a file is damaged, foreign, or from a newer version
 ├── PolicyError:                               a walk policy broke its contract
 ├── RerankerError:                             a reranker failed or returned unusable scores
@@ -110,7 +110,7 @@ class StoreError(AirwError):
 
 
 class StoreBusy(StoreError, TimeoutError):
-    """Another writer held the store for longer than airw waits."""
+    """Another writer locked the store for longer than airw waits."""
 
 
 class StoreCorrupt(StoreError):

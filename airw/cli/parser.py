@@ -204,12 +204,12 @@ def _finding(sub: Commands) -> None:
 
 
 def _search(sub: Commands) -> None:
-    epilog = """Scores: cosine similarity in dense mode, BM25 in lexical mode, reciprocal rank fusion of both in hybrid
-mode."""
+    epilog = """Scores: cosine similarity in dense mode, BM25 in lexical mode,
+reciprocal rank fusion of both in hybrid mode."""
     about = "rank the documents of a corpus for a query"
     search = add_command(sub, "search", "finding.search", about, epilog=epilog)
     add_query(search)
-    search.add_argument("-k", type=int, default=10, help="how many hits; default: 10")
+    search.add_argument("-k", type=int, default=10, help="print at most K hits; default: 10")
     add_mode(search)
     search.add_argument("--filter", metavar="JSON", help="""only documents that match, such as '{"status": "Final"}'""")
     search.add_argument("--surfaces", metavar="KINDS", help="only these surface kinds, such as description,chunk")
@@ -292,13 +292,13 @@ The exit code is 0 even if no document answers the query, 1 if some corpora fail
         type=float,
         default=0.9,
         metavar="SHARE",
-        help="only documents with this share of the best score; default: 0.9",
+        help="only documents with at least this share of the best score; default: 0.9",
     )
     discover.add_argument(
         "--min-score",
         type=_floor,
         metavar="NUMBER|auto",
-        help="choose nothing if the best score is lower; auto: the floor that `calibrate --save` stored",
+        help="the lowest score of an answer; auto: the floor that `calibrate --save` stored",
     )
     _revealing(discover)
     add_rerank(discover)
@@ -320,7 +320,7 @@ def _revealing(discover: argparse.ArgumentParser) -> None:
         "--disclose",
         choices=_LEVELS,
         default="metadata",
-        help="how much to print: metadata, also the text, or also the files beside it; default: metadata",
+        help="how much to print: metadata only, also the text, or also the files of the document; default: metadata",
     )
     discover.add_argument(
         "--root",
@@ -404,8 +404,8 @@ def _links(sub: Commands) -> None:
 def _tree(actions: Commands) -> None:
     epilog = """Each document is printed where the walk reaches it first, breadth-first; `(seen)` marks a link to a
 document that is printed elsewhere. A link that is followed backwards has an arrow to the left and the name of the
-inverse type, which --type takes too: if A supports B, then B is supported-by A. If a limit left out documents, the last
-line says how many. Text is printed while the walk runs; the other formats are printed at the end.
+inverse type, which --type takes too: if A supports B, then B is supported-by A. If a limit left anything out, the
+last line says how much. Text is printed while the walk runs; the other formats are printed at the end.
 
   airw link tree index.md --max-hops 2 --type supports,supported-by
   airw link tree keys.md vault.md --format json | jq -r '.nodes[].id' | airw context --note -

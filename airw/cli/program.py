@@ -29,8 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _print_error("interrupted", 130)
     except BrokenPipeError:
-        # The reader of the output has closed the pipe, as `head` does: end quietly, and give Python another file to
-        # flush at exit.
+        # The reader of the output has closed the pipe, as `head` does: end quietly, and let Python flush
+        # into another file at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001 (a user of the command line never sees a traceback)

@@ -110,7 +110,7 @@ async def find_artifact_ids(corpus: OpenCorpus, words: Sequence[str]) -> list[st
 
     A word is an id, else the path of a file, else a name that links use.
 
-    It takes at most six store calls, however many words there are.
+    It needs at most six store calls, for any number of words.
 
     Raises:
         ArgumentError: If a word matches several artifacts; the message lists them.

@@ -16,7 +16,7 @@ from airw.errors import StoreBusy, StoreCorrupt, StoreError
 if TYPE_CHECKING:
     import sqlite3
 
-ENTRY_BYTES = 128  # of an entry beside its vector: its key in table and index, its order, half-full pages
+ENTRY_BYTES = 128  # of an entry without its vector: its key in table and index, its order, half-full pages
 
 _APPLICATION_ID = 0x61697265
 _VERSION = 1

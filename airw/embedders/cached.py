@@ -24,10 +24,10 @@ R = TypeVar("R")
 Args = TypeVarTuple("Args")
 
 _SLICE = 2048  # texts in one look-up, which takes about 15 ms
-_INLINE = 64  # rows; stacking so few takes less time than reaching a worker thread
+_INLINE = 64  # rows; stacking fewer takes less time than reaching a worker thread
 _RETRY_EVERY = 0.01  # seconds between attempts to use a file that another process has locked
 _WAIT = 30.0  # seconds until a locked file is an error
-_PENDING_USES = 1 << 14  # entries; with so many uses that are not written yet, a call writes them
+_PENDING_USES = 1 << 14  # uses; a call that writes nothing else writes them if more are pending
 
 
 class CachedEmbedder:
@@ -40,7 +40,7 @@ class CachedEmbedder:
     processes may share one file on a local disk; simultaneous calls may each embed the same text. Runs on asyncio and
     trio.
 
-    If the cache cannot be read or written, embedding fails. Otherwise nobody would notice that every text is paid for
+    If the cache cannot be read or written, embedding fails. Otherwise you would not notice that every text is paid for
     again. A damaged vector is embedded again. The file stays whole if a process is killed at any moment.
 
     Closing is optional. A cache that is not closed is closed by garbage collection. It then loses no vectors, only the

@@ -30,7 +30,7 @@ Hashes = NDArray[np.uint64]
 _SLICE_CHARS = 1 << 16  # about 1.5 ms of work and 4 MB of arrays
 _SLICE_TEXTS = 1 << 12  # 12 bits of a key are the position of a text in its slice, the other 52 a gram's hash
 _SLICE_CELLS = 1 << 19  # rows times dim: 4 MB, which fit into the cache of the CPU
-_INLINE_CHARS = 1 << 12  # hashing so few characters takes less time than reaching a worker thread
+_INLINE_CHARS = 1 << 12  # hashing fewer characters takes less time than reaching a worker thread
 _HASH_BITS = np.uint64(52)
 _GRID = 1 << 16
 

@@ -28,7 +28,7 @@ ESTIMATE = "tokens are estimated, one for 4 bytes of UTF-8"
 _DIGITS = 10  # reserved for a count that is not known yet
 _WALK_LIMITS = ("max_edges", "max_fanout", "max_frontier", "max_hops", "max_nodes", "timeout")
 _MAX_BATCH = 64
-_PATIENCE = 16  # so many notes in a row did not fit: smaller ones are rare, so the rest is not read
+_PATIENCE = 16  # notes in a row that do not fit; then smaller ones are rare, and the rest is not read
 
 
 def bundle(
@@ -367,7 +367,7 @@ class _Budget:
     """A limit on the size of the printed document.
 
     `used` is the size so far. It includes the frame: the document without notes, in which every limit has left out the
-    largest possible count. So the line that says what was left out always fits, whatever it will say.
+    largest possible count. So there is always space for the line that says what was left out.
     """
 
     limit: str

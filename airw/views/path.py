@@ -8,7 +8,7 @@ from airw.links import INVERSES, Inverses, LinkPath
 from airw.views.model import NodeView, edge_dict, format_counts, id_text
 from airw.views.text import limits_text, node_text, step_text
 
-_NO_PATH = "there is none at any distance"
+_NO_PATH = "there is no path of any length"
 
 
 def path_text(path: LinkPath, nodes: Sequence[NodeView], *, inverses: Inverses | None = INVERSES) -> str:
@@ -32,7 +32,7 @@ def path_text(path: LinkPath, nodes: Sequence[NodeView], *, inverses: Inverses |
         1 hop
         >>> print(path_text(LinkPath("a", "c", "both", 10), []))
         no path from a to c within 10 hops
-        there is none at any distance
+        there is no path of any length
         >>> print(path_text(LinkPath("a", "c", "both", 1, left_out={"max_hops": 2}), []))
         no path from a to c within 1 hop
         left out: max_hops 2
@@ -71,7 +71,7 @@ def path_dict(path: LinkPath, nodes: Sequence[NodeView]) -> dict[str, Any]:
     Example:
         >>> fields = path_dict(LinkPath("a", "c", "both", 10), [])
         >>> fields["found"], fields["path_length"], fields["reason"]
-        (False, None, 'there is none at any distance')
+        (False, None, 'there is no path of any length')
     """
     rest = limits_text(format_counts(path.left_out, path.at_least, ()))
     return {

@@ -173,7 +173,7 @@ def _fit_lines(
 
 def _count_fitting(write_header: Callable[[int], str], lines: Sequence[str], max_chars: int) -> int:
     """Return how many lines fit beside the header, which counts the other lines."""
-    # Trying from the most lines down finds the answer even where one line less makes the header longer.
+    # From the most lines down, because leaving out one line more can make the header longer.
     sizes = list(accumulate((len(line) + 1 for line in lines), initial=0))
     for count in range(len(lines), -1, -1):
         if sizes[count] < max_chars and sizes[count] + len(write_header(len(lines) - count)) + 1 <= max_chars:

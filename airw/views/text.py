@@ -110,7 +110,7 @@ class _Frame:
 
 
 class _TreePrinter:
-    """A printer of an outline in depth-first order that stops where a line is not final.
+    """A printer of an outline in depth-first order that stops before a line that is not final.
 
     The walk runs breadth-first, but the text is depth-first. `_stack` keeps the place between two calls. `unlisted` is
     empty until the walk has ended.

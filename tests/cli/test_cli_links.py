@@ -187,7 +187,7 @@ class TestPath:
 
     def test_no_path_is_said_and_is_no_error(self, printed):
         assert printed("link", "path", "lone.md", "keys.md", code=1) == (
-            "no path from lone.md to keys.md within 10 hops\nthere is none at any distance\n"
+            "no path from lone.md to keys.md within 10 hops\nthere is no path of any length\n"
         )
 
     def test_a_limit_that_may_hide_a_path_is_told(self, printed):

@@ -275,7 +275,7 @@ class TestPaths:
 
     def test_no_path_says_whether_a_limit_hid_it(self):
         assert path_text(LinkPath("a", "b\n", "out", 10), ()) == (
-            "no path from a to b\\n within 10 hops\nthere is none at any distance"
+            "no path from a to b\\n within 10 hops\nthere is no path of any length"
         )
         assert path_text(LinkPath("a", "b", "out", None), ()).splitlines()[0] == "no path from a to b"
         limited = LinkPath("a", "b", "out", 1, left_out={"max_hops": 3, "max_nodes": 1}, at_least=("max_nodes",))
