@@ -115,7 +115,7 @@ def inline_links(text: str) -> tuple[list[Target], list[tuple[str, int]]]:
 
 
 def _may_have_links(token: Token) -> bool:
-    # CommonMark does not parse markdown inside an HTML block, but many renderers do, so notes rely on it.
+    # CommonMark does not parse markdown inside an HTML block, but many renderers do.
     return token.type == "inline" or (token.type == "html_block" and not _OPAQUE.match(token.content))
 
 
