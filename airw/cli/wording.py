@@ -14,6 +14,7 @@ _QUOTED = r"(?<!\w)'(?:[^'\\]|\\.)*'(?!\w)|\"(?:[^\"\\]|\\.)*\"|`[^`]*`"
 _ARGUMENTS = r"\((?:[^()]|\([^()]*\))*\)"  # of a call, with calls among them
 _PHRASES = (
     # Functions become commands.
+    (rf"\bcall (?=(?:build(?:_corpus)?|register|calibrate_min_score){_ARGUMENTS})", "run "),
     (rf"\bbuild(?:_corpus)?{_ARGUMENTS}", "`airw build SOURCE`"),
     (rf"\bregister{_ARGUMENTS}", "`airw register NAME KIND`"),
     (rf"\bcalibrate_min_score{_ARGUMENTS}", "`airw calibrate CASES.jsonl --save`"),
@@ -21,10 +22,10 @@ _PHRASES = (
     (r"\S*\.__init__\(\) got an unexpected keyword argument", "there is no parameter"),
     (r"\S*\.__init__\(\) missing \d+ required [\w-]+ arguments?:", "missing parameters:"),
     # Values that only a program can pass are not offered.
-    (rf", or (?:None\b|a callable(?: {_ARGUMENTS} -> \w+)?)", ""),
+    (rf",? or (?:None\b|a callable(?: {_ARGUMENTS} -> \w+)?)", ""),
     (rf", an Embedder, or \S*embedder_from{_ARGUMENTS}", ""),
-    (r"; pass \{name: corpus\}[^;]*", "; search each corpus once"),
-    (r"; pass the embedder [^;]*", "; rebuild it with `airw build SOURCE`"),
+    (r"[;:] pass \{name: corpus\}[^;]*", "; search each corpus once"),
+    (r"[;:] pass the embedder [^;]*", "; rebuild it with `airw build SOURCE`"),
     (r"\bfull=True", "without --no-prune"),
     (r"\bfull=False", "--no-prune"),
     (r"\('(\d[^']*)', '(\d[^']*)'\)", r"\1-\2"),

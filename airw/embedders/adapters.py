@@ -31,8 +31,8 @@ def embedder_from(
 
     Raises:
         ArgumentError: If `fn` is not callable, `id` is empty, or `dim` is not a whole number of at least 1.
-        EmbedderError: When embedding, if the function fails, or returns another number or width of rows, values that
-            are not numbers, or numbers that are not finite.
+        EmbedderError: When embedding, if the function fails or returns unusable rows: another number or width of them,
+            values that are not numbers, or numbers that are not finite.
 
     Example:
         >>> import anyio

@@ -159,8 +159,8 @@ def check_files(folder: Path, manifest: Manifest) -> None:
 class OnnxEmbedder:
     """An embedder that runs a model exported by `airw model export FOLDER` with onnxruntime.
 
-    It has the id of the exported model, and the vectors of `SentenceTransformerEmbedder` to 1e-4, so a corpus built
-    with one opens and searches with the other. Creating one loads and reads nothing; the model is loaded at the first
+    It has the id of the exported model, and the vectors of `SentenceTransformerEmbedder` to 1e-4. A corpus built with
+    one opens and searches with the other. Creating one loads and reads nothing; the model is loaded at the first
     call. One batch is encoded at a time, always in a worker thread. A query that arrives while documents are embedded
     waits for one batch, not for all of them. The vector of a text may differ by about 1e-6 in another batch.
 

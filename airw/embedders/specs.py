@@ -25,8 +25,8 @@ def resolve_embedder(spec: str | os.PathLike[str] | Embedder) -> Embedder:
     ```
 
     A folder may contain an export (`airw model export`); this includes the folder that `AIRW_MODEL_DIR` names for the
-    default. Such a folder becomes an OnnxEmbedder(folder), with the same id and vectors, if onnxruntime and tokenizers
-    are installed, or if the folder contains no weights for torch. In the latter case, embedding without these packages
+    default. Such a folder becomes an OnnxEmbedder(folder), with the same id and vectors. This needs onnxruntime and
+    tokenizers, or a folder without weights for torch. In the latter case, embedding without these packages
     fails with a message that names the command to install them.
 
     Raises:

@@ -79,7 +79,7 @@ def walk_links(
     """Walk along links from given artifacts, and meet each edge only once.
 
     The walk can be read as a tree (`read_tree`), as events or as hits. It embeds nothing and reads no vectors. An edge
-    that was met from one end is not met again from the other end, so that it does not count twice against a limit.
+    that was met from one end is not met again from the other end. So it does not count twice against a limit.
 
     Args:
         corpus: An open corpus.

@@ -21,7 +21,7 @@ def path_text(path: LinkPath, nodes: Sequence[NodeView], *, inverses: Inverses |
 
     Returns:
         Lines separated by newlines, without one at the end. The last lines contain the length of the path, or say that
-        there is none, and name the limit that stopped the search, if any.
+        there is none. If a limit stopped the search, they name it.
 
     Example:
         >>> from airw.values import Edge

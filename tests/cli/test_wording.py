@@ -10,7 +10,7 @@ from airw.errors import NoLedgerEntry, StoreCorrupt
 
 QUOTED = re.compile(r"'[^']*'|`[^`]*`")
 IN_PYTHON = re.compile(
-    r"\b[a-z]+_[a-z_]+\b|\w\(|\bNone\b|\bTrue\b|\bcallable\b|=\.\.\.|\b[A-Z]\w+(Error|Busy|Found)\b|Errno"
+    r"\b[a-z]+_[a-z_]+\b|\w\(|\bNone\b|\bTrue\b|\bcallable\b|=\.\.\.|\b[A-Z]\w+(Error|Busy|Found)\b|Errno|\{\w+:"
 )
 
 MISTAKES = """
@@ -87,6 +87,12 @@ def test_no_message_speaks_of_python(error, command, tmp_path, monkeypatch):
         ("the filter of k words is 'k must'", "the filter of k words is 'k must'"),
         ("'max_hops' and `max_hops` and max_hops", "'max_hops' and `max_hops` and --max-hops"),
         ("timeout must be seconds, or None, not -1", "--timeout must be seconds, not -1"),
+        ("timeout must be a number of seconds or None, not -1", "--timeout must be a number of seconds, not -1"),
+        (
+            "nothing is calibrated: call calibrate_min_score(…)",
+            "nothing is calibrated: run `airw calibrate CASES.jsonl --save`",
+        ),
+        ("two are 'a': pass {name: corpus}", "two are 'a'; search each corpus once"),
         ("no 'a'; register('a', kind, ...) does that", "no 'a'; `airw register NAME KIND` does that"),
         ("reindex='manual' with every_hours=None", "--reindex-on 'manual' with no --every-hours"),
         ("such as ('22:00', '06:00')", "such as 22:00-06:00"),
