@@ -34,7 +34,7 @@ def select(
     gap_ratio: float = DFLT_GAP_RATIO,
     min_score: float | None = None,
 ) -> Selection:
-    """Select a few hits or none; see `airw.select`."""
+    """Commit to a few hits or abstain; see `airw.select`."""
     return discovery.select(hits, strategy=strategy, max_k=max_k, rel=rel, gap_ratio=gap_ratio, min_score=min_score)
 
 
@@ -48,7 +48,7 @@ def disclose(
     corpus: Any = None,
     roots: Sequence[str | os.PathLike[str]] = (),
 ) -> list[Disclosure]:
-    """Return the content of selected hits; see `airw.disclose`.
+    """Disclose the content of selected hits; see `airw.disclose`.
 
     Only files below `roots` are read.
 
@@ -84,7 +84,7 @@ def discover(
     roots: Sequence[str | os.PathLike[str]] = (),
     **search_kw: Any,
 ) -> DiscoveryResult:
-    """Search, select a few hits or none, and return their content; see `airw.discover`.
+    """Search, commit to a few hits or abstain, and disclose them; see `airw.discover`.
 
     Raises:
         ArgumentError: If a parameter is not valid.
