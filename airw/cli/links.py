@@ -187,7 +187,7 @@ async def listing(arguments: argparse.Namespace) -> int:
 
 async def _read_links(corpus: Corpus, id: str, links: FollowedLinks) -> list[ListedLink]:
     [edges] = await corpus.store.neighbors([id], direction=links.direction, origins=links.filter.origins)
-    accepted = [(edge, links.named(edge, id)) for edge in edges if links.accepts(edge, id)]
+    accepted = [(edge, links.name_of(edge, id)) for edge in edges if links.accepts(edge, id)]
     # A link that leads nowhere has no target, so the store can list it only with the document that contains it.
     candidates = [] if links.direction == "in" else await corpus.store.unresolved_links([id])
     unresolved = [link for link in candidates if links.filter.accepts(link.link)]

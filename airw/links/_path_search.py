@@ -53,7 +53,7 @@ class StepReader:
         The steps of an artifact are ordered by the name of the link, then by the artifact at the other end.
         """
         direction = _REVERSE[self.links.direction] if is_backward else self.links.direction
-        edges = await self.store.neighbors(ids, direction=direction, **self.links.asked())
+        edges = await self.store.neighbors(ids, direction=direction, **self.links.store_options())
         to_steps = partial(self._to_steps, is_backward=is_backward)
         return await offload_if(sum(map(len, edges)) > MANY, to_steps, ids, edges)
 
@@ -88,7 +88,7 @@ class StepReader:
     def _order_key(self, step: Step, other: Any) -> tuple[Any, ...]:
         positions = self.corpus_positions
         other_key = other if isinstance(other, str) else (positions.get(other[0], len(positions)), *other)
-        name = self.links.named(step.edge, step.start)
+        name = self.links.name_of(step.edge, step.start)
         return name, other_key, step.edge.source != step.start, step.edge.origin
 
     def to_path(

@@ -75,25 +75,25 @@ class Inverses:
         candidates = {*self.names, *_STANDARD, _PREFIX + type, type.removeprefix(_PREFIX)}
         return tuple(sorted(candidate for candidate in candidates if self.of(candidate) == type))
 
-    def named(self, edge: Edge, here: NodeId) -> str:
+    def name_of(self, edge: Edge, here: NodeId) -> str:
         """Return the name of an edge seen from one of its ends: its type, or the inverse type.
 
         From the source it is the type, from the target the inverse.
 
         Example:
             >>> edge = Edge("a", "b", "supports")
-            >>> INVERSES.named(edge, "a"), INVERSES.named(edge, "b")
+            >>> INVERSES.name_of(edge, "a"), INVERSES.name_of(edge, "b")
             ('supports', 'supported-by')
         """
         return edge.type if edge.source == here else self.of(edge.type)
 
-    def stored(self, types: Sequence[str], direction: Direction) -> tuple[str, ...]:
+    def to_stored_types(self, types: Sequence[str], direction: Direction) -> tuple[str, ...]:
         """Return the stored types that have one of these names in a direction, sorted.
 
         Stores know no inverses: this translates the names that a caller filters by into types to read.
 
         Example:
-            >>> INVERSES.stored(["supported-by"], "in")
+            >>> INVERSES.to_stored_types(["supported-by"], "in")
             ('inverse-supported-by', 'supports')
         """
         along = types if direction != "in" else ()
@@ -136,13 +136,13 @@ class FollowedLinks:
         if not (self.inverses is None or isinstance(self.inverses, Inverses)):
             raise ArgumentError(f"inverses must be None or Inverses, not {short_repr(self.inverses)}; try INVERSES")
 
-    def named(self, edge: Edge, here: NodeId) -> str:
+    def name_of(self, edge: Edge, here: NodeId) -> str:
         """Return the name of an edge seen from one of its ends."""
-        return edge.type if self.inverses is None else self.inverses.named(edge, here)
+        return edge.type if self.inverses is None else self.inverses.name_of(edge, here)
 
     def accepts(self, edge: Edge, here: NodeId) -> bool:
         """Return whether the filter accepts an edge that is followed from one of its ends."""
-        name = self.named(edge, here)
+        name = self.name_of(edge, here)
         return (
             (self.filter.types is None or name in self.filter.types)
             and name not in self.filter.exclude
@@ -158,7 +158,7 @@ class FollowedLinks:
         """Return all fields as keyword arguments for `walk_links` and `CorpusGraph.path`."""
         return {"direction": self.direction, **self.filter.options(), "inverses": self.inverses}
 
-    def asked(self) -> dict[str, Any]:
+    def store_options(self) -> dict[str, Any]:
         """Return keyword arguments for `Store.neighbors` that read all links to be followed.
 
         With inverses, a link can be accepted in one direction and rejected in the other. A store does not know that,
@@ -167,6 +167,6 @@ class FollowedLinks:
         options = self.filter.options()
         if self.inverses is not None:
             types = self.filter.types
-            options["types"] = None if types is None else self.inverses.stored(types, self.direction)
+            options["types"] = None if types is None else self.inverses.to_stored_types(types, self.direction)
             options["exclude"] = ()
         return options

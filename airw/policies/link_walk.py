@@ -346,8 +346,8 @@ class _LinksByName:
     def to_store_filter(self) -> LinkFilter:
         """Return a filter for the store that keeps every link whose name may pass `filter`."""
         by_name = self.filter
-        types = None if by_name.types is None else self.inverses.stored(by_name.types, self.direction)
-        exclude = self.inverses.stored(by_name.exclude, self.direction)
+        types = None if by_name.types is None else self.inverses.to_stored_types(by_name.types, self.direction)
+        exclude = self.inverses.to_stored_types(by_name.exclude, self.direction)
         # The store excludes a type in both directions, so both of its names must be excluded.
         if self.direction == "both":
             exclude = tuple(type for type in exclude if {type, self.inverses.of(type)} <= set(by_name.exclude))

@@ -184,7 +184,7 @@ def as_key(value: Any) -> Hashable:
     return value  # type: ignore[no-any-return]
 
 
-def held_keys(value: Any) -> set[Hashable]:
+def index_keys(value: Any) -> set[Hashable]:
     """Return the keys under which a value is indexed: its own, and those of a list's items."""
     return {as_key(value), *(map(as_key, value) if isinstance(value, list) else ())}
 

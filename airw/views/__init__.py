@@ -6,7 +6,7 @@ from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from airw.views.bundled import Bundle, BundledNote, NoteLink, bundle_document
-    from airw.views.bundling import BundleStream, bundle, estimated_tokens
+    from airw.views.bundling import BundleStream, bundle, estimate_tokens
     from airw.views.dot import path_dot, tree_dot
     from airw.views.links import walk_links
     from airw.views.listing import ListedLink, list_links, listing_records, unresolved_dict, unresolved_line
@@ -22,7 +22,7 @@ else:
         __name__,
         {
             "bundled": ["Bundle", "BundledNote", "NoteLink", "bundle_document"],
-            "bundling": ["BundleStream", "bundle", "estimated_tokens"],
+            "bundling": ["BundleStream", "bundle", "estimate_tokens"],
             "dot": ["path_dot", "tree_dot"],
             "links": ["walk_links"],
             "listing": ["ListedLink", "list_links", "listing_records", "unresolved_dict", "unresolved_line"],
@@ -51,7 +51,7 @@ __all__ = [
     "bundle_document",
     "describe",
     "edge_dict",
-    "estimated_tokens",
+    "estimate_tokens",
     "list_links",
     "listing_records",
     "node_view",

@@ -65,7 +65,7 @@ def bundle(
         form: The format for which the budget is computed: `"text"`, `"json"` or `"records"`.
         max_chars: The maximum number of characters of the document.
         max_tokens: The maximum number of tokens of the document.
-        count_tokens: Returns the number of tokens of a text; by default `estimated_tokens`. Called in a worker thread.
+        count_tokens: Returns the number of tokens of a text; by default `estimate_tokens`. Called in a worker thread.
         edges: The choice of stored edges between the notes to include; by default all.
 
     Returns:
@@ -343,7 +343,7 @@ class _NoteLinks:
     def links_of(self, id: NodeId, out: Sequence[Edge]) -> tuple[NoteLink, ...]:
         """Return the links between a new note, with its outgoing edges, and the notes that are in."""
         edges = [*(edge for edge in out if edge.target in self._in), *self._waiting.get(id, ())]
-        return tuple(NoteLink(edge, self._links.named(edge, id)) for edge in edges if self._links.follows(edge))
+        return tuple(NoteLink(edge, self._links.name_of(edge, id)) for edge in edges if self._links.follows(edge))
 
     def add(self, id: NodeId, out: Sequence[Edge]) -> None:
         """Add a note that is now in, with its outgoing edges."""
@@ -352,11 +352,11 @@ class _NoteLinks:
             self._waiting.setdefault(edge.target, []).append(edge)
 
 
-def estimated_tokens(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Estimate the number of tokens of a text: one for every four bytes of UTF-8, rounded up.
 
     Example:
-        >>> estimated_tokens("signing keys"), estimated_tokens("鍵")
+        >>> estimate_tokens("signing keys"), estimate_tokens("鍵")
         (3, 1)
     """
     return -(-len(text.encode()) // 4)
@@ -427,5 +427,5 @@ class _Limits(NamedTuple):
         return [_Budget(limit, most, measure, form, frame) for limit, most, measure in bounds]
 
     def _tokens(self, text: str) -> int:
-        count = (self.count_tokens or estimated_tokens)(text)
+        count = (self.count_tokens or estimate_tokens)(text)
         return check_count("the result of count_tokens", count)

@@ -87,7 +87,7 @@ def path_page(
     ids = path.nodes or tuple(dict.fromkeys((path.start, path.end)))
     path_nodes = [views.get(id) or NodeView(id) for id in ids]
     steps = [
-        TreeLink(source, target, hop, edge.type if inverses is None else inverses.named(edge, source), edge)
+        TreeLink(source, target, hop, edge.type if inverses is None else inverses.name_of(edge, source), edge)
         for hop, ((source, target), edge) in enumerate(zip(pairwise(path.nodes), path.edges, strict=True), 1)
     ]
     tree = WalkTree(

@@ -44,7 +44,7 @@ def path_text(path: LinkPath, nodes: Sequence[NodeView], *, inverses: Inverses |
     lines = [node_text(nodes[0])] if nodes else []
     for source, node, edge in zip(path.nodes, nodes[1:], path.edges, strict=False):
         against = edge.source != source
-        name = inverses.named(edge, source) if inverses else edge.type
+        name = inverses.name_of(edge, source) if inverses else edge.type
         lines.append(step_text(node, name, against=against))
     length = _hops(len(path.edges))
     cost = "" if path.cost is None or path.cost == len(path.edges) else f", cost {path.cost:.12g}"

@@ -127,7 +127,7 @@ class Outline:
         # A walk in both directions meets an edge from both ends; a tree shows it where it was met first.
         if edge in self.edges:
             return
-        name = edge.type if self._inverses is None else self._inverses.named(edge, event.source)  # type: ignore[arg-type]
+        name = edge.type if self._inverses is None else self._inverses.name_of(edge, event.source)  # type: ignore[arg-type]
         outline_edge = OutlineEdge(event.source, event.target, name, edge)
         self.edges[edge] = outline_edge
         self.edges_of.setdefault(event.source, []).append(outline_edge)

@@ -52,7 +52,7 @@ def test_it_says_which_stored_types_are_called_so_on_a_way(inverses, wanted, sto
     along, against = stored in wanted, inverses.of(stored) in wanted
     expected = {"out": along, "in": against, "both": along or against}
     for direction, is_called_so in expected.items():
-        found = inverses.stored(wanted, direction)
+        found = inverses.to_stored_types(wanted, direction)
         assert (stored in found) == is_called_so
         assert list(found) == sorted(set(found))
 
@@ -67,7 +67,7 @@ def test_a_custom_inverse_goes_before_the_standard_one_and_one_way_only():
 @pytest.mark.parametrize("ends", [("a", "b"), (("one", "a"), ("two", "a"))])
 def test_an_edge_has_its_own_name_where_it_begins_and_the_inverse_where_it_ends(ends):
     edge = Edge(*ends, "supports")
-    assert [INVERSES.named(edge, end) for end in ends] == ["supports", "supported-by"]
+    assert [INVERSES.name_of(edge, end) for end in ends] == ["supports", "supported-by"]
 
 
 @pytest.mark.parametrize("names", [None, ["x"], {"x": ""}, {"": "x"}, {"x": None}, {1: "x"}])

@@ -460,7 +460,7 @@ class TestInverses:
         async with corpus_of(items) as corpus:
             walk = traverse("", corpus, policy=LinkWalk(roots=["m"], inverses=INVERSES), max_depth=1)
             edges = [event.edge async for event in walk.events() if isinstance(event, EdgeFound)]
-        assert [(INVERSES.named(edge, "m"), edge.source, edge.target) for edge in edges] == [
+        assert [(INVERSES.name_of(edge, "m"), edge.source, edge.target) for edge in edges] == [
             ("answered-by", "c", "m"), ("answers", "d", "m"), ("related", "m", "b"), ("related", "b", "m"),
             ("supported-by", "m", "a"), ("supported-by", "a", "m"), ("supported-by", "b", "m"),
             ("supported-by", "m", "c"),

@@ -17,7 +17,7 @@ from airw.links import FollowedLinks, Inverses, MarkdownLinks
 from airw.policies import CollapsedTree
 from airw.stores import MemoryStore
 from airw.values import LinkFilter
-from airw.views import Bundle, bundle, bundle_document, estimated_tokens, walk_links
+from airw.views import Bundle, bundle, bundle_document, estimate_tokens, walk_links
 from tests.support.drawing import examples
 
 VAULT = {
@@ -234,7 +234,7 @@ class TestBudget:
             found = await bundled(corpus, notes=list(VAULT), max_tokens=70)
         document = bundle_document(found)
         assert document.startswith("Notes of vault; tokens are estimated, one for 4 bytes of UTF-8\n")
-        assert estimated_tokens(document) == math.ceil(len(document.encode()) / 4) <= 70
+        assert estimate_tokens(document) == math.ceil(len(document.encode()) / 4) <= 70
         assert found.to_dict()["tokens"] == "tokens are estimated, one for 4 bytes of UTF-8"
         assert 0 < len(found.notes) < len(VAULT)
 

@@ -48,7 +48,7 @@ def edges_and_steps(links):
     for parent, child, type_, against in links:
         hops[child] = hops.get(parent, 0) + 1
         edge = Edge(child, parent, type_) if against else Edge(parent, child, type_)
-        steps.append(TreeLink(parent, child, hops[child], INVERSES.named(edge, parent), edge))
+        steps.append(TreeLink(parent, child, hops[child], INVERSES.name_of(edge, parent), edge))
     return [step.edge for step in steps], steps
 
 

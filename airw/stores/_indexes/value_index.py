@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from airw._base.json import json_clean
-from airw.values.filters import as_key, held_keys
+from airw.values.filters import as_key, index_keys
 
 
 class ValueIndex:
@@ -28,7 +28,7 @@ class ValueIndex:
     def add(self, artifact_id: str, value: Any) -> None:
         """Add the value of the field in one record of an artifact; it must be JSON-clean."""
         keys = self._values.setdefault(artifact_id, set())
-        for key in held_keys(value) - keys:
+        for key in index_keys(value) - keys:
             keys.add(key)
             self._artifacts.setdefault(key, {})[artifact_id] = None
             self._sorted.pop(key, None)
