@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from airw import views
 from airw._base.json import json_clean
-from airw.cli.wording import translate
+from airw.cli.wording import describe_error, translate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -114,7 +114,7 @@ def print_problems(problems: Sequence[ItemProblem], *, verbose: bool) -> None:
     listed = [problem for problem in problems if problem.lost or verbose]
     for problem in listed:
         effect = "left out" if problem.lost else "in part"
-        print(f"airw: {effect}: {problem.item}: {problem.reason}", file=sys.stderr)
+        print(f"airw: {effect}: {problem.item}: {translate(problem.reason)}", file=sys.stderr)
     if len(problems) > len(listed):
         print(f"{len(problems) - len(listed)} minor problems, no document left out; --verbose lists them")
 
@@ -329,7 +329,7 @@ def print_unbuilt_corpus(definition: Definition) -> None:
 
 def print_unreadable_corpus(name: str, error: Exception) -> None:
     """Print on stderr why a corpus cannot be listed."""
-    print(f"airw: {name}: {error}", file=sys.stderr)
+    print(f"airw: {name}: {describe_error(error)}", file=sys.stderr)
 
 
 def _definition_text(definition: Definition) -> str:

@@ -29,8 +29,10 @@ _PHRASES = (
     (r"\bfull=True", "without --no-prune"),
     (r"\bfull=False", "--no-prune"),
     (r"\('(\d[^']*)', '(\d[^']*)'\)", r"\1-\2"),
+    (r"\('(\d[^']*)',\)", r"\1"),
     (r"\[Errno -?\d+\] ", ""),
     (r"\b(?:give|pass) \{name: number\} or", "use"),
+    (rf"; pass your own to \w+{_ARGUMENTS}", ""),
     # Names of exceptions say nothing to a user.
     (r"(?<=\()\w+(?:Error|Exception): ", ""),
     (rf"\b(?:{'|'.join(errors.__all__)}): ", ""),

@@ -96,6 +96,9 @@ def test_no_message_speaks_of_python(error, command, tmp_path, monkeypatch):
         ("no 'a'; register('a', kind, ...) does that", "no 'a'; `airw register NAME KIND` does that"),
         ("reindex='manual' with every_hours=None", "--reindex-on 'manual' with no --every-hours"),
         ("such as ('22:00', '06:00')", "such as 22:00-06:00"),
+        ("must be two times, not ('10:00',)", "must be two times, not 10:00"),
+        ("cannot be registered; pass your own to build(…)", "cannot be registered"),
+        ("build with force=True to remove them all", "build with --force to remove them all"),
         ("cannot be read (OSError: [Errno 2] no file)", "cannot be read (no file)"),
     ],
 )
