@@ -298,7 +298,7 @@ class TestProgram:
         again = run(*command)
         assert again.returncode == 0, again.stderr
         assert "200 added" in again.stdout
-        assert "holds 300 documents" in again.stdout
+        assert "contains 300 documents" in again.stdout
 
 
 def _is_building(file: Path) -> bool:
