@@ -163,7 +163,7 @@ async def test_an_embedder_is_known_by_its_id_and_another_one_embeds_everything_
     """F11: a callable must be named; another name is noticed; another width under one name is refused."""
     with pytest.raises(TypeError, match="id"):
         embedder_from(len, dim=2)
-    with pytest.raises(ArgumentError, match="id must name the model"):
+    with pytest.raises(ArgumentError, match="id must be a name of the model"):
         embedder_from(len, id=" ", dim=2)
     store, items = MemoryStore(), {"a": "alpha", "b": "beta"}
     await build(notes(items, embedder=of_width(4, "one")), store=store)
@@ -242,7 +242,7 @@ def test_the_command_line_removes_what_is_gone_unless_told_otherwise(tmp_path, c
     assert main(["build", str(folder), "--embedder", "light"]) == 0
     (folder / "b.md").unlink()
     assert main(["build", str(folder), *flags]) == 0
-    assert f"holds {kept} documents" in capsys.readouterr().out
+    assert f"contains {kept} documents" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("read", [from_files, from_notes])
