@@ -43,7 +43,7 @@ def embedder_from(
     if not callable(fn):
         raise ArgumentError(f"fn must be a function from a list of texts to rows, not {fn!r}")
     if not isinstance(id, str) or not id.strip():
-        raise ArgumentError(f"id must be a name of the model and its weights, such as 'my-model-v1', not {id!r}")
+        raise ArgumentError(f"id must name the model and its weights, such as 'my-model-v1', not {id!r}")
     return _FunctionEmbedder(fn, id, check_count("dim", dim, least=1))
 
 
