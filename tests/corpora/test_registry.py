@@ -178,7 +178,7 @@ class Own:
         ({"max_bytes": float("nan")}, "max_bytes=nan cannot be registered"),
         ({"exclude": {1: "a"}}, r"exclude=\{1: 'a'\} cannot be registered"),
         ({"embedder": HashingEmbedder()}, "an object cannot be written as JSON"),
-        ({"embedder": ""}, "an embedder is"),
+        ({"embedder": ""}, "embedder must be"),
         ({"embedder": "http://localhost:1/v1"}, "add the model"),
         ({"strategy": Own()}, "strategy must be one that comes with airw"),
         ({"strategy": {"name": "Own"}}, "no strategy 'Own'; known"),
