@@ -18,7 +18,7 @@ class Charge:
     """The cost of one request.
 
     Args:
-        estimate: The most tokens that the request may cost.
+        estimate: The tokens that the request is expected to cost at most.
         tokens: The tokens it did cost, once there is an answer.
     """
 
@@ -32,11 +32,11 @@ class Charge:
         return 0 if _is_free(error) else self.estimate
 
 
-class Budget:
+class TokenBudget:
     """The tokens that a client has used and may use, in all event loops and threads.
 
     Args:
-        limit: The most tokens to use; `None` only counts them.
+        limit: The tokens to use; a request that costs more than its estimate can exceed it. `None` only counts.
         label: The name of the model and its server in errors.
     """
 
@@ -51,7 +51,7 @@ class Budget:
     async def reserve(self, estimate: int) -> AsyncIterator[Charge]:
         """Reserve tokens for one request inside the block.
 
-        Estimates are high, so tokens that other requests have reserved may become free: wait for that.
+        A request often costs less than its estimate, so reserved tokens may become free: wait for that.
 
         Raises:
             ChatBudgetSpent: If there are too few tokens even if running requests cost nothing.
@@ -59,7 +59,8 @@ class Budget:
         while not self._try_reserve(estimate):  # noqa: ASYNC110 - a request on another event loop may free tokens
             await anyio.sleep(_RECHECK_SECONDS)
         charge = Charge(estimate)
-        cost = estimate  # the server may have worked on a request that is cancelled
+        # After a cancellation or an unexpected error, the server may have done the work: charge the estimate.
+        cost = estimate
         try:
             yield charge
             cost = estimate if charge.tokens is None else charge.tokens
@@ -72,7 +73,11 @@ class Budget:
                 self.used += cost
 
     def _try_reserve(self, estimate: int) -> bool:
-        """Reserve tokens and return True, or return False while other requests have reserved them."""
+        """Reserve tokens; return False if they may become free when other requests end.
+
+        Raises:
+            ChatBudgetSpent: If the estimate exceeds what is left.
+        """
         with self._lock:
             left = None if self._limit is None else self._limit - self.used
             if left is not None and estimate > left:
@@ -87,7 +92,10 @@ class Budget:
 
 
 def estimate_tokens(prompt: str, max_tokens: int) -> int:
-    """Return the most tokens of a request: a quarter of its characters, and its answer."""
+    """Return the estimated tokens of a request: a quarter of the characters, and `max_tokens`.
+
+    Texts such as Japanese may cost more.
+    """
     return -(-len(prompt) // CHARS_PER_TOKEN) + max_tokens
 
 
@@ -95,4 +103,5 @@ def _is_free(error: ChatError) -> bool:
     """Return whether a failed request cost nothing: the server refused or never received it."""
     import httpx
 
+    # Errors of HTTP statuses and keys have no cause. An answer that is too large has none either, and counts as free.
     return error.__cause__ is None or isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout)

@@ -9,7 +9,7 @@ from airw._base.checks import check_count, check_number, find_text_fault
 from airw._base.concurrency import in_thread
 from airw._base.http import Api, ApiClient, Exchange, Server, base_url, decode_json, describe_reply
 from airw._base.messages import short_repr
-from airw.chat.budget import Budget, Charge, estimate_tokens
+from airw.chat.budget import Charge, TokenBudget, estimate_tokens
 from airw.errors import ArgumentError, ArgumentKindError, ChatError, ChatUnavailable
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class ChatClient(ApiClient):
         )
         self._api = Api(server, max_concurrency=max_concurrency, client=client)
         limit = None if token_budget is None else check_count("token_budget", token_budget)
-        self._budget = Budget(limit, server.label)
+        self._budget = TokenBudget(limit, server.label)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._api.server.url!r}, {self._model!r})"

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 
 Item: TypeAlias = Artifact | ItemProblem
-Version: TypeAlias = tuple[Artifact, str]
+VersionedArtifact: TypeAlias = tuple[Artifact, str]
 In = TypeVar("In")
 Out = TypeVar("Out")
 
 _PLANS_AT_ONCE = 16
-"""The number of artifacts whose plans an async strategy makes at the same time."""
+"""The largest number of plans that an async strategy makes at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class BuildProgress:
         added: The number of artifacts stored for the first time.
         updated: The number of artifacts stored again.
         unchanged: The number of artifacts that were up to date.
-        problems: The number of items that could not be indexed, or only in part.
+        problems: The number of problems; an item may have several.
     """
 
     added: int = 0
@@ -64,14 +64,14 @@ class BuildProgress:
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """The result of a build or an upsert, in numbers of artifacts.
+    """The result of a build or an upsert: numbers of artifacts, and the problems.
 
     Args:
         added: Artifacts that were not in the corpus before.
         updated: Artifacts that were stored again, because they or the way to index them changed.
         unchanged: Artifacts that were up to date.
         removed: Artifacts that were removed, because their source no longer has them; 0 for an upsert.
-        problems: The items that could not be indexed, or only in part, in the order of the pages.
+        problems: The problems of items, in the order of the pages; an item may have several.
         seconds: The time that it took, waiting for another builder included.
     """
 
@@ -132,7 +132,8 @@ class Page:
     Args:
         drafts: The artifacts to store.
         reusable: Those drafts whose stored vectors may be reused.
-        existing_ids: The artifacts of this page that the corpus contained before the build.
+        existing_ids: The artifacts of this page that the corpus contained before the build; unchanged ones may be
+            absent.
         unchanged: The versions of the artifacts that are up to date, by id.
         problems: The items that cannot be indexed, or only in part.
     """
@@ -187,19 +188,19 @@ class Builder:
             await self._run_stages(pages, streams)
 
     async def _run_stages(self, pages: SourcePages, streams: ExitStack) -> None:
-        # While the embedder, a model or a server, works on one page, the next is planned and the last is written. Each
-        # queue has room for one page, so that memory grows by the ids only: 300 bytes each (`bench_build_memory`).
-        read_in, read_out = anyio.create_memory_object_stream[list[Item]](1)
-        plan_in, plan_out = anyio.create_memory_object_stream[Page](1)
-        embed_in, embed_out = anyio.create_memory_object_stream[tuple[Page, list[ArtifactChange]]](1)
-        for end in (read_in, read_out, plan_in, plan_out, embed_in, embed_out):
+        # While the embedder works on one page, the next one is planned and the previous one is written. Each stream
+        # holds one waiting page. So memory grows only by the ids, about 300 bytes per record (`bench_build_memory`).
+        items_sender, items_receiver = anyio.create_memory_object_stream[list[Item]](1)
+        pages_sender, pages_receiver = anyio.create_memory_object_stream[Page](1)
+        changes_sender, changes_receiver = anyio.create_memory_object_stream[tuple[Page, list[ArtifactChange]]](1)
+        for end in (items_sender, items_receiver, pages_sender, pages_receiver, changes_sender, changes_receiver):
             streams.enter_context(end)
         async with anyio.create_task_group() as group:
-            group.start_soon(_read_pages, pages, read_in)
-            group.start_soon(_run_stage, self._plan_page, read_out, plan_in)
-            group.start_soon(_run_stage, self._embed_page, plan_out, embed_in)
+            group.start_soon(_read_pages, pages, items_sender)
+            group.start_soon(_run_stage, self._plan_page, items_receiver, pages_sender)
+            group.start_soon(_run_stage, self._embed_page, pages_receiver, changes_sender)
             # Only this task writes, page by page: the store sees one transaction at a time, in the source's order.
-            async for page, changes in embed_out:
+            async for page, changes in changes_receiver:
                 await self._write_page(page, changes)
 
     async def prepare(self, items: list[Item]) -> tuple[Page, list[ArtifactChange]]:
@@ -223,15 +224,16 @@ class Builder:
         page = Page()
         artifacts = self._check_items(items, page)
         # In a worker thread, because change signals may hash whole texts.
-        versions = await in_thread(self._find_versions, artifacts, page)
+        versions = await in_thread(self._add_versions, artifacts, page)
         # Drop unchanged artifacts before their ledger entries are read: most rebuilds change little.
         versions = await self._skip_unchanged(versions, page)
-        # Read the entries of the others in one call, and of lost items too, whose old versions may be kept.
-        lost_ids = [problem.item for problem in page.problems if not find_text_fault(problem.item, allow_nul=False)]
-        ids = [artifact.id for artifact, _ in versions] + lost_ids
+        # Read the entries of the others in one call, and of items with problems too: their
+        # stored version may be kept. A name with a faulty text cannot be looked up.
+        problem_ids = [problem.item for problem in page.problems if not find_text_fault(problem.item, allow_nul=False)]
+        ids = [artifact.id for artifact, _ in versions] + problem_ids
         entries = await self.store.ledger(ids) if ids else []
         stored = {entry.artifact_id: entry for entry in entries if entry is not None}
-        if changed := self._refuse_foreign(self._find_changed(versions, stored, page), stored, page):
+        if changed := self._refuse_other_sources(self._find_changed(versions, stored, page), stored, page):
             plans = await self._await_plans(changed) if self.recipe.is_async else {}
             # In a worker thread, because decomposing and link extraction are pure Python and take long.
             await in_thread(self._draft, changed, plans, page)
@@ -261,7 +263,7 @@ class Builder:
                 artifacts.append(item)
         return artifacts
 
-    def _find_versions(self, artifacts: Sequence[Artifact], page: Page) -> list[Version]:
+    def _add_versions(self, artifacts: Sequence[Artifact], page: Page) -> list[VersionedArtifact]:
         """Return the artifacts with their change signals."""
         versions = []
         for artifact in artifacts:
@@ -272,7 +274,7 @@ class Builder:
                 versions.append((artifact, version))
         return versions
 
-    async def _skip_unchanged(self, versions: list[Version], page: Page) -> list[Version]:
+    async def _skip_unchanged(self, versions: list[VersionedArtifact], page: Page) -> list[VersionedArtifact]:
         """Drop artifacts that the store reports as unchanged, and count them.
 
         A store with `find_changed` compares versions where they are stored. Without this, all ledger entries are read,
@@ -292,8 +294,8 @@ class Builder:
         ]
 
     def _find_changed(
-        self, versions: Sequence[Version], stored: Mapping[str, LedgerEntry], page: Page
-    ) -> list[Version]:
+        self, versions: Sequence[VersionedArtifact], stored: Mapping[str, LedgerEntry], page: Page
+    ) -> list[VersionedArtifact]:
         """Return the artifacts that must be indexed again, and count the others as unchanged."""
         changed = []
         for artifact, version in versions:
@@ -305,10 +307,14 @@ class Builder:
                 changed.append((artifact, version))
         return changed
 
-    def _refuse_foreign(
-        self, changed: Sequence[Version], stored: Mapping[str, LedgerEntry], page: Page
-    ) -> list[Version]:
-        """Return the artifacts that this source may store; report those of other sources."""
+    def _refuse_other_sources(
+        self, changed: Sequence[VersionedArtifact], stored: Mapping[str, LedgerEntry], page: Page
+    ) -> list[VersionedArtifact]:
+        """Return the artifacts that this source may store; report those of other sources.
+
+        `find_changed` of a store compares the names of sources exactly, and this compares them without case. An
+        artifact without a source, from an upsert, may be replaced and then belongs to this source.
+        """
         owned = []
         for artifact, version in changed:
             entry = stored.get(artifact.id)
@@ -319,13 +325,13 @@ class Builder:
                 owned.append((artifact, version))
         return owned
 
-    async def _await_plans(self, changed: Sequence[Version]) -> dict[str, PlanResult]:
+    async def _await_plans(self, changed: Sequence[VersionedArtifact]) -> dict[str, PlanResult]:
         """Return the plans of an async strategy by artifact id, made several at a time."""
         artifacts = [artifact for artifact, _ in changed]
         plans = await map_bounded(self.recipe.await_plan, artifacts, limit=_PLANS_AT_ONCE)
         return {artifact.id: plan for artifact, plan in zip(artifacts, plans, strict=True)}
 
-    def _draft(self, changed: Sequence[Version], plans: Mapping[str, PlanResult], page: Page) -> None:
+    def _draft(self, changed: Sequence[VersionedArtifact], plans: Mapping[str, PlanResult], page: Page) -> None:
         """Decompose the changed artifacts and extract their links."""
         for artifact, version in changed:
             draft = self.recipe.attempt(self.recipe.draft, artifact, version, plans.get(artifact.id))
@@ -351,9 +357,10 @@ class Builder:
             page.problems[position] = replace(problem, reason=f"{problem.reason}; {note}")
 
     def find_unseen(self, stored: Iterable[str]) -> list[str]:
-        """Return the stored ids that the source no longer has.
+        """Return the stored ids that this build has not kept; they may be of any source.
 
-        Artifacts below a folder that the source could not read are not among them: they may still exist.
+        Artifacts below a folder that the source could not read are not among them: they may still exist. The problem of
+        the folder gets a note that they are kept.
         """
         # A problem of a whole folder has the folder as its item.
         lost = {problem.item for problem in self.problems if problem.lost}
@@ -404,7 +411,7 @@ class Builder:
             self.progress(self.counts)
 
     def record(self, page: Page, changes: Sequence[ArtifactChange]) -> None:
-        """Add a page that is written to the counts and the problems."""
+        """Add the counts and the problems of a page that the caller has written."""
         updated = sum(change.entry.artifact_id in page.existing_ids for change in changes)
         self.problems.extend(page.problems)
         self.counts = BuildProgress(
@@ -416,7 +423,7 @@ class Builder:
 
 
 def sum_reports(builders: Collection[Builder], *, removed: int = 0, seconds: float) -> BuildReport:
-    """Return the common report of several builders."""
+    """Return one report with the summed counts of several builders."""
     return BuildReport(
         added=sum(builder.counts.added for builder in builders),
         updated=sum(builder.counts.updated for builder in builders),
@@ -466,6 +473,7 @@ async def with_survey(recipe: BuildRecipe, source: Source, page_size: int) -> Bu
 
 def _has_valid_id(artifact: Artifact) -> bool:
     try:
-        return check_id(artifact) != ""
+        check_id(artifact)
     except SourceError:
         return False
+    return True

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -48,7 +48,6 @@ from airw.values.filters import Filter
 T = TypeVar("T")
 R = TypeVar("R")
 S = TypeVar("S")
-Args = TypeVarTuple("Args")
 
 _MAX_CONCURRENCY = 16  # stores called at once
 _OFFLOAD_ABOVE = 1_000  # ids or edges: grouping and merging more of them takes longer than about a millisecond
@@ -58,9 +57,10 @@ class FederatedStore:
     """The reading methods of a store, answered by the stores of several corpora.
 
     Artifacts are `ArtifactRef(source, id)`, records are `source/id`. A call is one call of each store whose artifacts
-    it concerns; the docstrings of `neighbors` and `max_fan_in` name their further calls. An id that no store contains
-    is answered like an unknown id. If answers are ranked together, ties are in the order of the stores, then in the
-    order of each store. An error gets a note with the name of its corpus.
+    it concerns; the docstrings of `neighbors` and `max_fan_in` name their further calls. An artifact of a
+    corpus that is not a member is unknown. So is a plain text, except in `resolve`, `referrers` and `fan_in`. If
+    answers are ranked together, ties are in the order of the stores, then in the order of each store. An error gets a
+    note with the name of its corpus.
 
     Args:
         stores: The stores by the name of their corpus; a name must not contain `/`.
@@ -82,7 +82,7 @@ class FederatedStore:
     async def records_of(
         self, artifact_ids: Sequence[NodeIdLike], *, kinds: Sequence[str] | None = None, limit: int | None = None
     ) -> list[list[Record] | None]:
-        """Return the records of each artifact in plan order; `None` for unknown artifacts."""
+        """Return the records of each artifact, in the order of its surfaces; `None` if unknown."""
 
         def convert(source: str, records: list[Record] | None) -> list[Record] | None:
             return None if records is None else [to_federated_record(source, record) for record in records]
@@ -92,7 +92,7 @@ class FederatedStore:
         )
 
     async def ledger(self, ids: Sequence[NodeIdLike] | None = None) -> list[LedgerEntry | None]:
-        """Return the ledger entry of each artifact, or all entries store by store, by id."""
+        """Return the ledger entry of each artifact; without `ids`, all entries, store by store."""
         if ids is not None:
             return await self._route_and_align(
                 ids, lambda store, own: store.ledger(own), to_federated_entry, missing=None
@@ -179,12 +179,15 @@ class FederatedStore:
         )
         rows = np.full((len(ids), common_width(answers.values())), np.nan, np.float32)
         for source, vectors in answers.items():
+            # A store without vectors answers with width 0.
             if vectors.size:
                 rows[positions[source]] = vectors
         return rows
 
     async def vectors_of(self, artifact_ids: Sequence[NodeIdLike]) -> ArtifactVectors:
         """Return the record ids of each artifact and their vectors: `(n, dim) float32`.
+
+        Rows are in the order of the request. An unknown artifact has no ids and no rows.
 
         Raises:
             EmbedderMismatch: If the vectors have several widths.
@@ -218,15 +221,15 @@ class FederatedStore:
     ) -> list[list[ArtifactRef]]:
         """Return the artifacts that link to each node, store by store, sorted.
 
-        The node itself is left out. A node is an artifact, `(source, id)` of a corpus that is not a member, or any
-        other text. Links of its own corpus lead to an artifact by any of its names, links of other corpora by its pair.
-        A text means in each store what it means there.
+        The node itself is left out. A node is a pair or a text. For the pair of a member, its own store counts links by
+        any name of the artifact, and all stores count links by the pair. A text has the meaning that each store gives
+        it.
         """
         requests = {
             name: [spelling for node in nodes for spelling in node_spellings(node, name)] for name in self._stores
         }
         answers = await self._call(requests, lambda store, own: store.referrers(own, types=types))
-        # Each store answers once a spelling, in order: take as many answers for a node as it has spellings.
+        # Each store gives one answer for each spelling, in order: take as many answers for a node as it has spellings.
         remaining = {source: iter(answer) for source, answer in answers.items()}
         referrers: list[list[ArtifactRef]] = []
         for node in nodes:
@@ -246,8 +249,9 @@ class FederatedStore:
         """Return the largest number of referrers of any node; 0 without links.
 
         A node that is not an artifact of any store is counted in each store separately. An artifact that links to
-        itself by its pair counts as one of its own referrers. The method makes two calls of each store. If links lead
-        to other corpora, it makes two more, and reads the ids of all artifacts.
+        itself by its pair counts as one of its own referrers: its store takes the pair for an artifact of another
+        corpus. The method makes two calls of each store. If there are links to other corpora, it makes two more: for
+        all artifact ids, and for their referrers.
         """
         maxima = await self._call_all(lambda store: store.max_fan_in(types=types))
         counts = await self._call_all(lambda store: store.counts())
@@ -292,7 +296,8 @@ class FederatedStore:
 
         They are sorted by type, then by the store and the id of the other end. A link to another corpus is an edge if
         that corpus is a member and contains the artifact. One call of each store reads them, one more checks targets in
-        other corpora. For incoming edges, two more calls find the links from other corpora.
+        other corpora. For incoming edges, two more calls find the links from other corpora. Duplicates, and edges of an
+        artifact to itself, are left out. `limit` counts the edges of one artifact.
         """
         link_filter: dict[str, Any] = {"types": types, "exclude": exclude, "origins": origins}
         readers: list[Callable[[], Awaitable[list[FederatedEdge]]]] = [
@@ -300,7 +305,7 @@ class FederatedStore:
         ]
         # A store knows the links of its own artifacts only, so links from other corpora are in the other stores.
         if direction != "out":
-            readers.append(partial(self._read_edges_from_others, ids, link_filter))
+            readers.append(partial(self._read_edges_by_pair, ids, link_filter))
         edge_lists = await map_bounded(lambda reader: reader(), readers, limit=2)
         edges = [edge for edge_list in edge_lists for edge in edge_list]
         # A store cannot know whether an artifact of another corpus exists, so check the targets that name a corpus.
@@ -315,8 +320,8 @@ class FederatedStore:
     ) -> list[UnresolvedLink]:
         """Return the dangling and ambiguous links of these artifacts, or of all, store by store.
 
-        Sources and candidates are references. A link that is unresolved in its own corpus is unresolved here, even if
-        another corpus contains an artifact of that name.
+        Sources and candidates are `ArtifactRef`s. A link that is unresolved in its own corpus is unresolved here, even
+        if another corpus contains an artifact of that name.
         """
         if artifact_ids is None:
             answers = await self._call_all(lambda store: store.unresolved_links(limit=limit))
@@ -341,10 +346,10 @@ class FederatedStore:
         )
         return await offload_if(_count_items(answers) > _OFFLOAD_ABOVE, collect_own_edges, positions, answers)
 
-    async def _read_edges_from_others(
+    async def _read_edges_by_pair(
         self, ids: Sequence[NodeIdLike], link_filter: Mapping[str, Any]
     ) -> list[FederatedEdge]:
-        """Return the edges to each artifact by links that name its corpus, from all stores."""
+        """Return the edges to each artifact by links that name its corpus, in any store."""
         nodes = [ArtifactRef(*id) for id in dict.fromkeys(ids) if not isinstance(id, str)]
         if not nodes:
             return []
@@ -384,7 +389,7 @@ class FederatedStore:
         Returns:
             The positions of the ids of each store, and the answers by store.
 
-        `default` makes the requests if no store has any of the ids: the width of vectors is needed even then.
+        `default` makes the requests if no id names a member: the answer needs the width of the vectors even then.
         """
         positions, requests = await offload_if(len(ids) > _OFFLOAD_ABOVE, group_by_corpus, ids, self._stores)
         return positions, await self._call(requests or default(), call)
@@ -393,7 +398,7 @@ class FederatedStore:
         return await self._call(self._empty_requests(), lambda store, _: call(store))
 
     async def _call(self, requests: Mapping[str, T], call: Callable[[Store, T], Awaitable[R]]) -> dict[str, R]:
-        """Call all stores that have a request at once; return the answers by store."""
+        """Call every store that has a request, 16 at a time; return the answers by store."""
 
         async def call_store(name: str) -> R:
             try:

@@ -1,9 +1,9 @@
-"""Rank bounds: the places of a fused ranking that are final while sources are pending.
+"""Final places: the entries of a fused ranking that no pending source can move.
 
 `discover_stream` shows a hit as final as soon as no pending source can change its place. A pending source adds at most
-`weight / (rrf_k + 1)` to the score of a hit, the RRF score of its first rank. A place is final if it is safe from all
-scores within these bounds. This is the stopping rule of the threshold algorithms (Fagin, Lotem and Naor, "Optimal
-aggregation algorithms for middleware", 2003).
+`weight / (rrf_k + 1)` to the score of a hit, the RRF score of the first rank in that source. A place is final if no
+score within these bounds can change it. The idea is that of the threshold algorithms (Fagin, Lotem and Naor, "Optimal
+aggregation algorithms for middleware", 2003): stop when bounds prove the answer. Here each place is proven on its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,13 @@ from airw.retrieval.fusion import FusedEntry
 def final_places(
     entries: Sequence[FusedEntry], pending: Mapping[int, float], *, rrf_k: int = 60, may_merge: bool = False
 ) -> list[bool]:
-    """Return, for each entry, True if no pending source can change its place or its hit.
+    """Return, for each entry, True if no pending source can move it or replace its hit.
+
+    With `may_merge`, the RRF score of a final entry may still grow, and so may its `fused_sources`.
 
     Args:
-        entries: The fused ranking of the sources that have answered, as `fuse_entries` returns it.
+        entries: The fused ranking, as `fuse_entries` returns it. Pending sources take part in it as empty lists, or the
+            positions of the sources would shift.
         pending: The weight of each pending source, by the position of the source among all sources.
         rrf_k: The rank constant.
         may_merge: True if hits of several sources may be the same thing. A pending source can then raise the score of
@@ -62,13 +65,16 @@ def _is_final(
         first_scores: The RRF score of the first hit of each pending source, by the position of the source.
     """
     entry = entries[place]
-    # A pending source may return the same thing at a better rank: its hit would then represent the entry.
+    # A pending source may return the same thing at a better rank, or at an equal rank and be an earlier source: its
+    # hit would then represent the entry.
     if _may_grow(entry) and any((1, position) < (entry.rank, entry.position) for position in first_scores):
         return False
-    # A new thing may come before the entry. One pending source gives it at most its first score.
+    # A new thing may come before the entry. One pending source gives it at most its first score, and rank and position
+    # decide a tie.
     if len(first_scores) == 1:
         is_displaced = any(_comes_before(score, position, entry) for position, score in first_scores.items())
     # Several pending sources may all have the same new thing at their first rank, so their first scores add up.
+    # Rounding of that sum must not decide, so the entry must be clearly above it.
     else:
         is_displaced = not _exceeds(entry.rrf_score, sum(first_scores.values()))
     # An entry above may be overtaken by this one, or this one by an entry below, if the lower one grows.
@@ -96,12 +102,12 @@ def _may_grow(entry: FusedEntry) -> bool:
     return entry.key != entry.hit.key
 
 
-def _stays_above(upper: FusedEntry, lower: FusedEntry, lower_bound: float) -> bool:
-    """Return whether `upper` stays above `lower`, whose score can reach `lower_bound`.
+def _stays_above(upper: FusedEntry, lower: FusedEntry, lower_can_reach: float) -> bool:
+    """Return whether `upper` stays above `lower`, whose score can grow to `lower_can_reach`.
 
     If `upper` grows too, it only moves further up.
     """
-    return not _may_grow(lower) or _exceeds(upper.rrf_score, lower_bound)
+    return not _may_grow(lower) or _exceeds(upper.rrf_score, lower_can_reach)
 
 
 def _exceeds(score: float, bound: float) -> bool:

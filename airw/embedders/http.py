@@ -52,12 +52,13 @@ class HttpEmbedder(ApiClient):
     """An embedder that sends texts to an OpenAI-compatible `/v1/embeddings`.
 
     It runs on asyncio and trio. Creating one sends and loads nothing. Texts are sent in batches, several at the same
-    time. If a server refuses a batch as too large, the batch is halved. Equal queries at the same time share one
+    time. If a server refuses a batch as too large, the batch is halved until it
+    fits; a single text that is too large is an error. Equal queries at the same time share one
     request. Redirects are not followed.
 
     A request is sent again after the status 429, 500, 502, 503 or 504, after a time-out, and if the connection failed
-    or broke. The wait is random, up to 0.5 s, then 1 s, and so on to 30 s. It is at least as long as `Retry-After`
-    requires, but never longer than 60 s.
+    or broke. The wait is random, up to 0.5 s, then 1 s, and so on to 30 s. The time in `Retry-After` is
+    added to it; no wait is longer than 60 s.
 
     Connections are kept between calls only inside `async with embedder:` or with your own `client`, which stays open.
     Otherwise each call opens and closes its own connections, so there is nothing to close.
@@ -72,12 +73,13 @@ class HttpEmbedder(ApiClient):
         dimensions: The width to request, if the model supports several; by default the model's own width.
         batch_size: The maximum number of texts in one request.
         max_chars: The maximum number of characters in one request; a longer text is sent alone.
-        max_concurrency: The maximum number of simultaneous requests, including queries.
+        max_concurrency: The maximum number of simultaneous requests per event loop, including queries.
         timeout: Seconds that sending may stall or the server may be silent; connecting may take at most 10 s. A whole
             attempt may take twice as long.
         retries: The number of attempts after the first one.
-        api_key_env: The environment variable of the key, which must then be set. By default it is `OPENAI_API_KEY` for
-            OpenAI and `AIRW_EMBEDDER_KEY` for other servers; if that is not set, no key is sent.
+        api_key_env: The environment variable of the key, which must then be set. By default it is
+            `AIRW_EMBEDDER_KEY`; for OpenAI it is `OPENAI_API_KEY` if that is set. If the variable is not set, no key is
+            sent.
         client: An `httpx.AsyncClient` to use, with its proxies and certificates; you close it. If it has an
             authorization, that replaces the key.
 
@@ -169,9 +171,9 @@ class HttpEmbedder(ApiClient):
         An empty list makes no request, unless the width is not known yet: then one text is embedded to learn it.
 
         Raises:
-            EmbedderUnavailable: If the environment variable `api_key_env` is not set.
-            EmbedderError: If `texts` is not a list of strings, the server cannot be reached or refuses, or its answer
-                cannot be used.
+            EmbedderUnavailable: If the variable `api_key_env` is not set, or the key is not printable ASCII.
+            EmbedderError: If `texts` is not a list of strings, a text is not valid UTF-8, the server cannot be reached
+                or refuses, or its answer cannot be used.
 
         Example:
             >>> import anyio, httpx
@@ -191,7 +193,10 @@ class HttpEmbedder(ApiClient):
         return (await in_thread(np.concatenate, parts))[: len(checked)]
 
     async def embed_query(self, text: str) -> Floats:
-        """Return `(dim,) float32`, of length one; errors as in `embed_documents`."""
+        """Return a unit vector, `(dim,) float32`; a zero vector of the server stays zero.
+
+        Errors are those of `embed_documents`.
+        """
         check_texts([text], of=self._api.server.label, error=EmbedderError)
         # Calls with the same text at the same time share an entry, as many walks start with the same query.
         queries = self._shared_queries.get()

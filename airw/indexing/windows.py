@@ -19,6 +19,7 @@ Offsets: TypeAlias = Sequence[tuple[int, int]]
 _VISIBLE = re.compile(r"\S")
 _WORD_START = re.compile(r"(?<=\s)\S")
 # Ends of chunks, best first: blank lines, line ends, sentence ends, any white space.
+# `。` needs a character after it, so that it lies inside the window itself, not in the one character searched beyond.
 _BREAKS = tuple(map(re.compile, (r"\n[ \t\r]*\n", r"\n", r"[.!?…][\"'”’)\]]*\s|[。！？](?=.)", r"\s")))  # noqa: RUF001
 
 
@@ -26,7 +27,7 @@ _BREAKS = tuple(map(re.compile, (r"\n[ \t\r]*\n", r"\n", r"[.!?…][\"'”’)\]
 class TokenOffsets:
     """A function from a text to the offsets of its tokens; made by `token_offsets`.
 
-    Two of them are equal if their ids are.
+    Two objects with the same id are equal, whatever their functions.
 
     Args:
         function: Returns the offsets of the tokens of a text.
@@ -65,8 +66,9 @@ def token_offsets(tokenizer: Any, *, id: str | None = None) -> TokenOffsets:
     Strategies call this for their tokenizer. Call it yourself to set an `id`.
 
     Args:
-        tokenizer: A function that does this, a `tokenizers.Tokenizer`, or a fast tokenizer of `transformers`.
-            Tokenizers of these libraries are copied; the copy adds no special tokens and does not truncate.
+        tokenizer: A function from a text to these offsets, a `tokenizers.Tokenizer`, or a fast tokenizer of
+            `transformers`. Tokenizers of these libraries are copied; the copy adds no special tokens and does not
+            truncate.
         id: The name of the tokenizer. Default: the `identity` of a function, or a hash of a library's tokenizer.
 
     Raises:
@@ -88,6 +90,7 @@ def _adapt(tokenizer: Any, id: str | None) -> TokenOffsets:
     library = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if hasattr(library, "to_str") and hasattr(library, "encode"):
         return _copy_library_tokenizer(library)
+    # Slow tokenizers of transformers are callable too, but return no offsets.
     if not callable(tokenizer) or hasattr(tokenizer, "is_fast"):
         kinds = "a function of a text, a tokenizers.Tokenizer or a fast tokenizer of transformers"
         raise ArgumentError(f"tokenizer must be {kinds}, not {short_repr(tokenizer)}")
@@ -116,12 +119,15 @@ class Ruler(Protocol):
     def ahead(self, position: int, units: int) -> int:
         """Return the last end of a part that starts at `position` and has at most `units` units.
 
-        The end is after `position` even if no part is short enough.
+        The end is after `position` even if no part is short enough. It may lie outside the text.
         """
         ...
 
     def back(self, position: int, units: int) -> int:
-        """Return the first start of a part that ends at `position` and has at most `units` units."""
+        """Return the first start of a part that ends at `position` and has at most `units` units.
+
+        The start may lie outside the text.
+        """
         ...
 
     def excess(self, start: int, end: int) -> int:
@@ -132,6 +138,9 @@ class Ruler(Protocol):
 @dataclass(frozen=True, slots=True)
 class Window:
     """The maximum size and overlap of chunks, in characters or in tokens of a tokenizer.
+
+    With `max_tokens`, `chunk_size` is not a limit. It sets only the overlap: `max_tokens * overlap / chunk_size`,
+    rounded.
 
     Raises:
         ArgumentError: If a number is out of range, or only one of `max_tokens` and `tokenizer` is given.
@@ -155,10 +164,11 @@ class Window:
             object.__setattr__(self, "tokenizer", token_offsets(self.tokenizer))
 
     def ruler(self, text: str, begin: int = 0) -> Ruler:
-        """Return a ruler for `text[begin:]`."""
+        """Return a ruler for `text[begin:]`; its positions count in the whole text."""
         if self.max_tokens is None:
             return _Characters(self.chunk_size, self.overlap)
-        # In tokens, the overlap is the same share of a chunk as in characters.
+        # In tokens, the overlap is the same share of a chunk, rounded. It may be as large as a chunk: a start always
+        # advances.
         overlap = round(self.max_tokens * self.overlap / self.chunk_size)
         return _Tokens(text, begin, self.tokenizer, self.max_tokens, overlap)
 
@@ -201,6 +211,7 @@ class _Tokens:
 
     def back(self, position: int, units: int) -> int:
         last_outside = bisect_left(self._starts, position) - units - 1
+        # A character of several tokens: the last token outside may end after `position`.
         return min(self._ends[last_outside], position) if last_outside >= 0 else 0
 
     def excess(self, start: int, end: int) -> int:
@@ -226,8 +237,8 @@ def spans(text: str, ruler: Ruler, begin: int = 0) -> Iterator[tuple[int, int]]:
     """Yield `(start, end)` of chunks that cover `text[begin:]`, except white space.
 
     A chunk neither starts nor ends with white space. It is at most `ruler.size` long, also when measured alone; only a
-    chunk that cannot be cut further can be longer. It starts after the start of the previous chunk, at most
-    `ruler.overlap` before its end, and ends after its end.
+    chunk that cannot be cut further can be longer. It starts after the start of the previous chunk and ends after that
+    chunk's end. It repeats at most `ruler.overlap` of that chunk.
 
     Example:
         >>> text = "one two three four"
@@ -256,6 +267,7 @@ def _next_chunk(text: str, start: int, fresh: int, last: int, ruler: Ruler) -> t
         end = start + len(text[start:end].rstrip())
         # A chunk can have more tokens alone than inside the text: half a word can become several. Then cut it shorter.
         excess = ruler.excess(start, end)
+        # A chunk without overlap and of one unit cannot be cut further.
         if not excess or (start == fresh and size == 1):
             return start, end
         size = max(size - excess, 1)
@@ -265,7 +277,10 @@ def _next_chunk(text: str, start: int, fresh: int, last: int, ruler: Ruler) -> t
 
 
 def _best_end(text: str, start: int, fresh: int, size: int, ruler: Ruler) -> int:
-    """Return the best place to end a chunk, in the second half of the window."""
+    """Return the best end of a chunk, in the second half of the longest chunk from `start`.
+
+    If there is no break, return the end of that longest chunk.
+    """
     # A chunk must contain new text, and be longer than the overlap: otherwise the next one repeats nearly all of it.
     low = max(ruler.ahead(start, max(size // 2, ruler.overlap + 1)), fresh + 1)
     high = ruler.ahead(start, size)
@@ -277,7 +292,7 @@ def _best_end(text: str, start: int, fresh: int, size: int, ruler: Ruler) -> int
 
 
 def _overlap_start(text: str, low: int, end: int, fresh: int, ruler: Ruler) -> int:
-    """Return the first start of a word in `[low, end)`, or `fresh` for no overlap."""
+    """Return the start of the next chunk in `[low, end)`, or `fresh` for no overlap."""
     # A chunk that starts here must still have room for at least one new character.
     low = max(low, ruler.back(fresh + 1, ruler.size))
     if low >= end:

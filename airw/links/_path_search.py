@@ -19,9 +19,9 @@ from airw.protocols import GraphStore
 from airw.values import Direction, Edge
 
 PAGE = 1_000
-"""The artifacts in one store call: with ten links each, it takes some milliseconds."""
+"""The most artifacts in one store call: it keeps each call short."""
 
-MANY = 500  # links; to process them takes about a millisecond
+MANY = 500  # links; processing more takes long enough for a worker thread
 _REVERSE: Mapping[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
 
 
@@ -48,7 +48,9 @@ class StepReader:
     corpus_positions: Mapping[str, int]
 
     async def read(self, ids: Sequence[Any], *, is_backward: bool = False) -> list[list[Step]]:
-        """Return the steps from each artifact or, if `is_backward`, to it; one store call.
+        """Return the steps that leave each artifact or, if `is_backward`, arrive at it.
+
+        It makes one store call.
 
         The steps of an artifact are ordered by the name of the link, then by the artifact at the other end.
         """
@@ -75,7 +77,8 @@ class StepReader:
             for other, edge in ends
             if type(other) is type(id)
         ]
-        # Without inverses, a link has the same name in both directions: the store has filtered and ordered them.
+        # Without inverses, links have the same name in both directions: the store has filtered and ordered them
+        # already.
         if self.links.inverses is None:
             return steps
         accepted = [step for step in steps if self.links.accepts(step.edge, step.start)]
@@ -115,8 +118,8 @@ class PathLimits:
     Args:
         max_hops: The most links on the path.
         max_nodes: The most artifacts to reach; both ends count.
-        max_edges: The most links to read.
-        max_fanout: The most links to read per artifact.
+        max_edges: The most links to follow; more may be read from the store.
+        max_fanout: The most links to follow from one artifact.
 
     Raises:
         ArgumentError: If a limit is not a whole number in its range.
@@ -150,7 +153,7 @@ class _HopSide:
         root: The end of the path where this half begins.
         is_backward: True for the half that begins at the end of the path and goes against the steps.
         depths: The distance of each reached artifact from the root, in hops.
-        levels: For each distance, all steps that lead from it to the next one.
+        levels: For each distance, all steps between its artifacts and those one hop farther from the root.
         frontier: The artifacts at the greatest distance, which are not yet expanded.
     """
 
@@ -181,7 +184,7 @@ class _HopSide:
 
 
 @dataclass(slots=True, eq=False)
-class _Level:
+class _Expansion:
     """The results of expanding one frontier.
 
     Args:
@@ -189,8 +192,8 @@ class _Level:
         frontier: The artifacts at the next distance that only this side has reached.
         meeting: The artifacts at the next distance that the other side has reached, too, in order of discovery.
         over_max_nodes: The new artifacts that `max_nodes` did not admit.
-        over_max_edges: The ends of the links that `max_edges` left unread.
-        over_max_fanout: The ends of the links that `max_fanout` left unread.
+        over_max_edges: The ends of the links that `max_edges` left out.
+        over_max_fanout: The ends of the links that `max_fanout` left out.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -204,8 +207,8 @@ class _Level:
 class HopSearch:
     """A search for the shortest path by hops between two different artifacts.
 
-    Each side knows everything within its distance. So the first artifacts that both sides reach are the middles of all
-    shortest paths.
+    Without limits, each side has reached every artifact up to its distance. So every shortest path goes through one of
+    the first artifacts that both sides reach.
     """
 
     def __init__(self, reader: StepReader, start: Any, end: Any, limits: PathLimits) -> None:
@@ -218,13 +221,17 @@ class HopSearch:
         self._at_least: dict[str, None] = {}
 
     async def run(self) -> LinkPath:
-        """Search the path; one store call per level, or one per 1,000 artifacts of a larger level."""
+        """Search for the path: one store call per level, or per 1,000 artifacts of a larger level.
+
+        If `max_hops` ends the search, more calls count what lies beyond; `max_edges` does not limit them.
+        """
+        # Once `max_edges` has left out a link to a new artifact, no further link can be followed.
         while self._from_start.frontier and self._from_end.frontier and "max_edges" not in self._left_out:
             # Expand the smaller frontier: the many neighbours of a hub are then often never expanded.
             side, other = self._from_start, self._from_end
             if len(other.frontier) < len(side.frontier):
                 side, other = other, side
-            # One more level would make the path longer than allowed. Report whether there is more to see.
+            # One more level would make the path longer than `max_hops`: count what lies beyond, and stop.
             if side.hops + other.hops == self._limits.max_hops:
                 await self._count_beyond_max_hops(side, other)
                 break
@@ -236,9 +243,10 @@ class HopSearch:
 
     async def _expand(self, side: _HopSide, other: _HopSide) -> Sequence[Any]:
         """Advance one side by one hop. Return the artifacts where it meets the other side, if any."""
-        level = _Level()
+        level = _Expansion()
         for page in side.pages():
-            # The budget of links is used up and has hidden a new artifact: further pages could not be read anyway.
+            # A link to a new artifact was left out, so no link of a further page can be followed: the count is a lower
+            # bound.
             if level.over_max_edges and any(end not in side.depths for end in level.over_max_edges):
                 self._at_least["max_edges"] = None
                 break
@@ -246,7 +254,8 @@ class HopSearch:
             await offload_if(sum(map(len, steps)) > MANY, self._add_steps, side, other, level, steps)
         side.levels.append(level.steps)
         side.frontier = level.frontier
-        # If the sides meet, all that this level leaves out is at best on a path of the same length: do not count it.
+        # If the sides meet, do not count what this level left out. If it hides a shorter path, an earlier level also
+        # left out a link of that path, and was counted.
         if not level.meeting:
             is_long = len(level.over_max_edges) + len(level.over_max_fanout) > MANY
             await offload_if(is_long, self._count_left_out, side, level)
@@ -255,17 +264,17 @@ class HopSearch:
         lengths = {node: side.depths[node] + other.depths[node] for node in level.meeting}
         return [node for node in lengths if lengths[node] == min(lengths.values())]
 
-    def _add_steps(self, side: _HopSide, other: _HopSide, level: _Level, groups: Sequence[Sequence[Step]]) -> None:
+    def _add_steps(self, side: _HopSide, other: _HopSide, level: _Expansion, groups: Sequence[Sequence[Step]]) -> None:
         limits, depth = self._limits, side.hops + 1
         for steps in groups:
             # `max_fanout` cuts the steps of one artifact, then `max_edges` cuts those of the whole search.
             if limits.max_fanout is not None:
                 level.over_max_fanout += map(side.outer_end, steps[limits.max_fanout :])
             allowed = steps[: limits.max_fanout]
-            budget = len(allowed) if limits.max_edges is None else min(len(allowed), limits.max_edges - self._edges)
-            level.over_max_edges += map(side.outer_end, allowed[budget:])
-            self._edges += budget
-            for step in allowed[:budget]:
+            n_followed = len(allowed) if limits.max_edges is None else min(len(allowed), limits.max_edges - self._edges)
+            level.over_max_edges += map(side.outer_end, allowed[n_followed:])
+            self._edges += n_followed
+            for step in allowed[:n_followed]:
                 end = side.outer_end(step)
                 if end not in side.depths:
                     self._visit(side, other, level, end)
@@ -273,7 +282,7 @@ class HopSearch:
                 if side.depths.get(end) == depth:
                     level.steps.append(step)
 
-    def _visit(self, side: _HopSide, other: _HopSide, level: _Level, node: Any) -> None:
+    def _visit(self, side: _HopSide, other: _HopSide, level: _Expansion, node: Any) -> None:
         if node in other.depths:
             level.meeting[node] = None
         elif self._limits.max_nodes is None or self._node_count < self._limits.max_nodes:
@@ -285,18 +294,22 @@ class HopSearch:
 
     @property
     def _node_count(self) -> int:
-        # Until the sides meet, no artifact is on both.
+        # Artifacts where the sides meet count twice. That is harmless: the search ends with this level.
         return len(self._from_start.depths) + len(self._from_end.depths)
 
-    def _count_left_out(self, side: _HopSide, level: _Level) -> None:
-        """Count the artifacts that limits left out of a level and no other link reached."""
+    def _count_left_out(self, side: _HopSide, level: _Expansion) -> None:
+        """Count what limits left out of a level, except artifacts that were reached otherwise.
+
+        `max_nodes` counts artifacts; `max_edges` and `max_fanout` count links.
+        """
         self._over_max_nodes |= level.over_max_nodes
         for limit, ends in (("max_edges", level.over_max_edges), ("max_fanout", level.over_max_fanout)):
             if count := sum(end not in side.depths for end in ends):
                 self._left_out[limit] = self._left_out.get(limit, 0) + count
 
     async def _count_beyond_max_hops(self, *sides: _HopSide) -> None:
-        # If one side has no new neighbours, it has reached everything it can: there is no path, however long.
+        # A side without new neighbours has reached all it can: there is no path. Else report those of the smaller
+        # frontier.
         counts = [await self._count_new_neighbors(side) for side in sides]
         if all(counts):
             self._left_out["max_hops"] = counts[0]
@@ -312,7 +325,7 @@ class HopSearch:
         return 0
 
     def _trace_path(self, meeting: Sequence[Any]) -> list[Step]:
-        """Return the first of the shortest paths through these artifacts."""
+        """Return the shortest path through these artifacts that is first by `sort_key`."""
         # From the meeting points back to both roots: keep only the steps that lie on a shortest path.
         next_steps: dict[Any, list[Step]] = {}
         for side in (self._from_start, self._from_end):

@@ -1,7 +1,9 @@
 """Personalised PageRank by forward push, with error bounds while the graph is unexplored.
 
 Personalised PageRank is the probability to meet a random walker at each node. With probability `1 - restart` the walker
-goes on to a random neighbour. Otherwise, or if there is no neighbour, it starts again from the seeds.
+goes on to a random neighbour. Otherwise, or if there is no neighbour, it starts again from the seeds. The same values
+arise if the walker stops with probability `restart` at each node: its mass then *comes to rest* there. At a node
+without neighbours the other mass goes to the seeds.
 
 Forward push (Andersen, Chung and Lang, "Local Graph Partitioning using PageRank Vectors", FOCS 2006) keeps two numbers
 per node: an estimate, and a residual, the probability mass that still has to walk on from there. A push from a node
@@ -10,8 +12,9 @@ before and after every push:
 
     exact[v] = estimate[v] + sum over u of residual[u] * exact_from_u[v]
 
-So the nodes can be explored in any order, and the residual that is left bounds the error. Nodes are numbered in order
-of discovery.
+Here `exact[v]` is the exact value of `v`, and `exact_from_u[v]` the part of the mass at `u` that will come to rest at
+`v`. So the nodes can be explored in any order, and the residual that is left bounds the error. Nodes are numbered in
+order of discovery.
 """
 
 from collections.abc import Sequence
@@ -24,11 +27,11 @@ import numpy as np
 from airw._base.arrays import NDArray
 
 ROUNDING = 1e-12
-"""Numbers that differ by less count as equal; `push_fully` leaves far less mass than this."""
+"""Numbers that differ by less count as equal; `push_fully` leaves less mass than this if `restart` is at least 0.01."""
 
-_COMPLETE = 1e-14  # this part of the mass counts as nothing
+_NEGLIGIBLE = 1e-14  # a push ends when the explored nodes have at most this mass
 _ROUGH_SHARE = 0.01  # a rough push leaves at most this share of the mass that waits at unexplored nodes
-_ROUGH_SWEEPS = 16  # or stops after so many sweeps; the next push continues with the rest
+_ROUGH_SWEEPS = 16  # or stops after this number of sweeps; the next push continues with the rest
 _SWEEPS = 4_000  # enough to leave nothing if `restart` is 0.01 or more; a smaller one leaves wider bounds
 
 
@@ -70,17 +73,20 @@ class ForwardPush:
 
     @classmethod
     def start(cls, masses: Sequence[float], restart: float) -> "ForwardPush":
-        """Return a push that starts at the seeds, numbered from 0, in proportion to their masses."""
+        """Return a push that starts at the seeds, numbered from 0, in proportion to their masses.
+
+        Masses are at least 0, and one of them is above 0.
+        """
         seeds = np.array(masses, np.float64)
         seeds /= seeds.sum()
         none = np.empty(0, np.intp)
         return cls(restart, seeds, np.zeros(len(seeds)), seeds, none, none, none)
 
     def explore(self, nodes: Sequence[int], neighbors: Sequence[Sequence[int]], size: int) -> "ForwardPush":
-        """Add the neighbours of nodes that were not explored before.
+        """Add the neighbours of nodes; no mass moves yet.
 
         Args:
-            nodes: The nodes.
+            nodes: The nodes, none of them explored before; this is not checked.
             neighbors: The neighbours of each node, without duplicates.
             size: The number of nodes discovered so far, these neighbours included.
         """
@@ -96,11 +102,11 @@ class ForwardPush:
         )
 
     def push_roughly(self) -> "ForwardPush":
-        """Push until the explored nodes have little residual compared with the unexplored ones."""
+        """Push until the explored nodes have at most 1% of the other residual, or for 16 sweeps."""
         return self._push(_ROUGH_SHARE, _ROUGH_SWEEPS)
 
     def push_fully(self) -> "ForwardPush":
-        """Push until the explored nodes have no residual."""
+        """Push until at most 1e-14 of the mass is left at explored nodes, or for 4,000 sweeps."""
         return self._push(0.0, _SWEEPS)
 
     def _push(self, share: float, sweeps: int) -> "ForwardPush":
@@ -113,7 +119,8 @@ class ForwardPush:
             share: Stop when the residual of the explored nodes is at most this share of the other residual.
             sweeps: Stop after this number of sweeps.
         """
-        # 1. Take the edges between explored nodes. Only along these does mass have to be pushed on.
+        # 1. Take the edges between explored nodes. Mass that leaves along other edges waits at unexplored nodes, so the
+        #    sweeps need only these.
         rows = self._source_rows()
         row_of_node = np.full(len(self.seeds), -1, np.intp)
         row_of_node[self.explored] = np.arange(len(self.explored))
@@ -123,12 +130,12 @@ class ForwardPush:
         to_neighbor, to_seeds = self._shares()
         seeds = self.seeds[self.explored]
         # 2. Sweep. `passed` sums up the mass pushed from each node; it is delivered to the other nodes once, at the
-        #    end. Only its total, `waiting`, is needed before.
+        #    end. The sweeps themselves need only `waiting`, the residual of all nodes that are not explored.
         residual = self.residual[self.explored]
         waiting, passed = float(self.residual.sum() - residual.sum()), np.zeros(len(residual))
         for _ in range(sweeps):
             total = float(residual.sum())
-            if total <= max(share * waiting, _COMPLETE):
+            if total <= max(share * waiting, _NEGLIGIBLE):
                 break
             passed += residual
             along_edges = np.bincount(inside_targets, (residual * to_neighbor)[inside_sources], len(residual))
@@ -164,10 +171,10 @@ class ForwardPush:
         """Return bounds of the exact values, whatever the unexplored part of the graph is.
 
         Let `w = 1 - restart`. Of the mass that reaches a node, at least `restart` comes to rest there at the first
-        visit. With all later visits it is at most `restart / (1 - g)`, where `g` is the discounted probability to
-        return. Let `q` be the probability to return in one step. Any other return takes two steps or more. So `g` is at
-        most `w * q + w**2 * (1 - q)`. Mass at any other node needs one step or more to get here, which costs a factor
-        `w`.
+        visit. With all later visits it is at most `restart / (1 - g)`, where `g` is the probability to
+        come back before coming to rest. Let `q` be the probability to return in one step. Any other return takes two
+        steps or more. So `g` is at most `w * q + w**2 * (1 - q)`. Mass at any other node needs one step or more to get
+        here, which costs a factor `w`.
 
         Args:
             may_loop: Whether a node that is not explored may be its own neighbour.
@@ -201,7 +208,7 @@ class ForwardPush:
 
 
 def has_final_rank(bounds: Bounds, order: NDArray[np.intp], rivals: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return for each node in `order` whether the bounds prove that this is its rank.
+    """Return for each node in `order` whether its place there is proven to be its exact rank.
 
     No node before it may be below it. No node after it, no rival and no undiscovered node may be above it. Nodes that
     are equal may be in any order.
@@ -224,11 +231,18 @@ def has_final_rank(bounds: Bounds, order: NDArray[np.intp], rivals: NDArray[np.b
 def is_among_first(bounds: Bounds, order: NDArray[np.intp], rivals: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
     """Return for each node in `order` whether it is proven to be among the first `count`.
 
-    That is so if the bounds allow fewer than `count` other nodes above it.
+    That is so if the bounds allow fewer than `count` other nodes above it, and no undiscovered node: of those there may
+    be many. Of equal nodes at the border all are proven, so more than `count` may be.
+
+    Args:
+        bounds: As in `has_final_rank`.
+        order: As in `has_final_rank`.
+        rivals: As in `has_final_rank`.
+        count: How many nodes are first.
     """
-    lower, upper = bounds.lower[order] + ROUNDING, bounds.upper[order]
+    raised_lower, upper = bounds.lower[order] + ROUNDING, bounds.upper[order]
     # Count the nodes whose upper bound is above this node's lower bound, without the node itself.
     highest = np.sort(np.concatenate([upper, bounds.upper[rivals]]))
-    above = len(highest) - np.searchsorted(highest, lower, side="right") - (upper > lower)
-    proven: NDArray[np.bool_] = (above < count) & (bounds.unseen <= lower)
+    above = len(highest) - np.searchsorted(highest, raised_lower, side="right") - (upper > raised_lower)
+    proven: NDArray[np.bool_] = (above < count) & (bounds.unseen <= raised_lower)
     return proven

@@ -1,8 +1,9 @@
 """Protocols of stores, one per capability, and of the corpus that searches and walks use.
 
-Annotate a parameter with the smallest protocol whose methods you call. All results are aligned with the arguments: one
-entry per id, in the same order, and `None` for an id that the store does not contain. Vectors are `(n, dim) float32`
-with unit rows.
+Annotate a parameter with the smallest protocol whose methods you call. Methods that take ids
+return one entry per id, in the same order. For an unknown id the entry is `None`, or as the method documents: NaN or an
+empty list. Vectors are `(n, dim) float32`; each row is a unit vector or zero. Query vectors must be unit vectors, too,
+or scores are not cosines.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,7 @@ class ArtifactVectors(NamedTuple):
     """The records of each requested artifact, with their vectors.
 
     Args:
-        record_ids: Per artifact, the ids of its records in plan order.
+        record_ids: Per artifact, the ids of its records in the order of their surface index.
         vectors: `(n, dim) float32`, the vectors of all these records in the same order.
     """
 
@@ -57,15 +58,15 @@ class RecordsByArtifact(Protocol):
     async def records_of(
         self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
     ) -> list[list[Record] | None]:
-        """Return the records of each artifact in plan order, or `None` for an unknown artifact.
+        """Return the records of each artifact in the order of their surface index, or `None` for an unknown artifact.
 
-        Disclosure, neighbourhoods and reranking of whole artifacts call this. An artifact without matching records has
+        Neighbourhoods, policies and reranking of whole artifacts call this. An artifact without matching records has
         an empty list.
 
         Args:
             artifact_ids: The artifacts.
             kinds: The surface kinds to include; `None` for all.
-            limit: The largest number of records per artifact.
+            limit: The largest number of records per artifact; at least 0.
         """
         ...
 
@@ -135,20 +136,22 @@ class EdgeReader(Protocol):
         origins: Sequence[str] | None = None,
         limit: int | None = None,
     ) -> list[list[Edge]]:
-        """Return the edges of each artifact, ordered by type, then by the id at the other end.
+        """Return the edges of each artifact in a fixed order.
 
-        Walks call this to expand nodes. Resolved links and links to other corpora are edges; dangling and ambiguous
-        links are not. Edges from an artifact to itself are omitted. Several links with the same source, target, type
-        and origin are one edge. If two artifacts link to each other with the same type, the outgoing edge comes first.
-        At equal type, edges to other corpora come last.
+        Walks call this to expand nodes. Resolved and foreign links are edges; dangling and ambiguous ones are not.
+        Edges from an artifact to itself are omitted. Links with the same source, target, type and origin are one edge.
 
         Args:
             ids: The artifacts; an unknown one has no edges.
             direction: `"out"` for the links of the artifact, `"in"` for links to it, `"both"` for both.
             types: The edge types to include; `None` for all.
-            exclude: The edge types to omit.
+            exclude: The edge types to omit, even if `types` contains them.
             origins: The origins to include; `None` for all.
-            limit: The largest number of edges per artifact.
+            limit: The largest number of edges per artifact; at least 0.
+
+        Returns:
+            Edges by type, then by the id at the other end, foreign links last. Of two opposite edges the outgoing one
+            comes first.
 
         Raises:
             ArgumentError: If the direction or an origin is unknown.
@@ -206,12 +209,13 @@ class ChangeFinder(Protocol):
         """Return the artifacts to index again, in any order.
 
         Args:
-            versions: The change signal of each artifact.
+            versions: The change signals, by artifact id.
             stamp: A ledger entry with the embedder, strategy, extractor and source of the present build.
 
         Returns:
             The artifacts without a ledger entry, those with another version, and those whose entry differs from
-            `stamp` in one of these four fields.
+            `stamp` in one of these four fields. Names of sources are compared exactly; builds compare them again
+            without case.
         """
         ...
 
@@ -224,20 +228,28 @@ class RecordWriter(Protocol):
 
         Builds and upserts call this once per batch. A put replaces all stored content of its artifact. The same
         transaction resolves the links of the changed artifacts again, and every stored link whose reference now has
-        another meaning. Unknown removals are ignored.
+        another meaning. Unknown removals are ignored. An artifact in both `puts` and `removals` is stored.
 
         Raises:
-            StoreError: If a vector is not finite or not as wide as those of the corpus, or if the write fails. Nothing
-                of the call is stored then.
+            StoreError: If `puts` contains an artifact twice, a text or vector that cannot be stored, or vectors of
+                another width; or if the write fails. Nothing of the call is stored then.
         """
         ...
 
     async def set_config(self, config: Mapping[str, Any]) -> None:
-        """Replace the settings of the corpus; values must be JSON."""
+        """Replace the settings of the corpus.
+
+        Raises:
+            StoreError: If a value is not JSON.
+        """
         ...
 
     async def set_calibration(self, key: str, value: Mapping[str, Any]) -> None:
-        """Replace the calibration stored under a key; values must be JSON."""
+        """Replace the calibration stored under a key.
+
+        Raises:
+            StoreError: If a value is not JSON.
+        """
         ...
 
     def writing(self, *, timeout: float = 30.0) -> AbstractAsyncContextManager[None]:
@@ -269,7 +281,7 @@ class IngestRun:
     """The identity of one ingest run, which writes a corpus in parts.
 
     Args:
-        name: The subject of the run. A store keeps one run per name: the one that began last.
+        name: The source of the run, by its name in lower case. A store keeps one run per name: the one that began last.
         mark: A unique text that distinguishes this run from earlier ones of the same name.
         settings: The settings that the corpus must have while parts are written.
     """
@@ -279,7 +291,7 @@ class IngestRun:
     settings: Mapping[str, Any]
 
     def fits(self, config: Mapping[str, Any]) -> bool:
-        """Return whether the settings of a corpus are those that the run requires."""
+        """Return whether the settings of a corpus contain all those that the run requires."""
         return all(name in config and config[name] == value for name, value in self.settings.items())
 
 
@@ -302,8 +314,8 @@ class RunKeeper(Protocol):
     async def read_run(self, run: IngestRun, parts: Sequence[int] | None = None) -> RunRows | None:
         """Return the row of a run and the stored rows of these parts, or of all parts.
 
-        The end of an ingest calls this to find missing parts. Parts that have no row yet are absent from the result.
-        The result is `None` if the run was replaced or forgotten.
+        Workers call this to skip a part that is written, and the end of an ingest to find missing parts. Parts that
+        have no row yet are absent from the result. The result is `None` if the run was replaced or forgotten.
         """
         ...
 
@@ -358,7 +370,7 @@ class VectorSearch(VectorRanker, BestRecordFinder, Protocol):
         ...
 
     async def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
-        """Return the record ids of each artifact in plan order, with all their vectors.
+        """Return the record ids of each artifact in the order of their surface index, with all their vectors.
 
         Policies that compare artifacts with each other call this, as does the diagnosis of links.
 
@@ -382,7 +394,7 @@ class TextSearch(Protocol):
         surfaces: Sequence[str] | None = None,
         per_artifact: bool = False,
     ) -> list[Ranking]:
-        """Return the `k` best records of each query that contain at least one of its words.
+        """Return, per query, the `k` best records that contain at least one of its words.
 
         This is the lexical channel of a search; scores are BM25. Parameters and order are those of `search_vectors`.
         Texts are split into words as SQLite's `unicode61` tokenizer does. Word statistics are those of the whole
@@ -410,9 +422,9 @@ class LinkReader(EdgeReader, Protocol):
         own referrer.
 
         Args:
-            nodes: Each node is one of three things. An id of this corpus: all links that resolve to it count, by any
-                of its names. A pair `(source, id)` of another corpus. Any other text: the dangling or ambiguous links
-                with this reference count. A resolved link counts only for the id to which it resolves.
+            nodes: For an id of this corpus, all links that resolve to it count, by any of its names. For a pair
+                `(source, id)`, the foreign links to that artifact count. For any other text, the dangling or ambiguous
+                links with this reference count.
             types: The link types that count; `None` for all.
         """
         ...
@@ -427,21 +439,21 @@ class LinkReader(EdgeReader, Protocol):
     async def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
         """Return the largest fan-in of all nodes, or 0 without links.
 
-        Callers divide a fan-in by it, to scale the value to between 0 and 1. All three kinds of nodes count; see
+        `ReverseDependency` divides fan-ins by it, so that they lie between 0 and 1. All three kinds of nodes count; see
         `referrers`.
         """
         ...
 
     async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
-        """Return the artifacts with each `(field, value)`, as sorted ids.
+        """Return, for each pair of field and value, the artifacts that have it, as sorted ids.
 
-        Walks along shared field values call this. An artifact matches if its filter field equals the value, or is a
-        list that contains it. Fields are looked up as filters do: a literal key wins over a dotted path. Values are
-        compared as JSON, and numbers as in Python.
+        Walks along shared field values call this. An artifact matches if the field of any of its records equals the
+        value, or is a list that contains it. Fields are looked up as filters do: a literal key wins over a dotted path.
+        Values are compared as JSON, and numbers as in Python.
 
         Args:
             wanted: Pairs of field and value.
-            limit: The largest number of ids per pair.
+            limit: The largest number of ids per pair; at least 0.
         """
         ...
 

@@ -15,6 +15,8 @@ from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 from airw.values import SearchHit
 
+_IDENTITY = object()
+
 Key = TypeVar("Key", bound=Hashable)
 HitsBySource: TypeAlias = Mapping[str | None, Sequence[SearchHit]] | Mapping[str, Sequence[SearchHit]]
 Identity: TypeAlias = Callable[[SearchHit], Any] | Literal["pointer"] | None
@@ -201,8 +203,8 @@ def _merge_key(hit: SearchHit, identify: Callable[[SearchHit], Any]) -> Hashable
         hash(identity)
     except TypeError:
         raise ArgumentError(f"identity must return a hashable value, not {short_repr(identity)}") from None
-    # The tag keeps identities apart from the `(source, artifact_id)` keys of hits.
-    return "identity", identity
+    # The tag keeps identities apart from the `(source, artifact_id)` keys of hits: no source can have its name.
+    return _IDENTITY, identity
 
 
 def _identity_function(identity: object) -> Callable[[SearchHit], Any]:

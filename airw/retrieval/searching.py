@@ -31,7 +31,10 @@ from airw.retrieval.stitching import stitch
 from airw.values import Ranking, Record, SearchHit
 
 QueryVectors: TypeAlias = Callable[[], Awaitable[Floats]]
-"""Returns the vectors of the queries; only a dense channel calls it, so a lexical search embeds nothing."""
+"""Returns the vectors of the queries, one row each; for one query also a flat vector.
+
+Only a dense channel calls it, so a lexical search embeds nothing.
+"""
 
 _MAX_EMBEDDINGS = 16  # queries embedded at once
 _MAX_READERS = 16  # calls of a `rerank_text` function at once
@@ -57,6 +60,8 @@ async def retrieve(corpus: OpenCorpus[SearchStore], query: str, **options: Unpac
         RerankerError: If the reranker fails, or its package or model is missing (`RerankerUnavailable`).
         StoreError: If the store fails.
 
+    Errors of your own functions pass through.
+
     Example:
         >>> import anyio
         >>> from airw.corpora import build
@@ -73,7 +78,7 @@ async def retrieve(corpus: OpenCorpus[SearchStore], query: str, **options: Unpac
 
 
 async def formulate_queries(query: SearchQuery) -> tuple[str, ...]:
-    """Return the queries to search with: those of the formulator, or the original query.
+    """Return the formulator's queries; the original query without a formulator or an answer.
 
     Raises:
         ArgumentError: If the formulator returns neither a string nor a list of strings.
@@ -87,6 +92,8 @@ async def run_search(
     corpus: OpenCorpus[SearchStore], query: SearchQuery, queries: Sequence[str] | None = None
 ) -> list[SearchHit]:
     """Search an open corpus as `retrieve` does, with options that are checked already.
+
+    With `k=0` nothing runs, not even the formulator.
 
     Args:
         corpus: The corpus.
@@ -127,11 +134,14 @@ class _FirstStage:
     vectors: Floats | None = None
 
     async def run(self) -> list[RankedRecord]:
-        """Return the candidates for the second stage, or the result if there is no second stage."""
+        """Return the ranked candidates, best first, before reranking and boost.
+
+        There are at most `k`, or `depth` if a reranker, a boost or weights may reorder them.
+        """
         limit = self.query.depth if self.query.has_second_stage else self.query.k
         ranked: list[RankedRecord] = []
         # A writer may remove a record after it was ranked and before it is read. The answer then mixes two states of
-        # the store, so rank once more.
+        # the store, so rank once more. If that happens again, the result lacks the removed records.
         for _ in range(2):
             candidates = await self._find_candidates(limit)
             records = await self.corpus.store.get_records([candidate.record_id for candidate in candidates])
@@ -146,7 +156,7 @@ class _FirstStage:
     async def _find_candidates(self, limit: int) -> list[Candidate]:
         """Rank in each channel and merge the rankings."""
         rankings = await self._rank_in_channels()
-        count = sum(len(ranking) for channel_rankings in rankings for ranking in channel_rankings)
+        count = sum(len(ranking) for rankings_of_channel in rankings for ranking in rankings_of_channel)
         # Weights need the records, which are read later: until then every ranked record stays a candidate.
         cut = None if self.query.surface_weights else limit
         return await offload_if(count > _OFFLOAD_ABOVE, merge_rankings, rankings, self.query, cut)
@@ -154,27 +164,27 @@ class _FirstStage:
     async def _rank_in_channels(self) -> list[list[Ranking]]:
         """Rank artifacts, or surfaces if these are weighted or requested, in each channel."""
         query, channels = self.query, self.query.channels
-        is_final = len(channels) == len(self.queries) == 1 and not query.has_second_stage
-        depth = query.k if is_final else query.depth
+        is_lone_ranking = len(channels) == len(self.queries) == 1 and not query.has_second_stage
+        depth = query.k if is_lone_ranking else query.depth
         rankings = await self._query_store(channels, depth, per_artifact=query.ranks_artifacts)
         if query.ranks_artifacts or not query.per_artifact:
             return rankings
         # A weighted search for artifacts ranks surfaces. Artifacts with many matching surfaces may fill such a ranking;
         # extend it by artifacts, or there would be fewer than `k` of them in the end.
-        short_channels: list[Mode] = [
+        cut_channels: list[Mode] = [
             channel
-            for channel, channel_rankings in zip(channels, rankings, strict=True)
-            if any(was_cut_short(ranking, depth, query.k) for ranking in channel_rankings)
+            for channel, rankings_of_channel in zip(channels, rankings, strict=True)
+            if any(was_cut_short(ranking, depth, query.k) for ranking in rankings_of_channel)
         ]
-        extensions = await self._query_store(short_channels, query.k, per_artifact=True)
-        for channel, artifact_rankings in zip(short_channels, extensions, strict=True):
+        extensions = await self._query_store(cut_channels, query.k, per_artifact=True)
+        for channel, artifact_rankings in zip(cut_channels, extensions, strict=True):
             position = channels.index(channel)
             rankings[position] = list(map(append_artifacts, rankings[position], artifact_rankings))
         return rankings
 
     async def _query_store(self, channels: Sequence[Mode], depth: int, *, per_artifact: bool) -> list[list[Ranking]]:
-        scope = {"filter": self.query.filter, "surfaces": self.query.surfaces, "per_artifact": per_artifact}
-        return await query_rankings(self.corpus, channels, self.queries, self._embed_once, depth, **scope)
+        store_options = {"filter": self.query.filter, "surfaces": self.query.surfaces, "per_artifact": per_artifact}
+        return await query_rankings(self.corpus, channels, self.queries, self._embed_once, depth, **store_options)
 
     async def _embed_once(self) -> Floats:
         if self.vectors is None:
@@ -187,7 +197,8 @@ async def _rerank(
 ) -> list[RankedRecord]:
     """Return the candidates with the reranker's scores, best first.
 
-    Ties stay in order; a NaN score comes last. Each distinct text is scored once.
+    Ties stay in order; a NaN score comes last. Each distinct text is scored once, because a reranker is slow and
+    candidates of one artifact may share its text.
     """
     texts = await _read_passages(corpus, query, [record for record, _ in candidates])
     distinct = list(dict.fromkeys(texts))
@@ -215,6 +226,7 @@ async def _read_passages(corpus: OpenCorpus[SearchStore], query: SearchQuery, re
     ids = list(dict.fromkeys(record.artifact_id for record in records))
     siblings = await corpus.store.records_of(ids)
     texts = dict(zip(ids, await in_thread(_join_records, siblings, query.rerank_max_chars), strict=True))
+    # An artifact that was removed meanwhile has no text: score the surface that was found.
     return [texts[record.artifact_id] or record.text for record in records]
 
 
@@ -241,6 +253,7 @@ async def _apply_boost(hits: Sequence[SearchHit], boost: Boost) -> list[SearchHi
     Raises:
         ArgumentError: If `boost` returns something else than a finite number.
     """
+    # In a worker thread, because a boost may block.
     extras = await in_thread(lambda: [_call_boost(boost, hit) for hit in hits])
     boosted = [replace(hit, score=hit.score + extra) for hit, extra in zip(hits, extras, strict=True)]
     return sorted(boosted, key=lambda hit: _sort_key(hit.score))
@@ -251,10 +264,10 @@ def _call_boost(boost: Boost, hit: SearchHit) -> float:
 
 
 def check_corpus(corpus: OpenCorpus[StoreT_co]) -> OpenCorpus[StoreT_co]:
-    """Return the corpus, or raise if it is not an open corpus.
+    """Return the corpus, or raise if it has no name, store or embedder.
 
     Raises:
-        ArgumentError: If it has no name, store or embedder.
+        ArgumentError: If one of the three is missing.
     """
     if not all(hasattr(corpus, part) for part in ("name", "store", "embedder")):
         raise ArgumentError(f"expected an open corpus, as `build` and `open_corpus` return it, not {corpus!r}")
@@ -262,23 +275,23 @@ def check_corpus(corpus: OpenCorpus[StoreT_co]) -> OpenCorpus[StoreT_co]:
 
 
 async def channel_rankings(
-    corpus: OpenCorpus[Any], channels: Sequence[Mode], text: str, vector: QueryVectors, depth: int, **scope: Any
+    corpus: OpenCorpus[Any], channels: Sequence[Mode], text: str, vector: QueryVectors, depth: int, **store_options: Any
 ) -> list[Ranking]:
     """Rank one query in several channels at once, `depth` deep.
 
     Args:
         corpus: The corpus.
-        channels: `"dense"` and `"lexical"`, or one of them.
+        channels: `"dense"` and `"lexical"`, or one of them; `"hybrid"` is not a channel.
         text: The query.
         vector: An async function that returns the query's vector, a `(dim,)` or `(1, dim)` row. It is only called if a
             channel needs the vector.
         depth: The length of each ranking.
-        scope: The keyword arguments that `search_vectors` and `search_text` of a store share.
+        store_options: The keyword arguments that `search_vectors` and `search_text` of a store share.
 
     Returns:
         One ranking a channel, in the order of `channels`.
     """
-    return [ranking for (ranking,) in await query_rankings(corpus, channels, [text], vector, depth, **scope)]
+    return [ranking for (ranking,) in await query_rankings(corpus, channels, [text], vector, depth, **store_options)]
 
 
 async def query_rankings(
@@ -287,7 +300,7 @@ async def query_rankings(
     texts: Sequence[str],
     vectors: QueryVectors,
     depth: int,
-    **scope: Any,
+    **store_options: Any,
 ) -> list[list[Ranking]]:
     """Rank several queries in several channels at once, with one store call a channel.
 
@@ -296,10 +309,10 @@ async def query_rankings(
     """
 
     async def dense() -> Any:
-        return await corpus.store.search_vectors(np.atleast_2d(await vectors()), depth, **scope)
+        return await corpus.store.search_vectors(np.atleast_2d(await vectors()), depth, **store_options)
 
     async def lexical() -> Any:
-        return await corpus.store.search_text(texts, depth, **scope)
+        return await corpus.store.search_text(texts, depth, **store_options)
 
     searches: dict[Mode, Callable[[], Awaitable[list[Ranking]]]] = {"dense": dense, "lexical": lexical}
     return await map_bounded(lambda channel: searches[channel](), channels, limit=2)
@@ -309,7 +322,7 @@ async def embed_text(corpus: OpenCorpus[object], text: str) -> Floats:
     """Embed a query with the embedder of a corpus.
 
     Returns:
-        `(1, dim) float32`, a unit row.
+        `(1, dim) float32`, a unit row, or zeros if the embedder recognizes nothing in the text.
 
     Raises:
         EmbedderError: If the embedder fails, or returns something else than a vector.
@@ -322,7 +335,7 @@ async def embed_texts(corpus: OpenCorpus[object], texts: Sequence[str]) -> Float
     """Embed several queries at once.
 
     Returns:
-        `(m, dim) float32`, unit rows in the order of the texts.
+        `(m, dim) float32`, rows as `embed_text` returns them, in the order of the texts.
 
     Raises:
         EmbedderError: If the embedder fails, returns something else than vectors, or vectors of several widths.

@@ -1,16 +1,18 @@
-"""The filter language: its parser, and its meaning, which every store must agree with.
+"""The filter language: `parse_filter` reads it, and `matches` defines its meaning.
 
 ```text
 {"status": "Final"}                      the field equals the value; a list must equal the whole list
 {"year": {"$gte": 2020, "$lt": 2024}}    $eq $ne $gt $gte $lt $lte; if there are several, all must be true
-{"tag": {"$in": ["a", "b"]}}             $in $nin; a field with a list matches if the lists overlap
+{"tag": {"$in": ["a", "b"]}}             $in: one of these values, or an overlap with a list; $nin: the opposite
 {"tag": {"$contains": "a"}}              an item of a list, or a substring of a string
 {"draft": {"$exists": False}}            the field exists, or it does not
-{"author.name": "Ada"}                   a dotted path into nested fields; a literal key "author.name" wins
+{"author": {"$eq": {"name": "Ada"}}}     a mapping is read as operators, so compare it with $eq
+{"author.name": "Ada"}                   a dotted path into nested fields; a literal top-level key wins
 {"$and": [..]} {"$or": [..]} {"$not": ..}  combine whole filters; {} matches everything
 ```
 
-A missing field matches only `$ne`, `$nin` and `$exists: False`. Values compare as in Python, so `True == 1 == 1.0`.
+Of the conditions on a field, a missing field matches only `$ne`, `$nin` and `$exists: False`. Values compare as in
+Python, so `True == 1 == 1.0`. Every store must agree with `matches`.
 `$gt`, `$gte`, `$lt` and `$lte` compare numbers with numbers and strings with strings; other pairs never match.
 """
 
@@ -74,13 +76,14 @@ def parse_filter(filter: Mapping[str, Any] | Filter | None) -> Filter | None:
     """Parse and check a filter, so that stores need not know its syntax.
 
     Args:
-        filter: A mapping of fields to conditions, or a filter that is already parsed.
+        filter: A mapping of fields to conditions, or a parsed filter, which is returned unchecked.
 
     Returns:
         The parsed filter. It is `None`, which means no filter, for `None` and `{}`.
 
     Raises:
-        FilterError: If an operator does not exist, or its operand has the wrong type.
+        FilterError: If a filter, key, operator or operand is malformed, a condition is empty, or a number is not
+            finite.
 
     Example:
         >>> parse_filter({"year": {"$gte": 2020}})
@@ -102,14 +105,14 @@ def _parse_entry(key: object, condition: Any) -> Iterable[Filter]:
     if key in ("$and", "$or"):
         if not isinstance(condition, list | tuple):
             raise FilterError(f"{key} takes a list of filters, not {short_repr(condition)}")
-        # `parse_filter(None)` means no filter: without this check, a forgotten part would match everything.
+        # Refuse None here: `parse_filter` would read a forgotten part as a filter that matches everything.
         if None in condition:
-            raise FilterError(f"{key} takes a list of filters, not {short_repr(condition)}; each must be a mapping")
+            raise FilterError(f"{key} contains None; each part must be a filter")
         parts = tuple(parse_filter(part) or And(()) for part in condition)
         return [And(parts) if key == "$and" else Or(parts)]
     if key == "$not":
         if not isinstance(condition, Mapping):
-            raise FilterError(f"$not takes one filter, not {short_repr(condition)}")
+            raise FilterError(f"$not takes a mapping, not {short_repr(condition)}")
         return [Not(parse_filter(condition) or And(()))]
     if key.startswith("$"):
         raise FilterError(
@@ -245,5 +248,6 @@ _TESTS: dict[str, Callable[[Any, Any], bool]] = {
     "$in": _is_in,
     "$nin": lambda value, operand: not _is_in(value, operand),
     "$contains": _contains,
+    # Only the name is used, as a known operator: `matches` handles `$exists` itself.
     "$exists": lambda _value, operand: operand is True,
 }

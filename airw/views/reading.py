@@ -13,15 +13,15 @@ from airw.values import DIRECTIONS, Direction, Edge, NodeId
 from airw.views.model import NodeView, TreeLink, WalkTree, node_view
 from airw.walking import EdgeFound, NodeCommitted, StepDone, Walk, WalkEnded, WalkEvent, WalkSummary
 
-LIMIT_NAMES = {"max_depth": "max_hops", "node_budget": "max_nodes"}
+VIEW_LIMIT_NAMES = {"max_depth": "max_hops", "node_budget": "max_nodes"}
 """Names of the limits of a walk in views, if they differ."""
 
 
 def limits_of(summary: WalkSummary | None) -> tuple[dict[str, int], tuple[str, ...], tuple[str, ...]]:
     """Return how much the limits of a walk left out.
 
-    Limits have the names of `LIMIT_NAMES`. `timeout` is added if a deadline ended the walk, and `closed` if the walk
-    did not end by itself.
+    Limits have the names of `VIEW_LIMIT_NAMES`. The unknown limits include `timeout` if a deadline ended the walk. They
+    are `("closed",)` if `summary` is `None`: the walk has not reached its end.
 
     Returns:
         Three values: how many items each limit left out, the limits whose count is a lower bound, and the limits whose
@@ -29,14 +29,17 @@ def limits_of(summary: WalkSummary | None) -> tuple[dict[str, int], tuple[str, .
     """
     if summary is None:
         return {}, (), ("closed",)
-    left_out = {LIMIT_NAMES.get(name, name): count for name, count in summary.left_out.items()}
-    at_least = {LIMIT_NAMES.get(name, name) for name in summary.at_least}
-    unknown = {LIMIT_NAMES.get(name, name) for name in summary.unknown} | {"timeout"} & {summary.stop}
+    left_out = {VIEW_LIMIT_NAMES.get(name, name): count for name, count in summary.left_out.items()}
+    at_least = {VIEW_LIMIT_NAMES.get(name, name) for name in summary.at_least}
+    unknown = {VIEW_LIMIT_NAMES.get(name, name) for name in summary.unknown} | {"timeout"} & {summary.stop}
     return dict(sorted(left_out.items())), tuple(sorted(at_least)), tuple(sorted(unknown))
 
 
 class OutlineEdge(NamedTuple):
-    """A stored edge as the walk first met it: from `source`, where it has the type `type`."""
+    """A stored edge as the walk first met it.
+
+    `type` is its name when followed from `source`, perhaps that of the inverse.
+    """
 
     source: Any
     target: Any
@@ -48,7 +51,8 @@ class Outline:
     """The artifacts and edges of a walk so far, in the order of the walk.
 
     A walk reports artifacts when it commits them and edges when it meets them. A tree needs to know which edge reached
-    each artifact, and which edges are only references. The outline keeps this without recursion, event by event.
+    each artifact, and which edges lead to an artifact that another edge reached. The outline keeps this without
+    recursion, event by event.
 
     Attributes:
         roots: The ids of the roots.
@@ -72,14 +76,14 @@ class Outline:
         self.tree_edges: dict[Any, Edge] = {}
         self.expanded: set[Any] = set()
         self.summary: WalkSummary | None = None
-        self._between: dict[tuple[Any, Any], list[Edge]] = {}
+        self._edges_by_ends: dict[tuple[Any, Any], list[Edge]] = {}
         self._step_nodes: list[Any] = []
 
     def add(self, event: WalkEvent) -> None:
         """Add the next event.
 
         Raises:
-            ArgumentError: If the walk does not report an edge, or not the edge that reached an artifact.
+            ArgumentError: If an event has no edge, or an artifact is committed before an edge to it was reported.
         """
         match event:
             case NodeCommitted():
@@ -107,7 +111,7 @@ class Outline:
 
     def _find_tree_edge(self, event: NodeCommitted) -> Edge:
         """Return the edge from its parent by which an artifact was reached."""
-        edges = self._between.get((event.parent, event.id), [])
+        edges = self._edges_by_ends.get((event.parent, event.id), [])
         if not edges:
             raise ArgumentError(
                 f"the walk reports no edge from {short_repr(event.parent)} to {short_repr(event.id)}; a tree needs one"
@@ -131,29 +135,32 @@ class Outline:
         outline_edge = OutlineEdge(event.source, event.target, name, edge)
         self.edges[edge] = outline_edge
         self.edges_of.setdefault(event.source, []).append(outline_edge)
-        self._between.setdefault((event.source, event.target), []).append(edge)
+        self._edges_by_ends.setdefault((event.source, event.target), []).append(edge)
 
     def is_tree_edge(self, edge: OutlineEdge) -> bool:
         """Return True if the walk reached the target by this edge, so its subtree follows here."""
         return self.tree_edges.get(edge.target) == edge.edge
 
     def count_unlisted(self) -> dict[NodeId, int]:
-        """Return how many neighbours of each artifact were not committed, if any."""
+        """Return the number of uncommitted neighbours of each artifact; only numbers above 0."""
         counts: dict[NodeId, int] = {}
-        for source, target in self._between:
+        for source, target in self._edges_by_ends:
             if target not in self.nodes:
                 counts[source] = counts.get(source, 0) + 1
         return counts
 
     def drop_unlisted(self) -> None:
-        """Remove the edges to artifacts that were not committed."""
+        """Remove the edges to uncommitted artifacts from `edges_of`; `edges` keeps them."""
         self.edges_of = {
             id: [edge for edge in edges if edge.target in self.nodes] for id, edges in self.edges_of.items()
         }
 
     @classmethod
     def from_tree(cls, tree: WalkTree) -> "Outline":
-        """Return the outline of a walk that was read as a tree."""
+        """Return the outline of a finished tree, with only the attributes that printing needs.
+
+        `edges`, `hops` and `summary` stay empty, and `count_unlisted` returns nothing.
+        """
         outline = cls(None)
         outline.roots = list(tree.roots)
         outline.nodes = {node.id: node for node in tree.nodes}
@@ -211,7 +218,7 @@ class TreeReader:
         Before the end of the walk, the tree is truncated, and `unknown` contains `closed`.
         """
         outline = self._outline
-        # Edges to artifacts that no limit let in would point out of the tree; `unlisted` counts them instead.
+        # Edges to artifacts that a limit kept out would leave the tree; `unlisted` counts those artifacts instead.
         listed = [edge for edge in outline.edges.values() if edge.target in outline.nodes]
         left_out, at_least, unknown = limits_of(outline.summary)
         tree_edges = [outline.edges[edge] for edge in outline.tree_edges.values()]
@@ -253,7 +260,7 @@ async def read_tree(
 
     Raises:
         ArgumentError: If `walk` is not a walk, or does not report its edges.
-        RuntimeError: If the walk is being read already.
+        RuntimeError: If hits or events of the walk were requested before, even if it has ended.
 
     Example:
         >>> import anyio

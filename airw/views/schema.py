@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_typ
 from airw.links import LinkPath
 from airw.values import Edge, Limits, NodeId
 from airw.views.model import NodeView, TreeLink, WalkTree
-from airw.views.reading import LIMIT_NAMES
+from airw.views.reading import VIEW_LIMIT_NAMES
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -81,7 +81,7 @@ def _document(title: str, properties: Mapping[str, Schema], rules: Iterable[Sche
     edge = _object(_fields(Edge, {"source": "from", "target": "to", "type": "type", "origin": "source"}))
     for part in (step, edge):
         del part["properties"]["type"]["minLength"]  # an extractor may use any text as type, even an empty one
-    walk_limits = {*LIMIT_NAMES.values(), *(field.name for field in fields(Limits) if field.name not in _UNBOUND)}
+    walk_limits = {*VIEW_LIMIT_NAMES.values(), *(field.name for field in fields(Limits) if field.name not in _UNBOUND)}
     limit = {"enum": sorted({*walk_limits, "closed", "timeout"})}
     return deepcopy(
         {

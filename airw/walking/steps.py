@@ -35,20 +35,20 @@ ReadEdges: TypeAlias = tuple[NodeGroups, list[Hashable], list[bool]]
 """Groups of neighbours, the ids of all of them in a row, and for each whether the walk had reached it before."""
 
 _depth = attrgetter("depth")
-_NODES_PER_PACE = 2_048  # entering so many nodes takes about a millisecond
+_NODES_PER_BATCH = 2_048  # entering this number of nodes takes about a millisecond
 _HITS_PER_CHECKPOINT = 100  # a consumer that never waits would starve other tasks
 
 
 class Steps:
     """The work of one walk, in pieces that `WalkRun` requests one by one.
 
-    A step expands the nodes of the step before (the first step seeds) and scores the discovered nodes. Then it selects
-    from the frontier, and commits the selection in slices. The hits of a slice are delivered before the next slice is
+    The walk begins with its seeds. A step scores the discovered nodes, selects from the frontier, commits the selection
+    in slices, and expands the committed nodes. The hits of a slice are delivered before the next slice is
     committed. All state is in fields, so that nothing has to stay open while the consumer works.
 
-    `is_idle` is set by `WalkRun`: True while no request is running. `stop_reason` is set once the walk has to end.
-    `steps_done` is the number of complete steps. `read_edges` collects the neighbours of a step for events; `None` if
-    the walk is read as hits.
+    `is_idle` is set by `WalkRun`: True between two requests, until the walk ends. `stop_reason` is the reason found
+    here; `WalkRun` finds the others. `steps_done` is the number of steps whose expansion is done or was skipped.
+    `read_edges` collects the neighbours of a step for events; `None` if the walk is read as hits.
     """
 
     def __init__(
@@ -117,7 +117,8 @@ class Steps:
     def pop_hit_without_waiting(self) -> SearchHit | None:
         """Deliver the next hit if nothing has to be awaited for it; else return `None`.
 
-        That is so if it is ready, the policy does not stop the walk, and no checkpoint is due.
+        That is so if it is ready, the policy does not stop the walk, and no checkpoint is due. A checkpoint is due
+        before the first hit and after every 100. An awaitable answer of `stop` is kept for `should_stop`.
         """
         if (
             self.is_idle
@@ -158,7 +159,7 @@ class Steps:
         return self.counts.summary(stop, seconds)
 
     def call_stop(self) -> bool | Awaitable[bool]:
-        """Call `stop` of the policy, once per delivered hit, and return its answer."""
+        """Return the answer of `policy.stop`, which is called once after each delivered hit."""
         if self._stop_answer is None:
             try:
                 self._stop_answer = self.policy.stop(self.state)
@@ -186,15 +187,19 @@ class Steps:
     # Working.
 
     async def advance(self) -> bool:
-        """Work until more may be ready to deliver; return False at the end of the walk.
+        """Do the next piece of work; return False at the end of the walk.
 
-        Call it when everything that was ready has been delivered.
+        Call it when everything that was ready has been delivered. Afterwards a node may be ready, or not yet.
+
+        Raises:
+            PolicyError: If the policy returns an unusable answer; its own errors pass through.
         """
         self.count_delivered()
-        # Hits beyond `max_hits` are withheld here, and not when they are created: the policy may stop the walk before.
+        # Hits beyond `max_hits` are withheld here, and not when they are created: the policy may stop the
+        # walk before it gets to them.
         if self._slice_end < len(self._slice_hits):
             self._withhold_hits()
-        # The reason to stop is known one call before the end, so that counting comes after the last hit.
+        # Count beyond the limits only now, when every hit has been delivered.
         if self.stop_reason is not None:
             await self._count_beyond_limits()
             return False
@@ -259,7 +264,7 @@ class Steps:
             for batch in _split_groups(groups):
                 first_position = self.record.size
                 ids = self.record.admit(batch)
-                if self.read_edges is not None and self.counts.steps:  # no edge leads to a seed
+                if self.read_edges is not None and self.counts.steps:  # seeds are not read from edges
                     self.read_edges.append((batch, ids, self.record.already_reached(ids, first_position)))
                 await self._pacer.pace()
 
@@ -335,9 +340,9 @@ class Steps:
         del self._slice_hits[self._slice_end :]
 
     def _has_reached_limit(self) -> bool:
-        """Return whether the last step ended exactly on a limit.
+        """Return whether `max_hits` or the node budget is spent.
 
-        If so, set the stop reason and count the nodes that wait.
+        If so, set the stop reason and count the nodes that still wait.
         """
         is_spent = self.counts.committed >= self._budget
         if self.counts.emitted == self._limits.max_hits:  # `max_hits` precedes `node_budget` in `STOP_REASONS`
@@ -346,6 +351,7 @@ class Steps:
             self.stop_reason = "node_budget"
         else:
             return False
+        # A spent budget keeps waiting nodes out, even if `max_hits` is the reason to stop.
         self.counts.refuse("node_budget" if is_spent else self.stop_reason, self._left_waiting)
         return True
 
@@ -355,6 +361,7 @@ class Steps:
         """Return, by limit, the nodes that were committed but not expanded because of it."""
         below_cap, at_cap = self._split_at_depth_cap()
         unexpanded = {"max_depth": self._at_depth_cap + at_cap}
+        # Behind a limit that has a count already nothing is expanded: `left_out` is the first count above 0.
         if self.stop_reason in ("node_budget", "max_hits") and self.stop_reason not in self.counts.left_out:
             unexpanded[self.stop_reason] = below_cap
         return {limit: entries for limit, entries in unexpanded.items() if entries}
@@ -376,7 +383,7 @@ class Steps:
             are_ids = [isinstance(answer, LazyNeighbors) for answer in answers]
             sources = [answer.ids if isinstance(answer, LazyNeighbors) else answer for answer in answers]
             neighbors = await NeighborReader(self._limits, counts).read(sources, entries)
-        # 2. Share the answer out among the limits. If reading was cut short, the counts are lower bounds.
+        # 2. Share the answer out among the limits. If reading was cut short, each limit is in `at_least`.
         start = 0
         for limit, group in unexpanded.items():
             part = slice(start, start := start + len(group))
@@ -389,7 +396,7 @@ class Steps:
         unreached: set[Hashable] = set()
         for as_ids in (False, True):
             nodes = chain.from_iterable(compress(neighbors, (is_ids is as_ids for is_ids in are_ids)))
-            while batch := list(islice(nodes, _NODES_PER_PACE)):
+            while batch := list(islice(nodes, _NODES_PER_BATCH)):
                 with label_errors("node_id", self.policy):
                     unreached |= self.record.ids_not_reached(batch, are_ids=as_ids)
                 await self._pacer.pace()
@@ -397,18 +404,21 @@ class Steps:
 
 
 def _split_groups(groups: NodeGroups) -> Iterator[NodeGroups]:
-    """Yield the groups in batches that take about a millisecond each; a large group is split."""
-    if sum(len(nodes) for _, nodes in groups) <= _NODES_PER_PACE:
+    """Yield the groups in batches that take about a millisecond each; a large group is split.
+
+    A batch has at most twice `_NODES_PER_BATCH` nodes. The last of several batches may be empty.
+    """
+    if sum(len(nodes) for _, nodes in groups) <= _NODES_PER_BATCH:
         yield groups
         return
     batch: NodeGroups = []
-    room = _NODES_PER_PACE
+    room = _NODES_PER_BATCH
     for parent, nodes in groups:
-        for start in range(0, len(nodes), _NODES_PER_PACE):
-            part = nodes[start : start + _NODES_PER_PACE]
+        for start in range(0, len(nodes), _NODES_PER_BATCH):
+            part = nodes[start : start + _NODES_PER_BATCH]
             batch.append((parent, part))
             room -= len(part)
             if room <= 0:
                 yield batch
-                batch, room = [], _NODES_PER_PACE
+                batch, room = [], _NODES_PER_BATCH
     yield batch

@@ -85,6 +85,12 @@ def test_a_shared_pointer_merges_sums_and_names_the_sources():
     assert "fused_sources" not in fused[1].metadata
 
 
+def test_a_source_of_any_name_keeps_its_hits_apart_from_identities():
+    hits = {"identity": [hit("x", 0.9)], "other": [hit("y", 0.8)]}
+    fused = fuse_hits(hits, identity=lambda each: each.artifact_id == "y" and "x")
+    assert sorted(each.artifact_id for each in fused) == ["x", "y"]
+
+
 def test_one_identity_inside_one_source_counts_once():
     fused = fuse_hits(
         {"x": [hit("a", 0.9, path="/f"), hit("b", 0.8, path="/f"), hit("c", 0.7)], "y": [hit("d")]}, identity="pointer"

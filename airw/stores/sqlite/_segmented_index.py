@@ -26,10 +26,12 @@ _BLOCK = 4096  # rows per read
 
 
 class SegmentedIndex:
-    """Finds approximately nearest rows in the file of a corpus; one user at a time.
+    """An approximate index of the vectors in a file; one caller at a time.
 
-    The unsegmented rest is a matrix in memory, whose rows are compared exactly. It contains the newest bucket, and each
-    bucket whose segment is not built yet or cannot be read. Without the extra `ann`, it contains all rows.
+    A bucket is a range of 65,536 consecutive rowids. Rowids only grow, so only the newest bucket gets new rows. Full
+    buckets have an HNSW segment. The unsegmented rest is a matrix in memory, whose rows are compared exactly. It
+    contains the rows of all buckets without a segment: the newest, small ones, and those not built yet or unreadable.
+    Without the extra `ann`, it contains all rows.
 
     Args:
         folder: The folder of the segments.
@@ -58,25 +60,25 @@ class SegmentedIndex:
         self._open_segments(read_corpus_mark(connection), live)
         # Rowids only grow, so the new rows of the rest are those after the last row.
         for number in sorted(live.keys() - self._segments.keys()):
-            for numbers, vectors in _read_rows(connection, number, after=self._last):
-                self._add_rest(numbers, vectors)
+            for rowids, vectors in _read_rows(connection, number, after=self._last):
+                self._add_rest(rowids, vectors)
 
     def find_nearest(self, query: Floats, count: int) -> Numbers:
-        """Return the rowids of approximately the `count` nearest rows, nearest first.
+        """Return the rowids of the `count` nearest rows, nearest first; a few may be missed.
 
-        Some of these rows may no longer be in the file.
+        There are fewer if there are fewer rows. Some of these rows may no longer be in the file.
         """
         # Search the rest exactly and each segment by its graph, then merge the lists by cosine.
         cosines = self._matrix[: self._filled] @ query
         best = best_first(cosines, count)
-        lists = [(self._numbers[best], cosines[best])]
+        lists = [(self._rowids[best], cosines[best])]
         lists += [segment.find_nearest(query, count) for segment in self._segments.values()]
-        all_numbers = np.concatenate([numbers for numbers, _ in lists])
+        all_rowids = np.concatenate([rowids for rowids, _ in lists])
         all_cosines = np.concatenate([cosines for _, cosines in lists])
-        return all_numbers[best_first(all_cosines, count)]
+        return all_rowids[best_first(all_cosines, count)]
 
     def _open_segments(self, corpus: str, live: Mapping[int, int]) -> None:
-        """Open the segments of all buckets with rows, and close all others."""
+        """Open this database's segments of the buckets in `live`, and drop all others."""
         # Nothing to do if neither the folder nor the set of buckets has changed.
         modified = self._folder.stat().st_mtime_ns if self._folder.is_dir() else None
         if self._state == (modified, live.keys(), self.dim):
@@ -93,15 +95,15 @@ class SegmentedIndex:
         self._state = (modified, live.keys(), self.dim)
 
     def _clear_rest(self) -> None:
-        self._numbers: Numbers = np.empty(0, np.int64)
+        self._rowids: Numbers = np.empty(0, np.int64)
         self._matrix: Floats = np.empty((0, self.dim or 0), np.float32)
         self._filled = self._last = 0
 
-    def _add_rest(self, numbers: Numbers, vectors: Floats) -> None:
-        end = self._filled + len(numbers)
-        self._matrix, self._numbers = reserve(self._matrix, end), reserve(self._numbers, end)
-        self._matrix[self._filled : end], self._numbers[self._filled : end] = vectors, numbers
-        self._filled, self._last = end, int(numbers[-1])
+    def _add_rest(self, rowids: Numbers, vectors: Floats) -> None:
+        end = self._filled + len(rowids)
+        self._matrix, self._rowids = reserve(self._matrix, end), reserve(self._rowids, end)
+        self._matrix[self._filled : end], self._rowids[self._filled : end] = vectors, rowids
+        self._filled, self._last = end, int(rowids[-1])
 
 
 def count_live_rows(connection: "sqlite3.Connection") -> dict[int, int]:
@@ -134,8 +136,8 @@ class SegmentPlan(NamedTuple):
 
 def read_bucket(connection: "sqlite3.Connection", number: int) -> tuple[Numbers, Floats]:
     """Return the rowids and vectors of all rows in a bucket, which must not be empty."""
-    numbers, vectors = zip(*_read_rows(connection, number), strict=True)
-    return np.concatenate(numbers), np.concatenate(vectors)
+    rowids, vectors = zip(*_read_rows(connection, number), strict=True)
+    return np.concatenate(rowids), np.concatenate(vectors)
 
 
 def _read_rows(connection: "sqlite3.Connection", number: int, after: int = -1) -> Iterator[tuple[Numbers, Floats]]:
@@ -145,8 +147,8 @@ def _read_rows(connection: "sqlite3.Connection", number: int, after: int = -1) -
         [max(start, after + 1), stop],
     )
     while block := rows.fetchmany(_BLOCK):
-        numbers, data, sums = zip(*block, strict=True)
-        yield np.array(numbers, np.int64), decode_vectors(data, sums)
+        rowids, data, sums = zip(*block, strict=True)
+        yield np.array(rowids, np.int64), decode_vectors(data, sums)
 
 
 def plan_segments(connection: "sqlite3.Connection", folder: Path) -> SegmentPlan:
@@ -155,9 +157,11 @@ def plan_segments(connection: "sqlite3.Connection", folder: Path) -> SegmentPlan
     A segment is built again if more than half of its rows were removed. A bucket with few rows needs no segment.
     """
     corpus, live = read_corpus_mark(connection), count_live_rows(connection)
-    (filled,) = connection.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'record'").fetchone()
+    # The highest rowid ever used, also by rows removed since.
+    (last_rowid,) = connection.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'record'").fetchone()
     # Buckets below `first_open` are full: no row is ever added to them again.
-    first_open = ((filled or 0) + 1) >> _segments.BUCKET_BITS
+    first_open = ((last_rowid or 0) + 1) >> _segments.BUCKET_BITS
+    # A bucket with fewer rows than a sixteenth stays in the rest.
     min_rows = 1 << (_segments.BUCKET_BITS - 4)
     is_large = sum(live.values()) > EXACT_ROWS
     needed = {number for number, rows in live.items() if is_large and number < first_open and rows >= min_rows}
@@ -175,7 +179,8 @@ def plan_segments(connection: "sqlite3.Connection", folder: Path) -> SegmentPlan
 async def build_segments(path: Path, plan: SegmentPlan, read: Callable[..., Awaitable[Any]]) -> None:
     """Build and remove segments as planned, unless another writer is doing so.
 
-    A failure is a warning, not an error: the write itself has succeeded, and search works without segments.
+    A failure is a warning, not an error: the write itself has succeeded, and search works without segments. `read`
+    calls a function with a connection to one snapshot, and returns its result.
     """
     if plan.buckets and not _segments.is_installed():
         _warn(path, "usearch is not installed: pip install 'airw[ann]'")
@@ -203,5 +208,5 @@ async def _carry_out(folder: Path, plan: SegmentPlan, read: Callable[..., Awaita
 
 
 def _warn(path: Path, reason: str) -> None:
-    message = f"{str(path)!r} is searched by comparing all its vectors in memory, because {reason}"
+    message = f"search in {str(path)!r} compares all vectors that have no segment, because {reason}"
     warnings.warn(message, RuntimeWarning, stacklevel=6)
