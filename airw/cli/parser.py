@@ -300,8 +300,13 @@ The exit code is 0 even if no document answers the query, 1 if some corpora fail
         metavar="NUMBER|auto",
         help="the lowest score of an answer; auto: the floor that `calibrate --save` stored",
     )
-    _revealing(discover)
+    _add_disclosure(discover)
     add_rerank(discover)
+    _add_timeouts(discover)
+    add_formats(discover)
+
+
+def _add_timeouts(discover: argparse.ArgumentParser) -> None:
     discover.add_argument(
         "--source-timeout",
         type=float,
@@ -312,10 +317,9 @@ The exit code is 0 even if no document answers the query, 1 if some corpora fail
     discover.add_argument(
         "--timeout", type=float, metavar="SECONDS", help="stop waiting for all corpora after this long"
     )
-    add_formats(discover)
 
 
-def _revealing(discover: argparse.ArgumentParser) -> None:
+def _add_disclosure(discover: argparse.ArgumentParser) -> None:
     discover.add_argument(
         "--disclose",
         choices=_LEVELS,

@@ -138,7 +138,7 @@ class DiscoveryPlan:
             _check_walk(search_options, floors)
         elif isinstance(members[0].corpus, FederatedCorpus):
             raise ArgumentError(
-                "corpus is a FederatedCorpus, which can only be walked: pass walk=policy, or its corpora"
+                "corpus is a FederatedCorpus, which can only be walked: pass walk=policy, or its corpora as a list"
             )
         search = SearchQuery.parse(verb, query, cast("SearchOptions", {"mode": _MODE, **search_options}))
         plan = cls(members=members, is_multi_source=is_multi_source, search=search, floors=floors, **plan_options)

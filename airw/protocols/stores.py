@@ -58,7 +58,9 @@ class RecordsByArtifact(Protocol):
     async def records_of(
         self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
     ) -> list[list[Record] | None]:
-        """Return the records of each artifact in the order of their surface index, or `None` for an unknown artifact.
+        """Return the records of each artifact, or `None` for an unknown artifact.
+
+        They are in the order of their surface index.
 
         Neighbourhoods, policies and reranking of whole artifacts call this. An artifact without matching records has
         an empty list.
@@ -370,7 +372,9 @@ class VectorSearch(VectorRanker, BestRecordFinder, Protocol):
         ...
 
     async def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
-        """Return the record ids of each artifact in the order of their surface index, with all their vectors.
+        """Return the record ids of each artifact, with all their vectors.
+
+        They are in the order of their surface index.
 
         Policies that compare artifacts with each other call this, as does the diagnosis of links.
 

@@ -163,7 +163,7 @@ async def test_an_embedder_is_known_by_its_id_and_another_one_embeds_everything_
     """F11: a callable must be named; another name is noticed; another width under one name is refused."""
     with pytest.raises(TypeError, match="id"):
         embedder_from(len, dim=2)
-    with pytest.raises(ArgumentError, match="id must be a name of the model"):
+    with pytest.raises(ArgumentError, match="id must name the model"):
         embedder_from(len, id=" ", dim=2)
     store, items = MemoryStore(), {"a": "alpha", "b": "beta"}
     await build(notes(items, embedder=of_width(4, "one")), store=store)

@@ -203,7 +203,7 @@ class InvertedIndex:
         return scores
 
     def _get_postings(self, connection: "sqlite3.Connection", word: str) -> _PostingList:
-        """Return the current postings of a word, and evict others if all postings exceed `_MAX_BYTES`."""
+        """Return the current postings of a word; evict others above `_MAX_BYTES` in all."""
         postings = self._postings.pop(word, None)
         if postings is None:
             rows, counts = self._read_postings(connection, word)

@@ -254,7 +254,7 @@ def test_rows_that_left_do_not_pile_up():
             connection.execute("DELETE FROM record")
             add(connection, [f"one {turn}"] * 20)
             check(postings, connection, [f"one {turn}", "one 0"])
-            assert len(postings._numbers) <= 40
+            assert len(postings._rowids) <= 40
         connection.execute("DELETE FROM record")
         check(postings, connection, ["one"])
 
