@@ -33,11 +33,11 @@ from tests.support.chat_server import ChatServer
 from tests.support.embedding_server import (
     EmbeddingServer,
     alone,
+    count_resources,
     cut,
     dripping,
     flooding,
     half,
-    held,
     later,
     raw,
     status,
@@ -340,13 +340,13 @@ def test_one_client_serves_several_event_loops_and_nothing_is_left_open(kind, se
 
 async def test_a_forgotten_client_leaves_nothing_behind(kind, make):
     gc.collect()
-    before = held()
+    before = count_resources()
     clients = [make(timeout=30) for _ in range(3)]
     for client in clients:
         await kind.ask(client, "a")
-    assert held() > before
+    assert count_resources() > before
     del clients, client
-    assert held() == before
+    assert count_resources() == before
 
 
 @pytest.mark.slow

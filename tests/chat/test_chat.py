@@ -18,7 +18,7 @@ from airw.chat import ChatClient, ChatModel, resolve_chat
 from airw.chat.questions import ChatPrompt, fill_template, list_items, strip_bullet
 from airw.errors import ArgumentError, ArgumentKindError, ChatBudgetSpent, ChatError, ChatUnavailable
 from tests.support.chat_server import ChatServer, choice, message, usage
-from tests.support.embedding_server import alone, changed, dripping, later, status
+from tests.support.embedding_server import alone, alter, dripping, later, status
 
 URL = "http://localhost:8080/v1"
 SECRET = "sk-S3cret/4711"
@@ -118,12 +118,12 @@ UNUSABLE = {
     "parts": (message(content=[{"type": "text", "text": "a"}]), "without text, but with the content "),
     "half a character": (message(content="a\ud800"), "an unpaired surrogate"),
     "no message": (choice(message=None), "without a message"),
-    "choice no object": (changed(lambda a: {"choices": ["a"]}), "without a message"),
-    "no choices": (changed(lambda a: {"choices": []}), "without a message"),
-    "choices no list": (changed(lambda a: {"choices": {"0": 1}}), "without a message"),
-    "an error": (changed(lambda a: {"error": {"message": "model not\nloaded"}}), "without a message: model not loaded"),
-    "a list": (changed(lambda a: [1]), "without a message"),
-    "half of it": (changed(lambda a: '{"choices": ['), "half an answer, not JSON"),
+    "choice no object": (alter(lambda a: {"choices": ["a"]}), "without a message"),
+    "no choices": (alter(lambda a: {"choices": []}), "without a message"),
+    "choices no list": (alter(lambda a: {"choices": {"0": 1}}), "without a message"),
+    "an error": (alter(lambda a: {"error": {"message": "model not\nloaded"}}), "without a message: model not loaded"),
+    "a list": (alter(lambda a: [1]), "without a message"),
+    "half of it": (alter(lambda a: '{"choices": ['), "half an answer, not JSON"),
     "HTML": (status(200, "<!doctype html>\n<p>Welcome"), "an HTML page, not JSON"),
     "missing": (status(404, {"error": "no such model"}), "answered 404: no such model; check the URL and the model"),
     "too long": (status(400, {"error": "maximum context length is 2048"}), "by itself .*maximum context length"),

@@ -40,7 +40,7 @@ from airw.sources import from_files, from_jsonl, from_mapping, from_notes
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import Artifact, ArtifactChange, IndexPlan, LedgerEntry, Limits, Record, SearchHit, Surface
 from airw.walking import traverse
-from tests.support.corpora import assert_same, content, run, source, undisturbed_content
+from tests.support.corpora import assert_same, content, reference_content, run, source
 
 EMBEDDER = source().embedder
 
@@ -351,7 +351,7 @@ async def test_an_open_corpus_sees_a_rebuild_at_its_next_search(path, mode):
             pass
         for each in (mine, other):
             assert {hit.text.split()[0] for hit in await each.search("beta 1", mode=mode, k=99)} == {"beta"}
-        run("anyio.run(built, path, 'alpha')", path)
+        run("anyio.run(build_corpus, path, 'alpha')", path)
         for each in (mine, other):
             assert len(await each.search("alpha 1", mode=mode, k=99)) == 24
 
@@ -361,7 +361,9 @@ async def test_a_reader_never_sees_fewer_artifacts_while_another_process_rebuild
     """F20: 300 documents stay 300 documents, each wholly old or wholly new."""
     async with build(source(count=300, size=0), store=path):
         pass
-    process = threading.Thread(target=run, args=["anyio.run(lambda: built(path, 'beta', count=300, size=0))", path])
+    process = threading.Thread(
+        target=run, args=["anyio.run(lambda: build_corpus(path, 'beta', count=300, size=0))", path]
+    )
     process.start()
     async with open_corpus(path, embedder=EMBEDDER) as corpus:
         words = set()
@@ -394,7 +396,7 @@ async def test_two_builders_of_one_name_leave_what_one_of_them_built():
     async with open_corpus("notes", embedder=EMBEDDER) as corpus:
         found = await content(corpus.store)
     word = found[0]["records"][0][0].text.split()[0]
-    assert_same(found, await undisturbed_content(word))
+    assert_same(found, await reference_content(word))
 
 
 @pytest.mark.asyncio_only
@@ -412,7 +414,7 @@ async def test_damage_inside_the_file_is_a_typed_error_and_a_new_build_heals_it(
             await corpus.search("alpha 0", k=99)
     await SqliteStore.remove(path)
     async with build(source(), store=path) as corpus:
-        assert_same(await content(corpus.store), await undisturbed_content())
+        assert_same(await content(corpus.store), await reference_content())
 
 
 @pytest.mark.asyncio_only

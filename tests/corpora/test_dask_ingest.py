@@ -46,7 +46,7 @@ async def finished(plan):
         ours, theirs = corpus.report, one.report
         assert (ours.added, ours.updated, ours.unchanged) == (theirs.added, theirs.updated, theirs.unchanged)
         assert ours.problems == theirs.problems
-        assert await work.held(corpus.store) == await work.held(one.store)
+        assert await work.content_of(corpus.store) == await work.content_of(one.store)
 
 
 def test_dask_with_one_of_three_workers_killed_midway_leaves_what_one_build_leaves(tmp_path):

@@ -23,7 +23,7 @@ from airw.values import Artifact, ItemProblem
 from tests.support import partitions_work as work
 from tests.support.corpora import assert_same, content, source
 from tests.support.drawing import examples
-from tests.support.partitions_work import held
+from tests.support.partitions_work import content_of
 
 TEXTS = {f"n{at}": f"text {at}" for at in range(10)}
 
@@ -86,7 +86,7 @@ def test_any_sequence_of_ingests_leaves_and_reports_what_the_same_sequence_of_bu
             corpus = await ingested(plan, parts, order)
             expected = await build(whole, store=other)
             assert counts(corpus.report) == counts(expected.report)
-        assert await held(store) == await held(other)
+        assert await content_of(store) == await content_of(other)
 
     anyio.run(main)
 
@@ -116,7 +116,7 @@ async def test_what_a_build_makes_of_problems_the_partitions_make_of_them(tmp_pa
         assert corpus.report.problems == one.report.problems
         assert counts(corpus.report) == counts(one.report)
     assert [problem.item for problem in corpus.report.problems] == ["n3", "n7"]
-    assert await held(store) == await held(other)
+    assert await content_of(store) == await content_of(other)
     plan = await prepare_ingest(notes(), store=store)
     with pytest.raises(SourceError, match=r"'n3'.*on_error='skip'"):
         await ingest_partition(plan, 0, given)
@@ -241,7 +241,7 @@ async def test_of_an_id_that_two_partitions_give_the_lower_number_has_it_whichev
         corpus = await ingested(plan, parts, again)
     assert [problem.item for problem in corpus.report.problems] == ["a"]
     fresh = await build(notes({"a": "one", "b": "b", "c": "c"}), store=MemoryStore())
-    assert await held(store) == await held(fresh.store)
+    assert await content_of(store) == await content_of(fresh.store)
 
 
 # Beside other builds
@@ -254,7 +254,7 @@ async def test_another_embedder_replaces_what_the_old_one_made_as_in_a_build():
         corpus = await ingested(await prepare_ingest(whole, store=store), cut(TEXTS, 4))
         one = await build(whole, store=other)
     assert counts(corpus.report) == counts(one.report) == (0, 10, 0, 0)
-    assert await held(store) == await held(other)
+    assert await content_of(store) == await content_of(other)
     await build(notes({"x": "x"}, name="others", embedder=HashingEmbedder(dim=64)), store=store)
     with pytest.raises(EmbedderMismatch, match="contains artifacts of 'others'"):
         await prepare_ingest(notes(embedder=HashingEmbedder(dim=32)), store=store)
@@ -265,11 +265,11 @@ async def test_a_partition_is_refused_once_a_build_has_changed_the_embedder():
     plan = await prepare_ingest(notes(), store=store)
     await ingest_partition(plan, 0, {"a": "one"})
     await build(notes({"a": "one"}, embedder=HashingEmbedder(dim=64)), store=store)
-    before = await held(store)
+    before = await content_of(store)
     for refused in (ingest_partition(plan, 1, {"b": "two"}), finish_ingest(plan, partitions=1)):
         with pytest.raises(EmbedderMismatch, match=r"no longer has embedder 'hashing-v1-512'.*prepare_ingest"):
             await refused
-    assert await held(store) == before
+    assert await content_of(store) == before
 
 
 async def test_an_embedder_that_changes_while_a_partition_is_embedded_keeps_it_out():
@@ -323,7 +323,7 @@ async def test_what_a_build_took_away_meanwhile_has_to_be_ingested_again():
         await finish_ingest(plan, partitions=3)
     corpus = await ingested(plan, parts, caught.value.partitions)
     fresh = await build(notes(TEXTS), store=MemoryStore())
-    assert await held(corpus.store) == await held(fresh.store)
+    assert await content_of(corpus.store) == await content_of(fresh.store)
 
 
 async def test_two_sources_are_ingested_into_one_corpus_at_once():
@@ -409,7 +409,7 @@ async def test_workers_killed_at_random_moments_leave_whole_partitions_and_the_i
     plan = await prepare_ingest(work.source(), store=tmp_path / "notes.airw")
     (tmp_path / "plan").write_bytes(pickle.dumps(plan))
     for _ in range(8):
-        with work.started(tmp_path / "plan") as workers:
+        with work.start_workers(tmp_path / "plan") as workers:
             for worker in workers:
                 assert worker.stdout.readline()  # it has written, or found, a partition
             await anyio.sleep(chance.uniform(0, 0.06))
@@ -427,4 +427,4 @@ async def test_workers_killed_at_random_moments_leave_whole_partitions_and_the_i
         await ingest_partition(plan, number, work.part(number))
     one = await build(work.source(whole=True), store=MemoryStore())
     async with finish_ingest(plan, partitions=work.PARTS) as corpus:
-        assert await held(corpus.store) == await held(one.store)
+        assert await content_of(corpus.store) == await content_of(one.store)

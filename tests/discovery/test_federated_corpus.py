@@ -28,7 +28,7 @@ from airw.policies import (
 from airw.testing import PolicySuite
 from airw.testing.changes import put
 from airw.values import Edge, Link, LinkCount, UnresolvedLink
-from tests.support.artifact_corpora import EIGHTHS, Counting, item, walked
+from tests.support.artifact_corpora import EIGHTHS, Counting, item, walk_all
 from tests.support.drawing import examples
 from tests.support.federations import Federation, part, split_of
 
@@ -69,7 +69,7 @@ async def whole_story(split, policy, store=None, **options):
     """The walk of the whole, in the ids of the parts."""
     items = split.graph.items
     async with part(items, store=store) as corpus:
-        hits, walk = await walked(corpus, policy, split.graph.query, **options)
+        hits, walk = await walk_all(corpus, policy, split.graph.query, **options)
 
     def renamed(told):
         return [
@@ -83,7 +83,7 @@ async def whole_story(split, policy, store=None, **options):
 
 
 async def parts_story(corpus, policy, query, **options):
-    hits, walk = await walked(corpus, policy, query, **options)
+    hits, walk = await walk_all(corpus, policy, query, **options)
     both = [story(each, walk, lambda hit: hit.key) for each in (hits, walk.ranking)]
     return both, walk.summary.to_dict() | {"seconds": 0}
 
@@ -192,16 +192,16 @@ async def test_the_same_walk_tells_the_same_story_whoever_answers_first():
 async def test_artifacts_of_one_id_in_two_corpora_are_two():
     parts = {"a": notes(x=[["b", "x"]], y=[]), "b": notes(x=["y"], y=[])}
     async with Federation(parts) as corpus:
-        hits, _ = await walked(corpus, LinkWalk(roots=[("a", "x")], direction="out"))
+        hits, _ = await walk_all(corpus, LinkWalk(roots=[("a", "x")], direction="out"))
         assert keys(hits) == [("a", "x"), ("b", "x"), ("b", "y")]
-        hits, _ = await walked(corpus, Eager(start_k=9, select_k=None), "8 0 0 0 0 0 0 0")
+        hits, _ = await walk_all(corpus, Eager(start_k=9, select_k=None), "8 0 0 0 0 0 0 0")
         assert keys(hits) == [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")]
 
 
 async def test_a_cycle_across_corpora_ends():
     parts = {"a": notes(x=[["b", "x"], ["a", "x"]]), "b": notes(x=[["a", "x"]])}
     async with Federation(parts) as corpus:
-        hits, walk = await walked(corpus, LinkWalk(roots=[("b", "x")], max_depth=None), node_budget=1000)
+        hits, walk = await walk_all(corpus, LinkWalk(roots=[("b", "x")], max_depth=None), node_budget=1000)
     assert keys(hits) == [("b", "x"), ("a", "x")]
     assert walk.summary.stop == "exhausted"
     assert not walk.summary.truncated
@@ -210,7 +210,7 @@ async def test_a_cycle_across_corpora_ends():
 async def test_links_out_of_all_corpora_lead_nowhere_and_cost_nothing():
     parts = {"a": notes(x=[["c", "x"], ["b", "none"], ["b", "x"]]), "b": notes(x=[])}
     async with Federation(parts) as corpus:
-        _, walk = await walked(corpus, LinkWalk(roots=[("a", "x")]))
+        _, walk = await walk_all(corpus, LinkWalk(roots=[("a", "x")]))
         assert (walk.summary.edges, walk.summary.committed, walk.summary.routed) == (2, 2, 0)
         assert await corpus.store.neighbors([("a", "x")]) == [[Edge(("a", "x"), ("b", "x"), "REF", "derived")]]
 
@@ -219,7 +219,7 @@ async def test_a_single_corpus_still_follows_no_link_to_another():
     items = notes(x=[["b", "x"], ["test", "y"], "z"], y=[], z=[])
     async with part(items) as corpus:
         for policy in (LinkWalk(roots=["x"], direction="out"), Eager(start_k=0, roots=["x"], select_k=None)):
-            hits, walk = await walked(corpus, policy, "8 0 0 0 0 0 0 0")
+            hits, walk = await walk_all(corpus, policy, "8 0 0 0 0 0 0 0")
             assert keys(hits) == [("test", "x"), ("test", "z")]
             assert (walk.summary.edges, walk.summary.routed) == (1, 0)
 
@@ -227,7 +227,7 @@ async def test_a_single_corpus_still_follows_no_link_to_another():
 async def test_hits_and_their_ways_are_clean_json():
     parts = {"a": notes(x=[["b", "y"]]), "b": notes(y=[])}
     async with Federation(parts) as corpus:
-        hits, _ = await walked(corpus, LinkWalk(roots=[("a", "x")]))
+        hits, _ = await walk_all(corpus, LinkWalk(roots=[("a", "x")]))
         walk = traverse("", corpus, policy=LinkWalk(roots=[("a", "x")]))
         lines = [event.to_dict() async for event in walk.events()]
     said = json.loads(json.dumps(hits[1].to_dict()))
@@ -239,7 +239,7 @@ async def test_hits_and_their_ways_are_clean_json():
 
 async def test_corpora_may_be_called_by_other_names_than_their_own():
     async with part(notes(x=[["two", "y"]]), "same") as one, part(notes(y=[]), "same") as two:
-        hits, _ = await walked(FederatedCorpus({"one": one, "two": two}), LinkWalk(roots=[("one", "x")]))
+        hits, _ = await walk_all(FederatedCorpus({"one": one, "two": two}), LinkWalk(roots=[("one", "x")]))
         assert keys(hits) == [("one", "x"), ("two", "y")]
         with pytest.raises(ArgumentError, match="two are 'same'"):
             FederatedCorpus([one, two])
@@ -247,7 +247,7 @@ async def test_corpora_may_be_called_by_other_names_than_their_own():
 
 async def test_several_corpora_are_borrowed():
     async with part(notes(x=[]), "a") as corpus:
-        hits, _ = await walked(FederatedCorpus([corpus]), LinkWalk(roots=[("a", "x")]))
+        hits, _ = await walk_all(FederatedCorpus([corpus]), LinkWalk(roots=[("a", "x")]))
         assert keys(hits) == [("a", "x")]
         assert await corpus.store.artifact_ids() == ["x"]
 
@@ -291,22 +291,22 @@ async def test_a_root_that_does_not_say_its_corpus_is_refused_where_there_are_se
     async with Federation({"a": notes(x=[]), "b": notes(x=[])}) as corpus:
         for root in ("x", ("c", "x")):
             with pytest.raises(NoLedgerEntry, match=r"pass roots as \(source, id\) pairs, the source one of 'a', 'b'"):
-                await walked(corpus, policy([root]), "8 0 0 0 0 0 0 0")
+                await walk_all(corpus, policy([root]), "8 0 0 0 0 0 0 0")
 
 
 @pytest.mark.parametrize("policy", ROOTED)
 async def test_in_a_single_corpus_a_pair_of_its_own_means_its_id_and_another_is_refused(policy):
     async with part(notes(x=[]), "a") as corpus:
-        hits, _ = await walked(corpus, policy([["a", "x"], "x"]), "8 0 0 0 0 0 0 0")
+        hits, _ = await walk_all(corpus, policy([["a", "x"], "x"]), "8 0 0 0 0 0 0 0")
         assert [(hit.artifact_id, hit.metadata["walk_path"]) for hit in hits] == [("x", ["x"])]
         with pytest.raises(NoLedgerEntry, match=r"contains no artifact \('b', 'x'\); pass roots as ids in it"):
-            await walked(corpus, policy([("b", "x")]), "8 0 0 0 0 0 0 0")
+            await walk_all(corpus, policy([("b", "x")]), "8 0 0 0 0 0 0 0")
 
 
 async def test_a_link_walk_refuses_a_root_that_its_corpus_does_not_hold():
     async with Federation({"a": notes(x=[]), "b": notes(x=[])}) as corpus:
         with pytest.raises(NoLedgerEntry, match=r"'a \+ b' contains no artifact \('b', 'none'\)"):
-            await walked(corpus, LinkWalk(roots=[("b", "none")]))
+            await walk_all(corpus, LinkWalk(roots=[("b", "none")]))
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ async def test_dependents_of_a_library_are_found_across_corpora():
     async with Federation(parts) as corpus:
 
         async def dependents(*seeds):
-            hits, _ = await walked(corpus, ReverseDependency(seeds=seeds), "8 0 0 0 0 0 0 0")
+            hits, _ = await walk_all(corpus, ReverseDependency(seeds=seeds), "8 0 0 0 0 0 0 0")
             return {hit.key: hit.metadata.get("seed") for hit in hits}
 
         flask, numpy = ("libs", "flask"), "numpy"
@@ -345,7 +345,7 @@ async def test_dependents_of_a_library_are_found_across_corpora():
 async def test_an_id_as_seed_means_all_that_have_it():
     parts = {"a": notes(lib=[], use=["lib"]), "b": notes(lib=[], use=[["a", "lib"]])}
     async with Federation(parts) as corpus:
-        hits, _ = await walked(corpus, ReverseDependency(seeds=["lib"], max_depth=0), "8 0 0 0 0 0 0 0")
+        hits, _ = await walk_all(corpus, ReverseDependency(seeds=["lib"], max_depth=0), "8 0 0 0 0 0 0 0")
         assert [(hit.key, hit.metadata["fan_in"]) for hit in hits] == [(("a", "lib"), 2), (("b", "lib"), 0)]
         assert await corpus.store.max_fan_in() == 2
         assert await corpus.members["a"].store.max_fan_in() == 1
@@ -379,14 +379,14 @@ async def test_the_candidates_of_an_ambiguous_link_are_pairs_too():
 async def test_seeds_of_several_corpora_come_in_the_order_of_the_corpora():
     async with Federation({"b": notes(lib=[]), "a": notes(lib=[], other=[])}) as corpus:
         seeds = [("a", "other"), ("a", "lib"), ("b", "lib")]
-        hits, _ = await walked(corpus, ReverseDependency(seeds=seeds), "8 0 0 0 0 0 0 0")
+        hits, _ = await walk_all(corpus, ReverseDependency(seeds=seeds), "8 0 0 0 0 0 0 0")
     assert keys(hits) == [("b", "lib"), ("a", "lib"), ("a", "other")]
 
 
 async def test_what_the_query_names_is_found_in_every_corpus():
     parts = {"a": notes(keys=[], alpha=[]), "b": notes(keys=[], beta=[])}
     async with Federation(parts, embedder=OTHER) as corpus:
-        hits, _ = await walked(corpus, LinkWalk(seeding="titles"), "the keys of beta")
+        hits, _ = await walk_all(corpus, LinkWalk(seeding="titles"), "the keys of beta")
         assert keys(hits) == [("a", "keys"), ("b", "keys"), ("b", "beta")]
 
 
@@ -411,18 +411,18 @@ async def test_summaries_of_all_corpora_route_to_their_parts():
     parts = {"a": {"x": item(near, far)}, "b": {"x": item(far, near, near)}}
     async with Federation(parts) as corpus:
         tree = CollapsedTree(summary_kinds=["chunk"], leaf_kinds=["none"])
-        hits, _ = await walked(corpus, tree, near)
+        hits, _ = await walk_all(corpus, tree, near)
         assert [(hit.key, hit.surface_index) for hit in hits] == [(("a", "x"), 0), (("b", "x"), 1)]
 
 
 async def test_from_given_roots_links_are_walked_whatever_the_embedders():
     async with part(notes(x=[["b", "y"]]), "a") as one, part(notes(y=[]), "b", embedder=OTHER) as two:
         corpus = FederatedCorpus([one, two])
-        hits, _ = await walked(corpus, LinkWalk(roots=[("a", "x")]))
+        hits, _ = await walk_all(corpus, LinkWalk(roots=[("a", "x")]))
         assert keys(hits) == [("a", "x"), ("b", "y")]
         for policy in (LinkWalk(), Eager(start_k=0, roots=[("a", "x")]), CollapsedTree()):
             with pytest.raises(EmbedderMismatch, match="different embedders, 'eighths', 'other'"):
-                await walked(corpus, policy)
+                await walk_all(corpus, policy)
         with pytest.raises(EmbedderMismatch, match="2 and 8 wide"):
             await corpus.store.vectors_of([("a", "x"), ("b", "y")])
 
@@ -450,7 +450,7 @@ async def test_a_corpus_that_fails_ends_the_walk_with_its_error_and_a_note(metho
         one, two = corpus.members.values()
         broken = FederatedCorpus([one, replace(two, store=Broken(two.store, method))])
         with pytest.raises(StoreError, match="the disk is gone") as caught:
-            await walked(broken, LinkWalk(roots=[("a", "x")]))
+            await walk_all(broken, LinkWalk(roots=[("a", "x")]))
     assert any("from corpus 'b'" in note for note in caught.value.__notes__)
 
 
@@ -474,7 +474,7 @@ async def test_the_calls_of_a_step_do_not_grow_with_its_artifacts(direction):
         async with Federation(wide(width)) as corpus:
             members = [replace(each, store=Counting(each.store)) for each in corpus.members.values()]
             policy = Eager(start_k=0, roots=[("one", "a")], select_k=None, adjacent_k=None, direction=direction)
-            _, walk = await walked(FederatedCorpus(members), policy, "8 0 0 0 0 0 0 0", node_budget=1000)
+            _, walk = await walk_all(FederatedCorpus(members), policy, "8 0 0 0 0 0 0 0", node_budget=1000)
             counted.append([Counter(each.store.calls) for each in members])
             steps = walk.summary.steps
     assert counted[0] == counted[1]
@@ -508,7 +508,7 @@ async def test_corpora_are_asked_at_the_same_time():
         arrived, all_here = [], anyio.Event()
         members = [replace(each, store=Meeting(each.store, arrived, all_here)) for each in corpus.members.values()]
         with anyio.fail_after(60):
-            hits, _ = await walked(FederatedCorpus(members), Eager(), "8 0 0 0 0 0 0 0")
+            hits, _ = await walk_all(FederatedCorpus(members), Eager(), "8 0 0 0 0 0 0 0")
     assert keys(hits) == [("a", "x"), ("b", "x"), ("c", "x")]
 
 
@@ -560,6 +560,6 @@ async def test_a_corpus_that_is_not_concerned_is_not_asked():
         one, two = corpus.members.values()
         counting = replace(two, store=Counting(two.store))
         policy = LinkWalk(roots=[("a", "x")], direction="out")
-        hits, _ = await walked(FederatedCorpus([one, counting]), policy)
+        hits, _ = await walk_all(FederatedCorpus([one, counting]), policy)
     assert keys(hits) == [("a", "x"), ("a", "y")]
     assert counting.store.calls == []

@@ -26,8 +26,8 @@ from airw.testing import EmbedderSuite
 from tests.support.embedding_server import (
     EmbeddingServer,
     alone,
+    alter,
     at_most,
-    changed,
     cut,
     later,
     status,
@@ -119,7 +119,7 @@ async def test_the_width_is_learned_from_the_first_answer_even_without_texts(ser
 
 
 async def test_answers_out_of_order_are_put_in_order(server, embedder):
-    server.plan(changed(lambda answer: {**answer, "data": answer["data"][::-1]}))
+    server.plan(alter(lambda answer: {**answer, "data": answer["data"][::-1]}))
     np.testing.assert_allclose(await embedder.embed_documents(words(9)), expected(server, words(9)), atol=1e-6)
 
 
@@ -215,7 +215,7 @@ def edited(at, **values):
         answer["data"][at].update(values)
         return answer
 
-    return changed(change)
+    return alter(change)
 
 
 def without_first(answer):
@@ -228,25 +228,25 @@ UNUSABLE = {
     "ragged": (edited(1, embedding=[1.0] * 7), "one width"),
     "words": (edited(1, embedding=["a"] * 8), "numbers"),
     "nothing in it": (edited(1, embedding=None), "one width|numbers"),
-    "no width": (changed(lambda a: {"data": [{**item, "embedding": []} for item in a["data"]]}), "empty vectors"),
-    "nested": (changed(lambda a: {"data": [{**item, "embedding": [[1.0]]} for item in a["data"]]}), "shape"),
-    "base64": (changed(lambda a: {"data": [{**item, "embedding": "AACAPw=="} for item in a["data"]]}), "numbers"),
-    "too few": (changed(without_first), "2 vectors for 3 texts"),
-    "too many": (changed(lambda a: {"data": a["data"] + [{"index": 3, "embedding": [1.0]}]}), "4 vectors for 3 texts"),
+    "no width": (alter(lambda a: {"data": [{**item, "embedding": []} for item in a["data"]]}), "empty vectors"),
+    "nested": (alter(lambda a: {"data": [{**item, "embedding": [[1.0]]} for item in a["data"]]}), "shape"),
+    "base64": (alter(lambda a: {"data": [{**item, "embedding": "AACAPw=="} for item in a["data"]]}), "numbers"),
+    "too few": (alter(without_first), "2 vectors for 3 texts"),
+    "too many": (alter(lambda a: {"data": a["data"] + [{"index": 3, "embedding": [1.0]}]}), "4 vectors for 3 texts"),
     "twice": (edited(2, index=1), "2 vectors of index 1, and none of index 2"),
     "out of range": (edited(2, index=3), "index 3 for 3 texts"),
     "index no number": (edited(2, index="2"), "index '2'"),
     "no index": (edited(2, index=None), "index None"),
     "no data": (
-        changed(lambda a: {"error": "model not\nloaded"}),
+        alter(lambda a: {"error": "model not\nloaded"}),
         "without a list of vectors as 'data': model not loaded",
     ),
-    "data no list": (changed(lambda a: {"data": {"0": 1}}), "without a list of vectors"),
-    "items no objects": (changed(lambda a: {"data": [1, 2, 3]}), "without a list of vectors"),
-    "a list": (changed(lambda a: [a]), "without a list of vectors"),
-    "half of it": (changed(lambda a: '{"data": [{"index": 0, "embed'), "half an answer, not JSON"),
-    "empty": (changed(lambda a: ""), "nothing, not JSON"),
-    "deep": (changed(lambda a: "[" * 100_000), "half an answer, not JSON"),
+    "data no list": (alter(lambda a: {"data": {"0": 1}}), "without a list of vectors"),
+    "items no objects": (alter(lambda a: {"data": [1, 2, 3]}), "without a list of vectors"),
+    "a list": (alter(lambda a: [a]), "without a list of vectors"),
+    "half of it": (alter(lambda a: '{"data": [{"index": 0, "embed'), "half an answer, not JSON"),
+    "empty": (alter(lambda a: ""), "nothing, not JSON"),
+    "deep": (alter(lambda a: "[" * 100_000), "half an answer, not JSON"),
     "HTML": (status(200, "<!doctype html>\n<p>Welcome"), "an HTML page, not JSON; check that url is the base of"),
 }
 
@@ -273,7 +273,7 @@ async def test_a_width_that_changes_between_batches_of_one_call_is_refused(serve
     def narrower(answer):
         return {"data": [{**item, "embedding": item["embedding"][1:]} for item in answer["data"]]}
 
-    server.plan(changed(lambda answer: answer), changed(narrower))
+    server.plan(alter(lambda answer: answer), alter(narrower))
     said = await failure(HttpEmbedder(server.url, "m", batch_size=1, max_concurrency=1).embed_documents(words(2)))
     assert "width 7, not 8 as before" in said
 
@@ -648,7 +648,7 @@ async def test_a_corpus_opens_with_the_same_model_on_another_server_but_with_no_
 @pytest.mark.asyncio_only
 async def test_a_build_whose_server_fails_ends_with_its_reason_and_can_be_completed(server, tmp_path):
     source, file = from_mapping(TEXTS, name="notes"), tmp_path / "notes.airw"
-    server.plan(changed(lambda answer: answer), status(404, {"error": "no such model"}))
+    server.plan(alter(lambda answer: answer), status(404, {"error": "no such model"}))
     with pytest.raises(EmbedderError, match="no such model"):
         await build(source, store=file, embedder=f"{server.url}#m")
     async with build(source, store=file, embedder=f"{server.url}#m") as corpus:

@@ -12,7 +12,7 @@ from airw.policies import LinkWalk, ReverseDependency
 from airw.protocols import GraphStore
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import Edge, Extraction, LinkCount, Record
-from tests.support.linked_stores import Counting, change, fill, filled
+from tests.support.linked_stores import Counting, change, fill, store_of
 
 EDGES = [
     Edge("a", "b", "REF", "derived"), Edge("a", "c", "PARENT", "typed"), Edge("b", "c", "REF", "derived"),
@@ -79,7 +79,7 @@ EXPECTED = [
 
 class TestOverAnyStore:
     async def test_memory_answers_for_many_artifacts_at_once(self):
-        async with filled(EDGES, ids="abc", missing=["gone"]) as store:
+        async with store_of(EDGES, ids="abc", missing=["gone"]) as store:
             assert await answers(CorpusGraph(store)) == EXPECTED
 
     @pytest.mark.asyncio_only
@@ -89,7 +89,7 @@ class TestOverAnyStore:
             assert await answers(CorpusGraph(store)) == EXPECTED
 
     async def test_each_question_is_one_call_however_many_artifacts(self):
-        async with filled(EDGES, ids="abc", missing=["gone"]) as store:
+        async with store_of(EDGES, ids="abc", missing=["gone"]) as store:
             counting = Counting(store)
             graph = CorpusGraph(counting)
             await graph.neighbors(["a", "b", "c"])
@@ -121,7 +121,7 @@ class TestOverAnyStore:
             await graph.components()
 
     async def test_it_is_a_graph_itself(self):
-        async with filled(EDGES) as store:
+        async with store_of(EDGES) as store:
             graph = CorpusGraph(store)
             assert isinstance(graph, GraphStore)
             again = CorpusGraph(CorpusGraph(graph))
@@ -148,7 +148,7 @@ class TestIds:
             assert (await graph.path(("notes", "a"), "b")).nodes == ("a", "b")
 
     async def test_a_bare_store_knows_no_name_so_a_pair_is_of_another_corpus(self):
-        async with filled([Edge("a", ("notes", "b"), "x")], ids="ab") as store:
+        async with store_of([Edge("a", ("notes", "b"), "x")], ids="ab") as store:
             graph = CorpusGraph(store)
             assert await graph.resolve([("notes", "b")]) == [("notes", "b")]
             assert await graph.reverse_neighbors([("notes", "b")]) == [["a"]]
@@ -177,13 +177,13 @@ class TestIds:
         ],
     )
     async def test_a_lone_string_is_refused_with_what_would_do(self, ask):
-        async with filled([]) as store:
+        async with store_of([]) as store:
             with pytest.raises(TypeError, match=r"must be a list of ids, not 'a'; use \['a'\]"):
                 await ask(CorpusGraph(store))
 
     @pytest.mark.parametrize("id", [3, ("a",), ("a", "b", "c"), None])
     async def test_what_is_no_id_is_refused(self, id):
-        async with filled([]) as store:
+        async with store_of([]) as store:
             with pytest.raises(ArgumentError, match=r"ids must be ids or \(source, id\) pairs"):
                 await CorpusGraph(store).neighbors([id])
 
@@ -208,7 +208,7 @@ class TestWalking:
                 assert [hit async for hit in traverse("some text", CorpusGraph(corpus), policy=policy)] == expected
 
     async def test_a_bare_store_is_walked_as_long_as_nothing_is_embedded(self):
-        async with filled(EDGES, ids="abc", missing=["gone"]) as store:
+        async with store_of(EDGES, ids="abc", missing=["gone"]) as store:
             graph = CorpusGraph(store)
             walk = traverse("", graph, policy=LinkWalk(roots=["a"], direction="out"))
             assert [hit.artifact_id async for hit in walk] == ["a", "c", "b"]

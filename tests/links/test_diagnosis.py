@@ -17,7 +17,7 @@ from airw.links import CorpusGraph, extractor_from
 from airw.links.diagnosis import gini
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import Edge, LinkCount
-from tests.support.linked_stores import Counting, fill, filled
+from tests.support.linked_stores import Counting, fill, store_of
 
 TOPICS = 20
 IDS = [f"n{number:03}" for number in range(200)]
@@ -40,7 +40,7 @@ def drawn(random, count, *, related):
 
 
 async def diagnosed(edges, *, gold=None, seed=0, **options):
-    async with filled(edges, **options) as store:
+    async with store_of(edges, **options) as store:
         return await CorpusGraph(store).diagnose(gold=gold, seed=seed)
 
 
@@ -176,7 +176,7 @@ class TestManners:
         random = Random(4)
         vectors = {id: vector(id, random) for id in IDS}
         edges = drawn(random, 1_500, related=True)
-        async with filled(edges, ids=IDS, vectors=vectors) as store:
+        async with store_of(edges, ids=IDS, vectors=vectors) as store:
             graph = CorpusGraph(store)
             assert await graph.diagnose() == await graph.diagnose()
             assert (await graph.diagnose()).linked_cosine != (await graph.diagnose(seed=1)).linked_cosine
@@ -190,7 +190,7 @@ class TestManners:
                 return await self._store.vectors_of(ids)
 
         random = Random(4)
-        async with filled(drawn(random, 3_000, related=False), ids=IDS) as store:
+        async with store_of(drawn(random, 3_000, related=False), ids=IDS) as store:
             watching = Watching(store)
             await CorpusGraph(watching).diagnose()
         assert 50 < watching.most <= 100

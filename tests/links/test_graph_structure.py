@@ -14,7 +14,7 @@ from airw.links import CorpusGraph, LinkCycle
 from airw.stores import SqliteStore
 from airw.values import Edge
 from tests.support.drawing import examples
-from tests.support.linked_stores import IDS, Counting, fill, filled
+from tests.support.linked_stores import IDS, Counting, fill, store_of
 
 PAIRS = st.lists(st.tuples(st.sampled_from(IDS), st.sampled_from(IDS)).filter(lambda pair: pair[0] != pair[1]))
 
@@ -38,7 +38,7 @@ def first_shortest_ring(graph, group):
 
 
 async def structure_of(edges, **options):
-    async with filled(edges, **options) as store:
+    async with store_of(edges, **options) as store:
         graph = CorpusGraph(store)
         return await graph.components(), await graph.cycles()
 
@@ -57,7 +57,7 @@ class TestComponents:
     async def test_long_lines_and_many_pages_hang_together(self):
         ids = [f"n{number:05}" for number in range(4_000)]
         shuffled = Random(5).sample(ids[1:], len(ids) - 1)
-        async with filled(edge_line(shuffled), ids=ids) as store:
+        async with store_of(edge_line(shuffled), ids=ids) as store:
             counting = Counting(store)
             components = await CorpusGraph(counting).components()
         assert components == [ids[1:], ids[:1]]
@@ -65,7 +65,7 @@ class TestComponents:
 
     async def test_only_links_that_count_connect(self):
         edges = [Edge("a", "b", "x"), Edge("b", "c", "y"), Edge("c", "d", "x", "typed"), Edge("d", ("o", "a"), "x")]
-        async with filled(edges, ids="abcd") as store:
+        async with store_of(edges, ids="abcd") as store:
             graph = CorpusGraph(store)
             assert await graph.components() == [["a", "b", "c", "d"]]
             assert await graph.components(types=["x"]) == [["a", "b"], ["c", "d"]]
@@ -121,7 +121,7 @@ class TestCycles:
             Edge("a", "b", "x"), Edge("a", "b", "REF", "derived"), Edge("b", "a", "REF", "typed"),
             Edge("b", "a", "REF", "derived"), Edge("c", "a", "REF"),
         ]  # fmt: skip
-        async with filled(edges, ids="abc") as store:
+        async with store_of(edges, ids="abc") as store:
             graph = CorpusGraph(store)
             [cycle] = await graph.cycles()
             assert cycle == LinkCycle(
@@ -140,7 +140,7 @@ class TestCycles:
                 scope.cancel()
                 return found
 
-        async with filled(edge_line(ids), ids=ids) as store:
+        async with store_of(edge_line(ids), ids=ids) as store:
             slow = Slow(store)
             with anyio.CancelScope() as scope:
                 await CorpusGraph(slow).cycles()
@@ -160,8 +160,8 @@ async def test_a_file_says_what_memory_says(tmp_path):
 
 async def test_filters_are_checked():
     with pytest.raises(ArgumentError, match="types must be a list of strings"):
-        async with filled([]) as store:
+        async with store_of([]) as store:
             await CorpusGraph(store).components(types="x")
     with pytest.raises(ArgumentError, match="origins must be one of"):
-        async with filled([]) as store:
+        async with store_of([]) as store:
             await CorpusGraph(store).cycles(origins=["x"])

@@ -15,7 +15,7 @@ from airw.links.costs import link_cost
 from airw.stores import SqliteStore
 from airw.values import Edge
 from tests.support.drawing import examples
-from tests.support.linked_stores import Counting, fill, filled
+from tests.support.linked_stores import Counting, fill, store_of
 
 IDS = "abcdefgh"
 TYPES = ("part-of", "supports", "supported-by", "x")
@@ -24,7 +24,7 @@ DIRECTIONS = ("out", "in", "both")
 
 
 async def path_in(edges, start, end, *, values=(), **options):
-    async with filled(edges, values=values) as store:
+    async with store_of(edges, values=values) as store:
         return await CorpusGraph(store).path(start, end, **options)
 
 
@@ -116,7 +116,7 @@ class TestByHops:
         graph.add_nodes_from(ids)
 
         async def check():
-            async with filled(edges, ids=ids) as store:
+            async with store_of(edges, ids=ids) as store:
                 for _ in range(10):
                     start, end = random.sample(ids, 2)
                     path = await CorpusGraph(store).path(start, end, direction=direction, max_hops=None)
@@ -144,14 +144,14 @@ class TestByHops:
         assert (path.found, path.nodes, path.edges, path.cost, path.visited) == (True, ("a",), (), 0.0, 1)
 
     async def test_an_artifact_that_is_not_there_is_named(self):
-        async with filled([]) as store:
+        async with store_of([]) as store:
             with pytest.raises(NoLedgerEntry, match=r"^the graph has no artifact 'nowhere'; a path needs"):
                 await CorpusGraph(store).path("a", "nowhere")
             with pytest.raises(NoLedgerEntry, match="'nobody'"):
                 await CorpusGraph(store).path("nobody", "nobody")
 
     async def test_links_to_another_corpus_lead_nowhere(self):
-        async with filled([Edge("a", ("other", "h"), "x"), Edge("b", ("other", "h"), "x")]) as store:
+        async with store_of([Edge("a", ("other", "h"), "x"), Edge("b", ("other", "h"), "x")]) as store:
             path = await CorpusGraph(store).path("a", "b", max_hops=1)
         assert (path.found, path.visited, path.left_out) == (False, 2, {})
 
@@ -165,7 +165,7 @@ class TestByHops:
     async def test_a_level_is_one_call_of_the_store(self):
         edges = [Edge(one, other, "x") for one, other in zip("abcdefg", "bcdefgh", strict=True)]
         edges += [Edge("a", each, "y") for each in "cd"] + [Edge(each, "h", "y") for each in "ef"]
-        async with filled(edges) as store:
+        async with store_of(edges) as store:
             counting = Counting(store)
             path = await CorpusGraph(counting).path("a", "h", direction="out")
         assert names(path) == "adeh"
@@ -175,7 +175,7 @@ class TestByHops:
         edges = [Edge("hub", f"n{number:04}", "x") for number in range(3_000)] + [
             Edge("n0007", "b", "x"), Edge("b", "h", "x"), Edge("a", "hub", "x"),
         ]  # fmt: skip
-        async with filled(edges) as store:
+        async with store_of(edges) as store:
             counting = Counting(store)
             path = await CorpusGraph(counting).path("a", "h", direction="out")
         assert path.nodes == ("a", "hub", "n0007", "b", "h")
@@ -211,7 +211,7 @@ class TestByCost:
         graph.add_nodes_from(ids)
 
         async def check():
-            async with filled(edges, ids=ids, values=values) as store:
+            async with store_of(edges, ids=ids, values=values) as store:
                 for _ in range(5):
                     start, end = random.sample(ids, 2)
                     path = await CorpusGraph(store).path(start, end, direction=direction, max_hops=None, weighted=True)
@@ -231,7 +231,7 @@ class TestByCost:
         values = {id: random.choice([0, 50, 100]) for id in ids}
 
         async def check():
-            async with filled(edges, ids=ids, values=values) as store:
+            async with store_of(edges, ids=ids, values=values) as store:
                 for _ in range(5):
                     ends = random.sample(ids, 2)
                     options = {"direction": direction, "max_hops": longest, "weighted": True}
@@ -251,7 +251,7 @@ class TestByCost:
 
     async def test_a_round_asks_for_the_links_and_the_values_of_all_that_is_final(self):
         edges = [Edge("a", each, "x") for each in "bcd"] + [Edge(each, "h", "x") for each in "bcd"]
-        async with filled(edges) as store:
+        async with store_of(edges) as store:
             counting = Counting(store)
             path = await CorpusGraph(counting).path("a", "h", weighted=True)
         assert names(path) == "abh"
@@ -290,7 +290,7 @@ class TestLimits:
     @pytest.mark.parametrize("weighted", [False, True])
     async def test_limits_that_are_just_enough_leave_nothing_out(self, weighted):
         edges = [Edge("a", "b", "x"), Edge("b", "h", "x")]
-        async with filled(edges, ids="abh") as store:
+        async with store_of(edges, ids="abh") as store:
             path = await CorpusGraph(store).path(
                 "a", "h", max_hops=2, max_nodes=3, max_edges=4, max_fanout=2, weighted=weighted
             )
@@ -318,7 +318,7 @@ class TestLimits:
 
     async def test_a_dear_way_of_few_hops_counts_where_the_cheap_one_is_too_long(self):
         edges = [Edge("a", "b", "part-of"), Edge("b", "c", "part-of"), Edge("a", "c", "x"), Edge("c", "h", "x")]
-        async with filled(edges, values={"b": 100}) as store:
+        async with store_of(edges, values={"b": 100}) as store:
             graph = CorpusGraph(store)
             assert (await graph.path("a", "h", weighted=True)).cost == 2.75
             for limit in ({}, {"max_edges": 100}):
@@ -328,7 +328,7 @@ class TestLimits:
     @pytest.mark.parametrize("weighted", [False, True])
     async def test_no_path_within_some_hops_is_told_from_no_path_at_all(self, weighted):
         edges = [Edge("a", "b", "x"), Edge("b", "c", "x"), Edge("c", "h", "x"), Edge("e", "f", "x")]
-        async with filled(edges) as store:
+        async with store_of(edges) as store:
             graph = CorpusGraph(store)
             near = await graph.path("a", "h", max_hops=2, weighted=weighted)
             none = await graph.path("a", "e", max_hops=3, weighted=weighted)
@@ -345,7 +345,7 @@ class TestLimits:
     async def test_each_limit_counts_what_it_kept_out(self, limit, left_out, weighted):
         edges = [Edge("a", each, "x") for each in "bcde"] + [Edge("e", "f", "x"), Edge("f", "g", "x")]
         edges += [Edge("h", each, "x") for each in "ijkl"] + [Edge("l", "m", "x"), Edge("m", "g", "x")]
-        async with filled(edges) as store:
+        async with store_of(edges) as store:
             path = await CorpusGraph(store).path("a", "h", **limit, weighted=weighted)
             assert (await CorpusGraph(store).path("a", "h", weighted=weighted)).found
         assert not path.found
@@ -380,7 +380,7 @@ class TestManners:
     async def test_a_file_gives_the_path_that_memory_gives(self, tmp_path, weighted):
         random = Random(7)
         edges = [Edge(*random.sample(IDS, 2), random.choice(TYPES), random.choice(ORIGINS)) for _ in range(16)]
-        async with filled(edges) as memory, SqliteStore(tmp_path / "graph.airw") as file:
+        async with store_of(edges) as memory, SqliteStore(tmp_path / "graph.airw") as file:
             await fill(file, edges)
             for direction in DIRECTIONS:
                 for inverses in (None, INVERSES):
@@ -399,7 +399,7 @@ class TestManners:
                 scope.cancel()
                 await anyio.sleep_forever()
 
-        async with filled(edges) as store:
+        async with store_of(edges) as store:
             hanging = Hanging(store)
             with anyio.CancelScope() as scope:
                 await CorpusGraph(hanging).path("a", "h", weighted=weighted)
@@ -410,7 +410,7 @@ class TestManners:
         ids = [f"n{number:04}" for number in range(2_500)]
         edges = [Edge("a", id, "x") for id in ids] + [Edge(id, f"{id}-on", "x") for id in ids]
         edges += [Edge(f"z{number:04}", "h", "x") for number in range(3_000)]
-        async with filled(edges) as store:
+        async with store_of(edges) as store:
             counting = Counting(store)
             path = await CorpusGraph(counting).path("a", "h", direction="out")
         assert (path.found, path.left_out) == (False, {})

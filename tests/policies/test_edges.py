@@ -18,7 +18,7 @@ from airw.policies import Eager, Mmr, Scope, Scored
 from airw.testing import ScriptedStore
 from airw.values import Edge, Limits
 from airw.walking import EdgeFound
-from tests.support.artifact_corpora import EIGHTHS, Counting, corpus_of, found, graph_of, ids, item, walked
+from tests.support.artifact_corpora import EIGHTHS, Counting, corpus_of, find_ids, graph_of, ids, item, walk_all
 from tests.support.drawing import examples
 
 
@@ -33,7 +33,7 @@ def at_equal_distance(**fields):
 
 async def leads_to(edges, items, **options):
     """Give what a walk from `a` finds in one step."""
-    return (await found(items, from_root(edges, **options), max_depth=1))[1:]
+    return (await find_ids(items, from_root(edges, **options), max_depth=1))[1:]
 
 
 class TestPairs:
@@ -109,7 +109,7 @@ class TestPairs:
         for make in (Eager, Scored, Mmr):
             policy = make(start_k=0, roots=["none", "a"], select_k=None, edges=[("mentions", "$id")])
             async with corpus_of(items) as corpus:
-                hits, walk = await walked(corpus, policy)
+                hits, walk = await walk_all(corpus, policy)
             assert ids(hits) == ["a", "b"]
             assert (walk.summary.committed, walk.summary.stop) == (2, "exhausted")
 
@@ -120,13 +120,13 @@ class TestPairs:
     async def test_artifacts_without_surfaces_are_passed_over(self):
         items = {"a": item("0", tag="x"), "b": item(tag="x", next="c"), "c": item("0", next="d")}
         async with corpus_of(items) as corpus:
-            hits, walk = await walked(corpus, from_root([("tag", "tag"), ("next", "$id")], roots=["b", "a"]))
+            hits, walk = await walk_all(corpus, from_root([("tag", "tag"), ("next", "$id")], roots=["b", "a"]))
         assert (ids(hits), walk.summary.committed) == (["a"], 1)
 
     @pytest.mark.parametrize("edges", [[("tag", "tag")], [("tag", "$id"), ("$id", "tag")], lambda _: [("tag", "a")]])
     async def test_an_artifact_does_not_lead_to_itself(self, edges):
         async with corpus_of(at_equal_distance(a={"tag": ["a"]}, b={})) as corpus:
-            hits, walk = await walked(corpus, from_root(edges))
+            hits, walk = await walk_all(corpus, from_root(edges))
         assert (ids(hits), walk.summary.stop, walk.summary.left_out) == (["a"], "exhausted", {})
 
     async def test_neighbours_come_by_pair_then_by_value_then_by_id(self):
@@ -155,7 +155,7 @@ class TestFunctions:
             seen.append((record.artifact_id, record.text, record.metadata["n"]))
             return [("n", record.metadata["n"] + 1)] if record.artifact_id == "a" else ()
 
-        assert await found(self.ITEMS(), from_root(next_number)) == ["a", "b", "c"]
+        assert await find_ids(self.ITEMS(), from_root(next_number)) == ["a", "b", "c"]
         assert seen == [("a", "0", 1), ("b", "0", 2), ("c", "0", [2, 3])]
 
     async def test_it_may_name_ids(self):
@@ -187,7 +187,7 @@ class TestFunctions:
     async def test_any_other_answer_is_an_error_of_one_line_that_names_the_artifact(self, answer):
         async with corpus_of(self.ITEMS()) as corpus:
             with pytest.raises(PolicyError) as raised:
-                await walked(corpus, from_root(lambda _: answer))
+                await walk_all(corpus, from_root(lambda _: answer))
         assert re.fullmatch(r"edges returned .* for 'a'; return \(field, value\) pairs", str(raised.value))
 
     async def test_its_errors_end_the_walk_as_themselves(self):
@@ -198,7 +198,7 @@ class TestFunctions:
 
         async with corpus_of(self.ITEMS()) as corpus:
             with pytest.raises(KeyError) as raised:
-                await walked(corpus, from_root(edges))
+                await walk_all(corpus, from_root(edges))
         assert raised.value is error
         assert "raised in Eager.expand during a walk" in error.__notes__
 
@@ -214,7 +214,7 @@ class TestCost:
         async with corpus_of(items) as corpus:
             store = ScriptedStore(corpus.store)
             policy = make(start_k=0, roots=["a"], edges=edges, select_k=None, adjacent_k=None)
-            _, walk = await walked(replace(corpus, store=store), policy, max_depth=1, node_budget=999)
+            _, walk = await walk_all(replace(corpus, store=store), policy, max_depth=1, node_budget=999)
         assert walk.summary.committed == count + 2
         asked = [call for call in store.log if call.method == "matching"]
         assert len(asked[0].arguments[0]) == 3 * count
@@ -226,13 +226,13 @@ class TestCost:
     async def test_ids_are_looked_up_by_no_call_at_all(self):
         async with corpus_of(at_equal_distance(a={"next": ["b", "c"]}, b={"next": "c"}, c={})) as corpus:
             store = Counting(corpus.store)
-            await walked(replace(corpus, store=store), from_root([("next", "$id")]))
+            await walk_all(replace(corpus, store=store), from_root([("next", "$id")]))
         assert store.calls == ["best_of", "get_records"] * 2
 
     async def test_what_leads_nowhere_costs_no_call(self):
         async with corpus_of(at_equal_distance(a={}, b={"x": 1})) as corpus:
             store = Counting(corpus.store)
-            await walked(replace(corpus, store=store), from_root([("x", "x")]))
+            await walk_all(replace(corpus, store=store), from_root([("x", "x")]))
         assert store.calls == ["best_of", "get_records"]
 
     @pytest.mark.parametrize("make", [Eager, Scored, Mmr])
@@ -242,7 +242,7 @@ class TestCost:
         async with corpus_of(graph.items, embedder=EIGHTHS) as corpus:
             store = ScriptedStore(corpus.store)
             policy = make(edges=edges, select_k=None, adjacent_k=None)
-            hits, _ = await walked(replace(corpus, store=store), policy, graph.query)
+            hits, _ = await walk_all(replace(corpus, store=store), policy, graph.query)
         asked = [way for call in store.log if call.method == "matching" for way in call.arguments[0]]
         assert len(asked) == len(set(asked)) > 5
         assert len(hits) == 8
@@ -251,7 +251,7 @@ class TestCost:
         items = at_equal_distance(a={"n": [1, 1.0, True], "m": 1}, b={"n": [1.0]}, c={"n": True})
         async with corpus_of(items) as corpus:
             store = ScriptedStore(corpus.store)
-            await walked(replace(corpus, store=store), from_root([("n", "n"), ("m", "n")]))
+            await walk_all(replace(corpus, store=store), from_root([("n", "n"), ("m", "n")]))
         assert [call.arguments[0] for call in store.log if call.method == "matching"] == [[("n", 1)]]
 
 
@@ -266,25 +266,25 @@ class TestTold:
         )
         edges = [("tags", "topics"), ("next", "$id"), ("$id", "about"), ("by.name", "by.name")]
         async with corpus_of(items) as corpus:
-            hits, _ = await walked(corpus, from_root(edges))
+            hits, _ = await walk_all(corpus, from_root(edges))
             assert [(hit.artifact_id, hit.metadata.get("walk_edge")) for hit in hits] == [
                 ("a", None), ("b", "tags"), ("c", "next"), ("d", "about"), ("e", "by.name"),
             ]  # fmt: skip
-            hits, _ = await walked(corpus, from_root(lambda _: [("topics", "x"), ("$id", "c")]))
+            hits, _ = await walk_all(corpus, from_root(lambda _: [("topics", "x"), ("$id", "c")]))
         assert [hit.metadata.get("walk_edge") for hit in hits] == [None, "topics", "$id"]
 
     async def test_what_several_ways_lead_to_is_found_by_the_first(self):
         items = at_equal_distance(a={"x": 1, "y": 2}, b={"x": 1, "y": 2})
         for edges, first in (([("x", "x"), ("y", "y")], "x"), ([("y", "y"), ("x", "x")], "y")):
             async with corpus_of(items) as corpus:
-                hits, walk = await walked(corpus, from_root(edges))
+                hits, walk = await walk_all(corpus, from_root(edges))
             assert [hit.metadata.get("walk_edge") for hit in hits] == [None, first]
             assert walk.summary.edges == 1
 
     async def test_a_way_that_several_fields_give_is_called_by_the_first(self):
         items = at_equal_distance(a={"x": 1, "y": 1}, b={"z": 1})
         async with corpus_of(items) as corpus:
-            hits, _ = await walked(corpus, from_root([("x", "z"), ("y", "z")]))
+            hits, _ = await walk_all(corpus, from_root([("x", "z"), ("y", "z")]))
         assert [hit.metadata.get("walk_edge") for hit in hits] == [None, "x"]
 
     async def test_the_edges_are_events_from_the_asker_to_what_it_found(self):
@@ -298,7 +298,7 @@ class TestSharing:
     async def test_of_several_that_hold_a_value_the_first_committed_takes_the_way(self):
         items = at_equal_distance(a={"tag": "x"}, b={"tag": "x"}, c={"tag": "x"})
         async with corpus_of(items) as corpus:
-            hits, walk = await walked(corpus, from_root([("tag", "tag")], roots=["b", "a"]))
+            hits, walk = await walk_all(corpus, from_root([("tag", "tag")], roots=["b", "a"]))
         assert [walk.path(hit) for hit in hits] == [["b"], ["a"], ["b", "c"]]
 
     async def test_of_several_at_different_depths_the_shallowest_takes_the_way(self):
@@ -313,7 +313,7 @@ class TestSharing:
         edges, notes = [("next", "$id"), ("key", "key")], Scope(keep={"kind": "note"})
         policy = Scored(start_k=0, roots=["q", "r", "s"], per_iteration_limit=2, edges=edges, scope=notes)
         async with corpus_of(items) as corpus:
-            hits, walk = await walked(corpus, policy)
+            hits, walk = await walk_all(corpus, policy)
         assert [walk.path(hit) for hit in hits] == [["q", "d"], ["s"], ["s", "t"]]
 
     @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ class TestSharing:
         tags = {"a": ["x"], "b": ["x", "y"], "c": ["x", "y"], "d": ["x"]}
         items = {name: item(f"0.{at}", tag=each) for at, (name, each) in enumerate(tags.items())}
         async with corpus_of(items) as corpus:
-            hits, walk = await walked(corpus, from_root([("tag", "tag")], adjacent_k=adjacent_k))
+            hits, walk = await walk_all(corpus, from_root([("tag", "tag")], adjacent_k=adjacent_k))
         assert ["".join(walk.path(hit)) for hit in hits] == paths
         assert (walk.summary.stop, walk.summary.left_out) == ("exhausted", {})
 
@@ -339,7 +339,7 @@ class TestSharing:
         }
         policy = make(start_k=0, roots=["a"], adjacent_k=1, edges=[("next", "$id"), ("also", "tag")], select_k=None)
         async with corpus_of(items) as corpus:
-            hits, walk = await walked(corpus, policy)
+            hits, walk = await walk_all(corpus, policy)
         assert [walk.path(hit) for hit in hits] == [["a"], ["a", "b"], ["a", "c"]]
         assert (walk.summary.stop, walk.summary.left_out) == ("exhausted", {})
 
@@ -347,8 +347,8 @@ class TestSharing:
         items = at_equal_distance(a={"next": ["b", "c"]}, b={}, c={})
         policy = from_root([("next", "$id")], adjacent_k=1)
         async with corpus_of(items) as corpus:
-            _, whole = await walked(corpus, policy)
-            _, walk = await walked(corpus, policy, node_budget=2)
+            _, whole = await walk_all(corpus, policy)
+            _, walk = await walk_all(corpus, policy, node_budget=2)
         assert (whole.summary.committed, whole.summary.left_out) == (2, {})
         assert walk.summary.left_out == {"node_budget": 1}
 
@@ -413,7 +413,7 @@ def holds(held, value):
 
 async def check_paths(corpus, fields, edges):
     async with corpus:
-        hits, walk = await walked(corpus, from_root(edges, roots=["n0"]))
+        hits, walk = await walk_all(corpus, from_root(edges, roots=["n0"]))
     assert [walk.path(hit) for hit in hits] == breadth_first(fields, edges)
 
 
@@ -460,11 +460,11 @@ async def test_a_file_is_walked_as_memory_is(make, edges, tmp_path):
         graph = graph_of(number)
         policy = make(roots=graph.roots, edges=edges, select_k=None, adjacent_k=3)
         async with corpus_of(graph.items, embedder=EIGHTHS) as corpus:
-            expected, walk = await walked(corpus, policy, graph.query, limits=Limits(max_fanout=6))
+            expected, walk = await walk_all(corpus, policy, graph.query, limits=Limits(max_fanout=6))
         path = tmp_path / f"{number}.airw"
         async with corpus_of(graph.items, path, embedder=EIGHTHS):
             pass
         async with open_corpus(path, embedder=EIGHTHS) as corpus:
-            hits, other = await walked(corpus, policy, graph.query, limits=Limits(max_fanout=6))
+            hits, other = await walk_all(corpus, policy, graph.query, limits=Limits(max_fanout=6))
         assert [hit.to_dict() for hit in hits] == [hit.to_dict() for hit in expected]
         assert other.summary.left_out == walk.summary.left_out

@@ -15,7 +15,7 @@ from airw.errors import ArgumentError, PolicyError
 from airw.links import extractor_from
 from airw.policies import Eager, Mmr, Scope, Scored
 from airw.stores import MemoryStore
-from tests.support.graph_retriever_oracle import QUERY, Whole, corpus_of, ranked, told, turned, walked
+from tests.support.graph_retriever_oracle import QUERY, Whole, corpus_of, depths_of, ranking_of, vectors_at, walk_graph
 
 KEYWORDS, HABITAT, LINKS = [("keywords", "keywords")], [("habitat", "habitat")], [("links", "$id")]
 AGILE = "small agile mammal?"
@@ -109,7 +109,7 @@ def expected_of(case):
 async def check(case, corpus, query):
     similarities = {}
     policy = policy_of(case, similarities)
-    said = [said_of(hit, policy, similarities) for hit in await ranked(query, corpus, policy)]
+    said = [said_of(hit, policy, similarities) for hit in await ranking_of(query, corpus, policy)]
     expected = expected_of(case)
     assert [each["id"] for each in said] == [each["id"] for each in expected], case["strategy"]
     for mine, other in zip(said, expected, strict=True):
@@ -194,10 +194,10 @@ class TestQuirks:
             select_k=7,
         )
         async with graph_corpus(quirk) as corpus:
-            assert told(await ranked(QUERY, corpus, policy())) == list(
+            assert depths_of(await ranking_of(QUERY, corpus, policy())) == list(
                 zip(quirk["ids"], quirk["true_depths"], strict=True)
             )
-            assert "H" in dict(told(await ranked(QUERY, corpus, policy(max_depth=2))))
+            assert "H" in dict(depths_of(await ranking_of(QUERY, corpus, policy(max_depth=2))))
 
     @pytest.mark.parametrize("kind", [partial(Scored, per_iteration_limit=1), partial(Mmr, lambda_mult=1)])
     async def test_an_artifact_that_waits_and_is_found_again_nearer_takes_the_smaller_depth(self, kind):
@@ -209,9 +209,9 @@ class TestQuirks:
             "late": {"to": ["d"], "from": ["b", "c"]},
             "last": {"from": ["d"]},
         }
-        vectors = turned(near=0.0, middle=0.1, far=0.2, late=0.3, last=0.4)
+        vectors = vectors_at(near=0.0, middle=0.1, far=0.2, late=0.3, last=0.4)
         policy = kind(edges=[("to", "from")], start_k=0, roots=["near", "far"], max_depth=2)
-        assert await walked(fields, vectors, policy) == [
+        assert await walk_graph(fields, vectors, policy) == [
             ("near", 0),
             ("middle", 1),
             ("far", 0),
@@ -221,29 +221,29 @@ class TestQuirks:
 
     async def test_a_way_is_taken_once_a_walk_as_there_though_a_nearer_artifact_comes_to_it_later(self):
         fields = linked(near=["middle"], middle=["late"], far=["late"], late=["last"], last=[])
-        vectors = turned(near=0.0, middle=0.1, far=0.2, late=0.3, last=0.4)
+        vectors = vectors_at(near=0.0, middle=0.1, far=0.2, late=0.3, last=0.4)
         policy = Scored(per_iteration_limit=1, edges=LINKS, start_k=0, roots=["near", "far"], max_depth=2)
-        assert await walked(fields, vectors, policy) == [("near", 0), ("middle", 1), ("far", 0), ("late", 2)]
+        assert await walk_graph(fields, vectors, policy) == [("near", 0), ("middle", 1), ("far", 0), ("late", 2)]
 
     async def test_a_way_that_several_take_together_is_as_long_as_for_the_nearest_of_them(self):
         """Of middle and third, which are committed in one step."""
         fields = linked(near=["middle"], middle=["late"], other=[], third=["late"], late=[])
-        vectors = turned(near=0.0, other=0.1, middle=0.2, third=0.3, late=0.4)
+        vectors = vectors_at(near=0.0, other=0.1, middle=0.2, third=0.3, late=0.4)
         policy = Scored(per_iteration_limit=2, edges=LINKS, start_k=0, roots=["near", "other", "third"])
         expected = [("near", 0), ("other", 0), ("middle", 1), ("third", 0), ("late", 1)]
-        assert await walked(fields, vectors, policy) == expected
+        assert await walk_graph(fields, vectors, policy) == expected
 
     async def test_adjacent_k_holds_where_all_similarities_are_zero(self, recorded):
         """The root is found again and takes one of the two places, the first discovered of equals the other."""
-        assert await walked(*complete(recorded, "zero-query-adjacent_k2")) == [("c0", 0), ("c1", 1)]
+        assert await walk_graph(*complete(recorded, "zero-query-adjacent_k2")) == [("c0", 0), ("c1", 1)]
 
     async def test_adjacent_k_of_0_admits_nothing(self, recorded):
-        assert await walked(*complete(recorded, "adjacent_k0-with-id-edges")) == [("c3", 0)]
+        assert await walk_graph(*complete(recorded, "adjacent_k0-with-id-edges")) == [("c3", 0)]
 
     async def test_with_edges_artifacts_known_before_take_places_of_adjacent_k_as_recorded(self, recorded):
         quirk = quirk_of(recorded, "discovered-nodes-use-slots")
         expected = list(zip(quirk["ids"], quirk["depths"], strict=True))
-        assert await walked(*complete(recorded, "discovered-nodes-use-slots")) == expected
+        assert await walk_graph(*complete(recorded, "discovered-nodes-use-slots")) == expected
 
     async def test_with_links_only_new_artifacts_take_places_of_adjacent_k(self):
         links = extractor_from(lambda *_: {"REF": COMPLETE}, id="all")
@@ -252,21 +252,32 @@ class TestQuirks:
         items = {id: {} for id in COMPLETE}
         source = from_mapping(items, name="test", strategy=Whole(), embedder=embedder, edge_extractor=links)
         async with build(source, store=MemoryStore()) as corpus:
-            hits = await ranked(QUERY, corpus, Eager(start_k=0, roots=["c3"], adjacent_k=2, select_k=100))
-        assert told(hits) == [("c3", 0), ("c0", 1), ("c1", 1), ("c2", 2), ("c4", 2), ("c5", 3), ("c6", 3), ("c7", 4)]
+            hits = await ranking_of(QUERY, corpus, Eager(start_k=0, roots=["c3"], adjacent_k=2, select_k=100))
+        assert depths_of(hits) == [
+            ("c3", 0),
+            ("c0", 1),
+            ("c1", 1),
+            ("c2", 2),
+            ("c4", 2),
+            ("c5", 3),
+            ("c6", 3),
+            ("c7", 4),
+        ]
 
     async def test_an_artifact_of_similarity_zero_is_found_among_others(self, recorded):
         quirk = quirk_of(recorded, "orthogonal-dropped")
         async with graph_corpus(quirk) as corpus:
-            hits = await ranked(QUERY, corpus, policy_of(quirk, {}))
-        assert told(hits) == [("a", 0), ("c", 1), ("b", 1)]
+            hits = await ranking_of(QUERY, corpus, policy_of(quirk, {}))
+        assert depths_of(hits) == [("a", 0), ("c", 1), ("b", 1)]
         assert hits[-1].score == 0
 
     async def test_a_filter_on_the_field_that_leads_on_holds_besides_the_edge(self, recorded, animals):
         quirk = quirk_of(recorded, "filter-overrides-edge")
         scope = Scope.only({"keywords": {"$contains": quirk["metadata_filter"]["keywords"]}})
-        hits = await ranked(AGILE, animals, Eager(edges=KEYWORDS, start_k=1, select_k=100, max_depth=1, scope=scope))
-        assert told(hits) == [("mongoose", 0), ("fox", 1), ("cat", 1), ("gazelle", 1)]
+        hits = await ranking_of(
+            AGILE, animals, Eager(edges=KEYWORDS, start_k=1, select_k=100, max_depth=1, scope=scope)
+        )
+        assert depths_of(hits) == [("mongoose", 0), ("fox", 1), ("cat", 1), ("gazelle", 1)]
 
     async def test_a_filter_on_the_field_that_leads_on_finds_nothing_that_no_edge_leads_to(self):
         """Theirs would come to c, which has the value of the filter but not that of the edge."""
@@ -278,38 +289,38 @@ class TestQuirks:
         }
         scope = Scope.only({"tags": {"$contains": "good"}})
         policy = Eager(edges=[("to", "tags")], start_k=0, roots=["a"], scope=scope)
-        assert await walked(fields, turned(a=0, b=0.1, c=0.2, d=0.3), policy) == [("a", 0), ("b", 1)]
+        assert await walk_graph(fields, vectors_at(a=0, b=0.1, c=0.2, d=0.3), policy) == [("a", 0), ("b", 1)]
 
     async def test_a_filter_holds_for_roots_too(self, recorded, animals):
         quirk = quirk_of(recorded, "roots-bypass-filter")
-        assert await ranked(AGILE, animals, policy_of(quirk, {})) == []
-        hits = await ranked(AGILE, animals, policy_of({**quirk, "initial_root_ids": ["bobcat", "lark"]}, {}))
+        assert await ranking_of(AGILE, animals, policy_of(quirk, {})) == []
+        hits = await ranking_of(AGILE, animals, policy_of({**quirk, "initial_root_ids": ["bobcat", "lark"]}, {}))
         birds = [id for id in quirk["ids"] if id not in ("bobcat", "lark")]
-        assert told(hits) == [("lark", 0), *((id, 1) for id in birds)]
+        assert depths_of(hits) == [("lark", 0), *((id, 1) for id in birds)]
         start_only = Eager(edges=[("type", "type")], start_k=0, roots=["bobcat"], scope=Scope(start={"type": "bird"}))
-        assert await ranked(AGILE, animals, start_only) == []
+        assert await ranking_of(AGILE, animals, start_only) == []
 
     async def test_per_iteration_limit_does_not_count_artifacts_at_the_depth_cap_as_recorded(self, recorded, animals):
         quirk = quirk_of(recorded, "per-iteration-limit-ignored-at-max-depth")
         expected = list(zip(quirk["ids"], quirk["depths"], strict=True))
-        assert told(await ranked(AGILE, animals, policy_of(quirk, {}))) == expected
+        assert depths_of(await ranking_of(AGILE, animals, policy_of(quirk, {}))) == expected
 
     async def test_of_equal_mmr_scores_the_first_discovered_is_chosen(self, recorded, animals):
         """The start is mongoose and fox, and nothing is redundant before the first choice."""
         policy = policy_of(quirk_of(recorded, "mmr-lambda-0"), {})
-        hits = await ranked(AGILE, animals, policy)
-        assert told(hits) == [("mongoose", 0), ("gazelle", 1), ("cat", 1), ("hyena", 1)]
+        hits = await ranking_of(AGILE, animals, policy)
+        assert depths_of(hits) == [("mongoose", 0), ("gazelle", 1), ("cat", 1), ("hyena", 1)]
 
     async def test_of_equal_scores_the_first_discovered_is_chosen(self):
         fields = linked(a="ecbd", b="", c="", d="", e="")
         policy = Scored(scorer=lambda node: 7, per_iteration_limit=1, edges=LINKS, start_k=1, select_k=4)
-        found = await walked(fields, turned(a=0, b=0.1, c=0.2, d=0.3, e=0.4), policy)
+        found = await walk_graph(fields, vectors_at(a=0, b=0.1, c=0.2, d=0.3, e=0.4), policy)
         assert found == [("a", 0), ("e", 1), ("c", 1), ("b", 1)]
 
     async def test_a_lambda_of_1_chooses_by_similarity_alone(self, recorded, animals):
         assert quirk_of(recorded, "mmr-lambda-1")["raises"] == "ZeroDivisionError"
-        hits = await ranked(AGILE, animals, Mmr(lambda_mult=1.0, edges=KEYWORDS, start_k=2, select_k=6))
-        assert told(hits) == [("mongoose", 0), ("fox", 0), ("cat", 1), ("gazelle", 1), ("jackal", 1), ("hyena", 1)]
+        hits = await ranking_of(AGILE, animals, Mmr(lambda_mult=1.0, edges=KEYWORDS, start_k=2, select_k=6))
+        assert depths_of(hits) == [("mongoose", 0), ("fox", 0), ("cat", 1), ("gazelle", 1), ("jackal", 1), ("hyena", 1)]
         assert [hit.metadata["mmr_score"] for hit in hits] == pytest.approx([hit.score for hit in hits], abs=1e-6)
 
     @pytest.mark.parametrize("value", [-0.1, 1.1, 2, math.nan, True, "0.5"])
@@ -320,9 +331,9 @@ class TestQuirks:
     @pytest.mark.parametrize(("most", "expected"), [(0, "a"), (1, "abc"), (2, "abcd"), (3, "abcde"), (None, "abcdef")])
     async def test_max_traverse_bounds_what_is_gone_on_from(self, most, expected):
         fields = linked(a=["b", "c"], b=["d"], c=["e"], d=["f"], e=[], f=[])
-        vectors = turned(a=0, b=0.1, c=0.2, d=0.3, e=0.4, f=0.5)
+        vectors = vectors_at(a=0, b=0.1, c=0.2, d=0.3, e=0.4, f=0.5)
         policy = Eager(edges=LINKS, start_k=1, select_k=None, max_traverse=most)
-        assert "".join(id for id, _ in await walked(fields, vectors, policy)) == expected
+        assert "".join(id for id, _ in await walk_graph(fields, vectors, policy)) == expected
 
     @pytest.mark.parametrize("kind", [Eager, Scored, Mmr])
     async def test_once_enough_is_selected_nothing_more_is_looked_for(self, kind):
@@ -333,19 +344,19 @@ class TestQuirks:
             return [("$id", end) for end in record.metadata["links"]]
 
         policy = kind(edges=edges, start_k=1, select_k=2)
-        found = await walked(linked(a="b", b="c", c="a"), turned(a=0, b=0.1, c=0.2), policy)
+        found = await walk_graph(linked(a="b", b="c", c="a"), vectors_at(a=0, b=0.1, c=0.2), policy)
         assert (found, asked) == ([("a", 0), ("b", 1)], ["a"])
 
     async def test_none_in_a_field_is_no_edge(self):
         fields = {"a": {"word": None, "words": [None]}, "b": {"word": None, "words": [None]}}
         policy = Eager(edges=[("word", "word"), ("words", "words")], start_k=1)
-        assert await walked(fields, turned(a=0, b=0.1), policy) == [("a", 0)]
+        assert await walk_graph(fields, vectors_at(a=0, b=0.1), policy) == [("a", 0)]
 
     async def test_what_an_edge_leads_to_is_found_once_though_many_share_it(self):
         """Equal values are one edge, whatever their types: True is 1 is 1.0."""
         fields = {"a": {"n": [True, 1, 1.0]}, "b": {"n": 1}, "c": {"n": [1.0]}, "d": {"n": "1"}}
         policy = Eager(edges=[("n", "n")], start_k=1, select_k=None)
-        assert await walked(fields, turned(a=0, b=0.1, c=0.2, d=0.3), policy) == [("a", 0), ("b", 1), ("c", 1)]
+        assert await walk_graph(fields, vectors_at(a=0, b=0.1, c=0.2, d=0.3), policy) == [("a", 0), ("b", 1), ("c", 1)]
 
 
 def eager(edges=KEYWORDS, **options):
@@ -392,20 +403,20 @@ class TestTheirOwnTestsOnAnimals:
     @pytest.mark.parametrize("case", ANIMALS)
     async def test_each_finds_what_they_expect(self, animals, case):
         policy, expected = ANIMALS[case]
-        hits = await ranked(AGILE, animals, policy)
+        hits = await ranking_of(AGILE, animals, policy)
         assert sorted(hit.artifact_id for hit in hits) == sorted(expected.split())
 
     @pytest.mark.parametrize("select_k", [3, 5])
     async def test_select_k_hits_are_given(self, animals, select_k):
-        hits = await ranked(AGILE, animals, Eager(edges=KEYWORDS, select_k=select_k))
+        hits = await ranking_of(AGILE, animals, Eager(edges=KEYWORDS, select_k=select_k))
         assert [hit.artifact_id for hit in hits] == ["mongoose", "fox", "hedgehog", "ferret", "cat"][:select_k]
 
     async def test_each_layer_is_ordered_by_similarity(self, animals):
-        hits = await ranked(AGILE, animals, eager(HABITAT, max_depth=2))
-        assert told(hits) == [("mongoose", 0), ("fox", 0), ("deer", 1), ("elk", 1), ("bobcat", 1), ("cobra", 1)]
+        hits = await ranking_of(AGILE, animals, eager(HABITAT, max_depth=2))
+        assert depths_of(hits) == [("mongoose", 0), ("fox", 0), ("deer", 1), ("elk", 1), ("bobcat", 1), ("cobra", 1)]
 
     async def test_scored_orders_by_the_score(self, animals):
-        hits = await ranked(AGILE, animals, named(HABITAT, select_k=8, max_depth=2))
+        hits = await ranking_of(AGILE, animals, named(HABITAT, select_k=8, max_depth=2))
         assert [(hit.artifact_id, round(hit.score, 2)) for hit in hits] == [
             ("fox", 17.05),
             ("elk", 17.04),
@@ -416,7 +427,7 @@ class TestTheirOwnTestsOnAnimals:
         ]
 
     async def test_mmr_says_why_it_chose(self, animals):
-        hits = await ranked(AGILE, animals, mmr(HABITAT, select_k=10, max_depth=2))
+        hits = await ranking_of(AGILE, animals, mmr(HABITAT, select_k=10, max_depth=2))
         assert [hit.artifact_id for hit in hits] == ["mongoose", "fox", "deer", "bobcat", "cobra", "elk"]
         scores = [0.28934, 0.11235, 0.03904, 0.00314, -0.11166, -0.22759]
         assert [hit.metadata["mmr_score"] for hit in hits] == pytest.approx(scores, abs=1e-5)
@@ -425,7 +436,7 @@ class TestTheirOwnTestsOnAnimals:
 
     async def test_mmr_that_comes_upon_everything_again_and_again_gives_each_once(self, animals):
         policy = Mmr(edges=HABITAT, select_k=97, start_k=100, adjacent_k=100, lambda_mult=0.9)
-        hits = await ranked("cat?", animals, policy)
+        hits = await ranking_of("cat?", animals, policy)
         assert len({hit.artifact_id for hit in hits}) == len(hits) == 97
 
 
@@ -451,9 +462,9 @@ class TestTheirOwnTestsByHand:
     async def test_mmr_prefers_what_lies_on_the_other_side(self, options, expected):
         """Twice in a row, with the same object."""
         policy = Mmr(edges=LINKS, **options)
-        async with corpus_of(linked(v0=["v2", "v3"], v1=[], v2=[], v3=[]), turned(**ANGLES)) as corpus:
+        async with corpus_of(linked(v0=["v2", "v3"], v1=[], v2=[], v3=[]), vectors_at(**ANGLES)) as corpus:
             for _ in range(2):
-                assert sorted(hit.artifact_id for hit in await ranked(QUERY, corpus, policy)) == expected
+                assert sorted(hit.artifact_id for hit in await ranking_of(QUERY, corpus, policy)) == expected
 
     @pytest.mark.parametrize(
         ("edge", "query", "expected"),
@@ -466,7 +477,7 @@ class TestTheirOwnTestsByHand:
         fields = {"v0": {}, "v1": {"mentions": ["v0"]}, "v2": {"mentions": ["v1", "v3"]}, "v3": {}}
         for depth, names in enumerate(expected):
             policy = Eager(edges=[edge], start_k=1, select_k=10, max_depth=depth)
-            found = await walked(fields, turned(query, **ANGLES), policy)
+            found = await walk_graph(fields, vectors_at(query, **ANGLES), policy)
             assert sorted(id for id, _ in found) == names.split()
 
     @pytest.mark.parametrize(("max_depth", "expected"), [(0, [("v0", 0)]), (1, [("v0", 0), ("v1", 1)])])
@@ -477,7 +488,7 @@ class TestTheirOwnTestsByHand:
             start_k=1,
             max_depth=max_depth,
         )
-        assert await walked(fields, turned(v0=0, v1=0.1), policy) == expected
+        assert await walk_graph(fields, vectors_at(v0=0, v1=0.1), policy) == expected
 
     @pytest.mark.parametrize(
         ("max_depth", "expected"), [(0, "a0 a1"), (1, "a0 a1 b0 b1 t0 t1"), (2, "a0 a1 b0 b1 t0 t1")]
@@ -490,9 +501,9 @@ class TestTheirOwnTestsByHand:
             fields[f"b{at}"] = {"to": [f"ab{at}"], "from": [f"ab{at}"]}
             fields[f"f{at}"] = {"to": [f"fa{at}"], "from": []}
             fields[f"t{at}"] = {"to": [], "from": [f"at{at}"]}
-        vectors = turned(a0=0.01, a1=0.02, b0=0.1, b1=0.2, f0=0.05, f1=0.06, t0=0.3, t1=0.4)
+        vectors = vectors_at(a0=0.01, a1=0.02, b0=0.1, b1=0.2, f0=0.05, f1=0.06, t0=0.3, t1=0.4)
         policy = Eager(edges=[("to", "from")], start_k=2, select_k=100, max_depth=max_depth)
-        assert sorted(id for id, _ in await walked(fields, vectors, policy)) == expected.split()
+        assert sorted(id for id, _ in await walk_graph(fields, vectors, policy)) == expected.split()
 
     @pytest.mark.parametrize(
         ("start_k", "max_depth", "expected"),
@@ -501,7 +512,7 @@ class TestTheirOwnTestsByHand:
     async def test_several_pairs_lead_on_together(self, start_k, max_depth, expected):
         pairs = [("outgoing", "incoming"), ("keywords", "keywords")]
         policy = Eager(edges=pairs, start_k=start_k, select_k=10, max_depth=max_depth)
-        found = await walked(GREETINGS, turned(doc2=0, doc1=0.1, greetings=0.3), policy)
+        found = await walk_graph(GREETINGS, vectors_at(doc2=0, doc1=0.1, greetings=0.3), policy)
         assert sorted(id for id, _ in found) == expected.split()
 
     async def test_a_pair_leads_from_values_of_the_one_field_to_the_same_in_the_other(self):
@@ -513,9 +524,9 @@ class TestTheirOwnTestsByHand:
             "back": {"href": ["b"]},
             "other": {"url": "b"},
         }
-        vectors = turned(here=0, list=0.1, scalar=0.2, same=0.3, back=0.4, other=0.5)
+        vectors = vectors_at(here=0, list=0.1, scalar=0.2, same=0.3, back=0.4, other=0.5)
         policy = Eager(edges=[("href", "url")], start_k=1, select_k=None, max_depth=1)
-        assert await walked(fields, vectors, policy) == [("here", 0), ("list", 1), ("scalar", 1)]
+        assert await walk_graph(fields, vectors, policy) == [("here", 0), ("list", 1), ("scalar", 1)]
 
     async def test_a_dotted_path_leads_on_from_nested_fields_to_others(self):
         fields = {
@@ -525,7 +536,7 @@ class TestTheirOwnTestsByHand:
             "flat": {"b": 5},
         }
         policy = Eager(edges=[("a.b", "b.c")], start_k=1, select_k=None)
-        assert await walked(fields, turned(here=0, there=0.1, back=0.2, flat=0.3), policy) == [
+        assert await walk_graph(fields, vectors_at(here=0, there=0.1, back=0.2, flat=0.3), policy) == [
             ("here", 0),
             ("there", 1),
         ]
@@ -552,14 +563,14 @@ class TestTheirOwnTestsByHand:
             "ant": {"nested": {"a": 6}},
             "anteater": {"nested": {"b": 5}},
         }
-        vectors = turned(**{id: at / 10 for at, id in enumerate(fields)})
+        vectors = vectors_at(**{id: at / 10 for at, id in enumerate(fields)})
         policy = Eager(edges=lambda record: ways, start_k=1, select_k=None)
-        assert await walked(fields, vectors, policy) == [("root", 0), *((id, 1) for id in expected)]
+        assert await walk_graph(fields, vectors, policy) == [("root", 0), *((id, 1) for id in expected)]
 
     async def test_no_pairs_lead_nowhere(self):
         policy = Eager(edges=[], start_k=2, roots=["c"])
-        vectors = turned(a=0, b=0.1, c=0.2, d=0.3)
-        assert await walked(linked(a="d", b="d", c="d", d=""), vectors, policy) == [("a", 0), ("b", 0), ("c", 0)]
+        vectors = vectors_at(a=0, b=0.1, c=0.2, d=0.3)
+        assert await walk_graph(linked(a="d", b="d", c="d", d=""), vectors, policy) == [("a", 0), ("b", 0), ("c", 0)]
 
     @pytest.mark.parametrize("edges", ["links", {("a", "b")}, [("a",)], [("a", 1)], [None], 7])
     def test_edges_that_are_neither_pairs_nor_a_function_are_refused_at_birth(self, edges):
@@ -569,4 +580,4 @@ class TestTheirOwnTestsByHand:
     @pytest.mark.parametrize("answer", [7, ["links"], [("links",)], [(1, 2)]])
     async def test_a_function_that_gives_no_pairs_is_an_error_of_the_policy(self, answer):
         with pytest.raises(PolicyError, match=r"edges returned .* for 'a'"):
-            await walked({"a": {}}, turned(a=0), Eager(edges=lambda record: answer))
+            await walk_graph({"a": {}}, vectors_at(a=0), Eager(edges=lambda record: answer))

@@ -19,14 +19,14 @@ from tests.support.artifact_corpora import (
     corpus_of,
     cos,
     dot,
-    found,
+    find_ids,
     graph_of,
     graphs,
     ids,
     item,
-    kept,
+    nodes_to_keep,
     reference,
-    walked,
+    walk_all,
 )
 from tests.support.drawing import examples
 
@@ -46,7 +46,7 @@ def about(number):
 class TestChoice:
     async def test_each_choice_weighs_nearness_to_the_query_against_likeness_to_the_choices_before(self):
         async with corpus_of(FAN) as corpus:
-            hits, walk = await walked(corpus, Mmr(select_k=3, lambda_mult=0.5))
+            hits, walk = await walk_all(corpus, Mmr(select_k=3, lambda_mult=0.5))
         assert said(hits) == [
             ("a", about(0.5 * cos(0.1)), 0.0),
             ("d", about(0.5 * cos(0.3) - 0.5 * cos(0.4)), about(cos(0.4))),
@@ -57,23 +57,23 @@ class TestChoice:
         assert walk.summary.stop == "sufficient"
 
     async def test_lambda_of_one_is_nearness_alone(self):
-        assert await found(FAN, Mmr(lambda_mult=1)) == ["a", "b", "c", "d"]
-        assert await found(FAN, Mmr(lambda_mult=1.0, select_k=2)) == ["a", "b"]
+        assert await find_ids(FAN, Mmr(lambda_mult=1)) == ["a", "b", "c", "d"]
+        assert await find_ids(FAN, Mmr(lambda_mult=1.0, select_k=2)) == ["a", "b"]
 
     async def test_lambda_of_zero_is_unlikeness_alone_and_the_first_is_the_first_found(self):
         items = {**FAN, "e": item("1")}
         async with corpus_of(items) as corpus:
-            hits, _ = await walked(corpus, Mmr(lambda_mult=0, start_k=5))
+            hits, _ = await walk_all(corpus, Mmr(lambda_mult=0, start_k=5))
         assert said(hits)[:2] == [("a", 0.0, 0.0), ("e", 0.0, 0.0)]
         assert ids(hits) == ["a", "e", "d", "c", "b"]
 
     async def test_of_equals_the_first_discovered_is_chosen(self):
         items = {"a": item("0.25", to=["d", "c"]), "b": item("-0.25", to=["e"]), **dict.fromkeys("cde", item("0.25"))}
-        assert await found(items, Mmr(start_k=0, roots=["b", "a"], select_k=None)) == ["b", "a", "e", "c", "d"]
+        assert await find_ids(items, Mmr(start_k=0, roots=["b", "a"], select_k=None)) == ["b", "a", "e", "c", "d"]
 
     async def test_what_lies_behind_a_choice_is_admitted_before_the_next_one(self):
         items = {"a": item("0.1", to=["x"]), "b": item("0.12"), "x": item("-0.2")}
-        assert await found(items, Mmr(start_k=2)) == ["a", "x", "b"]
+        assert await find_ids(items, Mmr(start_k=2)) == ["a", "x", "b"]
 
     async def test_what_is_not_admitted_is_not_chosen_until_it_is_found_again(self):
         items = {
@@ -83,7 +83,7 @@ class TestChoice:
             "d": item("0.2", to=["c"]),
         }
         async with corpus_of(items) as corpus:
-            hits, walk = await walked(corpus, Mmr(start_k=0, roots=["a"], adjacent_k=1))
+            hits, walk = await walk_all(corpus, Mmr(start_k=0, roots=["a"], adjacent_k=1))
         assert ids(hits) == ["a", "b", "d", "c"]
         assert walk.path(hits[-1]) == ["a", "b", "d", "c"]
 
@@ -95,34 +95,34 @@ class TestChoice:
             "z": item("0.3", to=["c"]),
         }
         async with corpus_of(items) as corpus:
-            hits, walk = await walked(corpus, Mmr(start_k=0, roots=["a", "z"], lambda_mult=1))
+            hits, walk = await walk_all(corpus, Mmr(start_k=0, roots=["a", "z"], lambda_mult=1))
         assert [walk.path(hit) for hit in hits] == [["a"], ["a", "b"], ["z"], ["z", "c"]]
 
     async def test_of_an_artifact_with_several_surfaces_the_best_one_is_compared(self):
         """Its other surface equals the first choice, and would make it redundant."""
         items = {"a": item("0"), "b": item("0", "0.2"), "c": item("0.3")}
         async with corpus_of(items) as corpus:
-            hits, _ = await walked(corpus, Mmr(lambda_mult=0.5), "-0.5")
+            hits, _ = await walk_all(corpus, Mmr(lambda_mult=0.5), "-0.5")
             assert [hit.text for hit in hits] == ["0", "0", "0.3"]
-            hits, _ = await walked(corpus, Mmr(lambda_mult=0), "0.5")
+            hits, _ = await walk_all(corpus, Mmr(lambda_mult=0), "0.5")
         assert said(hits)[1:] == [("a", about(-cos(0.3)), about(cos(0.3))), ("b", about(-cos(0.1)), about(cos(0.1)))]
 
 
 class TestRedundancy:
     async def test_of_what_was_admitted_before_the_first_choice_it_is_never_negative(self):
         async with corpus_of({"a": item("0"), "b": item("0.9")}) as corpus:
-            hits, _ = await walked(corpus, Mmr())
+            hits, _ = await walk_all(corpus, Mmr())
         assert said(hits) == [("a", about(0.5), 0.0), ("b", about(0.5 * cos(0.9)), 0.0)]
 
     async def test_of_what_was_admitted_later_it_may_be(self):
         async with corpus_of({"a": item("0", to=["b"]), "b": item("0.9")}) as corpus:
-            hits, _ = await walked(corpus, Mmr(start_k=1))
+            hits, _ = await walk_all(corpus, Mmr(start_k=1))
         assert said(hits)[1:] == [("b", about(0.5 * cos(0.9) - 0.5 * cos(0.9)), about(cos(0.9)))]
 
     async def test_routers_count_among_what_was_chosen(self):
         items = {"a": item("0.1", kind="x"), "b": item("0.1", kind="y"), "c": item("-0.3", kind="x")}
         async with corpus_of(items) as corpus:
-            hits, walk = await walked(corpus, Mmr(scope=Scope(keep={"kind": "x"}), start_k=0, roots=["b", "a", "c"]))
+            hits, walk = await walk_all(corpus, Mmr(scope=Scope(keep={"kind": "x"}), start_k=0, roots=["b", "a", "c"]))
         assert ids(hits) == ["c", "a"]
         assert [hit.metadata["redundancy"] for hit in hits] == [about(cos(0.4)), about(1)]
         assert (walk.summary.routed, walk.summary.stop) == (1, "exhausted")
@@ -131,36 +131,36 @@ class TestRedundancy:
 class TestEnd:
     async def test_nothing_is_chosen_below_min_mmr_score(self):
         async with corpus_of(FAN) as corpus:
-            hits, walk = await walked(corpus, Mmr(lambda_mult=1, min_mmr_score=0.9))
+            hits, walk = await walk_all(corpus, Mmr(lambda_mult=1, min_mmr_score=0.9))
         assert ids(hits) == ["a", "b", "c"]
         assert (walk.summary.stop, walk.summary.left_out) == ("sufficient", {})
 
     async def test_what_is_just_at_min_mmr_score_is_chosen(self):
-        assert await found({"a": item("0"), "b": item("0.3")}, Mmr(min_mmr_score=0.5)) == ["a"]
+        assert await find_ids({"a": item("0"), "b": item("0.3")}, Mmr(min_mmr_score=0.5)) == ["a"]
 
     async def test_a_start_below_min_mmr_score_ends_the_walk_before_it_begins(self):
         async with corpus_of(FAN) as corpus:
-            hits, walk = await walked(corpus, Mmr(min_mmr_score=1.1))
+            hits, walk = await walk_all(corpus, Mmr(min_mmr_score=1.1))
         assert (hits, walk.summary.stop, walk.summary.steps) == ([], "sufficient", 0)
 
     async def test_select_k_none_runs_to_the_limits_of_the_walk(self):
         async with corpus_of(FAN) as corpus:
-            hits, walk = await walked(corpus, Mmr(select_k=None))
+            hits, walk = await walk_all(corpus, Mmr(select_k=None))
             assert (len(hits), walk.summary.stop) == (4, "exhausted")
-            hits, walk = await walked(corpus, Mmr(select_k=None), node_budget=2)
+            hits, walk = await walk_all(corpus, Mmr(select_k=None), node_budget=2)
             assert (len(hits), walk.summary.stop, walk.summary.left_out) == (2, "node_budget", {"node_budget": 2})
-            hits, walk = await walked(corpus, Mmr(select_k=None), limits=Limits(max_hits=3))
+            hits, walk = await walk_all(corpus, Mmr(select_k=None), limits=Limits(max_hits=3))
         assert (len(hits), walk.summary.stop) == (3, "max_hits")
 
     async def test_select_k_of_nothing_selects_nothing(self):
         async with corpus_of(FAN) as corpus:
-            hits, walk = await walked(corpus, Mmr(select_k=0))
+            hits, walk = await walk_all(corpus, Mmr(select_k=0))
         assert (hits, walk.summary.stop) == ([], "sufficient")
 
     async def test_max_traverse_bounds_what_is_gone_on_from(self):
         items = {"a": item("0", to=["b"]), "b": item("0.1", to=["c"]), "c": item("0.2")}
-        assert await found(items, Mmr(start_k=1, max_traverse=1)) == ["a", "b"]
-        assert await found(items, Mmr(start_k=1, max_traverse=0)) == ["a"]
+        assert await find_ids(items, Mmr(start_k=1, max_traverse=1)) == ["a", "b"]
+        assert await find_ids(items, Mmr(start_k=1, max_traverse=0)) == ["a"]
 
 
 BARE = {"a": item("0", to=["b"]), "b": item(to=["c"]), "c": item("0.6"), "d": item("0.7")}
@@ -170,12 +170,12 @@ class TestArtifactsWithoutSurfaces:
     @pytest.mark.parametrize("weight", [0, 0.5, 1])
     async def test_they_are_chosen_last_and_only_route(self, weight):
         async with corpus_of(BARE) as corpus:
-            hits, walk = await walked(corpus, Mmr(start_k=0, roots=["a", "d"], lambda_mult=weight))
+            hits, walk = await walk_all(corpus, Mmr(start_k=0, roots=["a", "d"], lambda_mult=weight))
         assert [walk.path(hit) for hit in hits] == [["a"], ["d"], ["a", "b", "c"]]
         assert (walk.summary.routed, walk.summary.stop) == (1, "exhausted")
 
     async def test_below_any_min_mmr_score_they_are_not(self):
-        assert await found(BARE, Mmr(start_k=2, min_mmr_score=-100.0)) == ["a", "c"]
+        assert await find_ids(BARE, Mmr(start_k=2, min_mmr_score=-100.0)) == ["a", "c"]
 
 
 class TestCost:
@@ -187,22 +187,22 @@ class TestCost:
         }
         async with corpus_of(items) as corpus:
             store = Counting(corpus.store)
-            await walked(replace(corpus, store=store), Mmr(start_k=1, select_k=3))
+            await walk_all(replace(corpus, store=store), Mmr(start_k=1, select_k=3))
         step = ["vectors_of", "get_records"]
         assert store.calls == ["search_vectors", *step, "neighbors", *step, "neighbors", *step]
 
     async def test_those_at_the_depth_cap_are_chosen_in_one_step(self):
         async with corpus_of(FAN) as corpus:
-            capped, walk = await walked(corpus, Mmr(), max_depth=0)
-            free, stepwise = await walked(corpus, Mmr())
+            capped, walk = await walk_all(corpus, Mmr(), max_depth=0)
+            free, stepwise = await walk_all(corpus, Mmr())
         assert said(capped) == said(free)
         assert (walk.summary.steps, stepwise.summary.steps) == (1, 4)
 
     async def test_many_choices_at_the_depth_cap_are_made_in_order_too(self):
         items = {f"n{at:02}": item(f"{at / 200}") for at in range(90)}
         async with corpus_of(items) as corpus:
-            capped, walk = await walked(corpus, Mmr(start_k=90, select_k=80), max_depth=0, node_budget=90)
-            free, _ = await walked(corpus, Mmr(start_k=90, select_k=80), node_budget=90)
+            capped, walk = await walk_all(corpus, Mmr(start_k=90, select_k=80), max_depth=0, node_budget=90)
+            free, _ = await walk_all(corpus, Mmr(start_k=90, select_k=80), node_budget=90)
         assert said(capped) == said(free)
         assert walk.summary.steps == 2  # of 64 choices at most
 
@@ -221,7 +221,7 @@ class TestCost:
             for number in range(8):
                 graph = graph_of(number)
                 async with corpus_of(graph.items, embedder=EIGHTHS) as corpus:
-                    hits, walk = await walked(corpus, policy, graph.query, max_depth=number)
+                    hits, walk = await walk_all(corpus, policy, graph.query, max_depth=number)
                 told.append((said(hits), walk.summary.left_out))
         assert told[:8] == told[8:]
         assert len(threads) > 40
@@ -298,9 +298,9 @@ def test_choices_scores_and_order_equal_those_of_a_simple_reference(backend, dat
 
     async def main():
         async with corpus_of(graph.items, embedder=EIGHTHS) as corpus:
-            hits, walk = await walked(corpus, policy, graph.query, max_depth=max_depth)
-        assert [walk.path(hit) for hit in hits] == [each.path for each in kept(graph, chosen, scope)]
-        assert said(hits) == [(each.id, *why[each.id]) for each in kept(graph, chosen, scope)]
+            hits, walk = await walk_all(corpus, policy, graph.query, max_depth=max_depth)
+        assert [walk.path(hit) for hit in hits] == [each.path for each in nodes_to_keep(graph, chosen, scope)]
+        assert said(hits) == [(each.id, *why[each.id]) for each in nodes_to_keep(graph, chosen, scope)]
         assert walk.summary.committed == len(chosen)
         assert walk.ranking == hits
 
@@ -313,10 +313,10 @@ async def test_a_file_is_walked_as_memory_is(policy, tmp_path):
     for number in range(5):
         graph = graph_of(number)
         async with corpus_of(graph.items, embedder=EIGHTHS) as corpus:
-            expected, _ = await walked(corpus, policy, graph.query)
+            expected, _ = await walk_all(corpus, policy, graph.query)
         path = tmp_path / f"{number}.airw"
         async with corpus_of(graph.items, path, embedder=EIGHTHS):
             pass
         async with open_corpus(path, embedder=EIGHTHS) as corpus:
-            hits, _ = await walked(corpus, policy, graph.query)
+            hits, _ = await walk_all(corpus, policy, graph.query)
         assert [hit.to_dict() for hit in hits] == [hit.to_dict() for hit in expected]

@@ -21,9 +21,9 @@ from tests.support.artifact_corpora import (
     graphs,
     ids,
     item,
-    kept,
+    nodes_to_keep,
     reference,
-    walked,
+    walk_all,
 )
 from tests.support.drawing import examples
 
@@ -64,7 +64,7 @@ def policy_of(make, way, scope, **options):
 async def walked_tree(make, way, scope, items=TREE, limits=None, **options):
     bounds = {name: options.pop(name) for name in ("max_depth", "node_budget") if name in options}
     async with corpus_of(items) as corpus:
-        return await walked(corpus, policy_of(make, way, scope, **options), limits=limits, **bounds)
+        return await walk_all(corpus, policy_of(make, way, scope, **options), limits=limits, **bounds)
 
 
 def paths(hits, walk):
@@ -115,7 +115,7 @@ class TestCross:
     async def test_nothing_is_asked_of_what_may_not_be_crossed(self, make, way):
         async with corpus_of(tree(a=["cross"])) as corpus:
             store = Counting(corpus.store)
-            await walked(replace(corpus, store=store), policy_of(make, way, Scope(cross=CROSS)))
+            await walk_all(replace(corpus, store=store), policy_of(make, way, Scope(cross=CROSS)))
         assert not {"neighbors", "matching"} & {*store.calls}
 
     @every_walk
@@ -282,7 +282,7 @@ class TestTogether:
             calls = []
             for scope in (Scope(), Scope(cross=CROSS, keep=KEEP)):
                 store = Counting(corpus.store)
-                await walked(replace(corpus, store=store), policy_of(make, way, scope, start_k=2, roots=()))
+                await walk_all(replace(corpus, store=store), policy_of(make, way, scope, start_k=2, roots=()))
                 calls.append(len(store.calls))
         assert calls[1] <= calls[0]
 
@@ -351,7 +351,7 @@ every_backend = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
 
 async def told(corpus, policy, query, **options):
-    hits, walk = await walked(corpus, policy, query, **options)
+    hits, walk = await walk_all(corpus, policy, query, **options)
     summary = walk.summary.to_dict() | {"seconds": None}
     return [hit.to_dict() for hit in hits], [hit.to_dict() for hit in walk.ranking], summary
 
@@ -366,7 +366,7 @@ def test_every_path_starts_crosses_and_ends_where_it_may(make, backend, data):
 
     async def main():
         async with corpus_of(graph.items, embedder=EIGHTHS) as corpus:
-            hits, walk = await walked(corpus, policy, graph.query, max_depth=max_depth)
+            hits, walk = await walk_all(corpus, policy, graph.query, max_depth=max_depth)
         walks = [walk.path(hit) for hit in hits]
         assert all(graph.passes(scope, "keep", path[-1]) for path in walks)
         assert all(graph.passes(scope, "cross", name) for path in walks for name, _ in pairwise(path))
@@ -387,12 +387,12 @@ def test_breadth_first_walks_are_those_of_a_simple_reference(backend, data):
         return sorted(pool, key=lambda each: -graph.cosine(each.id)) if committed else pool[:]
 
     steps = reference(graph, choose, max_depth=max_depth, scope=scope, **counts)
-    expected = kept(graph, chain.from_iterable(steps), scope)[: counts["select_k"]]
+    expected = nodes_to_keep(graph, chain.from_iterable(steps), scope)[: counts["select_k"]]
     policy = Eager(roots=graph.roots, scope=Scope(**scope), **counts)
 
     async def main():
         async with corpus_of(graph.items, embedder=EIGHTHS) as corpus:
-            hits, walk = await walked(corpus, policy, graph.query, max_depth=max_depth)
+            hits, walk = await walk_all(corpus, policy, graph.query, max_depth=max_depth)
         assert [walk.path(hit) for hit in hits] == [each.path for each in expected]
         if walk.summary.stop == "exhausted":
             assert walk.summary.committed == sum(map(len, steps))

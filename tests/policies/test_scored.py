@@ -22,14 +22,14 @@ from tests.support.artifact_corpora import (
     Counting,
     corpus_of,
     cos,
-    found,
+    find_ids,
     graph_of,
     graphs,
     ids,
     item,
-    kept,
+    nodes_to_keep,
     reference,
-    walked,
+    walk_all,
 )
 from tests.support.drawing import examples
 
@@ -54,13 +54,13 @@ FORK = {
 
 class TestOrder:
     async def test_each_step_goes_on_from_the_best_that_was_admitted_however_long_ago(self):
-        assert await found(FORK, from_root(per_iteration_limit=1)) == ["a", "c", "b", "d", "e"]
+        assert await find_ids(FORK, from_root(per_iteration_limit=1)) == ["a", "c", "b", "d", "e"]
         backwards = from_root(per_iteration_limit=1, scorer=lambda node: -by_rank(node))
-        assert await found(FORK, backwards) == ["a", "b", "c", "d", "e"]
+        assert await find_ids(FORK, backwards) == ["a", "b", "c", "d", "e"]
 
     async def test_the_stream_is_in_order_of_commitment_and_the_ranking_by_score(self):
         async with corpus_of(FORK) as corpus:
-            hits, walk = await walked(corpus, from_root(scorer=by_rank, per_iteration_limit=1, select_k=4))
+            hits, walk = await walk_all(corpus, from_root(scorer=by_rank, per_iteration_limit=1, select_k=4))
         assert ids(hits) == ["a", "c", "b", "d"]
         assert [(hit.artifact_id, hit.score) for hit in walk.ranking] == [("d", 5), ("c", 4), ("a", 3), ("b", 1)]
 
@@ -69,12 +69,12 @@ class TestOrder:
                  "e": item("0")}  # fmt: skip
         policy = Scored(start_k=0, roots=["b", "a"], scorer=lambda node: 1, select_k=None)
         async with corpus_of(items) as corpus:
-            hits, walk = await walked(corpus, policy)
+            hits, walk = await walk_all(corpus, policy)
         assert ids(hits) == ids(walk.ranking) == ["b", "a", "e", "c", "d"]
 
     async def test_without_a_scorer_artifacts_score_by_their_cosine(self):
         async with corpus_of(FORK) as corpus:
-            hits, _ = await walked(corpus, from_root())
+            hits, _ = await walk_all(corpus, from_root())
         assert {hit.artifact_id: hit.score for hit in hits} == {
             name: pytest.approx(cos(float(each["texts"][0])), abs=1e-6) for name, each in FORK.items()
         }
@@ -86,7 +86,7 @@ class TestOrder:
             "c": item("0.1", rank=1),
             "d": item("0.2", rank=2),
         }
-        assert await found(items, from_root(scorer=by_rank, adjacent_k=2)) == ["a", "d", "c"]
+        assert await find_ids(items, from_root(scorer=by_rank, adjacent_k=2)) == ["a", "d", "c"]
 
     async def test_what_waits_and_is_found_again_nearer_takes_the_shorter_way(self):
         items = {
@@ -98,13 +98,13 @@ class TestOrder:
         }
         policy = Scored(start_k=0, roots=["a", "z"], per_iteration_limit=1, select_k=None)
         async with corpus_of(items) as corpus:
-            hits, _ = await walked(corpus, policy)
+            hits, _ = await walk_all(corpus, policy)
         assert [hit.metadata["walk_path"] for hit in hits][-2:] == [["z"], ["z", "far"]]
 
     async def test_minus_infinity_is_a_score_like_any_other(self):
         scorer = lambda node: -math.inf if node.id == "c" else math.inf if node.id == "e" else 0  # noqa: E731 (one line)
         async with corpus_of(FORK) as corpus:
-            hits, walk = await walked(corpus, from_root(scorer=scorer, select_k=None))
+            hits, walk = await walk_all(corpus, from_root(scorer=scorer, select_k=None))
         assert ids(walk.ranking) == ["e", "a", "b", "d", "c"]
         assert hits[0].to_dict()["score"] == 0
         assert walk.ranking[0].to_dict()["score"] is None
@@ -113,7 +113,7 @@ class TestOrder:
         items = {"a": item("0", to=["b", "c"]), "b": item(to=["d"]), "c": item("0.9"), "d": item("0.1")}
         for options in ({}, {"scorer": lambda node: -5.0}):
             async with corpus_of(items) as corpus:
-                hits, walk = await walked(corpus, from_root(per_iteration_limit=1, **options))
+                hits, walk = await walk_all(corpus, from_root(per_iteration_limit=1, **options))
             assert [hit.metadata["walk_path"] for hit in hits] == [["a"], ["a", "c"], ["a", "b", "d"]]
             assert walk.summary.routed == 1
 
@@ -123,15 +123,15 @@ class TestHowMany:
         items = {"a": item("0.1", to=["c"]), "b": item("0.2"), "c": item("0"), "d": item("0.3")}
         policy = Scored(start_k=0, roots=["a", "b", "d"], select_k=2)
         async with corpus_of(items) as corpus:
-            hits, walk = await walked(corpus, policy)
+            hits, walk = await walk_all(corpus, policy)
         assert ids(hits) == ["a", "b"]
         assert (walk.summary.stop, walk.summary.steps, walk.summary.edges) == ("sufficient", 1, 0)
 
     async def test_per_iteration_limit_takes_fewer(self):
         items = {"a": item("0.1", to=["c"]), "b": item("0.2"), "c": item("0"), "d": item("0.3")}
         policy = Scored(start_k=0, roots=["a", "b", "d"], select_k=3, per_iteration_limit=1)
-        assert await found(items, policy) == ["a", "c", "b"]
-        assert await found(items, replace(policy, per_iteration_limit=2)) == ["a", "b", "c"]
+        assert await find_ids(items, policy) == ["a", "c", "b"]
+        assert await find_ids(items, replace(policy, per_iteration_limit=2)) == ["a", "b", "c"]
 
     async def test_those_at_the_depth_cap_are_committed_in_passing(self):
         items = {
@@ -143,8 +143,8 @@ class TestHowMany:
         }
         policy = Scored(start_k=0, roots=["a", "b"], per_iteration_limit=1, select_k=None)
         async with corpus_of(items) as corpus:
-            _, capped = await walked(corpus, policy, max_depth=1)
-            _, free = await walked(corpus, policy)
+            _, capped = await walk_all(corpus, policy, max_depth=1)
+            _, free = await walk_all(corpus, policy)
         # x and y come before b, the one that may have something behind it; z comes after it.
         assert [len(step) for step in await steps_of(items, policy, max_depth=1)] == [1, 3, 1]
         assert ids(capped.ranking) == ids(free.ranking) == ["a", "x", "y", "b", "z"]
@@ -153,7 +153,7 @@ class TestHowMany:
     async def test_a_step_that_overshoots_is_in_the_stream_and_cut_in_the_ranking(self):
         items = {"a": item("0.5", to=["x", "y", "z"]), "x": item("0.1"), "y": item("0.2"), "z": item("0.3")}
         async with corpus_of(items) as corpus:
-            hits, walk = await walked(corpus, from_root(select_k=2), max_depth=1)
+            hits, walk = await walk_all(corpus, from_root(select_k=2), max_depth=1)
         assert ids(hits) == ["a", "x", "y", "z"]
         assert ids(walk.ranking) == ["x", "y"]
         assert walk.summary.stop == "sufficient"
@@ -161,27 +161,27 @@ class TestHowMany:
 
     async def test_select_k_none_runs_to_the_limits_of_the_walk(self):
         async with corpus_of(FORK) as corpus:
-            hits, walk = await walked(corpus, from_root(select_k=None, per_iteration_limit=1), node_budget=3)
+            hits, walk = await walk_all(corpus, from_root(select_k=None, per_iteration_limit=1), node_budget=3)
             assert (len(hits), walk.summary.stop) == (3, "node_budget")
-            hits, walk = await walked(corpus, from_root(select_k=None, per_iteration_limit=1))
+            hits, walk = await walk_all(corpus, from_root(select_k=None, per_iteration_limit=1))
         assert (len(hits), walk.summary.stop) == (5, "exhausted")
 
     async def test_select_k_of_nothing_selects_nothing(self):
         asked = []
         async with corpus_of(FORK) as corpus:
-            hits, walk = await walked(corpus, Scored(select_k=0, scorer=asked.append))
+            hits, walk = await walk_all(corpus, Scored(select_k=0, scorer=asked.append))
         assert (hits, asked, walk.summary.stop) == ([], [], "sufficient")
 
     async def test_max_traverse_bounds_what_is_gone_on_from_but_not_what_is_committed(self):
         async with corpus_of(FORK) as corpus:
-            hits, walk = await walked(corpus, from_root(max_traverse=2, per_iteration_limit=1))
+            hits, walk = await walk_all(corpus, from_root(max_traverse=2, per_iteration_limit=1))
         assert ids(hits) == ["a", "c", "b"]  # c is gone on from, though nothing lies behind it
         assert walk.summary.stop == "exhausted"
 
     async def test_enough_is_said_though_the_last_step_held_a_router(self):
         items = {"a": item("0", kind="x"), "b": item("0.1", kind="y"), "c": item("0.2", kind="x")}
         async with corpus_of(items) as corpus:
-            hits, walk = await walked(corpus, Scored(select_k=1, scope=Scope(keep={"kind": "x"})), max_depth=0)
+            hits, walk = await walk_all(corpus, Scored(select_k=1, scope=Scope(keep={"kind": "x"})), max_depth=0)
         assert ids(hits) == ["a", "c"]
         assert walk.summary.stop == "sufficient"
 
@@ -198,7 +198,7 @@ async def steps_of(items, policy, **options):
 
     options_of_policy = {name: getattr(policy, name) for name in policy.__dataclass_fields__}
     async with corpus_of(items) as corpus:
-        await walked(corpus, Noted(**options_of_policy), **options)
+        await walk_all(corpus, Noted(**options_of_policy), **options)
     return [step for step in steps if step]
 
 
@@ -207,7 +207,7 @@ class TestScorer:
         seen = {}
         items = {"a": item("0.5", "0.25", to=["b"], rank=7), "b": item("0.1", rank=[1])}
         async with corpus_of(items) as corpus:
-            await walked(corpus, from_root(scorer=lambda node: seen.setdefault(node.id, node).depth))
+            await walk_all(corpus, from_root(scorer=lambda node: seen.setdefault(node.id, node).depth))
         node = seen["a"]
         assert (node.content, node.depth, node.metadata) == ("0.25", 0, {"links": {"REF": ["b"]}, "rank": 7})
         assert node.similarity_score == pytest.approx(cos(0.25), abs=1e-6)
@@ -216,20 +216,20 @@ class TestScorer:
 
     async def test_each_artifact_is_scored_once_and_in_order_of_discovery(self):
         seen = []
-        await found(FORK, from_root(scorer=lambda node: seen.append(node.id) or 0.0, per_iteration_limit=1))
+        await find_ids(FORK, from_root(scorer=lambda node: seen.append(node.id) or 0.0, per_iteration_limit=1))
         assert seen == ["a", "b", "c", "d", "e"]
 
     async def test_what_is_not_admitted_is_not_scored_until_it_is(self):
         seen = []
         items = {"a": item("0", to=["b", "c"]), "b": item("0.1", to=["c"]), "c": item("0.2")}
         policy = from_root(scorer=lambda node: seen.append((node.id, node.depth)) or 0.0, adjacent_k=1)
-        assert await found(items, policy) == ["a", "b", "c"]
+        assert await find_ids(items, policy) == ["a", "b", "c"]
         assert seen == [("a", 0), ("b", 1), ("c", 2)]
 
     @pytest.mark.parametrize("score", [3, np.float32(0.5), np.int64(7), Fraction(1, 2), -0.0])
     async def test_any_real_number_will_do_and_hits_have_it_as_a_float(self, score):
         async with corpus_of(FORK) as corpus:
-            hits, _ = await walked(corpus, from_root(scorer=lambda node: score))
+            hits, _ = await walk_all(corpus, from_root(scorer=lambda node: score))
         assert {(hit.score, type(hit.score)) for hit in hits} == {(float(score), float)}
 
     async def test_events_tell_its_scores_too(self):
@@ -257,10 +257,10 @@ class TestScorer:
         items["a"] = item("0", to=list(names), rank=9)
         policy = from_root(adjacent_k=None, select_k=None)
         async with corpus_of(items) as corpus:
-            expected, _ = await walked(corpus, replace(policy, scorer=by_rank))
-            hits, _ = await walked(corpus, replace(policy, scorer=scorer), limits=Limits(max_concurrency=3))
+            expected, _ = await walk_all(corpus, replace(policy, scorer=by_rank))
+            hits, _ = await walk_all(corpus, replace(policy, scorer=scorer), limits=Limits(max_concurrency=3))
             assert max(most) == 3
-            alone, _ = await walked(corpus, replace(policy, scorer=scorer), limits=Limits(max_concurrency=1))
+            alone, _ = await walk_all(corpus, replace(policy, scorer=scorer), limits=Limits(max_concurrency=1))
         assert [(hit.artifact_id, hit.score) for hit in hits] == [(hit.artifact_id, hit.score) for hit in expected]
         assert [hit.to_dict() for hit in alone] == [hit.to_dict() for hit in hits]
 
@@ -270,19 +270,19 @@ class TestScorer:
             return by_rank(node)
 
         async with corpus_of(FORK) as corpus:
-            hits, _ = await walked(corpus, from_root(scorer=lambda node: later(node)))  # noqa: PLW0108 - not a coroutine function
+            hits, _ = await walk_all(corpus, from_root(scorer=lambda node: later(node)))  # noqa: PLW0108 - not a coroutine function
         assert {hit.artifact_id: hit.score for hit in hits} == {name: each["rank"] for name, each in FORK.items()}
 
     async def test_nan_is_a_policy_error_that_names_the_artifact(self):
         async with corpus_of(FORK) as corpus:
             with pytest.raises(PolicyError, match="scorer returned nan for 'c'; return a number"):
-                await walked(corpus, from_root(scorer=lambda node: math.nan if node.id == "c" else 1))
+                await walk_all(corpus, from_root(scorer=lambda node: math.nan if node.id == "c" else 1))
 
     @pytest.mark.parametrize("answer", ["5", "high", 1j, None, True, [1.0], np.array([1.0]), np.float32("nan")])
     async def test_what_is_no_number_is_a_policy_error(self, answer):
         async with corpus_of(FORK) as corpus:
             with pytest.raises(PolicyError, match=r"scorer returned .* for 'a'; return a number"):
-                await walked(corpus, from_root(scorer=lambda node: answer))
+                await walk_all(corpus, from_root(scorer=lambda node: answer))
 
     @pytest.mark.parametrize("is_async", [False, True])
     async def test_its_errors_end_the_walk_as_themselves(self, is_async):
@@ -312,7 +312,7 @@ class TestScorer:
             return 1.0
 
         async with corpus_of(FORK) as corpus:
-            hits, _ = await walked(corpus, from_root(scorer=scorer))
+            hits, _ = await walk_all(corpus, from_root(scorer=scorer))
         assert [(hit.artifact_id, hit.text, hit.metadata["rank"]) for hit in hits[:2]] == [
             ("a", "0.5", 3),
             ("b", "0.3", 1),
@@ -322,11 +322,11 @@ class TestScorer:
         async with corpus_of(FORK) as corpus:
             store = Counting(corpus.store)
             counted, policy = replace(corpus, store=store), Scored(start_k=1, select_k=2, scorer=by_rank)
-            await walked(counted, replace(policy, scope=Scope(keep={"rank": {"$ne": 9}})), "0.5")
+            await walk_all(counted, replace(policy, scope=Scope(keep={"rank": {"$ne": 9}})), "0.5")
             step = ["vectors_of", "get_records"]
             assert store.calls == ["search_vectors", *step, "neighbors", *step]
             store.calls.clear()
-            await walked(counted, replace(policy, scorer=None), "0.5")
+            await walk_all(counted, replace(policy, scorer=None), "0.5")
             assert store.calls == ["search_vectors", "get_records", "neighbors", "best_of", "get_records"]
 
 
@@ -359,7 +359,7 @@ def best_first(graph, score, scope, max_depth, *, select_k, per_iteration_limit)
     """What one step takes: the best, until as many as may have something behind them are taken."""
 
     def choose(pool, committed):
-        room = len(pool) if select_k is None else select_k - len(kept(graph, committed, scope))
+        room = len(pool) if select_k is None else select_k - len(nodes_to_keep(graph, committed, scope))
         room, chosen = min(room, per_iteration_limit or room), []
         for each in sorted(pool, key=lambda each: -score(each.id)):
             if room > 0:
@@ -397,12 +397,12 @@ def test_walks_are_those_of_a_simple_reference(backend, scorer, data):
 
     choose = best_first(graph, score, scope, max_depth, select_k=counts["select_k"], per_iteration_limit=limit)
     steps = reference(graph, choose, max_depth=max_depth, scope=scope, **counts)
-    expected = [(each.path, score(each.id)) for each in kept(graph, chain.from_iterable(steps), scope)]
+    expected = [(each.path, score(each.id)) for each in nodes_to_keep(graph, chain.from_iterable(steps), scope)]
     policy = Scored(roots=graph.roots, per_iteration_limit=limit, scope=Scope(**scope), scorer=scorer, **counts)
 
     async def main():
         async with corpus_of(graph.items, embedder=EIGHTHS) as corpus:
-            hits, walk = await walked(corpus, policy, graph.query, max_depth=max_depth)
+            hits, walk = await walk_all(corpus, policy, graph.query, max_depth=max_depth)
         assert [(walk.path(hit), hit.score) for hit in hits] == expected
         ranked = sorted(expected, key=lambda pair: -pair[1])[: counts["select_k"]]
         assert [(walk.path(hit), hit.score) for hit in walk.ranking] == ranked
@@ -418,10 +418,10 @@ async def test_a_file_is_walked_as_memory_is(policy, tmp_path):
     for number in range(5):
         graph = graph_of(number)
         async with corpus_of(graph.items, embedder=EIGHTHS) as corpus:
-            expected, _ = await walked(corpus, policy, graph.query)
+            expected, _ = await walk_all(corpus, policy, graph.query)
         path = tmp_path / f"{number}.airw"
         async with corpus_of(graph.items, path, embedder=EIGHTHS):
             pass
         async with open_corpus(path, embedder=EIGHTHS) as corpus:
-            hits, _ = await walked(corpus, policy, graph.query)
+            hits, _ = await walk_all(corpus, policy, graph.query)
         assert [hit.to_dict() for hit in hits] == [hit.to_dict() for hit in expected]

@@ -15,7 +15,7 @@ from airw.stores import MemoryStore
 from airw.testing import ScriptedStore
 from airw.values import Extraction
 from airw.values.filters import parse_filter
-from tests.support.artifact_corpora import Counting, corpus_of, ids, item, walked
+from tests.support.artifact_corpora import Counting, corpus_of, ids, item, walk_all
 
 SEARCHES = ["dense", "lexical", "hybrid"]
 LIGHT = HashingEmbedder(dim=64)
@@ -27,7 +27,7 @@ def starting(**options):
 
 
 async def started(corpus, query, **options):
-    return ids((await walked(corpus, starting(**options), query))[0])
+    return ids((await walk_all(corpus, starting(**options), query))[0])
 
 
 # --- searches and roots ----------------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ class TestSearches:
 
     async def test_words_that_nothing_holds_find_nothing(self):
         async with words() as corpus:
-            hits, walk = await walked(corpus, starting(seeding="lexical"), "zebra")
+            hits, walk = await walk_all(corpus, starting(seeding="lexical"), "zebra")
             assert (hits, walk.summary.stop, walk.summary.steps) == ([], "exhausted", 0)
             assert await started(corpus, "zebra", seeding="lexical", roots=["beta"]) == ["beta"]
 
@@ -95,7 +95,7 @@ class TestSearches:
     async def test_the_first_hit_costs_few_calls(self, options, calls):
         async with words() as corpus:
             store, embedder = Counting(corpus.store), Counting(corpus.embedder)
-            hits, _ = await walked(
+            hits, _ = await walk_all(
                 replace(corpus, store=store, embedder=embedder),
                 starting(**{"start_k": 2, **options}, select_k=1),
                 "beta keys",
@@ -110,7 +110,7 @@ class TestSearches:
     async def test_every_strategy_starts_so(self, make, seeding):
         async with words() as corpus:
             options = {"seeding": seeding, "start_k": 2, "roots": ["gamma"]}
-            hits, _ = await walked(corpus, make(**options, select_k=None, max_depth=0), "beta or keys")
+            hits, _ = await walk_all(corpus, make(**options, select_k=None, max_depth=0), "beta or keys")
             assert sorted(ids(hits)) == sorted(await started(corpus, "beta or keys", **options))
 
 
@@ -138,7 +138,7 @@ class TestStartFilter:
             "c": item(("0.3", {"part": 1}), ("0.5", {"part": 2})),
         }
         async with corpus_of(items) as corpus:
-            hits, _ = await walked(corpus, make(scope=Scope(start={"part": 1})))
+            hits, _ = await walk_all(corpus, make(scope=Scope(start={"part": 1})))
         assert [(hit.artifact_id, hit.text) for hit in hits] == [("c", "0.3"), ("b", "0.4")]
         assert [hit.score for hit in hits] == pytest.approx([math.cos(x * math.pi) for x in (0.3, 0.4)], abs=1e-6)
 
@@ -276,7 +276,7 @@ class TestTitles:
         async with notes() as corpus:
             store = ScriptedStore(corpus.store)
             query = " ".join(["New York"] * 200)
-            hits, _ = await walked(replace(corpus, store=store), starting(seeding="titles", select_k=None), query)
+            hits, _ = await walk_all(replace(corpus, store=store), starting(seeding="titles", select_k=None), query)
         assert ids(hits) == ["places/n1.md"]
         assert store.calls["resolve"] == 1
 
@@ -289,7 +289,7 @@ class TestTitles:
         linked = {**NOTES, "n9.md": "---\ntitle: Board games\n---\nLike [[New York]] and [chess](n5.md)."}
         source = from_mapping(linked, name="notes", embedder=LIGHT, edge_extractor=MarkdownLinks())
         async with build(source, store=MemoryStore()) as corpus:
-            hits, walk = await walked(corpus, Eager(seeding="titles", select_k=None), "board games")
+            hits, walk = await walk_all(corpus, Eager(seeding="titles", select_k=None), "board games")
         assert ids(hits)[0] == "n9.md"
         assert sorted(ids(hits)[1:]) == ["n5.md", "places/n1.md"]
         assert walk.summary.stop == "exhausted"

@@ -5,10 +5,10 @@ import pytest
 from airw import traverse
 from airw.errors import ArgumentError, PolicyError
 from airw.policies import Eager, Mmr, Scope, Scored, Strategy
-from tests.support.graph_retriever_oracle import QUERY, corpus_of, turned, walked
-from tests.support.strategies import LINKS, Everything, KeepsHeap, ids, made, mixed, walk_of
+from tests.support.graph_retriever_oracle import QUERY, corpus_of, vectors_at, walk_graph
+from tests.support.strategies import LINKS, Everything, KeepsHeap, ids, strategy_class, strategy_from, walk_of
 
-EVERYTHING = mixed(Everything)
+EVERYTHING = strategy_class(Everything)
 ALL = [Eager, Scored, Mmr, EVERYTHING]
 
 
@@ -49,8 +49,8 @@ async def test_a_node_that_a_strategy_holds_back_and_that_is_found_nearer_takes_
         "late": {"to": ["d"], "from": ["b", "c"], "weight": 6},
         "last": {"from": ["d"], "weight": 5},
     }
-    vectors = turned(near=0.0, middle=0.1, far=0.2, late=0.3, last=0.4)
-    policy = mixed(KeepsHeap)(edges=[("to", "from")], start_k=0, roots=["near", "far"], max_depth=2)
+    vectors = vectors_at(near=0.0, middle=0.1, far=0.2, late=0.3, last=0.4)
+    policy = strategy_class(KeepsHeap)(edges=[("to", "from")], start_k=0, roots=["near", "far"], max_depth=2)
     _, hits = await walk_of(policy, (fields, vectors))
     depths = [(hit.artifact_id, hit.metadata["walk_depth"], hit.metadata["_depth"]) for hit in hits]
     assert depths[3:] == [("late", 1, 1), ("last", 2, 2)]
@@ -65,7 +65,7 @@ async def test_a_scorer_sees_the_depth_at_which_an_artifact_is_admitted():
         "far": {"to": ["c"]},
         "x": {"from": ["b", "c"]},
     }
-    vectors = turned(near=0.0, middle=0.1, other=0.2, far=0.3, x=0.4)
+    vectors = vectors_at(near=0.0, middle=0.1, other=0.2, far=0.3, x=0.4)
     order = {"near": 9, "middle": 8, "far": 7, "other": 6, "x": 5}
     policy = Scored(
         scorer=lambda node: order[node.id] - node.depth / 10,
@@ -99,7 +99,7 @@ async def test_an_iteration_may_be_async():
     async def iteration(self, nodes, tracker):
         tracker.select_and_traverse(nodes)
 
-    assert ids((await walk_of(made(iteration)))[1]) == "abcdef"
+    assert ids((await walk_of(strategy_from(iteration)))[1]) == "abcdef"
 
 
 async def test_what_finalize_nodes_writes_comes_with_the_ranking():
@@ -115,7 +115,7 @@ async def test_what_finalize_nodes_writes_comes_with_the_ranking():
 
 async def test_a_mapping_in_a_field_is_compared_whole():
     fields = {"a": {"by": {"name": "Ada"}}, "b": {"by": {"name": "Ada"}}, "c": {"by": {"name": "Ada", "born": 1815}}}
-    assert await walked(fields, turned(a=0, b=0.1, c=0.2), Eager(edges=[("by", "by")], start_k=1)) == [
+    assert await walk_graph(fields, vectors_at(a=0, b=0.1, c=0.2), Eager(edges=[("by", "by")], start_k=1)) == [
         ("a", 0),
         ("b", 1),
     ]

@@ -22,7 +22,7 @@ from tests.support.graph_retriever_oracle import (
     corpus_of,
     graph_of,
     numbers,
-    ranked,
+    ranking_of,
     their_bounds,
 )
 from tests.support.ring import QUERY as RING_QUERY
@@ -37,8 +37,8 @@ from tests.support.strategies import (
     SelectsOnly,
     ids,
     line_of,
-    made,
-    mixed,
+    strategy_class,
+    strategy_from,
     walk_of,
 )
 
@@ -50,9 +50,9 @@ from tests.support.strategies import (
 def test_a_body_walks_random_graphs_as_in_graph_retriever(body, number):
     chance = Random(number)
     graph, bounds = graph_of(chance), bounds_of(chance)
-    theirs = mixed(body, graph_retriever.strategies.Strategy)(**their_bounds(bounds))
+    theirs = strategy_class(body, graph_retriever.strategies.Strategy)(**their_bounds(bounds))
     backend = chance.choice(["asyncio", "asyncio", "trio"])
-    anyio.run(compare, graph, mixed(body)(**bounds, **graph.ours), theirs, backend=backend)
+    anyio.run(compare, graph, strategy_class(body)(**bounds, **graph.ours), theirs, backend=backend)
 
 
 # --- a walk of a strategy --------------------------------------------------------------------------------------------
@@ -66,11 +66,11 @@ class TestWalk:
             seen.append([(node.id, node.depth) for node in nodes])
             tracker.select_and_traverse(nodes)
 
-        await walk_of(made(iteration))
+        await walk_of(strategy_from(iteration))
         assert seen == [[("a", 0)], [("b", 1), ("c", 1)], [("d", 2), ("e", 2)], [("f", 3)]]
 
     async def test_adjacent_k_bounds_what_it_is_shown(self):
-        _, hits = await walk_of(mixed(Everything)(edges=LINKS, start_k=1, adjacent_k=1, select_k=None))
+        _, hits = await walk_of(strategy_class(Everything)(edges=LINKS, start_k=1, adjacent_k=1, select_k=None))
         assert ids(hits) == "abdf"
 
     async def test_iteration_is_shown_nothing_where_nothing_new_was_found_while_nodes_wait(self):
@@ -81,7 +81,7 @@ class TestWalk:
             self.waiting = [*getattr(self, "waiting", ()), *nodes]
             tracker.select_and_traverse([self.waiting.pop()])
 
-        _, hits = await walk_of(made(iteration, start_k=3), line_of(a="", b="", c=""))
+        _, hits = await walk_of(strategy_from(iteration, start_k=3), line_of(a="", b="", c=""))
         assert (seen, ids(hits)) == ([3, 0, 0], "cba")
 
     async def test_a_node_tells_what_is_known_of_its_artifact(self):
@@ -92,7 +92,7 @@ class TestWalk:
             nodes.extend(found)
             tracker.select_and_traverse(found)
 
-        await walk_of(made(iteration), line_of(a="b", b=""))
+        await walk_of(strategy_from(iteration), line_of(a="b", b=""))
         node = nodes[1]
         assert (node.id, node.content, node.depth, node.metadata) == ("b", "b", 1, {"links": [], "weight": 1})
         assert node.embedding == pytest.approx(np.array([1, 0.5]) / np.hypot(1, 0.5), abs=1e-6)
@@ -101,17 +101,17 @@ class TestWalk:
         assert [query.tolist() for query in queries] == [[1, 0], [1, 0]]
 
     async def test_hits_stream_in_the_order_of_selection_and_the_final_order_is_that_of_finalize_nodes(self):
-        walk, hits = await walk_of(mixed(Reorders)(edges=LINKS, start_k=1, select_k=None))
+        walk, hits = await walk_of(strategy_class(Reorders)(edges=LINKS, start_k=1, select_k=None))
         assert (ids(hits), ids(walk.ranking)) == ("abcdef", "abcde")
 
         def iteration(self, nodes, tracker):
             tracker.select_and_traverse(nodes[::-1])
 
-        walk, hits = await walk_of(made(iteration))
+        walk, hits = await walk_of(strategy_from(iteration))
         assert ids(hits) == ids(walk.ranking) == "acbedf"
 
     async def test_finalize_nodes_adds_nothing_and_gives_each_once(self):
-        class Adds(mixed(Everything)):
+        class Adds(strategy_class(Everything)):
             def finalize_nodes(self, selected):
                 stranger = Node("stranger", "", 0, 0.0, np.zeros(2, np.float32))
                 return (node for node in [stranger, *selected, *selected])
@@ -124,7 +124,7 @@ class TestWalk:
             tracker.select([node for node in nodes if node.id in "ef"])
             tracker.traverse(nodes)
 
-        walk, hits = await walk_of(made(iteration))
+        walk, hits = await walk_of(strategy_from(iteration))
         assert (ids(hits), walk.summary.routed, walk.path(hits[-1])) == ("ef", 4, ["a", "b", "d", "f"])
 
     async def test_what_is_selected_and_not_gone_on_from_has_nothing_behind_it(self):
@@ -132,33 +132,33 @@ class TestWalk:
             tracker.select(nodes)
             tracker.traverse([node for node in nodes if node.id != "b"])
 
-        _, hits = await walk_of(made(iteration))
+        _, hits = await walk_of(strategy_from(iteration))
         assert ids(hits) == "abce"
 
     async def test_going_on_from_nothing_ends_the_walk(self):
-        walk, hits = await walk_of(mixed(SelectsOnly)(edges=LINKS, start_k=2))
+        walk, hits = await walk_of(strategy_class(SelectsOnly)(edges=LINKS, start_k=2))
         assert (ids(hits), walk.summary.steps, walk.summary.stop) == ("ab", 1, "exhausted")
 
     async def test_doing_nothing_ends_the_walk(self):
-        walk, hits = await walk_of(made(lambda self, nodes, tracker: None))
+        walk, hits = await walk_of(strategy_from(lambda self, nodes, tracker: None))
         assert (hits, walk.ranking, walk.summary.stop) == ([], [], "sufficient")
 
     async def test_an_empty_start_ends_the_walk(self):
-        walk, hits = await walk_of(mixed(Everything)(start_k=0))
+        walk, hits = await walk_of(strategy_class(Everything)(start_k=0))
         assert (hits, walk.ranking, walk.summary.stop) == ([], [], "exhausted")
 
     async def test_the_walk_ends_with_the_step_that_has_selected_enough(self):
-        walk, hits = await walk_of(mixed(Everything)(edges=LINKS, start_k=1, select_k=2))
+        walk, hits = await walk_of(strategy_class(Everything)(edges=LINKS, start_k=1, select_k=2))
         assert (ids(hits), ids(walk.ranking), walk.summary.stop) == ("abc", "ab", "sufficient")
 
     @pytest.mark.parametrize(("most", "expected"), [(0, "a"), (1, "abc"), (2, "abcd"), (None, "abcdef")])
     async def test_max_traverse_bounds_what_is_gone_on_from(self, most, expected):
-        _, hits = await walk_of(mixed(Everything)(edges=LINKS, start_k=1, select_k=None, max_traverse=most))
+        _, hits = await walk_of(strategy_class(Everything)(edges=LINKS, start_k=1, select_k=None, max_traverse=most))
         assert ids(hits) == expected
 
     @pytest.mark.parametrize(("max_depth", "expected"), [(0, "a"), (1, "abc"), (2, "abcde"), (None, "abcdef")])
     async def test_max_depth_is_the_strategy_s_or_that_of_the_walk(self, max_depth, expected):
-        strategy = mixed(Everything)(edges=LINKS, start_k=1, select_k=None, max_depth=max_depth)
+        strategy = strategy_class(Everything)(edges=LINKS, start_k=1, select_k=None, max_depth=max_depth)
         assert ids((await walk_of(strategy))[1]) == expected
         other = Strategy.build(strategy, max_depth=3)
         assert ids((await walk_of(other, max_depth=max_depth))[1]) == expected
@@ -169,7 +169,7 @@ class TestWalk:
         def iteration(self, nodes, tracker):
             added.append(tracker.select_and_traverse(nodes))
 
-        walk, hits = await walk_of(made(iteration), max_depth=1)
+        walk, hits = await walk_of(strategy_from(iteration), max_depth=1)
         assert (added, ids(hits), walk.summary.stop) == ([1, 0], "abc", "exhausted")
 
     async def test_a_generator_that_is_selected_is_not_lost(self):
@@ -177,14 +177,14 @@ class TestWalk:
             tracker.select(node for node in nodes)
             tracker.traverse(node for node in nodes)
 
-        assert ids((await walk_of(made(iteration)))[1]) == "abcdef"
+        assert ids((await walk_of(strategy_from(iteration)))[1]) == "abcdef"
 
     async def test_selecting_twice_gives_a_hit_once(self):
         def iteration(self, nodes, tracker):
             tracker.select([*nodes, *nodes])
             tracker.traverse(nodes)
 
-        walk, hits = await walk_of(made(iteration))
+        walk, hits = await walk_of(strategy_from(iteration))
         assert ids(hits) == ids(walk.ranking) == "abcdef"
 
     @pytest.mark.parametrize("first", ["select", "traverse"])
@@ -202,21 +202,21 @@ class TestWalk:
         with pytest.raises(
             PolicyError, match=r"^Made\.iteration selected or traversed 'a', which does not wait; select"
         ):
-            await walk_of(made(iteration))
+            await walk_of(strategy_from(iteration))
 
     async def test_a_node_that_was_never_shown_is_an_error(self):
         def iteration(self, nodes, tracker):
             tracker.select([Node("stranger", "", 0, 0.0, np.zeros(2, np.float32))])
 
         with pytest.raises(PolicyError, match="'stranger', which does not wait"):
-            await walk_of(made(iteration))
+            await walk_of(strategy_from(iteration))
 
     async def test_an_error_of_the_strategy_ends_the_walk_as_itself(self):
         def iteration(self, nodes, tracker):
             raise KeyError("own")
 
         with pytest.raises(KeyError, match="own") as caught:
-            await walk_of(made(iteration))
+            await walk_of(strategy_from(iteration))
         assert caught.value.__notes__ == ["raised in Made.select during a walk"]
 
     async def test_extra_metadata_comes_with_the_hit_below_the_document_s_own_fields(self):
@@ -227,7 +227,7 @@ class TestWalk:
 
         fields, vectors = line_of(a="b", b="")
         fields["b"]["_depth"] = "own"
-        _, hits = await walk_of(made(iteration), (fields, vectors))
+        _, hits = await walk_of(strategy_from(iteration), (fields, vectors))
         told = [{name: hit.metadata[name] for name in ("why", "weight", "_depth", "walk_depth")} for hit in hits]
         assert told == [
             {"why": "a", "weight": 0, "_depth": 0, "walk_depth": 0},
@@ -241,7 +241,7 @@ class TestWalk:
                 node.metadata.clear()
             tracker.select_and_traverse(nodes)
 
-        _, hits = await walk_of(made(iteration))
+        _, hits = await walk_of(strategy_from(iteration))
         assert ids(hits) == "abcdef"
         assert hits[0].metadata["links"] == ["b", "c"]
 
@@ -253,14 +253,14 @@ class TestWalk:
             tracker.select_and_traverse(nodes)
 
         light = {"weight": {"$lt": 4}}
-        _, hits = await walk_of(made(iteration, scope=Scope.only(light)))
+        _, hits = await walk_of(strategy_from(iteration, scope=Scope.only(light)))
         assert ("".join(seen), ids(hits)) == ("abcd", "abcd")
-        walk, hits = await walk_of(made(iteration, scope=Scope(keep={"weight": {"$gt": 0, "$lt": 4}})))
+        walk, hits = await walk_of(strategy_from(iteration, scope=Scope(keep={"weight": {"$gt": 0, "$lt": 4}})))
         assert (ids(hits), walk.summary.routed) == ("bcd", 3)
 
 
 class TestReuse:
-    STRATEGY = mixed(KeepsHeap)(edges=LINKS, start_k=2, select_k=4)
+    STRATEGY = strategy_class(KeepsHeap)(edges=LINKS, start_k=2, select_k=4)
 
     async def test_walks_one_after_another_are_the_same_and_leave_the_strategy_as_it_was(self):
         strategy, before = self.STRATEGY, copy.deepcopy(self.STRATEGY)
@@ -274,7 +274,7 @@ class TestReuse:
 
         async def run(at, corpus):
             await anyio.lowlevel.checkpoint()
-            found[at] = ids(await ranked(QUERY, corpus, self.STRATEGY))
+            found[at] = ids(await ranking_of(QUERY, corpus, self.STRATEGY))
 
         async with corpus_of(*LINE) as corpus, anyio.create_task_group() as group:
             for at in range(8):
@@ -349,7 +349,7 @@ class TestBuild:
         expected = Eager(select_k=7, start_k=5, adjacent_k=9, max_depth=2)
         assert Strategy.build(self.BASE, select_k=7) == Strategy.build(self.BASE, k=7) == expected
 
-    @pytest.mark.parametrize("kind", [Eager, Scored, Mmr, mixed(Everything)])
+    @pytest.mark.parametrize("kind", [Eager, Scored, Mmr, strategy_class(Everything)])
     def test_a_value_that_is_the_default_is_a_value_like_any_other(self, kind):
         assert Strategy.build(kind(select_k=10), select_k=5).select_k == 5
         assert Strategy.build(kind(select_k=10), k=5).select_k == 5
@@ -379,9 +379,9 @@ class TestBuild:
             Strategy.build(self.BASE, k=-1)
 
     def test_it_leaves_the_base_as_it_was(self):
-        base = mixed(KeepsHeap)(select_k=10)
+        base = strategy_class(KeepsHeap)(select_k=10)
         Strategy.build(base, select_k=7)
-        assert base == mixed(KeepsHeap)(select_k=10)
+        assert base == strategy_class(KeepsHeap)(select_k=10)
 
     def test_a_strategy_without_an_iteration_cannot_be_made(self):
         with pytest.raises(TypeError, match="iteration"):
@@ -414,10 +414,10 @@ class OddRoutes:
 
 
 EXAMINED = {
-    "eager": lambda: mixed(Everything)(select_k=9, start_k=2, adjacent_k=3),
-    "heap": lambda: mixed(OddFirst)(select_k=None, start_k=3, edges=[("number", "number"), ("tags", "tags")]),
-    "heap-links": lambda: mixed(OddFirst)(select_k=10, start_k=2, direction="both", roots=["03", "09"]),
-    "routers": lambda: mixed(OddRoutes)(select_k=None, start_k=2, max_depth=4),
+    "eager": lambda: strategy_class(Everything)(select_k=9, start_k=2, adjacent_k=3),
+    "heap": lambda: strategy_class(OddFirst)(select_k=None, start_k=3, edges=[("number", "number"), ("tags", "tags")]),
+    "heap-links": lambda: strategy_class(OddFirst)(select_k=10, start_k=2, direction="both", roots=["03", "09"]),
+    "routers": lambda: strategy_class(OddRoutes)(select_k=None, start_k=2, max_depth=4),
 }
 NOT_FROZEN = "a_policy_is_a_frozen_value_that_equals_and_prints_like_its_copy"
 SUITES = {name: PolicySuite(make, ring, RING_QUERY) for name, make in EXAMINED.items()}

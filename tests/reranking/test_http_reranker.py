@@ -14,7 +14,7 @@ from airw import build, from_mapping
 from airw.errors import ArgumentError, RerankerError
 from airw.reranking import HttpReranker, is_anonymous, rerank_tag, resolve_reranker, score_texts
 from airw.stores import MemoryStore
-from tests.support.embedding_server import alone, at_most, changed, later, status
+from tests.support.embedding_server import alone, alter, at_most, later, status
 from tests.support.rerank_server import RerankServer
 
 URL = "http://localhost:8080/v1"
@@ -96,8 +96,8 @@ async def test_without_a_model_it_is_of_the_form_of_text_embeddings_inference(se
 async def test_either_form_of_answer_is_read_whatever_was_asked(server, either):
     texts = words(4)
     server.plan(
-        changed(lambda _: {"results": [{"index": at, "relevance_score": at / 4} for at in (2, 0, 3, 1)]}),
-        changed(lambda _: [{"index": at, "score": at / 4} for at in (2, 0, 3, 1)]),
+        alter(lambda _: {"results": [{"index": at, "relevance_score": at / 4} for at in (2, 0, 3, 1)]}),
+        alter(lambda _: [{"index": at, "score": at / 4} for at in (2, 0, 3, 1)]),
     )
     assert [await either(QUERY, texts) for _ in range(2)] == [[0, 0.25, 0.5, 0.75]] * 2
 
@@ -108,7 +108,7 @@ async def test_no_texts_make_no_request(server, reranker):
 
 
 async def test_nan_and_the_infinities_are_passed_on(server, reranker):
-    server.plan(changed(lambda _: [{"index": at, "score": score} for at, score in enumerate([math.nan, math.inf, 1])]))
+    server.plan(alter(lambda _: [{"index": at, "score": score} for at, score in enumerate([math.nan, math.inf, 1])]))
     scores = await score_texts(reranker, QUERY, words(3))
     assert math.isnan(scores[0])
     assert scores[1:] == [math.inf, 1.0]
@@ -189,13 +189,13 @@ def edit(at, **values):
         answer["results"][at].update(values)
         return answer
 
-    return changed(change)
+    return alter(change)
 
 
 UNUSABLE = {
-    "too few": (changed(lambda a: {"results": a["results"][1:]}), "2 scores for 3 texts"),
-    "too many": (changed(lambda a: {"results": [*a["results"], {"index": 3}]}), "4 scores for 3 texts"),
-    "twice": (changed(lambda a: [{"index": at, "score": 0.5} for at in (0, 1, 1)]), "2 scores of index 1, and none of"),
+    "too few": (alter(lambda a: {"results": a["results"][1:]}), "2 scores for 3 texts"),
+    "too many": (alter(lambda a: {"results": [*a["results"], {"index": 3}]}), "4 scores for 3 texts"),
+    "twice": (alter(lambda a: [{"index": at, "score": 0.5} for at in (0, 1, 1)]), "2 scores of index 1, and none of"),
     "out of range": (edit(2, index=3), "index 3 for 3 texts"),
     "negative": (edit(2, index=-1), "index -1 for 3 texts"),
     "index no number": (edit(2, index="2"), "index '2'"),
@@ -205,10 +205,10 @@ UNUSABLE = {
     "score a bool": (edit(1, relevance_score=True), "must return numbers, not True"),
     "no score": (edit(1, relevance_score=None), "must return numbers, not None"),
     "endless score": (edit(1, relevance_score=10**400), "must return numbers, not 1000"),
-    "an error": (changed(lambda a: {"error": "model not\nloaded"}), "not a list of scores .*: model not loaded"),
-    "numbers": (changed(lambda a: [0.1, 0.2, 0.3]), "not a list of scores"),
-    "a number": (changed(lambda a: 3), "not a list of scores"),
-    "half of it": (changed(lambda a: '[{"index": 0, "sc'), "half an answer, not JSON"),
+    "an error": (alter(lambda a: {"error": "model not\nloaded"}), "not a list of scores .*: model not loaded"),
+    "numbers": (alter(lambda a: [0.1, 0.2, 0.3]), "not a list of scores"),
+    "a number": (alter(lambda a: 3), "not a list of scores"),
+    "half of it": (alter(lambda a: '[{"index": 0, "sc'), "half an answer, not JSON"),
     "HTML": (status(200, "<!doctype html>\n<p>Welcome"), "an HTML page, not JSON"),
 }
 

@@ -14,7 +14,7 @@ from airw.errors import CorpusNotFound, StoreCorrupt, StoreError
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import Edge
 from airw.values.filters import matches, parse_filter
-from tests.support.corpora import ROOT, run, started
+from tests.support.corpora import ROOT, run, start_process
 from tests.support.stored import change, check_file, everything, fill
 
 pytestmark = pytest.mark.asyncio_only
@@ -362,7 +362,7 @@ async def test_a_process_killed_at_any_moment_leaves_whole_artifacts(path):
         anyio.run(main)
         """
     for kill in range(12):
-        with started(code, path, kill) as process:
+        with start_process(code, path, kill) as process:
             process.stdout.read(2 + 2 * kill)
             await anyio.sleep(0.003 * (kill % 5))
             process.kill()

@@ -19,14 +19,14 @@ from airw.stores import SqliteStore
 from airw.values import ArtifactChange, LedgerEntry, Record
 from tests.support.corpora import (
     assert_same,
-    built,
+    build_corpus,
     check_whole,
     content,
     embed,
+    reference_content,
     run,
     source,
-    started,
-    undisturbed_content,
+    start_process,
 )
 
 pytestmark = pytest.mark.asyncio_only
@@ -88,7 +88,7 @@ def kill_builds(folder, word, seed):
 @pytest.mark.slow
 async def test_builds_killed_at_25_random_moments_leave_whole_pages_that_answer_and_the_next_build_completes(tmp_path):
     reported, between = kill_builds(tmp_path, "alpha", seed=4), 0
-    undisturbed = await undisturbed_content(count=COUNT)
+    undisturbed = await reference_content(count=COUNT)
     for number, commits in enumerate(reported):
         path = tmp_path / f"{number}.airw"
         if path.exists() and path.stat().st_size:
@@ -99,7 +99,7 @@ async def test_builds_killed_at_25_random_moments_leave_whole_pages_that_answer_
             between += commits > 0 and len(held) < COUNT
         if not path.exists() or not has_settings:
             assert commits == 0
-            await built(path, count=COUNT)
+            await build_corpus(path, count=COUNT)
         await check_whole(path, undisturbed, count=COUNT)
     assert between >= 20
 
@@ -108,12 +108,12 @@ async def test_builds_killed_at_25_random_moments_leave_whole_pages_that_answer_
 async def test_rebuilds_killed_at_25_random_moments_leave_each_artifact_old_or_new_and_the_next_build_completes(
     tmp_path,
 ):
-    await built(tmp_path / "0.airw", "alpha", count=COUNT)
+    await build_corpus(tmp_path / "0.airw", "alpha", count=COUNT)
     whole = (tmp_path / "0.airw").read_bytes()
     for number in range(1, KILLS):
         (tmp_path / f"{number}.airw").write_bytes(whole)
     reported, between = kill_builds(tmp_path, "beta", seed=2), 0
-    undisturbed = await undisturbed_content("beta", count=COUNT)
+    undisturbed = await reference_content("beta", count=COUNT)
     for number, commits in enumerate(reported):
         path = tmp_path / f"{number}.airw"
         async with await SqliteStore.open(path) as store:
@@ -133,7 +133,7 @@ async def test_rebuilds_killed_at_25_random_moments_leave_each_artifact_old_or_n
 NO_ROOM = """
 async def main():
     options = {"count": 60, "size": 600}
-    expected = await undisturbed_content(**options)
+    expected = await reference_content(**options)
     limit, free = sys.argv[2], None
     if limit == "disk":
         ballast = path.with_name("ballast")
@@ -200,20 +200,20 @@ async def test_vectors_that_are_none_stop_a_build_and_the_next_one_completes_it(
     assert "\n" not in str(caught.value)
     async with await SqliteStore.open(path) as store:
         assert len(await store.artifact_ids()) <= 12
-    await check_whole(path, await undisturbed_content())
+    await check_whole(path, await reference_content())
 
 
 @pytest.mark.parametrize(
     ("vector", "says"), [([np.nan] * 8, "contains NaN"), ([-np.inf] * 8, "infinity"), ([1.0] * 9, "9 wide.* 8")]
 )
 async def test_a_store_takes_no_vector_that_is_none(path, vector, says):
-    await built(path)
+    await build_corpus(path)
     record = Record(Record.make_id("new", "document", 0), "new", "document", 0, "text")
     change = ArtifactChange(LedgerEntry("new", "1", "e", "s"), [record], np.array([vector], np.float32))
     async with await SqliteStore.open(path) as store:
         with pytest.raises(StoreError, match=says):
             await store.apply([change], removals=["000"])
-        assert_same(await content(store), await undisturbed_content())
+        assert_same(await content(store), await reference_content())
 
 
 # At once
@@ -236,7 +236,7 @@ for number in range(6):
 @pytest.mark.slow
 async def test_two_processes_that_build_different_content_at_once_leave_what_one_of_them_built(tmp_path):
     run(BOTH, tmp_path)
-    allowed = {word: await undisturbed_content(word) for word in ("alpha", "beta")}
+    allowed = {word: await reference_content(word) for word in ("alpha", "beta")}
     for number in range(6):
         name = f"both-{number}" if number % 2 else tmp_path / f"{number}.airw"
         async with open_corpus(name, embedder=source().embedder) as corpus:
@@ -293,7 +293,7 @@ async def test_opening_waits_for_whoever_is_just_making_the_file(path, lock):
 
 async def test_a_builder_that_waits_while_the_corpus_is_removed_holds_the_next_one(path):
     """The lock's file goes with the corpus: whoever waited for it must not build beside whoever made a new one."""
-    await built(path)
+    await build_corpus(path)
     inside = 0
 
     async def hold(seconds):
@@ -314,16 +314,16 @@ async def test_a_builder_that_waits_while_the_corpus_is_removed_holds_the_next_o
 
 
 async def test_an_open_corpus_that_was_removed_or_replaced_says_so_instead_of_serving_what_is_gone(path):
-    await built(path)
+    await build_corpus(path)
     async with open_corpus(path, embedder=source().embedder) as corpus:
         assert len(await corpus.search("alpha 1", k=99)) == 24
         await SqliteStore.remove(path)
         with pytest.raises(StoreError, match="was removed while open"):
             await corpus.search("alpha 1")
-        await built(path, "beta")
+        await build_corpus(path, "beta")
         with pytest.raises(StoreError, match="was replaced while open; open it again"):
             await corpus.search("alpha 1")
-    await check_whole(path, await undisturbed_content())
+    await check_whole(path, await reference_content())
 
 
 @pytest.mark.slow
@@ -335,7 +335,7 @@ async def test_a_second_builder_waits_for_the_first_and_a_killed_one_lets_go(pat
                 await anyio.sleep(60)
         anyio.run(main)
         """
-    with started(code, path) as process:
+    with start_process(code, path) as process:
         assert process.stdout.readline() == "held\n"
         async with await SqliteStore.open(path) as store:
             with pytest.raises(StoreBusy, match=r"another builder still holds .* after 0\.1 seconds; wait"):
@@ -343,10 +343,10 @@ async def test_a_second_builder_waits_for_the_first_and_a_killed_one_lets_go(pat
                     pass
             await store.set_calibration("any", {})  # small writes go on
         async with anyio.create_task_group() as group:
-            group.start_soon(built, path)
+            group.start_soon(build_corpus, path)
             await anyio.sleep(0.2)
             process.kill()
-    await check_whole(path, await undisturbed_content())
+    await check_whole(path, await reference_content())
 
 
 # Cancelled and forgotten
@@ -381,9 +381,9 @@ async def test_a_cancelled_query_returns_at_once_and_the_store_goes_on(path):
 
 
 async def test_a_corpus_dropped_without_closing_warns_with_the_fix_and_harms_nothing(path):
-    await built(path)
+    await build_corpus(path)
     corpus = await open_corpus(path, embedder=source().embedder)
     await corpus.search("alpha 1")
     with pytest.warns(ResourceWarning, match=r"notes\.airw' was left open; use `async with`, or `await .*aclose\(\)`"):
         del corpus  # the last reference to it
-    await check_whole(path, await undisturbed_content())
+    await check_whole(path, await reference_content())

@@ -13,7 +13,7 @@ import pytest
 from airw.corpora import build, open_corpus
 from airw.errors import CorpusNotFound, StoreCorrupt, StoreError
 from airw.stores import SqliteStore
-from tests.support.corpora import built, check_whole, content, run, source, started, undisturbed_content
+from tests.support.corpora import build_corpus, check_whole, content, reference_content, run, source, start_process
 
 pytestmark = pytest.mark.asyncio_only
 
@@ -27,7 +27,7 @@ def path(tmp_path):
 
 @pytest.fixture
 async def undisturbed():
-    return await undisturbed_content()
+    return await reference_content()
 
 
 # Damage
@@ -66,7 +66,7 @@ DAMAGE = (garbage_in_the_header, flipped_bytes_in_the_middle, truncated, truncat
 
 @pytest.mark.parametrize("damage", DAMAGE)
 async def test_a_damaged_file_is_refused_in_one_line_and_can_be_built_again_where_it_was(path, damage, undisturbed):
-    await built(path)
+    await build_corpus(path)
     damage(path)
     before = path.read_bytes()
     for attempt in (open_corpus(path, embedder=EMBEDDER), build(source(), store=path)):
@@ -76,23 +76,23 @@ async def test_a_damaged_file_is_refused_in_one_line_and_can_be_built_again_wher
         assert "\n" not in str(caught.value)
     assert path.read_bytes() == before
     await SqliteStore.remove(path)
-    await built(path)
+    await build_corpus(path)
     await check_whole(path, undisturbed)
     assert [each.name for each in path.parent.iterdir() if not each.name.endswith("-lock")] == [path.name]
 
 
 async def test_a_file_of_no_length_holds_no_corpus_and_the_next_build_fills_it(path, undisturbed):
-    await built(path)
+    await build_corpus(path)
     zero_length(path)
     with pytest.raises(CorpusNotFound, match="build it first"):
         await open_corpus(path, embedder=EMBEDDER)
-    await built(path)
+    await build_corpus(path)
     await check_whole(path, undisturbed)
 
 
 @pytest.mark.slow
 async def test_bytes_flipped_anywhere_are_never_more_than_a_typed_error_of_one_line(path):
-    await built(path)
+    await build_corpus(path)
     whole, chance, said = path.read_bytes(), random.Random(5), []
     for _ in range(100):
         flipped = bytearray(whole)
@@ -121,7 +121,7 @@ async def test_bytes_flipped_anywhere_are_never_more_than_a_typed_error_of_one_l
     ],
 )
 async def test_a_damaged_vector_is_an_error_and_never_a_wrong_score(path, damage):
-    await built(path)
+    await build_corpus(path)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"UPDATE vector SET {damage} WHERE rowid = 3")
     async with await SqliteStore.open(path) as store:
@@ -131,7 +131,7 @@ async def test_a_damaged_vector_is_an_error_and_never_a_wrong_score(path, damage
 
 async def test_text_and_metadata_that_are_no_longer_any_are_damage(path):
     for column, value in (("text", b"\xff\xfe\n"), ("metadata", b'{"broken')):
-        await built(path)
+        await build_corpus(path)
         with closing(sqlite3.connect(path)) as connection, connection:
             for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
                 connection.execute(f"DROP TRIGGER {name}")
@@ -144,7 +144,7 @@ async def test_text_and_metadata_that_are_no_longer_any_are_damage(path):
 
 
 async def test_a_newer_format_is_refused_and_left_as_it_is(path, undisturbed):
-    await built(path)
+    await build_corpus(path)
     with closing(sqlite3.connect(path)) as connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         connection.execute(f"PRAGMA user_version = {version + 1}")
@@ -182,7 +182,7 @@ def crashed(tmp_path_factory):
                 os.kill(os.getpid(), signal.SIGKILL)
         anyio.run(lambda: build(source(), store=path, batch_size=2, progress=progress))
         """
-    with started(code, folder / "notes.airw") as process:
+    with start_process(code, folder / "notes.airw") as process:
         process.communicate(timeout=60)
     assert process.returncode == -9
     assert (folder / "notes.airw-wal").stat().st_size > 100_000
@@ -241,7 +241,7 @@ async def test_after_a_crash_the_log_counts_as_far_as_it_is_whole(crashed, tmp_p
     assert len(held) % 2 == 0
     assert (len(held) == 12) == (suffix == "-shm" or fault == "garbage at the log's end")
     if not has_settings:
-        await built(path)
+        await build_corpus(path)
     await check_whole(path, undisturbed)
 
 
@@ -308,7 +308,7 @@ async def test_a_corpus_in_a_folder_that_cannot_be_written_is_searched_but_not_b
     shared, folder_mode, file_mode, undisturbed
 ):
     path = shared / "notes.airw"
-    await built(path)
+    await build_corpus(path)
     said = run(READ_AND_BUILD, path, folder_mode, file_mode).splitlines()
     assert len(said) == 3
     assert all("folder" in line for line in said)
@@ -320,7 +320,7 @@ async def test_a_corpus_in_a_folder_that_cannot_be_written_is_searched_but_not_b
 @pytest.mark.slow
 async def test_a_file_that_cannot_be_written_is_searched_but_not_built(shared, undisturbed):
     path = shared / "notes.airw"
-    await built(path)
+    await build_corpus(path)
     shared.chmod(0o777)
     before = path.read_bytes()
     said = run(READ_AND_BUILD, path, "777", "444").splitlines()
@@ -352,7 +352,7 @@ anyio.run(main)
 async def test_in_a_folder_that_cannot_be_written_the_log_of_a_crash_is_read_or_missed_aloud(crashed, shared):
     shutil.copytree(crashed, shared, dirs_exist_ok=True)
     other = shared / "other.airw"
-    await built(other)
+    await build_corpus(other)
     assert run(LOOK, shared / "notes.airw", other) == "12\n"
     shared.chmod(0o755)
     (shared / "notes.airw-shm").unlink()
@@ -400,7 +400,7 @@ anyio.run(main)
 @pytest.mark.slow
 async def test_a_corpus_that_may_not_be_read_is_a_store_error(shared, hidden, undisturbed):
     path = shared / "notes.airw"
-    await built(path)
+    await build_corpus(path)
     said = run(HIDDEN, path, hidden).splitlines()
     assert len(said) == 3
     assert all("ask its owner for access" in line for line in said[:2])
@@ -418,11 +418,11 @@ def ask(reader):
 @pytest.mark.slow
 async def test_a_reader_who_may_not_write_sees_each_write_of_a_writer_at_its_next_call(shared):
     path = shared / "notes.airw"
-    await built(path)
+    await build_corpus(path)
     async with await SqliteStore.open(path) as store:
         await store.set_calibration("any", {})
         shared.chmod(0o555)
-        with started(READER, path) as reader:
+        with start_process(READER, path) as reader:
             assert reader.stdout.readline() == "24\n"
             for number in range(5):
                 await store.apply([], removals=[f"{number:03}"])
@@ -432,9 +432,9 @@ async def test_a_reader_who_may_not_write_sees_each_write_of_a_writer_at_its_nex
 @pytest.mark.slow
 async def test_a_reader_without_locks_is_told_to_open_again_when_the_file_has_changed(shared):
     path = shared / "notes.airw"
-    await built(path)
+    await build_corpus(path)
     shared.chmod(0o555)
-    with started(READER, path) as reader:
+    with start_process(READER, path) as reader:
         assert reader.stdout.readline() == "24\n"
         assert ask(reader) == "24\n"
         shared.chmod(0o755)

@@ -53,7 +53,7 @@ class Graph:
         return self._one_by_one(stage, items) if stage == self.at else items
 
     async def _one_by_one(self, stage, items):
-        await settled(self.reach(stage, None, None))
+        await settle(self.reach(stage, None, None))
         for item in items:
             yield item
 
@@ -68,23 +68,23 @@ class Batched(Graph, Policy):
     """A policy that handles whole steps."""
 
     async def seed(self, state, store):
-        return await settled(self.reach("seed", state, self.lazily("read seeds", self.seeds)))
+        return await settle(self.reach("seed", state, self.lazily("read seeds", self.seeds)))
 
     async def score(self, state, nodes, store):
-        return await settled(self.reach("score", state, [0.0] * len(nodes)))
+        return await settle(self.reach("score", state, [0.0] * len(nodes)))
 
     def select(self, state, frontier):
         return self.reach("select", state, frontier.best_first())
 
     async def expand(self, state, committed, store):
         found = [self.lazily("read neighbours", self.neighbors(entry.node)) for entry in committed]
-        return await settled(self.reach("expand", state, found))
+        return await settle(self.reach("expand", state, found))
 
     def edge_of(self, node):
         return self.reach("edge_of", None, Edge("x", str(node), "REF"))
 
     async def to_hits(self, state, committed, store):
-        return await settled(self.reach("to_hits", state, [hit_of(entry.id, entry.score) for entry in committed]))
+        return await settle(self.reach("to_hits", state, [hit_of(entry.id, entry.score) for entry in committed]))
 
     def rank(self, state, hits):
         return self.reach("rank", state, hits)
@@ -113,13 +113,13 @@ class Concurrent(OneByOne):
     """A policy that handles one node at a time with async methods, which run concurrently."""
 
     async def score(self, state, node, store):
-        return await settled(super().score(state, node, store))
+        return await settle(super().score(state, node, store))
 
     async def expand(self, state, node, store):
-        return await settled(super().expand(state, node, store))
+        return await settle(super().expand(state, node, store))
 
     async def to_hit(self, state, node, score, depth):
-        return await settled(super().to_hit(state, node, score, depth))
+        return await settle(super().to_hit(state, node, score, depth))
 
 
 def one_by_one(*arguments, **options):
@@ -151,7 +151,8 @@ every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 every_stage = stages(FORMS, STAGES)
 
 
-async def settled(answer):
+async def settle(answer):
+    """Return an answer, awaited if it is awaitable."""
     return await answer if inspect.isawaitable(answer) else answer
 
 
@@ -163,7 +164,7 @@ def walk_of(policy, *, limits=None, max_depth=None, **options):
     return traverse("query", None, policy=policy, limits=Limits(**limits or {}), max_depth=max_depth, **options)
 
 
-async def walked(policy, **options):
+async def run_walk(policy, **options):
     """Run a walk to its end without leftovers; return the ids of its hits and its summary."""
     async with leaving_nothing():
         walk = walk_of(policy, **options)
@@ -223,9 +224,9 @@ class Sources:
 
     def make(self, form, items):
         """Make a source of one of the forms in `ENDLESS`."""
-        return getattr(self, form.replace(" ", "_"))(self._counted(items))
+        return getattr(self, form.replace(" ", "_"))(self._count_items(items))
 
-    def _counted(self, items):
+    def _count_items(self, items):
         number = len(self.taken)
         self.taken.append(0)
         for item in items:

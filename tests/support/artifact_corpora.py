@@ -57,7 +57,7 @@ def corpus_of(items, store=None, embedder=ANGLE, links=LINKS):
     return build(source, store=MemoryStore() if store is None else store)
 
 
-async def walked(corpus, policy, query="0", **options):
+async def walk_all(corpus, policy, query="0", **options):
     """Run a walk; return its hits and the walk."""
     async with traverse(query, corpus, policy=policy, **options) as walk:
         hits = [hit async for hit in walk]
@@ -68,10 +68,10 @@ def ids(hits):
     return [hit.artifact_id for hit in hits]
 
 
-async def found(items, policy, query="0", **options):
+async def find_ids(items, policy, query="0", **options):
     """Build a corpus and return the ids of the hits of a walk."""
     async with corpus_of(items) as corpus:
-        return ids((await walked(corpus, policy, query, **options))[0])
+        return ids((await walk_all(corpus, policy, query, **options))[0])
 
 
 class Counting:
@@ -206,7 +206,7 @@ def reference(graph, choose, *, start_k, adjacent_k, select_k, max_depth=None, m
         steps.append(chosen)
         committed += chosen
         pool = [node for node in pool if node not in chosen]
-        if select_k is not None and len(kept(graph, committed, scope)) >= select_k:
+        if select_k is not None and len(nodes_to_keep(graph, committed, scope)) >= select_k:
             break
         expandable = [node for node in chosen if node.depth != max_depth and graph.passes(scope, "cross", node.id)]
         if max_traverse is not None:
@@ -231,6 +231,6 @@ def behind(graph, chosen, pool, committed):
     return new
 
 
-def kept(graph, committed, scope=None):
+def nodes_to_keep(graph, committed, scope=None):
     """Return the committed nodes that have a surface and pass the filter `keep`."""
     return [node for node in committed if graph.items[node.id]["texts"] and graph.passes(scope, "keep", node.id)]

@@ -3,7 +3,7 @@
 It answers a prompt with `reply(prompt)` and reports a usage of `tokens`.
 """
 
-from tests.support.embedding_server import EmbeddingServer, changed
+from tests.support.embedding_server import EmbeddingServer, alter
 
 
 class ChatServer(EmbeddingServer):
@@ -36,7 +36,7 @@ def choice(**values):
         answer["choices"][0].update(values)
         return answer
 
-    return changed(change)
+    return alter(change)
 
 
 def message(**values):
@@ -46,9 +46,9 @@ def message(**values):
         answer["choices"][0]["message"].update(values)
         return answer
 
-    return changed(change)
+    return alter(change)
 
 
 def usage(value):
     """Return a fault: an answer with this token usage."""
-    return changed(lambda answer: {**answer, "usage": value})
+    return alter(lambda answer: {**answer, "usage": value})

@@ -1,4 +1,4 @@
-"""One corpus for tests and the processes they start, and its content as plain values."""
+"""A corpus for tests and the processes they start, and its content as plain values."""
 
 import os
 import sqlite3
@@ -27,13 +27,13 @@ from airw.corpora import build
 from airw.corpora import open_corpus
 from airw.errors import *
 from airw.stores import MemoryStore, SqliteStore
-from tests.support.corpora import assert_same, built, check_whole, content, source, undisturbed_content
+from tests.support.corpora import assert_same, build_corpus, check_whole, content, reference_content, source
 path = pathlib.Path(sys.argv[1])
 """
 
 
 @contextmanager
-def started(code, *arguments, before=()):
+def start_process(code, *arguments, before=()):
     """Run code in another process; kill it at the end of the block.
 
     The code can use the library and this module; `path` is its first argument.
@@ -50,7 +50,7 @@ def started(code, *arguments, before=()):
 
 def run(code, *arguments, **options):
     """Run code in another process, check that it succeeds, and return its output."""
-    with started(code, *arguments, **options) as process:
+    with start_process(code, *arguments, **options) as process:
         output, complaints = process.communicate(timeout=280)
     assert process.returncode == 0, complaints
     return output
@@ -112,14 +112,14 @@ def assert_same(one, other):
         assert np.allclose(scores, others, rtol=0, atol=1e-6)
 
 
-async def undisturbed_content(word="alpha", **options):
+async def reference_content(word="alpha", **options):
     """Return the content after a build without interruption."""
     store = MemoryStore()
     await build(source(word, **options), store=store)
     return await content(store)
 
 
-async def built(path, word="alpha", **options):
+async def build_corpus(path, word="alpha", **options):
     """Build a corpus and close it."""
     async with build(source(word, **options), store=path):
         pass

@@ -27,13 +27,13 @@ def alone(monkeypatch):
     monkeypatch.setattr(calls, "FIRST_PAUSE", 0.002)
 
 
-def held() -> int:
+def count_resources() -> int:
     """Return the number of objects that own resources of this event loop."""
     return len(api.LOOP_VALUES.get({}))
 
 
 @dataclass(frozen=True)
-class Asked:
+class ServerRequest:
     """A request that the server has received."""
 
     path: str
@@ -53,7 +53,7 @@ class EmbeddingServer:
         self.width = width
         self.always = always
         self.faults = []
-        self.requests: list[Asked] = []
+        self.requests: list[ServerRequest] = []
         self.connections = 0
         self.busy = self.most_busy = 0
         self.arrived = threading.Semaphore(0)  # incremented by each request
@@ -111,18 +111,18 @@ def status(code: int, body: object = None, **headers: str) -> Fault:
     """
 
     def send(handler, texts):
-        def filled(text):
+        def fill_in(text):
             return text.replace("{authorization}", handler.headers.get("Authorization", ""))
 
         text = body if isinstance(body, str) else json.dumps(body if body is not None else {"error": f"no {code}"})
         kind = "text/html" if isinstance(body, str) else "application/json"
-        names = {name.replace("_", "-"): filled(value) for name, value in headers.items()}
-        handler.send(code, filled(text).encode(), kind, names)
+        names = {name.replace("_", "-"): fill_in(value) for name, value in headers.items()}
+        handler.send(code, fill_in(text).encode(), kind, names)
 
     return send
 
 
-def changed(change: Callable[[dict], object]) -> Fault:
+def alter(change: Callable[[dict], object]) -> Fault:
     """Return a fault: the correct answer, changed by a function; a string is sent unchanged."""
 
     def send(handler, texts):
@@ -234,7 +234,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         owner = self.owner
         payload = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        asked = Asked(self.path, dict(self.headers), payload, time.monotonic())
+        asked = ServerRequest(self.path, dict(self.headers), payload, time.monotonic())
         with owner.lock:
             owner.requests.append(asked)
             owner.arrived.release()

@@ -38,7 +38,7 @@ QUERY = "query"
 
 
 class Oracle(_Traversal):
-    """One walk of theirs with a depth for each node.
+    """A walk of theirs with a depth for each node.
 
     `nearer` contains the ids of frontier nodes that were discovered again on a shorter path.
     """
@@ -83,7 +83,7 @@ def corpus_of(fields, vectors, store=None):
     return build(source, store=store or MemoryStore())
 
 
-async def ranked(query, corpus, policy, **options):
+async def ranking_of(query, corpus, policy, **options):
     """Walk to the end and return the ranking."""
     async with traverse(query, corpus, policy=policy, node_budget=ALL, **options) as walk:
         async for _ in walk:
@@ -91,17 +91,18 @@ async def ranked(query, corpus, policy, **options):
     return walk.ranking
 
 
-def told(hits):
+def depths_of(hits):
+    """Return `(id, depth)` per hit."""
     return [(hit.artifact_id, hit.metadata["walk_depth"]) for hit in hits]
 
 
-async def walked(fields, vectors, policy):
+async def walk_graph(fields, vectors, policy):
     """Build a corpus, walk it, and return ids and depths in the order of the ranking."""
     async with corpus_of(fields, vectors) as corpus:
-        return told(await ranked(QUERY, corpus, policy))
+        return depths_of(await ranking_of(QUERY, corpus, policy))
 
 
-def turned(query=0.0, **turns):
+def vectors_at(query=0.0, **turns):
     """Return unit vectors at angles in units of pi, so that cosines can be computed by hand."""
     turns[QUERY] = query
     return {name: [math.cos(turn * math.pi), math.sin(turn * math.pi)] for name, turn in turns.items()}
@@ -242,12 +243,12 @@ def numbers():
     return st.integers(0, 2**32)
 
 
-def they_said(node):
+def their_fields(node):
     """Return the fields of a node of theirs."""
     return {**node.extra_metadata, "id": node.id, "depth": node.depth, "similarity": node.similarity_score}
 
 
-def we_said(policy, hit):
+def our_fields(policy, hit):
     """Return the fields of a hit of ours, by their names."""
     fields = {name: value for name, value in hit.metadata.items() if name.startswith("_")}
     if isinstance(policy, Mmr):
@@ -273,7 +274,7 @@ async def compare(graph, policy, strategy, *, store=None, is_async=False):
     with warnings.catch_warnings(action="ignore"):  # about values that are None
         nodes = await oracle.atraverse() if is_async else oracle.traverse()
     async with corpus_of(graph.fields, graph.vectors, store) as corpus:
-        hits = await ranked(QUERY, corpus, policy)
+        hits = await ranking_of(QUERY, corpus, policy)
     if strategy.max_depth is None or not oracle.nearer:
-        ours, theirs = [we_said(policy, hit) for hit in hits], [they_said(node) for node in nodes]
+        ours, theirs = [our_fields(policy, hit) for hit in hits], [their_fields(node) for node in nodes]
         assert_alike(ours, theirs, may_be_nearer=bool(oracle.nearer))

@@ -76,11 +76,11 @@ class Shy(Strategy):
         return {name: value for name, value in self.__dict__.items() if name != "_split"}
 
 
-def versioned(number):
+def with_version(number):
     return type("Versioned", (Strategy,), {"version": number, "__module__": __name__})()
 
 
-def marked(mark):
+def with_mark(mark):
     def call():
         return None
 
@@ -95,7 +95,7 @@ def adder(number, step=1):
     return add
 
 
-def documented(text):
+def strip_text(text):
     return text.strip()
 
 
@@ -103,7 +103,7 @@ def twin(text):
     return text.strip()
 
 
-TWIN = types.FunctionType(twin.__code__, {}, "documented")
+TWIN = types.FunctionType(twin.__code__, {}, "strip_text")
 
 # All of these have different identities. The lambdas have the same name.
 DIFFERENT = [
@@ -122,11 +122,11 @@ DIFFERENT = [
     *(lambda *text: text, lambda **text: text, lambda: [0 for _ in ""], lambda: [1 for _ in ""]),
     *(lambda: {1, 2}, lambda: (1, 2), lambda: (1, 2.0), adder(1), adder(2), adder(1, step=2), adder("1"), adder([1])),
     *(functools.partial(adder, 1), functools.partial(adder, 2), functools.partial(adder, step=1), adder),
-    *(functools.lru_cache(adder), functools.lru_cache(adder(1)), functools.lru_cache(adder(2)), documented, twin, TWIN),
+    *(functools.lru_cache(adder), functools.lru_cache(adder(1)), functools.lru_cache(adder(2)), strip_text, twin, TWIN),
     *(Pair(1), Pair(2), Pair(1, 1), Pair(adder(1)), Pair(adder(2)), Slotted(1), Slotted(2), Slotted(adder(1))),
     *(SlottedChild(1), SlottedChild(2), SlottedChild(1, 1), Hidden(1), Hidden(2), Hidden(1, a=1), Hidden(1, a=2)),
     *(Strategy(), Renamed(), Strategy(_split=str.split), Strategy(_split=str.splitlines), Strategy(a=Strategy())),
-    *(Shy(_split=str.split), Shy(_split=str.splitlines), versioned(1), versioned(2), marked(1), marked(2)),
+    *(Shy(_split=str.split), Shy(_split=str.splitlines), with_version(1), with_version(2), with_mark(1), with_mark(2)),
     *(Pair(1).__init__, Pair(2).__init__, Pair(1).__eq__),
     *(Named("one"), Named("two"), Pair(Named("one")), Pair(Named("two")), Named(""), Named("", 1), Named(7), Named(8)),
     *(
@@ -161,9 +161,9 @@ def rings():
     def odd(number):
         return number != 0 and even(number - 1)
 
-    def unfinished():
+    def empty_cell():
         return later
 
     if not ring:
         later = None
-    return [twice, apart, unfinished, ring, pair, inner, outer, even, odd, {"a": ring, "b": [ring, ring]}, (even, odd)]
+    return [twice, apart, empty_cell, ring, pair, inner, outer, even, odd, {"a": ring, "b": [ring, ring]}, (even, odd)]

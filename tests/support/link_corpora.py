@@ -122,7 +122,7 @@ bounds = st.fixed_dictionaries(
 
 
 @dataclass
-class Told:
+class TreeText:
     """The tree of a walk, and the steps of the same walk: `(event, lines printed for it)`."""
 
     tree: object
@@ -139,20 +139,21 @@ async def tree_of(corpus, *roots, **options):
     return await read_tree(walk_links(corpus, roots, **options), **inverses)
 
 
-async def told(corpus, *roots, **options):
-    answer = Told(await tree_of(corpus, *roots, **options))
+async def text_of_walk(corpus, *roots, **options):
+    """Return the `TreeText` of a walk from some roots."""
+    answer = TreeText(await tree_of(corpus, *roots, **options))
     lines = TreeTextWriter(**({"inverses": options["inverses"]} if "inverses" in options else {}))
     async for event in walk_links(corpus, roots, **options).events():
         answer.steps.append((event, lines.add(event)))
     return answer
 
 
-def told_of(graph, roots=1, backend="asyncio", **options):
-    """Return the `Told` of a walk of a graph from its first nodes."""
+def text_of_graph(graph, roots=1, backend="asyncio", **options):
+    """Return the `TreeText` of a walk of a graph from its first nodes."""
 
     async def main():
         async with corpus_of(graph) as corpus:
-            return await told(corpus, *graph.ids[:roots], **options)
+            return await text_of_walk(corpus, *graph.ids[:roots], **options)
 
     return anyio.run(main, backend=backend)
 
@@ -168,5 +169,5 @@ def links(tree, which="spanning_tree"):
     return [f"{'<>'[not link.is_against].join(pair)} {link.type}" for link, pair in zip(tree_links, ends, strict=True)]
 
 
-def stored(tree):
+def edge_counts(tree):
     return Counter((edge.source.removesuffix(".md"), edge.target.removesuffix(".md")) for edge in tree.edges)

@@ -46,7 +46,8 @@ async def fill(store, edges, *, ids=IDS, values=(), vectors=(), missing=()):
 
 
 @asynccontextmanager
-async def filled(edges, **options):
+async def store_of(edges, **options):
+    """Open a store in memory with the artifacts and edges of `fill`."""
     async with MemoryStore() as store:
         await fill(store, edges, **options)
         yield store

@@ -53,7 +53,7 @@ def ingest_slowly(plan, number):
     return ingest(plan, number)
 
 
-async def held(store):
+async def content_of(store):
     """Return the whole content of a store after a build."""
     ids = await store.artifact_ids()
     records = await store.records_of(ids)
@@ -88,7 +88,7 @@ class Waiting(Counting):
 
 
 @contextmanager
-def started(plan, workers=2):
+def start_workers(plan, workers=2):
     """Start processes that each ingest all partitions of a pickled plan; kill them at the end.
 
     Each process begins with another partition.

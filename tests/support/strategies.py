@@ -106,7 +106,8 @@ BODIES = [Everything, SelectsOnly, Routes, RoutesFirst, Forgets, KeepsHeap, Give
 
 
 @cache
-def mixed(body, base=Strategy):
+def strategy_class(body, base=Strategy):
+    """Return the class of a strategy with this body, for the package of `base`."""
     return make_dataclass(body.__name__, [], bases=(body, base), kw_only=True)
 
 
@@ -131,7 +132,7 @@ def ids(hits):
     return "".join(hit.artifact_id for hit in hits)
 
 
-def made(iteration, **options):
+def strategy_from(iteration, **options):
     """Return a strategy made of a function; it has one seed and no limit of selected nodes."""
     kind = type("Made", (Strategy,), {"iteration": iteration})
     return kind(**{"edges": LINKS, "start_k": 1, "select_k": None, **options})

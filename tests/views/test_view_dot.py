@@ -12,7 +12,7 @@ from airw.links import LinkPath
 from airw.values import Edge
 from airw.views import NodeView, TreeLink, WalkTree, path_dot, tree_dot
 from tests.support.drawing import examples
-from tests.support.link_corpora import bounds, graphs, note, told_of, tree_of, vault
+from tests.support.link_corpora import bounds, graphs, note, text_of_graph, tree_of, vault
 
 QUOTED = r'"((?:[^"\\\n]|\\.)*)"'
 ATTRIBUTE = rf"(?:label={QUOTED}|peripheries=2|style=dashed)"
@@ -83,7 +83,7 @@ def test_no_path_is_a_graph_without_nodes():
 @given(graphs(), bounds)
 @settings(max_examples=examples(20))
 def test_the_graph_of_a_walk_is_that_of_its_tree(graph, given_bounds):
-    tree = told_of(graph, **given_bounds).tree
+    tree = text_of_graph(graph, **given_bounds).tree
     _, nodes, edges = parsed(tree_dot(tree))
     assert list(nodes) == [node.id for node in tree.nodes]
     assert [edge[:3] for edge in edges] == [(edge.source, edge.target, edge.type) for edge in tree.edges]

@@ -13,7 +13,7 @@ from airw.links import LinkPath
 from airw.values import Edge
 from airw.views import NodeView, WalkTree, path_records, tree_records
 from tests.support.drawing import examples
-from tests.support.link_corpora import bounds, graphs, note, told_of, tree_of, vault
+from tests.support.link_corpora import bounds, graphs, note, text_of_graph, tree_of, vault
 
 NODE = re.compile(r'N (\S+) (\S+) ("(?:[^"\\]|\\.)*") tags=(\S+) path=(\S+)\Z')
 EDGE = re.compile(r"E (\S+) (\S+) (\S+) (\S+)\Z")
@@ -135,7 +135,7 @@ def test_a_budget_is_kept_exactly_and_no_line_that_fits_is_left_out(tree):
 @given(graphs(), bounds)
 @settings(max_examples=examples(30))
 def test_the_records_of_a_walk_list_what_its_tree_lists(graph, given_bounds):
-    tree = told_of(graph, **given_bounds).tree
+    tree = text_of_graph(graph, **given_bounds).tree
     header, nodes, edges, _ = parsed(tree_records(tree))
     assert (nodes, set(edges), len(edges)) == (list(tree.nodes), set(tree.edges), len(tree.edges))
     assert header["truncated"] == str(tree.truncated).lower()

@@ -13,7 +13,7 @@ from airw.links import LinkPath
 from airw.values import Edge
 from airw.views import NodeView, path_dict, path_schema, tree_schema
 from tests.support.drawing import examples
-from tests.support.link_corpora import BACKENDS, Graph, bounds, corpus_of, graphs, note, told_of, tree_of, vault
+from tests.support.link_corpora import BACKENDS, Graph, bounds, corpus_of, graphs, note, text_of_graph, tree_of, vault
 
 TREE = jsonschema.Draft202012Validator(tree_schema())
 PATH = jsonschema.Draft202012Validator(path_schema())
@@ -51,7 +51,7 @@ def test_no_object_may_hold_what_is_not_named_or_lack_what_is(schema):
 @given(graphs(), st.integers(1, 2), bounds, st.sampled_from(BACKENDS))
 @settings(max_examples=examples(40))
 def test_every_tree_keeps_the_schema(graph, roots, given_bounds, backend):
-    printed = told_of(graph, roots, backend, **given_bounds).tree.to_dict()
+    printed = text_of_graph(graph, roots, backend, **given_bounds).tree.to_dict()
     TREE.validate(printed)
     assert json.loads(json.dumps(printed, allow_nan=False)) == printed
 

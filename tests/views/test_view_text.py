@@ -25,7 +25,18 @@ from airw.views import (
 )
 from airw.walking import EdgeFound, NodeCommitted, StepDone, WalkEnded
 from tests.support.drawing import examples
-from tests.support.link_corpora import BACKENDS, Graph, bounds, corpus_of, graphs, note, told, told_of, tree_of, vault
+from tests.support.link_corpora import (
+    BACKENDS,
+    Graph,
+    bounds,
+    corpus_of,
+    graphs,
+    note,
+    text_of_graph,
+    text_of_walk,
+    tree_of,
+    vault,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 VAULT = {
@@ -218,7 +229,7 @@ class Due:
 @given(graphs(), st.integers(1, 3), bounds, st.sampled_from(BACKENDS))
 @settings(max_examples=examples(100))
 def test_streamed_lines_are_those_of_the_whole_text_and_none_is_held_back(graph, roots, given_bounds, backend):
-    answer = told_of(graph, roots, backend, **given_bounds)
+    answer = text_of_graph(graph, roots, backend, **given_bounds)
     expected = list(expected_text(answer.tree))
     rest = [line for line in answer.lines[len(expected) :] if line.startswith("left out: ")]
     assert answer.lines == [*expected, *rest]
@@ -229,7 +240,7 @@ def test_streamed_lines_are_those_of_the_whole_text_and_none_is_held_back(graph,
 
 async def test_the_root_is_out_with_the_first_event_and_its_first_child_with_the_second_commitment(tmp_path):
     async with vault(tmp_path, {"a": note("b", "c"), "b": note("d"), "c": note(), "d": note()}) as corpus:
-        steps = (await told(corpus, "a.md", direction="out")).steps
+        steps = (await text_of_walk(corpus, "a.md", direction="out")).steps
     given_at = [(type(event).__name__, [line.split()[-1] for line in lines]) for event, lines in steps if lines]
     assert given_at == [
         ("NodeCommitted", ["a"]),

@@ -20,12 +20,12 @@ from tests.support.link_corpora import (
     Graph,
     bounds,
     corpus_of,
+    edge_counts,
     graphs,
     ids,
     links,
     name_of,
     note,
-    stored,
     tree_of,
     vault,
 )
@@ -80,7 +80,7 @@ class TestWhatIsListed:
         notes |= {name * 2: note() for name in "abc"}
         walked = await tree(notes, "root", max_nodes=3)
         assert (ids(walked), walked.left_out) == (["root", "a", "b"], {"max_nodes": 1})
-        assert stored(walked) == {("root", "a"): 1, ("root", "b"): 1}
+        assert edge_counts(walked) == {("root", "a"): 1, ("root", "b"): 1}
         assert walked.unlisted == {"root.md": 1}
 
     async def test_edges_are_bounded(self, tree):

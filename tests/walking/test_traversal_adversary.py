@@ -29,8 +29,8 @@ from tests.support.adversaries import (
     failing,
     hit_of,
     leaving_nothing,
+    run_walk,
     walk_of,
-    walked,
     without_end,
 )
 
@@ -46,7 +46,7 @@ async def test_a_source_without_end_is_read_one_past_its_cap_at_most_and_closed(
     endless = lambda node=0: sources.make(source, count(node + 1))  # noqa: E731 (either of two)
     policy = form(seeds=endless()) if where == "seeds" else form(endless)
     limits = {"max_frontier": 200, "max_fanout": 20, "count_beyond_limits": False}
-    ids, summary = await walked(policy, node_budget=100, limits=limits)
+    ids, summary = await run_walk(policy, node_budget=100, limits=limits)
     assert len(ids) == 100
     assert (summary.stop, summary.truncated) == ("node_budget", True)
     assert {"seeds": "max_frontier", "neighbours": "max_fanout"}[where] in summary.at_least
@@ -75,7 +75,7 @@ async def test_each_limit_holds_against_neighbours_without_end(form, source, lim
     sources = Sources()
     limits = {"max_fanout": 50} | limits
     bounds = {name: limits.pop(name) for name in ("max_depth", "node_budget") if name in limits}
-    ids, summary = await walked(form(lambda node: sources.make(source, count(node + 1))), **bounds, limits=limits)
+    ids, summary = await run_walk(form(lambda node: sources.make(source, count(node + 1))), **bounds, limits=limits)
     assert (summary.stop, summary.truncated) == (stop, True)
     assert len(ids) <= min(bounds.get("node_budget", 64), limits.get("max_hits", 64))
     assert summary.edges <= limits.get("max_edges", 100_000)
@@ -98,7 +98,7 @@ async def test_each_limit_holds_against_neighbours_without_end(form, source, lim
 )
 async def test_the_same_few_nodes_for_ever_are_a_small_graph(form, source, items, found):
     sources = Sources()
-    ids, summary = await walked(form(lambda node: sources.make(source, items())), limits={"max_fanout": 50})
+    ids, summary = await run_walk(form(lambda node: sources.make(source, items())), limits={"max_fanout": 50})
     assert "".join(ids) == found
     assert summary.stop == "exhausted"
     assert sources.most <= 51
@@ -152,7 +152,7 @@ class LyingList(list):
 @every_form
 @pytest.mark.parametrize("offered", [Claims(10**12), Claims(3), LyingList([1, 2, 3])], ids=["huge", "three", "list"])
 async def test_a_collection_that_lies_about_its_length_is_read_up_to_the_cap(form, offered):
-    ids, summary = await walked(form({0: offered}), node_budget=500, limits={"max_fanout": 300})
+    ids, summary = await run_walk(form({0: offered}), node_budget=500, limits={"max_fanout": 300})
     assert len(ids) <= 301
     assert summary.stop == "exhausted"
 
@@ -255,7 +255,7 @@ async def test_one_position_for_ever_is_one_position(picked, wait, keeps):
         return picked(frontier.live)
 
     select = later if wait else lambda state, frontier: picked(frontier.live)
-    ids, summary = await walked(Batched(CHAIN, select=select, keeps_frontier=keeps))
+    ids, summary = await run_walk(Batched(CHAIN, select=select, keeps_frontier=keeps))
     assert ids == [str(n) for n in range(10)]
     assert summary.stop == "exhausted"
 
@@ -299,7 +299,7 @@ async def test_live_positions_that_a_policy_overwrites_harm_only_its_own_view():
         frontier.ids[:].clear()
         return picked
 
-    assert (await walked(Batched(CHAIN, select=select)))[0] == [str(n) for n in range(10)]
+    assert (await run_walk(Batched(CHAIN, select=select)))[0] == [str(n) for n in range(10)]
 
 
 BAD_TRIPLES = {
@@ -339,7 +339,7 @@ async def test_a_per_node_selection_of_a_visited_node_for_ever_ends(triple):
     def select(state, scored):
         return scored if not state.results else without_end(repeat(triple))
 
-    ids, summary = await walked(per_node(OneByOne(STAR, select=select)))
+    ids, summary = await run_walk(per_node(OneByOne(STAR, select=select)))
     assert ids == ["0"]
     assert summary.stop == "sufficient"
 
@@ -434,7 +434,7 @@ async def test_infinite_and_extreme_scores_have_an_order(form, keeps, scores, or
         policy.keeps_frontier = keeps
     else:
         policy.policy.select = lambda state, scored: sorted(scored, key=lambda triple: -triple[2])
-    ids, summary = await walked(policy)
+    ids, summary = await run_walk(policy)
     assert "".join(ids) == "0" + order
     assert summary.stop == "exhausted"
 
@@ -474,7 +474,7 @@ def fill_all(state):
 async def test_a_policy_that_rewrites_its_state_at_any_stage_changes_nothing(form, harm, stage):
     edges = {n: [(n * 2) % 50, (n * 2 + 1) % 50, n] for n in range(50)}
     options = {"max_depth": 4, "node_budget": 20, "limits": {"max_fanout": 2, "max_hits": 18}}
-    expected = await walked(form(edges, seeds=[1]), **options)
+    expected = await run_walk(form(edges, seeds=[1]), **options)
     harmed = set()
 
     def do(state):
@@ -482,7 +482,7 @@ async def test_a_policy_that_rewrites_its_state_at_any_stage_changes_nothing(for
             harmed.add(id(state))
             harm(state)
 
-    ids, summary = await walked(form(edges, seeds=[1], at=stage, do=do), **options)
+    ids, summary = await run_walk(form(edges, seeds=[1], at=stage, do=do), **options)
     assert ids == expected[0]
     assert (summary.stop, summary.left_out) == (expected[1].stop, expected[1].left_out)
     assert harmed
@@ -500,7 +500,7 @@ async def test_a_per_node_policy_cannot_widen_its_concurrency():
             now -= 1
             return 0.0
 
-    await walked(per_node(Wide({0: range(1, 50)})), limits={"max_concurrency": 2})
+    await run_walk(per_node(Wide({0: range(1, 50)})), limits={"max_concurrency": 2})
     assert most == 2
 
 
@@ -516,7 +516,7 @@ async def test_a_list_that_changes_while_its_nodes_are_identified_counts_as_it_w
         return node
 
     policy = Batched(seeds=kept, node_id=node_id) if where == "seeds" else Batched({0: kept}, node_id=node_id)
-    ids, _ = await walked(policy, node_budget=1_000)
+    ids, _ = await run_walk(policy, node_budget=1_000)
     assert ids[-900:] == [str(n) for n in range(1, 901)]
 
 
@@ -544,12 +544,12 @@ async def measured(make):
     """Return what a walk took of the processor, in seconds, and the most memory that another held at once, in MB."""
     policy = make()
     started = time.process_time()
-    ids, summary = await walked(policy)
+    ids, summary = await run_walk(policy)
     seconds = time.process_time() - started
     policy = make()
     tracemalloc.start()
     try:
-        await walked(policy)
+        await run_walk(policy)
         peak = tracemalloc.get_traced_memory()[1] / 1e6
     finally:
         tracemalloc.stop()
@@ -630,5 +630,5 @@ async def test_a_chain_of_routers_is_walked_to_its_end(form):
         return None
 
     policy = form(lambda node: [node + 1], **({"to_hits": to_hits} if form is Batched else {"to_hit": to_hit}))
-    ids, summary = await walked(policy, node_budget=1_000)
+    ids, summary = await run_walk(policy, node_budget=1_000)
     assert (ids, summary.routed, summary.stop) == ([], 1_000, "node_budget")

@@ -26,9 +26,9 @@ from tests.support.adversaries import (
     every_form,
     failing,
     leaving_nothing,
+    run_walk,
     running,
     walk_of,
-    walked,
 )
 
 STAGES = [
@@ -207,7 +207,7 @@ async def test_iterables_that_never_close_hold_a_walk_up_for_a_second_at_most():
 
     with anyio.fail_after(8):  # one after the other would take ten
         policy = Batched(lambda node: Stuck(count(node * 10)), seeds=range(10))
-        ids, _ = await walked(policy, node_budget=12, limits={"max_fanout": 5})
+        ids, _ = await run_walk(policy, node_budget=12, limits={"max_fanout": 5})
     assert len(ids) == 12
     assert len(closing) == 10
 
@@ -279,7 +279,7 @@ async def test_tasks_that_a_policy_starts_end_with_its_method():
 
     for stage in STAGES[:-1]:
         for form in FORMS.values():
-            _, summary = await walked(form(CHAIN, at=stage, do=do), timeout=0.005)
+            _, summary = await run_walk(form(CHAIN, at=stage, do=do), timeout=0.005)
             assert summary.stop == "timeout"
     assert len(began) == len(ended) > 0
 
@@ -399,7 +399,7 @@ TURNS = range(70)
 
 
 async def whole():
-    return (await walked(lively(Sources()), max_depth=2))[0]
+    return (await run_walk(lively(Sources()), max_depth=2))[0]
 
 
 @pytest.mark.parametrize("how", ["cancelled", "closed elsewhere"])

@@ -28,9 +28,9 @@ from tests.support.adversaries import (
     failing,
     hit_of,
     leaving_nothing,
+    run_walk,
     stages,
     walk_of,
-    walked,
 )
 from tests.support.corpora import source
 
@@ -159,7 +159,7 @@ async def test_an_unhashable_id_is_a_policy_error(form, unhashable):
 
 @every_form
 async def test_ids_that_equal_everything_are_one_node(form):
-    ids, summary = await walked(form(count, node_id=lambda node: Id(equals=lambda: True)), limits={"max_fanout": 50})
+    ids, summary = await run_walk(form(count, node_id=lambda node: Id(equals=lambda: True)), limits={"max_fanout": 50})
     assert ids == ["0" if form is not Batched else ids[0]]
     assert summary.stop == "exhausted"
 

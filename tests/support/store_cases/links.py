@@ -46,7 +46,7 @@ async def _an_id_outranks_every_weaker_name_of_another(fixture):
 
 
 @case(CASES, "apply", "neighbors", "resolve")
-async def _a_dangling_link_becomes_an_edge_when_its_target_comes_and_dangles_again_when_it_goes(
+async def _a_dangling_link_becomes_an_edge_once_its_target_is_added_until_it_is_removed(
     fixture,
 ) -> None:
     edge = Edge("x", "y", "related")
@@ -64,7 +64,7 @@ async def _a_dangling_link_becomes_an_edge_when_its_target_comes_and_dangles_aga
 
 
 @case(CASES, "apply", "neighbors", "resolve")
-async def _an_ambiguous_link_is_no_edge_until_it_means_one_thing_again(fixture):
+async def _an_ambiguous_link_is_no_edge_until_one_artifact_has_the_name(fixture):
     store = await fixture.open_store([put("a", names=[[], ["T"]]), put("x", links=[Link("T")])])
     await expect_edges(store, ["x"], [[Edge("x", "a", "related")]])
     await store.apply([put("b", names=[[], ["T"]])])
@@ -75,7 +75,7 @@ async def _an_ambiguous_link_is_no_edge_until_it_means_one_thing_again(fixture):
     await expect_edges(store, ["x"], [[Edge("x", "b", "related")]])
 
 
-def _linked():
+def _mesh():
     """Return three artifacts with links of several types; some are self-links or dangle."""
     return [
         put("a", links=[Link("c", "r"), Link("b", "r"), Link("a", "r"), Link("b", "q", "typed"), Link("gone", "r")]),
@@ -93,7 +93,7 @@ _BOTH = [_OUT[0], _OUT[1], _IN[0], _OUT[2], _IN[1], _IN[2]]
 async def _edges_come_by_direction_ordered_by_type_then_other_end_without_self_links_and_repeats(
     fixture,
 ) -> None:
-    store = await fixture.open_store(_linked())
+    store = await fixture.open_store(_mesh())
     await expect_edges(store, ["a"], [_OUT])
     await expect_edges(store, ["a"], [_OUT], direction="out")
     await expect_edges(store, ["a"], [_IN], direction="in")
@@ -101,8 +101,8 @@ async def _edges_come_by_direction_ordered_by_type_then_other_end_without_self_l
 
 
 @case(CASES, "neighbors")
-async def _types_and_origins_keep_and_exclude_drops(fixture):
-    store = await fixture.open_store(_linked())
+async def _types_and_origins_select_edges_and_exclude_drops_them(fixture):
+    store = await fixture.open_store(_mesh())
     await expect_edges(store, ["a"], [_OUT[:1]], types=["q"])
     await expect_edges(store, ["a"], [_OUT[:1]], types=["q", "none"], direction="both")
     await expect_edges(store, ["a"], [[]], types=[], direction="both")
@@ -113,8 +113,8 @@ async def _types_and_origins_keep_and_exclude_drops(fixture):
 
 
 @case(CASES, "neighbors")
-async def _a_limit_cuts_each_list_after_the_choice(fixture):
-    store = await fixture.open_store(_linked())
+async def _a_limit_cuts_each_list_after_the_selection(fixture):
+    store = await fixture.open_store(_mesh())
     for limit in (0, 1, 2, 3, 100):
         await expect_edges(store, ["a"], [_OUT[:limit]], limit=limit)
         await expect_edges(store, ["a", "a"], [_BOTH[:limit]] * 2, limit=limit, direction="both")
@@ -122,8 +122,8 @@ async def _a_limit_cuts_each_list_after_the_choice(fixture):
 
 
 @case(CASES, "neighbors")
-async def _links_to_other_corpora_are_edges_after_those_at_home_and_never_resolved_here(fixture):
-    store = await fixture.open_store([*_linked(), put("zz")])
+async def _links_to_other_corpora_are_edges_after_those_within_the_corpus_and_never_resolved(fixture):
+    store = await fixture.open_store([*_mesh(), put("zz")])
     home, away = Edge("b", "a", "r"), [Edge("b", ("else", "zz"), "r"), Edge("b", ("else", "b2"), "z", "derived")]
     await expect_edges(store, ["b", "zz", "b"], [[home, *away], [], [home, *away]])
     await expect_edges(store, ["zz"], [[]], direction="in")
@@ -137,7 +137,7 @@ async def _any_text_can_be_linked_to(fixture):
 
 
 @case(CASES, "apply", "unresolved_links")
-async def _links_that_are_no_edge_are_told_in_order_as_written_with_what_they_may_mean(fixture):
+async def _links_that_are_no_edge_are_listed_in_order_as_written_with_their_candidates(fixture):
     store = await fixture.open_store()
     expect_equal(await store.unresolved_links(), [], "unresolved in an empty store")
     many = Link("T", "z", "typed", file="f.md", line=3)
@@ -172,7 +172,7 @@ async def _links_that_are_no_edge_are_told_in_order_as_written_with_what_they_ma
 async def _links_are_counted_by_type_origin_and_state(fixture):
     store = await fixture.open_store()
     expect_equal(await store.link_counts(), [], "link_counts in an empty store")
-    await store.apply([*_linked(), put("T1", names=[["T"]]), put("T2", names=[["T"]], links=[Link("T", "q", "typed")])])
+    await store.apply([*_mesh(), put("T1", names=[["T"]]), put("T2", names=[["T"]], links=[Link("T", "q", "typed")])])
     expected = [
         LinkCount("q", "typed", "ambiguous", 1),
         LinkCount("q", "typed", "resolved", 1),
@@ -201,7 +201,7 @@ async def expect_matching(store, field, expected, **limit):
 
 
 @case(CASES, "matching")
-async def _matching_finds_equal_values_and_lists_that_hold_them(fixture):
+async def _matching_finds_equal_values_and_lists_that_contain_them(fixture):
     fields = [
         {"tag": "x", "n": 1, "who": {"name": "Ada"}},
         {"tag": ["x", "y"], "n": 1.0, "who.name": "Ada"},
@@ -231,7 +231,7 @@ async def expect_referrers(store, expected, types=None):
 
 
 @case(CASES, "resolve", "referrers", "fan_in", "max_fan_in")
-async def _in_a_new_store_no_reference_means_anything_and_nothing_has_referrers(fixture):
+async def _in_a_new_store_no_reference_resolves_and_nothing_has_referrers(fixture):
     store = await fixture.open_store()
     expect_equal(await store.resolve(["a", "", "a"]), [[], [], []], "resolve in an empty store")
     expect_equal(await store.resolve([]), [], "resolve([])")
@@ -241,7 +241,7 @@ async def _in_a_new_store_no_reference_means_anything_and_nothing_has_referrers(
 
 
 @case(CASES, "apply", "resolve")
-async def _a_reference_means_all_that_carry_it_in_the_strongest_tier_sorted_by_id(fixture):
+async def _a_reference_means_all_artifacts_with_that_name_in_the_strongest_tier_sorted_by_id(fixture):
     store = await fixture.open_store(
         [
             put("c", names=[["T"], ["U"]]),
@@ -269,7 +269,7 @@ def _hub():
 
 
 @case(CASES, "referrers", "fan_in")
-async def _referrers_of_an_artifact_link_to_it_by_any_name_and_come_once_sorted_without_itself(
+async def _referrers_of_an_artifact_link_to_it_by_any_name_sorted_without_duplicates_and_itself(
     fixture,
 ) -> None:
     store = await fixture.open_store(_hub())
@@ -280,7 +280,7 @@ async def _referrers_of_an_artifact_link_to_it_by_any_name_and_come_once_sorted_
 
 
 @case(CASES, "referrers", "fan_in", "max_fan_in")
-async def _referrers_are_those_whose_links_are_of_the_types_asked_for(fixture):
+async def _referrers_are_those_with_links_of_the_requested_types(fixture):
     store = await fixture.open_store(_hub())
     nodes = ["h", "gone", ("else", "h")]
     for types, expected, most in (
@@ -296,7 +296,7 @@ async def _referrers_are_those_whose_links_are_of_the_types_asked_for(fixture):
 
 
 @case(CASES, "apply", "referrers", "fan_in")
-async def _a_reference_has_referrers_while_it_dangles_or_is_ambiguous_and_its_artifact_has_them_else(
+async def _a_reference_has_referrers_while_unresolved_and_its_artifact_has_them_once_resolved(
     fixture,
 ) -> None:
     store = await fixture.open_store(
@@ -314,7 +314,7 @@ async def _a_reference_has_referrers_while_it_dangles_or_is_ambiguous_and_its_ar
 
 
 @case(CASES, "apply", "referrers", "fan_in")
-async def _nodes_of_other_corpora_have_the_referrers_that_name_corpus_and_id(fixture):
+async def _nodes_of_other_corpora_have_the_referrers_that_link_to_corpus_and_id(fixture):
     def away(corpus):
         return Link("a", target_source=corpus)
 
@@ -342,7 +342,7 @@ async def _names_are_compared_letter_by_letter(fixture):
 
 
 @case(CASES, "apply", "counts")
-async def _counts_count_links_by_what_they_mean(fixture):
+async def _counts_count_links_by_state(fixture):
     foreign = Link("a", target_source="else")
     store = await fixture.open_store(
         [put("a", names=[[], ["T"]]), put("x", links=[Link("T"), Link("no"), foreign, Link("x")])]
@@ -364,7 +364,7 @@ async def _counts_count_links_by_what_they_mean(fixture):
 
 
 @case(CASES, "apply", "neighbors")
-async def _the_links_of_a_replaced_artifact_are_forgotten_and_those_to_it_stay(fixture):
+async def _the_links_of_a_replaced_artifact_are_removed_and_those_to_it_stay(fixture):
     store = await fixture.open_store(
         [put("a", links=[Link("b")], names=[["nick"]]), put("b"), put("c", links=[Link("nick"), Link("a", "s")])]
     )
@@ -395,7 +395,7 @@ async def _edges_are_asked_for_by_the_ten_thousand_in_one_call(fixture):
 
 
 @case(CASES, "apply", "neighbors")
-async def _a_second_name_counts_where_the_first_means_nothing_or_several(fixture):
+async def _a_second_name_of_a_link_counts_if_the_first_is_dangling_or_ambiguous(fixture):
     store = await fixture.open_store([put("a", names=[[], ["A"], ["T"]]), put("b", names=[[], ["B"], ["T"]])])
     refs = {("gone", "B"): "b", ("A", "gone"): "a", ("T", "B"): "b", ("A", "T"): "a", ("A", "A"): "a", ("T", "T"): ""}
     links = [Link(ref, f"t{at}", or_ref=other) for at, (ref, other) in enumerate(refs)]
@@ -406,7 +406,7 @@ async def _a_second_name_counts_where_the_first_means_nothing_or_several(fixture
 
 
 @case(CASES, "apply", "neighbors")
-async def _of_two_names_that_mean_one_artifact_each_the_stronger_tier_counts_of_equals_the_first(fixture):
+async def _of_two_names_that_resolve_the_stronger_tier_counts_and_of_equals_the_first(fixture):
     store = await fixture.open_store(
         [put("a", names=[[], ["strong"], ["weak a"]]), put("b", names=[[], [], ["weak b"]])]
     )
@@ -418,7 +418,7 @@ async def _of_two_names_that_mean_one_artifact_each_the_stronger_tier_counts_of_
 
 
 @case(CASES, "apply", "neighbors")
-async def _a_link_of_two_names_follows_both_as_they_come_and_go_and_become_ambiguous(fixture):
+async def _a_link_of_two_names_follows_both_after_each_write(fixture):
     store = await fixture.open_store([put("x", links=[Link("One", or_ref="Two")])])
     for puts, removals, meant in (
         ([put("a", names=[[], [], ["Two"]])], [], "a"),
@@ -437,7 +437,7 @@ async def _a_link_of_two_names_follows_both_as_they_come_and_go_and_become_ambig
 
 
 @case(CASES, "apply", "referrers", "fan_in", "max_fan_in")
-async def _a_link_of_two_names_that_mean_nothing_is_known_by_the_first(fixture):
+async def _a_link_of_two_names_that_dangle_is_stored_under_the_first(fixture):
     store = await fixture.open_store(
         [put("x", links=[Link("One", or_ref="Two")]), put("y", links=[Link("Two", or_ref="One")])]
     )
@@ -469,7 +469,7 @@ async def _matching_follows_every_write(fixture):
 
 
 @case(CASES, "apply", "matching")
-async def _matching_counts_an_artifact_while_any_of_its_records_holds_the_value(fixture):
+async def _matching_counts_an_artifact_while_any_of_its_records_has_the_value(fixture):
     def of_records(*values):
         change = put("a", *values)
         return replace(change, records=[replace(r, metadata={"v": r.text}) for r in change.records])
@@ -481,7 +481,7 @@ async def _matching_counts_an_artifact_while_any_of_its_records_holds_the_value(
 
 
 @case(CASES, "apply", "referrers", "fan_in", "max_fan_in")
-async def _an_id_of_the_corpus_is_no_ambiguous_reference_even_where_another_carries_it_too(fixture):
+async def _an_id_of_the_corpus_is_no_ambiguous_reference_even_if_another_artifact_has_that_name(fixture):
     store = await fixture.open_store(
         [put("a", names=[[], ["A"]]), put("b", names=[["a"]]), put("x", links=[Link("a")])]
     )
@@ -494,7 +494,7 @@ async def _an_id_of_the_corpus_is_no_ambiguous_reference_even_where_another_carr
 
 
 @case(CASES, "apply", "max_fan_in")
-async def _the_largest_fan_in_is_that_of_any_node_of_the_three_kinds(fixture):
+async def _the_largest_fan_in_counts_artifacts_references_and_foreign_nodes(fixture):
     store = await fixture.open_store()
 
     async def expect_most(count, what, *links):

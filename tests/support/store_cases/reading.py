@@ -33,7 +33,7 @@ async def _a_new_store_holds_no_records(fixture):
 
 
 @case(CASES, "get_records")
-async def _records_come_back_aligned_with_the_ids_asked_and_none_where_nothing_is(fixture):
+async def _records_come_back_in_the_order_of_the_ids_with_none_for_missing_ones(fixture):
     one, two = put("b", "first", "second"), put("a", "third", metadata={"n": [1, {"m": None}], "yes": True})
     store = await fixture.open_store([one, two])
     asked = [one.records[1].id, "absent", two.records[0].id, one.records[1].id, "\ud800", "nul\0"]
@@ -60,7 +60,7 @@ async def _records_of_artifacts_come_in_plan_order_and_by_kind(fixture):
 
 
 @case(CASES, "artifact_ids", "ledger")
-async def _the_ledger_tells_what_was_put_ordered_by_id_unless_ids_are_given(fixture):
+async def _the_ledger_tells_all_entries_ordered_by_id_or_as_the_requested_ids(fixture):
     store = await fixture.open_store([put("b", "x", "y", version="7"), put("é"), put("B", "z"), put("a")])
     names = ["B", "a", "b", "é"]
     expect_equal(await store.artifact_ids(), names, "artifact_ids()")
@@ -83,7 +83,7 @@ async def _counts_count_artifacts_and_records(fixture):
 
 
 @case(CASES, "apply", "get_records", "records_of", "ledger")
-async def _a_replaced_artifact_keeps_none_of_its_old_records(fixture):
+async def _a_replaced_artifact_loses_its_old_records(fixture):
     store = await fixture.open_store([put("a", "alpha", "more alpha", metadata={"tag": "old"}), put("b", "other")])
     new = put("a", "beta", metadata={"tag": "new"}, version="2")
     await store.apply([new])
@@ -94,7 +94,7 @@ async def _a_replaced_artifact_keeps_none_of_its_old_records(fixture):
 
 
 @case(CASES, "apply", "artifact_ids", "records_of", "get_records", "ledger")
-async def _a_removed_artifact_is_gone_and_removing_what_is_not_there_is_silent(fixture):
+async def _a_removed_artifact_disappears_and_removing_a_missing_one_is_no_error(fixture):
     store = await fixture.open_store([put("a", "alpha"), put("b", "beta")])
     await store.apply([], removals=["a", "never there", "\ud800"])
     expect_equal(await store.artifact_ids(), ["b"], "artifact_ids()")
@@ -122,7 +122,7 @@ async def _any_text_can_be_an_id(fixture):
 
 
 @case(CASES, "records_of")
-async def _empty_texts_odd_texts_and_artifacts_without_records_are_kept(fixture):
+async def _empty_texts_odd_texts_and_artifacts_without_records_are_stored(fixture):
     texts = ["", "\n \t", "nul \0 inside", "a\r\nb", "🦊 é e\u0301", "long " * 20_000]
     store = await fixture.open_store([put("a", *texts), put("b")])
     found = [[each.text for each in group or []] for group in await store.records_of(["a", "b"])]
@@ -146,7 +146,7 @@ async def _ids_are_asked_for_by_the_ten_thousand_in_one_call(fixture):
 
 
 @case(CASES, "records_of", "get_records", "artifact_ids", "ledger")
-async def _no_record_given_or_received_is_a_handle_on_the_store(fixture):
+async def _no_record_given_or_received_changes_the_store_when_changed(fixture):
     metadata = {"tags": ["x"]}
     store = await fixture.open_store([put("a", "text", metadata=metadata)])
     metadata["tags"].append("given")
@@ -162,7 +162,7 @@ async def _no_record_given_or_received_is_a_handle_on_the_store(fixture):
 
 
 @case(CASES, "get_records")
-async def _metadata_comes_back_as_json_by_record(fixture):
+async def _metadata_comes_back_as_json_per_record(fixture):
     odd = {"pair": (1, 2), "nan": math.nan, "half": np.float32(0.5), 3: "key", "yes": True, "big": 2**63 + 1}
     store = await fixture.open_store([put("a", "t", metadata={str(key): value for key, value in odd.items()})])
     found = [each and each.metadata for each in await store.get_records([record_id("a")])]
@@ -185,7 +185,7 @@ async def _a_new_store_ranks_nothing_by_vector(fixture):
 
 
 @case(CASES, "vectors")
-async def _vectors_come_back_aligned_with_the_ids_asked_and_nan_where_nothing_is(fixture):
+async def _vectors_come_back_in_the_order_of_the_ids_with_nan_for_missing_ones(fixture):
     one, two = put("b", "first", "second"), put("a", "third")
     store = await fixture.open_store([one, two])
     found = await store.vectors([record_id("b", 1), "absent", record_id("a"), record_id("b", 1)])
@@ -194,7 +194,7 @@ async def _vectors_come_back_aligned_with_the_ids_asked_and_nan_where_nothing_is
 
 
 @case(CASES, "apply", "vectors_of")
-async def _the_vectors_of_artifacts_come_with_their_records_in_plan_order_as_often_as_asked(
+async def _the_vectors_of_artifacts_are_in_plan_order_and_repeated_for_repeated_ids(
     fixture,
 ) -> None:
     def backwards(*texts):
@@ -215,14 +215,14 @@ async def _the_vectors_of_artifacts_come_with_their_records_in_plan_order_as_oft
 
 
 @case(CASES, "similarities")
-async def _similarities_are_cosines_in_the_order_asked_and_nan_where_nothing_is(fixture):
+async def _similarities_are_cosines_in_the_order_of_the_ids_with_nan_for_missing_ones(fixture):
     store = await fixture.open_store([put("a", "x", "y", vectors=axes(0, 60)), put("b", "z", vectors=axes(90))])
     found = await store.similarities(EAST[0], [record_id("a", 1), "absent", record_id("b"), record_id("a")])
     expect_equal(found, _floats(0.5, math.nan, 0.0, 1.0), "similarities")
 
 
 @case(CASES, "best_of")
-async def _the_best_record_of_an_artifact_is_found_and_ties_go_to_the_lower_surface(fixture):
+async def _the_best_record_of_an_artifact_is_returned_and_on_ties_the_first_surface(fixture):
     tied = put("a", "p", "q", "r", kinds=("title", "chunk", "chunk"), vectors=axes(80, 60, 60))
     store = await fixture.open_store([tied, put("b", "x", vectors=axes(0)), put("empty")])
     best, other = record_id("a", 1), record_id("b")
@@ -257,7 +257,7 @@ async def _a_search_equals_the_exact_ranking_by_cosine_then_artifact_then_surfac
 
 
 @case(CASES, "search_vectors")
-async def _records_without_any_likeness_are_ranked_too(fixture):
+async def _records_without_any_likeness_to_the_query_are_ranked_too(fixture):
     store = await fixture.open_store(
         [put("a", "x", vectors=axes(90)), put("b", "y", vectors=[[0, 0]]), put("c", "", vectors=axes(180))]
     )
@@ -356,7 +356,7 @@ async def _statistics_follow_every_write(fixture):
 
 
 @case(CASES, "search_text")
-async def _words_are_cut_as_unicode61_does_and_query_syntax_is_only_words(fixture):
+async def _words_are_cut_as_unicode61_does_and_query_syntax_is_plain_words(fixture):
     texts = {"a": "Café-Bücher: rotate the KEYS", "b": "日本語 text", "c": "AND or not near", "d": "it's snake_case x1"}
     store = await fixture.open_store([put(name, text) for name, text in texts.items()])
     expected = {
@@ -387,7 +387,7 @@ async def _writing_nothing_changes_nothing(fixture):
 
 
 @case(CASES, "apply", "artifact_ids")
-async def _a_record_of_one_artifact_cannot_be_put_as_another_s(fixture):
+async def _a_record_of_one_artifact_cannot_be_written_for_another(fixture):
     stranger = put("theirs", "x")
     change = type(stranger)(put("mine", "x").entry, stranger.records, stranger.vectors)
     store = await fixture.open_store()
@@ -398,7 +398,7 @@ async def _a_record_of_one_artifact_cannot_be_put_as_another_s(fixture):
 
 
 @case(CASES, "apply", "search_vectors", "vectors")
-async def _vectors_of_a_replaced_or_removed_artifact_are_forgotten(fixture):
+async def _vectors_of_a_replaced_or_removed_artifact_are_removed(fixture):
     store = await fixture.open_store([put("a", "alpha", "more alpha"), put("b", "beta"), put("c", "gamma")])
     await store.apply([put("a", "delta")], removals=["b"])
     [ranking] = await store.search_vectors(vector_of("beta")[None], 10)
@@ -409,7 +409,7 @@ async def _vectors_of_a_replaced_or_removed_artifact_are_forgotten(fixture):
 
 
 @case(CASES, "apply", "vectors", "search_vectors")
-async def _the_width_may_change_only_when_no_other_vector_stays(fixture):
+async def _the_width_may_change_only_if_no_other_vector_remains(fixture):
     store = await fixture.open_store([put("a", "x"), put("b", "y"), put("empty")])
     call = store.apply([put("a", "x", dim=3)], removals=["empty"])
     await expect_refusal(StoreError, call, "a new width beside an old one", "3", "4")
@@ -444,7 +444,7 @@ async def _vectors_are_asked_for_by_the_ten_thousand_in_one_call(fixture):
 
 
 @case(CASES, "vectors", "vectors_of")
-async def _no_vector_given_or_received_is_a_handle_on_the_store(fixture):
+async def _no_vector_given_or_received_changes_the_store_when_changed(fixture):
     change = put("a", "text")
     store = await fixture.open_store([change])
     change.vectors[:] = 9.0
@@ -455,7 +455,7 @@ async def _no_vector_given_or_received_is_a_handle_on_the_store(fixture):
 
 
 @case(CASES, "search_text")
-async def _scores_are_positive_also_of_words_that_every_record_holds(fixture):
+async def _scores_are_positive_even_for_words_in_every_record(fixture):
     store = await fixture.open_store([put(f"a{at}", f"the number {at}") for at in range(5)])
     [ranking] = await store.search_text(["the"], 10)
     expect_equal(len(ranking), 5, "records with 'the'")
@@ -463,7 +463,7 @@ async def _scores_are_positive_also_of_words_that_every_record_holds(fixture):
 
 
 @case(CASES, "apply", "search_text")
-async def _words_of_a_replaced_or_removed_artifact_are_forgotten(fixture):
+async def _words_of_a_replaced_or_removed_artifact_are_removed(fixture):
     store = await fixture.open_store([put("a", "alpha words", "more alpha"), put("b", "beta words")])
     await store.apply([put("a", "gamma words")], removals=["b"])
     found = await store.search_text(["alpha", "beta", "gamma", "words"], 5)
@@ -471,7 +471,7 @@ async def _words_of_a_replaced_or_removed_artifact_are_forgotten(fixture):
 
 
 @case(CASES, "search_text")
-async def _long_texts_and_long_queries_are_only_words(fixture):
+async def _long_texts_and_long_queries_are_searched(fixture):
     store = await fixture.open_store([put("a", "word " * 10_000 + "needle"), put("b", "x" * 100_000)])
     queries = ["needle", " ".join(f"q{at}" for at in range(2_000)) + " needle", "x" * 100_000]
     found = [list(each.artifact_ids) for each in await store.search_text(queries, 5)]
