@@ -1,4 +1,4 @@
-"""What is particular to a store in a file: other connections and processes, crashes, damage, cancellation, locks."""
+"""The store in a file: other processes, crashes, damage, cancellation and locks."""
 
 import gc
 import sqlite3
@@ -34,7 +34,7 @@ async def store(path):
 # Files
 
 
-async def test_everything_is_there_again_after_reopening(path):
+async def test_the_content_is_the_same_after_reopening(path):
     async with SqliteStore(path) as store:
         await store.apply([change("a", records=3, links=["B"], metadata={"year": 2020}), change("b", names=[["B"]])])
         await store.set_config({"embedder": "e", "n": [1, None]})
@@ -66,7 +66,7 @@ async def test_a_path_is_taken_literally(tmp_path, name):
 
 
 def damage(content, path):
-    """Make a bad file of each kind out of a good one."""
+    """Damage the file of a corpus in one of several ways."""
     if content == "text":
         path.write_text("# Notes\n" * 1000)
     elif content == "another application's":
@@ -103,7 +103,7 @@ def damage(content, path):
         ("overwritten", False, "damaged"),
     ],
 )
-async def test_a_file_that_is_no_good_corpus_is_refused_with_one_line_and_left_alone(path, content, create, says):
+async def test_a_file_that_is_no_valid_corpus_is_refused_in_one_line_and_left_as_it_is(path, content, create, says):
     await fill(path, *[change(f"{each}", "word " * 100) for each in range(50)])
     damage(content, path)
     before = path.read_bytes()
@@ -115,7 +115,7 @@ async def test_a_file_that_is_no_good_corpus_is_refused_with_one_line_and_left_a
 
 
 @pytest.mark.parametrize("metadata", ["{}, {}", "{", ""])
-async def test_metadata_that_is_no_json_is_damage_beside_other_records_too(path, metadata):
+async def test_metadata_that_is_no_json_is_damage_even_if_other_records_are_whole(path, metadata):
     await fill(path, change("a"), change("b"))
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE record SET metadata = ? WHERE artifact_id = 'a'", [metadata])
@@ -125,7 +125,7 @@ async def test_metadata_that_is_no_json_is_damage_beside_other_records_too(path,
 
 
 @pytest.mark.parametrize("empty", [False, True])
-async def test_opening_without_create_makes_nothing(path, empty):
+async def test_opening_without_create_creates_no_file(path, empty):
     if empty:
         path.touch()
     with pytest.raises(CorpusNotFound, match="build it first"):
@@ -135,7 +135,7 @@ async def test_opening_without_create_makes_nothing(path, empty):
 
 
 async def test_an_empty_file_becomes_a_corpus_when_entered(path):
-    """As a process leaves it that was killed right after making it."""
+    """A process that is killed right after it created the file leaves it empty."""
     path.touch()
     await fill(path, change("a"))
     async with await SqliteStore.open(path) as store:
@@ -143,7 +143,7 @@ async def test_an_empty_file_becomes_a_corpus_when_entered(path):
 
 
 @pytest.mark.parametrize("where", ["missing/x.airw", "file/x.airw", ".", "/proc/x.airw"])
-async def test_a_file_that_cannot_be_made_is_a_store_error(tmp_path, where):
+async def test_a_file_that_cannot_be_created_is_a_store_error(tmp_path, where):
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="cannot be read or written") as caught:
         async with SqliteStore(tmp_path / where):
@@ -151,16 +151,16 @@ async def test_a_file_that_cannot_be_made_is_a_store_error(tmp_path, where):
     assert isinstance(caught.value.__cause__, sqlite3.Error)
 
 
-async def test_a_lock_file_that_cannot_be_made_is_a_store_error():
+async def test_a_lock_file_that_cannot_be_created_is_a_store_error():
     with pytest.raises(StoreError, match="cannot be made"):
         async with SqliteStore("/proc/x.airw").writing(timeout=0):
             pass
 
 
-# Manners
+# Errors and warnings on misuse
 
 
-def test_trio_is_told_which_store_to_use(path):
+def test_the_error_on_trio_names_the_store_to_use(path):
     async def main():
         async with SqliteStore(path):
             pass
@@ -176,7 +176,7 @@ def test_importing_stores_does_not_load_aiosqlite():
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
-async def test_a_store_that_is_not_open_says_what_to_do(path):
+async def test_the_error_of_a_store_that_is_not_open_contains_the_fix(path):
     store = SqliteStore(path)
     with pytest.raises(StoreError, match="async with"):
         await store.artifact_ids()
@@ -198,7 +198,7 @@ async def test_a_forgotten_store_warns_with_the_fix(path):
     with pytest.warns(ResourceWarning) as caught:
         del store
     gc.collect()
-    await anyio.sleep(0.05)  # its threads end, and have nothing to add
+    await anyio.sleep(0.05)  # its threads end without another warning
     assert [str(each.message).partition("; ")[2] for each in caught] == ["use `async with`, or `await store.aclose()`"]
 
 
@@ -224,7 +224,7 @@ async def test_an_id_with_nul_is_not_the_id_before_it(store):
     assert await store.artifact_ids() == ["a", "b"]
 
 
-async def test_a_corpus_may_change_its_width_when_all_of_it_is_replaced(store, path):
+async def test_the_width_of_a_corpus_may_change_if_every_artifact_is_replaced(store, path):
     other = await SqliteStore.open(path)
     await store.apply([change("a"), change("b")])
     assert len((await other.search_vectors(np.ones((1, 4), np.float32), 5))[0]) == 2
@@ -235,7 +235,7 @@ async def test_a_corpus_may_change_its_width_when_all_of_it_is_replaced(store, p
     await other.aclose()
 
 
-async def test_removing_takes_a_damaged_corpus_but_no_file_of_somebody_else(tmp_path):
+async def test_remove_deletes_a_damaged_corpus_but_no_other_file(tmp_path):
     for name in ("notes.db", "damaged.airw"):
         await fill(tmp_path / name, change("a"))
     (tmp_path / "damaged.airw").write_bytes(b"garbage")
@@ -251,7 +251,7 @@ async def test_removing_takes_a_damaged_corpus_but_no_file_of_somebody_else(tmp_
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "letter.txt", "other.db"]
 
 
-async def test_a_store_that_has_only_read_so_far_never_writes_to_a_file_that_took_the_place_of_its_own(path):
+async def test_a_store_never_writes_to_a_file_that_replaced_its_own(path):
     await fill(path, change("a"))
     async with await SqliteStore.open(path) as store:
         await store.artifact_ids()
@@ -299,7 +299,7 @@ async def test_another_process_s_writes_are_seen_at_the_next_query(store, path):
     assert await store.matching(wanted) == [[], ["c"], ["a"]]
 
 
-async def test_what_a_filter_keeps_is_remembered_and_never_grows_old(store):
+async def test_the_remembered_result_of_a_filter_is_never_out_of_date(store):
     east, filters = np.ones((1, 4), np.float32), [parse_filter({"n": 1}), parse_filter({"n": {"$ne": 1}})]
     random = np.random.default_rng(3)
     for step in range(40):
@@ -313,7 +313,7 @@ async def test_what_a_filter_keeps_is_remembered_and_never_grows_old(store):
             assert set(ranking.record_ids) == kept
 
 
-async def test_readers_neither_wait_for_a_writer_nor_see_half_of_its_work(store, path):
+async def test_readers_neither_wait_for_a_writer_nor_see_half_of_a_write(store, path):
     await store.apply([change("a")])
     before = await everything(store)
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
@@ -382,7 +382,7 @@ async def test_a_process_killed_at_any_moment_leaves_whole_artifacts(path):
 
 
 async def test_cancelling_a_long_search_stops_it(store):
-    """A filter over many records, decided one by one in Python."""
+    """Python checks the filter for many records one by one."""
     await store.apply([change("a", "word", records=20_000, metadata={"tags": ["x"] * 50})])
     hard = parse_filter({"$or": [{"tags": {"$in": [f"{each}"]}} for each in range(100)]})
     with anyio.fail_after(20), anyio.move_on_after(0.1) as scope:

@@ -1,4 +1,7 @@
-"""What the exam of stores asks by comparison with memory, asked of both stores with answers that are written down."""
+"""Both stores pass the cases of the store exam that have written answers.
+
+The exam itself compares with a store in memory.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""Processes that are killed, race or run out of room: the corpus is valid at every moment and whole after a build."""
+"""Processes are killed, race with each other or run out of disk space.
+
+The corpus is valid at every moment and complete after a build.
+"""
 
 import random
 import sqlite3
@@ -37,7 +40,7 @@ def path(tmp_path):
     return tmp_path / "notes.airw"
 
 
-# Killed
+# Killed processes
 
 COUNT, PAGE, KILLS = 60, 2, 25
 KILLED = """
@@ -75,10 +78,10 @@ for number, moment in enumerate(sys.argv[5:]):
 
 
 def kill_builds(folder, word, seed):
-    """Kill builds at random moments, and give after how many reported commits each died."""
+    """Kill builds at random moments; return the number of commits that each had reported."""
     chance = random.Random(seed)
     last = COUNT // PAGE
-    # Some way from the end, which a build may reach before the signal on a busy machine.
+    # Not close to the end: on a busy machine, a build may reach it before the signal.
     moments = [f"{chance.randrange(last * 2 // 3)}+{chance.uniform(0, 0.012):.4f}" for _ in range(KILLS)]
     lines = [line.split() for line in run(KILLED, folder, word, COUNT, PAGE, *moments).splitlines()]
     assert [line[0] for line in lines] == [str(number) for number in range(KILLS)]
@@ -128,7 +131,7 @@ async def test_rebuilds_killed_at_25_random_moments_leave_each_artifact_old_or_n
     assert between >= 20
 
 
-# No room
+# No disk space
 
 NO_ROOM = """
 async def main():
@@ -165,7 +168,7 @@ MOUNT = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=1m none "$0" && e
 
 
 def can_mount(folder):
-    """Say whether this system lets us have a small disk of our own."""
+    """Return whether this system lets us mount a small disk."""
     try:
         return subprocess.run([*MOUNT, folder, "true"], capture_output=True, check=False).returncode == 0
     except OSError:
@@ -174,7 +177,7 @@ def can_mount(folder):
 
 @pytest.mark.parametrize("limit", ["disk", "file size"])
 @pytest.mark.slow
-def test_a_build_that_runs_out_of_room_says_so_and_completes_once_there_is_some(tmp_path, limit):
+def test_a_build_that_runs_out_of_disk_space_fails_clearly_and_completes_once_there_is_some(tmp_path, limit):
     before = [*MOUNT, tmp_path] if limit == "disk" and can_mount(tmp_path) else []
     said, meanwhile, held = run(
         NO_ROOM, tmp_path / "notes.airw", limit if before else "file size", before=before
@@ -185,18 +188,18 @@ def test_a_build_that_runs_out_of_room_says_so_and_completes_once_there_is_some(
     assert 0 < int(held) < 60
 
 
-# Vectors that are none
+# Invalid vectors
 
 
 @pytest.mark.parametrize("answer", [[float("nan")] * 8, [float("inf")] + [1.0] * 7, [1.0] * 9, [1.0]])
-async def test_vectors_that_are_none_stop_a_build_and_the_next_one_completes_it(path, answer):
-    def broken(texts):
+async def test_invalid_vectors_stop_a_build_and_the_next_one_completes_it(path, answer):
+    def embed_badly(texts):
         return [
             answer if text.startswith("alpha 13") else vector for text, vector in zip(texts, embed(texts), strict=True)
         ]
 
     with pytest.raises(EmbedderError) as caught:
-        await build(source(embed=broken), store=path, batch_size=2)
+        await build(source(embed=embed_badly), store=path, batch_size=2)
     assert "\n" not in str(caught.value)
     async with await SqliteStore.open(path) as store:
         assert len(await store.artifact_ids()) <= 12
@@ -206,7 +209,7 @@ async def test_vectors_that_are_none_stop_a_build_and_the_next_one_completes_it(
 @pytest.mark.parametrize(
     ("vector", "says"), [([np.nan] * 8, "contains NaN"), ([-np.inf] * 8, "infinity"), ([1.0] * 9, "9 wide.* 8")]
 )
-async def test_a_store_takes_no_vector_that_is_none(path, vector, says):
+async def test_a_store_refuses_an_invalid_vector(path, vector, says):
     await build_corpus(path)
     record = Record(Record.make_id("new", "document", 0), "new", "document", 0, "text")
     change = ArtifactChange(LedgerEntry("new", "1", "e", "s"), [record], np.array([vector], np.float32))
@@ -216,7 +219,7 @@ async def test_a_store_takes_no_vector_that_is_none(path, vector, says):
         assert_same(await content(store), await reference_content())
 
 
-# At once
+# Processes at the same time
 
 BOTH = """
 for number in range(6):
@@ -234,7 +237,7 @@ for number in range(6):
 
 
 @pytest.mark.slow
-async def test_two_processes_that_build_different_content_at_once_leave_what_one_of_them_built(tmp_path):
+async def test_two_processes_that_build_different_content_at_once_leave_the_corpus_of_one_of_them(tmp_path):
     run(BOTH, tmp_path)
     allowed = {word: await reference_content(word) for word in ("alpha", "beta")}
     for number in range(6):
@@ -270,7 +273,7 @@ for number in range(10):
 
 
 @pytest.mark.slow
-async def test_a_file_that_many_processes_make_at_once_is_made_once_and_opened_by_all(tmp_path):
+async def test_a_file_that_many_processes_create_at_once_is_created_once_and_opened_by_all(tmp_path):
     run(OPENED, tmp_path)
     for number in range(10):
         async with await SqliteStore.open(tmp_path / f"{number}.airw") as store:
@@ -278,8 +281,8 @@ async def test_a_file_that_many_processes_make_at_once_is_made_once_and_opened_b
 
 
 @pytest.mark.parametrize("lock", ["IMMEDIATE", "EXCLUSIVE"])
-async def test_opening_waits_for_whoever_is_just_making_the_file(path, lock):
-    """As it turns to WAL, SQLite itself would fail at once, whatever its busy timeout."""
+async def test_opening_waits_for_a_process_that_is_creating_the_file(path, lock):
+    """While a file turns to WAL, SQLite itself fails at once, whatever its busy timeout."""
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as maker:
         maker.execute(f"BEGIN {lock}")
         done = threading.Timer(0.2, maker.execute, ["ROLLBACK"])
@@ -291,8 +294,11 @@ async def test_opening_waits_for_whoever_is_just_making_the_file(path, lock):
             done.join()
 
 
-async def test_a_builder_that_waits_while_the_corpus_is_removed_holds_the_next_one(path):
-    """The lock's file goes with the corpus: whoever waited for it must not build beside whoever made a new one."""
+async def test_a_builder_that_waits_while_the_corpus_is_removed_locks_the_new_one(path):
+    """The lock file is removed with the corpus.
+
+    A builder that waited for it must not build beside the builder of a new corpus.
+    """
     await build_corpus(path)
     inside = 0
 
@@ -313,7 +319,7 @@ async def test_a_builder_that_waits_while_the_corpus_is_removed_holds_the_next_o
     assert inside == 0
 
 
-async def test_an_open_corpus_that_was_removed_or_replaced_says_so_instead_of_serving_what_is_gone(path):
+async def test_searching_an_open_corpus_fails_after_it_was_removed_or_replaced(path):
     await build_corpus(path)
     async with open_corpus(path, embedder=source().embedder) as corpus:
         assert len(await corpus.search("alpha 1", k=99)) == 24
@@ -327,7 +333,7 @@ async def test_an_open_corpus_that_was_removed_or_replaced_says_so_instead_of_se
 
 
 @pytest.mark.slow
-async def test_a_second_builder_waits_for_the_first_and_a_killed_one_lets_go(path):
+async def test_a_second_builder_waits_for_the_first_and_a_killed_one_releases_its_lock(path):
     code = """
         async def main():
             async with SqliteStore(path) as store, store.writing():
@@ -354,7 +360,7 @@ async def test_a_second_builder_waits_for_the_first_and_a_killed_one_lets_go(pat
 
 @pytest.mark.slow
 async def test_a_cancelled_query_returns_at_once_and_the_store_goes_on(path):
-    """A search that takes far longer, as each record is weighed in Python."""
+    """The search would take far longer, because Python checks each record."""
     tags = {f"{at:04}": " ".join(["word"] * 20) for at in range(2000)}
     notes = from_mapping(
         tags,
@@ -363,20 +369,20 @@ async def test_a_cancelled_query_returns_at_once_and_the_store_goes_on(path):
         metadata_of=lambda *_: {f"tags{number}": [f"t{at}" for at in range(50)] for number in range(10)},
     )
 
-    def hard(number):  # on a new field each time: nothing is known of its values yet
+    def slow_filter(number):  # a new field each time: its values are not in memory yet
         return {"$or": [{f"tags{number}": {"$in": [f"{each}"]}} for each in range(60)]}
 
     async with build(notes, store=path) as corpus:
         for mode, first in (("lexical", 0), ("dense", 5)):
             beginning = time.perf_counter()
-            assert await corpus.search("word", mode=mode, filter=hard(first)) == []
+            assert await corpus.search("word", mode=mode, filter=slow_filter(first)) == []
             uncancelled, delays = time.perf_counter() - beginning, []
             for number in range(first + 1, first + 5):
                 with anyio.move_on_after(0.03) as scope:
-                    await corpus.search("word", mode=mode, filter=hard(number))
+                    await corpus.search("word", mode=mode, filter=slow_filter(number))
                 assert scope.cancelled_caught
                 delays.append(anyio.current_time() - scope.deadline)
-            assert min(delays) < max(0.05, uncancelled / 4)  # other processes may hold up any one of them
+            assert min(delays) < max(0.05, uncancelled / 4)  # other processes may delay any one of them
             assert len(await corpus.search("word", mode=mode)) == 10
 
 

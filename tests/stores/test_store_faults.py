@@ -1,4 +1,7 @@
-"""Whatever befalls a corpus's file: one line that says what would do, and a corpus whole again after the next build."""
+"""Faults of the file of a corpus are reported in one line that contains the fix.
+
+The corpus is whole again after the next build.
+"""
 
 import os
 import random
@@ -26,22 +29,22 @@ def path(tmp_path):
 
 
 @pytest.fixture
-async def undisturbed():
+async def intact_content():
     return await reference_content()
 
 
 # Damage
 
 
-def zero_length(path):
+def empty_file(path):
     path.write_bytes(b"")
 
 
-def garbage_in_the_header(path):
+def overwrite_the_header(path):
     path.write_bytes(random.Random(1).randbytes(100) + path.read_bytes()[100:])
 
 
-def flipped_bytes_in_the_middle(path):
+def flip_bytes_in_the_middle(path):
     whole = bytearray(path.read_bytes())
     for page in range(4096, len(whole), 4096):
         for at in range(page, page + 8):
@@ -49,23 +52,23 @@ def flipped_bytes_in_the_middle(path):
     path.write_bytes(whole)
 
 
-def truncated(path):
+def truncate(path):
     os.truncate(path, path.stat().st_size // 2)
 
 
-def truncated_in_the_header(path):
+def truncate_in_the_header(path):
     os.truncate(path, 60)
 
 
-def something_else(path):
+def replace_by_text(path):
     path.write_text("# Notes\n" * 1000)
 
 
-DAMAGE = (garbage_in_the_header, flipped_bytes_in_the_middle, truncated, truncated_in_the_header, something_else)
+DAMAGE = (overwrite_the_header, flip_bytes_in_the_middle, truncate, truncate_in_the_header, replace_by_text)
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-async def test_a_damaged_file_is_refused_in_one_line_and_can_be_built_again_where_it_was(path, damage, undisturbed):
+async def test_a_damaged_file_is_refused_in_one_line_and_can_be_built_again_at_its_path(path, damage, intact_content):
     await build_corpus(path)
     damage(path)
     before = path.read_bytes()
@@ -77,21 +80,21 @@ async def test_a_damaged_file_is_refused_in_one_line_and_can_be_built_again_wher
     assert path.read_bytes() == before
     await SqliteStore.remove(path)
     await build_corpus(path)
-    await check_whole(path, undisturbed)
+    await check_whole(path, intact_content)
     assert [each.name for each in path.parent.iterdir() if not each.name.endswith("-lock")] == [path.name]
 
 
-async def test_a_file_of_no_length_holds_no_corpus_and_the_next_build_fills_it(path, undisturbed):
+async def test_an_empty_file_contains_no_corpus_and_the_next_build_fills_it(path, intact_content):
     await build_corpus(path)
-    zero_length(path)
+    empty_file(path)
     with pytest.raises(CorpusNotFound, match="build it first"):
         await open_corpus(path, embedder=EMBEDDER)
     await build_corpus(path)
-    await check_whole(path, undisturbed)
+    await check_whole(path, intact_content)
 
 
 @pytest.mark.slow
-async def test_bytes_flipped_anywhere_are_never_more_than_a_typed_error_of_one_line(path):
+async def test_bytes_flipped_anywhere_cause_at_most_a_typed_error_of_one_line(path):
     await build_corpus(path)
     whole, chance, said = path.read_bytes(), random.Random(5), []
     for _ in range(100):
@@ -129,7 +132,7 @@ async def test_a_damaged_vector_is_an_error_and_never_a_wrong_score(path, damage
             await content(store)
 
 
-async def test_text_and_metadata_that_are_no_longer_any_are_damage(path):
+async def test_text_that_is_no_utf8_and_metadata_that_is_no_json_are_damage(path):
     for column, value in (("text", b"\xff\xfe\n"), ("metadata", b'{"broken')):
         await build_corpus(path)
         with closing(sqlite3.connect(path)) as connection, connection:
@@ -143,7 +146,7 @@ async def test_text_and_metadata_that_are_no_longer_any_are_damage(path):
         await SqliteStore.remove(path)
 
 
-async def test_a_newer_format_is_refused_and_left_as_it_is(path, undisturbed):
+async def test_a_newer_format_is_refused_and_left_as_it_is(path, intact_content):
     await build_corpus(path)
     with closing(sqlite3.connect(path)) as connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -155,7 +158,7 @@ async def test_a_newer_format_is_refused_and_left_as_it_is(path, undisturbed):
     assert path.read_bytes() == before
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
-    await check_whole(path, undisturbed)
+    await check_whole(path, intact_content)
 
 
 async def test_the_database_of_another_application_is_refused_and_left_as_it_is(path):
@@ -169,12 +172,15 @@ async def test_the_database_of_another_application_is_refused_and_left_as_it_is(
     assert path.read_bytes() == before
 
 
-# What lies beside the file after a crash
+# Files that a crash leaves beside the corpus
 
 
 @pytest.fixture(scope="module")
-def crashed(tmp_path_factory):
-    """A folder as a build leaves it that was killed half-way: most of the corpus is in the log beside the file."""
+def folder_after_crash(tmp_path_factory):
+    """The folder of a build that was killed half-way.
+
+    Most of the corpus is in the log beside the file.
+    """
     folder = tmp_path_factory.mktemp("crashed")
     code = """
         def progress(counts):
@@ -189,11 +195,11 @@ def crashed(tmp_path_factory):
     return folder
 
 
-def cut(share):
+def cut_to(share):
     return lambda path: os.truncate(path, int(path.stat().st_size * share))
 
 
-def garbage(at, length):
+def overwrite(at, length):
     def spoil(path):
         whole = bytearray(path.read_bytes())
         first = int(len(whole) * at)
@@ -203,31 +209,31 @@ def garbage(at, length):
     return spoil
 
 
-def more(path):
+def append_garbage(path):
     path.write_bytes(path.read_bytes() + random.Random(4).randbytes(10_000))
 
 
 BESIDE = {
     "nothing": ("-shm", lambda _: None),
     "the index removed": ("-shm", Path.unlink),
-    "the index cut": ("-shm", cut(0.5)),
-    "garbage in the index": ("-shm", garbage(0, 500)),
-    "the log cut at its end": ("-wal", cut(0.97)),
-    "the log cut in half": ("-wal", cut(0.5)),
+    "the index cut": ("-shm", cut_to(0.5)),
+    "garbage in the index": ("-shm", overwrite(0, 500)),
+    "the log cut at its end": ("-wal", cut_to(0.97)),
+    "the log cut in half": ("-wal", cut_to(0.5)),
     "the log cut in its header": ("-wal", lambda path: os.truncate(path, 20)),
     "the log emptied": ("-wal", lambda path: os.truncate(path, 0)),
     "the log removed": ("-wal", Path.unlink),
-    "garbage in the log's header": ("-wal", garbage(0, 32)),
-    "garbage in the log": ("-wal", garbage(0.6, 5000)),
-    "garbage at the log's end": ("-wal", more),
+    "garbage in the log's header": ("-wal", overwrite(0, 32)),
+    "garbage in the log": ("-wal", overwrite(0.6, 5000)),
+    "garbage at the log's end": ("-wal", append_garbage),
 }
 
 
 @pytest.mark.parametrize("fault", BESIDE)
 @pytest.mark.slow
-async def test_after_a_crash_the_log_counts_as_far_as_it_is_whole(crashed, tmp_path, fault, undisturbed):
+async def test_after_a_crash_the_intact_part_of_the_log_is_read(folder_after_crash, tmp_path, fault, intact_content):
     folder = tmp_path / "corpus"
-    shutil.copytree(crashed, folder)
+    shutil.copytree(folder_after_crash, folder)
     path = folder / "notes.airw"
     suffix, harm = BESIDE[fault]
     harm(path.with_name(path.name + suffix))
@@ -236,13 +242,13 @@ async def test_after_a_crash_the_log_counts_as_far_as_it_is_whole(crashed, tmp_p
             held, has_settings = await store.artifact_ids(), bool(await store.config())
     except CorpusNotFound:
         held, has_settings = [], False
-    # Pages of two were committed one after another: what is left is some of them, from the first on.
+    # Pages of two were committed one after another: the first ones are left.
     assert held == [f"{at:03}" for at in range(len(held))]
     assert len(held) % 2 == 0
     assert (len(held) == 12) == (suffix == "-shm" or fault == "garbage at the log's end")
     if not has_settings:
         await build_corpus(path)
-    await check_whole(path, undisturbed)
+    await check_whole(path, intact_content)
 
 
 # Places that cannot be written
@@ -292,8 +298,8 @@ anyio.run(main)
 
 
 @pytest.fixture
-def shared():
-    """A folder that other users can reach; pytest's own are closed to them."""
+def public_folder():
+    """A folder that other users can read; the folders of pytest are closed to them."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         inner = Path(folder, "corpus")
@@ -305,29 +311,29 @@ def shared():
 @pytest.mark.parametrize(("folder_mode", "file_mode"), [("555", "644"), ("555", "666"), ("555", "444")])
 @pytest.mark.slow
 async def test_a_corpus_in_a_folder_that_cannot_be_written_is_searched_but_not_built(
-    shared, folder_mode, file_mode, undisturbed
+    public_folder, folder_mode, file_mode, intact_content
 ):
-    path = shared / "notes.airw"
+    path = public_folder / "notes.airw"
     await build_corpus(path)
     said = run(READ_AND_BUILD, path, folder_mode, file_mode).splitlines()
     assert len(said) == 3
     assert all("folder" in line for line in said)
-    shared.chmod(0o755)
+    public_folder.chmod(0o755)
     path.chmod(0o644)
-    await check_whole(path, undisturbed)
+    await check_whole(path, intact_content)
 
 
 @pytest.mark.slow
-async def test_a_file_that_cannot_be_written_is_searched_but_not_built(shared, undisturbed):
-    path = shared / "notes.airw"
+async def test_a_file_that_cannot_be_written_is_searched_but_not_built(public_folder, intact_content):
+    path = public_folder / "notes.airw"
     await build_corpus(path)
-    shared.chmod(0o777)
+    public_folder.chmod(0o777)
     before = path.read_bytes()
     said = run(READ_AND_BUILD, path, "777", "444").splitlines()
     assert all("readonly database" in line or "cannot be made" in line for line in said)
     assert path.read_bytes() == before
     path.chmod(0o644)
-    await check_whole(path, undisturbed)
+    await check_whole(path, intact_content)
 
 
 LOOK = (
@@ -349,14 +355,16 @@ anyio.run(main)
 
 
 @pytest.mark.slow
-async def test_in_a_folder_that_cannot_be_written_the_log_of_a_crash_is_read_or_missed_aloud(crashed, shared):
-    shutil.copytree(crashed, shared, dirs_exist_ok=True)
-    other = shared / "other.airw"
+async def test_in_a_folder_that_cannot_be_written_the_log_of_a_crash_is_read_or_an_error_is_raised(
+    folder_after_crash, public_folder
+):
+    shutil.copytree(folder_after_crash, public_folder, dirs_exist_ok=True)
+    other = public_folder / "other.airw"
     await build_corpus(other)
-    assert run(LOOK, shared / "notes.airw", other) == "12\n"
-    shared.chmod(0o755)
-    (shared / "notes.airw-shm").unlink()
-    assert "it needs a writable folder" in run(LOOK, shared / "notes.airw", other)
+    assert run(LOOK, public_folder / "notes.airw", other) == "12\n"
+    public_folder.chmod(0o755)
+    (public_folder / "notes.airw-shm").unlink()
+    assert "it needs a writable folder" in run(LOOK, public_folder / "notes.airw", other)
 
 
 READER = (
@@ -398,15 +406,15 @@ anyio.run(main)
 
 @pytest.mark.parametrize("hidden", ["file", "folder"])
 @pytest.mark.slow
-async def test_a_corpus_that_may_not_be_read_is_a_store_error(shared, hidden, undisturbed):
-    path = shared / "notes.airw"
+async def test_a_corpus_that_may_not_be_read_is_a_store_error(public_folder, hidden, intact_content):
+    path = public_folder / "notes.airw"
     await build_corpus(path)
     said = run(HIDDEN, path, hidden).splitlines()
     assert len(said) == 3
     assert all("ask its owner for access" in line for line in said[:2])
-    shared.chmod(0o755)
+    public_folder.chmod(0o755)
     path.chmod(0o644)
-    await check_whole(path, undisturbed)
+    await check_whole(path, intact_content)
 
 
 def ask(reader):
@@ -416,12 +424,12 @@ def ask(reader):
 
 
 @pytest.mark.slow
-async def test_a_reader_who_may_not_write_sees_each_write_of_a_writer_at_its_next_call(shared):
-    path = shared / "notes.airw"
+async def test_a_reader_who_may_not_write_sees_each_write_of_a_writer_at_its_next_call(public_folder):
+    path = public_folder / "notes.airw"
     await build_corpus(path)
     async with await SqliteStore.open(path) as store:
         await store.set_calibration("any", {})
-        shared.chmod(0o555)
+        public_folder.chmod(0o555)
         with start_process(READER, path) as reader:
             assert reader.stdout.readline() == "24\n"
             for number in range(5):
@@ -430,16 +438,16 @@ async def test_a_reader_who_may_not_write_sees_each_write_of_a_writer_at_its_nex
 
 
 @pytest.mark.slow
-async def test_a_reader_without_locks_is_told_to_open_again_when_the_file_has_changed(shared):
-    path = shared / "notes.airw"
+async def test_a_reader_without_locks_must_open_again_after_the_file_has_changed(public_folder):
+    path = public_folder / "notes.airw"
     await build_corpus(path)
-    shared.chmod(0o555)
+    public_folder.chmod(0o555)
     with start_process(READER, path) as reader:
         assert reader.stdout.readline() == "24\n"
         assert ask(reader) == "24\n"
-        shared.chmod(0o755)
+        public_folder.chmod(0o755)
         async with await SqliteStore.open(path) as store:
             await store.apply([], removals=["003"])
-        shared.chmod(0o555)
+        public_folder.chmod(0o555)
         assert "has changed in a folder that cannot be written; open it again" in ask(reader)
     assert run(READER.replace("while True:", "if True:").replace("sys.stdin", "#"), path) == "23\n"

@@ -1,4 +1,4 @@
-"""The exam of every store, taken by ours; the laws that Hypothesis looks for holes in; what is particular to memory."""
+"""Both stores pass the exam of stores, and laws that Hypothesis tries to break."""
 
 import asyncio
 import math
@@ -38,7 +38,7 @@ async def test_sqlite_store(case):
 
 @pytest.mark.parametrize("kind", [MemoryStore, SqliteStore])
 def test_a_store_inherits_no_method_of_a_protocol(kind):
-    """It would answer `None`."""
+    """An inherited method would return `None`."""
     for protocol in kind.__mro__[1:]:
         methods = {name for name, value in vars(protocol).items() if callable(value) and not name.startswith("_")}
         assert not methods - vars(kind).keys()
@@ -50,7 +50,7 @@ REFS = ["a", "b", "c", "d", "e", "T", "U"]
 
 
 async def content(store, queries=("one two", "three")):
-    """Everything that can be seen of a store, to the last bit."""
+    """Return everything that a store returns, to the last bit."""
     names = await store.artifact_ids()
     records = await store.records_of(names)
     ids = [record.id for each in records for record in each]
@@ -104,7 +104,7 @@ async def content(store, queries=("one two", "three")):
         (replace(put("bad", "x"), records=[replace(put("kept", "x").records[0], artifact_id="bad")]), "make_id"),
     ],
 )
-def test_the_error_for_what_cannot_be_stored_says_what_was_given(bad, message):
+def test_the_error_for_a_change_that_cannot_be_stored_contains_the_value(bad, message):
     async def refuse(store):
         await store.apply([put("kept", "kept one"), put("other", "other")])
         before = await content(store)
@@ -148,7 +148,7 @@ def test_one_store_serves_several_event_loops_one_after_the_other():
 
 @pytest.mark.asyncio_only
 async def test_a_task_cancelled_in_the_middle_of_a_write_leaves_a_whole_store():
-    """As `asyncio.timeout` does it, which knows nothing of shields."""
+    """`asyncio.timeout` cancels in this way, without regard to the shields of anyio."""
     async with MemoryStore() as store:
         changes = [put(f"n{at}", f"three {at}", links=[Link("n0")]) for at in range(300)]
         writing = asyncio.ensure_future(store.apply(changes))
@@ -210,7 +210,7 @@ FILTERS = (
 
 
 async def with_both(use):
-    """Call `use(store)` with a fresh store of each kind and give what it returns."""
+    """Return the results of `use(store)` for a fresh store of each kind."""
     results = []
     async with MemoryStore() as store:
         results.append(await use(store))
@@ -223,27 +223,27 @@ async def with_both(use):
 @pytest.mark.slow
 @settings(max_examples=examples(40))
 @given(st.lists(STEPS, min_size=1, max_size=6))
-def test_any_sequence_of_writes_ends_where_one_fresh_write_of_the_final_content_does(steps):
+def test_any_sequence_of_writes_equals_one_fresh_write_of_the_final_content(steps):
     final = {}
     for puts, removals in steps:
         for name in removals:
             final.pop(name, None)
         final |= {each.entry.artifact_id: each for each in puts}
 
-    async def step_by_step(store):
+    async def write_step_by_step(store):
         for puts, removals in steps:
-            await content(store)  # what is asked on the way must not matter
+            await content(store)  # reads in between must not matter
             await store.apply(puts, removals=removals)
         return await content(store)
 
-    async def at_once(store):
+    async def write_at_once(store):
         await store.apply(sorted(final.values(), key=lambda each: each.entry.artifact_id, reverse=True))
         return await content(store)
 
     async def main():
-        memory, sqlite = await with_both(step_by_step)
+        memory, sqlite = await with_both(write_step_by_step)
         assert memory == sqlite
-        assert await with_both(at_once) == [memory, memory]
+        assert await with_both(write_at_once) == [memory, memory]
 
     anyio.run(main)
 
@@ -257,7 +257,7 @@ def test_any_sequence_of_writes_ends_where_one_fresh_write_of_the_final_content_
     st.booleans(),
 )
 def test_filters_keep_what_they_match_and_all_stores_rank_alike(puts, conditions, surfaces, k, per_artifact):
-    """Scores bit for bit, order, ties and the collapse to artifacts included."""
+    """Scores, order, ties and the collapse to artifacts are equal bit for bit."""
     records = {record.id: record for each in puts for record in each.records}
 
     async def search(store):
@@ -297,8 +297,8 @@ WANTED = st.lists(st.tuples(FIELDS, SCALARS | st.lists(SCALARS, max_size=2)), ma
 
 @settings(max_examples=examples(60))
 @given(st.lists(st.tuples(STEPS, WANTED), min_size=1, max_size=5), st.none() | st.integers(0, 2))
-def test_matching_finds_what_equals_the_value_or_is_a_list_that_holds_it_after_any_writes(steps, limit):
-    def holds(value, held):
+def test_matching_finds_fields_that_equal_the_value_or_contain_it_after_any_writes(steps, limit):
+    def matches_value(value, held):
         return value == held or (isinstance(held, list) and value in held)
 
     async def follow(store):
@@ -311,7 +311,7 @@ def test_matching_finds_what_equals_the_value_or_is_a_list_that_holds_it_after_a
                 [
                     name
                     for name, records in sorted(kept.items())
-                    if any(holds(value, get_field(each.metadata, field)) for each in records)
+                    if any(matches_value(value, get_field(each.metadata, field)) for each in records)
                 ][:limit]
                 for field, value in wanted
             ]

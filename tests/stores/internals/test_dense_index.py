@@ -1,4 +1,7 @@
-"""Exact dense search depends on what is stored, and never on where its rows lie or what is asked beside it."""
+"""Exact dense search depends on the stored records only.
+
+Neither the order of the rows nor the other queries of a call change a ranking.
+"""
 
 import time
 
@@ -19,7 +22,7 @@ def unit(rows):
 
 
 def number(name, surface):
-    """A number for a record that only depends on which one it is."""
+    """Return the number of a record; it depends on the name and the surface only."""
     return int.from_bytes(name.encode()) * 1000 + surface
 
 
@@ -33,7 +36,10 @@ def split(record_id):
 
 
 def fill_index(rows, order=None):
-    """An index over `(artifact, kind, surface index, vector)` rows, put one at a time in this order."""
+    """Return an index over `(artifact, kind, surface index, vector)` rows.
+
+    The rows are put one at a time in this order.
+    """
     index = DenseIndex()
     for at in range(len(rows)) if order is None else order:
         name, kind, surface, vector = rows[at]
@@ -47,7 +53,7 @@ def to_lists(rankings):
 
 
 def corpus(count, dim, seed=0, artifacts=7):
-    """Rows in which every vector occurs three times, in different artifacts."""
+    """Return rows, in which every vector occurs in three artifacts, and five queries."""
     random = np.random.default_rng(seed)
     vectors = np.repeat(unit(random.standard_normal((count // 3 + 1, dim))), 3, axis=0)[:count]
     return [
@@ -58,7 +64,7 @@ def corpus(count, dim, seed=0, artifacts=7):
 @pytest.mark.parametrize(
     ("dim", "count"), [(1, 7), (1, 1001), (3, 1), (3, 61), (17, 2), (17, 1001), (64, 7), (384, 61), (384, 1001)]
 )
-def test_rankings_and_scores_are_the_same_bit_for_bit_whatever_the_order_of_insertion(dim, count):
+def test_rankings_and_scores_do_not_depend_on_the_order_of_insertion(dim, count):
     rows, queries = corpus(count, dim)
     queries = np.concatenate([queries, [rows[0][3]], np.zeros((1, dim), np.float32)])
     options = [
@@ -73,8 +79,8 @@ def test_rankings_and_scores_are_the_same_bit_for_bit_whatever_the_order_of_inse
         assert [to_lists(index.search(queries, 4, **each)) for each in options] == expected
 
 
-def test_equal_vectors_tie_exactly_wherever_they_lie():
-    """A plain matrix product gives them different last bits."""
+def test_equal_vectors_tie_exactly_at_any_position():
+    """The last bits of their scores differ in a plain matrix product."""
     row = unit(np.random.default_rng(1).standard_normal((1, 384)))[0]
     query = unit(np.random.default_rng(2).standard_normal((1, 384)))
     for count in (3, 5, 7, 1001):
@@ -84,14 +90,14 @@ def test_equal_vectors_tie_exactly_wherever_they_lie():
         assert list(ranking.artifact_ids) == [f"a{at:04}" for at in range(count)]
 
 
-def test_a_query_gets_the_same_answer_alone_and_among_others():
+def test_a_query_has_the_same_ranking_alone_and_among_others():
     rows, queries = corpus(500, 48)
     index = fill_index(rows)
     together = to_lists(index.search(queries, 10))
     assert [to_lists(index.search(query[None], 10))[0] for query in queries] == together
 
 
-def test_a_search_gives_the_same_scores_as_asking_for_the_records():
+def test_a_search_returns_the_same_scores_as_similarities_of_the_records():
     rows, queries = corpus(300, 48)
     index = fill_index(rows)
     [ranking] = index.search(queries[:1], 300)
@@ -142,7 +148,7 @@ def test_a_search_is_filter_then_collapse_then_sort_then_cut(rows, query, k, opt
 
 @settings(max_examples=examples(60))
 @given(st.lists(st.tuples(CORPORA, st.sets(st.sampled_from([f"{name}#{at}" for name in "abcd" for at in range(6)])))))
-def test_any_history_of_puts_and_drops_ends_as_one_fresh_put_of_what_is_left(steps):
+def test_any_history_of_puts_and_drops_equals_one_fresh_put_of_the_remaining_rows(steps):
     index, left = DenseIndex(), {}
     for rows, dropped in steps:
         columns = list(zip(*[(f"{n}#{s}", number(n, s), n, kind, s, row) for n, kind, s, row in rows], strict=True))
@@ -184,8 +190,8 @@ def test_queries_of_another_shape_are_refused():
         index.search(np.ones(2, np.float32), 1)
 
 
-def test_twenty_thousand_ties_at_the_cut_are_cut_in_time():
-    """A query without any likeness to the corpus, as a hashing embedder makes them."""
+def test_twenty_thousand_ties_at_the_cut_are_cut_quickly():
+    """The query is like no record, as happens with a hashing embedder."""
     count = 20_000
     index = DenseIndex()
     names = [f"a{(at * 7919) % count:05}" for at in range(count)]
@@ -197,7 +203,7 @@ def test_twenty_thousand_ties_at_the_cut_are_cut_in_time():
     assert time.perf_counter() - started < 10.0
 
 
-def test_putting_row_after_row_costs_no_copy_of_the_matrix_each():
+def test_putting_row_after_row_does_not_copy_the_matrix_each_time():
     index = DenseIndex()
     moves = 0
     for at in range(2_000):

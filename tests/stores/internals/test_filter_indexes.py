@@ -1,4 +1,7 @@
-"""Columns in memory say which records of a file satisfy a filter, exactly as `filters.matches` does, whoever writes."""
+"""Columns in memory find the records of a file that satisfy a filter.
+
+The result is exactly that of `filters.matches`, whichever connection writes.
+"""
 
 import json
 import sqlite3
@@ -35,7 +38,7 @@ NAMES = st.sampled_from("abcdef")
 
 @pytest.fixture
 def file(tmp_path):
-    """A file with a connection that writes and another that reads."""
+    """A connection that writes to a file and another that reads it."""
     with ExitStack() as stack:
         path = tmp_path / "corpus.airw"
         yield (
@@ -78,15 +81,15 @@ def check(connection, columns, *filters):
 
 
 def one_by_one(field, values):
-    """Filters that differ, of which the first is left to SQL."""
+    """Return one filter for each value; the first one is answered by SQL."""
     return [{field: value} for value in values]
 
 
-# What a column says
+# Comparisons of a column
 
 
 @pytest.mark.parametrize("few", [0, 20, 256], ids=["sorted", "some sorted", "none sorted"])
-def test_every_value_compares_with_every_other_as_filters_say(few, monkeypatch):
+def test_every_value_compares_with_every_other_as_in_filters(few, monkeypatch):
     monkeypatch.setattr(columns_module, "_MAX_UNSORTED", few)
     column, rows = Column(), [{"v": value} for value in VALUES] + [{}]
     for half in (slice(25), slice(25, None)):
@@ -102,7 +105,7 @@ def test_every_value_compares_with_every_other_as_filters_say(few, monkeypatch):
     [[], [1], [True], [2**53 + 1, 0.5], ["a", None], [["a"]], [[]], [{"k": 1}], ["a", "a\0b", 1e22], VALUES],
     ids=repr,
 )
-def test_every_value_is_among_others_as_filters_say(op, operand):
+def test_membership_of_every_value_is_that_of_filters(op, operand):
     column, rows = Column(), [{"v": value} for value in VALUES] + [{}]
     column.add_texts([metadata_json({"v": row["v"]})[5:-1] if row else None for row in rows])
     assert column.match(op, operand).tolist() == [matches(Compare("v", op, operand), row) for row in rows]
@@ -119,7 +122,7 @@ def test_thousands_of_numbers_and_dates_compare_to_the_last_bit():
             assert column.match(op, operand).tolist() == expected
 
 
-# What is allowed
+# Allowed records
 
 STEPS = st.tuples(st.dictionaries(NAMES, st.lists(METADATA, max_size=2), max_size=3), st.lists(NAMES, max_size=2))
 
@@ -130,7 +133,7 @@ STEPS = st.tuples(st.dictionaries(NAMES, st.lists(METADATA, max_size=2), max_siz
     FILTERS,
     st.sampled_from([0, 2, 256]),
 )
-def test_what_is_allowed_is_what_a_filter_means_after_any_writes_of_another_connection(steps, filter, few):
+def test_the_allowed_records_satisfy_the_filter_after_any_writes_of_another_connection(steps, filter, few):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         patch.setattr(columns_module, "_MAX_UNSORTED", few)
         path, columns = Path(folder) / "corpus.airw", FilterIndex()
@@ -138,7 +141,7 @@ def test_what_is_allowed_is_what_a_filter_means_after_any_writes_of_another_conn
         reader = stack.enter_context(closing(connect(path)))
         for (puts, removals), filters in steps:
             write(writer, puts, removals)
-            # Fields are read into columns when another filter asks for them; one asked again is remembered.
+            # Fields are read into columns when another filter needs them; a repeated filter is remembered.
             for each in (*filters, filter, *(Not(each) for each in (*filters, filter)), filter):
                 assert match_by_index(reader, columns, each) == match_one_by_one(reader, each)
 
@@ -154,7 +157,7 @@ def test_a_filter_without_fields_allows_all_or_none(file, filter):
         assert match_by_index(reader, columns, filter) == match_one_by_one(reader, filter)
 
 
-def test_nothing_is_allowed_in_an_empty_file_and_what_comes_later_is(file):
+def test_an_empty_file_allows_nothing_until_records_are_written(file):
     writer, reader = file
     columns, filters = FilterIndex(), one_by_one("v", range(3))
     check(reader, columns, *filters)
@@ -166,7 +169,7 @@ def test_nothing_is_allowed_in_an_empty_file_and_what_comes_later_is(file):
     check(reader, columns, *filters, {"v": {"$gt": 1}})
 
 
-def test_a_filter_is_answered_of_the_snapshot_that_it_is_asked_in(file):
+def test_a_filter_is_answered_from_the_snapshot_of_its_read(file):
     writer, reader = file
     write(writer, number_artifacts(range(5)))
     columns, filters = FilterIndex(), [parse_filter({"v": {"$gte": at}}) for at in range(4)]
@@ -179,23 +182,23 @@ def test_a_filter_is_answered_of_the_snapshot_that_it_is_asked_in(file):
     check(reader, columns, *({"v": {"$gte": at}} for at in range(4)))
 
 
-# What it costs
+# Costs
 
 
 @pytest.fixture
-def read(monkeypatch):
-    """How many rows each column was given, call after call."""
-    found, add = [], Column.add_texts
+def row_counts(monkeypatch):
+    """The number of rows that each call added to a column."""
+    counts, add_texts = [], Column.add_texts
 
-    def counted(column, texts):
-        found.append(len(texts))
-        add(column, texts)
+    def count_texts(column, texts):
+        counts.append(len(texts))
+        add_texts(column, texts)
 
-    monkeypatch.setattr(Column, "add_texts", counted)
-    return found
+    monkeypatch.setattr(Column, "add_texts", count_texts)
+    return counts
 
 
-def test_the_first_filter_reads_no_more_than_the_rows_it_keeps_though_others_left(file):
+def test_the_first_filter_reads_only_the_rows_that_match_even_after_removals(file):
     writer, reader = file
     write(writer, number_artifacts(range(9)))
     write(writer, {}, removals=["n0003"])
@@ -206,28 +209,28 @@ def test_the_first_filter_reads_no_more_than_the_rows_it_keeps_though_others_lef
     assert len([each for each in statements if "FROM record" in each and "max" not in each]) == 1
 
 
-def test_the_first_filter_on_a_field_reads_no_columns_and_the_next_ones_read_the_field_once(file, read):
+def test_the_first_filter_on_a_field_reads_no_columns_and_the_next_ones_read_the_field_once(file, row_counts):
     writer, reader = file
     write(writer, number_artifacts(range(100)))
     columns = FilterIndex()
     check(reader, columns, {"v": 1}, {"v": 1})
-    assert read == []
+    assert row_counts == []
     check(reader, columns, *one_by_one("v", range(2, 20)))
-    assert read == [100]
+    assert row_counts == [100]
 
 
-def test_after_a_write_only_its_rows_are_read(file, read):
+def test_after_a_write_only_its_rows_are_read(file, row_counts):
     writer, reader = file
     write(writer, number_artifacts(range(100)))
     columns = FilterIndex()
     check(reader, columns, *one_by_one("v", range(3)))
-    read.clear()
+    row_counts.clear()
     write(writer, {"n0001": [{"v": 2}], "more": [{"v": 2}]}, removals=["n0002"])
     check(reader, columns, {"v": {"$lte": 2}}, {"v": {"$gt": 2}})
-    assert read == [2]
+    assert row_counts == [2]
 
 
-def test_a_remembered_filter_looks_at_no_field_again_until_something_is_written(file):
+def test_a_remembered_filter_reads_no_field_until_the_next_write(file):
     writer, reader = file
     write(writer, number_artifacts(range(9)))
     columns, statements = FilterIndex(), []
@@ -241,7 +244,7 @@ def test_a_remembered_filter_looks_at_no_field_again_until_something_is_written(
     check(reader, columns, {"v": {"$gt": 3}})
 
 
-def test_a_field_that_is_asked_for_again_after_others_is_brought_up_to_date(file, read):
+def test_a_field_that_was_not_needed_for_a_while_is_brought_up_to_date(file, row_counts):
     writer, reader = file
     write(writer, {name: [{"v": at, "w": -at}] for at, name in enumerate("abcde")})
     columns = FilterIndex()
@@ -249,10 +252,10 @@ def test_a_field_that_is_asked_for_again_after_others_is_brought_up_to_date(file
     write(writer, {"f": [{"v": 1, "w": 1}]}, removals=["b"])
     check(reader, columns, *one_by_one("w", range(3)))
     check(reader, columns, {"v": {"$gte": 1}}, {"v": {"$gte": 1}, "w": {"$lte": 0}})
-    assert read == [5, 5, 1]
+    assert row_counts == [5, 5, 1]
 
 
-def test_values_that_nobody_holds_any_more_are_forgotten(file, monkeypatch):
+def test_values_that_no_record_contains_any_more_are_forgotten(file, monkeypatch):
     monkeypatch.setattr(columns_module, "_MAX_UNUSED", 8)
     writer, reader = file
     columns = FilterIndex()
@@ -275,7 +278,7 @@ def test_a_field_of_values_too_large_is_left_to_sql(file, monkeypatch):
     assert len(columns._table.columns["w"]) == 5
 
 
-def test_a_field_of_values_too_large_is_read_no_further_than_where_that_shows(file, read, monkeypatch):
+def test_reading_a_field_stops_at_a_value_that_is_too_large(file, row_counts, monkeypatch):
     writer, reader = file
     write(writer, {f"n{at}": [{"v": f"{at}" * 100, "w": f"{at}" * 100}] for at in range(99)})
     monkeypatch.setattr(_field_indexes, "_BLOCK", 4)
@@ -283,10 +286,10 @@ def test_a_field_of_values_too_large_is_read_no_further_than_where_that_shows(fi
     columns = FilterIndex()
     check(reader, columns, *one_by_one("v", "ab"))
     check(reader, columns, *one_by_one("w", "ab"))
-    assert sum(read) <= 2 * 8
+    assert sum(row_counts) <= 2 * 8
 
 
-def test_of_columns_and_remembered_filters_those_asked_for_last_are_kept(file, monkeypatch):
+def test_the_most_recently_used_columns_and_filters_are_kept(file, monkeypatch):
     monkeypatch.setattr(_field_indexes, "_MAX_BYTES", 2_500)
     writer, reader = file
     write(writer, {f"n{at}": [{"v": at, "w": at, "x": at}] for at in range(9)})
@@ -309,10 +312,10 @@ def test_a_filter_of_more_fields_than_are_kept_is_answered(file):
     assert len(columns._table.columns) == 32
 
 
-# What may come in between
+# Collisions, missed writes and interruptions
 
 
-def test_records_whose_ids_have_the_same_hash_are_told_apart(file, monkeypatch):
+def test_records_whose_ids_have_the_same_hash_are_distinguished(file, monkeypatch):
     monkeypatch.setattr(_field_indexes, "hash", lambda _: 7, raising=False)
     writer, reader = file
     write(writer, number_artifacts(range(9)))
@@ -322,7 +325,7 @@ def test_records_whose_ids_have_the_same_hash_are_told_apart(file, monkeypatch):
     check(reader, columns, *({"v": {"$gte": at}} for at in range(3)))
 
 
-def test_what_was_missed_while_tombstones_were_forgotten_is_read_again(file, monkeypatch):
+def test_writes_whose_tombstones_were_forgotten_are_read_again(file, monkeypatch):
     monkeypatch.setattr(_writing, "_MAX_TOMBSTONES", 2)
     writer, reader = file
     write(writer, number_artifacts(range(20)))
@@ -335,7 +338,10 @@ def test_what_was_missed_while_tombstones_were_forgotten_is_read_again(file, mon
 
 @pytest.mark.parametrize("step", [60, 150, 400])
 def test_an_interrupted_answer_is_completed_by_the_next(file, monkeypatch, step):
-    """Stopped after more and more instructions, until it ends by itself; what others wrote meanwhile counts."""
+    """Each answer is stopped later than the one before, until eight end by themselves.
+
+    Another connection writes before each answer.
+    """
     monkeypatch.setattr(_field_indexes, "_BLOCK", 4)
     writer, reader = file
     write(writer, {name: [{"v": at, "w": -at}] for at, name in enumerate("abcdefghijkl")})
@@ -385,7 +391,7 @@ def check_memory(store, *filters):
 
 @settings(max_examples=examples(40))
 @given(st.lists(st.tuples(STEPS, st.lists(FILTERS, max_size=3)), min_size=1, max_size=4), st.sampled_from([0, 2, 256]))
-def test_what_is_allowed_in_memory_is_what_a_filter_means_after_any_writes(steps, few):
+def test_in_memory_the_allowed_records_satisfy_the_filter_after_any_writes(steps, few):
     with pytest.MonkeyPatch.context() as patch, memory_store() as store:
         patch.setattr(columns_module, "_MAX_UNSORTED", few)
         for (puts, removals), filters in steps:
@@ -406,7 +412,7 @@ def test_in_memory_only_rows_that_are_new_are_read(monkeypatch):
         assert found == [*range(50), 7, 8]
 
 
-def test_in_memory_nothing_piles_up_where_no_filter_is_asked_or_values_never_return(monkeypatch):
+def test_in_memory_nothing_piles_up_without_filters_or_with_values_that_never_return(monkeypatch):
     monkeypatch.setattr(columns_module, "_MAX_UNUSED", 8)
     with memory_store() as store:
         for at in range(40):
@@ -418,7 +424,7 @@ def test_in_memory_nothing_piles_up_where_no_filter_is_asked_or_values_never_ret
             assert store._filters._table.columns["v"].value_count <= 12
 
 
-def test_in_memory_members_of_an_enumeration_compare_as_the_numbers_that_they_are(monkeypatch):
+def test_in_memory_members_of_an_enumeration_compare_as_numbers(monkeypatch):
     monkeypatch.setattr(columns_module, "_MAX_UNSORTED", 0)
     with memory_store() as store:
         store._apply([*changes_of(number_artifacts([Level.LOW, Level.HIGH, 3, "x"]))], [])
@@ -427,16 +433,16 @@ def test_in_memory_members_of_an_enumeration_compare_as_the_numbers_that_they_ar
 
 
 @pytest.mark.asyncio_only
-async def test_a_search_with_filters_never_seen_follows_the_writes_of_another_store(tmp_path):
+async def test_a_search_with_a_new_filter_sees_the_writes_of_another_store(tmp_path):
     path = tmp_path / "corpus.airw"
     async with SqliteStore(path) as writer, SqliteStore(path) as reader:
 
-        async def found(filter):
+        async def search_ids(filter):
             [ranking] = await reader.search_vectors(np.ones((1, 4), np.float32), 99, filter=parse_filter(filter))
             return sorted(ranking.artifact_ids)
 
         await writer.apply([put(name, name, metadata={"n": at}) for at, name in enumerate("abcd")])
-        assert [await found({"n": {"$gte": at}}) for at in range(3)] == [[*"abcd"], [*"bcd"], [*"cd"]]
+        assert [await search_ids({"n": {"$gte": at}}) for at in range(3)] == [[*"abcd"], [*"bcd"], [*"cd"]]
         await writer.apply([put("a", "new", metadata={"n": 9})], removals=["d"])
-        assert [await found({"n": {"$gt": at}}) for at in range(3)] == [[*"abc"], ["a", "c"], ["a"]]
-        assert await found({"n": {"$gte": 1}}) == [*"abc"]
+        assert [await search_ids({"n": {"$gt": at}}) for at in range(3)] == [[*"abc"], ["a", "c"], ["a"]]
+        assert await search_ids({"n": {"$gte": 1}}) == [*"abc"]

@@ -23,7 +23,10 @@ def connection():
 
 
 def find_matches(connection, filter, rows):
-    """Give the positions of the rows that the compiled filter keeps; fail where it is neither 0 nor 1."""
+    """Return the positions of the rows that the compiled filter keeps.
+
+    Fail if its value is neither 0 nor 1 for a row.
+    """
     sql, parameters = compile_filter(filter, "metadata")
     connection.execute("DROP TABLE IF EXISTS row")
     connection.execute("CREATE TABLE row (position INTEGER PRIMARY KEY, metadata TEXT)")
@@ -41,7 +44,10 @@ def test_a_compiled_filter_equals_its_meaning(connection, filter, rows):
 
 @pytest.mark.parametrize("op", COMPARISONS)
 def test_numbers_compare_to_the_last_bit(connection, op):
-    """Every pair of edge numbers and their neighbours, as plain operand, in a list, and against other types."""
+    """Every pair of edge numbers and their neighbours is compared.
+
+    The operand is plain or in a list; values of other types are compared, too.
+    """
     rows = [{"v": value} for value in [*EDGES, True, False, None, "1", [1], {"a": 1}]]
     for operand in [*EDGES, True, False]:
         for filter in (Compare("v", op, operand), Compare("v", "$in", [operand])):

@@ -1,4 +1,4 @@
-"""The inverted index ranks as FTS5's own `bm25` does, after any writes, interrupts and evictions."""
+"""The inverted index ranks as `bm25` of FTS5 after any writes, interrupts and evictions."""
 
 import sqlite3
 import tempfile
@@ -22,12 +22,12 @@ from tests.support.drawing import examples
 
 @cache
 def expression(query):
-    """Any of its words."""
+    """Return the FTS5 expression that matches any word of the query."""
     return " OR ".join(f'"{word}"' for word in split_queries([query])[0]) or '""'
 
 
-def by_fts5(connection, query, k, *, allowed=None, surfaces=None, per_artifact=False):
-    """What FTS5 itself says, sorted here."""
+def rank_by_fts5(connection, query, k, *, allowed=None, surfaces=None, per_artifact=False):
+    """Return the ranking of FTS5 itself, sorted here."""
     found = connection.execute(
         """WITH found AS MATERIALIZED (
             SELECT record_text.rowid AS number, bm25(record_text) AS score FROM record_text WHERE record_text MATCH ?
@@ -52,7 +52,7 @@ def rank(postings, connection, queries, k, **scope):
 
 def check(postings, connection, queries, k=10, *, allowed=None, **scope):
     numbers = None if allowed is None else np.array(sorted(allowed), np.int64)
-    expected = [by_fts5(connection, query, k, allowed=allowed, **scope) for query in queries]
+    expected = [rank_by_fts5(connection, query, k, allowed=allowed, **scope) for query in queries]
     assert rank(postings, connection, queries, k, allowed=numbers, **scope) == expected
 
 
@@ -70,7 +70,7 @@ def make_database(path=":memory:"):
 
 
 def add(connection, texts, artifact="a", kinds=("chunk",)):
-    """One artifact with a record for each text."""
+    """Insert an artifact with a record for each text."""
     (number,) = connection.execute("SELECT coalesce(max(rowid), 0) FROM record").fetchone()
     rows = [
         (f"{artifact} {number} {at}", artifact, kinds[at % len(kinds)], at, "{}", text) for at, text in enumerate(texts)
@@ -80,20 +80,20 @@ def add(connection, texts, artifact="a", kinds=("chunk",)):
 
 
 def trace_statements(connection):
-    """The statements from here on."""
+    """Return a list to which each later statement is appended."""
     statements = []
     connection.set_trace_callback(statements.append)
     return statements
 
 
 def spread(count, *words):
-    """Texts in which the words occur unequally often, among others."""
+    """Return texts that contain the words, each unequally often, among others."""
     return [" ".join([f"w{at % 7}"] * (at % 3) + [*words] * (at % 4) + ["filler"] * (at % 5)) for at in range(count)]
 
 
 # Any content, any writes
 
-LONG = "字" * 11_000  # cut inside a character
+LONG = "字" * 11_000  # the index cuts it inside a character
 WORDS = st.sampled_from(
     ["one", "one", "one", "two", "two", "ONE", "né", "ne\u0301", "Straße", "字", "İx", LONG, "x" * 33_000, "a\0b", ""]
 )
@@ -141,7 +141,7 @@ def test_rankings_are_those_of_fts5_after_any_writes_of_another_connection(steps
 
 
 @pytest.mark.parametrize("count", [0, 1, 127, 128, 129, 16_383, 16_384, 20_000])
-def test_the_length_of_a_text_counts_however_long_it_is(count):
+def test_the_length_of_a_very_long_text_counts(count):
     with closing(make_database()) as connection:
         add(connection, ["word " * count, "word and others", "others", "", "word"])
         check(InvertedIndex(), connection, ["word", "word others"])
@@ -155,7 +155,7 @@ def test_a_word_that_the_index_cuts_inside_a_character_is_found_neither_before_n
             assert rank(postings, connection, [LONG], 5) == rank(InvertedIndex(), connection, [LONG], 5) == [[]]
 
 
-def test_equal_scores_are_ordered_by_artifact_and_surface_however_many_there_are():
+def test_any_number_of_equal_scores_is_ordered_by_artifact_and_surface():
     with closing(make_database()) as connection:
         postings = InvertedIndex()
         for artifact in ("b", "é", "a", "B", "c"):
@@ -166,7 +166,7 @@ def test_equal_scores_are_ordered_by_artifact_and_surface_however_many_there_are
                 check(postings, connection, ["same", "text", "same text"], k, per_artifact=per_artifact)
 
 
-def test_artifacts_are_found_behind_one_that_holds_all_of_the_best_records():
+def test_artifacts_are_found_behind_one_that_contains_all_of_the_best_records():
     with closing(make_database()) as connection:
         add(connection, ["word"] * 500, "a")
         for name in "bcd":
@@ -174,10 +174,10 @@ def test_artifacts_are_found_behind_one_that_holds_all_of_the_best_records():
         check(InvertedIndex(), connection, ["word"], 3, per_artifact=True)
 
 
-# What is read
+# Reads
 
 
-def test_a_word_is_read_once_and_a_write_costs_only_what_it_wrote():
+def test_a_word_is_read_once_and_after_a_write_only_new_rows_are_read():
     with closing(make_database()) as connection:
         postings = InvertedIndex()
         add(connection, spread(500, "one", "two"))
@@ -193,17 +193,17 @@ def test_a_word_is_read_once_and_a_write_costs_only_what_it_wrote():
         check(postings, connection, ["one two w3", "three"])
 
 
-def test_what_has_not_changed_is_not_read_again():
+def test_an_unchanged_file_is_not_read_again():
     with closing(make_database()) as connection:
         postings = InvertedIndex()
         add(connection, spread(50, "one"))
         postings.rank(connection, ["one"], 5, surfaces=["chunk"])
         statements = trace_statements(connection)
         postings.rank(connection, ["one"], 5, surfaces=["chunk"])
-        assert len([each for each in statements if "json_each" not in each]) == 1  # whether it changed
+        assert len([each for each in statements if "json_each" not in each]) == 1  # checks for changes
 
 
-def test_the_words_asked_for_least_recently_are_forgotten_and_the_rest_is_not_read_again(monkeypatch):
+def test_the_least_recently_used_words_are_forgotten_and_the_others_are_not_read_again(monkeypatch):
     monkeypatch.setattr(inverted_index_module, "_MAX_BYTES", 3_000)
     with closing(make_database()) as connection:
         postings = InvertedIndex()
@@ -215,7 +215,7 @@ def test_the_words_asked_for_least_recently_are_forgotten_and_the_rest_is_not_re
         assert [*postings._postings] == ["w18", "w19", "always"]
 
 
-def test_after_many_new_words_those_known_are_read_again_when_they_are_asked_for(monkeypatch):
+def test_after_many_new_words_earlier_words_are_read_again_at_their_next_query(monkeypatch):
     monkeypatch.setattr(inverted_index_module, "_MAX_NEW_WORDS", 20)
     with closing(make_database()) as connection:
         postings = InvertedIndex()
@@ -232,13 +232,13 @@ def test_after_many_new_words_those_known_are_read_again_when_they_are_asked_for
 
 
 @given(numbers=st.lists(st.integers(1, 2**62), max_size=30), slice=st.integers(0, 50))
-def test_numbers_are_read_whole_whatever_the_slices(numbers, slice):
+def test_numbers_are_read_whole_at_any_size_of_slices(numbers, slice):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inverted_index_module, "_PARSE_CHARS", slice)
         assert inverted_index_module._parse_numbers(",".join(map(str, numbers)) or None).tolist() == numbers
 
 
-def test_a_word_that_takes_more_than_all_may_is_ranked_all_the_same(monkeypatch):
+def test_a_word_that_exceeds_the_memory_of_all_words_is_ranked(monkeypatch):
     monkeypatch.setattr(inverted_index_module, "_MAX_BYTES", 10)
     with closing(make_database()) as connection:
         postings = InvertedIndex()
@@ -247,7 +247,7 @@ def test_a_word_that_takes_more_than_all_may_is_ranked_all_the_same(monkeypatch)
         assert [*postings._postings] == ["two"]
 
 
-def test_rows_that_left_do_not_pile_up():
+def test_removed_rows_do_not_pile_up():
     with closing(make_database()) as connection:
         postings = InvertedIndex()
         for turn in range(10):
@@ -259,7 +259,7 @@ def test_rows_that_left_do_not_pile_up():
         check(postings, connection, ["one"])
 
 
-# What goes wrong
+# Faults
 
 
 @pytest.mark.parametrize("scope", [{}, {"surfaces": ["title"]}])
@@ -302,8 +302,8 @@ def test_an_index_that_does_not_fit_the_records_is_an_error_of_the_database(dama
 
 
 @given(st.text(st.characters(max_codepoint=127)) | st.integers(32_760, 32_780).map(lambda count: "x" * count + " y"))
-def test_the_words_of_plain_ascii_are_those_that_sqlite_would_cut(query):
-    """Which is asked for the words of any other text."""
+def test_the_words_of_an_ascii_text_are_those_that_sqlite_would_cut(query):
+    """SQLite itself cuts the words of all other texts."""
     [fast], [slow] = split_queries([query]), split_queries([f"{query} \u0436"])
     assert slow == [*fast, "\u0436"]
 
@@ -312,7 +312,7 @@ def test_the_words_of_plain_ascii_are_those_that_sqlite_would_cut(query):
 
 
 @pytest.mark.asyncio_only
-async def test_a_closed_store_holds_no_postings(tmp_path):
+async def test_a_closed_store_keeps_no_postings(tmp_path):
     async with SqliteStore(tmp_path / "notes.airw") as store:
         await store.apply([put("a", "one two", "two")])
         assert [len(each) for each in await store.search_text(["one", "two"], 5)] == [1, 2]

@@ -1,4 +1,7 @@
-"""Links of one name or two: whatever was written before, both stores tell what a simple reference does."""
+"""After any writes, the links of both stores equal those of a simple reference.
+
+Links have one name or two.
+"""
 
 import sqlite3
 from collections import Counter
@@ -44,25 +47,28 @@ STEPS = st.lists(
 
 
 def carriers(name, final):
-    """The strongest tier of a name, and who carries it there."""
+    """Return the strongest tier of a name and the artifacts that carry it in this tier."""
     tiers = {}
     for artifact_id, extraction in final.items():
-        held = [tier for tier, names in enumerate([[artifact_id], *extraction.names]) if name in names]
-        if held:
-            tiers[artifact_id] = max(0, held[0] - 1)
+        tiers_of_name = [tier for tier, names in enumerate([[artifact_id], *extraction.names]) if name in names]
+        if tiers_of_name:
+            tiers[artifact_id] = max(0, tiers_of_name[0] - 1)
     strongest = min(tiers.values(), default=0)
     return strongest, [artifact_id for artifact_id in sorted(tiers) if tiers[artifact_id] == strongest]
 
 
 def candidates(link, final):
-    """The artifacts that a link may mean: one where it is resolved."""
+    """Return the artifacts that a link may mean; a resolved link has exactly one."""
     sides = [carriers(ref, final) for ref in (link.target_ref, link.or_ref) if ref is not None]
     single = sorted((tier, place, ids) for place, (tier, ids) in enumerate(sides) if len(ids) == 1)
     return single[0][2] if single else sorted({each for _, ids in sides for each in ids})
 
 
 def expect(final):
-    """Edges from and to each artifact, unresolved links, counts, and who refers to each text that is no id."""
+    """Return the edges from and to each artifact, the unresolved links and the counts.
+
+    The last item is the referrers of each text that is no id.
+    """
     out, into = {name: set() for name in NAMES}, {name: set() for name in NAMES}
     unresolved, numbers, referrers = [], Counter(), {ref: set() for ref in REFS}
     for name, extraction in sorted(final.items()):
@@ -131,7 +137,7 @@ def changes(extractions):
 
 @given(steps=STEPS)
 @settings(max_examples=examples(100))
-def test_after_any_writes_links_mean_what_those_of_the_final_content_do(steps):
+def test_after_any_writes_links_are_those_of_the_final_content(steps):
     table, final = LinkTable(), {}
     with tables() as connection:
         for puts, removals in steps:
@@ -147,7 +153,7 @@ def test_after_any_writes_links_mean_what_those_of_the_final_content_do(steps):
 
 
 def check_alike(table, connection, kept):
-    """Compare what both tell, under every filter, and of what is no id."""
+    """Compare the answers of both under every filter, also for texts that are no ids."""
     for direction in ("out", "in", "both"):
         for limit, keys in ((None, {}), (1, {}), (None, {"types": ["r"]}), (2, {"exclude": ["r"]})):
             links = LinkFilter(**keys)
@@ -171,7 +177,7 @@ def check_alike(table, connection, kept):
 
 
 @pytest.mark.parametrize("direction", ["out", "in"])
-def test_edges_are_read_from_one_place_without_sorting(direction):
+def test_edges_are_read_from_one_index_without_sorting(direction):
     question = {"out": _links._OUT, "in": _links._IN}[direction]
     with tables() as connection:
         plan = connection.execute(f"EXPLAIN QUERY PLAN {question.format(condition='')}", {"ids": "[]"}).fetchall()

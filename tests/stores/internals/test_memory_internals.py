@@ -1,4 +1,4 @@
-"""What only the parts of a store in memory can show: what it lets go of, and what it does not do again."""
+"""Internals of the store in memory: released resources and work that is not repeated."""
 
 import gc
 import sqlite3
@@ -17,7 +17,7 @@ async def test_a_forgotten_store_closes_its_database():
     database, closing = store._texts._connection, store._finalizer
     del store
     gc.collect()
-    for _ in range(100):  # the worker thread may hold the last reference for a moment, and close in its turn
+    for _ in range(100):  # the worker thread may keep the last reference for a moment, and closes then
         await anyio.sleep(0.05)
         if not closing.alive:
             break
@@ -25,7 +25,7 @@ async def test_a_forgotten_store_closes_its_database():
         database.execute("SELECT 1")
 
 
-async def test_what_has_not_changed_is_not_sorted_again(monkeypatch):
+async def test_unchanged_content_is_not_sorted_again(monkeypatch):
     sizes = []
     monkeypatch.setattr(
         value_index, "sorted", lambda names: (sizes.append(len(names)), sorted(names))[1], raising=False
@@ -42,7 +42,7 @@ async def test_what_has_not_changed_is_not_sorted_again(monkeypatch):
         assert sizes == [3, 1, 3]
 
 
-async def test_only_the_fields_asked_for_last_are_remembered():
+async def test_only_the_most_recently_used_fields_are_remembered():
     async with MemoryStore() as store:
         await store.apply([put("a", "t", metadata={f"f{at}": at for at in range(50)})])
         for at in [*range(40), 0, 39]:

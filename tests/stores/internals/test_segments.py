@@ -1,4 +1,7 @@
-"""Corpora too large for one matrix in memory: indexes beside the file, with limits low enough for a test."""
+"""Corpora too large for one matrix in memory have indexes beside the file.
+
+The limits are lowered for these tests.
+"""
 
 import math
 import os
@@ -41,15 +44,15 @@ def unit(rows):
 
 
 def near_topics(count, seed, spread=0.25):
-    """Unit vectors around 40 topics, as texts have them."""
+    """Return unit vectors around 40 topics, similar to those of real texts."""
     topics = unit(np.random.default_rng(0).standard_normal((40, DIM)))
     random = np.random.default_rng(seed)
     return unit(topics[random.integers(0, 40, count)] + spread * random.standard_normal((count, DIM)))
 
 
 def changes(start, stop, *, seed=None, per_artifact=1, vectors=None):
-    """Artifacts `a0…` of some records each; metadata tell their number."""
-    made = []
+    """Return changes that put artifacts `a0…`; the metadata contain their number."""
+    puts = []
     rows = near_topics((stop - start) * per_artifact, start if seed is None else seed) if vectors is None else vectors
     for at in range(start, stop):
         name = f"a{at:05}"
@@ -61,8 +64,8 @@ def changes(start, stop, *, seed=None, per_artifact=1, vectors=None):
         ]
         entry = LedgerEntry(name, "1", "e", "s", record_ids=tuple(each.id for each in records))
         first = (at - start) * per_artifact
-        made.append(ArtifactChange(entry, records, rows[first : first + per_artifact]))
-    return made
+        puts.append(ArtifactChange(entry, records, rows[first : first + per_artifact]))
+    return puts
 
 
 QUERIES = near_topics(20, 99)
@@ -73,12 +76,12 @@ async def fill(store, count, **more):
         await store.apply(changes(start, min(count, start + 1_000), **more))
 
 
-def files(path):
+def list_files(path):
     return sorted(each.number for each in _segments.list_segment_files(_segments.segment_folder(path)))
 
 
-def strays(path):
-    """What lies beside the indexes and has no business there."""
+def list_strays(path):
+    """Return the files beside the indexes that do not belong there."""
     return [each for each in _segments.segment_folder(path).glob("*") if each.suffix not in (".usearch", ".lock")]
 
 
@@ -87,8 +90,11 @@ def recall(found, expected):
     return sum(shared) / sum(map(len, expected)) if any(map(len, expected)) else 1.0
 
 
-async def same_as_memory(store, memory, least=0.98, **options):
-    """Rankings hold what exact search holds, nearly, with the same scores for the same records, in order."""
+async def check_same_as_memory(store, memory, least=0.98, **options):
+    """Check that rankings are nearly those of exact search, in order.
+
+    A record has the same score in both.
+    """
     found, expected = [await each.search_vectors(QUERIES, 10, **options) for each in (store, memory)]
     assert [len(each) for each in found] == [len(each) for each in expected]
     assert recall(found, expected) >= least
@@ -105,22 +111,22 @@ async def same_as_memory(store, memory, least=0.98, **options):
 async def test_full_buckets_get_an_index_once_the_corpus_is_large_and_search_finds_what_exact_search_finds(path):
     async with SqliteStore(path) as store, MemoryStore() as memory:
         await fill(store, 3_000)
-        assert files(path) == []
+        assert list_files(path) == []
         await store.apply(changes(3_000, 5_500))
-        assert files(path) == [0, 1, 2, 3, 4]
+        assert list_files(path) == [0, 1, 2, 3, 4]
         await fill(memory, 3_000)
         await memory.apply(changes(3_000, 5_500))
-        await same_as_memory(store, memory)
-        await same_as_memory(store, memory, per_artifact=True)
+        await check_same_as_memory(store, memory)
+        await check_same_as_memory(store, memory, per_artifact=True)
         assert (await store.counts())["records"] == 5_500
 
 
 @pytest.mark.slow
-async def test_filters_and_surfaces_are_honoured_however_few_rows_they_keep(path):
+async def test_filters_and_surfaces_are_honoured_even_if_they_keep_few_rows(path):
     async with SqliteStore(path) as store, MemoryStore() as memory:
         for each in (store, memory):
             await fill(each, 2_500, per_artifact=2)
-        assert len(files(path)) == 4
+        assert len(list_files(path)) == 4
         for filter, options in (
             ({"parity": 1}, {}),
             ({"parity": 1}, {"surfaces": ["title"]}),
@@ -130,14 +136,14 @@ async def test_filters_and_surfaces_are_honoured_however_few_rows_they_keep(path
             ({"n": -1}, {"surfaces": ["title"]}),
             ({"$and": [{"parity": 0}, {"n": {"$lt": 900}}]}, {"surfaces": ["title"], "per_artifact": True}),
         ):
-            await same_as_memory(store, memory, filter=parse_filter(filter), **options)
+            await check_same_as_memory(store, memory, filter=parse_filter(filter), **options)
 
 
 async def test_similarities_best_records_and_vectors_are_exact(path):
     async with SqliteStore(path) as store, MemoryStore() as memory:
         for each in (store, memory):
             await fill(each, 2_000, per_artifact=2)
-        assert files(path)
+        assert list_files(path)
         ids = [Record.make_id(f"a{at:05}", "chunk", at % 2) for at in (7, 1_999, 7, 100)] + ["absent", "n\0l"]
         names = ["a00007", "absent", "a01999", "a00007"]
         for query in QUERIES[:3]:
@@ -169,7 +175,7 @@ async def test_a_write_is_seen_at_the_next_query_and_removed_or_replaced_rows_ar
             for each in (store, memory):
                 await each.apply(put, removals=removed)
             for each in (store, other):
-                await same_as_memory(each, memory)
+                await check_same_as_memory(each, memory)
         nearest = put[0].vectors
         for each in (store, other):
             assert (await each.search_vectors(nearest, 1))[0].artifact_ids == [put[0].entry.artifact_id]
@@ -191,7 +197,7 @@ async def test_a_query_after_one_write_reads_only_what_was_written(path, monkeyp
 
 
 @pytest.mark.slow
-async def test_an_index_that_is_missing_cut_short_garbage_or_of_another_file_is_made_again_at_the_next_write(path):
+async def test_an_index_that_is_missing_cut_short_garbage_or_of_another_file_is_rebuilt_at_the_next_write(path):
     async with SqliteStore(path) as store:
         await fill(store, 5_000)
     folder = _segments.segment_folder(path)
@@ -202,15 +208,15 @@ async def test_an_index_that_is_missing_cut_short_garbage_or_of_another_file_is_
     stranger = fourth.rename(folder / f"{'0' * 12}{fourth.name[12:]}")
     async with SqliteStore(path) as store, MemoryStore() as memory:
         await fill(memory, 5_000)
-        await same_as_memory(store, memory)  # from the file, exactly, meanwhile
+        await check_same_as_memory(store, memory)  # until then the search is exact, from the file
         await store.set_config({})
-        assert files(path) == [0, 1, 2, 3]
+        assert list_files(path) == [0, 1, 2, 3]
         assert not stranger.exists()
-        await same_as_memory(store, memory)
+        await check_same_as_memory(store, memory)
 
 
 @pytest.mark.slow
-async def test_an_index_of_which_most_rows_are_gone_is_made_again_and_one_without_rows_is_removed(path):
+async def test_an_index_with_mostly_removed_rows_is_rebuilt_and_one_without_rows_is_removed(path):
     async with SqliteStore(path) as store, MemoryStore() as memory:
         for each in (store, memory):
             await fill(each, 6_200)
@@ -222,7 +228,7 @@ async def test_an_index_of_which_most_rows_are_gone_is_made_again_and_one_withou
         assert sorted(left) == [1, 2, 3, 4, 5]
         assert left[1].rows == 1_024 - 700
         assert left[2] == kept[2]
-        await same_as_memory(store, memory)
+        await check_same_as_memory(store, memory)
 
 
 @pytest.mark.slow
@@ -231,7 +237,7 @@ async def test_a_corpus_that_is_embedded_again_in_another_width_forgets_the_old_
         await fill(store, 4_000)
         await other.search_vectors(QUERIES, 5)
         await store.apply([], removals=await store.artifact_ids())
-        assert files(path) == []
+        assert list_files(path) == []
         await store.apply(changes(0, 4_000, vectors=unit(np.random.default_rng(1).standard_normal((4_000, 8)))))
         query = np.ones((1, 8), np.float32)
         for each in (store, other):
@@ -239,39 +245,42 @@ async def test_a_corpus_that_is_embedded_again_in_another_width_forgets_the_old_
 
 
 @pytest.mark.slow
-async def test_vectors_without_any_structure_are_found_as_well(path):
-    """No graph helps with them: their index is measured when it is made, and then compared as a whole."""
+async def test_vectors_without_any_structure_are_found(path):
+    """A graph does not help to find them.
+
+    Their index is measured when it is built, and every vector is compared afterwards.
+    """
     rows = unit(np.random.default_rng(1).standard_normal((5_000, DIM)))
     async with SqliteStore(path) as store, MemoryStore() as memory:
         for each in (store, memory):
             await each.apply(changes(0, 5_000, vectors=rows))
-        assert len(files(path)) == 4
-        await same_as_memory(store, memory)
+        assert len(list_files(path)) == 4
+        await check_same_as_memory(store, memory)
 
 
-async def test_without_the_extra_search_is_exact_and_the_writer_is_told_what_would_make_it_fast(path, monkeypatch):
+async def test_without_the_extra_search_is_exact_and_writing_warns_with_the_install_command(path, monkeypatch):
     monkeypatch.setattr(_segments, "is_installed", lambda: False)
     async with SqliteStore(path) as store, MemoryStore() as memory:
         with pytest.warns(RuntimeWarning, match=r"pip install 'airw\[ann\]'"):
             await fill(store, 4_000)
         await fill(memory, 4_000)
-        assert files(path) == []
-        await same_as_memory(store, memory, least=1.0)
+        assert list_files(path) == []
+        await check_same_as_memory(store, memory, least=1.0)
 
 
-async def test_an_index_that_cannot_be_written_costs_no_write_and_the_next_one_makes_it(path, monkeypatch):
-    def no_room(self, *_):
+async def test_if_an_index_cannot_be_written_the_write_succeeds_and_the_next_one_builds_it(path, monkeypatch):
+    def fail_to_save(self, *_):
         raise OSError(28, "No space left on device")
 
     async with SqliteStore(path) as store:
         await fill(store, 3_000)
         with monkeypatch.context() as patch:
-            patch.setattr(_segments.SegmentMaker, "save", no_room)
+            patch.setattr(_segments.SegmentMaker, "save", fail_to_save)
             with pytest.warns(RuntimeWarning, match="No space left"):
                 await store.apply(changes(3_000, 4_000))
         assert len(await store.artifact_ids()) == 4_000
         await store.set_config({})
-        assert files(path) == [0, 1, 2]
+        assert list_files(path) == [0, 1, 2]
 
 
 @pytest.mark.slow
@@ -280,8 +289,8 @@ async def test_a_corpus_that_shrinks_is_searched_from_memory_again(path):
         for each in (store, memory):
             await fill(each, 4_000)
             await each.apply([], removals=[f"a{at:05}" for at in range(2_000)])
-        assert files(path) == []
-        await same_as_memory(store, memory, least=1.0)
+        assert list_files(path) == []
+        await check_same_as_memory(store, memory, least=1.0)
 
 
 async def test_removing_a_store_removes_its_indexes(path):
@@ -292,8 +301,8 @@ async def test_removing_a_store_removes_its_indexes(path):
 
 
 @pytest.mark.slow
-async def test_a_process_killed_while_it_makes_an_index_costs_nothing(path):
-    """The next writer makes it; what was written stays."""
+async def test_a_process_killed_while_it_builds_an_index_loses_nothing(path):
+    """The next writer builds the index; the written records stay."""
     code = """
         import os, sys, anyio
         from pathlib import Path
@@ -312,21 +321,21 @@ async def test_a_process_killed_while_it_makes_an_index_costs_nothing(path):
     command = [sys.executable, "-c", textwrap.dedent(code), str(path)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     assert (await anyio.run_process(command, check=False, env=environment)).returncode == 9
-    assert len(files(path)) == len(strays(path)) == 1
+    assert len(list_files(path)) == len(list_strays(path)) == 1
     async with SqliteStore(path) as store:
-        assert len(await store.artifact_ids()) == 4_000  # the call that made the corpus large was committed
+        assert len(await store.artifact_ids()) == 4_000  # the write that made the corpus large was committed
         await store.set_config({})
-        assert files(path) == [0, 1, 2]
-        assert strays(path) == []
+        assert list_files(path) == [0, 1, 2]
+        assert list_strays(path) == []
 
 
-async def test_a_cancelled_write_leaves_no_part_of_an_index_and_the_next_one_makes_it(path):
+async def test_a_cancelled_write_leaves_no_part_of_an_index_and_the_next_one_builds_it(path):
     async with SqliteStore(path) as store:
         await fill(store, 3_000)
         with anyio.move_on_after(0.05) as scope:
             await store.apply(changes(3_000, 9_000))
         assert scope.cancelled_caught
         await store.set_config({})
-        assert strays(path) == []
+        assert list_strays(path) == []
         assert len(await store.artifact_ids()) in (3_000, 9_000)
-        assert len(files(path)) == (0 if len(await store.artifact_ids()) == 3_000 else 8)
+        assert len(list_files(path)) == (0 if len(await store.artifact_ids()) == 3_000 else 8)

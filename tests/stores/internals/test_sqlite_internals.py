@@ -1,4 +1,4 @@
-"""What only the parts of a store in a file can show: how much it reads, what it remembers, and whom it waits for."""
+"""Internals of the store in a file: costs of reads, caches, cancellation, waiting."""
 
 import asyncio
 import sqlite3
@@ -50,19 +50,19 @@ async def test_a_full_disk_is_a_store_error_and_stores_nothing(store):
 
 
 @pytest.mark.parametrize(("version", "has_fts5"), [((3, 37, 2), True), ((3, 40, 1), False)])
-def test_an_sqlite_that_lacks_something_is_named(version, has_fts5):
+def test_the_error_for_an_sqlite_that_lacks_a_feature_names_it(version, has_fts5):
     with pytest.raises(StoreError, match=r"SQLite 3\.\d+\.\d.* FTS5.*MemoryStore"):
         check_sqlite(version, has_fts5=has_fts5)
 
 
-def test_a_corpus_s_file_says_whose_it_is(path):
+def test_the_file_of_a_corpus_carries_the_application_id(path):
     connect(path, create=True).close()
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-async def test_a_file_that_another_process_made_first_is_not_made_again(path, monkeypatch):
+async def test_a_file_that_another_process_created_first_is_not_created_again(path, monkeypatch):
     def other_is_faster(connection):
         monkeypatch.undo()
         connect(path, create=True).close()
@@ -74,7 +74,7 @@ async def test_a_file_that_another_process_made_first_is_not_made_again(path, mo
         assert await store.artifact_ids() == ["a"]
 
 
-async def test_an_aiosqlite_that_does_not_fit_is_an_error_that_names_the_interpreter_and_the_command(path, monkeypatch):
+async def test_an_unsuitable_aiosqlite_is_an_error_with_the_interpreter_and_the_command(path, monkeypatch):
     import aiosqlite
 
     monkeypatch.delattr(aiosqlite.Connection, "_execute")
@@ -84,19 +84,19 @@ async def test_an_aiosqlite_that_does_not_fit_is_an_error_that_names_the_interpr
     assert not path.exists()
 
 
-# What follows the file
+# Changes of the file
 
 
-async def test_after_one_write_a_matrix_takes_in_only_what_changed(store, monkeypatch):
+async def test_after_one_write_a_matrix_reads_only_changed_records(store, monkeypatch):
     await store.apply([change(f"{each}") for each in range(50)])
     east, seen, put = np.ones((1, 4), np.float32), [], DenseIndex.put
 
-    def spied(self, ids, *columns, **more):
+    def spy(self, ids, *columns, **more):
         seen.extend(ids)
         put(self, ids, *columns, **more)
 
     await store.search_vectors(east, 1)
-    monkeypatch.setattr(DenseIndex, "put", spied)
+    monkeypatch.setattr(DenseIndex, "put", spy)
     await store.apply([change("7", version="2", records=2)], removals=["8"])
     await store.search_vectors(east, 1)
     assert seen == [Record.make_id("7", "chunk", at) for at in range(2)]
@@ -104,7 +104,7 @@ async def test_after_one_write_a_matrix_takes_in_only_what_changed(store, monkey
 
 @pytest.mark.parametrize("filter", [None, parse_filter({"n": {"$gt": 1}})])
 async def test_a_dense_query_after_one_write_costs_the_file_the_same_in_a_corpus_of_any_size(store, filter):
-    """Counted in steps of SQLite's virtual machine."""
+    """The cost is counted in steps of SQLite's virtual machine."""
     east, steps = np.ones((1, 4), np.float32), []
 
     def watch(raw):
@@ -122,8 +122,8 @@ async def test_a_dense_query_after_one_write_costs_the_file_the_same_in_a_corpus
 
 
 @pytest.mark.parametrize("kept", [3, 100_000])
-async def test_fields_are_matched_in_the_present_state_whatever_was_asked_before(store, monkeypatch, kept, path):
-    """Of two connections; also by one that is so far behind that it has to start again."""
+async def test_fields_are_matched_in_the_present_state_after_any_earlier_calls(store, monkeypatch, kept, path):
+    """Both connections do so, also one that is so far behind that it must start again."""
     monkeypatch.setattr(_writing, "_MAX_TOMBSTONES", kept)
     random = np.random.default_rng(5)
     wanted = [(field, value) for field in ("n", "tags", "none") for value in range(3)]
@@ -146,7 +146,7 @@ async def test_fields_are_matched_in_the_present_state_whatever_was_asked_before
 
 
 async def test_matching_after_one_write_costs_the_file_the_same_in_a_corpus_of_any_size(store):
-    """Counted in steps of SQLite's virtual machine."""
+    """The cost is counted in steps of SQLite's virtual machine."""
     steps, wanted = [], [("tag", "rare"), ("n", 7)]
 
     def watch(raw):
@@ -163,7 +163,7 @@ async def test_matching_after_one_write_costs_the_file_the_same_in_a_corpus_of_a
     assert 10 < steps[1] <= steps[0] + 20
 
 
-async def test_a_field_whose_reading_was_stopped_midway_is_read_on(store):
+async def test_reading_a_field_continues_after_an_interruption(store):
     await store.apply([change(f"{at:04}", metadata={"n": at % 5}) for at in range(4_000)])
     for stop in (500, 1_500, 3_000):
 
@@ -181,7 +181,7 @@ async def test_a_field_whose_reading_was_stopped_midway_is_read_on(store):
     assert await store.matching([("n", value) for value in (*range(5), 500, 3_000)]) == [*expected, [], ["0000"]]
 
 
-async def test_what_most_artifacts_link_to_is_counted_once_a_state_of_the_file(store, monkeypatch, path):
+async def test_the_largest_fan_in_is_counted_once_per_state_of_the_file(store, monkeypatch, path):
     asked, ask = [], _links._execute
     monkeypatch.setattr(_links, "_execute", lambda *args, **bound: (asked.append(args), ask(*args, **bound))[1])
     await store.apply([change("a", links=["c"]), change("b", links=["c"])])
@@ -209,7 +209,7 @@ async def test_the_vectors_of_artifacts_are_those_of_memory_in_a_corpus_too_larg
         assert vectors.shape == (0, 4)
 
 
-async def test_a_matrix_far_behind_is_read_again(store, monkeypatch, path):
+async def test_a_matrix_that_is_far_behind_is_read_again(store, monkeypatch, path):
     monkeypatch.setattr(_writing, "_MAX_TOMBSTONES", 3)
     await store.apply([change(f"{each}") for each in range(10)])
     async with await SqliteStore.open(path) as other:
@@ -219,8 +219,8 @@ async def test_a_matrix_far_behind_is_read_again(store, monkeypatch, path):
         assert await everything(other) == await everything(store)
 
 
-async def test_each_call_reads_one_state(store, path):
-    """A write between two statements of one call is seen by neither."""
+async def test_each_call_reads_one_snapshot(store, path):
+    """A write between two statements of one call is visible to neither."""
     with closing(connect(path, writable=True)) as writer:
 
         def read_twice(raw):
@@ -242,12 +242,12 @@ async def test_cancelling_a_long_statement_stops_it_and_the_connection_works(sto
         with anyio.move_on_after(0.1):
             await store._read(lambda raw: raw.execute(FOREVER).fetchall())
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):  # it knows nothing of shields
+            async with asyncio.timeout(0.1):  # asyncio itself does not know the shields of anyio
                 await store._read(lambda raw: raw.execute(FOREVER).fetchall())
         assert await store.artifact_ids() == ["a"]
 
 
-async def test_a_cancelled_write_is_undone_and_holds_up_nobody(store, path):
+async def test_a_cancelled_write_is_undone_and_blocks_no_other_writer(store, path):
     def slow(raw):
         raw.execute("BEGIN IMMEDIATE")
         raw.execute("DELETE FROM artifact")
@@ -302,7 +302,7 @@ async def test_a_write_waits_for_another_writer_and_then_gives_up(store, path, m
     assert await store.artifact_ids() == ["a", "c"]
 
 
-async def test_only_the_fields_asked_for_last_are_remembered(store):
+async def test_only_the_most_recently_used_fields_are_remembered(store):
     await store.apply([change("a", metadata={f"f{at}": at for at in range(50)})])
     for at in [*range(40), 0, 39]:
         assert await store.matching([(f"f{at}", at)]) == [["a"]]
