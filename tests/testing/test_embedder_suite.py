@@ -1,4 +1,4 @@
-"""The embedders' exam: ours pass it, and each way of being broken is caught by the case that names it."""
+"""The exam of embedders: ours pass it, and each fault is caught by the case that names it."""
 
 import os
 import subprocess
@@ -16,18 +16,18 @@ from airw.testing import EmbedderSuite
 GOOD = HashingEmbedder(64)
 
 
-def hashed(texts):
+def hash_texts(texts):
     return anyio.run(GOOD.embed_documents, texts)  # in a worker thread, which has no event loop of its own
 
 
-async def hashed_async(texts):
+async def hash_texts_async(texts):
     return await GOOD.embed_documents(texts)
 
 
 OURS = {
     "hashing": EmbedderSuite(HashingEmbedder),
-    "sync-function": EmbedderSuite(lambda: embedder_from(hashed, id="hashed", dim=64)),
-    "async-function": EmbedderSuite(lambda: embedder_from(hashed_async, id="hashed", dim=64)),
+    "sync-function": EmbedderSuite(lambda: embedder_from(hash_texts, id="hashed", dim=64)),
+    "async-function": EmbedderSuite(lambda: embedder_from(hash_texts_async, id="hashed", dim=64)),
     "cached": EmbedderSuite(lambda: CachedEmbedder(HashingEmbedder())),
     "one-cache": EmbedderSuite(CachedEmbedder(HashingEmbedder())),
 }
@@ -66,7 +66,7 @@ async def test_a_real_model_passes(minilm_folder):
 
 
 class Good:
-    """An embedder that keeps every promise; each one below breaks one."""
+    """An embedder that keeps every promise; each subclass breaks one."""
 
     id = "good-v1"
     dim = 64
@@ -135,7 +135,7 @@ class BlocksTheLoop(Good):
 class NotANumber(Good):
     async def embed_documents(self, texts):
         rows = await super().embed_documents(texts)
-        rows[[not text for text in texts]] = np.nan  # as a division by a length of zero gives
+        rows[[not text for text in texts]] = np.nan  # as after a division by a length of zero
         return rows
 
 
@@ -361,11 +361,11 @@ async def test_a_broken_promise_is_caught_by_the_case_that_names_it(broken, name
     assert "\n" not in str(caught.value)
 
 
-def test_every_case_has_something_that_it_catches():
+def test_every_case_catches_some_broken_embedder():
     assert {str(case) for case in EmbedderSuite(Good).cases} == {name for _, name, _ in BROKEN}
 
 
-async def test_an_embedder_without_fault_passes_every_case():
+async def test_a_good_embedder_passes_every_case():
     report = await EmbedderSuite(Good).run()
     assert report.passed, str(report)
     assert len(report.outcomes) == len(EmbedderSuite(Good).cases)
@@ -374,7 +374,7 @@ async def test_an_embedder_without_fault_passes_every_case():
 # --- the suite ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_report_goes_on_after_a_failure_and_prints_each_promise_and_why():
+async def test_a_report_continues_after_a_failure_and_prints_each_promise_and_the_reason():
     report = await EmbedderSuite(Doubles(), max_gap=None).run()
     assert not report.passed
     assert [outcome.name for outcome in report.failed] == [
@@ -390,7 +390,7 @@ async def test_a_report_goes_on_after_a_failure_and_prints_each_promise_and_why(
     assert "needs max_gap" in printed
 
 
-async def test_one_embedder_is_asked_all_and_made_ones_are_closed():
+async def test_one_embedder_takes_all_cases_and_those_of_a_factory_are_closed():
     closed = []
 
     class Closing(Good):
@@ -403,13 +403,13 @@ async def test_one_embedder_is_asked_all_and_made_ones_are_closed():
     suite = EmbedderSuite(Closing)
     for case in suite.cases:
         await suite.check(case)
-    assert len(set(closed)) == len(closed) == len(suite.cases) + 1  # one case asks for another one
+    assert len(set(closed)) == len(closed) == len(suite.cases) + 1  # one case needs a second embedder
     closed.clear()
     assert (await EmbedderSuite(Closing()).run()).passed
     assert closed == []
 
 
-async def test_the_bounds_are_the_ones_given():
+async def test_the_bounds_are_those_of_the_options():
     name = ALONE + "beside_a_longer_text"
     loose = EmbedderSuite(DependsOnTheBatch, tolerance=0.1)
     await loose.check(case_named(name, loose))
@@ -421,7 +421,7 @@ async def test_the_bounds_are_the_ones_given():
     ("options", "name"),
     [({"embedder": "light"}, "embedder"), ({"tolerance": -1}, "tolerance"), ({"max_gap": "1"}, "max_gap")],
 )
-def test_unusable_options_are_refused_at_birth(options, name):
+def test_unusable_options_are_refused_on_construction(options, name):
     with pytest.raises(ArgumentError, match=name):
         EmbedderSuite(**{"embedder": Good, **options})
 

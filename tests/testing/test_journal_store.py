@@ -1,4 +1,7 @@
-"""A store that a third party could have written: a journal in front of memory takes the whole exam but for sharing."""
+"""A store that a third party could have written takes the whole exam except for sharing.
+
+It is a store in memory with a journal.
+"""
 
 import json
 import re
@@ -18,7 +21,10 @@ from airw.values import ArtifactChange, Extraction, LedgerEntry, Link, Record
 
 
 class JournalStore(MemoryStore):
-    """Answers from memory; every write is also a line of a file, and opening the store repeats them."""
+    """A store in memory with a journal.
+
+    Every write is also a line of a file, and opening the store repeats them.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -58,7 +64,7 @@ def _change(line: Mapping[str, Any]) -> ArtifactChange:
 
 
 @pytest.mark.slow
-def test_a_journal_takes_the_whole_exam_but_for_sharing():
+def test_a_journal_takes_the_whole_exam_except_for_sharing():
     suite = StoreSuite(lambda folder: JournalStore(folder / "log"), capabilities=CAPABILITIES.keys() - {"shared"})
     report = anyio.run(suite.run)
     head, *lines = str(report).splitlines()

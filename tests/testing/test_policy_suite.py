@@ -1,4 +1,4 @@
-"""The policies' exam: ours pass it, and each way of being broken is caught by the case that says so."""
+"""The exam of policies: ours pass it, and each fault is caught by the case that names it."""
 
 import asyncio
 import copy
@@ -25,7 +25,7 @@ from tests.support.ring import QUERY, corpus
 
 @dataclass(frozen=True)
 class OneAtATime:
-    """A policy as `ir` has them, that asks the store for each node by itself."""
+    """A policy as in `ir`: it calls the store for each node separately."""
 
     start: int = 3
 
@@ -60,7 +60,7 @@ class Remembering(OneAtATime):
 
 @dataclass(frozen=True)
 class Numbers(Policy):
-    """Walks numbers, and needs no store."""
+    """A policy that walks numbers and needs no store."""
 
     graph: tuple = ((1, 2, 3), (0, 2), (3, 4), (0,), (5, 6), (4,), (0, 6))
     lazily: bool = False
@@ -136,7 +136,7 @@ MUTANTS = []
 
 
 def breaks(*patterns):
-    """Register a policy that breaks the promises of the cases with these names; `*` stands for anything."""
+    """Register a policy that fails the cases with these names; `*` matches anything."""
 
     def add(mutant):
         MUTANTS.append((mutant, patterns))
@@ -272,7 +272,7 @@ class WalksEdges(NumbersItsNodes):
 
 @breaks("a_walk_without_a_depth_cap*")
 class GoesRoundUnseen(NumbersItsNodes):
-    """Shows each artifact once, and goes on for ever."""
+    """A policy that yields each artifact once and never ends."""
 
     async def to_hits(self, state, committed, store):
         shown = state.cache.setdefault("shown", set())
@@ -348,7 +348,7 @@ class TellsTypesForEdges(Eager):
 
 
 class OtherHits(Eager):
-    """A policy that gives other hits: `twist(hit)`."""
+    """A policy that returns other hits: `twist(hit)`."""
 
     async def to_hits(self, state, committed, store):
         return [hit and self.twist(hit) for hit in await super().to_hits(state, committed, store)]
@@ -661,7 +661,7 @@ class AsksForEachNode(Eager):
 
 @pytest.mark.asyncio_only  # what is broken is so on every event loop
 @pytest.mark.parametrize(("mutant", "case"), list(mutants_and_cases()))
-async def test_a_broken_policy_fails_the_case_that_says_so_in_one_line(mutant, case):
+async def test_a_broken_policy_fails_the_case_of_its_fault_in_one_line(mutant, case):
     with pytest.raises(AssertionError) as caught:
         await suite_of(mutant).check(case)
     message = str(caught.value)
@@ -678,7 +678,7 @@ def test_every_case_is_failed_by_some_broken_policy():
 
 
 @pytest.mark.asyncio_only
-async def test_a_per_node_policy_that_keeps_something_in_itself_is_caught():
+async def test_a_per_node_policy_that_keeps_state_in_itself_is_caught():
     class Counting(Remembering):
         async def seed(self, state, store):
             self.__dict__["walks"] = self.__dict__.get("walks", 0) + 1
@@ -688,7 +688,7 @@ async def test_a_per_node_policy_that_keeps_something_in_itself_is_caught():
     assert [outcome.name for outcome in report.failed] == ["a_walk_leaves_nothing_in_the_policy"]
 
 
-async def test_a_policy_that_never_answers_is_given_up(monkeypatch):
+async def test_a_policy_that_never_answers_fails(monkeypatch):
     class Stuck(Eager):
         async def stop(self, state):
             await anyio.sleep_forever()
@@ -702,7 +702,7 @@ async def test_a_policy_that_never_answers_is_given_up(monkeypatch):
 # --- the suite itself -----------------------------------------------------------------------------------------------
 
 
-async def test_a_report_tells_the_outcome_of_each_case_and_what_was_left_out():
+async def test_a_report_lists_the_outcome_of_each_case_and_the_cases_left_out():
     report = await PolicySuite(StopsByNumber(start_k=2), corpus, QUERY, max_calls=None).run()
     assert "a_walk_takes_every_answer_as_it_comes" in [outcome.name for outcome in report.failed]
     printed = str(report)
@@ -713,7 +713,7 @@ async def test_a_report_tells_the_outcome_of_each_case_and_what_was_left_out():
     assert "needs factory" in printed
 
 
-async def test_without_a_corpus_or_a_maker_their_cases_are_left_out():
+async def test_without_a_corpus_or_a_factory_their_cases_are_left_out():
     suite = PolicySuite(Numbers(), lambda: nullcontext(None), "", is_corpus=False)
     assert {need for case in suite.cases for need in case.needs} == set()
     report = await suite.run()
@@ -721,23 +721,23 @@ async def test_without_a_corpus_or_a_maker_their_cases_are_left_out():
     assert len(left_out) == len(report.outcomes) - len(suite.cases) == 6
 
 
-async def test_each_case_opens_what_it_walks_and_closes_it():
+async def test_each_case_opens_its_corpus_and_closes_it():
     events = []
 
     @asynccontextmanager
-    async def opened():
+    async def open_and_note():
         events.append("open")
         async with corpus() as one:
             yield one
         events.append("close")
 
-    suite = PolicySuite(Eager, opened, QUERY)
+    suite = PolicySuite(Eager, open_and_note, QUERY)
     for case in suite.cases[:3]:
         await suite.check(case)
     assert events == ["open", "close"] * 3
 
 
-async def test_what_is_no_corpus_is_said_to_be_none():
+async def test_a_value_that_is_no_corpus_is_an_error_that_names_the_option():
     suite = PolicySuite(Numbers(), lambda: nullcontext({}), "")
     with pytest.raises(AssertionError, match="is_corpus=False"):
         await suite.check(suite.cases[0])
@@ -750,7 +750,7 @@ async def test_what_is_no_corpus_is_said_to_be_none():
         ((Eager, "corpus", ""), "open"),
     ],
 )
-def test_unusable_arguments_are_refused_at_birth(arguments, name):
+def test_unusable_arguments_are_refused_on_construction(arguments, name):
     with pytest.raises(ArgumentError, match=name):
         PolicySuite(*arguments)
     with pytest.raises(ArgumentError, match="max_calls"):

@@ -1,4 +1,4 @@
-"""The tools that tests are made of: a store with scripted delays and failures, and a clock that jumps."""
+"""Tools for tests: a store with scripted delays and failures, and a virtual clock."""
 
 import math
 import sys
@@ -21,8 +21,8 @@ from airw.testing import CAPABILITIES, ScriptedStore, StoreSuite, run_on_virtual
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
 
-async def timed(call):
-    """The answer of a call, or its error, and the seconds it took."""
+async def time_call(call):
+    """Return the answer of a call, or its error, and its duration in seconds."""
     start = anyio.current_time()
     try:
         answer = await call
@@ -31,11 +31,11 @@ async def timed(call):
     return answer, anyio.current_time() - start
 
 
-def seconds_of(store, *methods):
-    """How long each call takes on a virtual clock."""
+def time_calls(store, *methods):
+    """Return the duration of each call on a virtual clock, in seconds."""
 
     async def main():
-        return [(await timed(getattr(store, method)()))[1] for method in methods]
+        return [(await time_call(getattr(store, method)()))[1] for method in methods]
 
     return run_on_virtual_clock(main)
 
@@ -44,7 +44,7 @@ class TestScriptedStore:
     @pytest.mark.slow
     @pytest.mark.asyncio_only
     async def test_without_a_script_it_passes_the_whole_exam_of_stores(self, tmp_path):
-        """Every method is passed on with everything it was given."""
+        """Every call is passed on with all of its arguments."""
 
         class Closing(ScriptedStore):
             async def __aenter__(self):
@@ -58,7 +58,7 @@ class TestScriptedStore:
         ).run()
         assert report.passed, str(report)
 
-    async def test_calls_are_counted_by_method_and_logged_in_order_with_what_they_were_given(self):
+    async def test_calls_are_counted_by_method_and_logged_in_order_with_their_arguments(self):
         store = ScriptedStore(MemoryStore())
         await store.neighbors(["a"], direction="both")
         await store.config()
@@ -71,45 +71,45 @@ class TestScriptedStore:
 
     def test_a_number_delays_every_call_but_closing(self):
         store = ScriptedStore(MemoryStore(), delays=2)
-        assert seconds_of(store, "config", "counts", "config", "aclose") == [2, 2, 2, 0]
+        assert time_calls(store, "config", "counts", "config", "aclose") == [2, 2, 2, 0]
 
     def test_a_mapping_delays_the_methods_it_names(self):
-        assert seconds_of(
+        assert time_calls(
             ScriptedStore(MemoryStore(), delays={"counts": 2, "aclose": 3}), "config", "counts", "aclose"
         ) == [0, 2, 3]
 
-    def test_a_sequence_delays_one_call_each_and_then_none(self):
+    def test_each_item_of_a_sequence_delays_one_call(self):
         store = ScriptedStore(MemoryStore(), delays={"config": [1, 0.5], "counts": (4,)})
-        assert seconds_of(store, "config", "counts", "config", "config", "counts") == [1, 4, 0.5, 0, 0]
+        assert time_calls(store, "config", "counts", "config", "config", "counts") == [1, 4, 0.5, 0, 0]
 
-    def test_a_function_says_the_delay_when_a_call_begins(self):
+    def test_a_function_returns_the_delay_when_a_call_begins(self):
         store = ScriptedStore(MemoryStore(), delays=iter([3, 1, 2]).__next__)
-        assert seconds_of(store, "config", "counts", "artifact_ids") == [3, 1, 2]
+        assert time_calls(store, "config", "counts", "artifact_ids") == [3, 1, 2]
 
-    async def test_a_failure_comes_at_its_call_as_the_object_given(self):
+    async def test_a_failure_is_raised_at_its_call_as_the_same_object(self):
         error = StoreError("gone")
         store = ScriptedStore(MemoryStore(), failures={"counts": [None, error]})
-        answers = [(await timed(store.counts()))[0] for _ in range(3)]
+        answers = [(await time_call(store.counts()))[0] for _ in range(3)]
         assert answers[1] is error
         assert answers[0] == answers[2] == await MemoryStore().counts()
         assert store.calls["counts"] == 3
 
-    async def test_a_lone_failure_is_one_of_every_call(self):
+    async def test_a_single_failure_is_raised_by_every_call(self):
         error = StoreError("gone")
         store = ScriptedStore(MemoryStore(), failures={"counts": error})
-        assert [(await timed(store.counts()))[0] for _ in range(3)] == [error] * 3
+        assert [(await time_call(store.counts()))[0] for _ in range(3)] == [error] * 3
 
-    def test_a_failure_comes_after_the_delay_and_does_not_reach_the_store(self):
+    def test_a_failure_is_raised_after_the_delay_and_the_store_is_not_called(self):
         inner = ScriptedStore(MemoryStore())
         store = ScriptedStore(inner, delays={"counts": 5}, failures={"counts": StoreError("gone")})
 
         async def main():
-            return await timed(store.counts())
+            return await time_call(store.counts())
 
         error, seconds = run_on_virtual_clock(main)
         assert (str(error), seconds, inner.calls) == ("gone", 5, {})
 
-    def test_calls_that_run_are_counted_and_the_most_that_ever_ran(self):
+    def test_running_calls_and_their_maximum_are_counted(self):
         store = ScriptedStore(MemoryStore(), delays={"counts": [1, 2, 3], "config": 10})
         seen = []
 
@@ -126,18 +126,18 @@ class TestScriptedStore:
         assert seen == [(4, 4), (3, 4), (2, 4), (1, 4)]
 
     @BACKENDS
-    def test_a_call_that_hangs_is_counted_down_when_cancelled_or_failed(self, backend):
+    def test_a_cancelled_or_failed_call_no_longer_counts_as_running(self, backend):
         store = ScriptedStore(MemoryStore(), delays={"counts": math.inf}, failures={"config": StoreError("gone")})
 
         async def main():
             with anyio.move_on_after(7) as scope:
                 await store.counts()
-            await timed(store.config())
+            await time_call(store.config())
             return scope.cancelled_caught, anyio.current_time(), store.running, store.most_running
 
         assert run_on_virtual_clock(main, backend=backend) == (True, 7, 0, 1)
 
-    async def test_holding_the_lock_is_no_running_call_and_the_lock_is_the_stores(self):
+    async def test_writing_is_not_a_running_call_and_takes_the_lock_of_the_store(self):
         inner = MemoryStore()
         store = ScriptedStore(inner)
         async with store.writing():
@@ -174,7 +174,7 @@ class TestScriptedStore:
             ({"failures": {"config": ["gone"]}}, "'gone'"),
         ],
     )
-    def test_a_script_that_cannot_be_played_is_refused_at_birth(self, script, said):
+    def test_an_invalid_script_is_refused_on_construction(self, script, said):
         with pytest.raises(ArgumentError, match=said) as caught:
             ScriptedStore(MemoryStore(), **script)
         assert "\n" not in str(caught.value)
@@ -190,7 +190,7 @@ class TestIterate:
         with pytest.raises(StopAsyncIteration):
             await anext(items)
 
-    async def test_an_iterator_that_is_left_is_open_until_closed(self):
+    async def test_an_abandoned_iterator_is_open_until_closed(self):
         store = ScriptedStore(MemoryStore())
         one, two = store.iterate(range(9)), store.iterate(range(9))
         assert (await anext(one), await anext(two), await anext(two)) == (0, 0, 1)
@@ -205,18 +205,18 @@ class TestIterate:
             await one.aclose()
         assert store.open_iterators == 0
 
-    async def test_an_iterator_fails_after_as_many_items_as_scripted_and_is_over_then(self):
+    async def test_an_iterator_fails_after_the_scripted_number_of_items_and_is_then_exhausted(self):
         store, error = ScriptedStore(MemoryStore()), StoreError("gone")
         items = store.iterate(range(9), failures=[None, None, error])
-        assert [(await timed(anext(items)))[0] for _ in range(3)] == [0, 1, error]
+        assert [(await time_call(anext(items)))[0] for _ in range(3)] == [0, 1, error]
         assert store.open_iterators == 0
 
-    def test_delays_are_one_a_step_and_a_cancelled_step_leaves_it_open(self):
+    def test_each_step_has_its_delay_and_a_cancelled_step_leaves_the_iterator_open(self):
         store = ScriptedStore(MemoryStore())
 
         async def main():
             items = store.iterate("abc", delays=[1, 2, math.inf])
-            steps = [await timed(anext(items)) for _ in range(2)]
+            steps = [await time_call(anext(items)) for _ in range(2)]
             with anyio.move_on_after(5):
                 await anext(items)
             return steps, store.open_iterators
@@ -236,7 +236,7 @@ class TestVirtualClock:
         assert run_on_virtual_clock(main, backend=backend) == 3600
         assert time.perf_counter() - start < 1
 
-    def test_weeks_are_no_longer_than_hours(self, backend):
+    def test_weeks_take_no_longer_than_hours(self, backend):
         async def main():
             await anyio.sleep(21 * 24 * 3600)
             return anyio.current_time()
@@ -259,13 +259,13 @@ class TestVirtualClock:
         assert woken == [(seconds, seconds) for seconds in (0.25, 0.5, 1, 3, 100)]
 
     def test_timeouts_are_exact(self, backend):
-        async def ended(patience, seconds):
+        async def times_out(patience, seconds):
             with anyio.move_on_after(patience) as scope:
                 await anyio.sleep(seconds)
             return scope.cancelled_caught
 
         async def main():
-            outcomes = [await ended(1, 1.0000001), await ended(1, 0.9999999), await ended(0, 1e-6)]
+            outcomes = [await times_out(1, 1.0000001), await times_out(1, 0.9999999), await times_out(0, 1e-6)]
             with pytest.raises(TimeoutError):
                 with anyio.fail_after(0.5):
                     await anyio.sleep(0.75)
@@ -293,7 +293,7 @@ class TestVirtualClock:
 
         assert run_on_virtual_clock(main, backend=backend) == (False, 0, 0.004)
 
-    def test_an_idle_worker_thread_holds_nothing_up(self, backend):
+    def test_an_idle_worker_thread_delays_nothing(self, backend):
         async def main():
             await anyio.to_thread.run_sync(int)
             start = time.perf_counter()
@@ -303,31 +303,31 @@ class TestVirtualClock:
 
         assert run_on_virtual_clock(main, backend=backend) < 1
 
-    def test_threads_of_others_hold_nothing_up(self, backend):
+    def test_threads_of_others_delay_nothing(self, backend):
         async def main():
             start = time.perf_counter()
             for _ in range(200):
                 await anyio.sleep(60)
             return time.perf_counter() - start
 
-        ended = threading.Event()
-        thread = threading.Thread(target=ended.wait)
+        times_out = threading.Event()
+        thread = threading.Thread(target=times_out.wait)
         thread.start()
         try:
             assert run_on_virtual_clock(main, backend=backend) < 1
         finally:
-            ended.set()
+            times_out.set()
             thread.join()
 
     @pytest.mark.slow
-    def test_a_thread_that_waits_for_the_loop_is_not_waited_for_for_ever(self, backend):
+    def test_the_clock_does_not_wait_for_ever_for_a_thread_that_waits_for_the_loop(self, backend):
         async def main():
             await anyio.to_thread.run_sync(lambda: anyio.from_thread.run(anyio.sleep, 3600))
             return anyio.current_time()
 
         assert run_on_virtual_clock(main, backend=backend) == 3600
 
-    def test_another_thread_has_a_few_milliseconds_to_say_something(self, backend):
+    def test_another_thread_has_a_few_milliseconds_to_wake_the_loop(self, backend):
         async def main():
             done = anyio.Event()
 
@@ -345,7 +345,7 @@ class TestVirtualClock:
 
         assert run_on_virtual_clock(main, backend=backend) is False
 
-    def test_arguments_are_passed_and_errors_arrive_as_themselves(self, backend):
+    def test_arguments_are_passed_and_errors_are_raised_unchanged(self, backend):
         async def divide(one, two):
             return one / two
 
@@ -353,8 +353,8 @@ class TestVirtualClock:
         with pytest.raises(ZeroDivisionError):
             run_on_virtual_clock(divide, 6, 0, backend=backend)
 
-    def test_a_walk_with_a_timeout_yields_what_was_complete_by_then(self, backend):
-        """The second layer's expansion takes 3 seconds of the 10; the third would be complete at 12."""
+    def test_a_walk_with_a_timeout_yields_the_layers_complete_by_then(self, backend):
+        """Each expansion takes 3 seconds of the 10; the next layer would be complete at 12."""
         ring = {"a": "0", "b": "0", "c": "0", "d": "0"}
 
         async def main():
@@ -388,7 +388,7 @@ def test_another_backend_is_refused():
         run_on_virtual_clock(anyio.sleep, 1, backend="curio")
 
 
-def test_a_missing_trio_is_an_error_that_says_how_to_get_it(monkeypatch):
+def test_a_missing_trio_is_an_error_that_names_the_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "trio.testing", None)
     with pytest.raises(ArgumentError, match="pip install trio"):
         run_on_virtual_clock(anyio.sleep, 1, backend="trio")

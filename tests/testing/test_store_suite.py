@@ -1,4 +1,4 @@
-"""The exam of stores has teeth: every case fails for a store that breaks its promise, and says how."""
+"""Every case of the exam of stores fails for a store with the fault that it checks."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ SEARCHES = ("search_vectors", "search_text")
 
 
 def breaks(*patterns):
-    """Register a store that breaks the promises of the cases with these names; `*` stands for anything."""
+    """Register a store that fails the cases with these names; `*` matches anything."""
 
     def add(mutant):
         MUTANTS.append((mutant, patterns))
@@ -49,8 +49,8 @@ def mutants_and_cases():
             yield from (pytest.param(mutant, case, id=f"{mutant.__name__}-{case}") for case in found)
 
 
-def ranked(rows):
-    """A ranking of `(score, artifact, record)` rows."""
+def make_ranking(rows):
+    """Return the ranking of `(score, artifact, record)` rows."""
     return Ranking([r for _, _, r in rows], [a for _, a, _ in rows], np.array([s for s, _, _ in rows], np.float64))
 
 
@@ -59,7 +59,7 @@ def rows_of(ranking):
 
 
 class Twisted(MemoryStore):
-    """A store that searches otherwise: `twist(search, queries, k, options)` answers both kinds of search."""
+    """A store whose searches call `twist(search, queries, k, options)`."""
 
     async def search_vectors(self, queries, k, **options):
         return await self.twist(super().search_vectors, queries, k, options)
@@ -79,11 +79,11 @@ class FiltersAfterTheCut(Twisted):
     async def twist(self, search, queries, k, options):
         kept = {row[2] for each in await search(queries, 10_000, **options) for row in rows_of(each)}
         found = await search(queries, k, **options | {"filter": None})
-        return [ranked([row for row in rows_of(each) if row[2] in kept]) for each in found]
+        return [make_ranking([row for row in rows_of(each) if row[2] in kept]) for each in found]
 
 
 def keeps(compare, filter, metadata):
-    """Evaluate a filter with another meaning of a comparison."""
+    """Return whether metadata satisfy a filter with another meaning of comparisons."""
     if isinstance(filter, Compare):
         return compare(filter, metadata)
     if isinstance(filter, Not):
@@ -94,23 +94,23 @@ def keeps(compare, filter, metadata):
 
 
 class OtherFilters(Twisted):
-    """A store whose comparisons mean what `compare(comparison, metadata)` says."""
+    """A store that evaluates comparisons by `compare(comparison, metadata)`."""
 
     async def twist(self, search, queries, k, options):
         found = await search(queries, 10_000, **options | {"filter": None, "per_artifact": False})
         records = {each.id: each for each in await self.get_records(found[0].record_ids)}
         meant = [
-            ranked(
+            make_ranking(
                 [row for row in rows_of(each) if keeps(self.compare, options.get("filter"), records[row[2]].metadata)]
             )
             for each in found
         ]
-        return [ranked(rows_of(each)[:k]) for each in meant]
+        return [make_ranking(rows_of(each)[:k]) for each in meant]
 
 
 @breaks("filters_of_equality*", "filters_of_membership*", "filters_of_order_keep*")
 class FloatsOnly(OtherFilters):
-    """As a store that keeps numbers as doubles."""
+    """A store that keeps numbers as doubles."""
 
     def compare(self, filter, metadata):
         def double(value):
@@ -124,10 +124,10 @@ class FloatsOnly(OtherFilters):
 @breaks("filters_of_equality*", "filters_of_lists_and_substrings*")
 class IgnoresCase(OtherFilters):
     def compare(self, filter, metadata):
-        def folded(value):
+        def fold_case(value):
             return json.loads(json.dumps(value).lower())
 
-        return matches(replace(filter, operand=folded(filter.operand)), folded(metadata))
+        return matches(replace(filter, operand=fold_case(filter.operand)), fold_case(metadata))
 
 
 @breaks("filters_of_dotted_paths*", "filters_of_presence*")
@@ -138,7 +138,7 @@ class NoLiteralKeys(OtherFilters):
 
 @breaks("filters_of_equality*", "filters_of_membership*", "filters_of_several*", "filters_of_dotted*")
 class MissingIsUnknown(OtherFilters):
-    """As SQL does it: what compares with NULL is not kept."""
+    """A comparison with NULL keeps nothing, as in SQL."""
 
     def compare(self, filter, metadata):
         missing = get_field(metadata, filter.path) is MISSING
@@ -147,7 +147,7 @@ class MissingIsUnknown(OtherFilters):
 
 @breaks("filters_of_order_keep*", "filters_of_several*")
 class OrdersEverything(OtherFilters):
-    """As SQLite does it: any text is more than any number."""
+    """Any text is greater than any number, as in SQLite."""
 
     def compare(self, filter, metadata):
         value = get_field(metadata, filter.path)
@@ -178,14 +178,14 @@ class TiesTheOtherWayRound(Twisted):
             sorted(rows_of(each), key=lambda row: row[1:], reverse=True)
             for each in await search(queries, 9_999, **options)
         ]
-        return [ranked(sorted(rows, key=lambda row: -row[0])[:k]) for rows in found]
+        return [make_ranking(sorted(rows, key=lambda row: -row[0])[:k]) for rows in found]
 
 
 @breaks("equal_scores_go*")
 class TiesByRecordId(Twisted):
     async def twist(self, search, queries, k, options):
         found = await search(queries, 9_999, **options)
-        return [ranked(sorted(rows_of(each), key=lambda row: (-row[0], row[2]))[:k]) for each in found]
+        return [make_ranking(sorted(rows_of(each), key=lambda row: (-row[0], row[2]))[:k]) for each in found]
 
 
 @breaks(
@@ -209,7 +209,7 @@ class CollapsesAfterTheCut(Twisted):
         if not options.get("per_artifact"):
             return found
         return [
-            ranked([row for at, row in enumerate(rows) if row[1] not in {r[1] for r in rows[:at]}])
+            make_ranking([row for at, row in enumerate(rows) if row[1] not in {r[1] for r in rows[:at]}])
             for rows in map(rows_of, found)
         ]
 
@@ -244,7 +244,7 @@ class ScoresInSinglePrecision(Twisted):
 class DropsTheUnlike(MemoryStore):
     async def search_vectors(self, queries, k, **options):
         found = await super().search_vectors(queries, k, **options)
-        return [ranked([row for row in rows_of(each) if row[0] > 0]) for each in found]
+        return [make_ranking([row for row in rows_of(each) if row[0] > 0]) for each in found]
 
 
 @breaks("scores_are_those*", "scores_are_positive*", "statistics*", "bm25*")
@@ -293,7 +293,7 @@ class WritesOneAfterAnother(MemoryStore):
     "counts_count*",
 )
 class NeverForgets(MemoryStore):
-    """Keeps the records, links and fields of what was replaced or removed."""
+    """Keeps the records, links and fields of replaced and removed artifacts."""
 
     async def apply(self, puts, *, removals=()):
         merged = []
@@ -349,26 +349,26 @@ class RemovesLast(MemoryStore):
 
 @breaks("what_no_store*", "the_width_may*", "a_record_of_one*", "a_link_or_name*", "nothing_of_a_refused*")
 class TakesAnything(MemoryStore):
-    """Mends what it should refuse, and takes the last of two."""
+    """Repairs values that it should refuse, and takes the last of two duplicates."""
 
     async def apply(self, puts, *, removals=()):
-        def mended(value):
+        def mend(value):
             return json.loads(json.dumps(value).replace("\\ud800", "?").replace("\\u0000", "?"))
 
         changes = {}
         for change in puts:
-            name = mended(change.entry.artifact_id)
+            name = mend(change.entry.artifact_id)
             records = [
                 replace(
                     r,
                     artifact_id=name,
-                    text=mended(r.text),
-                    metadata=mended({**r.metadata}) if len(r.metadata) == 1 else r.metadata,
+                    text=mend(r.text),
+                    metadata=mend({**r.metadata}) if len(r.metadata) == 1 else r.metadata,
                 )
                 for r in change.records
             ]
-            links = [replace(each, target_ref=mended(each.target_ref)) for each in change.extraction.links]
-            names = [mended([*tier]) for tier in change.extraction.names]
+            links = [replace(each, target_ref=mend(each.target_ref)) for each in change.extraction.links]
+            names = [mend([*tier]) for tier in change.extraction.names]
             vectors = np.nan_to_num(change.vectors[: len(records)], posinf=0)
             if vectors.shape[1] == 3:
                 vectors = np.pad(vectors, ((0, 0), (0, 1)))
@@ -413,7 +413,7 @@ class CountsTwice(MemoryStore):
 
 @breaks("*_by_the_ten_thousand*", "thousands_are*")
 class TakesFewParameters(MemoryStore):
-    """As a database that binds each id by itself."""
+    """A store whose database binds each id separately."""
 
     def _few(self, ids):
         if len(ids or ()) > 32_766:
@@ -508,7 +508,7 @@ class MendsQueries(MemoryStore):
         try:
             return await super().search_vectors(np.nan_to_num(queries, posinf=0), k, **options)
         except EmbedderError:
-            return [ranked([]) for _ in queries]
+            return [make_ranking([]) for _ in queries]
 
 
 @breaks(
@@ -533,24 +533,24 @@ class IgnoresTiers(MemoryStore):
 )
 class FoldsNames(MemoryStore):
     async def apply(self, puts, *, removals=()):
-        def folded(extraction):
+        def fold_names(extraction):
             links = [replace(each, target_ref=each.target_ref.strip().casefold()) for each in extraction.links]
             return Extraction(links, [[name.casefold() for name in tier] for tier in extraction.names])
 
-        changed = [replace(each, extraction=folded(each.extraction)) for each in puts]
+        changed = [replace(each, extraction=fold_names(each.extraction)) for each in puts]
         await super().apply(changed, removals=removals)
 
 
 class OtherEdges(MemoryStore):
-    """A store that tells other edges: `tell(neighbors, ids, options)`."""
+    """A store that returns other edges: `twist(neighbors, ids, options)`."""
 
     async def neighbors(self, ids, **options):
-        return await self.tell(super().neighbors, ids, options)
+        return await self.twist(super().neighbors, ids, options)
 
 
 @breaks("a_dangling*", "names_are*", "a_new_store_has_no_edges*", "a_link_or_name*")
 class TellsDanglingEdges(OtherEdges):
-    async def tell(self, neighbors, ids, options):
+    async def twist(self, neighbors, ids, options):
         return [
             edges or [Edge(name, "nowhere", "related")]
             for name, edges in zip(ids, await neighbors(ids, **options), strict=True)
@@ -559,38 +559,38 @@ class TellsDanglingEdges(OtherEdges):
 
 @breaks("edges_come_by_direction*", "links_to_other*", "edges_are_asked*", "neighbors_answers_as_a_memory_store_does")
 class LeavesOutArtifactsWithoutEdges(OtherEdges):
-    async def tell(self, neighbors, ids, options):
+    async def twist(self, neighbors, ids, options):
         return [edges for edges in await neighbors(dict.fromkeys(ids), **options) if edges]
 
 
 @breaks("edges_come_by_direction*", "a_limit_cuts*", "neighbors_answers_as_a_memory_store_does")
 class OrdersByOtherEndFirst(OtherEdges):
-    async def tell(self, neighbors, ids, options):
+    async def twist(self, neighbors, ids, options):
         found = await neighbors(ids, **options)
         return [sorted(each, key=lambda edge: (str(edge.target), edge.type), reverse=True) for each in found]
 
 
 @breaks("types_and_origins*", "neighbors_answers_as_a_memory_store_does")
 class TakesAnEmptyListForAll(OtherEdges):
-    async def tell(self, neighbors, ids, options):
+    async def twist(self, neighbors, ids, options):
         return await neighbors(ids, **options | {"types": options.get("types") or None})
 
 
 @breaks("types_and_origins*", "a_limit_cuts*", "neighbors_answers_as_a_memory_store_does")
 class ExcludesNothing(OtherEdges):
-    async def tell(self, neighbors, ids, options):
+    async def twist(self, neighbors, ids, options):
         return await neighbors(ids, **options | {"exclude": ()})
 
 
 @breaks("a_limit_cuts*", "neighbors_answers_as_a_memory_store_does")
 class IgnoresTheLimit(OtherEdges):
-    async def tell(self, neighbors, ids, options):
+    async def twist(self, neighbors, ids, options):
         return await neighbors(ids, **options | {"limit": None})
 
 
 @breaks("a_limit_cuts*", "a_direction_that*", "neighbors_answers_as_a_memory_store_does")
 class ChoosesAfterTheLimit(OtherEdges):
-    async def tell(self, neighbors, ids, options):
+    async def twist(self, neighbors, ids, options):
         if options.get("direction") == "upwards":
             return [[] for _ in ids]
         found = await neighbors(ids, direction=options.get("direction", "out"), limit=options.get("limit"))
@@ -599,7 +599,7 @@ class ChoosesAfterTheLimit(OtherEdges):
 
 @breaks("links_to_other*", "neighbors_answers_as_a_memory_store_does")
 class KnowsNoOtherCorpora(OtherEdges):
-    async def tell(self, neighbors, ids, options):
+    async def twist(self, neighbors, ids, options):
         return [[edge for edge in edges if isinstance(edge.target, str)] for edges in await neighbors(ids, **options)]
 
 
@@ -627,34 +627,34 @@ class TakesTheSecondNameForTheFirst(OtherLinks):
 
 
 class OtherUnresolved(MemoryStore):
-    """A store that tells other unresolved links: `tell(unresolved, artifact_ids, limit)`."""
+    """A store that returns other links: `twist(unresolved, artifact_ids, limit)`."""
 
     async def unresolved_links(self, artifact_ids=None, *, limit=None):
-        return await self.tell(super().unresolved_links, artifact_ids, limit)
+        return await self.twist(super().unresolved_links, artifact_ids, limit)
 
 
 @breaks("links_that_are_no_edge*", "unresolved_links_answers_as_a_memory_store_does")
 class CutsBeforeTheChoice(OtherUnresolved):
-    async def tell(self, unresolved, artifact_ids, limit):
+    async def twist(self, unresolved, artifact_ids, limit):
         found = await unresolved(limit=limit)
         return [each for each in found if artifact_ids is None or each.source in artifact_ids]
 
 
 @breaks("links_that_are_no_edge*", "unresolved_links_answers_as_a_memory_store_does")
 class TellsUnresolvedLinksOnce(OtherUnresolved):
-    async def tell(self, unresolved, artifact_ids, limit):
+    async def twist(self, unresolved, artifact_ids, limit):
         return list(dict.fromkeys(await unresolved(artifact_ids)))[:limit]
 
 
 @breaks("links_that_are_no_edge*", "any_history*links*", "unresolved_links_answers_as_a_memory_store_does")
 class KnowsNoCandidates(OtherUnresolved):
-    async def tell(self, unresolved, artifact_ids, limit):
+    async def twist(self, unresolved, artifact_ids, limit):
         return [replace(each, candidates=()) for each in await unresolved(artifact_ids, limit=limit)]
 
 
 @breaks("links_that_are_no_edge*", "unresolved_links_answers_as_a_memory_store_does")
 class TakesNoArtifactsForAll(OtherUnresolved):
-    async def tell(self, unresolved, artifact_ids, limit):
+    async def twist(self, unresolved, artifact_ids, limit):
         return await unresolved(artifact_ids or None, limit=limit)
 
 
@@ -683,14 +683,17 @@ class MeansTheFirst(MemoryStore):
 
 
 class OtherReferrers(MemoryStore):
-    """A store that tells other referrers: `tell(referrers, nodes, types)`; counts follow from them."""
+    """A store that returns other referrers: `twist(referrers, nodes, types)`.
+
+    The counts follow from them.
+    """
 
     async def apply(self, puts, *, removals=()):
         await super().apply(puts, removals=removals)
         self.links = getattr(self, "links", {}) | {each.entry.artifact_id: each.extraction.links for each in puts}
 
     async def referrers(self, nodes, *, types=None):
-        return await self.tell(super().referrers, nodes, types)
+        return await self.twist(super().referrers, nodes, types)
 
     async def fan_in(self, nodes, *, types=None):
         return [len(each) for each in await self.referrers(nodes, types=types)]
@@ -713,14 +716,14 @@ class OtherReferrers(MemoryStore):
     "max_fan_in_answers_as_a_memory_store_does",
 )
 class KnowsEdgesOnly(OtherReferrers):
-    async def tell(self, referrers, nodes, types):
+    async def twist(self, referrers, nodes, types):
         ids = [node if isinstance(node, str) else "" for node in nodes]
         return [[edge.source for edge in each] for each in await self.neighbors(ids, direction="in", types=types)]
 
 
 @breaks("referrers_of_an*", "in_a_new_store*", "the_largest*", "referrers_answers_as_a_memory_store_does")
 class RefersToItself(OtherReferrers):
-    async def tell(self, referrers, nodes, types):
+    async def twist(self, referrers, nodes, types):
         found = await referrers(nodes, types=types)
         return [
             sorted({*each, node}) if isinstance(node, str) else each for node, each in zip(nodes, found, strict=True)
@@ -729,13 +732,13 @@ class RefersToItself(OtherReferrers):
 
 @breaks("referrers_are_those*", "referrers_answers_as_a_memory_store_does")
 class TakesNoTypesForAll(OtherReferrers):
-    async def tell(self, referrers, nodes, types):
+    async def twist(self, referrers, nodes, types):
         return await referrers(nodes, types=types or None)
 
 
 @breaks("an_id_of_the_corpus*", "a_reference_has*", "referrers_answers_as_a_memory_store_does")
 class ReadsIdsAsTexts(OtherReferrers):
-    async def tell(self, referrers, nodes, types):
+    async def twist(self, referrers, nodes, types):
         written = [
             {name for name, links in self.links.items() for link in links if link.target_ref == node} for node in nodes
         ]
@@ -744,7 +747,7 @@ class ReadsIdsAsTexts(OtherReferrers):
 
 @breaks("nodes_of_other*", "the_largest*", "referrers_answers_as_a_memory_store_does")
 class TakesOtherCorporaForThisOne(OtherReferrers):
-    async def tell(self, referrers, nodes, types):
+    async def twist(self, referrers, nodes, types):
         return await referrers([node if isinstance(node, str) else node[1] for node in nodes], types=types)
 
 
@@ -796,7 +799,7 @@ class MatchesWithoutLimit(MemoryStore):
 
 @breaks("questions_asked_at_once*")
 class MixesUpAnswers(MemoryStore):
-    """Keeps the question in itself while it waits."""
+    """Keeps the arguments of a call in itself while it waits."""
 
     async def ask(self, method, *arguments, **options):
         self.question = arguments
@@ -872,7 +875,7 @@ class KeepsTheLockOfAFailedBuilder(MemoryStore):
     async def writing(self, *, timeout=30.0):  # noqa: ASYNC109 - the protocol's
         lock = super().writing(timeout=timeout)
         await lock.__aenter__()
-        LOCKS.append(lock)  # or it would be released as garbage
+        LOCKS.append(lock)  # otherwise it would be garbage and released
         yield
         LOCKS.remove(lock)
         await lock.__aexit__(None, None, None)
@@ -886,7 +889,7 @@ class NeverCloses(MemoryStore):
 
 @breaks("what_was_put_is_there*", "each_write_is_seen*", "settings_are*", "one_builder*", "of_stores_that*")
 class ForgetsAndIsAlone(MemoryStore):
-    """A store in memory that claims to keep and to share what it holds."""
+    """A store in memory that claims to persist and to share its content."""
 
 
 @breaks("rows_of_a_run_are_read_by_part*")
@@ -932,7 +935,7 @@ class RemovesFirst(MemoryStore):
 
 @pytest.mark.asyncio_only  # what is broken is so on every event loop
 @pytest.mark.parametrize(("mutant", "case"), list(mutants_and_cases()))
-async def test_a_broken_store_fails_the_case_that_says_so_in_one_line(mutant, case):
+async def test_a_broken_store_fails_the_case_of_its_fault_in_one_line(mutant, case):
     with pytest.raises(AssertionError) as caught:
         await suite_of(mutant).check(case)
     message = str(caught.value)
@@ -949,7 +952,7 @@ def test_every_case_is_failed_by_some_broken_store():
 
 
 class Only:
-    """Shows nothing of a store but some methods."""
+    """An object with only some methods of a store."""
 
     def __init__(self, store, methods):
         for method in methods:
@@ -957,7 +960,10 @@ class Only:
 
 
 def suite_of_only(capabilities, *, read_only=False):
-    """The suite of a store in memory that has nothing but these capabilities, and `apply` where it can be written."""
+    """Return the suite of a store in memory that has only these capabilities.
+
+    A store that is not read-only also has `apply`.
+    """
     methods = {method for each in capabilities for method in CAPABILITIES.get(each, [each])}
 
     @asynccontextmanager
@@ -973,7 +979,7 @@ def suite_of_only(capabilities, *, read_only=False):
 @pytest.mark.parametrize(
     "case", [case for case in CASES if not case.needs & {"persistent", "shared"}], ids=lambda case: case.name
 )
-async def test_a_case_uses_only_what_it_needs_and_writes_only_where_it_says_so(case):
+async def test_a_case_uses_only_the_methods_it_needs_and_writes_only_if_it_needs_apply(case):
     await suite_of_only(case.needs - {"apply"}, read_only="apply" not in case.needs).check(case)
 
 
@@ -993,7 +999,7 @@ async def test_a_case_uses_only_what_it_needs_and_writes_only_where_it_says_so(c
         ),
     ],
 )
-async def test_a_store_that_offers_less_takes_only_the_cases_of_what_it_offers(capabilities, read_only):
+async def test_a_store_takes_only_the_cases_of_its_capabilities(capabilities, read_only):
     suite = suite_of_only(capabilities, read_only=read_only)
     offered = {"apply"} - {"apply" if read_only else ""}
     offered |= {method for each in capabilities for method in CAPABILITIES.get(each, [each])}
@@ -1019,17 +1025,17 @@ async def test_a_store_that_offers_less_takes_only_the_cases_of_what_it_offers(c
         "runs": protocols.RunKeeper,
     }.items(),
 )
-def test_a_capability_is_all_that_a_protocol_asks_for(capability, protocol):
+def test_a_capability_has_the_methods_of_its_protocol(capability, protocol):
     assert {*CAPABILITIES[capability]} == {name for name in dir(protocol) if not name.startswith("_")}
 
 
-def test_by_default_a_store_offers_what_the_protocol_of_stores_asks_for():
+def test_the_default_capabilities_are_the_methods_of_the_store_protocol():
     methods = {method for each in STORE for method in CAPABILITIES[each]} | {"apply"}
     assert methods == {name for name in dir(protocols.Store) if not name.startswith("_")}
 
 
 @pytest.mark.asyncio_only
-async def test_a_run_tells_the_outcome_of_every_case_however_many_fail():
+async def test_a_run_reports_the_outcome_of_every_case_even_if_many_fail():
     suite = StoreSuite(lambda folder: OrdersKindsItsOwnWay(), capabilities=["records_of"])
     report = await suite.run()
     assert not report.passed
@@ -1068,7 +1074,7 @@ def test_a_capability_that_does_not_exist_is_refused(wrong):
         StoreSuite(lambda folder: MemoryStore(), capabilities=wrong)
 
 
-def test_a_case_prints_as_its_name_and_no_two_have_the_same():
+def test_a_case_prints_as_its_name_and_names_are_unique():
     names = [str(case) for case in CASES]
     assert len(set(names)) == len(names)
     assert all(name.isidentifier() for name in names)
@@ -1094,7 +1100,7 @@ def test_a_case_prints_as_its_name_and_no_two_have_the_same():
         (Record("i", "a", "k", 0, "t"), None),
     ],
 )
-def test_values_that_differ_are_told_apart(got, expected):
+def test_values_that_differ_are_distinguished(got, expected):
     with pytest.raises(AssertionError, match=r"^what.*: expected .*, got "):
         expect_equal(got, expected, "what")
 
