@@ -1,4 +1,4 @@
-"""What a build promises in memory: the same content as a fresh build, the least work, and nothing lost."""
+"""Builds in memory: the same content as a fresh build, the least work, and no losses."""
 
 import zlib
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ TEXTS = {"a": "alpha", "b": "beta", "c": "gamma", "d": "delta", "e": "epsilon"}
 
 
 class Counting:
-    """An embedder that remembers what it was asked for."""
+    """An embedder that remembers the texts that it has embedded."""
 
     def __init__(self, id="count-v1", dim=8):
         self.texts = []
@@ -37,7 +37,7 @@ class Counting:
 
 @dataclass
 class Scripted:
-    """A source that gives these items; an exception among them is raised in its place."""
+    """A source of these items; an exception among them is raised at its place."""
 
     script: list
     name: str = "notes"
@@ -67,7 +67,7 @@ def notes(items, **options):
 
 
 async def content(store):
-    """Everything a store holds, comparable."""
+    """Return the whole content of a store in a form that can be compared."""
     ids = await store.artifact_ids()
     records = await store.records_of(ids)
     vectors = await store.vectors([record.id for found in records for record in found])
@@ -95,7 +95,7 @@ SETTINGS = st.fixed_dictionaries(
 )
 
 
-async def built(state, store, *, strategy, embedder, batch_size, links):
+async def build_state(state, store, *, strategy, embedder, batch_size, links):
     extractor = extractor_from(lambda _, fields: {"REF": fields["refs"]}, id="refs") if links else None
     source = notes(
         {name: text for name, (text, _) in state.items()},
@@ -110,12 +110,12 @@ async def built(state, store, *, strategy, embedder, batch_size, links):
 @pytest.mark.slow
 @settings(max_examples=examples(100))
 @given(st.lists(st.tuples(STATES, SETTINGS), min_size=1, max_size=4))
-def test_any_sequence_of_builds_leaves_what_one_fresh_build_of_the_last_state_leaves(steps):
+def test_any_sequence_of_builds_equals_one_fresh_build_of_the_last_state(steps):
     async def main():
         store, fresh = MemoryStore(), MemoryStore()
         for state, options in steps:
-            corpus = await built(state, store, **options)
-        await built(steps[-1][0], fresh, **steps[-1][1])
+            corpus = await build_state(state, store, **options)
+        await build_state(steps[-1][0], fresh, **steps[-1][1])
         report = corpus.report
         assert report.added + report.updated + report.unchanged == len(steps[-1][0])
         assert await content(store) == await content(fresh)
@@ -123,7 +123,7 @@ def test_any_sequence_of_builds_leaves_what_one_fresh_build_of_the_last_state_le
     anyio.run(main)
 
 
-async def test_a_build_does_only_what_is_new():
+async def test_a_build_processes_only_new_and_changed_items():
     counting, store = Counting(), MemoryStore()
     options = {"embedder": counting.embedder}
     assert await outcome(notes(TEXTS, **options), store) == (5, 0, 0, 0)
@@ -148,7 +148,7 @@ async def test_without_full_nothing_is_removed():
     assert await store.artifact_ids() == sorted(TEXTS)
 
 
-async def test_a_change_of_metadata_alone_reaches_the_hits():
+async def test_a_change_of_metadata_only_reaches_the_hits():
     store = MemoryStore()
     for owner in ("ada", "bob"):
         source = notes({"a": "text"}, metadata_of=lambda *_, owner=owner: {"owner": owner})
@@ -173,7 +173,7 @@ async def test_another_strategy_decomposes_again_and_another_extractor_extracts_
 
 
 @pytest.mark.parametrize("dim", [8, 5])
-async def test_another_embedder_embeds_everything_again_whatever_its_width(dim):
+async def test_another_embedder_of_any_width_embeds_everything_again(dim):
     store, other = MemoryStore(), Counting("other-v1", dim)
     await build(notes(TEXTS), store=store)
     assert await outcome(notes(TEXTS), store, embedder=other.embedder, batch_size=2) == (0, 5, 0, 0)
@@ -185,7 +185,7 @@ async def test_another_embedder_embeds_everything_again_whatever_its_width(dim):
     assert await content(store) == await content(fresh)
 
 
-async def test_a_change_of_embedder_is_refused_where_it_cannot_reach_everything():
+async def test_a_change_of_embedder_is_refused_if_it_does_not_reach_every_artifact():
     store, other = MemoryStore(), Counting("other-v1").embedder
     await build(notes(TEXTS), store=store)
     with pytest.raises(EmbedderMismatch, match="full=False"):
@@ -197,7 +197,7 @@ async def test_a_change_of_embedder_is_refused_where_it_cannot_reach_everything(
     assert await content(store) == before
 
 
-async def test_what_another_embedder_made_of_an_item_that_is_lost_now_cannot_be_kept_and_the_report_says_so():
+async def test_an_unreadable_item_with_vectors_of_another_embedder_is_removed_and_reported():
     store = MemoryStore()
     await build(Scripted([Artifact("a", "alpha"), Artifact("b", "beta")]), store=store)
     source = Scripted([ItemProblem("a", "cannot be read"), Artifact("b", "beta")])
@@ -207,7 +207,7 @@ async def test_what_another_embedder_made_of_an_item_that_is_lost_now_cannot_be_
     assert (corpus.report.updated, corpus.report.removed) == (1, 1)
 
 
-async def test_a_new_embedder_that_fails_on_its_first_page_costs_nothing():
+async def test_a_new_embedder_that_fails_on_its_first_page_changes_nothing():
     store = MemoryStore()
     await build(notes(TEXTS), store=store)
     before = await content(store)
@@ -234,7 +234,7 @@ async def test_an_empty_mapping_makes_an_empty_corpus():
         assert (await corpus.store.config())["embedder_id"] == "count-v1"
 
 
-async def test_a_build_prunes_only_what_came_from_its_source_and_takes_no_id_of_another():
+async def test_a_build_prunes_only_artifacts_of_its_source_and_takes_no_id_of_another():
     store = MemoryStore()
     await build(notes(TEXTS), store=store)
     assert await outcome(notes({"x": "xi", "y": "upsilon"}, name="more"), store) == (2, 0, 0, 0)
@@ -248,7 +248,7 @@ async def test_a_build_prunes_only_what_came_from_its_source_and_takes_no_id_of_
     assert corpus.name == "notes"
 
 
-async def test_a_build_takes_over_what_belongs_to_no_source():
+async def test_a_build_takes_over_artifacts_that_belong_to_no_source():
     store = MemoryStore()
     await build(notes({"a": "alpha", "b": "beta"}), store=store)
     for artifact_id in ("a", "b"):
@@ -261,7 +261,7 @@ async def test_a_build_takes_over_what_belongs_to_no_source():
 
 
 class Choosy:
-    """A strategy whose plan for an artifact is what its raw value says."""
+    """A strategy that returns the raw value of an artifact as its plan."""
 
     id = "choosy"
 
@@ -328,7 +328,7 @@ async def test_a_bad_item_is_an_error_that_names_it_or_a_line_of_the_report(case
         problem.item.encode()
 
 
-async def test_what_was_indexed_before_is_kept_when_it_cannot_be_read_now():
+async def test_an_indexed_item_is_kept_if_it_cannot_be_read_now():
     store = MemoryStore()
     items = [Artifact("a", "alpha"), Artifact("b", "beta"), Artifact("deep/c", "gamma"), Artifact("gone", "old")]
     await build(Signalled(items, indexing_strategy=Choosy()), store=store)
@@ -373,7 +373,7 @@ async def test_any_string_can_be_an_id(artifact_id):
 @pytest.mark.parametrize(
     "answer", [[[float("nan")] * 2], [[1.0] * 3], [[1.0, 0.0]] * 2, [["x", "y"]], None, [[float("inf"), 1.0]]]
 )
-async def test_unusable_vectors_are_an_embedder_error_and_nothing_of_their_page_is_stored(answer):
+async def test_unusable_vectors_are_an_embedder_error_and_their_page_is_not_stored(answer):
     def embed(texts):
         return answer if "bad" in texts else [[1.0, 0.0]] * len(texts)
 
@@ -387,7 +387,7 @@ async def test_unusable_vectors_are_an_embedder_error_and_nothing_of_their_page_
 @pytest.mark.parametrize(
     ("error", "kind"), [(SourceError("folder is gone"), SourceError), (OSError("disk is gone"), SourceError)]
 )
-async def test_a_source_that_fails_half_way_keeps_what_is_indexed_and_is_closed(error, kind):
+async def test_a_source_that_fails_half_way_is_closed_and_indexed_artifacts_stay(error, kind):
     store = MemoryStore()
     await build(notes(TEXTS), store=store)
     source = Scripted([Artifact("a", "new alpha"), Artifact("f", "zeta"), error])
@@ -417,7 +417,7 @@ async def test_a_failing_embedder_or_store_always_ends_the_build_with_its_own_er
     assert source.closed == 1
 
 
-async def test_what_the_progress_callback_raises_arrives_as_itself():
+async def test_an_error_of_the_progress_callback_is_raised_unchanged():
     def progress(counts):
         raise LookupError("no terminal")
 
@@ -425,7 +425,7 @@ async def test_what_the_progress_callback_raises_arrives_as_itself():
         await build(notes(TEXTS), store=MemoryStore(), progress=progress)
 
 
-async def test_progress_is_told_after_each_page():
+async def test_progress_is_reported_after_each_page():
     seen, store = [], MemoryStore()
     await build(notes({"a": "alpha", "b": "beta"}), store=store)
     items = [Artifact("a", "alpha"), Artifact("b", "new"), Artifact("c", "gamma"), ItemProblem("d", "cannot be read")]
@@ -456,7 +456,7 @@ async def test_a_cancelled_build_leaves_a_valid_corpus_that_the_next_build_compl
     assert await content(store) == await content(fresh)
 
 
-async def test_reading_goes_on_while_the_first_page_is_embedded_but_only_a_few_pages_ahead():
+async def test_reading_continues_while_a_page_is_embedded_but_only_a_few_pages_ahead():
     read_on = anyio.Event()
 
     class Watched(Scripted):
@@ -475,7 +475,7 @@ async def test_reading_goes_on_while_the_first_page_is_embedded_but_only_a_few_p
         if not ahead:
             while source.given < 3:  # noqa: ASYNC110 - a source tells nobody
                 await anyio.sleep(0.001)
-            await anyio.sleep(0.05)  # time enough to read everything, if nothing held the source back
+            await anyio.sleep(0.05)  # enough time to read everything if the build did not limit the source
         ahead.append(source.given)
         return [[1.0, 0.0]] * len(texts)
 
@@ -485,7 +485,7 @@ async def test_reading_goes_on_while_the_first_page_is_embedded_but_only_a_few_p
     assert 3 <= ahead[0] <= 8
 
 
-async def test_a_page_costs_one_call_of_each_kind():
+async def test_a_page_needs_one_call_of_each_kind():
     calls = []
 
     class Watched(MemoryStore):
@@ -523,7 +523,7 @@ async def test_the_second_of_two_builders_waits_for_the_first():
     assert len({text.split()[0] for text in texts}) == 1
 
 
-async def test_the_callers_store_stays_open_and_the_corpus_carries_the_report():
+async def test_the_store_of_the_caller_stays_open_and_the_corpus_has_the_report():
     store = MemoryStore()
     corpus = await build(notes(TEXTS), store=store)
     await corpus.aclose()
@@ -542,7 +542,7 @@ async def test_the_callers_store_stays_open_and_the_corpus_carries_the_report():
         ({"store": 7}, "name or path of a corpus"),
     ],
 )
-async def test_a_bad_argument_is_an_error_that_names_what_would_do(options, message):
+async def test_a_bad_argument_is_an_error_that_names_valid_values(options, message):
     options = {"store": MemoryStore(), **options}
     with pytest.raises(ArgumentError, match=message):
         await build(notes(TEXTS), **options)
@@ -564,7 +564,7 @@ async def test_a_folder_that_is_missing_or_empty_is_a_source_error_and_nothing_i
     assert await content(store) == before
 
 
-async def test_files_that_cannot_be_read_are_named_and_keep_what_was_indexed_of_them(tmp_path):
+async def test_unreadable_files_are_named_and_their_indexed_artifacts_stay(tmp_path):
     store = MemoryStore()
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.md").write_text(f"{name} text")
@@ -585,7 +585,7 @@ async def test_files_that_cannot_be_read_are_named_and_keep_what_was_indexed_of_
     }
 
 
-async def test_a_file_that_vanishes_while_its_folder_is_read_is_a_problem_of_its_own(tmp_path):
+async def test_a_file_that_vanishes_while_its_folder_is_read_is_a_problem(tmp_path):
     for number in range(600):
         (tmp_path / f"{number:03}.md").write_text(f"text {number}")
     last = tmp_path / "599.md"
@@ -600,14 +600,17 @@ async def test_a_file_that_vanishes_while_its_folder_is_read_is_a_problem_of_its
 
 
 @pytest.mark.parametrize("given", [{"a": "text"}, "notes", from_mapping, CorpusSource])
-def test_what_is_no_source_is_refused_at_the_call_with_an_example_of_one(given):
+def test_a_value_that_is_no_source_is_refused_at_the_call_with_an_example(given):
     with pytest.raises(ArgumentError, match=r"build takes a source, such as from_notes"):
         build(given)
 
 
 @dataclass
 class Asking:
-    """A strategy that is async, as one that asks a server is: it waits, and may fail or do half."""
+    """An async strategy, similar to one that calls a server.
+
+    It waits, and it may fail or return half of a plan.
+    """
 
     id: str = "asking"
     waits: int = 1
@@ -632,7 +635,7 @@ class Asking:
         return IndexPlan({}, surfaces, ["no synopsis: no answer"] if artifact.id in self.halves else [])
 
 
-async def test_plans_of_an_async_strategy_are_awaited_several_at_once_and_only_for_what_changed():
+async def test_several_plans_of_an_async_strategy_are_awaited_at_once_and_only_for_changed_items():
     strategy, store = Asking(waits=5), MemoryStore()
     texts = {f"{number:02}": f"text {number}" for number in range(40)}
     await build(notes(texts, strategy=strategy), store=store)
@@ -656,7 +659,7 @@ async def test_an_async_strategy_that_fails_ends_the_build_or_leaves_the_item_ou
     assert await store.artifact_ids() == ["a", "c", "d", "e"]
 
 
-async def test_a_plan_with_problems_is_indexed_reported_and_asked_for_again_at_the_next_build():
+async def test_a_plan_with_problems_is_indexed_reported_and_repeated_by_the_next_build():
     store, problem = MemoryStore(), ItemProblem("b", "no synopsis: no answer", lost=False)
     for halves, expected in [("b", (5, 0)), ("b", (0, 1)), ("", (0, 1)), ("", (0, 0))]:
         strategy = Asking(halves=frozenset(halves))
@@ -669,7 +672,7 @@ async def test_a_plan_with_problems_is_indexed_reported_and_asked_for_again_at_t
     assert await content(store) == await content(fresh)
 
 
-async def test_a_cancelled_build_leaves_no_plan_being_asked_for():
+async def test_a_cancelled_build_leaves_no_running_plan():
     strategy = Asking(waits=10**9)
 
     async def work():
@@ -683,7 +686,7 @@ async def test_a_cancelled_build_leaves_no_plan_being_asked_for():
     assert (len(strategy.asked), strategy.at_once) == (5, 0)
 
 
-# The same texts
+# Unchanged texts
 
 
 def refs_to(*names, id):
@@ -703,7 +706,7 @@ async def test_another_extractor_finds_links_again_without_embedding_anything(st
     assert await content(store) == await content(fresh)
 
 
-async def test_of_artifacts_that_changed_beside_the_extractor_only_those_are_embedded():
+async def test_with_another_extractor_only_changed_artifacts_are_embedded():
     counting, store = Counting(), MemoryStore()
     await build(notes(TEXTS, embedder=counting.embedder), store=store)
     counting.texts.clear()
@@ -715,7 +718,7 @@ async def test_of_artifacts_that_changed_beside_the_extractor_only_those_are_emb
     assert await content(store) == await content(fresh)
 
 
-async def test_a_change_of_metadata_or_strategy_that_leaves_the_texts_as_they_are_embeds_nothing():
+async def test_a_change_of_metadata_or_strategy_with_the_same_texts_embeds_nothing():
     counting, store = Counting(), MemoryStore()
     for options in ({}, {"metadata_of": lambda *_: {"owner": "ada"}}, {"strategy": Asking()}):
         await build(notes(TEXTS, embedder=counting.embedder, **options), store=store)
@@ -725,7 +728,7 @@ async def test_a_change_of_metadata_or_strategy_that_leaves_the_texts_as_they_ar
     assert len(counting.texts) == len(TEXTS)
 
 
-async def test_a_text_that_changed_unknown_to_its_source_is_embedded_with_the_new_links():
+async def test_a_changed_text_with_an_unchanged_signal_is_embedded_with_the_new_links():
     store, fresh = MemoryStore(), MemoryStore()
     for text, where in (("old", [store]), ("new", [store, fresh])):
         source = CorpusSource("notes", {"a": text, "b": "same"}, change_signal=lambda _: "1")
@@ -734,7 +737,7 @@ async def test_a_text_that_changed_unknown_to_its_source_is_embedded_with_the_ne
     assert await content(store) == await content(fresh)
 
 
-async def test_an_end_half_way_through_finding_links_again_is_healed_without_embedding():
+async def test_an_interrupted_extraction_of_links_is_completed_without_embedding():
     counting, store, fresh = Counting(), MemoryStore(), MemoryStore()
     artifacts = [Artifact(name, text) for name, text in TEXTS.items()]
     await build(Scripted(artifacts), store=store, embedder=counting.embedder, edge_extractor=refs_to("a", id="to-a"))
@@ -750,7 +753,7 @@ async def test_an_end_half_way_through_finding_links_again_is_healed_without_emb
     assert await content(store) == await content(fresh)
 
 
-async def test_finding_links_again_costs_one_call_of_each_kind_a_page():
+async def test_finding_links_again_needs_one_call_of_each_kind_per_page():
     calls = []
 
     class Watched(MemoryStore):
@@ -770,8 +773,8 @@ async def test_finding_links_again_costs_one_call_of_each_kind_a_page():
     assert sorted(calls) == ["texts"] * 3 + ["vectors"] * 3
 
 
-async def test_what_has_another_text_reads_no_stored_vector():
-    """A store may have to read all vectors to give one."""
+async def test_artifacts_with_another_text_read_no_stored_vectors():
+    """A store may have to read all vectors to return one."""
 
     class Vectorless(MemoryStore):
         async def vectors(self, ids):

@@ -1,4 +1,7 @@
-"""What a build promises of a file: whatever cuts it short, the corpus is valid, and whole after the next build."""
+"""Builds into a file: after any interruption the corpus is valid.
+
+It is complete after the next build.
+"""
 
 import subprocess
 import sys
@@ -98,7 +101,7 @@ MOMENTS = ["0.012", "0.03", "0.045", "0.06", "0.08", "0.11", "0.15", "0.2", "1",
 
 
 @pytest.mark.slow
-async def test_a_first_build_killed_at_any_moment_leaves_a_corpus_that_answers_and_that_the_next_build_completes(
+async def test_a_first_build_killed_at_any_moment_leaves_a_searchable_corpus_that_the_next_build_completes(
     tmp_path,
 ):
     run(KILLED, "alpha", "e", tmp_path, *MOMENTS)
@@ -146,7 +149,7 @@ async def test_a_rebuild_killed_at_any_moment_mixes_no_vectors_and_the_next_buil
 
 
 @pytest.mark.slow
-async def test_two_processes_that_build_one_name_leave_what_one_of_them_built(home):
+async def test_two_processes_that_build_one_name_leave_the_corpus_of_one_of_them(home):
     code = """
     async def main():
         await (await build(source(word), batch_size=2)).aclose()
@@ -165,7 +168,7 @@ async def test_two_processes_that_build_one_name_leave_what_one_of_them_built(ho
         assert await content(corpus.store) in (await fresh_content("alpha"), await fresh_content("beta"))
 
 
-async def test_the_second_of_two_builders_of_a_file_waits_and_says_so_when_it_waited_too_long(tmp_path):
+async def test_the_second_of_two_builders_of_a_file_waits_and_fails_after_its_timeout(tmp_path):
     path, order = tmp_path / "notes.airw", []
 
     async def one(word):
@@ -236,7 +239,7 @@ async def test_any_string_can_be_an_id_in_a_file(artifact_id, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".airw") == ["notes.airw"]
 
 
-async def test_building_again_reads_the_ledger_only_of_what_changed(tmp_path):
+async def test_building_again_reads_ledger_entries_only_of_changed_artifacts(tmp_path):
     asked = []
 
     class Watched(SqliteStore):
@@ -250,7 +253,7 @@ async def test_building_again_reads_the_ledger_only_of_what_changed(tmp_path):
         asked.clear()
         again = await build(from_mapping({**texts, "🗝": "delta"}, name="notes"), store=store, embedder="light")
         assert (again.report.updated, again.report.unchanged, again.report.removed) == (1, 2, 0)
-        assert asked == [["🗝"], []]  # the second: what the source no longer has
+        assert asked == [["🗝"], []]  # the second one: ids that the source no longer has
 
 
 @pytest.mark.parametrize("part", ["version", "embedder_id", "strategy_id", "extractor_id", "source"])

@@ -1,4 +1,4 @@
-"""What names, paths and open corpora promise."""
+"""Names and paths of corpora, open corpora and retrievers."""
 
 import os
 import re
@@ -54,7 +54,7 @@ def listing(folder):
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 
-def test_home_is_airw_home_then_the_xdg_data_folder_then_the_users(monkeypatch, tmp_path):
+def test_home_is_airw_home_then_the_xdg_data_folder_then_that_of_the_user(monkeypatch, tmp_path):
     monkeypatch.setenv("AIRW_HOME", str(tmp_path / "own"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert naming.home() == tmp_path / "own"
@@ -74,13 +74,13 @@ def test_a_name_is_one_file_in_the_home_folder(name, home):
 @pytest.mark.parametrize(
     "path", ["./notes", "a/b", "/tmp/notes", "../notes", "notes.airw", Path("notes"), Path("a/b.db")]
 )
-def test_what_has_a_separator_or_the_suffix_or_is_a_path_object_is_a_path(path):
+def test_a_string_with_a_separator_or_the_suffix_or_a_path_object_is_a_path(path):
     assert not is_corpus_name(path)
     assert corpus_path(path) == Path(path)
 
 
 @pytest.mark.parametrize("name", ["", "..", ".hidden", "-x", "_x", "a b", "ä", "x" * 101, "a:b", "a\n", "a\0", "ⅷ"])
-def test_what_cannot_be_a_name_is_refused(name, home):
+def test_an_invalid_name_is_refused(name, home):
     with pytest.raises(ArgumentError, match="cannot name a corpus") as caught:
         corpus_path(name)
     assert "\n" not in str(caught.value)
@@ -109,14 +109,14 @@ async def test_names_compare_without_case_and_different_names_are_different_corp
             assert await corpus.store.artifact_ids() == [name if name != "NOTES" else "z"]
 
 
-def test_there_are_no_corpora_where_there_is_no_home(home):
+def test_there_are_no_corpora_without_a_home(home):
     assert corpus_names() == []
     assert not home.exists()
 
 
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_corpus_opened_by_name_or_path_finds_what_the_built_one_found(mode, home, tmp_path):
+async def test_a_corpus_opened_by_name_or_path_finds_the_same_as_the_built_one(mode, home, tmp_path):
     async with build(notes()) as built:
         hits = await built.search("signing keys", mode=mode)
     assert hits[0].artifact_id == "a"
@@ -166,7 +166,7 @@ async def test_an_unknown_path_is_an_error_that_leaves_no_trace(tmp_path):
 
 
 @pytest.mark.asyncio_only
-async def test_a_file_that_is_no_corpus_is_said_to_be_none_and_left_as_it_is(tmp_path):
+async def test_a_file_that_is_no_corpus_is_an_error_and_stays_as_it_is(tmp_path):
     path = tmp_path / "letter.airw"
     path.write_text("Dear reader, " * 100)
     for opening in (open_corpus(path), build(notes(), store=path)):
@@ -176,7 +176,7 @@ async def test_a_file_that_is_no_corpus_is_said_to_be_none_and_left_as_it_is(tmp
 
 
 @pytest.mark.asyncio_only
-async def test_a_build_cut_short_before_it_wrote_anything_left_no_corpus(home):
+async def test_a_build_interrupted_before_its_first_write_leaves_no_corpus(home):
     (home / "corpora").mkdir(parents=True)
     async with await SqliteStore.open(home / "corpora" / "early.airw", create=True):
         pass
@@ -187,7 +187,7 @@ async def test_a_build_cut_short_before_it_wrote_anything_left_no_corpus(home):
 
 
 @pytest.mark.asyncio_only
-async def test_an_embedder_given_as_an_object_must_be_given_again():
+async def test_an_embedder_passed_as_an_object_must_be_passed_again():
     async with build(notes(embedder=custom())) as corpus:
         hits = await corpus.search("keys")
     with pytest.raises(EmbedderMismatch, match=r"'mine-v1'.*open_corpus\('notes', embedder="):
@@ -242,7 +242,7 @@ async def test_opening_counting_and_a_lexical_search_load_no_model(home):
 
 
 @pytest.mark.asyncio_only
-async def test_a_corpus_closes_what_it_opened_and_closing_twice_is_harmless():
+async def test_a_corpus_closes_its_own_store_and_closing_twice_is_harmless():
     corpus = await build(notes())
     await corpus.aclose()
     await corpus.aclose()
@@ -255,7 +255,7 @@ async def test_a_corpus_closes_what_it_opened_and_closing_twice_is_harmless():
         await opened.search("keys")
 
 
-async def test_a_store_of_the_callers_stays_open():
+async def test_a_store_of_the_caller_stays_open():
     store = MemoryStore()
     async with build(notes(), store=store) as corpus:
         assert isinstance(corpus, Corpus)
@@ -264,7 +264,7 @@ async def test_a_store_of_the_callers_stays_open():
     assert await store.artifact_ids() == ["a", "b", "c"]
 
 
-async def test_what_is_opening_can_be_awaited_or_entered_and_an_error_inside_closes_it():
+async def test_an_opening_can_be_awaited_or_entered_and_an_error_inside_closes_it():
     closed = []
 
     class Door:
@@ -289,7 +289,7 @@ async def test_a_forgotten_await_warns():
         del [open_corpus("notes")][0]
 
 
-async def test_a_corpus_file_on_trio_is_an_error_that_says_what_would_do(anyio_backend, home):
+async def test_a_corpus_file_on_trio_is_an_error_that_names_the_store_to_use(anyio_backend, home):
     if anyio_backend == "trio":
         with pytest.raises(StoreError, match=r"asyncio only.*MemoryStore"):
             await build(notes())
@@ -298,7 +298,7 @@ async def test_a_corpus_file_on_trio_is_an_error_that_says_what_would_do(anyio_b
             assert corpus.report.added == 3
 
 
-async def test_the_records_of_an_artifact_come_in_plan_order_and_by_kind():
+async def test_the_records_of_an_artifact_are_in_plan_order_and_selected_by_kind():
     text = "one one\n\ntwo two\n\nthree"
     chunked = {"strategy": Chunked(chunk_size=8, overlap=0)}
     async with build(
@@ -322,14 +322,14 @@ async def test_the_records_of_an_artifact_are_found_by_name():
         await records_for_artifact("notes", "zebra")
 
 
-async def test_what_is_no_corpus_is_said_to_be_none():
+async def test_a_value_that_is_no_corpus_is_refused():
     for call in (search(None, "query"), records_for_artifact(7, "a")):
         with pytest.raises(ArgumentError, match="expected an open corpus"):
             await call
 
 
 @pytest.mark.asyncio_only
-async def test_a_first_build_of_a_missing_folder_makes_nothing(home, tmp_path):
+async def test_a_first_build_of_a_missing_folder_creates_no_file(home, tmp_path):
     with pytest.raises(Exception, match="does not exist"):
         await build(from_files(tmp_path / "no", embedder="light"))
     assert not home.exists()
@@ -339,7 +339,7 @@ async def test_a_first_build_of_a_missing_folder_makes_nothing(home, tmp_path):
 
 
 @pytest.mark.asyncio_only
-async def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path, monkeypatch):
+async def test_a_folder_that_cannot_be_created_is_a_store_error(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("AIRW_HOME", os.fspath(tmp_path / "file"))
     with pytest.raises(StoreError, match="cannot be made"):
@@ -356,24 +356,24 @@ async def test_an_open_reader_sees_a_rebuild_at_its_next_query():
 
 
 def model_folder(folder, weights=b"weights"):
-    """As much of a model as its id and width are read from."""
+    """Write the files of a model from which its id and width are read."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text('{"model_type": "bert", "hidden_size": 4}')
     (folder / "model.safetensors").write_bytes(weights)
     return folder
 
 
-async def built_with(folder, file, spec):
-    """A corpus whose settings name a model folder, by vectors that any function may have made."""
+async def build_with_model(folder, file, spec):
+    """Build a corpus whose settings name a model folder; a function makes the vectors."""
     vectors = embedder_from(lambda texts: [[1.0, 0.0, 0.0, 0.0] for _ in texts], id=resolve_embedder(folder).id, dim=4)
     async with build(from_mapping({"a": "text"}, name="notes"), store=file, embedder=vectors) as corpus:
         await corpus.store.set_config(await corpus.store.config() | {"embedder": spec})
 
 
 @pytest.mark.asyncio_only
-async def test_a_corpus_built_with_a_model_folder_opens_where_that_model_lies_elsewhere(tmp_path, monkeypatch):
+async def test_a_corpus_built_with_a_model_folder_opens_if_the_model_is_in_another_folder(tmp_path, monkeypatch):
     there, here, other = (model_folder(tmp_path / name, name[:4].encode()) for name in ("mini", "mini copy", "swapped"))
-    await built_with(there, tmp_path / "notes.airw", str(tmp_path / "another machine"))
+    await build_with_model(there, tmp_path / "notes.airw", str(tmp_path / "another machine"))
     with pytest.raises(EmbedderUnavailable, match=r"another machine.*AIRW_MODEL_DIR"):
         await open_corpus(tmp_path / "notes.airw")
     monkeypatch.setenv("AIRW_MODEL_DIR", str(other))
@@ -388,9 +388,9 @@ async def test_a_corpus_built_with_a_model_folder_opens_where_that_model_lies_el
 
 
 @pytest.mark.asyncio_only
-async def test_weights_that_were_swapped_in_place_are_noticed_when_a_corpus_is_opened(tmp_path):
+async def test_replaced_weights_in_the_same_folder_are_noticed_when_a_corpus_is_opened(tmp_path):
     folder = model_folder(tmp_path / "mini")
-    await built_with(folder, tmp_path / "notes.airw", str(folder))
+    await build_with_model(folder, tmp_path / "notes.airw", str(folder))
     async with open_corpus(tmp_path / "notes.airw"):
         pass
     (folder / "model.safetensors").write_bytes(b"other weights")
@@ -399,8 +399,8 @@ async def test_weights_that_were_swapped_in_place_are_noticed_when_a_corpus_is_o
 
 
 @pytest.mark.parametrize("given", ["models/mini", "./models/mini", Path("models", "mini")])
-async def test_a_model_folder_is_remembered_by_its_whole_path(tmp_path, given, monkeypatch):
-    """Or a corpus would open only from the working folder that it was built in."""
+async def test_a_model_folder_is_remembered_by_its_absolute_path(tmp_path, given, monkeypatch):
+    """Otherwise a corpus would open only from the working folder of its build."""
     folder = model_folder(tmp_path / "models" / "mini")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("airw.corpora.building.resolve_embedder", lambda spec: HashingEmbedder())
@@ -416,7 +416,7 @@ def ids(hits):
     return [hit.artifact_id for hit in hits]
 
 
-async def test_a_retriever_searches_with_what_was_bound_and_a_call_may_say_otherwise():
+async def test_a_retriever_searches_with_its_bound_options_and_a_call_may_override_them():
     async with build(notes(), store=MemoryStore()) as corpus:
         retriever = as_retriever(corpus, mode="lexical", k=1)
         assert ids(await retriever("the keys")) == ["a"]
@@ -428,7 +428,7 @@ async def test_a_retriever_searches_with_what_was_bound_and_a_call_may_say_other
         assert ids(await retriever("keys")) == ["a"], "a corpus given open stays the caller's"
 
 
-async def test_what_is_bound_is_read_once_and_is_nobody_elses():
+async def test_bound_options_are_read_once_and_later_changes_of_them_do_not_matter():
     filter = {"name": {"$ne": "a"}}
     async with build(notes(metadata_of=lambda name, _: {"name": name}), store=MemoryStore()) as corpus:
         retriever = as_retriever(corpus, surfaces=iter(["document"]), filter=filter, fetch_k=None)
@@ -437,7 +437,7 @@ async def test_what_is_bound_is_read_once_and_is_nobody_elses():
         assert len(await retriever("keys", filter=None, surfaces=None)) == 3
 
 
-async def test_what_is_bound_as_left_out_stays_so_whatever_a_call_says():
+async def test_an_option_bound_to_none_keeps_its_meaning_in_a_call_with_another_k():
     offered = []
 
     def rerank(query, texts):
@@ -461,30 +461,30 @@ async def test_what_is_bound_as_left_out_stays_so_whatever_a_call_says():
         ({"dep_boost": None}, TypeError),
     ],
 )
-def test_what_cannot_be_bound_is_an_error_at_once(options, error):
+def test_an_option_that_cannot_be_bound_is_an_error_at_once(options, error):
     with pytest.raises(error):
         as_retriever("notes", **options)
 
 
 @pytest.mark.parametrize("thing", [None, 7, "", "no name"])
-def test_what_is_no_corpus_and_cannot_name_one_has_no_retriever(thing):
+def test_a_value_that_is_neither_corpus_nor_name_has_no_retriever(thing):
     with pytest.raises(ArgumentError):
         as_retriever(thing)
 
 
 @pytest.mark.asyncio_only
-async def test_a_retriever_opens_a_name_at_its_first_call_once_for_all_and_keeps_it_open(home, monkeypatch):
+async def test_a_retriever_opens_a_name_once_at_its_first_call_and_keeps_it_open(home, monkeypatch):
     async with build(notes()):
         pass
     opened = []
     plain = SqliteStore.open
 
-    async def noted(path, **options):
+    async def open_and_note(path, **options):
         opened.append(path)
         await anyio.sleep(0.01)
         return await plain(path, **options)
 
-    monkeypatch.setattr(SqliteStore, "open", noted)
+    monkeypatch.setattr(SqliteStore, "open", open_and_note)
     found = []
     async with as_retriever("notes", mode="lexical") as retriever:
         assert (retriever.corpus, opened) == ("notes", [])
@@ -520,7 +520,7 @@ async def test_a_retriever_whose_opening_failed_or_was_cancelled_tries_again(hom
 
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("cancelled", [False, True])
-async def test_a_retriever_closed_while_it_opens_leaves_nothing_open(home, monkeypatch, cancelled):
+async def test_a_retriever_that_is_closed_while_it_opens_leaves_nothing_open(home, monkeypatch, cancelled):
     async with build(notes()):
         pass
     opened, opening, plain = [], anyio.Event(), SqliteStore.open
@@ -532,7 +532,7 @@ async def test_a_retriever_closed_while_it_opens_leaves_nothing_open(home, monke
         return opened[0]
 
     async def ask():
-        with suppress(StoreError):  # it may be closed before it is asked, or answer
+        with suppress(StoreError):  # it may be closed before the call, or answer
             await retriever("bread")
 
     monkeypatch.setattr(SqliteStore, "open", slow)
@@ -556,4 +556,4 @@ async def test_a_retriever_that_is_forgotten_warns(home):
     assert ids(await held[0]("bread")) == ["b"]
     with pytest.warns(ResourceWarning):
         held.clear()
-    await anyio.sleep(0.05)  # the threads of its store end, and have nothing to add
+    await anyio.sleep(0.05)  # the threads of its store end without another warning

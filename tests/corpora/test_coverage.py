@@ -1,4 +1,4 @@
-"""Coverage: what of a source is indexed, told without embedding and without writing."""
+"""Coverage compares a source with its corpus without embedding and without writing."""
 
 import json
 from dataclasses import replace
@@ -18,7 +18,7 @@ TEXTS = {"a": "alpha", "b": "beta", "c": "gamma"}
 
 
 class ReadOnly(MemoryStore):
-    """A store that counts what is asked of it and refuses to be written to, once it is sealed."""
+    """A store that notes its reads and refuses writes as soon as it is sealed."""
 
     def __init__(self):
         super().__init__()
@@ -39,7 +39,7 @@ class ReadOnly(MemoryStore):
 
 
 def silent_embedder():
-    """An embedder of the same name as "light" that must not be used."""
+    """Return an embedder with the id of "light" that must not be used."""
 
     def embed(texts):
         raise AssertionError("coverage embeds nothing")
@@ -51,7 +51,7 @@ def source(texts, **options):
     return from_mapping(texts, name="notes", **{"embedder": "light", **options})
 
 
-async def sealed(*sources):
+async def build_sealed(*sources):
     store = ReadOnly()
     for each in sources:
         corpus = await build(each, store=store)
@@ -59,15 +59,15 @@ async def sealed(*sources):
     return replace(corpus, embedder=silent_embedder())
 
 
-async def test_all_indexed_is_full_coverage():
-    corpus = await sealed(source(TEXTS))
+async def test_coverage_is_full_if_all_is_indexed():
+    corpus = await build_sealed(source(TEXTS))
     found = await coverage(source(TEXTS), corpus=corpus)
     assert found == Coverage("notes", expected=("a", "b", "c"), indexed=("a", "b", "c"))
     assert found.ratio == 1.0
 
 
-async def test_missing_outdated_and_gone_are_told_apart_with_one_question_to_the_store():
-    corpus = await sealed(source(TEXTS))
+async def test_missing_outdated_and_gone_are_distinguished_by_one_call_of_the_store():
+    corpus = await build_sealed(source(TEXTS))
     found = await coverage(source({"d": "new", "b": "changed", "a": "alpha"}), corpus=corpus)
     assert found.expected == ("a", "b", "d")
     assert (found.indexed, found.missing, found.outdated, found.gone) == (("a", "b"), ("d",), ("b",), ("c",))
@@ -75,54 +75,56 @@ async def test_missing_outdated_and_gone_are_told_apart_with_one_question_to_the
     assert corpus.store.asked == ["ledger"]
 
 
-async def test_nothing_expected_is_full_coverage():
-    corpus = await sealed(source(TEXTS))
+async def test_coverage_of_an_empty_source_is_full():
+    corpus = await build_sealed(source(TEXTS))
     found = await coverage(source({}), corpus=corpus)
     assert (found.expected, found.gone, found.ratio) == ((), ("a", "b", "c"), 1.0)
 
 
 @pytest.mark.parametrize("changed", [{"strategy": Chunked()}, {"edge_extractor": MarkdownLinks()}])
-async def test_what_another_strategy_or_extractor_made_is_outdated(changed):
-    corpus = await sealed(source(TEXTS))
+async def test_artifacts_indexed_by_another_strategy_or_extractor_are_outdated(changed):
+    corpus = await build_sealed(source(TEXTS))
     assert (await coverage(source(TEXTS, **changed), corpus=corpus)).outdated == ("a", "b", "c")
 
 
-async def test_an_embedder_is_neither_made_nor_compared():
-    corpus = await sealed(source(TEXTS))
+async def test_the_embedder_is_neither_created_nor_compared():
+    corpus = await build_sealed(source(TEXTS))
     assert (await coverage(source(TEXTS, embedder="no/such-model"), corpus=corpus)).outdated == ()
 
 
 class HalfDone(WholeText):
-    """Whose plans have problems, so that the next build asks for them again."""
+    """A strategy whose plans have problems, so that the next build repeats them."""
 
     def decompose(self, artifact):
         return IndexPlan(surfaces=[Surface(artifact.id, "document", artifact.raw)], problems=["half done"])
 
 
-async def test_what_was_indexed_with_problems_is_outdated_as_the_next_build_tries_again():
-    corpus = await sealed(source(TEXTS, strategy=HalfDone()))
+async def test_artifacts_indexed_with_problems_are_outdated_because_the_next_build_tries_again():
+    corpus = await build_sealed(source(TEXTS, strategy=HalfDone()))
     assert (await coverage(source(TEXTS, strategy=HalfDone()), corpus=corpus)).outdated == ("a", "b", "c")
 
 
 async def test_artifacts_of_other_sources_do_not_count():
-    corpus = await sealed(source({"a": "alpha"}), from_mapping({"x": "other"}, name="letters", embedder="light"))
+    corpus = await build_sealed(source({"a": "alpha"}), from_mapping({"x": "other"}, name="letters", embedder="light"))
     found = await coverage(source({"a": "alpha", "x": "mine"}), corpus=corpus)
     assert (found.indexed, found.missing, found.gone) == (("a",), ("x",), ())
 
 
-def paged(*items, **options):
+def source_of_page(*items, **options):
     def pages():
         yield list(items)
 
     return CorpusSource("notes", pages, embedder="light", **options)
 
 
-async def test_problems_of_the_source_are_told_and_what_they_lose_is_not_gone():
-    before = paged(Artifact("a", "alpha"), Artifact("b", "beta"), Artifact("sub/c", "gamma"), Artifact("d", "delta"))
-    corpus = await sealed(before)
+async def test_problems_of_the_source_are_listed_and_their_artifacts_are_not_gone():
+    before = source_of_page(
+        Artifact("a", "alpha"), Artifact("b", "beta"), Artifact("sub/c", "gamma"), Artifact("d", "delta")
+    )
+    corpus = await build_sealed(before)
     problems = [ItemProblem("b", "cannot be read"), ItemProblem("sub", "cannot be listed")]
     note = ItemProblem("a", "its frontmatter is broken", lost=False)
-    found = await coverage(paged(*problems, note, Artifact("a", "alpha")), corpus=corpus)
+    found = await coverage(source_of_page(*problems, note, Artifact("a", "alpha")), corpus=corpus)
     assert found.problems == (*problems, note)
     assert (found.expected, found.gone) == (("a",), ("d",))
 
@@ -134,7 +136,7 @@ async def test_ids_that_a_build_would_refuse_are_problems():
         return artifact.raw
 
     twice = [Artifact("a", "alpha"), Artifact("a", "again"), Artifact("", "nameless"), Artifact("b", "beta")]
-    found = await coverage(paged(*twice, change_signal=signal), corpus=await sealed(source({})))
+    found = await coverage(source_of_page(*twice, change_signal=signal), corpus=await build_sealed(source({})))
     assert found.expected == ("a",)
     reasons = [problem.reason for problem in found.problems]
     assert "yields this id twice" in reasons[0]
@@ -142,10 +144,10 @@ async def test_ids_that_a_build_would_refuse_are_problems():
     assert reasons[2] == "ValueError: no signal"
 
 
-async def test_what_is_left_out_on_purpose_is_told_by_reason():
+async def test_excluded_items_are_listed_by_reason():
     left_out = {"vendored folder": ["z/b.md", "z/a.md"], "blank": ["c.md"]}
     given = replace(source(TEXTS), excluded=lambda: left_out)
-    found = await coverage(given, corpus=await sealed(source(TEXTS)))
+    found = await coverage(given, corpus=await build_sealed(source(TEXTS)))
     assert found.excluded == {"blank": ("c.md",), "vendored folder": ("z/a.md", "z/b.md")}
     assert list(found.excluded) == ["blank", "vendored folder"]
 
@@ -165,7 +167,7 @@ async def test_a_report_is_json():
     }
 
 
-async def test_a_registered_corpus_that_is_not_built_misses_everything_and_stays_unbuilt(home, tmp_path):
+async def test_a_registered_corpus_that_is_not_built_lacks_everything_and_stays_unbuilt(home, tmp_path):
     (tmp_path / "a.md").write_text("alpha")
     await register("vault", "notes", root=tmp_path, embedder="light")
     found = await coverage("VAULT")
@@ -174,7 +176,7 @@ async def test_a_registered_corpus_that_is_not_built_misses_everything_and_stays
 
 
 @pytest.mark.asyncio_only
-async def test_a_built_corpus_is_compared_with_its_folder_as_it_is_now(home, tmp_path):
+async def test_a_built_corpus_is_compared_with_the_present_state_of_its_folder(home, tmp_path):
     vault = tmp_path / "vault"
     vault.mkdir()
     (vault / "a.md").write_text("alpha")
@@ -199,7 +201,7 @@ async def test_a_source_that_is_missing_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("given", [None, 3, {"a": "text"}, CorpusSource])
-async def test_something_else_than_a_name_or_a_source_is_refused(given):
+async def test_a_value_that_is_neither_name_nor_source_is_refused(given):
     with pytest.raises(ArgumentError, match="a registered corpus or a source"):
         await coverage(given)
 

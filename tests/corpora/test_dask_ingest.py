@@ -1,4 +1,7 @@
-"""An engine that knows nothing of us drives an ingest: Dask with three worker processes, one of them killed midway."""
+"""An engine without knowledge of airw runs an ingest.
+
+Dask runs three worker processes, one of which is killed midway.
+"""
 
 import logging
 import os
@@ -20,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @contextmanager
 def cluster(folder):
-    """Three processes on this machine that take one task at a time."""
+    """Yield the client of three processes on this machine that run one task at a time."""
     local = distributed.LocalCluster(
         n_workers=3,
         threads_per_worker=1,
@@ -34,13 +37,13 @@ def cluster(folder):
         yield client
 
 
-async def written(plan):
-    """The partitions that are in the corpus."""
+async def read_partitions(plan):
+    """Return the numbers of the partitions in the corpus."""
     async with await SqliteStore.open(plan.store) as store:
         return list((await store.read_run(plan.run))[1])
 
 
-async def finished(plan):
+async def finish_and_check(plan):
     async with finish_ingest(plan, partitions=work.PARTS) as corpus:
         one = await build(work.source(whole=True), store=MemoryStore())
         ours, theirs = corpus.report, one.report
@@ -49,21 +52,21 @@ async def finished(plan):
         assert await work.content_of(corpus.store) == await work.content_of(one.store)
 
 
-def test_dask_with_one_of_three_workers_killed_midway_leaves_what_one_build_leaves(tmp_path):
+def test_dask_with_one_of_three_workers_killed_midway_leaves_the_corpus_of_one_build(tmp_path):
     source, store = work.source(), tmp_path / "notes.airw"
     plan = anyio.run(lambda: prepare_ingest(source, store=store))
     with cluster(tmp_path / "dask") as client:
         workers = client.run(os.getpid)
         assert len({*workers.values(), os.getpid()}) == 4
         parts = client.map(work.ingest_slowly, [plan] * work.PARTS, range(work.PARTS), pure=False)
-        while len(before := anyio.run(written, plan)) < 6:
+        while len(before := anyio.run(read_partitions, plan)) < 6:
             time.sleep(0.01)
         os.kill(next(iter(workers.values())), signal.SIGKILL)
         assert len(before) < work.PARTS - 6
         reports = client.gather(parts)
         later = client.run(os.getpid)
-        assert len({*workers.values(), *later.values()}) == 4  # Dask started another in its place
+        assert len({*workers.values(), *later.values()}) == 4  # Dask started another one in its place
     assert [report.number for report in reports] == list(range(work.PARTS))
     assert sum(report.added for report in reports) == work.PARTS * work.SIZE
-    anyio.run(finished, plan)
+    anyio.run(finish_and_check, plan)
     assert not any(map(psutil.pid_exists, [*workers.values(), *later.values()]))

@@ -1,4 +1,7 @@
-"""What changing an open corpus promises: the content of a fresh build, seen by everybody at their next query."""
+"""Changes of an open corpus: every reader sees the content of a fresh build.
+
+The next query of each reader sees the change.
+"""
 
 import subprocess
 import sys
@@ -35,12 +38,12 @@ from tests.support.drawing import examples
 REFS = extractor_from(lambda _, fields: {"REF": fields.get("refs", [])}, id="refs")
 
 
-def hashed(texts):
+def hash_texts(texts):
     return [np.random.default_rng(zlib.crc32(text.encode())).standard_normal(8) for text in texts]
 
 
 class Counting:
-    """An embedder that remembers what it was asked for."""
+    """An embedder that remembers the texts that it has embedded."""
 
     def __init__(self, id="counting"):
         self.texts = []
@@ -48,12 +51,12 @@ class Counting:
 
     def embed(self, texts):
         self.texts += texts
-        return hashed(texts)
+        return hash_texts(texts)
 
 
 @dataclass(frozen=True)
 class Words:
-    """One surface a word, unless the text is a lie."""
+    """A strategy with a surface for each word; the text "lie" is an error."""
 
     id: str = "words-1"
 
@@ -64,8 +67,8 @@ class Words:
 
 
 def source_of(artifacts, name="notes", **options):
-    """A source of artifacts with fields and links."""
-    settings = {"indexing_strategy": Words(), "embedder": embedder_from(hashed, id="hashed", dim=8)}
+    """Return a source of artifacts with fields and links."""
+    settings = {"indexing_strategy": Words(), "embedder": embedder_from(hash_texts, id="hashed", dim=8)}
     return CorpusSource(name, lambda: (page for page in [list(artifacts)]), edge_extractor=REFS, **settings | options)
 
 
@@ -74,7 +77,7 @@ def notes(items, **options):
 
 
 async def content(store):
-    """Everything of a store but where its artifacts came from."""
+    """Return the content of a store except for the sources of its artifacts."""
     ids = await store.artifact_ids()
     records = await store.records_of(ids)
     vectors = await store.vectors([record.id for found in records for record in found])
@@ -101,29 +104,29 @@ STEPS = st.lists(
 
 
 class Model:
-    """What a corpus should hold: each artifact, and the source whose it is."""
+    """The expected content of a corpus: each artifact and its source."""
 
     def __init__(self):
-        self.held = {}
+        self.artifacts = {}
 
     def upsert(self, artifacts):
         for artifact in artifacts:
-            self.held[artifact.id] = (artifact, self.held.get(artifact.id, (None, ""))[1])
+            self.artifacts[artifact.id] = (artifact, self.artifacts.get(artifact.id, (None, ""))[1])
 
     def delete(self, ids):
         for name in ids:
-            self.held.pop(name, None)
+            self.artifacts.pop(name, None)
 
     def build(self, artifacts, source, *, full):
         theirs = {each.id for each in artifacts}
         if full:
-            self.delete([name for name, (_, owner) in self.held.items() if owner == source and name not in theirs])
+            self.delete([name for name, (_, owner) in self.artifacts.items() if owner == source and name not in theirs])
         for artifact in artifacts:
-            if self.held.get(artifact.id, (None, source))[1] in ("", source):
-                self.held[artifact.id] = (artifact, source)
+            if self.artifacts.get(artifact.id, (None, source))[1] in ("", source):
+                self.artifacts[artifact.id] = (artifact, source)
 
 
-async def follows_the_model(steps, store):
+async def check_against_model(steps, store):
     model = Model()
     corpus = await build(source_of([]), store=store)
     for step, given_now in steps:
@@ -131,41 +134,41 @@ async def follows_the_model(steps, store):
             await corpus.upsert(given_now)
             model.upsert(given_now)
         elif step == "delete":
-            before = len(model.held)
+            before = len(model.artifacts)
             model.delete(given_now)
-            assert await corpus.delete(given_now) == before - len(model.held)
+            assert await corpus.delete(given_now) == before - len(model.artifacts)
         else:
             name = "other" if step == "other" else "notes"
             options = {"full": step != "add", "force": True, "on_error": "skip"}
             await build(source_of(given_now, name), store=store, **options)
             model.build(given_now, name, full=step != "add")
     fresh = MemoryStore()
-    await build(source_of([artifact for artifact, _ in model.held.values()]), store=fresh)
+    await build(source_of([artifact for artifact, _ in model.artifacts.values()]), store=fresh)
     assert await content(store) == await content(fresh)
     owners = {entry.artifact_id: entry.source for entry in await store.ledger()}
-    assert owners == {name: owner for name, (_, owner) in model.held.items()}
+    assert owners == {name: owner for name, (_, owner) in model.artifacts.items()}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(steps=STEPS)
 @settings(max_examples=examples(60))
-def test_any_sequence_of_upserts_deletions_and_builds_leaves_what_a_fresh_build_of_the_result_leaves(backend, steps):
-    anyio.run(lambda: follows_the_model(steps, MemoryStore()), backend=backend)
+def test_any_sequence_of_upserts_deletions_and_builds_equals_a_fresh_build_of_the_result(backend, steps):
+    anyio.run(lambda: check_against_model(steps, MemoryStore()), backend=backend)
 
 
 @pytest.mark.slow
 @given(steps=STEPS)
 @settings(max_examples=examples(40))
-def test_the_same_is_true_of_a_file(tmp_path_factory, steps):
+def test_the_same_is_true_for_a_file(tmp_path_factory, steps):
     async def main():
         async with SqliteStore(tmp_path_factory.mktemp("law") / "law.airw") as store:
-            await follows_the_model(steps, store)
+            await check_against_model(steps, store)
 
     anyio.run(main)
 
 
-async def test_what_did_not_change_is_not_embedded_again():
+async def test_unchanged_artifacts_are_not_embedded_again():
     counting = Counting()
     async with build(notes({"a": "one", "b": "two"}, embedder=counting.embedder), store=MemoryStore()) as corpus:
         counting.texts.clear()
@@ -176,7 +179,7 @@ async def test_what_did_not_change_is_not_embedded_again():
         assert (report.unchanged, counting.texts) == (2, ["two!", "three"])
 
 
-async def test_a_full_build_prunes_only_what_came_from_its_source():
+async def test_a_full_build_prunes_only_artifacts_of_its_source():
     store = MemoryStore()
     async with build(notes({"a": "one", "b": "two"}), store=store) as corpus:
         await corpus.upsert({"b": "two, by hand", "mine": "by hand"})
@@ -187,7 +190,7 @@ async def test_a_full_build_prunes_only_what_came_from_its_source():
         assert await store.artifact_ids() == ["a"]
 
 
-async def test_the_source_has_the_last_word_on_what_it_gives():
+async def test_a_build_restores_the_artifacts_of_its_source():
     store = MemoryStore()
     async with build(notes({"a": "one", "b": "two"}), store=store) as corpus:
         await corpus.upsert({"a": "by hand"})
@@ -196,7 +199,7 @@ async def test_the_source_has_the_last_word_on_what_it_gives():
         assert [hit.text for hit in await corpus.search("one two", mode="lexical")] == ["one", "two"]
 
 
-async def test_links_follow_what_is_put_in_and_taken_out():
+async def test_links_follow_upserts_and_deletions():
     store = MemoryStore()
     async with build(source_of([Artifact("a", "x", {"refs": ["b"]})]), store=store) as corpus:
         assert await store.neighbors(["a"]) == [[]]
@@ -220,7 +223,7 @@ async def test_artifacts_of_each_source_keep_the_strategy_of_their_source():
         ]
 
 
-async def test_what_cannot_be_indexed_ends_it_or_is_left_out_and_reported():
+async def test_an_artifact_that_cannot_be_indexed_ends_an_upsert_or_is_left_out_and_reported():
     store = MemoryStore()
     async with build(source_of([Artifact("a", "one")]), store=store) as corpus:
         with pytest.raises(SourceError, match="upsert: 'b' is a lie") as caught:
@@ -245,7 +248,7 @@ async def test_what_cannot_be_indexed_ends_it_or_is_left_out_and_reported():
         ({7: "x"}, "id is a string that is not empty"),
     ],
 )
-async def test_what_is_no_artifact_is_refused_before_anything_is_written(items, says):
+async def test_a_value_that_is_no_artifact_is_refused_before_anything_is_written(items, says):
     async with build(notes({"a": "one"}), store=MemoryStore()) as corpus:
         before = await content(corpus.store)
         with pytest.raises(ArgumentError, match=says):
@@ -253,7 +256,7 @@ async def test_what_is_no_artifact_is_refused_before_anything_is_written(items, 
         assert await content(corpus.store) == before
 
 
-async def test_an_id_given_twice_is_a_problem_as_it_is_for_a_build():
+async def test_a_duplicate_id_is_a_problem_as_in_a_build():
     async with build(notes({}), store=MemoryStore()) as corpus:
         with pytest.raises(SourceError, match="'a' the source yields this id twice"):
             await corpus.upsert([Artifact("a", "one"), Artifact("a", "two")])
@@ -268,7 +271,7 @@ async def test_bad_options_are_refused():
         assert await corpus.store.artifact_ids() == ["a"]
 
 
-async def test_deleting_says_how_many_were_there():
+async def test_delete_returns_the_number_of_removed_artifacts():
     async with build(notes({"a": "one", "b": "two"}), store=MemoryStore()) as corpus:
         assert await corpus.delete(["b", "b", "nobody"]) == 1
         assert await corpus.delete([]) == 0
@@ -276,13 +279,13 @@ async def test_deleting_says_how_many_were_there():
         assert await corpus.search("one") == []
 
 
-async def test_a_corpus_that_was_never_built_says_so():
+async def test_upserting_to_a_corpus_that_was_never_built_is_an_error():
     async with Corpus("empty", MemoryStore(), HashingEmbedder()) as corpus:
         with pytest.raises(CorpusNotFound, match="'empty' was never built"):
             await corpus.upsert({"a": "one"})
 
 
-async def test_a_corpus_that_has_another_embedder_by_now_is_not_written_to():
+async def test_a_corpus_that_was_rebuilt_with_another_embedder_is_not_written_to():
     store = MemoryStore()
     corpus = await build(notes({"a": "one"}), store=store)
     await build(notes({"a": "one"}), store=store, embedder=Counting().embedder)
@@ -291,7 +294,7 @@ async def test_a_corpus_that_has_another_embedder_by_now_is_not_written_to():
     assert await store.artifact_ids() == ["a"]
 
 
-async def test_upserted_artifacts_are_named_when_they_keep_a_build_from_another_embedder():
+async def test_the_error_names_upserted_artifacts_that_prevent_a_change_of_embedder():
     store = MemoryStore()
     corpus = await build(notes({"a": "one"}), store=store)
     await corpus.upsert({"b": "two"})
@@ -300,7 +303,7 @@ async def test_upserted_artifacts_are_named_when_they_keep_a_build_from_another_
 
 
 class Noting:
-    """A store that notes how many artifacts each write puts."""
+    """A store that notes the number of artifacts of each write."""
 
     def __init__(self, store):
         self.store = store
@@ -314,7 +317,7 @@ class Noting:
         return getattr(self.store, name)
 
 
-async def test_up_to_256_artifacts_are_written_in_one_transaction_whosever_they_are():
+async def test_up_to_256_artifacts_of_any_sources_are_written_in_one_transaction():
     store = Noting(MemoryStore())
     async with build(notes({"a": "one"}), store=store) as corpus:
         store.writes.clear()
@@ -324,7 +327,7 @@ async def test_up_to_256_artifacts_are_written_in_one_transaction_whosever_they_
         assert store.writes == [256, 44]
 
 
-async def test_changes_made_at_once_are_all_there_afterwards():
+async def test_changes_at_the_same_time_are_all_stored():
     async with build(notes({}), store=MemoryStore()) as corpus, anyio.create_task_group() as group:
         for number in range(20):
             group.start_soon(corpus.upsert, {f"{number}": f"text {number}", "same": f"by {number}"})
@@ -333,7 +336,7 @@ async def test_changes_made_at_once_are_all_there_afterwards():
         assert len(await corpus.store.artifact_ids()) == 21
 
 
-async def test_a_change_waits_for_a_build_and_says_when_that_takes_too_long():
+async def test_a_change_waits_for_a_build_and_fails_after_its_timeout():
     store = MemoryStore()
     async with build(notes({"a": "one"}), store=store) as corpus:
         async with store.writing():
@@ -348,7 +351,7 @@ async def test_a_change_waits_for_a_build_and_says_when_that_takes_too_long():
 
 
 class Moody:
-    """An embedder that hangs or fails when it is told to."""
+    """An embedder that hangs or fails according to its mood."""
 
     id, dim = "moody", 8
     mood = ""
@@ -358,13 +361,13 @@ class Moody:
             await anyio.sleep_forever()
         if self.mood == "fails":
             raise EmbedderError("the model is out of memory")
-        return np.asarray(hashed(texts), np.float32)
+        return np.asarray(hash_texts(texts), np.float32)
 
     async def embed_query(self, text):
         return (await self.embed_documents([text]))[0]
 
 
-async def test_an_upsert_that_fails_or_is_cancelled_changes_nothing_and_holds_up_nobody():
+async def test_an_upsert_that_fails_or_is_cancelled_changes_nothing_and_releases_its_lock():
     embedder = Moody()
     async with build(notes({"a": "one"}, embedder=embedder), store=MemoryStore()) as corpus:
         before = await content(corpus.store)
@@ -401,7 +404,7 @@ async def searching(corpus, done, seen):
         await anyio.lowlevel.checkpoint()
 
 
-async def readers_see_whole_versions(corpus, readers):
+async def check_readers_see_whole_versions(corpus, readers):
     done, seen = anyio.Event(), []
     async with anyio.create_task_group() as group:
         for reader in readers:
@@ -421,13 +424,13 @@ LINES = Chunked(chunk_size=12, overlap=0)
 
 async def test_readers_see_a_change_at_their_next_query_and_never_half_of_it():
     async with build(notes({}, strategy=LINES), store=MemoryStore()) as corpus:
-        await readers_see_whole_versions(corpus, [corpus, corpus])
+        await check_readers_see_whole_versions(corpus, [corpus, corpus])
 
 
 @pytest.mark.asyncio_only
-async def test_readers_of_a_file_do_too_through_connections_of_their_own():
+async def test_the_same_is_true_for_readers_of_a_file_with_their_own_connections():
     async with build(notes({}, strategy=LINES)) as corpus, open_corpus("notes") as one, open_corpus("notes") as other:
-        await readers_see_whole_versions(one, [corpus, one, other])
+        await check_readers_see_whole_versions(one, [corpus, one, other])
 
 
 OTHER_PROCESS = """
@@ -448,7 +451,7 @@ OTHER_PROCESS = """
 @pytest.mark.asyncio_only
 async def test_changes_of_another_process_are_seen_at_the_next_query():
     async with build(notes({"a": "nothing"})) as corpus:
-        await corpus.search("nothing")  # what is kept in memory is there before the change
+        await corpus.search("nothing")  # the caches in memory are filled before the change
         command = [sys.executable, "-c", textwrap.dedent(OTHER_PROCESS)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:  # noqa: ASYNC220 - lines to and fro are simplest so
             for word in ("keys", "bread"):
@@ -463,7 +466,7 @@ async def test_changes_of_another_process_are_seen_at_the_next_query():
 
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("strategy", [WholeText(kind="abstract"), LINES, Notes(chunk_size=300, overlap=0)])
-async def test_a_corpus_opened_by_name_knows_how_it_was_built(strategy):
+async def test_a_corpus_opened_by_name_has_the_settings_of_its_build(strategy):
     extractor = MarkdownLinks(inline_type="mentions")
     text = "one [two](b.md)\n\n" * 20
     async with build(notes({}, strategy=strategy, edge_extractor=extractor)):
@@ -471,7 +474,7 @@ async def test_a_corpus_opened_by_name_knows_how_it_was_built(strategy):
     async with open_corpus("notes") as corpus:
         await corpus.upsert({"a.md": text, "b.md": "two"})
         async with build(notes({"a.md": text, "b.md": "two"}, strategy=strategy, edge_extractor=extractor)) as built:
-            assert (built.report.updated, built.report.added) == (2, 0)  # they are the source's from now on
+            assert (built.report.updated, built.report.added) == (2, 0)  # they belong to the source from now on
             with_upserts = await content(corpus.store)
     fresh = MemoryStore()
     await build(notes({"a.md": text, "b.md": "two"}, strategy=strategy, edge_extractor=extractor), store=fresh)
@@ -479,7 +482,7 @@ async def test_a_corpus_opened_by_name_knows_how_it_was_built(strategy):
 
 
 @pytest.mark.asyncio_only
-async def test_a_strategy_of_ones_own_is_given_again_on_opening():
+async def test_a_custom_strategy_must_be_passed_again_on_opening():
     async with build(source_of([Artifact("a", "one")]), embedder="light"):
         pass
     async with open_corpus("notes") as corpus:
@@ -502,7 +505,7 @@ async def test_a_strategy_of_ones_own_is_given_again_on_opening():
 
 
 @pytest.mark.asyncio_only
-async def test_a_handle_from_before_a_rebuild_indexes_as_the_rebuild_did():
+async def test_a_corpus_opened_before_a_rebuild_indexes_with_the_settings_of_the_rebuild():
     async with build(notes({"a": "one\n\n" * 100}, strategy=Chunked())) as corpus:
         async with build(notes({"a": "one\n\n" * 100}, strategy=WholeText())):
             pass
@@ -512,7 +515,7 @@ async def test_a_handle_from_before_a_rebuild_indexes_as_the_rebuild_did():
 
 
 @pytest.mark.asyncio_only
-async def test_a_note_can_be_put_in_as_its_source_gives_it(tmp_path):
+async def test_an_item_of_a_source_can_be_upserted(tmp_path):
     (tmp_path / "a.md").write_text("---\ntitle: Keys\n---\nSee [b](b.md).")
     source = from_notes(tmp_path, name="notes", embedder="light")
     async with build(source) as corpus:

@@ -1,4 +1,4 @@
-"""Maintenance: when a corpus is due, what a run does about each, and what it leaves."""
+"""Maintenance: when a corpus is due, and the effects of a run."""
 
 import json
 import os
@@ -18,14 +18,14 @@ NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 @pytest.fixture
 def zone(monkeypatch):
-    """Set the local time zone of this process, for the test."""
+    """A function that sets the local time zone of this process for the test."""
 
-    def zone(name):
+    def set_zone(name):
         monkeypatch.setenv("TZ", name)
         time.tzset()
 
-    zone("UTC")
-    yield zone
+    set_zone("UTC")
+    yield set_zone
     monkeypatch.undo()
     time.tzset()
 
@@ -42,7 +42,7 @@ async def vault_of(folder, name="vault", **options):
     return await register(name, "files", root=folder, embedder="light", **options)
 
 
-async def maintained(name) -> datetime | None:
+async def read_maintenance_time(name) -> datetime | None:
     async with open_corpus(name) as corpus:
         kept = (await corpus.store.config()).get("maintained")
     return None if kept is None else datetime.fromisoformat(kept)
@@ -78,7 +78,7 @@ def actions(report):
         {"window": ("22:00", "25:00")},
     ],
 )
-def test_a_schedule_that_means_nothing_is_refused_in_one_line(given):
+def test_a_meaningless_schedule_is_refused_in_one_line(given):
     with pytest.raises(ArgumentError) as caught:
         Maintenance(**given)
     assert "\n" not in str(caught.value)
@@ -89,7 +89,7 @@ CLOCKS = st.times().map(lambda clock: clock.strftime("%H:%M"))
 
 
 @given(HOURS, HOURS)
-def test_an_interval_is_due_when_it_has_passed_and_not_before(every, age):
+def test_an_interval_is_due_as_soon_as_it_has_passed(every, age):
     found = Maintenance("interval", every).decide(NOON - timedelta(hours=age), NOON)
     assert found.action == ("due" if timedelta(hours=age) >= timedelta(hours=every) else "not-due")
 
@@ -101,7 +101,7 @@ def test_an_interval_is_due_without_a_last_time_or_with_one_from_the_future():
 
 
 @given(st.none() | st.just(NOON), CLOCKS, CLOCKS)
-def test_manual_is_never_due_and_a_change_of_the_source_always(last, start, end):
+def test_manual_is_never_due_and_on_change_is_always_due(last, start, end):
     assert Maintenance("manual", window=None if start == end else (start, end)).decide(last, NOON).action == "manual"
     assert Maintenance().decide(last, NOON).action == "due"
 
@@ -142,24 +142,24 @@ def test_a_window_is_local_time(zone):
     assert nightly.decide(None, NOON).action == "due"
 
 
-def test_what_is_not_due_is_not_deferred():
+def test_a_corpus_that_is_not_due_is_not_deferred():
     schedule = Maintenance("interval", 24, window=("00:00", "00:01"))
     assert schedule.decide(NOON - timedelta(hours=1), NOON).action == "not-due"
 
 
-def test_records_are_built_daily_and_all_else_with_its_source_unless_said_otherwise():
+def test_by_default_records_are_built_daily_and_other_kinds_on_change():
     assert Definition("a", "records").schedule == Maintenance("interval", every_hours=24)
     assert Definition("a", "records", maintenance=Maintenance("manual")).schedule == Maintenance("manual")
     for kind in ("files", "jsonl", "notes", "packages", "reports", "skills"):
         assert Definition("a", kind).schedule == Maintenance()
 
 
-# What a run does
+# Effects of a run
 
 pytestmark = pytest.mark.asyncio_only
 
 
-async def test_a_sweep_builds_what_is_due_in_order_of_name_and_says_why_the_rest_is_not(vault, zone):
+async def test_a_sweep_builds_due_corpora_in_order_of_name_and_reports_why_others_are_not_due(vault, zone):
     await vault_of(vault, "d-manual", maintenance=Maintenance("manual"))
     await vault_of(vault, "c-nightly", maintenance=Maintenance(window=("22:00", "06:00")))
     await vault_of(vault, "b-daily", maintenance=Maintenance("interval", 24))
@@ -183,7 +183,7 @@ async def test_a_sweep_builds_what_is_due_in_order_of_name_and_says_why_the_rest
     assert list(actions(await maintain(now=NOON + timedelta(hours=24))).values())[1] == "built"
 
 
-async def test_what_changed_in_the_source_is_in_the_report(vault):
+async def test_changes_of_the_source_are_in_the_report(vault):
     await vault_of(vault)
     await maintain()
     (vault / "bread.md").write_text("bake a loaf")
@@ -193,7 +193,7 @@ async def test_what_changed_in_the_source_is_in_the_report(vault):
     assert found.seconds >= found.report.seconds > 0
 
 
-async def test_one_that_fails_is_reported_with_its_error_and_the_others_are_built(vault, tmp_path):
+async def test_a_corpus_that_fails_is_reported_with_its_error_and_the_others_are_built(vault, tmp_path):
     await vault_of(tmp_path / "missing", "a")
     await vault_of(vault, "b")
     (tmp_path / "home").write_text("")
@@ -222,7 +222,7 @@ async def test_a_damaged_corpus_does_not_stop_a_sweep(vault):
     assert isinstance(report.failed[0].error, StoreCorrupt)
 
 
-async def test_one_asked_for_by_name_is_built_whatever_its_schedule_says_and_no_other(vault, zone):
+async def test_a_corpus_requested_by_name_is_built_despite_its_schedule_and_no_other(vault, zone):
     await vault_of(vault, "manual", maintenance=Maintenance("manual"))
     await vault_of(vault, "daily", maintenance=Maintenance("interval", 24, window=("22:00", "06:00")))
     await vault_of(vault, "other")
@@ -233,7 +233,7 @@ async def test_one_asked_for_by_name_is_built_whatever_its_schedule_says_and_no_
     assert corpus_names() == ["daily", "manual"]
 
 
-async def test_one_asked_for_by_name_raises_what_goes_wrong_and_lets_go(vault, tmp_path):
+async def test_errors_of_a_corpus_requested_by_name_are_raised_and_its_lock_is_released(vault, tmp_path):
     await vault_of(tmp_path / "missing", "a")
     with pytest.raises(SourceError, match="does not exist"):
         await maintain("a")
@@ -241,7 +241,7 @@ async def test_one_asked_for_by_name_raises_what_goes_wrong_and_lets_go(vault, t
     assert (await maintain("a")).ok
 
 
-async def test_an_item_that_cannot_be_indexed_is_left_out_and_told_or_fails_the_corpus(vault):
+async def test_an_item_that_cannot_be_indexed_is_left_out_and_reported_or_fails_the_corpus(vault):
     (vault / "bad.md").write_bytes(b"\xff")
     await vault_of(vault)
     [found] = (await maintain()).corpora
@@ -253,37 +253,37 @@ async def test_an_item_that_cannot_be_indexed_is_left_out_and_told_or_fails_the_
         await maintain(on_error="ignore")
 
 
-def everything_below(folder):
+def read_all_files(folder):
     return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
 
 
-async def test_a_dry_run_says_what_is_due_and_writes_nothing(home, vault):
+async def test_a_dry_run_lists_the_due_corpora_and_writes_nothing(home, vault):
     await vault_of(vault, "always")
     await vault_of(vault, "daily", maintenance=Maintenance("interval", 24))
     await vault_of(vault, "manual", maintenance=Maintenance("manual"))
-    before = everything_below(home)
+    before = read_all_files(home)
     assert actions(await maintain(dry_run=True)) == {"always": "due", "daily": "due", "manual": "manual"}
     assert actions(await maintain("manual", dry_run=True)) == {"manual": "due"}
-    assert everything_below(home) == before
+    assert read_all_files(home) == before
     await maintain(now=NOON)
-    before = everything_below(home)
+    before = read_all_files(home)
     report = await maintain(dry_run=True, now=NOON + timedelta(hours=1))
     assert actions(report) == {"always": "due", "daily": "not-due", "manual": "manual"}
-    assert everything_below(home) == before
+    assert read_all_files(home) == before
     assert report.to_dict()["dry_run"] is True
 
 
-async def test_when_a_corpus_was_maintained_is_when_its_build_began_and_outlives_other_builds(vault):
+async def test_the_time_of_maintenance_is_the_start_of_its_build_and_other_builds_keep_it(vault):
     await vault_of(vault)
     await maintain(now=NOON)
-    assert await maintained("vault") == NOON
+    assert await read_maintenance_time("vault") == NOON
     (vault / "keys.md").write_text("another text")
     async with build_corpus("vault"):
         pass
-    assert await maintained("vault") == NOON
+    assert await read_maintenance_time("vault") == NOON
     before = datetime.now(UTC).replace(microsecond=0)
     await maintain()
-    found = await maintained("vault")
+    found = await read_maintenance_time("vault")
     assert before <= found <= datetime.now(UTC)
     assert found.utcoffset() == timedelta(0)
 
@@ -305,7 +305,7 @@ async def test_progress_names_the_corpus(vault):
     assert seen == [("a", 1), ("b", 1)]
 
 
-async def test_a_cancelled_run_ends_at_once_and_holds_nothing(vault):
+async def test_a_cancelled_run_ends_at_once_and_keeps_no_lock(vault):
     await vault_of(vault, "a")
     await vault_of(vault, "b")
     with anyio.CancelScope() as scope:

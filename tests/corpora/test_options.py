@@ -1,4 +1,4 @@
-"""Every verb with options shows all of them, with their defaults, and refuses others under its own name."""
+"""Each verb shows its options with their defaults and refuses others under its name."""
 
 import inspect
 import pydoc
@@ -45,7 +45,7 @@ def test_a_verb_shows_each_option_with_its_type_and_its_default(verb, options):
         assert re.search(rf"\b{name}: .*{re.escape(repr(each.default))}", help_text)
 
 
-def test_verbs_of_one_kind_have_one_set_of_defaults():
+def test_related_verbs_have_the_same_defaults():
     for verbs in (SEARCHING, DISCOVERING, BUILDING):
         first, *others = [{name: each.default for name, each in options_of(verb).items()} for verb in verbs]
         assert all(other == first for other in others)
@@ -78,7 +78,7 @@ async def outcome(called):
 
 
 @pytest.mark.parametrize("verb", CALLS)
-async def test_a_misspelt_option_is_refused_under_the_name_that_was_called(verb, monkeypatch):
+async def test_a_misspelt_option_is_refused_under_the_name_of_the_verb(verb, monkeypatch):
     monkeypatch.setattr("airw.corpora.registry.corpus_names", lambda: ["notes"])
     async with airw.build(notes({"a": "keys"}), store=MemoryStore()) as corpus:
         with pytest.raises(TypeError) as caught:
@@ -89,7 +89,7 @@ async def test_a_misspelt_option_is_refused_under_the_name_that_was_called(verb,
 
 
 class WalkedOnly:
-    """A store that is walked, and no more."""
+    """A store that can only be walked."""
 
     async def get_records(self, ids):
         return [None] * len(ids)
@@ -112,7 +112,7 @@ LACKING = {
 
 
 @pytest.mark.parametrize("verb", LACKING)
-async def test_what_a_store_lacks_is_told_by_verb_and_method(verb):
+async def test_the_error_for_a_store_without_a_method_names_the_verb_and_the_method(verb):
     call, method = LACKING[verb]
     corpus = airw.Corpus("mine", WalkedOnly(), resolve_embedder("light"))
     with pytest.raises(ArgumentError) as caught:

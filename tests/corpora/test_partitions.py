@@ -1,4 +1,7 @@
-"""An ingest in partitions is one build: in any order, many times, at once, killed at any moment, beside builds."""
+"""An ingest in partitions equals one build.
+
+Partitions may come in any order, repeatedly, at the same time, after kills and beside builds.
+"""
 
 import os
 import pickle
@@ -32,13 +35,13 @@ def notes(items=(), **options):
     return from_mapping(dict(items), **{"name": "notes", "embedder": "light", **options})
 
 
-def cut(items, size):
-    """The items in partitions of some size, in order."""
+def split_items(items, size):
+    """Return the items in partitions of some size, in order."""
     items = list(items.items())
     return [dict(items[at : at + size]) for at in range(0, len(items), size)]
 
 
-async def ingested(plan, parts, order=None, **options):
+async def ingest_all(plan, parts, order=None, **options):
     for number in range(len(parts)) if order is None else order:
         await ingest_partition(plan, number, parts[number])
     return await finish_ingest(plan, partitions=len(parts), **options)
@@ -67,7 +70,7 @@ STEPS = st.tuples(
 @pytest.mark.slow
 @settings(max_examples=examples(60))
 @given(st.lists(STEPS, min_size=1, max_size=3))
-def test_any_sequence_of_ingests_leaves_and_reports_what_the_same_sequence_of_builds_does(steps):
+def test_any_sequence_of_ingests_has_the_content_and_reports_of_the_same_sequence_of_builds(steps):
     async def main():
         store, other = MemoryStore(), MemoryStore()
         for state, strategy, embedder, size, chance in steps:
@@ -79,11 +82,11 @@ def test_any_sequence_of_ingests_leaves_and_reports_what_the_same_sequence_of_bu
                 edge_extractor=links,
                 metadata_of=lambda name, _, state=state: {"refs": state[name][1]},
             )
-            parts = cut(whole.scope, size)
+            parts = split_items(whole.scope, size)
             order = list(range(len(parts))) * 2
             chance.shuffle(order)
             plan = await prepare_ingest(whole, store=store)
-            corpus = await ingested(plan, parts, order)
+            corpus = await ingest_all(plan, parts, order)
             expected = await build(whole, store=other)
             assert counts(corpus.report) == counts(expected.report)
         assert await content_of(store) == await content_of(other)
@@ -92,10 +95,10 @@ def test_any_sequence_of_ingests_leaves_and_reports_what_the_same_sequence_of_bu
 
 
 @pytest.mark.asyncio_only
-async def test_partitions_of_linked_notes_written_at_once_to_one_file_leave_what_a_build_leaves(tmp_path):
+async def test_partitions_of_linked_notes_written_at_once_to_one_file_equal_one_build(tmp_path):
     whole = source(count=60)
     plan = await prepare_ingest(whole, store=tmp_path / "parts.airw")
-    parts = cut(whole.scope, 7)
+    parts = split_items(whole.scope, 7)
     async with anyio.create_task_group() as group:
         for number in random.Random(3).sample(range(len(parts)), len(parts)):
             group.start_soon(ingest_partition, plan, number, parts[number])
@@ -106,12 +109,12 @@ async def test_partitions_of_linked_notes_written_at_once_to_one_file_leave_what
         assert corpus.report.seconds > 0
 
 
-async def test_what_a_build_makes_of_problems_the_partitions_make_of_them(tmp_path):
+async def test_partitions_treat_problems_as_a_build_does(tmp_path):
     given = {**TEXTS, "n3": 3, "n7": None}
     store, other = MemoryStore(), MemoryStore()
     for on_error_items in (TEXTS, given):
         plan = await prepare_ingest(notes(), store=store, on_error="skip")
-        corpus = await ingested(plan, cut(on_error_items, 4), [2, 0, 1])
+        corpus = await ingest_all(plan, split_items(on_error_items, 4), [2, 0, 1])
         one = await build(notes(on_error_items), store=other, on_error="skip")
         assert corpus.report.problems == one.report.problems
         assert counts(corpus.report) == counts(one.report)
@@ -122,7 +125,7 @@ async def test_what_a_build_makes_of_problems_the_partitions_make_of_them(tmp_pa
         await ingest_partition(plan, 0, given)
 
 
-async def test_items_may_be_artifacts_and_problems_as_a_source_gives_them():
+async def test_items_may_be_artifacts_and_problems_as_a_source_yields_them():
     plan = await prepare_ingest(notes(), store=MemoryStore(), on_error="skip")
     report = await ingest_partition(plan, 0, [Artifact("a", "one", {"x": 1}), ItemProblem("b", "is locked")])
     assert (report.added, report.problems) == (1, (ItemProblem("b", "is locked"),))
@@ -132,15 +135,15 @@ async def test_items_may_be_artifacts_and_problems_as_a_source_gives_them():
     assert record.metadata["x"] == 1
 
 
-# Once each, in order and out of it
+# Repeated and missing partitions
 
 
-async def test_only_what_changed_is_embedded_again():
+async def test_only_changed_items_are_embedded_again():
     store = MemoryStore()
     for texts, expected in ((TEXTS, 10), ({**TEXTS, "n1": "changed"}, 1)):
         embedder = work.Counting()
         plan = await prepare_ingest(notes(embedder=embedder), store=store)
-        await ingested(plan, cut(texts, 4))
+        await ingest_all(plan, split_items(texts, 4))
         assert len(embedder.texts) == expected
 
 
@@ -150,12 +153,12 @@ async def test_another_extractor_finds_links_again_without_embedding_anything():
         embedder.texts.clear()
         links = extractor_from(lambda name, _, to=target: {"REF": [to]}, id=target)
         plan = await prepare_ingest(notes(embedder=embedder), store=store, edge_extractor=links)
-        await ingested(plan, cut(TEXTS, 4))
+        await ingest_all(plan, split_items(TEXTS, 4))
         assert len(embedder.texts) == expected
         assert await store.fan_in([target]) == [9]
 
 
-async def test_a_partition_that_is_written_gives_its_report_again_without_work():
+async def test_a_written_partition_returns_its_report_again_without_work():
     def unreadable():
         raise OSError
         yield
@@ -167,7 +170,7 @@ async def test_a_partition_that_is_written_gives_its_report_again_without_work()
         await ingest_partition(plan, 1, unreadable())
 
 
-async def test_of_several_workers_with_the_same_partition_one_writes_and_all_give_its_report():
+async def test_of_several_workers_with_the_same_partition_one_writes_and_all_return_its_report():
     store = MemoryStore()
     plan = await prepare_ingest(notes(), store=store)
     reports = []
@@ -195,23 +198,23 @@ async def test_finishing_too_early_names_the_partitions_that_are_missing_and_rem
         await finish_ingest(plan, partitions=1)
 
 
-async def test_finishing_prunes_what_no_partition_held_of_its_own_source_only():
+async def test_finishing_prunes_artifacts_of_its_source_that_were_in_no_partition():
     store = MemoryStore()
     await build(notes({"old": "text"}), store=store)
     await build(notes({"other": "text"}, name="others"), store=store)
     for full, left in ((False, ["a", "old", "other"]), (True, ["a", "other"])):
         plan = await prepare_ingest(notes(), store=store)
-        corpus = await ingested(plan, [{"a": "one"}], full=full)
+        corpus = await ingest_all(plan, [{"a": "one"}], full=full)
         assert await store.artifact_ids() == left
     assert counts(corpus.report) == (0, 0, 1, 1)
 
 
-async def test_partitions_without_anything_empty_no_corpus_without_force():
+async def test_empty_partitions_do_not_empty_a_corpus_without_force():
     store = MemoryStore()
     await build(notes(TEXTS), store=store)
     plan = await prepare_ingest(notes(), store=store)
     with pytest.raises(SourceError, match="returned nothing to index, but 10"):
-        await ingested(plan, [{}, {}])
+        await ingest_all(plan, [{}, {}])
     assert len(await store.artifact_ids()) == 10
     corpus = await finish_ingest(plan, partitions=2, force=True)
     assert counts(corpus.report) == (0, 0, 0, 10)
@@ -221,24 +224,24 @@ async def test_partitions_without_anything_empty_no_corpus_without_force():
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-async def test_an_id_that_two_partitions_give_is_an_error_at_the_end_whichever_came_first(order):
+async def test_an_id_of_two_partitions_in_any_order_is_an_error_at_the_end(order):
     plan = await prepare_ingest(notes(), store=MemoryStore())
     with pytest.raises(SourceError, match="'a' is in partition 1 and in partition 0; ids must differ"):
-        await ingested(plan, [{"a": "one"}, {"a": "two"}], order)
+        await ingest_all(plan, [{"a": "one"}, {"a": "two"}], order)
 
 
 @pytest.mark.parametrize("before", [{}, {"a": "one"}, {"a": "two"}])
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-async def test_of_an_id_that_two_partitions_give_the_lower_number_has_it_whichever_came_first(before, order):
+async def test_an_id_of_two_partitions_in_any_order_belongs_to_the_lower_number(before, order):
     store, parts = MemoryStore(), [{"a": "one", "b": "b"}, {"c": "c", "a": "two"}]
     if before:
         await build(notes(before), store=store)
     plan = await prepare_ingest(notes(), store=store, on_error="skip")
     try:
-        corpus = await ingested(plan, parts, order)
+        corpus = await ingest_all(plan, parts, order)
     except PartitionsMissing as error:
         again = error.partitions
-        corpus = await ingested(plan, parts, again)
+        corpus = await ingest_all(plan, parts, again)
     assert [problem.item for problem in corpus.report.problems] == ["a"]
     fresh = await build(notes({"a": "one", "b": "b", "c": "c"}), store=MemoryStore())
     assert await content_of(store) == await content_of(fresh.store)
@@ -247,11 +250,11 @@ async def test_of_an_id_that_two_partitions_give_the_lower_number_has_it_whichev
 # Beside other builds
 
 
-async def test_another_embedder_replaces_what_the_old_one_made_as_in_a_build():
+async def test_another_embedder_replaces_the_vectors_of_the_old_one_as_in_a_build():
     store, other = MemoryStore(), MemoryStore()
     for dim in (32, 64):
         whole = notes(TEXTS, embedder=HashingEmbedder(dim=dim))
-        corpus = await ingested(await prepare_ingest(whole, store=store), cut(TEXTS, 4))
+        corpus = await ingest_all(await prepare_ingest(whole, store=store), split_items(TEXTS, 4))
         one = await build(whole, store=other)
     assert counts(corpus.report) == counts(one.report) == (0, 10, 0, 0)
     assert await content_of(store) == await content_of(other)
@@ -272,7 +275,7 @@ async def test_a_partition_is_refused_once_a_build_has_changed_the_embedder():
     assert await content_of(store) == before
 
 
-async def test_an_embedder_that_changes_while_a_partition_is_embedded_keeps_it_out():
+async def test_a_partition_is_refused_if_the_embedder_changes_while_it_is_embedded():
     store, embedder = MemoryStore(), work.Waiting()
     plan = await prepare_ingest(notes(embedder=embedder), store=store)
     async with anyio.create_task_group() as group:
@@ -301,7 +304,7 @@ async def test_a_partition_is_embedded_beside_a_builder_and_written_after_it():
     assert await store.artifact_ids() == ["a"]
 
 
-async def test_a_finished_or_replaced_ingest_takes_no_partition_more():
+async def test_a_finished_or_replaced_ingest_refuses_further_partitions():
     store = MemoryStore()
     for is_finished in (True, False):
         plan = await prepare_ingest(notes(), store=store)
@@ -313,15 +316,15 @@ async def test_a_finished_or_replaced_ingest_takes_no_partition_more():
     assert await store.artifact_ids() == ["a"]
 
 
-async def test_what_a_build_took_away_meanwhile_has_to_be_ingested_again():
-    store, parts = MemoryStore(), cut(TEXTS, 4)
+async def test_artifacts_that_a_build_removed_meanwhile_must_be_ingested_again():
+    store, parts = MemoryStore(), split_items(TEXTS, 4)
     plan = await prepare_ingest(notes(), store=store)
     for number, part in enumerate(parts):
         await ingest_partition(plan, number, part)
     await build(notes({"n1": "text 1", "n2": "text 2", "n3": "text 3", "n0": "newer"}), store=store)
     with pytest.raises(PartitionsMissing, match=r"ingest partitions 0, 1, 2 again") as caught:
         await finish_ingest(plan, partitions=3)
-    corpus = await ingested(plan, parts, caught.value.partitions)
+    corpus = await ingest_all(plan, parts, caught.value.partitions)
     fresh = await build(notes(TEXTS), store=MemoryStore())
     assert await content_of(corpus.store) == await content_of(fresh.store)
 
@@ -336,7 +339,7 @@ async def test_two_sources_are_ingested_into_one_corpus_at_once():
     assert await store.artifact_ids() == ["one", "two"]
 
 
-async def test_a_source_of_ones_own_says_how_to_index_and_is_not_read():
+async def test_a_custom_source_provides_the_settings_and_is_not_read():
     class Own:
         name, indexing_strategy, embedder, edge_extractor = "own", WholeText(), "light", None
 
@@ -348,7 +351,7 @@ async def test_a_source_of_ones_own_says_how_to_index_and_is_not_read():
 
     store = MemoryStore()
     for texts, expected in (({"a": "text 1"}, (2, 0, 0, 0)), ({"a": "other 1"}, (0, 0, 2, 0)), ({}, (0, 0, 1, 1))):
-        corpus = await ingested(await prepare_ingest(Own(), store=store), [texts, {"b": "text 2"}])
+        corpus = await ingest_all(await prepare_ingest(Own(), store=store), [texts, {"b": "text 2"}])
         assert counts(corpus.report) == expected
     assert [entry.version for entry in await store.ledger()] == ["revision 2"]
 
@@ -357,17 +360,17 @@ async def test_a_source_of_ones_own_says_how_to_index_and_is_not_read():
 
 
 @pytest.mark.asyncio_only
-async def test_an_ingest_without_a_store_makes_the_corpus_that_the_source_names(home):
+async def test_an_ingest_without_a_store_creates_the_corpus_with_the_name_of_the_source(home):
     plan = await prepare_ingest(notes())
     assert plan.store == home / "corpora" / "notes.airw"
-    async with await ingested(plan, [{"a": "alpha"}]) as corpus:
+    async with await ingest_all(plan, [{"a": "alpha"}]) as corpus:
         assert corpus.name == "notes"
     async with open_corpus("notes") as corpus:
         assert [hit.artifact_id for hit in await corpus.search("alpha")] == ["a"]
 
 
 @pytest.mark.asyncio_only
-async def test_a_plan_and_its_reports_are_pickled_and_name_the_file_from_any_folder(tmp_path, monkeypatch):
+async def test_a_plan_and_its_reports_can_be_pickled_and_contain_the_absolute_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     whole = work.source()
     plan = pickle.loads(pickle.dumps(await prepare_ingest(whole, store=Path("notes.airw"))))
@@ -385,7 +388,7 @@ async def test_a_worker_with_another_model_is_refused(tmp_path):
         await ingest_partition(replace(plan, embedder=HashingEmbedder(dim=64)), 0, {"a": "one"})
 
 
-async def test_a_store_that_keeps_no_runs_and_items_that_are_none_are_refused_by_name():
+async def test_a_store_without_runs_and_invalid_items_are_refused_by_name():
     class Plain:
         writing = MemoryStore().writing
 
@@ -403,15 +406,15 @@ async def test_a_store_that_keeps_no_runs_and_items_that_are_none_are_refused_by
 
 @pytest.mark.slow
 @pytest.mark.asyncio_only
-async def test_workers_killed_at_random_moments_leave_whole_partitions_and_the_ingest_ends_as_one_build(tmp_path):
-    """A row and its artifacts come together or not at all."""
+async def test_workers_killed_at_random_moments_leave_whole_partitions_and_the_ingest_equals_one_build(tmp_path):
+    """A row is written together with its artifacts or not at all."""
     chance, kills = random.Random(7), 0
     plan = await prepare_ingest(work.source(), store=tmp_path / "notes.airw")
     (tmp_path / "plan").write_bytes(pickle.dumps(plan))
     for _ in range(8):
         with work.start_workers(tmp_path / "plan") as workers:
             for worker in workers:
-                assert worker.stdout.readline()  # it has written, or found, a partition
+                assert worker.stdout.readline()  # it has written a partition, or one was already written
             await anyio.sleep(chance.uniform(0, 0.06))
             for worker in workers:
                 os.kill(worker.pid, signal.SIGKILL)

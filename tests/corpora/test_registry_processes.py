@@ -1,4 +1,7 @@
-"""Processes that register at once, are killed at it, or maintain at once: nothing is lost, no lock outlives them."""
+"""Several processes use one registry at the same time, and some are killed.
+
+Nothing is lost, and no lock outlives its process.
+"""
 
 import json
 import subprocess
@@ -12,7 +15,7 @@ import pytest
 from airw.corpora import list_corpora, maintain, register, unregister
 from airw.errors import StoreBusy
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]  # as the processes here do
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]  # as in the processes of these tests
 PROCESSES, EACH = 8, 50
 PRELUDE = """
 import os, signal, sys
@@ -25,8 +28,8 @@ def say(word):
 
 
 @contextmanager
-def started(code, *arguments):
-    """Start another process that has the library; killed in the end."""
+def start_process(code, *arguments):
+    """Start another process that imports the library, and kill it at the end."""
     command = [sys.executable, "-c", PRELUDE + code, *map(str, arguments)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as process:
@@ -62,8 +65,8 @@ for child in children:
 """
 
 
-def test_nothing_is_lost_of_what_eight_processes_register_while_one_reads():
-    with started(RACING) as process:
+def test_every_registration_of_eight_processes_is_stored_while_one_reads():
+    with start_process(RACING) as process:
         reads, complaints = process.communicate(timeout=100)
     assert process.returncode == 0, complaints
     assert int(reads) > 20
@@ -84,13 +87,13 @@ anyio.run(main)
 
 async def test_a_process_killed_while_it_registers_leaves_a_whole_registry_and_no_lock(home):
     await register("other", "notes", root="/srv")
-    with started(FOREVER) as process:
+    with start_process(FOREVER) as process:
         process.stdout.readline()
         await anyio.sleep(0.05)
         process.kill()
         rest, _ = process.communicate()
     done = len(rest.split()) + 1
-    # The last one may have been kept without being told.
+    # The last one may have been stored but not yet reported.
     assert list_corpora()["vault"].params["root"] in (f"/srv/{done - 1}", f"/srv/{done}")
     with anyio.fail_after(60):
         await unregister("vault")
@@ -117,9 +120,9 @@ anyio.run(partial(register, "vault", "notes", root="/new"))
 @pytest.mark.parametrize(
     ("moment", "kept"), [("half-written", "/old"), ("not yet in place", "/old"), ("in place", "/new")]
 )
-async def test_a_process_killed_at_the_worst_moment_leaves_the_old_registry_or_the_new_one(home, moment, kept):
+async def test_a_process_killed_at_the_worst_moment_leaves_the_old_or_the_new_registry(home, moment, kept):
     await register("vault", "notes", root="/old")
-    with started(KILLED_AT, moment) as process:
+    with start_process(KILLED_AT, moment) as process:
         process.communicate(timeout=30)
     assert process.returncode == -9
     assert {name: each.params["root"] for name, each in list_corpora().items()} == {"vault": kept}
@@ -138,10 +141,10 @@ anyio.run(partial(maintain, progress=stop))
 """
 
 
-async def test_one_maintenance_runs_at_a_time_and_a_killed_one_holds_nothing(tmp_path):
+async def test_one_maintenance_runs_at_a_time_and_a_killed_one_keeps_no_lock(tmp_path):
     (tmp_path / "a.md").write_text("rotate the keys")
     await register("vault", "notes", root=tmp_path, embedder="light")
-    with started(MAINTAINING) as process:
+    with start_process(MAINTAINING) as process:
         assert process.stdout.readline() == "building\n"
         for ask in (maintain, partial(maintain, "vault")):
             with pytest.raises(StoreBusy, match="another maintenance still holds"):
