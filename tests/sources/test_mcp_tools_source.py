@@ -1,4 +1,4 @@
-"""Catalogues of tools: every way to write one, what is searched, and what makes it be indexed again."""
+"""Catalogues of tools: their forms, the searched fields, and which changes index again."""
 
 import sys
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ async def tools_streamed():
         f"{__name__}:tools_now",
     ],
 )
-async def test_a_tool_is_the_same_however_it_is_written(tools, monkeypatch):
+async def test_a_tool_is_the_same_in_every_form(tools, monkeypatch):
     monkeypatch.setitem(sys.modules, __name__, SimpleNamespace(tools_now=tools_now))
     raw = {**PLAIN, "parameters": SCHEMA}
     assert await read(from_mcp_tools(tools)) == [Artifact("list_files", raw, {"param_names": ["depth", "path"]})]
@@ -149,19 +149,19 @@ async def test_a_tool_that_cannot_be_indexed_ends_the_build_or_is_reported_by_na
     assert corpus.report.problems == (problem,)
 
 
-async def test_a_mapping_of_tools_does_not_hide_that_one_is_given_twice():
+async def test_a_duplicate_tool_in_a_mapping_is_a_problem():
     first, second = await read(from_mcp_tools({"a": PLAIN, "b": PLAIN}))
     assert (first.id, second.item) == ("list_files", "list_files")
     assert "server.tool" in second.reason
 
 
 @pytest.mark.parametrize("tools", [None, 3, iter([PLAIN]), (tool for tool in [PLAIN])])
-def test_what_holds_no_tools_or_only_once_is_refused_at_birth(tools):
+def test_a_value_without_tools_or_that_can_be_read_only_once_is_refused_on_construction(tools):
     with pytest.raises(ArgumentKindError, match="tools"):
         from_mcp_tools(tools)
 
 
-def test_a_bare_word_and_a_name_that_no_corpus_can_have_are_refused_at_birth():
+def test_a_string_that_is_no_reference_and_an_invalid_name_are_refused_on_construction():
     with pytest.raises(ArgumentError, match="module:attribute"):
         from_mcp_tools("tools")
     with pytest.raises(ArgumentError, match="name"):

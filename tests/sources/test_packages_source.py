@@ -1,4 +1,4 @@
-"""Packages: of this environment or in folders of projects, what is known of each and what is told when it is not."""
+"""Packages of this environment or in folders of projects: their fields and problems."""
 
 import importlib.metadata
 import os
@@ -24,7 +24,7 @@ from airw.values import Artifact
 from tests.support.reading import read_items, write
 
 
-async def only(root, files, **options):
+async def read_single_project(root, files, **options):
     """Read a root with the one project `p` of these files."""
     write(root / "p", files)
     packages, problems = await read_items(from_packages(root=root, **options))
@@ -53,7 +53,7 @@ def site(tmp_path, monkeypatch):
     return tmp_path / "site"
 
 
-async def test_every_installed_distribution_is_there_once_with_what_it_says_of_itself():
+async def test_every_installed_distribution_is_listed_once_with_its_own_metadata():
     packages, problems = await read_items(from_packages())
     known = {}
     for each in importlib.metadata.distributions():
@@ -86,9 +86,9 @@ async def test_dependencies_are_the_requirements_without_those_of_extras():
         assert extra == []
 
 
-async def test_the_environment_is_searched_by_what_packages_do_and_walked_by_what_they_need():
+async def test_the_environment_is_searched_by_descriptions_and_walked_along_requirements():
     wanted = ("numpy", "anyio", "httpx", "idna", "certifi", "httpcore", "h11", "aiosqlite", "rich", "pytest", "trio")
-    others = {name for name in names_here() if name not in wanted}
+    others = {name for name in list_distributions() if name not in wanted}
     source = from_packages(
         exclude=sorted(others),
         readme_chars=2_000,
@@ -105,14 +105,14 @@ async def test_the_environment_is_searched_by_what_packages_do_and_walked_by_wha
         assert {edge.target for edge in found[0]} == {"anyio", "certifi", "httpcore", "idna"}
 
 
-def names_here():
+def list_distributions():
     return {distribution_name(each.metadata["Name"]) for each in importlib.metadata.distributions()}
 
 
-async def test_the_whole_environment_builds_and_a_second_build_has_nothing_to_do():
+async def test_a_second_build_of_the_whole_environment_changes_nothing():
     source, store = from_packages(embedder="light"), MemoryStore()
     first = await build(source, store=store)
-    assert first.report.added == len(names_here())
+    assert first.report.added == len(list_distributions())
     again = await build(source, store=store)
     assert (again.report.added, again.report.updated, again.report.unchanged) == (0, 0, first.report.added)
 
@@ -150,7 +150,7 @@ async def test_an_installed_distribution_has_its_fields_from_its_metadata(site):
     assert list(packages)[:2] == ["made-up-thing", "bare"]  # by folder name below the first entry of the path
 
 
-async def test_an_egg_has_its_requirements_too(site):
+async def test_an_egg_also_has_its_requirements(site):
     write(
         site,
         {
@@ -164,11 +164,11 @@ async def test_an_egg_has_its_requirements_too(site):
     assert packages["old"].metadata["path"] == str(site / "old.egg-info" / "PKG-INFO")
 
 
-async def test_of_two_distributions_of_one_name_the_first_on_the_path_counts_and_the_other_is_told(site, monkeypatch):
+async def test_of_two_distributions_of_one_name_the_first_on_the_path_is_used_and_the_other_reported(site, monkeypatch):
     distribution(site, "NumPy", "0.0.1", Summary="Shadow.")
     last = site.with_name("a-last")
     distribution(last, "numpy", "0.0.2")
-    monkeypatch.setattr(sys, "path", [*sys.path, str(last), str(site)])  # a folder that is there twice counts once
+    monkeypatch.setattr(sys, "path", [*sys.path, str(last), str(site)])  # a duplicate folder counts once
     packages, problems = await read_items(from_packages())
     assert packages["numpy"].raw["description"] == "Shadow."
     assert [(problem.item, problem.lost) for problem in problems] == [("numpy", False), ("numpy", False)]
@@ -177,7 +177,7 @@ async def test_of_two_distributions_of_one_name_the_first_on_the_path_counts_and
 
 
 @pytest.mark.parametrize("content", [None, b"", b"Metadata-Version: 2.1\n", b"Name: caf\xe9\n"])
-async def test_what_is_left_of_a_distribution_is_a_problem_that_says_where(site, content):
+async def test_the_remains_of_a_distribution_are_a_problem_with_their_path(site, content):
     place = site / "~roken-1.0.dist-info"
     place.mkdir(parents=True)
     if content is not None:
@@ -187,7 +187,7 @@ async def test_what_is_left_of_a_distribution_is_a_problem_that_says_where(site,
     assert "numpy" in packages
 
 
-async def test_a_broken_distribution_ends_a_build_or_is_left_out_as_asked(site):
+async def test_a_broken_distribution_ends_a_build_or_is_left_out_with_skip(site):
     (site / "gone-1.0.dist-info").mkdir(parents=True)
     distribution(site, "fine")
     source = from_packages(exclude=["[!f]*"], embedder="light")
@@ -198,7 +198,7 @@ async def test_a_broken_distribution_ends_a_build_or_is_left_out_as_asked(site):
     assert [problem.item for problem in corpus.report.problems] == [str(site / "gone-1.0.dist-info")]
 
 
-async def test_packages_are_excluded_by_name_in_either_spelling_or_by_pattern_and_said_to_be(site):
+async def test_packages_are_excluded_by_name_in_any_spelling_or_by_pattern_and_listed(site):
     for name in ("Zz.One", "zz_two", "zz-three"):
         distribution(site, name)
     packages, _ = await read_items(from_packages(exclude=["zz-one", "zz_t*"]))
@@ -255,17 +255,17 @@ async def test_names_descriptions_readmes_and_requirements_of_projects_are_those
         assert {**packages[name].raw, "path": packages[name].metadata["path"]} == raw
 
 
-async def test_what_comes_first_wins_field_by_field(tmp_path):
+async def test_each_field_comes_from_the_first_file_that_has_it(tmp_path):
     files = {
         "pyproject.toml": '[project]\ndependencies = ["a"]\n[tool.poetry]\ndescription = "P"\n',
         "setup.cfg": "[metadata]\ndescription = S\n[options]\ninstall_requires = b\n",
         "package.json": '{"description": "J", "dependencies": {"@scope/x": "^1"}}',
     }
-    package, problems = await only(tmp_path, files)
+    package, problems = await read_single_project(tmp_path, files)
     assert (package.raw["description"], package.raw["deps"], problems) == ("P", ["a"], [])
     for gone, description, deps in [("pyproject.toml", "S", ["b"]), ("setup.cfg", "J", ["@scope/x"])]:
         (tmp_path / "p" / gone).unlink()
-        package, problems = await only(tmp_path, {})
+        package, problems = await read_single_project(tmp_path, {})
         assert (package.raw["description"], package.raw["deps"], problems) == (description, deps, [])
 
 
@@ -281,7 +281,7 @@ async def test_poetrys_tables_are_read_without_python_and_optional_ones(tmp_path
         trio = {version = "*", optional = true}
         scipy = [{version = "<1", python = "<3.9"}, {version = ">1"}]
         """
-    package, problems = await only(tmp_path, {"pyproject.toml": text, "docs/about.md": "About."})
+    package, problems = await read_single_project(tmp_path, {"pyproject.toml": text, "docs/about.md": "About."})
     assert package.raw == {
         "name": "p",
         "description": "Poetic.",
@@ -290,7 +290,7 @@ async def test_poetrys_tables_are_read_without_python_and_optional_ones(tmp_path
         "deps": ["anyio", "numpy", "scipy"],
     }
     assert problems == []
-    package, _ = await only(tmp_path, {"pyproject.toml": f"project.dependencies = ['a>=1']\n{text}"})
+    package, _ = await read_single_project(tmp_path, {"pyproject.toml": f"project.dependencies = ['a>=1']\n{text}"})
     assert package.raw["deps"] == ["a>=1"]
 
 
@@ -312,8 +312,10 @@ async def test_poetrys_tables_are_read_without_python_and_optional_ones(tmp_path
         ({"package.json": '{"dependencies": ["a"]}'}, ["package.json", "dependencies must be a table"]),
     ],
 )
-async def test_a_broken_file_is_told_and_the_project_is_indexed_with_the_rest(tmp_path, files, words):
-    package, (problem,) = await only(tmp_path, {"setup.cfg": "[metadata]\nname=x\n", "README.md": "R", **files})
+async def test_a_broken_file_is_reported_and_the_project_is_indexed_without_it(tmp_path, files, words):
+    package, (problem,) = await read_single_project(
+        tmp_path, {"setup.cfg": "[metadata]\nname=x\n", "README.md": "R", **files}
+    )
     assert package.raw == {"name": "p", "description": "", "readme": "R", "owner": "ours", "deps": []}
     assert [word for word in words if word not in problem] == []
 
@@ -325,10 +327,10 @@ async def test_a_broken_file_is_told_and_the_project_is_indexed_with_the_rest(tm
         ({"setup.cfg": "[metadata]\ndescription=D\n[options]\ninstall_requires = file: r.txt"}, "file: r.txt"),
     ],
 )
-async def test_what_only_a_build_could_tell_is_told_unless_another_file_says_it(tmp_path, files, word):
-    _, (problem,) = await only(tmp_path, files)
+async def test_fields_known_only_to_a_package_build_are_reported_unless_another_file_has_them(tmp_path, files, word):
+    _, (problem,) = await read_single_project(tmp_path, files)
     assert word in problem
-    package, problems = await only(tmp_path, {"package.json": '{"dependencies": {"x": "1"}}'})
+    package, problems = await read_single_project(tmp_path, {"package.json": '{"dependencies": {"x": "1"}}'})
     assert (package.raw["deps"], problems) == (["x"], [])
 
 
@@ -344,20 +346,22 @@ async def test_what_only_a_build_could_tell_is_told_unless_another_file_says_it(
         ('readme = {text = "Said here.", content-type = "text/plain"}', "Said here."),
     ],
 )
-async def test_the_declared_readme_goes_before_the_usual_names(tmp_path, declared, expected):
+async def test_the_declared_readme_takes_precedence_over_the_usual_names(tmp_path, declared, expected):
     files = {"docs/long.rst": "long", "README.md": "md", "README.rst": "rst"}
-    package, problems = await only(tmp_path, {"pyproject.toml": f"[project]\n{declared}\n", **files})
+    package, problems = await read_single_project(tmp_path, {"pyproject.toml": f"[project]\n{declared}\n", **files})
     assert (package.raw["readme"], problems) == (expected, [])
 
 
-async def test_readmes_in_any_case_are_found_and_markdown_goes_first(tmp_path):
-    package, _ = await only(tmp_path, {"setup.cfg": "", "readme.rst": "rst", "Readme.MD": "md"})
+async def test_readmes_in_any_case_are_found_and_markdown_takes_precedence(tmp_path):
+    package, _ = await read_single_project(tmp_path, {"setup.cfg": "", "readme.rst": "rst", "Readme.MD": "md"})
     assert package.raw["readme"] == "md"
-    package, _ = await only(tmp_path, {"README.md": "capitals", "readme.md": "small", "rEADME.md": "mixed"})
+    package, _ = await read_single_project(
+        tmp_path, {"README.md": "capitals", "readme.md": "small", "rEADME.md": "mixed"}
+    )
     assert package.raw["readme"] == "capitals"
 
 
-async def test_a_readme_that_cannot_be_read_is_told_and_the_next_one_is_taken(tmp_path):
+async def test_a_readme_that_cannot_be_read_is_reported_and_the_next_one_is_used(tmp_path):
     write(tmp_path, {"secret/s.md": "S"})
     root = tmp_path / "root"
     (root / "p").mkdir(parents=True)
@@ -370,21 +374,21 @@ async def test_a_readme_that_cannot_be_read_is_told_and_the_next_one_is_taken(tm
         ("docs", "not a regular file"),
     ]:
         files = {"pyproject.toml": f'[project]\nreadme = "{declared}"\n', "docs/x": "", "README.md": "R"}
-        package, (problem,) = await only(root, files)
+        package, (problem,) = await read_single_project(root, files)
         assert package.raw["readme"] == "R"
         assert words in problem
         assert declared in problem
-    package, problems = await only(root, {"pyproject.toml": "", "README.md": b"\xff", "README.txt": "T"})
+    package, problems = await read_single_project(root, {"pyproject.toml": "", "README.md": b"\xff", "README.txt": "T"})
     assert package.raw["readme"] == "T"
     assert problems == ["README.md: is not UTF-8 at byte 0; convert the file"]
 
 
-async def test_a_long_readme_is_cut_and_its_metadata_say_so(tmp_path):
-    package, _ = await only(tmp_path, {"setup.cfg": "", "README.md": "\u00e9" * 20_000})
+async def test_a_long_readme_is_cut_and_marked_as_cut_in_the_metadata(tmp_path):
+    package, _ = await read_single_project(tmp_path, {"setup.cfg": "", "README.md": "\u00e9" * 20_000})
     assert (len(package.raw["readme"]), package.metadata) == (20_000, {"path": str(tmp_path / "p")})
-    package, problems = await only(tmp_path, {"README.md": "\u00e9" * 20_001})
+    package, problems = await read_single_project(tmp_path, {"README.md": "\u00e9" * 20_001})
     assert (len(package.raw["readme"]), package.metadata["readme_cut"], problems) == (20_000, True, [])
-    package, _ = await only(tmp_path, {}, readme_chars=0)
+    package, _ = await read_single_project(tmp_path, {}, readme_chars=0)
     assert package.raw["readme"] == ""
 
 
@@ -421,7 +425,7 @@ async def test_a_list_is_read_as_python_reads_it(tmp_path):
     assert packages["c"].metadata["path"] == str(tmp_path / "lib" / "c")
 
 
-async def test_a_listed_folder_that_is_gone_is_a_problem_and_what_was_indexed_of_it_stays(tmp_path):
+async def test_a_listed_folder_that_was_removed_is_a_problem_and_its_artifact_stays(tmp_path):
     write(tmp_path, {"a/setup.cfg": "[metadata]\ndescription = A", "b/setup.cfg": "[metadata]\ndescription = B"})
     write(tmp_path, {"all.pth": "a\nb\n"})
     source, store = from_packages(manifest=tmp_path / "all.pth", embedder="light"), MemoryStore()
@@ -434,7 +438,7 @@ async def test_a_listed_folder_that_is_gone_is_a_problem_and_what_was_indexed_of
     assert [problem.item for problem in corpus.report.problems] == ["a"]
 
 
-async def test_projects_of_one_name_are_all_kept_and_told_apart_by_the_folders_they_lie_in(tmp_path):
+async def test_projects_of_one_name_are_all_kept_with_their_folders_in_the_id(tmp_path):
     folders = ["x/p", "y/p", "z/y/p", "w/z/y/p", "p@y", "q"]
     write(tmp_path, {f"{folder}/setup.cfg": f"[metadata]\ndescription={folder}" for folder in folders})
     write(tmp_path, {"all.pth": "\n".join(folders)})
@@ -452,7 +456,7 @@ async def test_listed_projects_are_excluded_by_name_or_path(tmp_path):
     assert source.excluded() == {"excluded": [str(tmp_path / each) for each in ("y/p", "y/q", "z/r")]}
 
 
-async def test_a_missing_list_or_folder_or_one_without_projects_is_an_error_when_read(tmp_path):
+async def test_a_missing_list_or_folder_or_one_without_projects_is_an_error_on_reading(tmp_path):
     write(tmp_path, {"file": "", "empty.pth": "# nothing\n", "latin.pth": b"\xff", "dir.pth/x": "", "none/x/y": ""})
     for options, words in [
         ({"root": "gone"}, "gone.*No such file"),
@@ -468,14 +472,14 @@ async def test_a_missing_list_or_folder_or_one_without_projects_is_an_error_when
             await read_items(source)
 
 
-async def test_a_relative_folder_gives_absolute_paths(tmp_path, monkeypatch):
+async def test_the_paths_of_a_relative_folder_are_absolute(tmp_path, monkeypatch):
     write(tmp_path, {"projects/p/setup.cfg": "", "here/x": ""})
     monkeypatch.chdir(tmp_path / "here")
     packages, _ = await read_items(from_packages(root="../projects"))
     assert packages["p"].metadata == {"path": str(tmp_path / "projects" / "p")}
 
 
-async def test_projects_with_names_that_are_no_text_are_problems(tmp_path):
+async def test_projects_whose_names_are_not_valid_text_are_problems(tmp_path):
     write(tmp_path, {"p/setup.cfg": ""})
     write(tmp_path / os.fsdecode(b"caf\xe9"), {"setup.cfg": "x"})
     packages, problems = await read_items(from_packages(root=tmp_path))
@@ -487,12 +491,12 @@ async def test_a_project_whose_folder_cannot_be_listed_is_a_problem(tmp_path, mo
     write(tmp_path, {"p/setup.cfg": "", "q/setup.cfg": ""})
     listed = Path.iterdir
 
-    def refusing(path):
+    def refuse(path):
         if path.name == "q":
             raise PermissionError(13, "Permission denied", str(path))
         return listed(path)
 
-    monkeypatch.setattr(Path, "iterdir", refusing)  # as root, a test can list any folder
+    monkeypatch.setattr(Path, "iterdir", refuse)  # as root, a test can list any folder
     packages, (problem,) = await read_items(from_packages(root=tmp_path))
     assert list(packages) == ["p"]
     assert (problem.item, problem.lost) == ("q", True)
@@ -526,7 +530,7 @@ async def test_no_two_folders_ever_share_an_id(tmp_path_factory, folders):
         ({"name": "a/b"}, "name"),
     ],
 )
-def test_settings_that_cannot_work_are_refused_at_birth(settings, words):
+def test_settings_that_cannot_work_are_refused_on_construction(settings, words):
     with pytest.raises(ArgumentError, match=words):
         from_packages(**settings)
 

@@ -1,4 +1,4 @@
-"""Records from functions, references and lists: what becomes of each, where it runs, and what cannot be used."""
+"""Records from functions, references and lists: artifacts, problems and threads."""
 
 import itertools
 import math
@@ -89,7 +89,7 @@ async def later():
     ],
 )
 @pytest.mark.usefixtures("shelf")
-async def test_records_are_read_alike_however_they_are_given_and_as_often_as_asked(fetcher):
+async def test_records_are_the_same_from_any_kind_of_fetcher_and_at_each_reading(fetcher):
     source = from_records(fetcher, name="r")
     expected = [
         Artifact("a", {"text": "alpha", "year": 2026}, {"year": 2026}),
@@ -119,7 +119,7 @@ async def test_the_id_is_no_part_of_the_text_and_the_records_stay_as_they_are():
     assert record == {"id": "secret", "title": "T", "body": "B"}
 
 
-def test_the_source_is_as_documented_unless_said_otherwise():
+def test_the_defaults_of_the_source_are_as_documented():
     source = from_records(generator, name="r", strategy=WholeText(), embedder="light")
     assert isinstance(source, CorpusSource)
     assert (source.name, source.indexing_strategy, source.embedder) == ("r", WholeText(), "light")
@@ -159,7 +159,7 @@ async def test_a_record_that_cannot_be_kept_is_a_problem_that_names_it_and_the_r
         ([{"id": "a"}, *({"id": number} for number in range(200)), {"id": "a"}], "at position 201 is already at"),
     ],
 )
-async def test_an_id_that_is_given_twice_belongs_to_the_first(records, words):
+async def test_a_duplicate_id_belongs_to_the_first_record(records, words):
     artifacts, problems = await read_reasons(from_records(records, name="r"))
     assert len(artifacts) == len(records) - 1
     ((item, reason),) = problems.items()
@@ -180,23 +180,23 @@ async def test_a_build_ends_at_a_problem_or_reports_and_leaves_it_out():
     assert (hit.artifact_id, hit.metadata["year"]) == ("a", 2026)
 
 
-async def test_a_function_is_called_in_a_worker_thread_and_an_async_one_here():
+async def test_a_function_is_called_in_a_worker_thread_and_an_async_one_in_the_event_loop():
     threads = []
 
     def blocking():
         threads.append(threading.get_ident())
         yield {"text": threading.get_ident()}
 
-    async def here():
+    async def in_event_loop():
         threads.append(threading.get_ident())
         return []
 
-    for fetcher in (blocking, here):
+    for fetcher in (blocking, in_event_loop):
         await read(from_records(fetcher, name="r"))
     assert (threads[0] == threading.get_ident(), threads[1] == threading.get_ident()) == (False, True)
 
 
-async def test_the_first_records_arrive_before_the_last_ones_are_made():
+async def test_the_first_records_arrive_before_the_last_ones_are_created():
     async def endless():
         for number in itertools.count():
             await anyio.lowlevel.checkpoint()
@@ -207,7 +207,7 @@ async def test_the_first_records_arrive_before_the_last_ones_are_made():
             assert [(await anext(items)).id for _ in range(100)] == [str(number) for number in range(100)]
 
 
-async def test_leaving_early_closes_what_the_function_opened():
+async def test_leaving_early_closes_the_generators_of_the_function():
     closed, kept = [], []
 
     def records():
@@ -216,18 +216,18 @@ async def test_leaving_early_closes_what_the_function_opened():
         finally:
             closed.append("here")
 
-    def opened():
+    def plain_records():
         kept.append(records())
         return kept[-1]
 
-    async def async_opened():
+    async def async_records():
         try:
             for _ in range(1000):
                 yield {}
         finally:
             closed.append("async")
 
-    for fetcher in (opened, async_opened):
+    for fetcher in (plain_records, async_records):
         async with aclosing(from_records(fetcher, name="r").items()) as items:
             await anext(items)
     assert closed == ["here", "async"]
@@ -270,7 +270,7 @@ async def test_a_function_that_fails_is_an_error_that_names_it_and_keeps_the_cau
         assert caught.value.__cause__ is not None
 
 
-async def test_a_function_that_fails_midway_says_after_how_many_records():
+async def test_the_error_of_a_function_that_fails_midway_contains_the_number_of_records():
     async def breaks():
         for _ in range(70):
             yield {}
@@ -286,12 +286,12 @@ async def test_a_function_that_fails_midway_says_after_how_many_records():
 
 
 @pytest.mark.parametrize("given", [None, 3, "text", b"bytes", {"a": {}}])
-async def test_a_function_that_gives_no_records_is_an_error(given):
+async def test_a_function_that_returns_no_records_is_an_error(given):
     with pytest.raises(SourceError, match=r"returned .*; return an iterable of records"):
         await read(from_records(lambda: given, name="r"))
 
 
-async def test_a_scope_of_ones_own_may_be_an_async_generator_of_pages():
+async def test_a_custom_scope_may_be_an_async_generator_of_pages():
     async def pages():
         for letter in "ab":
             await anyio.lowlevel.checkpoint()
@@ -304,19 +304,19 @@ async def test_a_scope_of_ones_own_may_be_an_async_generator_of_pages():
 
 
 @pytest.mark.parametrize("fetcher", [None, 3, b"bytes", object()])
-def test_what_is_neither_function_nor_name_nor_list_is_refused_at_birth(fetcher):
+def test_a_value_that_is_neither_function_nor_name_nor_list_is_refused_on_construction(fetcher):
     with pytest.raises(ArgumentKindError, match="fetcher must be a function or 'module:attribute', not ") as caught:
         from_records(fetcher, name="r")
     assert isinstance(caught.value, TypeError)
 
 
 @pytest.mark.parametrize("fetcher", [generator(), iter(RECORDS), zip(RECORDS), async_generator()])
-def test_what_could_be_read_only_once_is_refused_at_birth(fetcher):
+def test_a_value_that_can_be_read_only_once_is_refused_on_construction(fetcher):
     with pytest.raises(ArgumentKindError, match="read only once; pass a function that returns it"):
         from_records(fetcher, name="r")
 
 
-def test_a_mapping_is_refused_with_the_way_out():
+def test_the_error_for_a_mapping_names_the_function_to_use():
     with pytest.raises(ArgumentKindError, match="from_mapping"):
         from_records({"a": {}}, name="r")
 
@@ -324,7 +324,7 @@ def test_a_mapping_is_refused_with_the_way_out():
 @pytest.mark.parametrize(
     "text", ["", "records", ":records", "module:", "a b:c", "a:b:c", "a..b", ".a.b", "a.b ", "1.b"]
 )
-def test_a_bare_word_is_refused_at_birth(text):
+def test_a_string_that_is_no_reference_is_refused_on_construction(text):
     for refuses in (split_reference, lambda text: from_records(text, name="r")):
         with pytest.raises(ArgumentError, match=r"'module:attribute' or 'module\.attribute'"):
             refuses(text)
@@ -355,7 +355,7 @@ def test_a_reference_names_a_module_and_an_attribute(text, parts):
         ("shelf.broken:records", "cannot import 'shelf.broken': RuntimeError: no luck"),
     ],
 )
-async def test_a_reference_that_leads_nowhere_is_an_error_when_read_that_names_module_and_attribute(shelf, text, words):
+async def test_the_error_on_reading_a_broken_reference_names_module_and_attribute(shelf, text, words):
     source = from_records(text, name="r")
     with pytest.raises(SourceError, match=words) as caught:
         await read(source)
@@ -373,7 +373,7 @@ async def test_nothing_is_imported_before_the_records_are_read_and_then_in_a_wor
 @pytest.mark.parametrize(
     "settings", [{"name": "a/b"}, {"id_key": ""}, {"id_key": None}, {"text_key": ""}, {"metadata_keys": "year"}]
 )
-def test_settings_that_cannot_work_are_refused_at_birth(settings):
+def test_settings_that_cannot_work_are_refused_on_construction(settings):
     with pytest.raises(ArgumentError, match="|".join(settings)):
         from_records(RECORDS, **{"name": "r", **settings})
 

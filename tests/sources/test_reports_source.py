@@ -1,4 +1,4 @@
-"""Reports of projects: which markdown is one, whose it is, and what is left out and why."""
+"""Reports of projects: which markdown files are reports, and why others are left out."""
 
 import os
 from pathlib import Path
@@ -99,7 +99,7 @@ async def test_the_reports_are_those_of_ir(projects, recursive):
         assert ours == theirs.metadata_of(item.id, None)
 
 
-async def test_without_recursion_nested_reports_are_left_out_and_said_to_be(projects):
+async def test_without_recursion_nested_reports_are_left_out_and_listed(projects):
     source = from_md_reports(projects_root=projects, recursive=False)
     nested = [name for name in sorted(REPORTS) if "sub/" in name or "deep/" in name or "docs/misc/" in name]
     nested = sorted([*nested, "a/walker/misc/docs/docs/note.md"])
@@ -107,7 +107,7 @@ async def test_without_recursion_nested_reports_are_left_out_and_said_to_be(proj
     assert [item.id for item in await read(source)] == sorted(REPORTS.keys() - set(nested))
 
 
-async def test_folders_that_hold_no_report_are_not_even_listed(projects, monkeypatch):
+async def test_folders_that_can_contain_no_report_are_not_read(projects, monkeypatch):
     listed, scanned = [], os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: listed.append(Path(path).name) or scanned(path))
     await read(from_md_reports(projects_root=projects))
@@ -115,7 +115,7 @@ async def test_folders_that_hold_no_report_are_not_even_listed(projects, monkeyp
     assert {"node_modules", "src", ".obsidian", ".venv", "worktree", "nested"}.isdisjoint(listed)
 
 
-async def test_excluded_reports_are_neither_read_nor_unaccounted_for(projects):
+async def test_excluded_reports_are_not_read_but_listed(projects):
     source = from_md_reports(projects_root=projects, exclude=lambda path: path.startswith("b/"))
     assert [item.id for item in await read(source)] == sorted(name for name in REPORTS if not name.startswith("b/"))
     assert source.excluded()["excluded"] == sorted(name for name in REPORTS if name.startswith("b/"))
@@ -139,7 +139,7 @@ async def test_links_to_folders_are_not_followed_and_unreadable_reports_are_prob
     assert {problem.item for problem in corpus.report.problems} == problems.keys()
 
 
-async def test_frontmatter_gives_the_title_and_what_is_wrong_with_it_costs_only_that(tmp_path):
+async def test_the_title_comes_from_the_frontmatter_and_broken_frontmatter_is_only_reported(tmp_path):
     good, bad = "---\ntitle: Given\nproject: theirs\n---\n# Heading\n", "---\na: [\n---\n# Heading\n"
     write(tmp_path, {"a/p/docs/bad.md": bad, "a/p/docs/good.md": good, "a/p/docs/none.md": "text"})
     problem, *items = await read(from_md_reports(projects_root=tmp_path))
@@ -155,14 +155,14 @@ async def test_more_reports_than_a_page_are_all_read(tmp_path):
     assert [item.id for item in items] == [name for name in names if "07" not in name]
 
 
-async def test_a_number_is_no_name_in_capitals_though_ir_takes_it_for_one(tmp_path):
+async def test_a_number_is_not_a_name_in_capitals_unlike_in_ir(tmp_path):
     write(tmp_path, {"a/p/docs/0001.md": "x", "a/p/docs/2026 1.md": "x", "a/p/docs/2026 A.md": "x"})
     items = await read(from_md_reports(projects_root=tmp_path))
     assert [item.metadata["filename"] for item in items] == ["0001.md", "2026 1.md"]
     assert list(IrSource.from_md_reports(projects_root=tmp_path).scope) == []
 
 
-async def test_the_root_is_given_or_named_by_the_environment(projects, monkeypatch):
+async def test_the_root_comes_from_the_argument_or_the_environment(projects, monkeypatch):
     monkeypatch.delenv("AIRW_PROJECTS", raising=False)
     with pytest.raises(ArgumentError, match=r"projects_root.*AIRW_PROJECTS"):
         from_md_reports()
@@ -176,7 +176,7 @@ async def test_the_root_is_given_or_named_by_the_environment(projects, monkeypat
         await read(from_md_reports(projects_root="gone"))
 
 
-async def test_a_root_that_is_missing_or_holds_no_report_is_an_error_when_read_and_never_an_empty_corpus(tmp_path):
+async def test_a_missing_root_or_one_without_reports_is_an_error_on_reading_and_no_empty_corpus(tmp_path):
     write(tmp_path, {"file": "", "empty/x.md": "x", "blank/a/p/docs/x.md": " "})
     for root, words in [("gone", "does not exist"), ("file", "not a folder"), ("empty", "docs"), ("blank", "docs")]:
         source = from_md_reports(projects_root=tmp_path / root)
@@ -187,7 +187,7 @@ async def test_a_root_that_is_missing_or_holds_no_report_is_an_error_when_read_a
 
 
 @pytest.mark.parametrize("options", [{"name": "a/b"}, {"recursive": "no"}, {"max_bytes": 0}])
-def test_settings_that_cannot_work_are_refused_at_birth(options):
+def test_settings_that_cannot_work_are_refused_on_construction(options):
     with pytest.raises(ArgumentError, match="|".join(options)):
         from_md_reports(projects_root=".", **options)
 
@@ -202,12 +202,12 @@ def test_the_defaults_are_as_documented():
 async def test_a_folder_that_cannot_be_listed_is_a_problem(projects, monkeypatch):
     scanned = os.scandir
 
-    def refusing(path):
+    def refuse(path):
         if str(path).endswith("research"):
             raise PermissionError(13, "Permission denied", str(path))
         return scanned(path)
 
-    monkeypatch.setattr(os, "scandir", refusing)  # as root, a test can list any folder
+    monkeypatch.setattr(os, "scandir", refuse)  # as root, a test can list any folder
     problem, *items = await read(from_md_reports(projects_root=projects))
     assert (problem.item, problem.lost) == ("a/walker/docs/research", True)
     assert len(items) == len(REPORTS) - 1
@@ -244,11 +244,11 @@ def above_docs_is_hidden(path):
     return path.split("/")[2].startswith(".")
 
 
-# What files and notes leave out
+# Excluded files and notes
 
 
 @pytest.mark.parametrize("make", [from_files, from_notes])
-def test_files_and_notes_tell_what_they_leave_out_without_reading_it(make, tmp_path):
+def test_files_and_notes_list_excluded_files_without_reading_them(make, tmp_path):
     write(tmp_path, {"b.md": "B", "a/x.txt": b"\xff", "a.md": b"\xff", "a/draft.md": "D"})
     (tmp_path / os.fsdecode(b"caf\xe9.txt")).write_text("x")
     source = make(tmp_path, exclude=lambda path: "draft" in path)

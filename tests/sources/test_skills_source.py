@@ -1,4 +1,4 @@
-"""Skills from folders and functions: what they are called, what is said of them, and what is left out."""
+"""Skills from folders and functions: their names, fields, problems and filters."""
 
 import gzip
 import json
@@ -31,25 +31,25 @@ def skill(name=None, description="Does it.", body="# Use\n\nBody.\n", **fields):
     return f"---\n{written}---\n\n{body}"
 
 
-async def only(root, **options):
+async def read_single_skill(root, **options):
     (item,) = await read(from_skills(roots=root, **options))
     return item
 
 
-# What a skill says
+# The fields of a skill
 
 
-async def test_a_skill_is_its_frontmatter_and_where_it_lies(tmp_path):
+async def test_a_skill_consists_of_its_frontmatter_and_its_path(tmp_path):
     text = skill("pdf-forms", "Fill in forms.", license="MIT", **{"allowed-tools": ["Read", "Bash"], "version": 1.2})
     write(tmp_path, {"tools/skills/pdf/SKILL.md": text})
     folder = tmp_path / "tools" / "skills" / "pdf"
-    item = await only(tmp_path)
+    item = await read_single_skill(tmp_path)
     assert item.id == "pdf-forms"
     said = {"name": "pdf-forms", "description": "Fill in forms.", "parent": "tools"}
     assert item.raw == said
-    assert (await only(tmp_path, strategy=Chunked())).raw == {**said, "body": "\n# Use\n\nBody.\n"}
+    assert (await read_single_skill(tmp_path, strategy=Chunked())).raw == {**said, "body": "\n# Use\n\nBody.\n"}
     extractor = extractor_from(lambda *_: {}, id="none")
-    assert (await only(tmp_path, edge_extractor=extractor)).raw == {**said, "body": "\n# Use\n\nBody.\n"}
+    assert (await read_single_skill(tmp_path, edge_extractor=extractor)).raw == {**said, "body": "\n# Use\n\nBody.\n"}
     assert item.metadata == {
         "name": "pdf-forms",
         "parent": "tools",
@@ -76,9 +76,9 @@ async def test_a_skill_is_its_frontmatter_and_where_it_lies(tmp_path):
         ("---\nname: x\ndescription: 日本語のフォーム\n...\nBody", "日本語のフォーム"),
     ],
 )
-async def test_frontmatter_is_read_as_yaml_writes_it(tmp_path, text, description):
+async def test_frontmatter_is_read_as_yaml(tmp_path, text, description):
     write(tmp_path, {"x/SKILL.md": text})
-    item = await only(tmp_path)
+    item = await read_single_skill(tmp_path)
     assert (item.id, item.raw["description"]) == ("x", description)
 
 
@@ -104,7 +104,7 @@ async def test_frontmatter_is_read_as_yaml_writes_it(tmp_path, text, description
         ),
     ],
 )
-async def test_a_skill_without_good_frontmatter_is_indexed_and_said_to_be(tmp_path, text, name, description, words):
+async def test_a_skill_without_valid_frontmatter_is_indexed_and_reported(tmp_path, text, name, description, words):
     write(tmp_path, {"pdf/SKILL.md": text})
     *problems, item = await read(from_skills(roots=tmp_path))
     assert (item.id, item.raw["name"], item.raw["description"]) == (name, name, description)
@@ -112,19 +112,19 @@ async def test_a_skill_without_good_frontmatter_is_indexed_and_said_to_be(tmp_pa
     assert any(words in problem.reason and "pdf/SKILL.md" in problem.reason for problem in problems)
 
 
-async def test_frontmatter_does_not_say_where_a_skill_lies(tmp_path):
+async def test_frontmatter_does_not_override_the_paths_of_a_skill(tmp_path):
     write(tmp_path, {"px/x/SKILL.md": skill("x", parent="evil", skill_path="/etc/passwd", base_path="/etc")})
-    item = await only(tmp_path)
+    item = await read_single_skill(tmp_path)
     path = tmp_path / "px" / "x" / "SKILL.md"
     assert item.metadata == {"name": "x", "parent": "px", "skill_path": str(path), "base_path": str(path.parent)}
 
 
-async def test_a_name_is_one_line_and_a_number_is_one(tmp_path):
+async def test_a_name_becomes_one_line_and_may_be_a_number(tmp_path):
     write(tmp_path, {"a/SKILL.md": "---\nname: 2048\ndescription: x\n---\n", "b/SKILL.md": skill("two\nlines")})
     assert [item.id for item in await read(from_skills(roots=tmp_path))] == ["2048", "two lines"]
 
 
-async def test_a_file_that_cannot_be_read_or_says_nothing_is_a_problem_named_after_its_folder(tmp_path):
+async def test_an_unreadable_or_empty_file_is_a_problem_named_after_its_folder(tmp_path):
     root = write(
         tmp_path / "root",
         {
@@ -166,7 +166,7 @@ async def test_a_file_that_cannot_be_read_or_says_nothing_is_a_problem_named_aft
         assert words in problems[name].reason
 
 
-async def test_a_skill_that_cannot_be_read_for_once_is_kept_under_its_id(tmp_path):
+async def test_an_indexed_skill_that_cannot_be_read_now_is_kept_under_its_id(tmp_path):
     write(tmp_path, {"a/skills/x/SKILL.md": skill("x", "One."), "b/skills/x/SKILL.md": skill("x", "Two.")})
     store = MemoryStore()
     await build(from_skills(roots=tmp_path, embedder="light"), store=store)
@@ -180,7 +180,7 @@ async def test_a_skill_that_cannot_be_read_for_once_is_kept_under_its_id(tmp_pat
         await build(from_skills(roots=tmp_path, embedder="light"), store=store)
 
 
-# Which files, and what they are called
+# Files and ids
 
 
 async def test_skills_are_found_at_any_depth_in_any_case_and_nothing_else_is(tmp_path):
@@ -205,10 +205,10 @@ async def test_skills_are_found_at_any_depth_in_any_case_and_nothing_else_is(tmp
         ("px/Skills/office/pdf/SKILL.md", "office"),
     ],
 )
-async def test_the_parent_is_what_the_skill_belongs_to(tmp_path, path, parent):
+async def test_the_parent_is_the_folder_that_the_skill_belongs_to(tmp_path, path, parent):
     write(tmp_path, {path: skill()})
-    assert (await only(tmp_path)).metadata["parent"] == parent
-    assert (await only((tmp_path / path).parent)).metadata["parent"] == parent
+    assert (await read_single_skill(tmp_path)).metadata["parent"] == parent
+    assert (await read_single_skill((tmp_path / path).parent)).metadata["parent"] == parent
 
 
 async def test_skills_of_one_name_are_all_kept_each_under_its_own_id(tmp_path):
@@ -229,14 +229,14 @@ async def test_skills_of_one_name_are_all_kept_each_under_its_own_id(tmp_path):
     assert await read(from_skills(roots=roots)) == items
 
 
-async def test_folders_that_lie_inside_one_another_or_link_to_one_another_give_each_skill_once(tmp_path):
+async def test_nested_and_linked_folders_yield_each_skill_without_duplicates(tmp_path):
     write(tmp_path, {"a/skills/x/SKILL.md": skill("x"), "a/y/SKILL.md": skill("y")})
     (tmp_path / "link").symlink_to(tmp_path / "a")
     roots = [tmp_path / "a" / "skills", tmp_path / "a", tmp_path / "link"]
     assert [item.id for item in await read(from_skills(roots=roots))] == ["x", "y"]
 
 
-async def test_a_skill_that_is_linked_to_is_told_of(tmp_path):
+async def test_a_link_to_a_skill_is_reported(tmp_path):
     write(tmp_path, {"elsewhere/y/SKILL.md": skill("y"), "skills/x/SKILL.md": skill("x"), "plain/note.md": "no skill"})
     for name, target in [("y", "elsewhere/y"), ("plain", "plain"), ("gone", "gone")]:
         (tmp_path / "skills" / name).symlink_to(tmp_path / target)
@@ -247,7 +247,7 @@ async def test_a_skill_that_is_linked_to_is_told_of(tmp_path):
     assert [item.id for item in items if not isinstance(item, ItemProblem)] == ["x", "y"]
 
 
-async def test_the_users_folders_are_read_where_they_are(tmp_path, monkeypatch):
+async def test_the_folders_of_the_user_are_read_by_default(tmp_path, monkeypatch):
     home, project = tmp_path / "home", tmp_path / "project"
     write(home, {".claude/skills/x/SKILL.md": skill("x", "home"), ".codex/skills/y/SKILL.md": skill("y")})
     write(home, {".claude/plugins/cache/px/skills/z/SKILL.md": skill("z")})
@@ -264,13 +264,13 @@ async def test_the_users_folders_are_read_where_they_are(tmp_path, monkeypatch):
     assert [item.metadata["parent"] for item in items] == ["home", "home", "px"]
 
 
-async def test_a_given_folder_may_lie_below_the_home_folder(tmp_path, monkeypatch):
+async def test_a_root_may_be_below_the_home_folder(tmp_path, monkeypatch):
     write(tmp_path, {"mine/x/SKILL.md": skill("x")})
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert (await only("~/mine")).metadata["base_path"] == str(tmp_path / "mine" / "x")
+    assert (await read_single_skill("~/mine")).metadata["base_path"] == str(tmp_path / "mine" / "x")
 
 
-async def test_without_a_skill_anywhere_the_error_says_where_it_looked(tmp_path, monkeypatch):
+async def test_the_error_without_any_skill_lists_the_folders(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SourceError, match=r"no SKILL\.md below") as caught:
@@ -282,7 +282,7 @@ async def test_without_a_skill_anywhere_the_error_says_where_it_looked(tmp_path,
         await read(from_skills(roots=[tmp_path / "empty"]))
 
 
-async def test_a_given_folder_that_is_missing_is_an_error_and_one_without_skills_is_not(tmp_path):
+async def test_a_missing_root_is_an_error_and_one_without_skills_is_not(tmp_path):
     write(tmp_path, {"a/x/SKILL.md": skill("x"), "empty/README.md": "x"})
     assert len(await read(from_skills(roots=[tmp_path / "empty", tmp_path / "a"]))) == 1
     with pytest.raises(SourceError, match=r"does not exist: '.*/gone'"):
@@ -311,7 +311,7 @@ async def test_the_filter_leaves_skills_out_and_changes_no_id(tmp_path):
     assert from_skills(roots=tmp_path).excluded is None
 
 
-async def test_a_filter_that_leaves_nothing_is_an_error_and_not_an_empty_corpus(tmp_path):
+async def test_a_filter_that_leaves_no_skills_is_an_error_and_not_an_empty_corpus(tmp_path):
     write(tmp_path, {"x/SKILL.md": skill("x")})
     with pytest.raises(SourceError, match="filter matches none of the 1 skills"):
         await read(from_skills(roots=tmp_path, filter={"plugni": "x"}))
@@ -336,7 +336,7 @@ async def skills_later():
 
 
 @pytest.mark.parametrize("fetcher", [skills_now, skills_later, f"{__name__}:skills_now"])
-async def test_a_function_can_give_the_skills(fetcher, monkeypatch):
+async def test_a_function_can_return_the_skills(fetcher, monkeypatch):
     monkeypatch.setitem(sys.modules, __name__, type(sys)("stand_in"))
     monkeypatch.setattr(sys.modules[__name__], "skills_now", skills_now, raising=False)
     source = from_skills(fetcher=fetcher)
@@ -347,14 +347,14 @@ async def test_a_function_can_give_the_skills(fetcher, monkeypatch):
     assert source.indexing_strategy == Skill()
 
 
-async def test_a_functions_bodies_are_there_for_a_strategy_that_reads_them():
+async def test_a_strategy_can_read_the_bodies_of_skills_from_a_function():
     fetcher = lambda: [{"name": "x", "body": "B"}]  # noqa: E731
     for strategy, raw in ((None, {"name": "x"}), (Chunked(), {"name": "x", "body": "B"})):
         (item,) = await read(from_skills(fetcher=fetcher, strategy=strategy))
         assert (item.raw, item.metadata) == (raw, {"name": "x"})
 
 
-async def test_functions_skills_of_one_name_are_all_kept_too():
+async def test_skills_of_one_name_from_a_function_are_all_kept():
     records = [{"name": "x", "parent": "a"}, {"name": "x", "parent": "b"}, {"name": "x", "parent": "b"}]
     records += [{"name": "x", "parent": "b", "skill_path": "/s"}, {"name": "x", "parent": "b"}, {"name": "x"}]
     items = await read(from_skills(fetcher=lambda: records))
@@ -393,7 +393,7 @@ async def test_a_record_that_is_no_skill_is_a_problem_that_names_it(record, item
         max_size=8,
     )
 )
-async def test_no_skill_of_a_function_is_ever_lost(records):
+async def test_every_skill_of_a_function_is_an_artifact_or_a_problem(records):
     items = await read(from_skills(fetcher=lambda: records))
     assert [item.raw for item in items] == records
     assert len({item.id for item in items}) == len(records)
@@ -402,7 +402,7 @@ async def test_no_skill_of_a_function_is_ever_lost(records):
 # Settings
 
 
-def test_settings_that_cannot_work_are_refused_at_birth(tmp_path):
+def test_settings_that_cannot_work_are_refused_on_construction(tmp_path):
     for wrong in ({"roots": []}, {"roots": [""]}, {"roots": ""}, {"roots": [3]}, {"name": "a/b"}):
         with pytest.raises(ArgumentError, match="|".join(wrong)):
             from_skills(**wrong)
@@ -420,7 +420,7 @@ def test_settings_that_cannot_work_are_refused_at_birth(tmp_path):
 # In a corpus
 
 
-async def test_only_what_is_indexed_of_a_skill_indexes_it_again(tmp_path):
+async def test_only_a_change_of_indexed_fields_indexes_a_skill_again(tmp_path):
     embedded, store = [], MemoryStore()
 
     def embed(texts):
@@ -469,7 +469,7 @@ def real(data, tmp_path_factory):
 
 
 async def test_real_skills_are_all_indexed_and_found(real):
-    """With `light` and k=10, recall was 0.39 dense, 0.72 lexical, 0.53 hybrid when this was written."""
+    """With `light` and k=10, recall is about 0.39 dense, 0.72 lexical and 0.53 hybrid."""
     root, queries = real
     corpus = await build(from_skills(roots=root, embedder="light"), store=MemoryStore())
     assert (corpus.report.added, len(await corpus.store.artifact_ids())) == (606, 606)

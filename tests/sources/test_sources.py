@@ -1,4 +1,7 @@
-"""What sources promise: every item is an artifact or a problem that names it, in a repeatable order."""
+"""Sources: every item is an artifact or a problem that names it.
+
+The order of the items is the same at each reading.
+"""
 
 import gzip
 import json
@@ -25,13 +28,13 @@ from tests.support.reading import read, read_reasons, write
 
 
 @pytest.mark.parametrize("name", ["", "-a", ".a", "a/b", "a b", "é", "a" * 101, "a\n", None, 3])
-def test_a_name_that_could_not_be_a_corpuss_is_refused_at_birth(name):
+def test_a_name_that_is_invalid_for_a_corpus_is_refused_on_construction(name):
     with pytest.raises(ArgumentError, match="name"):
         CorpusSource(name, {})
 
 
 @pytest.mark.parametrize("scope", [None, "text", ["a"], [("a", "b")]])
-def test_a_scope_that_is_no_mapping_is_refused_at_birth(scope):
+def test_a_scope_that_is_no_mapping_is_refused_on_construction(scope):
     with pytest.raises(ArgumentError, match="mapping"):
         from_mapping(scope, name="x")
 
@@ -55,7 +58,7 @@ def test_every_source_satisfies_the_protocol_and_defaults_as_documented(tmp_path
         (Artifact("a", "\ud800"), Artifact("a", "\ud801")),
     ],
 )
-def test_a_change_of_text_or_metadata_alone_changes_the_signal(one, other):
+def test_a_change_of_only_text_or_only_metadata_changes_the_signal(one, other):
     assert content_hash(one) != content_hash(other)
 
 
@@ -95,11 +98,11 @@ def test_the_signal_takes_any_value_and_repeats(raw):
 
 def test_the_signal_of_a_short_text_costs_microseconds():
     artifact = Artifact("a", "x" * 500)
-    best = min(timed(artifact) for _ in range(20))
+    best = min(measure_hundred_signals(artifact) for _ in range(20))
     assert best / 100 < 15e-6
 
 
-def timed(artifact):
+def measure_hundred_signals(artifact):
     began = time.perf_counter()
     for _ in range(100):
         content_hash(artifact)
@@ -116,7 +119,7 @@ async def test_a_mapping_is_read_in_its_own_order_with_metadata_from_the_functio
 
 
 @pytest.mark.parametrize("key", [3, None, "", ("a", "b")])
-async def test_an_id_that_is_no_text_is_a_problem_and_the_rest_is_read(key):
+async def test_an_id_that_is_no_string_is_a_problem_and_the_rest_is_read(key):
     problem, artifact = await read(from_mapping({key: "x", "ok": "y"}, name="m"))
     assert (problem.item, artifact.id) == (str(key), "ok")
     assert repr(key) in problem.reason
@@ -144,7 +147,7 @@ async def test_fields_that_contain_themselves_are_a_problem():
     assert list(problems) == ["a"]
 
 
-async def test_a_metadata_function_that_fails_is_that_items_problem():
+async def test_a_failure_of_the_metadata_function_is_a_problem_of_the_item():
     def metadata_of(id, raw):
         return {"size": 1 / len(raw)}
 
@@ -182,7 +185,7 @@ async def test_a_lazy_mapping_is_read_one_item_at_a_time_and_survives_an_unreada
 # Files
 
 
-async def test_files_come_sorted_by_path_with_path_and_filename(tmp_path):
+async def test_files_are_sorted_by_path_and_have_path_and_filename(tmp_path):
     write(tmp_path, {"b.md": "B", "a/z.md": "Z", "a.md": "A", "a/.hidden.md": "H", "c.txt": "no", "a/x.MD": "no"})
     items = await read(from_files(tmp_path))
     assert [item.id for item in items] == ["a.md", "a/.hidden.md", "a/z.md", "b.md"]
@@ -200,7 +203,7 @@ async def test_pattern_exclude_and_metadata_function_apply_to_the_relative_path(
     assert [(item.id, item.metadata["filename"]) for item in await read(source)] == [("a/x.txt", "X")]
 
 
-async def test_a_relative_root_gives_absolute_paths_and_the_folders_name(tmp_path, monkeypatch):
+async def test_a_relative_root_yields_absolute_paths_and_the_name_of_the_folder(tmp_path, monkeypatch):
     write(tmp_path, {"My notes!/a.md": "A"})
     monkeypatch.chdir(tmp_path / "My notes!")
     source = from_files(".")
@@ -255,11 +258,11 @@ async def test_a_file_that_cannot_be_read_is_a_problem_that_names_it_and_the_res
     assert [name for name, words in expected.items() if words not in problems[name]] == []
 
 
-async def test_a_link_to_a_folder_that_is_excluded_is_not_told(tmp_path):
+async def test_a_link_to_a_folder_is_not_reported_if_it_is_excluded(tmp_path):
     write(tmp_path, {"a.md": "A", "vendor/b.md": "B"})
     (tmp_path / "vendor/linked").symlink_to(tmp_path)
-    (told, artifact) = await read(from_files(tmp_path, exclude=lambda path: path == "vendor/b.md"))
-    assert (told.item, told.lost, artifact.id) == ("vendor/linked", False, "a.md")
+    (problem, artifact) = await read(from_files(tmp_path, exclude=lambda path: path == "vendor/b.md"))
+    assert (problem.item, problem.lost, artifact.id) == ("vendor/linked", False, "a.md")
     (artifact,) = await read(from_files(tmp_path, exclude=lambda path: path.startswith("vendor/")))
     assert artifact.id == "a.md"
 
@@ -276,7 +279,7 @@ async def test_a_file_that_vanishes_while_reading_is_a_problem(tmp_path):
     assert [item.item for item in rest if isinstance(item, ItemProblem)] == ["128.md", "129.md"]
 
 
-async def test_names_of_any_length_and_script_are_ids_and_those_that_are_no_text_are_problems(tmp_path):
+async def test_names_of_any_length_and_script_are_ids_and_undecodable_names_are_problems(tmp_path):
     names = ["🎉 party.md", "日本語/ノート.md", "a" * 200 + ".md", "new\nline.md", "e\u0301.md"]
     write(tmp_path, dict.fromkeys(names, "x"))
     (tmp_path / os.fsdecode(b"caf\xe9.md")).write_text("x")
@@ -286,7 +289,7 @@ async def test_names_of_any_length_and_script_are_ids_and_those_that_are_no_text
 
 
 @pytest.mark.parametrize("make", [from_files, from_notes])
-async def test_a_root_that_is_missing_or_a_file_or_holds_nothing_is_an_error_when_read(make, tmp_path):
+async def test_a_root_that_is_missing_or_a_file_or_empty_is_an_error_on_reading(make, tmp_path):
     write(tmp_path, {"a.txt": "x"})
     for root, words in [("gone", "does not exist"), ("a.txt", "is not a folder"), (".", "1 other files there")]:
         source = make(tmp_path / root, name="x")
@@ -295,7 +298,7 @@ async def test_a_root_that_is_missing_or_a_file_or_holds_nothing_is_an_error_whe
 
 
 @pytest.mark.parametrize("settings", [{"pattern": "("}, {"pattern": None}, {"max_bytes": 0}, {"name": "a/b"}])
-def test_settings_that_cannot_work_are_refused_at_birth(settings, tmp_path):
+def test_settings_that_cannot_work_are_refused_on_construction(settings, tmp_path):
     with pytest.raises(ArgumentError, match="|".join(settings)):
         from_files(tmp_path, **settings)
 
@@ -303,8 +306,8 @@ def test_settings_that_cannot_work_are_refused_at_birth(settings, tmp_path):
 @pytest.mark.parametrize(
     "make", [lambda root: from_files(root, pattern="jsonl$"), lambda root: from_jsonl(root / "a.jsonl")]
 )
-async def test_leaving_early_closes_what_was_open(make, tmp_path):
-    """A file left open would warn, and warnings are errors."""
+async def test_leaving_early_closes_open_files(make, tmp_path):
+    """An open file would warn, and warnings are errors."""
     jsonl(tmp_path / "a.jsonl", *({"id": number} for number in range(200)))
     async with aclosing(make(tmp_path).items()) as items:
         assert isinstance(await anext(items), Artifact)
@@ -373,7 +376,7 @@ async def test_a_broken_line_is_a_problem_with_its_number_and_the_rest_is_read(t
     assert "surrogate" in problems["\\ud800"]
 
 
-async def test_a_file_of_records_that_is_missing_or_empty_or_damaged_is_an_error_when_read(tmp_path):
+async def test_a_file_of_records_that_is_missing_or_empty_or_damaged_is_an_error_on_reading(tmp_path):
     whole = gzip.compress(b'{"id": "a"}\n' * 9)
     write(tmp_path, {"empty.jsonl": "", "cut.jsonl.gz": whole[:-9], "plain.jsonl.gz": '{"id": "a"}'})
     for name in ["gone.jsonl", "", "empty.jsonl", "cut.jsonl.gz", "plain.jsonl.gz"]:
@@ -382,7 +385,7 @@ async def test_a_file_of_records_that_is_missing_or_empty_or_damaged_is_an_error
             await read(source)
 
 
-def test_metadata_keys_given_as_one_string_are_refused():
+def test_metadata_keys_as_one_string_are_refused():
     with pytest.raises(ArgumentError, match="metadata_keys"):
         from_jsonl("x.jsonl", metadata_keys="title")
 
@@ -390,7 +393,7 @@ def test_metadata_keys_given_as_one_string_are_refused():
 # Notes
 
 
-async def test_frontmatter_becomes_metadata_and_ours_win(tmp_path):
+async def test_frontmatter_becomes_metadata_and_fields_of_the_source_take_precedence(tmp_path):
     text = "---\ntitle: T\nday: 2026-11-21\ntags: [a]\npath: theirs\nn: .nan\n3: x\n---\n# Heading\n"
     write(tmp_path, {"a.md": text, "b.md": "# Heading", "c.md": "plain"})
     a, b, c = await read(from_notes(tmp_path))
@@ -426,7 +429,7 @@ async def test_a_yaml_bomb_costs_no_time(tmp_path):
     assert time.perf_counter() - began < 20
 
 
-async def test_an_id_or_alias_that_another_note_bears_is_reported_once_and_a_title_is_not(tmp_path):
+async def test_an_id_or_alias_of_another_note_is_reported_once_and_a_title_is_not(tmp_path):
     heads = {
         "a.md": "id: x\ntitle: One\naliases: [Uno, Eins]",
         "b.md": "title: One\nid: x",
