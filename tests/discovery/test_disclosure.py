@@ -1,4 +1,4 @@
-"""Revealing what was chosen: from files below the roots alone, from loaders and stores, and as passages."""
+"""Disclosure of selected hits: from files, loaders and stores, and as passages."""
 
 import json
 import math
@@ -36,13 +36,13 @@ def selection(*hits):
     return select(hits, strategy="top_k", max_k=99)
 
 
-def pointing(*pointers):
+def select_paths(*pointers):
     return selection(*(hit(f"h{at}", path=str(pointer)) for at, pointer in enumerate(pointers)))
 
 
 async def disclose_body(pointer, **options):
-    """Give body, note and whether it was cut, of one pointer."""
-    [found] = await disclose(pointing(pointer), **options)
+    """Return the body of one pointer, the note about it, and whether it was cut."""
+    [found] = await disclose(select_paths(pointer), **options)
     return found.body, found.metadata.get("disclosure"), found.truncated
 
 
@@ -59,7 +59,7 @@ def write(path, content="text"):
     return path
 
 
-async def test_metadata_is_what_the_hit_says_and_nothing_is_read():
+async def test_the_metadata_level_returns_the_fields_of_the_hit_and_reads_nothing():
     def forbidden(*_):
         raise AssertionError
 
@@ -82,7 +82,7 @@ async def test_metadata_is_what_the_hit_says_and_nothing_is_read():
         ]
 
 
-async def test_a_body_is_the_text_of_the_file_that_the_pointer_names(root):
+async def test_a_body_is_the_text_of_the_file_at_the_pointer(root):
     file = write(root / "deep" / "a.md", "Grüße\r\n\nzum Tag\n")
     assert await disclose_body(file, roots=[root]) == ("Grüße\r\n\nzum Tag\n", None, False)
     assert await disclose_body(file, roots=[str(root / "elsewhere"), str(root / "deep")]) == (
@@ -93,13 +93,13 @@ async def test_a_body_is_the_text_of_the_file_that_the_pointer_names(root):
     assert await disclose_body(file, roots=[file]) == (file.read_bytes().decode(), None, False)
 
 
-async def test_several_hits_are_revealed_in_their_order(root):
+async def test_several_hits_are_disclosed_in_their_order(root):
     files = [write(root / f"{at}.md", str(at)) for at in range(40)]
-    assert [each.body for each in await disclose(pointing(*files), roots=[root])] == list(map(str, range(40)))
+    assert [each.body for each in await disclose(select_paths(*files), roots=[root])] == list(map(str, range(40)))
     assert await disclose(selection(), roots=[root]) == []
 
 
-async def test_a_skill_path_comes_before_a_path_and_only_text_is_a_pointer(root):
+async def test_skill_path_takes_precedence_over_path_and_only_a_string_is_a_pointer(root):
     one, two = write(root / "one.md", "one"), write(root / "two.md", "two")
     hits = [
         hit(skill_path=str(one), path=str(two)),
@@ -138,7 +138,7 @@ async def test_a_pointer_that_leaves_the_roots_is_not_read(root, tmp_path):
         assert await disclose_body(pointer, roots=[root]) == (None, "pointer_outside_roots", False), pointer
 
 
-async def test_a_link_that_stays_below_a_root_and_a_root_that_is_a_link_are_followed(root, tmp_path):
+async def test_a_symlink_below_a_root_and_a_root_that_is_a_symlink_are_followed(root, tmp_path):
     write(root / "a.md")
     (root / "link.md").symlink_to(root / "a.md")
     (tmp_path / "way").symlink_to(root)
@@ -147,7 +147,7 @@ async def test_a_link_that_stays_below_a_root_and_a_root_that_is_a_link_are_foll
     assert await disclose_body(tmp_path / "way" / "a.md", roots=[root]) == ("text", None, False)
 
 
-async def test_a_pointer_that_is_not_absolute_counts_from_the_working_folder(root, monkeypatch):
+async def test_a_relative_pointer_starts_at_the_working_folder(root, monkeypatch):
     write(root / "sub" / "a.md")
     monkeypatch.chdir(root)
     assert await disclose_body("sub/a.md", roots=["sub"]) == ("text", None, False)
@@ -156,14 +156,14 @@ async def test_a_pointer_that_is_not_absolute_counts_from_the_working_folder(roo
 
 
 @pytest.mark.parametrize("level", ["body", "bundled"])
-async def test_a_pointer_that_nobody_may_read_is_an_error_that_names_it_and_says_what_would_do(level):
+async def test_a_pointer_without_roots_is_an_error_with_its_path_and_a_remedy(level):
     with pytest.raises(ArgumentError, match=r"disclose may not read '/etc/passwd': pass roots=\[\.\.\.\]"):
-        await disclose(pointing("/etc/passwd"), level=level)
+        await disclose(select_paths("/etc/passwd"), level=level)
     [bare] = await disclose(selection(hit()), level=level)
     assert (bare.body, bare.metadata) == (None, {}), "without a pointer there is nothing to read"
 
 
-async def test_what_is_no_readable_file_is_noted_and_never_waited_for(root):
+async def test_a_pointer_to_no_readable_file_gets_a_note_and_is_never_waited_for(root):
     os.mkfifo(root / "pipe")
     (root / "loop").symlink_to(root / "loop")
     (root / "broken").symlink_to(root / "missing")
@@ -184,8 +184,8 @@ async def test_what_is_no_readable_file_is_noted_and_never_waited_for(root):
         assert await disclose_body("/dev/zero", roots=["/dev"]) == (None, "pointer_unreadable", False)
 
 
-async def test_one_hit_that_cannot_be_read_fails_no_other(root):
-    found = await disclose(pointing(root / "missing", write(root / "a.md")), roots=[root])
+async def test_one_unreadable_hit_does_not_affect_the_others(root):
+    found = await disclose(select_paths(root / "missing", write(root / "a.md")), roots=[root])
     assert [each.body for each in found] == [None, "text"]
 
 
@@ -201,13 +201,13 @@ async def test_one_hit_that_cannot_be_read_fails_no_other(root):
         (b"PK\x03\x04\x00\x00", None, "pointer_not_text"),
     ],
 )
-async def test_what_is_not_utf_8_is_no_text(root, content, body, note):
+async def test_a_file_that_is_not_utf_8_is_not_text(root, content, body, note):
     assert await disclose_body(write(root / "a", content), roots=[root]) == (body, note, False)
 
 
 @pytest.mark.parametrize("character", ["a", "é", "€", "😀"])
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-async def test_a_long_body_is_cut_at_twenty_thousand_characters_and_says_so(root, character, mark):
+async def test_a_long_body_is_cut_at_twenty_thousand_characters_and_marked_truncated(root, character, mark):
     """F40."""
     for count, cut in ((19_999, False), (20_000, False), (20_001, True), (90_000, True)):
         file = write(root / "long.md", mark + (character * count).encode())
@@ -215,7 +215,7 @@ async def test_a_long_body_is_cut_at_twenty_thousand_characters_and_says_so(root
         assert (body, note, truncated) == (character * min(count, 20_000), "truncated" if cut else None, cut)
 
 
-async def test_a_folder_is_told_by_its_readme(root):
+async def test_the_body_of_a_folder_is_its_readme(root):
     for name in ("README.txt", "README.rst", "README.md"):
         write(root / "folder" / name, name)
         assert await disclose_body(root / "folder", roots=[root]) == (name, None, False)
@@ -229,7 +229,7 @@ async def test_a_folder_is_told_by_its_readme(root):
 
 
 async def bundle_of(pointer, *roots, **options):
-    [found] = await disclose(pointing(pointer), level="bundled", roots=roots, **options)
+    [found] = await disclose(select_paths(pointer), level="bundled", roots=roots, **options)
     return found.bundle, found.metadata.get("disclosure")
 
 
@@ -241,7 +241,7 @@ async def test_a_bundle_lists_the_other_files_of_a_skill_and_of_a_folder(root, t
     (root / "skill" / "folder").symlink_to(outside)
     write(root / "skill" / ".git" / "config")
     write(root / "skill" / ".hidden")
-    if sys.platform == "linux":  # elsewhere no file can have such a name
+    if sys.platform == "linux":  # on other systems no file can have such a name
         write(root / "skill" / os.fsdecode(b"not UTF-8 \xff"))
     os.mkfifo(root / "skill" / "pipe")
     (root / "skill" / "empty").mkdir()
@@ -250,7 +250,7 @@ async def test_a_bundle_lists_the_other_files_of_a_skill_and_of_a_folder(root, t
     assert await bundle_of(root / "skill", root) == (("SKILL.md", *others), None)
     assert await bundle_of(root / "skill" / "a.txt", root) == ((), None)
     assert await bundle_of(root / "skill" / "SKILL.md", root / "skill" / "SKILL.md") == ((), None), "not below the root"
-    [plain] = await disclose(pointing(root / "skill"), roots=[root])
+    [plain] = await disclose(select_paths(root / "skill"), roots=[root])
     assert (plain.bundle, plain.body, plain.level) == ((), "text", "body")
 
 
@@ -258,7 +258,7 @@ NAMES = st.lists(st.lists(st.sampled_from(["a", "a.b", "a-", "B", "é", "a0"]), 
 
 
 @given(NAMES)
-def test_any_bundle_is_sorted_as_paths_are(tmp_path_factory, names):
+def test_every_bundle_is_sorted_like_paths(tmp_path_factory, names):
     root = tmp_path_factory.mktemp("bundle")
     for name in names:
         path = root.joinpath(*name)
@@ -268,7 +268,7 @@ def test_any_bundle_is_sorted_as_paths_are(tmp_path_factory, names):
     assert list(anyio.run(bundle_of, root, root)[0]) == expected
 
 
-async def test_a_bundle_ends_at_a_thousand_files_and_says_so(root):
+async def test_a_bundle_ends_at_a_thousand_files_with_a_note(root):
     write(root / "SKILL.md")
     for at in range(1_001):
         write(root / "d" / f"{at:04}", b"")
@@ -278,21 +278,21 @@ async def test_a_bundle_ends_at_a_thousand_files_and_says_so(root):
     assert await bundle_of(root / "SKILL.md", root) == (files[1:], None)
 
 
-async def test_a_folder_that_may_not_be_listed_hides_only_its_own_files(root, monkeypatch):
+async def test_a_folder_without_permission_hides_only_its_own_files(root, monkeypatch):
     for name in ("SKILL.md", "a/x", "b/x", "c/x"):
         write(root / name)
     scandir = os.scandir
 
-    def refusing(path):
+    def scandir_or_refuse(path):
         if Path(path) == root / "b":
             raise PermissionError(13, "Permission denied")
         return scandir(path)
 
-    monkeypatch.setattr(os, "scandir", refusing)
+    monkeypatch.setattr(os, "scandir", scandir_or_refuse)
     assert await bundle_of(root / "SKILL.md", root) == (("a/x", "c/x"), None)
 
 
-async def test_a_bundle_needs_roots_whatever_gives_the_body(root):
+async def test_a_bundle_needs_roots_even_if_a_loader_or_store_returns_the_body(root):
     write(root / "SKILL.md")
     write(root / "other.md")
     pointer = str(root / "SKILL.md")
@@ -310,7 +310,7 @@ async def load_body(loader, chosen=None):
     return found.body, found.metadata.get("disclosure")
 
 
-async def test_a_loader_gives_the_body_from_the_metadata_sync_or_async():
+async def test_a_sync_or_async_loader_returns_the_body_for_the_metadata():
     async def later(metadata):
         await anyio.lowlevel.checkpoint()
         return metadata["path"].upper()
@@ -321,12 +321,12 @@ async def test_a_loader_gives_the_body_from_the_metadata_sync_or_async():
     assert await load_body(lambda _: "x" * 30_000) == ("x" * 30_000, None), "its text is not cut"
 
 
-async def test_a_loader_that_gives_nothing_is_noted_where_there_is_a_pointer():
+async def test_a_loader_that_returns_nothing_gets_a_note_if_the_hit_has_a_pointer():
     assert await load_body(lambda _: None) == (None, "pointer_unreadable")
     assert await load_body(lambda _: None, hit()) == (None, None)
 
 
-async def test_a_loader_that_fails_fails_its_own_hit_alone():
+async def test_a_failing_loader_affects_only_its_own_hit():
     """F40."""
 
     def loader(metadata):
@@ -334,7 +334,7 @@ async def test_a_loader_that_fails_fails_its_own_hit_alone():
             raise ValueError("of no use:\n  line two")
         return "fine"
 
-    found = await disclose(pointing("/good", "/bad", "/good"), loader=loader)
+    found = await disclose(select_paths("/good", "/bad", "/good"), loader=loader)
     assert [each.body for each in found] == ["fine", None, "fine"]
     assert found[1].metadata == {"path": "/bad", "disclosure": "loader_failed: ValueError: of no use: line two"}
 
@@ -348,7 +348,7 @@ async def test_a_loader_that_fails_fails_its_own_hit_alone():
         (RuntimeError("long " * 1000), None),
     ],
 )
-async def test_whatever_a_loader_raises_is_one_short_line(error, note):
+async def test_an_error_of_a_loader_becomes_one_short_line(error, note):
     def loader(_):
         raise error
 
@@ -361,17 +361,17 @@ async def test_whatever_a_loader_raises_is_one_short_line(error, note):
 
 
 @pytest.mark.parametrize(("value", "kind"), [(b"bytes", "bytes"), (3, "int"), (["a"], "list"), (Path("p"), "")])
-async def test_what_a_loader_or_a_store_gives_that_is_no_text_is_noted(value, kind):
+async def test_a_loader_or_store_that_returns_no_text_gets_a_note(value, kind):
     """F40."""
     body, note = await load_body(lambda _: value)
     assert body is None
     assert note.startswith(f"loader_failed: returned {kind}")
     assert note.endswith(", not text")
-    [found] = await disclose(pointing("/p"), store={"/p": value})
+    [found] = await disclose(select_paths("/p"), store={"/p": value})
     assert (found.body, found.metadata["disclosure"]) == (None, note.replace("loader", "store"))
 
 
-async def test_a_store_gives_the_body_by_its_pointer():
+async def test_a_store_returns_the_body_for_the_pointer():
     found = await disclose(selection(hit(path="/p"), hit(path="/q"), hit()), store={"/p": "payload"})
     assert [(each.body, each.metadata.get("disclosure")) for each in found] == [
         ("payload", None),
@@ -380,39 +380,39 @@ async def test_a_store_gives_the_body_by_its_pointer():
     ]
 
 
-async def test_a_store_that_fails_fails_its_own_hit_alone():
+async def test_a_failing_store_affects_only_its_own_hit():
     class Store(dict):
         def get(self, key):
             if key == "/bad":
                 raise OSError("the disk is gone")
             return "fine"
 
-    found = await disclose(pointing("/bad", "/good"), store=Store())
+    found = await disclose(select_paths("/bad", "/good"), store=Store())
     assert [each.body for each in found] == [None, "fine"]
     assert found[0].metadata["disclosure"] == "store_failed: OSError: the disk is gone"
 
 
-async def test_bodies_are_loaded_at_once_and_off_the_event_loop():
+async def test_bodies_are_loaded_concurrently_and_off_the_event_loop():
     barrier = threading.Barrier(4)
 
     def loader(metadata):
         barrier.wait(timeout=5)
         return metadata["path"]
 
-    found = await disclose(pointing("/a", "/b", "/c", "/d"), loader=loader)
+    found = await disclose(select_paths("/a", "/b", "/c", "/d"), loader=loader)
     assert [each.body for each in found] == ["/a", "/b", "/c", "/d"]
 
 
-async def test_a_disclosure_that_is_cancelled_is_no_failure_of_the_loader():
+async def test_cancelling_a_disclosure_is_not_a_failure_of_the_loader():
     async def loader(_):
         await anyio.sleep_forever()
 
     with anyio.move_on_after(0.01) as scope:
-        await disclose(pointing("/p"), loader=loader)
+        await disclose(select_paths("/p"), loader=loader)
     assert scope.cancelled_caught
 
 
-async def test_neither_a_loader_nor_a_caller_changes_what_was_selected():
+async def test_neither_a_loader_nor_a_caller_can_change_the_selection():
     chosen = selection(hit(path="/p", tags=["x"]))
 
     def loader(metadata):
@@ -454,7 +454,7 @@ async def test_each_hit_gets_its_passage_and_keeps_its_summary():
     ]
 
 
-async def test_where_there_is_no_passage_a_note_says_why():
+async def test_without_a_passage_a_note_states_the_reason():
     async with corpus_of() as corpus:
         hits = [
             hit("a", "notes", 0),
@@ -472,14 +472,14 @@ async def test_where_there_is_no_passage_a_note_says_why():
         ]
 
 
-async def test_both_notes_are_told():
+async def test_a_disclosure_has_the_notes_of_its_passage_and_of_its_body():
     async with corpus_of() as corpus:
         chosen = selection(hit("z", "notes", 0, path="/missing"))
         [found] = await disclose(chosen, expand=WholeArtifact(), corpus=corpus, store={})
     assert found.metadata == {"path": "/missing", "disclosure": "pointer_unreadable", "expansion": "no_ledger_entry"}
 
 
-async def test_hits_of_several_sources_are_expanded_each_in_its_own():
+async def test_each_hit_is_expanded_in_the_corpus_of_its_source():
     other = {"a": "another"}
     async with corpus_of() as notes, corpus_of("other", other) as second:
         hits = [hit("a", "other", 0), hit("a", "notes", 0), hit("a", "third", 0), hit("a", None, 0)]
@@ -491,7 +491,7 @@ async def test_hits_of_several_sources_are_expanded_each_in_its_own():
         assert await passages({}, *hits) == ["no_corpus_for_source"] * 4
 
 
-async def test_each_corpus_is_asked_once_however_many_hits_it_has():
+async def test_each_corpus_is_read_once_however_many_hits_it_has():
     async with AsyncExitStack() as stack:
         opened = [await stack.enter_async_context(corpus_of(name)) for name in ("one", "two", "three")]
         stores = [Counting(each.store) for each in opened]
@@ -506,7 +506,7 @@ async def test_each_corpus_is_asked_once_however_many_hits_it_has():
     assert [store.calls for store in stores] == [["records_of"], ["records_of"], []]
 
 
-async def test_what_a_policy_does_wrong_is_raised():
+async def test_a_mistake_of_a_policy_is_raised():
     async with corpus_of() as corpus:
         [foreign, *_] = await records_for_artifact(corpus, "b")
         with pytest.raises(ArgumentError, match="may only choose"):
@@ -558,20 +558,20 @@ async def test_corpora_are_found_by_name_and_by_path_without_their_embedder(tmp_
     ],
     ids=plain,
 )
-async def test_arguments_that_cannot_be_used_are_refused(options):
+async def test_invalid_arguments_are_refused(options):
     with pytest.raises((ArgumentError, CorpusNotFound)) as caught:
-        await disclose(pointing("/p"), **options)
+        await disclose(select_paths("/p"), **options)
     assert "\n" not in str(caught.value)
     with pytest.raises((ArgumentError, CorpusNotFound)):
         await disclose(selection(), **options)
 
 
-async def test_what_is_no_selection_is_refused():
+async def test_a_value_that_is_not_a_selection_is_refused():
     with pytest.raises(ArgumentKindError, match="selection must be a Selection"):
         await disclose([hit()])
 
 
-def test_a_disclosure_tells_itself_in_json():
+def test_a_disclosure_converts_to_json():
     told = Disclosure("a", "body", "A", np.float32(math.nan), "s", metadata={"n": math.inf, "t": (1,)}, bundle=("x",))
     assert json.loads(json.dumps(told.to_dict(), allow_nan=False)) == {
         "artifact_id": "a",
@@ -616,9 +616,12 @@ METADATA = st.fixed_dictionaries(
     st.sampled_from(LEVELS),
     st.sampled_from(["files", "loader", "store"]),
 )
-def test_random_selections_are_disclosed_as_in_ir(tree, rows, level, way):
-    """All ten fields. On purpose otherwise, and so not generated: pointers that leave the roots, texts that are not
-    UTF-8 or too long, loaders and stores that fail or give something else than text; and the bundle, which is new."""
+def test_random_selections_are_disclosed_like_in_ir(tree, rows, level, way):
+    """All ten fields are equal, except for inputs where the two differ on purpose.
+
+    These are not generated: pointers that leave the roots, texts that are too long or not UTF-8,
+    and loaders and stores that fail or return no text. The bundle is new and not compared.
+    """
     rows = [
         (
             name,

@@ -1,4 +1,4 @@
-"""What `discover` promises over one corpus and over many."""
+"""Results, errors and limits of `discover` over one corpus and over several."""
 
 import math
 import re
@@ -28,7 +28,7 @@ def statuses(result):
     return {name: report["status"] for name, report in per_source(result).items()}
 
 
-async def test_one_corpus_commits_to_what_answers_and_tells_why():
+async def test_one_corpus_commits_to_the_best_hits_with_a_reason():
     async with corpora({"keys": KEYS}) as (keys,):
         result = await discover(keys, "rotate the signing keys")
     assert result.ids[0] == "k1"
@@ -40,8 +40,8 @@ async def test_one_corpus_commits_to_what_answers_and_tells_why():
 
 
 @pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
-async def test_a_query_that_nothing_speaks_for_abstains(mode):
-    """A word nobody has, in an embedding where that is a zero vector."""
+async def test_a_query_without_any_evidence_abstains(mode):
+    """No text has the word, and this embedder embeds such a query as a zero vector."""
     async with corpora(ALL) as many:
         one = await discover(many[0], "zebra", mode=mode)
         all_of_them = await discover(many, "zebra", mode=mode)
@@ -50,7 +50,7 @@ async def test_a_query_that_nothing_speaks_for_abstains(mode):
     assert (all_of_them.ids, all_of_them.reason) == ([], reason)
 
 
-async def test_a_corpus_where_nothing_speaks_for_a_hit_takes_no_part_in_the_fusion():
+async def test_a_corpus_without_evidence_takes_no_part_in_the_fusion():
     async with corpora({"food": {"f1": "bake a loaf"}, "keys": KEYS}) as many:
         result = await discover(many, "signing")
     assert [each.source for each in result.results] == ["keys"]
@@ -98,14 +98,14 @@ async def test_names_and_paths_are_opened_and_closed_again(tmp_path):
     assert all(each.passage for each in result.results)
 
 
-async def test_an_unknown_name_is_an_error_before_anything_is_asked():
+async def test_an_unknown_name_is_an_error_before_any_search():
     async with corpora({"keys": KEYS}) as (keys,):
         with pytest.raises(CorpusNotFound, match="nowhere"):
             await discover([keys, "nowhere"], "keys")
     assert not keys.store.calls
 
 
-def test_all_sources_are_asked_at_once():
+def test_all_sources_are_searched_concurrently():
     async def main():
         async with corpora(ALL, delays=dict.fromkeys(ALL, 1.0)) as many:
             start = anyio.current_time()
@@ -116,7 +116,7 @@ def test_all_sources_are_asked_at_once():
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_one_that_hangs_costs_its_own_time_and_the_others_are_fused(backend):
+def test_a_source_that_hangs_costs_only_its_own_time_and_the_others_are_fused(backend):
     async def main():
         async with corpora(ALL, delays={"food": math.inf}) as many:
             start = anyio.current_time()
@@ -132,7 +132,7 @@ def test_one_that_hangs_costs_its_own_time_and_the_others_are_fused(backend):
     assert [each.source for each in result.results] == ["keys", "cars", "keys"]
 
 
-def test_the_time_of_all_is_the_least_of_both_limits():
+def test_the_whole_search_ends_at_the_smaller_of_both_time_limits():
     async def main():
         async with corpora(ALL, delays={"food": math.inf}) as many:
             start = anyio.current_time()
@@ -143,7 +143,7 @@ def test_the_time_of_all_is_the_least_of_both_limits():
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_formulating_has_the_time_of_all_and_what_it_raises_is_its_own(backend):
+def test_formulating_is_limited_by_the_total_time_and_raises_its_own_errors(backend):
     async def slow(query):
         await anyio.sleep(9)
 
@@ -174,7 +174,7 @@ async def test_a_query_is_formulated_once_for_all_corpora():
     assert "f1" in result.ids
 
 
-async def test_one_that_fails_is_told_of_and_the_others_are_fused():
+async def test_a_source_that_fails_is_reported_and_the_others_are_fused():
     failures = {"cars": {"search_text": StoreBusy("somebody\nwrites")}}
     async with corpora(ALL, failures=failures) as many:
         result = await discover(many, "keys", strategy="top_k")
@@ -184,7 +184,7 @@ async def test_one_that_fails_is_told_of_and_the_others_are_fused():
     assert [each.source for each in result.results][:2] == ["keys", "food"]
 
 
-async def test_if_all_fail_the_error_holds_each_cause():
+async def test_if_all_fail_the_error_contains_every_cause():
     broken, busy = StoreError("broken"), OSError("gone")
     failures = {"keys": {"search_text": broken}, "food": {"search_text": busy}}
     async with corpora({"keys": KEYS, "food": FOOD}, failures=failures) as many:
@@ -194,7 +194,7 @@ async def test_if_all_fail_the_error_holds_each_cause():
     assert caught.value.__cause__.exceptions == (broken, busy)
 
 
-async def test_a_lone_corpus_raises_its_own_error_and_one_that_hangs_a_discovery_error():
+async def test_a_single_corpus_raises_its_own_error_or_a_discovery_error_if_it_hangs():
     async with corpora({"keys": KEYS}, failures={"keys": {"search_text": StoreError("broken")}}) as (keys,):
         with pytest.raises(StoreError, match="broken"):
             await discover(keys, "keys")
@@ -232,7 +232,7 @@ async def test_a_query_is_embedded_once_for_each_distinct_embedder():
     assert len(same.queries) + len(twin.queries) == 2
 
 
-async def test_an_embedder_that_fails_is_asked_once_and_fails_those_that_share_it():
+async def test_a_failing_embedder_is_called_once_and_fails_all_corpora_that_share_it():
     broken = Counting("broken", error=EmbedderError("no model"))
     async with corpora(ALL, embedders={"keys": broken, "food": broken}) as many:
         result = await discover(many, "keys")
@@ -240,7 +240,7 @@ async def test_an_embedder_that_fails_is_asked_once_and_fails_those_that_share_i
     assert statuses(result) == {"keys": "failed", "food": "failed", "cars": "ok"}
 
 
-async def test_floors_hold_for_each_corpus_before_the_fusion():
+async def test_floors_apply_to_each_corpus_before_the_fusion():
     async with corpora(ALL) as many:
         result = await discover(many, "keys", mode="dense", min_score={"keys": 0.9, "cars": 0.0}, strategy="top_k")
         none = await discover(many, "keys", mode="dense", min_score=dict.fromkeys(ALL, 2.0))
@@ -252,14 +252,14 @@ async def test_floors_hold_for_each_corpus_before_the_fusion():
     assert some.ids
 
 
-async def test_where_only_some_have_floors_and_nothing_is_left_the_reason_says_so():
+async def test_if_only_some_corpora_have_floors_and_nothing_is_left_the_reason_mentions_it():
     async with corpora({"keys": KEYS, "none": {}}) as many:
         result = await discover(many, "keys", mode="dense", min_score={"keys": 2.0})
     assert result.reason == "abstain:no_surviving_sources"
 
 
 @pytest.mark.parametrize("strategy", ["conservative", "top_k", "rel_threshold", "score_gap", lambda hits: hits])
-async def test_the_floor_of_one_corpus_holds_whatever_the_strategy(strategy):
+async def test_the_floor_of_one_corpus_applies_with_every_strategy(strategy):
     async with corpora({"keys": KEYS}) as (keys,):
         result = await discover(keys, "keys", mode="dense", min_score=2.0, strategy=strategy)
         passes = await discover(keys, "keys", mode="dense", min_score=0.01, strategy=strategy)
@@ -269,7 +269,7 @@ async def test_the_floor_of_one_corpus_holds_whatever_the_strategy(strategy):
     assert passes.ids
 
 
-async def test_as_a_strategy_of_its_own_a_floor_holds_for_each_hit():
+async def test_as_a_strategy_of_its_own_a_floor_applies_to_each_hit():
     async with corpora({"keys": KEYS}) as (keys,):
         options = {"mode": "dense", "strategy": "abs_threshold"}
         some = await discover(keys, "rotate the signing keys", min_score=0.9, **options)
@@ -278,7 +278,7 @@ async def test_as_a_strategy_of_its_own_a_floor_holds_for_each_hit():
     assert none.reason == "abstain:abs_threshold"
 
 
-async def test_a_best_score_that_is_no_number_is_below_every_floor():
+async def test_a_best_score_of_nan_is_below_every_floor():
     async with corpora({"keys": KEYS, "cars": ALL["cars"]}) as many:
         result = await discover(
             many, "keys", rerank=lambda query, texts: [math.nan] * len(texts), min_score={"keys": -9.0}
@@ -301,12 +301,12 @@ async def test_an_async_selector_is_awaited():
 
 
 async def test_a_merge_may_be_a_function_of_the_surviving_hits_by_name():
-    def merged(hits_by_name):
+    def take_first_hits(hits_by_name):
         assert list(hits_by_name) == ["keys", "cars"]
         return [hits[0] for hits in reversed(hits_by_name.values())]
 
     async with corpora({"keys": KEYS, "none": {}, "cars": ALL["cars"]}) as many:
-        result = await discover(many, "keys", merge=merged, strategy="top_k")
+        result = await discover(many, "keys", merge=take_first_hits, strategy="top_k")
     assert [each.source for each in result.results] == ["cars", "keys"]
     assert result.signals["merge"] == "custom"
     assert "merge_rrf_k" not in result.signals
@@ -333,13 +333,13 @@ async def test_weights_count_by_source():
     assert result.results[0].source == "cars"
 
 
-async def test_identities_merge_across_corpora():
+async def test_hits_of_equal_identity_merge_across_corpora():
     async with corpora({"one": KEYS, "two": KEYS}) as many:
         result = await discover(many, "signing keys", identity=lambda hit: hit.artifact_id)
     assert result.results[0].metadata["fused_sources"] == ["one", "two"]
 
 
-async def test_copies_of_a_skill_are_one_and_other_corpora_keep_theirs():
+async def test_copies_of_a_skill_merge_and_other_corpora_keep_their_hits():
     copies = {"a": "rotate keys", "b": "rotate keys", "c": "keys"}
     names = {"a": "rotate", "b": "rotate", "c": "other"}
     options = {"metadata_of": lambda name, _: {"name": names[name]}}
@@ -350,13 +350,13 @@ async def test_copies_of_a_skill_are_one_and_other_corpora_keep_theirs():
         assert (await discover(notes, "rotate keys", strategy="top_k", dedup_by="name")).ids == ["a", "c"]
 
 
-async def test_hits_without_the_field_are_no_copies_of_each_other():
+async def test_hits_without_the_identity_field_do_not_merge():
     async with corpora({"notes": {"a": "rotate keys", "b": "rotate keys", "c": "keys"}}) as (notes,):
         result = await discover(notes, "rotate keys", strategy="top_k", dedup_by="name")
     assert result.ids == ["a", "b", "c"]
 
 
-async def test_a_walk_takes_the_place_of_the_search():
+async def test_a_walk_replaces_the_search():
     async with corpora(ALL) as many:
         result = await discover(many, "keys", walk=CollapsedTree(), strategy="top_k", node_budget=1)
         one = await discover(many[0], "signing keys", walk=CollapsedTree())
@@ -370,7 +370,7 @@ async def test_a_walk_takes_the_place_of_the_search():
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_walk_that_runs_out_of_time_gives_what_it_has_found(backend):
+def test_a_walk_that_runs_out_of_time_returns_its_hits_so_far(backend):
     async def main():
         delays = {"keys": {"neighbors": math.inf}, "food": math.inf}
         async with corpora({"keys": KEYS, "food": FOOD}, delays=delays) as many:
@@ -384,7 +384,7 @@ def test_a_walk_that_runs_out_of_time_gives_what_it_has_found(backend):
     assert result.ids == ["k1"]
 
 
-async def test_one_walk_crosses_from_corpus_to_corpus_where_they_are_one_graph():
+async def test_one_walk_crosses_between_corpora_that_are_one_graph():
     links = extractor_from(lambda _, fields: {"about": fields["about"]}, id="about")
     about = {"k1": [["cars", "c2"]], "k2": [], "c1": [], "c2": []}
     source = {"metadata_of": lambda name, _: {"about": about[name]}, "edge_extractor": links}
@@ -398,13 +398,13 @@ async def test_one_walk_crosses_from_corpus_to_corpus_where_they_are_one_graph()
         ]
         assert result.results[1].metadata["seed"] == ("keys", "k1")
         assert result.to_dict()["results"][1]["metadata"]["walk_path"] == [["keys", "k1"], ["cars", "c2"]]
-        with pytest.raises(ArgumentError, match="as a list"):
+        with pytest.raises(ArgumentError, match="can only be walked: pass walk=policy, or its corpora"):
             await discover(graph, "keys")
         with pytest.raises(ArgumentError, match="itself"):
             await discover([graph, many[0]], "keys")
 
 
-async def test_what_a_walk_has_no_use_for_is_refused():
+async def test_options_that_a_walk_does_not_use_are_refused():
     async with corpora({"keys": KEYS}) as (keys,):
         for options in ({"filter": {}}, {"mode": "dense"}, {"surfaces": ["x"]}, {"rerank": len}, {"min_score": "auto"}):
             with pytest.raises(ArgumentError, match=r"walk"):
@@ -438,7 +438,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("options", "message"), BAD)
-async def test_a_bad_argument_is_refused_before_anything_is_asked(options, message):
+async def test_an_invalid_argument_is_refused_before_any_search(options, message):
     async with corpora({"keys": KEYS, "food": FOOD}) as many:
         with pytest.raises(ArgumentError, match=message) as caught:
             await discover(many, "keys", **options)
@@ -450,7 +450,7 @@ async def test_a_bad_argument_is_refused_before_anything_is_asked(options, messa
     "given",
     [[], {}, None, 3, [None], [[]], {"": "keys"}, {3: "keys"}],
 )
-async def test_what_is_no_corpus_is_refused(given):
+async def test_a_value_that_is_not_a_corpus_is_refused(given):
     with pytest.raises(ArgumentError):
         await discover(given, "keys")
 
@@ -459,7 +459,7 @@ async def test_what_is_no_corpus_is_refused(given):
     "options",
     [{"merge": "score"}, {"merge_weights": {"keys": 1}}, {"merge_rrf_k": 1}, {"min_score": {"keys": 1}}],
 )
-async def test_what_is_for_several_corpora_is_refused_for_one(options):
+async def test_options_for_several_corpora_are_refused_for_one(options):
     async with corpora({"keys": KEYS}) as (keys,):
         with pytest.raises(ArgumentError, match=rf"{next(iter(options))}\b.* is for several corpora"):
             await discover(keys, "keys", **options)
@@ -470,7 +470,7 @@ async def store_floor(corpus, floor, **record):
     await corpus.store.set_calibration(calibration_key("hybrid"), known | record)
 
 
-async def test_auto_takes_the_floor_that_was_calibrated_for_each_corpus():
+async def test_auto_uses_the_calibrated_floor_of_each_corpus():
     async with corpora(ALL) as many:
         for corpus, floor in zip(many, (0.99, 0.0, -5.0), strict=True):
             await store_floor(corpus, floor)
@@ -501,7 +501,7 @@ async def test_auto_takes_the_floor_that_was_calibrated_for_each_corpus():
         ({}, {"fusion": "blend"}, "nothing is calibrated for 'hybrid+blend'"),
     ],
 )
-async def test_where_no_floor_fits_there_is_none_and_a_warning(record, options, note):
+async def test_if_no_calibrated_floor_fits_there_is_none_and_a_warning(record, options, note):
     async with corpora({"keys": KEYS}) as (keys,):
         if record is not None:
             record = dict(record)
@@ -525,7 +525,7 @@ TEXTS = st.lists(st.sampled_from(["keys", "signing keys", "bread", "keys and bre
     st.sampled_from(["dense", "lexical", "hybrid"]),
 )
 @settings(max_examples=examples(40))
-def test_the_result_does_not_depend_on_who_answers_first(texts, delays, others, failing, mode):
+def test_the_result_does_not_depend_on_which_source_answers_first(texts, delays, others, failing, mode):
     named = {f"n{at}": {f"{word}{place}": word for place, word in enumerate(each)} for at, each in enumerate(texts)}
     failures = {f"n{at}": {"get_records": StoreError("broken")} for at in failing}
 

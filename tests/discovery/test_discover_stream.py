@@ -1,4 +1,4 @@
-"""What a discovery tells while it goes on."""
+"""The updates that a running discovery reports, and its result."""
 
 import math
 from contextlib import suppress
@@ -19,8 +19,8 @@ from tests.support.drawing import examples
 THREE = {name: {f"{name}{at}": "keys " * (4 - at) for at in (1, 2, 3)} for name in "ABC"}
 
 
-def timeless(result):
-    """A result without the times in it."""
+def without_times(result):
+    """Return a result as a dict without its times."""
     told = result.to_dict()
     for report in told["signals"].get("per_source", {}).values():
         del report["seconds"]
@@ -28,7 +28,7 @@ def timeless(result):
 
 
 async def collect_updates(many, query="keys", **options):
-    """Every update with the time when it came."""
+    """Return every update with the time when it came."""
     updates = []
     async with discover_stream(many, query, **options) as stream:
         async for update in stream:
@@ -38,7 +38,7 @@ async def collect_updates(many, query="keys", **options):
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_each_source_is_told_of_when_it_answers_and_the_result_comes_last(backend):
+def test_each_source_is_reported_when_it_answers_and_the_result_comes_last(backend):
     async def main():
         delays = {"keys": {"search_text": 3.0}, "food": {"search_text": 1.0}, "cars": {"search_text": 2.0}}
         async with corpora(ALL, delays=delays) as many:
@@ -54,13 +54,13 @@ def test_each_source_is_told_of_when_it_answers_and_the_result_comes_last(backen
         (3, "keys", ()),
     ]
     assert end == 3
-    assert timeless(result) == timeless(plain)
+    assert without_times(result) == without_times(plain)
     assert all(each.report["status"] == "ok" for _, each in answers)
     assert [hit.artifact_id for hit in answers[0][1].hits] == ["f2"]
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_of_three_equal_sources_the_first_of_the_first_two_are_final_while_the_third_is_pending(backend):
+def test_while_the_third_of_three_equal_sources_is_pending_the_first_hits_of_the_others_are_final(backend):
     async def main():
         async with corpora(THREE, delays={"C": {"search_text": 1.0}}) as many:
             return [update for _, update in await collect_updates(many, mode="lexical")]
@@ -73,7 +73,7 @@ def test_of_three_equal_sources_the_first_of_the_first_two_are_final_while_the_t
     assert result.ids == ["A1", "B1", "C1"]
 
 
-def test_a_source_that_fails_or_hangs_is_told_of_and_no_longer_pending():
+def test_a_source_that_fails_or_hangs_is_reported_and_no_longer_pending():
     async def main():
         options = {"delays": {"A": math.inf}, "failures": {"B": {"search_text": StoreError("broken")}}}
         async with corpora(THREE, **options) as many:
@@ -105,7 +105,7 @@ async def test_a_cancelled_stream_leaves_nothing_running():
         assert [corpus.store.running for corpus in many] == [0, 0, 0]
 
 
-async def test_the_error_comes_where_the_result_would_if_no_source_answers():
+async def test_if_no_source_answers_an_error_is_raised_in_place_of_the_result():
     failures = {name: {"search_text": StoreError("broken")} for name in "ABC"}
     async with corpora(THREE, failures=failures) as many:
         seen = []
@@ -122,10 +122,10 @@ async def test_one_corpus_streams_too():
     async with corpora({"keys": KEYS}) as (keys,):
         (_, answer), (_, result) = await collect_updates(keys, "signing keys")
         assert (answer.source, answer.pending) == ("keys", ())
-        assert timeless(result) == timeless(await discover(keys, "signing keys"))
+        assert without_times(result) == without_times(await discover(keys, "signing keys"))
 
 
-async def test_updates_are_clean_json():
+async def test_updates_convert_to_strict_json():
     import json
 
     async with corpora(ALL) as many:
@@ -134,14 +134,14 @@ async def test_updates_are_clean_json():
 
 
 @pytest.mark.parametrize("options", [{"mode": "dense", "merge": "score"}, {"merge": lambda hits: hits["keys"]}])
-async def test_a_merge_without_bounds_tells_nothing_before_all_have_answered(options):
+async def test_a_merge_without_bounds_reports_no_final_hits_before_all_sources_have_answered(options):
     async with corpora(ALL) as many:
         *answers, (_, result) = await collect_updates(many, **options)
     assert all(each.ranking == () for _, each in answers)
     assert result.ids
 
 
-async def test_a_stream_works_inside_its_block_only_and_once():
+async def test_a_stream_works_once_and_only_inside_its_block():
     async with corpora(ALL) as many:
         stream = discover_stream(many, "keys")
         with pytest.raises(ArgumentError, match="async with"):
@@ -154,12 +154,12 @@ async def test_a_stream_works_inside_its_block_only_and_once():
                 await anext(stream)
 
 
-def test_a_bad_argument_is_refused_by_the_call_itself():
+def test_an_invalid_argument_is_refused_by_the_call_itself():
     with pytest.raises(ArgumentError):
         discover_stream([], "keys")
 
 
-async def test_what_a_source_is_blamed_for_by_mistake_is_raised_as_it_is():
+async def test_an_error_that_is_not_the_fault_of_a_source_is_raised_unchanged():
     async with corpora(ALL) as many:
         with pytest.raises(ArgumentError, match="boost"):
             await collect_updates(many, boost=lambda hit: math.nan)
@@ -172,7 +172,7 @@ WORDS = st.lists(st.sampled_from(["keys", "keys keys bread", "bread", "keys and 
 @given(st.lists(WORDS, min_size=2, max_size=4), st.data())
 @settings(max_examples=examples(50))
 def test_no_hit_marked_final_ever_moves(texts, data):
-    """Whatever the delays, failures, weights, floors and identities."""
+    """This is true for all delays, failures, weights, floors and identities."""
     names = [f"n{at}" for at in range(len(texts))]
     named = {
         name: {f"{name}-{place}" if word != "bread" else "bread": word for place, word in enumerate(each)}
@@ -208,6 +208,6 @@ def test_the_result_does_not_depend_on_the_order_of_the_answers(delays, others):
     async def main(seconds):
         by_name = {name: {"search_text": float(each)} for name, each in zip(ALL, seconds, strict=True)}
         async with corpora(ALL, delays=by_name) as many:
-            return timeless((await collect_updates(many))[-1][1])
+            return without_times((await collect_updates(many))[-1][1])
 
     assert run_on_virtual_clock(partial(main, delays)) == run_on_virtual_clock(partial(main, others))

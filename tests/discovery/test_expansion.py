@@ -1,4 +1,4 @@
-"""A hit with what stands around it: windows, whole artifacts, policies of one's own, and agreement with `ir`."""
+"""Passages around a hit: windows, whole artifacts, custom policies, and the oracle `ir`."""
 
 from dataclasses import dataclass, replace
 
@@ -25,7 +25,7 @@ TEXT = "zero one two three four five six seven"
 
 @dataclass(frozen=True)
 class Kinds:
-    """Surfaces as an artifact lists them: pairs of kind and text."""
+    """A strategy that takes surfaces from an artifact: pairs of kind and text."""
 
     id: str = "kinds"
 
@@ -39,7 +39,7 @@ def corpus_of(items, strategy=None, store=None, name="notes"):
 
 
 def corpus_of_chunks(**options):
-    """A corpus of one artifact whose chunks overlap: zero one / one two / two three / …"""
+    """Open a corpus of one artifact whose chunks overlap: zero one / one two / two three / …"""
     return corpus_of({"a": TEXT}, Chunked(chunk_size=10, overlap=5), **options)
 
 
@@ -50,7 +50,7 @@ def hit(index, kind="chunk", artifact_id="a"):
 PAIRS = [("title", "T"), ("chunk", "zero"), ("chunk", "one"), ("deps", "D"), ("chunk", "two"), ("chunk", "three")]
 
 
-async def test_by_default_a_hit_is_read_with_one_record_on_either_side():
+async def test_by_default_a_passage_has_one_record_on_either_side_of_the_hit():
     async with corpus_of_chunks() as corpus:
         records = await records_for_artifact(corpus, "a")
         passage = await expand(hit(2), corpus)
@@ -69,18 +69,18 @@ async def test_by_default_a_hit_is_read_with_one_record_on_either_side():
         (99, 3, TEXT),
     ],
 )
-async def test_a_window_reaches_k_records_each_way_as_far_as_there_are_any(k, at, text):
+async def test_a_window_has_at_most_k_records_on_each_side(k, at, text):
     async with corpus_of_chunks() as corpus:
         assert (await expand(hit(at), corpus, policy=SentenceWindow(k))).text == text
 
 
-async def test_a_window_is_of_one_kind_and_parted_by_blank_lines_where_records_are_not_adjacent():
+async def test_a_window_has_records_of_one_kind_and_blank_lines_between_records_that_are_not_adjacent():
     async with corpus_of({"a": PAIRS}) as corpus:
         assert (await expand(hit(2), corpus)).text == "zero\n\none\n\ntwo"
         assert (await expand(hit(0, "title"), corpus)).text == "T"
 
 
-async def test_the_parent_policy_gives_the_whole_artifact_in_plan_order_and_needs_no_position():
+async def test_the_parent_policy_returns_the_whole_artifact_in_plan_order_and_needs_no_position():
     async with corpus_of({"a": PAIRS}) as corpus:
         passage = await expand(hit(None, "no kind"), corpus, policy=WholeArtifact())
     assert passage.text == "T\n\nzero\n\none\n\nD\n\ntwo\n\nthree"
@@ -93,7 +93,7 @@ async def test_order_and_repeats_of_what_a_policy_chooses_do_not_matter():
             assert (await expand(hit(2), corpus, policy=policy)).text == "one two three"
 
 
-async def test_where_a_policy_chooses_nothing_the_text_is_the_hits_own():
+async def test_if_a_policy_chooses_nothing_the_passage_has_the_text_of_the_hit():
     async with corpus_of_chunks() as corpus:
         passage = await expand(hit(2), corpus, policy=lambda *_: [])
     assert passage == Passage("a", "chunk", 0.5, "the hit's own", (), "notes", 2)
@@ -107,7 +107,7 @@ async def test_a_policy_may_only_choose_from_the_records_of_the_artifact():
                 await expand(hit(1), corpus, policy=lambda *_, answer=answer: answer)
 
 
-async def test_a_record_that_a_policy_changed_is_still_the_one_that_is_stored():
+async def test_a_policy_that_changes_a_record_still_gets_the_stored_text():
     async with corpus_of({"a": PAIRS}) as corpus:
         policy = lambda _, siblings: [replace(siblings[1], text="made up")]  # noqa: E731
         assert (await expand(hit(1), corpus, policy=policy)).text == "zero"
@@ -119,7 +119,7 @@ async def test_a_policy_cannot_change_what_it_chooses_from():
             await expand(hit(1), corpus, policy=lambda _, siblings: siblings.reverse() or siblings)
 
 
-async def test_a_policy_that_gives_no_records_at_all_is_refused_and_an_async_one_leaves_no_warning():
+async def test_a_policy_that_returns_no_records_is_refused_and_an_async_one_leaves_no_warning():
     async def late(hit, siblings):
         return siblings
 
@@ -136,7 +136,7 @@ async def test_a_hit_without_a_position_has_no_window():
 
 
 @pytest.mark.parametrize("stale", [hit(70), hit(0, "title"), hit(-1)])
-async def test_a_hit_whose_surface_is_gone_has_no_window(stale):
+async def test_a_hit_whose_surface_was_removed_has_no_window(stale):
     async with corpus_of_chunks() as corpus:
         with pytest.raises(SeedNotFound, match="older build") as caught:
             await expand(stale, corpus)
@@ -144,14 +144,14 @@ async def test_a_hit_whose_surface_is_gone_has_no_window(stale):
         assert (await expand(stale, corpus, policy=WholeArtifact())).text == TEXT
 
 
-async def test_an_artifact_that_the_corpus_does_not_hold_is_an_error_that_names_both():
+async def test_an_artifact_missing_from_the_corpus_is_an_error_that_names_both():
     async with corpus_of_chunks() as corpus:
         with pytest.raises(NoLedgerEntry, match="'notes' contains no artifact 'z'") as caught:
             await expand(hit(0, artifact_id="z"), corpus)
     assert isinstance(caught.value, KeyError)
 
 
-async def test_an_artifact_without_records_has_a_passage_of_the_hits_own_text():
+async def test_an_artifact_without_records_has_a_passage_with_the_text_of_the_hit():
     async with corpus_of({"a": []}) as corpus:
         assert (await expand(hit(0), corpus, policy=WholeArtifact())).text == "the hit's own"
         with pytest.raises(SeedNotFound):
@@ -159,19 +159,19 @@ async def test_an_artifact_without_records_has_a_passage_of_the_hits_own_text():
 
 
 @pytest.mark.parametrize("k", [-1, 1.5, True, None, "1"])
-def test_a_width_that_is_none_is_refused_when_the_window_is_made(k):
+def test_an_invalid_width_is_refused_when_the_window_is_created(k):
     with pytest.raises(ArgumentError, match="k must be a whole number"):
         SentenceWindow(k)
 
 
-def test_policies_are_values():
+def test_policies_compare_by_value():
     assert SentenceWindow() == SentenceWindow(1) != SentenceWindow(2)
     assert WholeArtifact() == WholeArtifact()
     assert len({SentenceWindow(2), SentenceWindow(2), WholeArtifact()}) == 2
     assert (repr(SentenceWindow(2)), repr(WholeArtifact())) == ("SentenceWindow(k=2)", "WholeArtifact()")
 
 
-async def test_what_is_no_hit_or_no_corpus_is_refused():
+async def test_a_value_that_is_no_hit_or_no_corpus_is_refused():
     async with corpus_of_chunks() as corpus:
         with pytest.raises(ArgumentKindError, match="hit must be a SearchHit"):
             await expand("a", corpus)
@@ -187,7 +187,7 @@ async def test_one_expansion_is_one_store_call():
 
 
 @pytest.mark.asyncio_only
-async def test_a_corpus_is_found_by_name_and_by_path_without_the_embedder_it_was_built_with():
+async def test_a_corpus_opens_by_name_and_by_path_without_its_embedder():
     path = corpus_path("notes")
     path.parent.mkdir(parents=True)
     async with corpus_of_chunks(store=path):
@@ -201,7 +201,7 @@ async def test_a_corpus_is_found_by_name_and_by_path_without_the_embedder_it_was
 
 
 async def test_a_passage_of_a_note_repeats_no_line():
-    """F34: neither lost where a line is repeated on purpose, nor said twice where chunks overlap."""
+    """F34: text that chunks share appears once; a line repeated on purpose stays."""
     body = "\n".join(["the same line of text"] * 40)
     async with corpus_of({"a.md": f"# Title\n\n{body}\n"}, Notes(chunk_size=100, overlap=30)) as corpus:
         [*_, chunk] = await records_for_artifact(corpus, "a.md", surface_kind="chunk")
@@ -209,7 +209,7 @@ async def test_a_passage_of_a_note_repeats_no_line():
     assert found.text == f"# Title\n\n{body}"
 
 
-def test_a_passage_tells_itself_in_json():
+def test_a_passage_converts_to_json():
     passage = Passage("a", "chunk", np.float32(0.5), "text", ("r1",), "notes", 2)
     assert passage.to_dict() == {
         "artifact_id": "a",
@@ -227,7 +227,7 @@ def test_a_passage_tells_itself_in_json():
 
 @dataclass(frozen=True)
 class TheirKinds:
-    """The surfaces of `Kinds`, of `ir`'s own classes."""
+    """A strategy for `ir` with the surfaces of `Kinds`."""
 
     strategy_id: str = "kinds"
 
@@ -247,7 +247,10 @@ def their_corpus(items):
 
 
 def outcome(call):
-    """Give a passage without its record ids, which are made in other ways, or the kind of the error."""
+    """Return the passage of a call, or the kind of its error.
+
+    Record ids are counted only, because the two libraries compute them differently.
+    """
     try:
         passage = call()
     except (ValueError, KeyError) as error:
@@ -255,7 +258,7 @@ def outcome(call):
     return {**passage.to_dict(), "record_ids": len(passage.record_ids)}
 
 
-# Texts of one letter have nothing in common, so that `ir`, which compares texts, parts them as ours does.
+# Texts of one letter share nothing. So `ir`, which compares texts, separates them like this library does.
 SURFACES = st.lists(st.tuples(st.sampled_from(["chunk", "title"]), st.sampled_from("abcdefgh")), min_size=1, max_size=6)
 POLICIES = {
     "window": (SentenceWindow, ir.sentence_window_policy),
@@ -274,9 +277,11 @@ POLICIES = {
     st.sampled_from(["a", "a", "a", "z"]),
     st.sampled_from(sorted(POLICIES)),
 )
-def test_random_hits_have_the_passages_that_they_have_in_ir(surfaces, index, kind, artifact_id, policy):
-    """Text, identity and errors. On purpose otherwise, and so not generated: chunks that overlap, which `ir` finds by
-    comparing texts and ours by their offsets."""
+def test_random_hits_have_the_same_passages_as_in_ir(surfaces, index, kind, artifact_id, policy):
+    """Text, identity and errors are equal.
+
+    Chunks that overlap are not generated: `ir` compares texts to find overlaps, this library compares offsets.
+    """
     ours, theirs = POLICIES[policy]
     seed = hit(index, kind, artifact_id)
 
@@ -290,10 +295,12 @@ def test_random_hits_have_the_passages_that_they_have_in_ir(surfaces, index, kin
 
     mine = anyio.run(main)
 
-    def again():
+    def return_or_raise():
         if isinstance(mine, Exception):
             raise mine
         return mine
 
     own_seed = ir.SearchHit(artifact_id, kind, 0.5, "the hit's own", {}, "notes", index)
-    assert outcome(again) == outcome(lambda: ir.expand(own_seed, their_corpus({"a": surfaces}), policy=theirs()))
+    assert outcome(return_or_raise) == outcome(
+        lambda: ir.expand(own_seed, their_corpus({"a": surfaces}), policy=theirs())
+    )

@@ -1,4 +1,4 @@
-"""One graph over several corpora: in parts it is walked as in one piece; and what there is only in several."""
+"""Walks over several corpora as one graph, compared with walks in a single corpus."""
 
 import json
 from collections import Counter
@@ -37,7 +37,7 @@ OTHER = embedder_from(lambda texts: [[1.0, 0.0] for _ in texts], id="other", dim
 
 
 def notes(text="8 0 0 0 0 0 0 0", **links):
-    """Artifacts of one text each, linked as said: `a=["b", ["books", "x"]]`."""
+    """Return artifacts of one text each with these links: `a=["b", ["books", "x"]]`."""
     return {name: item(text, to=to) for name, to in links.items()}
 
 
@@ -49,7 +49,7 @@ def keys(hits):
 
 
 def story(hits, walk, pair):
-    """What a walk tells, up to the names of ids."""
+    """Return the facts of each hit of a walk; `pair` makes ids comparable."""
     return [
         (
             pair(hit),
@@ -66,19 +66,19 @@ def story(hits, walk, pair):
 
 
 async def whole_story(split, policy, store=None, **options):
-    """The walk of the whole, in the ids of the parts."""
+    """Walk the single corpus of all artifacts, and return its story in the ids of the parts."""
     items = split.graph.items
     async with part(items, store=store) as corpus:
         hits, walk = await walk_all(corpus, policy, split.graph.query, **options)
 
-    def renamed(told):
+    def with_pairs(rows):
         return [
             (*head, depth, [split.pair(id) for id in path], parent and split.pair(parent), *rest)
-            for *head, depth, path, parent, edge, extra in told
+            for *head, depth, path, parent, edge, extra in rows
             for rest in [(edge, extra)]
         ]
 
-    both = [renamed(story(each, walk, lambda hit: split.pair(hit.artifact_id))) for each in (hits, walk.ranking)]
+    both = [with_pairs(story(each, walk, lambda hit: split.pair(hit.artifact_id))) for each in (hits, walk.ranking)]
     return both, walk.summary.to_dict() | {"seconds": 0}
 
 
@@ -130,7 +130,7 @@ ON_TRIO = ("Eager", "Mmr", "PersonalizedPageRank", "LinkWalk")
 )
 @given(number=st.integers(0, 2**32), budget=st.sampled_from([3, 64]))
 @settings(max_examples=examples(10))
-def test_a_graph_in_parts_is_walked_as_in_one_piece(name, backend, number, budget):
+def test_a_walk_over_several_corpora_equals_the_walk_in_one(name, backend, number, budget):
     split = split_of(number)
 
     async def main():
@@ -144,7 +144,7 @@ def test_a_graph_in_parts_is_walked_as_in_one_piece(name, backend, number, budge
 
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("name", ["Eager", "Eager-fields", "LinkWalk", "PersonalizedPageRank", "ReverseDependency"])
-async def test_a_graph_in_the_parts_of_files_is_walked_as_in_one_piece(name, tmp_path):
+async def test_a_walk_over_several_files_equals_the_walk_in_one_corpus(name, tmp_path):
     for number in range(4):
         split = split_of(number)
         whole = await whole_story(split, POLICIES[name](split.graph.roots))
@@ -155,12 +155,12 @@ async def test_a_graph_in_the_parts_of_files_is_walked_as_in_one_piece(name, tmp
                 corpus = await stack.enter_async_context(part(items, each, path))
                 if at:
                     opened.append(corpus)
-                else:  # one of them as it is opened again
+                else:  # one of them is opened again
                     opened.append(await stack.enter_async_context(open_corpus(path, embedder=EIGHTHS)))
             assert await parts_story(FederatedCorpus(opened), POLICIES[name](split.roots), split.graph.query) == whole
 
 
-async def test_the_same_walk_tells_the_same_story_whoever_answers_first():
+async def test_a_walk_does_not_depend_on_which_corpus_answers_first():
     class Slow:
         def __init__(self, store, seconds):
             self._store, self._seconds = store, seconds
@@ -189,7 +189,7 @@ async def test_the_same_walk_tells_the_same_story_whoever_answers_first():
 # --- what there is only in several -----------------------------------------------------------------------------------
 
 
-async def test_artifacts_of_one_id_in_two_corpora_are_two():
+async def test_artifacts_with_the_same_id_in_two_corpora_are_distinct():
     parts = {"a": notes(x=[["b", "x"]], y=[]), "b": notes(x=["y"], y=[])}
     async with Federation(parts) as corpus:
         hits, _ = await walk_all(corpus, LinkWalk(roots=[("a", "x")], direction="out"))
@@ -207,7 +207,7 @@ async def test_a_cycle_across_corpora_ends():
     assert not walk.summary.truncated
 
 
-async def test_links_out_of_all_corpora_lead_nowhere_and_cost_nothing():
+async def test_links_to_a_corpus_that_is_not_open_lead_nowhere_and_cost_nothing():
     parts = {"a": notes(x=[["c", "x"], ["b", "none"], ["b", "x"]]), "b": notes(x=[])}
     async with Federation(parts) as corpus:
         _, walk = await walk_all(corpus, LinkWalk(roots=[("a", "x")]))
@@ -224,7 +224,7 @@ async def test_a_single_corpus_still_follows_no_link_to_another():
             assert (walk.summary.edges, walk.summary.routed) == (1, 0)
 
 
-async def test_hits_and_their_ways_are_clean_json():
+async def test_hits_and_their_paths_convert_to_strict_json():
     parts = {"a": notes(x=[["b", "y"]]), "b": notes(y=[])}
     async with Federation(parts) as corpus:
         hits, _ = await walk_all(corpus, LinkWalk(roots=[("a", "x")]))
@@ -237,7 +237,7 @@ async def test_hits_and_their_ways_are_clean_json():
     assert ["b", "y"] in [line.get("target") for line in map(json.loads, map(json.dumps, lines))]
 
 
-async def test_corpora_may_be_called_by_other_names_than_their_own():
+async def test_a_mapping_may_give_corpora_other_names():
     async with part(notes(x=[["two", "y"]]), "same") as one, part(notes(y=[]), "same") as two:
         hits, _ = await walk_all(FederatedCorpus({"one": one, "two": two}), LinkWalk(roots=[("one", "x")]))
         assert keys(hits) == [("one", "x"), ("two", "y")]
@@ -245,7 +245,7 @@ async def test_corpora_may_be_called_by_other_names_than_their_own():
             FederatedCorpus([one, two])
 
 
-async def test_several_corpora_are_borrowed():
+async def test_a_federation_does_not_close_its_corpora():
     async with part(notes(x=[]), "a") as corpus:
         hits, _ = await walk_all(FederatedCorpus([corpus]), LinkWalk(roots=[("a", "x")]))
         assert keys(hits) == [("a", "x")]
@@ -262,12 +262,12 @@ async def test_several_corpora_are_borrowed():
         ({"notes": None}, "as `build` and `open_corpus` return"),
     ],
 )
-def test_what_is_no_list_of_open_corpora_is_refused(corpora, message):
+def test_a_value_that_is_no_list_of_open_corpora_is_refused(corpora, message):
     with pytest.raises(ArgumentError, match=message):
         FederatedCorpus(corpora)
 
 
-async def test_names_that_cannot_be_used_are_refused():
+async def test_invalid_names_are_refused():
     async with part(notes(x=[]), "a") as corpus:
         for name in ("", "a/b", 3, None):
             with pytest.raises(ArgumentError, match="names without"):
@@ -287,7 +287,7 @@ ROOTED = [
 
 
 @pytest.mark.parametrize("policy", ROOTED)
-async def test_a_root_that_does_not_say_its_corpus_is_refused_where_there_are_several(policy):
+async def test_a_root_without_its_corpus_is_refused_if_there_are_several(policy):
     async with Federation({"a": notes(x=[]), "b": notes(x=[])}) as corpus:
         for root in ("x", ("c", "x")):
             with pytest.raises(NoLedgerEntry, match=r"pass roots as \(source, id\) pairs, the source one of 'a', 'b'"):
@@ -295,7 +295,7 @@ async def test_a_root_that_does_not_say_its_corpus_is_refused_where_there_are_se
 
 
 @pytest.mark.parametrize("policy", ROOTED)
-async def test_in_a_single_corpus_a_pair_of_its_own_means_its_id_and_another_is_refused(policy):
+async def test_a_single_corpus_accepts_pairs_with_its_own_name_and_refuses_others(policy):
     async with part(notes(x=[]), "a") as corpus:
         hits, _ = await walk_all(corpus, policy([["a", "x"], "x"]), "8 0 0 0 0 0 0 0")
         assert [(hit.artifact_id, hit.metadata["walk_path"]) for hit in hits] == [("x", ["x"])]
@@ -303,7 +303,7 @@ async def test_in_a_single_corpus_a_pair_of_its_own_means_its_id_and_another_is_
             await walk_all(corpus, policy([("b", "x")]), "8 0 0 0 0 0 0 0")
 
 
-async def test_a_link_walk_refuses_a_root_that_its_corpus_does_not_hold():
+async def test_a_link_walk_refuses_a_root_that_is_missing_from_its_corpus():
     async with Federation({"a": notes(x=[]), "b": notes(x=[])}) as corpus:
         with pytest.raises(NoLedgerEntry, match=r"'a \+ b' contains no artifact \('b', 'none'\)"):
             await walk_all(corpus, LinkWalk(roots=[("b", "none")]))
@@ -330,7 +330,7 @@ async def test_dependents_of_a_library_are_found_across_corpora():
             return {hit.key: hit.metadata.get("seed") for hit in hits}
 
         flask, numpy = ("libs", "flask"), "numpy"
-        # "flask", which no artifact of `apps` is, is in `apps` another thing than the one in `libs`.
+        # No artifact of `apps` has the id "flask"; there it is not the same node as the one in `libs`.
         assert await dependents("Flask>=2") == {flask: None, ("apps", "tool"): flask}
         assert await dependents(("libs", "FLASK")) == {flask: None, ("apps", "tool"): flask}
         assert await dependents(numpy) == {("apps", "bot"): numpy, flask: numpy, ("apps", "tool"): numpy}
@@ -342,7 +342,7 @@ async def test_dependents_of_a_library_are_found_across_corpora():
         }
 
 
-async def test_an_id_as_seed_means_all_that_have_it():
+async def test_an_id_as_seed_means_all_artifacts_with_that_id():
     parts = {"a": notes(lib=[], use=["lib"]), "b": notes(lib=[], use=[["a", "lib"]])}
     async with Federation(parts) as corpus:
         hits, _ = await walk_all(corpus, ReverseDependency(seeds=["lib"], max_depth=0), "8 0 0 0 0 0 0 0")
@@ -351,7 +351,7 @@ async def test_an_id_as_seed_means_all_that_have_it():
         assert await corpus.members["a"].store.max_fan_in() == 1
 
 
-async def test_links_that_are_no_edge_are_told_corpus_by_corpus_by_pairs():
+async def test_unresolved_links_are_reported_as_pairs_by_corpus():
     parts = {"b": notes(y=["no", ["a", "x"]]), "a": notes(z=["no"], x=["none", ["b", "gone"]])}
     lost = [
         UnresolvedLink(pair, Link(ref, "REF", "derived"))
@@ -383,7 +383,7 @@ async def test_seeds_of_several_corpora_come_in_the_order_of_the_corpora():
     assert keys(hits) == [("b", "lib"), ("a", "lib"), ("a", "other")]
 
 
-async def test_what_the_query_names_is_found_in_every_corpus():
+async def test_artifacts_that_the_query_names_are_seeds_in_every_corpus():
     parts = {"a": notes(keys=[], alpha=[]), "b": notes(keys=[], beta=[])}
     async with Federation(parts, embedder=OTHER) as corpus:
         hits, _ = await walk_all(corpus, LinkWalk(seeding="titles"), "the keys of beta")
@@ -415,7 +415,7 @@ async def test_summaries_of_all_corpora_route_to_their_parts():
         assert [(hit.key, hit.surface_index) for hit in hits] == [(("a", "x"), 0), (("b", "x"), 1)]
 
 
-async def test_from_given_roots_links_are_walked_whatever_the_embedders():
+async def test_a_walk_with_roots_works_with_different_embedders():
     async with part(notes(x=[["b", "y"]]), "a") as one, part(notes(y=[]), "b", embedder=OTHER) as two:
         corpus = FederatedCorpus([one, two])
         hits, _ = await walk_all(corpus, LinkWalk(roots=[("a", "x")]))
@@ -431,7 +431,7 @@ async def test_from_given_roots_links_are_walked_whatever_the_embedders():
 
 
 class Broken:
-    """A store that fails in one method."""
+    """A store in which one method fails."""
 
     def __init__(self, store, name):
         self._store, self._name = store, name
@@ -454,8 +454,11 @@ async def test_a_corpus_that_fails_ends_the_walk_with_its_error_and_a_note(metho
     assert any("from corpus 'b'" in note for note in caught.value.__notes__)
 
 
-def wide(width):
-    """Two layers of so many artifacts in each of two corpora, linked within and across; a third is linked to both."""
+def make_layers(width):
+    """Return two corpora with two layers of `width` artifacts, linked within and across.
+
+    A third corpus has links to both.
+    """
 
     def layer(name, other):
         below = [f"c{at}" for at in range(width)]
@@ -468,10 +471,10 @@ def wide(width):
 
 @pytest.mark.parametrize("direction", ["out", "both"])
 async def test_the_calls_of_a_step_do_not_grow_with_its_artifacts(direction):
-    """A walk in a single corpus takes three calls a step: links, scores, records."""
+    """A walk in a single corpus makes three calls per step: links, scores, records."""
     counted = []
     for width in (2, 8):
-        async with Federation(wide(width)) as corpus:
+        async with Federation(make_layers(width)) as corpus:
             members = [replace(each, store=Counting(each.store)) for each in corpus.members.values()]
             policy = Eager(start_k=0, roots=[("one", "a")], select_k=None, adjacent_k=None, direction=direction)
             _, walk = await walk_all(FederatedCorpus(members), policy, "8 0 0 0 0 0 0 0", node_budget=1000)
@@ -481,15 +484,15 @@ async def test_the_calls_of_a_step_do_not_grow_with_its_artifacts(direction):
     for calls in counted[1]:
         assert calls["best_of"] <= steps
         assert calls["get_records"] <= steps
-        assert calls["ledger"] <= steps  # does the artifact exist that another corpus links to?
+        assert calls["ledger"] <= steps  # a call checks that the target of a link from another corpus exists
         assert calls["referrers"] <= (0 if direction == "out" else steps)
         assert calls["neighbors"] <= steps * (1 if direction == "out" else 2)
         assert not calls.keys() - {"best_of", "get_records", "ledger", "referrers", "neighbors"}
 
 
-async def test_corpora_are_asked_at_the_same_time():
+async def test_corpora_are_searched_concurrently():
     class Meeting:
-        """Answers a search when all have been asked."""
+        """A store that answers a search after all stores have received one."""
 
         def __init__(self, store, arrived, all_here):
             self._store, self._arrived, self._all_here = store, arrived, all_here
@@ -514,7 +517,7 @@ async def test_corpora_are_asked_at_the_same_time():
 
 @dataclass(frozen=True)
 class View:
-    """Several corpora as the exam needs them: it puts stores of its own in place of theirs."""
+    """Several corpora in the form that the exam needs: it replaces their stores by its own."""
 
     name: str
     members: object
@@ -524,7 +527,7 @@ class View:
 
 @asynccontextmanager
 async def ring():
-    """Artifacts in a ring over two corpora, with shortcuts."""
+    """Open two corpora with artifacts in a ring, and with shortcuts."""
 
     def half(name, other, start):
         items = {}
@@ -550,12 +553,12 @@ EIGHTH_TEXTS = ["8 0 0 0 0 0 0 0", "4 4 4 4 0 0 0 0", "0 8 0 0 0 0 0 0", "-8 0 0
         lambda: PersonalizedPageRank(seed_k=2),
     ],
 )
-async def test_policies_pass_their_exam_over_several_corpora(make):
+async def test_policies_pass_the_exam_over_several_corpora(make):
     report = await PolicySuite(make, ring, EIGHTH_TEXTS[0]).run()
     assert report.passed, str(report)
 
 
-async def test_a_corpus_that_is_not_concerned_is_not_asked():
+async def test_a_corpus_without_nodes_in_a_step_is_not_called():
     async with Federation({"a": notes(x=["y"], y=[]), "b": notes(x=[])}) as corpus:
         one, two = corpus.members.values()
         counting = replace(two, store=Counting(two.store))

@@ -1,12 +1,12 @@
-"""`discover` commits to the same hits, for the same reasons and with the same numbers, as `ir` does.
+"""`discover` selects the same hits as `ir`, with the same reasons and numbers.
 
-`ir` is the published package, used as an oracle, with the same artifacts and embedder, in dense mode, where both have
-one scale. Left out, because the two differ on purpose:
+`ir` is the published package, used as an oracle with the same artifacts and embedder. Searches are dense, because
+there both have the same scale. Cases where the two differ on purpose are left out:
 
-- a query that nothing speaks for (every cosine exactly 0), which abstains here;
+- a query without any evidence (every cosine exactly 0), which abstains here;
 - a floor beside a strategy other than `"conservative"` and `"abs_threshold"`: ignored there for a single corpus;
-- a reranked search of artifacts with several surfaces: here the reranker reads the best one of each;
-- warnings, as here `signals` says the same.
+- a reranked search of artifacts with several surfaces: here the reranker reads the best surface of each;
+- warnings, because here `signals` has the same facts.
 """
 
 import math
@@ -28,7 +28,10 @@ STEPS = 300
 
 
 def embed(texts):
-    """Embed a number as the unit vector at that many steps of a half turn: no two are equally far from x.25."""
+    """Embed a number as a unit vector: `STEPS` numbers make a half turn.
+
+    No two numbers are equally far from x.25.
+    """
     angles = [float(text) / STEPS * math.pi for text in texts]
     return [[math.cos(angle), math.sin(angle)] for angle in angles]
 
@@ -54,9 +57,9 @@ async def ours(corpora, query, **options):
         return (await discover(built if options.pop("many") else built[0], query, **options)).to_dict()
 
 
-def comparable(told):
-    """Everything both tell, numbers rounded; what only one of them tells is left out."""
-    signals = dict(told["signals"])
+def comparable(result):
+    """Return the fields that both results have, with rounded numbers."""
+    signals = dict(result["signals"])
     per_source = {
         name: {key: round_off(report[key]) for key in ("n_retrieved", "top_score", "floor", "abstained")}
         for name, report in signals.pop("per_source", {}).items()
@@ -67,11 +70,11 @@ def comparable(told):
             "score": round_off(each["score"]),
             "metadata": {key: round_off(value) for key, value in each["metadata"].items()},
         }
-        for each in told["results"]
+        for each in result["results"]
     ]
     signals = {key: round_off(value) for key, value in signals.items() if value is not None}
     plain = {
-        key: told[key] for key in ("query", "mode", "strategy", "abstained", "reason", "n_retrieved", "n_selected")
+        key: result[key] for key in ("query", "mode", "strategy", "abstained", "reason", "n_retrieved", "n_selected")
     }
     return plain, results, signals, per_source
 
@@ -99,7 +102,7 @@ def corpora_of(numbers):
 @pytest.mark.slow
 @given(NUMBERS, SELECTION, FLOORS, st.sampled_from(["conservative", "top_k", "rel_threshold", "score_gap"]))
 @settings(max_examples=examples(120))
-def test_one_corpus_is_committed_to_alike(numbers, options, floor, strategy):
+def test_hits_of_one_corpus_are_selected_like_in_ir(numbers, options, floor, strategy):
     if strategy == "conservative":
         options["min_score"] = floor
     options |= {"mode": "dense", "strategy": strategy, "many": False}
@@ -122,7 +125,7 @@ FEDERATION = st.fixed_dictionaries(
 @pytest.mark.slow
 @given(st.lists(NUMBERS, min_size=1, max_size=4), SELECTION, FEDERATION)
 @settings(max_examples=examples(120))
-def test_several_corpora_are_fused_and_committed_to_alike(lists, options, federation):
+def test_hits_of_several_corpora_are_fused_and_selected_like_in_ir(lists, options, federation):
     corpora = corpora_of(lists)
     for key in ("min_score", "merge_weights"):
         federation[key] = {name: value for name, value in federation[key].items() if name in corpora}

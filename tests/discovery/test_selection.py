@@ -1,4 +1,4 @@
-"""Committing to few hits or to none: each rule, its words and numbers, and agreement with `ir`."""
+"""Selection of a few hits or none: rules, reasons and numbers, also compared with `ir`."""
 
 import inspect
 import json
@@ -58,12 +58,12 @@ def outcome(*scores, **options):
         ((math.inf, math.inf, 1.0), {}, "ab", "rel_threshold"),
     ],
 )
-def test_the_conservative_rule_keeps_the_first_and_what_comes_near_it(scores, options, chosen, reason):
+def test_the_conservative_rule_keeps_the_first_hit_and_those_close_to_it(scores, options, chosen, reason):
     assert outcome(*scores, **options) == (chosen, reason)
 
 
 def test_a_first_score_of_zero_is_no_evidence():
-    """F9: a word that nobody has commits to nothing."""
+    """F9: a query whose words no text has selects nothing."""
     assert outcome(0.0, 0.0) == ("", "abstain:no_evidence")
     assert outcome(-0.0) == ("", "abstain:no_evidence")
     assert outcome(0.0, min_score=-1) == ("", "abstain:no_evidence")
@@ -71,7 +71,7 @@ def test_a_first_score_of_zero_is_no_evidence():
     assert outcome(0.0, 0.0, strategy="rel_threshold") == ("", "abstain:no_evidence")
 
 
-def test_the_numbers_behind_the_conservative_rule_are_of_what_it_kept():
+def test_the_signals_of_the_conservative_rule_describe_the_hits_it_kept():
     assert select(hits(0.8, 0.78, 0.1)).signals == {
         "n_candidates": 3,
         "top_score": 0.8,
@@ -109,7 +109,7 @@ def test_the_numbers_behind_the_conservative_rule_are_of_what_it_kept():
         ("rel_threshold", (), {}, ""),
     ],
 )
-def test_the_other_rules_say_their_name_and_choose_by_it(strategy, scores, options, chosen):
+def test_the_reason_of_the_other_rules_is_their_name(strategy, scores, options, chosen):
     found = select(hits(*scores), strategy=strategy, **options)
     assert (ids(found), found.abstained) == (chosen, not chosen)
     assert found.reason == (strategy if chosen else f"abstain:{strategy}")
@@ -121,7 +121,7 @@ def test_the_other_rules_say_their_name_and_choose_by_it(strategy, scores, optio
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_score_that_is_no_number_is_never_chosen_by_a_rule_with_a_name(strategy):
+def test_a_hit_with_a_score_of_nan_is_never_chosen_by_a_named_rule(strategy):
     """F24."""
     nan = math.nan
     found = select(hits(nan, 0.9, nan, 0.89), strategy=strategy, min_score=0.5)
@@ -132,7 +132,7 @@ def test_a_score_that_is_no_number_is_never_chosen_by_a_rule_with_a_name(strateg
     assert select(hits(np.float32(nan), 0.9), strategy=strategy, min_score=0.5).selected_ids == ["b"]
 
 
-def test_the_order_of_the_hits_is_taken_as_it_is():
+def test_the_order_of_the_hits_is_not_changed():
     assert outcome(0.2, 0.9, 0.1, strategy="top_k", max_k=2) == ("ab", "top_k")
 
 
@@ -162,7 +162,7 @@ def test_the_order_of_the_hits_is_taken_as_it_is():
     ],
 )
 @pytest.mark.parametrize("scores", [(), (0.5, 0.4)])
-def test_parameters_that_cannot_be_used_are_refused_whatever_the_hits(options, scores):
+def test_invalid_parameters_are_refused_with_any_hits(options, scores):
     """F31: one rule for all strategies."""
     with pytest.raises(ArgumentError) as caught:
         select(hits(*scores), **options)
@@ -171,7 +171,7 @@ def test_parameters_that_cannot_be_used_are_refused_whatever_the_hits(options, s
     assert next(iter(options)) in str(caught.value)
 
 
-def test_numbers_of_numpy_are_numbers():
+def test_numpy_numbers_are_accepted():
     assert outcome(np.float32(0.9), np.float64(0.88), rel=np.float32(0.5), min_score=np.float64(0.1))[0] == "ab"
 
 
@@ -183,31 +183,31 @@ def test_a_function_chooses_among_the_hits_and_is_cut_at_max_k():
     assert (nothing.reason, nothing.abstained) == ("abstain:custom", True)
 
 
-def test_what_a_function_chooses_twice_counts_once():
+def test_a_hit_that_a_function_chooses_twice_counts_once():
     """F30."""
     chosen = select(hits(2, 1), strategy=lambda given: [given[1], given[1], replace(given[1]), given[0]])
     assert ids(chosen) == "ba"
 
 
-def test_a_function_may_choose_by_equality_and_gets_back_what_was_given():
+def test_a_function_may_return_equal_hits_and_the_original_ones_are_selected():
     given = hits(2, 1)
     chosen = select(given, strategy=lambda _: [replace(given[1])])
     assert chosen.selected[0] is given[1]
 
 
-def test_equal_hits_that_were_given_twice_may_be_chosen_twice():
+def test_equal_hits_that_occur_twice_may_be_chosen_twice():
     twice = [hit("a"), hit("a")]
     assert ids(select(twice, strategy=lambda given: given)) == "aa"
 
 
 @pytest.mark.parametrize("foreign", [hit("z"), hit("a", 0.1), "a", None])
-def test_a_function_that_chooses_what_it_was_not_given_is_refused(foreign):
+def test_a_function_that_returns_another_hit_is_refused(foreign):
     with pytest.raises(ArgumentError, match="may only select hits that it received"):
         select(hits(2, 1), strategy=lambda given: [given[0], foreign])
 
 
 @pytest.mark.parametrize("answer", [None, 3])
-def test_a_function_that_gives_no_hits_at_all_is_refused(answer):
+def test_a_function_that_returns_no_list_of_hits_is_refused(answer):
     with pytest.raises(ArgumentKindError, match="must return a list of the hits it selects"):
         select(hits(2, 1), strategy=lambda _: answer)
 
@@ -218,7 +218,7 @@ def test_a_function_cannot_change_what_it_chooses_from():
     assert found.candidates == given == hits(2, 1)
 
 
-def test_an_async_function_is_refused_with_what_to_do_and_leaves_no_warning():
+def test_an_async_function_is_refused_with_a_remedy_and_leaves_no_warning():
     async def choose(given):
         return given
 
@@ -228,13 +228,13 @@ def test_an_async_function_is_refused_with_what_to_do_and_leaves_no_warning():
         assert "\n" not in str(caught.value)
 
 
-def test_a_selection_is_sufficient_where_it_committed_to_something():
+def test_a_selection_with_hits_is_sufficient():
     assert select(hits(0.5)).sufficient
     assert not select([]).sufficient
     assert not replace(select(hits(0.5)), abstained=True).sufficient
 
 
-def test_a_selection_tells_itself_in_json():
+def test_a_selection_converts_to_json():
     told = select([hit("a", np.float32(0.5), "notes", path="p", odd={1, 2}), hit("b", math.inf)], strategy="top_k")
     assert json.loads(json.dumps(told.to_dict(), allow_nan=False)) == {
         "selected": [
@@ -276,10 +276,12 @@ RULES = {
         optional={"max_k": st.integers(1, 7), "rel": SHARES, "gap_ratio": SHARES},
     ),
 )
-def test_random_hits_are_chosen_as_in_ir(scores, ranked, strategy, options):
-    """Choice, reason and numbers. On purpose otherwise, and so not compared: `max_k` below 1, shares outside 0 to 1
-    and floors that are not finite, which ours refuses; scores that are not finite; and a first score of 0, of which
-    `ir` makes a commitment under two of the rules."""
+def test_random_hits_are_selected_like_in_ir(scores, ranked, strategy, options):
+    """Selected hits, reason and numbers are equal, except where the two differ on purpose.
+
+    Not compared are `max_k` below 1, shares outside 0 to 1 and floors that are not finite: this library refuses
+    them. Not compared are scores that are not finite, and a first score of 0: `ir` commits to it under two rules.
+    """
     scores = sorted(scores, reverse=True) if ranked else scores
     options["strategy"] = RULES.get(strategy, strategy)
     ours = select(hits(*scores), **options)
@@ -300,7 +302,7 @@ def test_random_hits_are_chosen_as_in_ir(scores, ranked, strategy, options):
 
 
 @given(SCORES, st.sampled_from(STRATEGIES), st.integers(1, 7))
-def test_a_choice_is_a_part_of_the_hits_in_their_order(scores, strategy, max_k):
+def test_selected_hits_keep_their_order(scores, strategy, max_k):
     given_hits = hits(*scores)
     found = select(given_hits, strategy=strategy, max_k=max_k, min_score=0.0)
     assert len(found.selected) <= max_k
@@ -312,7 +314,7 @@ def test_a_choice_is_a_part_of_the_hits_in_their_order(scores, strategy, max_k):
 
 
 async def choose_by(answer, given, **options):
-    """Give the hits chosen, as text, and the candidates that were shown."""
+    """Return the keys of the chosen hits, and the candidates that the model saw."""
     shown = []
 
     def chooser(*, query, candidates):
@@ -326,7 +328,7 @@ async def choose_by(answer, given, **options):
     return [each.key for each in found], [candidates for _, candidates in shown]
 
 
-async def test_a_model_sees_labels_and_texts_one_a_line_and_its_order_is_the_choice():
+async def test_a_model_sees_one_line_per_candidate_and_its_order_is_kept():
     given = [hit("a", text="one\n\n two"), hit("b", text="three"), hit("c", text="")]
     assert await choose_by(["b", "a"], given) == ([(None, "b"), (None, "a")], ["a: one two\nb: three\nc: "])
 
@@ -342,7 +344,7 @@ async def test_a_model_that_names_nothing_abstains():
     [RuntimeError("the model is down"), ["z"], ["z", ""], [1], [None, ["a"]], "a", "", None, 3],
     ids=repr,
 )
-async def test_a_model_that_fails_or_talks_nonsense_is_replaced_by_the_conservative_rule(answer):
+async def test_if_a_model_fails_or_answers_nonsense_the_conservative_rule_decides(answer):
     assert (await choose_by(answer, hits(1.0, 0.95, 0.1)))[0] == [(None, "a"), (None, "b")]
     assert (await choose_by(answer, hits(1.0, 0.95, 0.1), fallback=lambda given: given[2:]))[0] == [(None, "c")]
 
@@ -355,13 +357,13 @@ async def test_a_fallback_may_be_async():
     assert (await choose_by(["z"], hits(1, 1), fallback=last))[0] == [(None, "b")]
 
 
-async def test_labels_that_are_not_known_are_dropped_and_repeated_ones_count_once():
+async def test_unknown_labels_are_dropped_and_repeated_ones_count_once():
     """F30."""
     found, _ = await choose_by(["z", "b", " b ", "a", 7, "b"], hits(1, 1, 1))
     assert found == [(None, "b"), (None, "a")]
 
 
-async def test_one_id_of_two_sources_is_two_candidates():
+async def test_one_id_in_two_sources_is_two_candidates():
     """F30."""
     given = [hit("a", source="x"), hit("a", source="y"), hit("b", source="y")]
     found, [candidates] = await choose_by(["y/a", "x/a", "b", "a"], given)
@@ -377,18 +379,18 @@ async def test_an_id_that_looks_like_the_label_of_another_has_a_label_of_its_own
     assert (await choose_by(labels, given))[0] == [each.key for each in given]
 
 
-async def test_an_artifact_is_one_candidate_by_its_first_hit():
+async def test_an_artifact_is_one_candidate_with_its_first_hit():
     given = [hit("a", 0.9, text="best"), hit("a", 0.8, text="worse"), hit("b", 0.7)]
     found, [candidates] = await choose_by(["a"], given)
     assert (found, candidates) == ([(None, "a")], "a: best\nb: text of b")
 
 
-async def test_a_model_sees_no_more_candidates_than_allowed():
+async def test_a_model_sees_at_most_max_candidates():
     found, [candidates] = await choose_by(["c", "b"], hits(1, 1, 1), max_candidates=2)
     assert (found, len(candidates.splitlines())) == ([(None, "b")], 2)
 
 
-async def test_without_hits_nobody_is_asked():
+async def test_without_hits_the_model_is_not_called():
     assert await choose_by(["a"], []) == ([], [])
 
 
@@ -396,7 +398,7 @@ async def test_a_set_of_labels_comes_in_the_order_of_the_candidates():
     assert (await choose_by(set("fedcba"), hits(*[1] * 6)))[0] == [(None, name) for name in "abcdef"]
 
 
-async def test_an_async_model_is_awaited_and_cancelling_it_is_no_failure():
+async def test_an_async_model_is_awaited_and_cancelling_is_not_a_failure():
     async def chooser(*, query, candidates):
         await anyio.sleep_forever()
 
@@ -411,7 +413,7 @@ async def test_an_async_model_is_awaited_and_cancelling_it_is_no_failure():
     assert [each.artifact_id for each in await make_llm_selector("q", chooser=quick)(hits(1, 1))] == ["b"]
 
 
-async def test_a_sync_model_does_not_hold_up_the_event_loop():
+async def test_a_sync_model_does_not_block_the_event_loop():
     started = anyio.Event()
     release = []
 
@@ -428,7 +430,7 @@ async def test_a_sync_model_does_not_hold_up_the_event_loop():
         release.append(True)
 
 
-def test_a_model_selector_is_a_value():
+def test_model_selectors_compare_by_value():
     make = partial(make_llm_selector, "q", chooser=sorted)
     assert make() == make() != make(max_candidates=3)
     assert "max_candidates=10" in repr(make())
@@ -436,12 +438,12 @@ def test_a_model_selector_is_a_value():
 
 
 @pytest.mark.parametrize("options", [{"query": 3}, {"max_candidates": 0}, {"chooser": ["a"]}, {"fallback": "top_k"}])
-def test_a_model_selector_checks_what_it_is_made_of(options):
+def test_a_model_selector_checks_its_arguments(options):
     with pytest.raises(ArgumentError):
         make_llm_selector(**{"query": "q", "chooser": sorted, **options})
 
 
-async def test_what_a_model_chose_goes_through_select_as_a_strategy():
+async def test_a_choice_of_a_model_passes_through_select_as_a_strategy():
     given = hits(1.0, 0.2, 0.1)
     chosen = await make_llm_selector("q", chooser=lambda **_: ["c", "b"])(given)
     found = select(given, strategy=lambda _: chosen, max_k=1)
@@ -485,7 +487,7 @@ KNOWN = ["a.md", "b.md", "b.md: x", "a b", "notes/a.md", "c,d", "1. e"]
         ("```\n```", None),
     ],
 )
-def test_a_models_text_is_read_as_labels_as_none_or_as_neither(answer, labels):
+def test_the_answer_of_a_model_is_read_as_labels_none_or_nonsense(answer, labels):
     assert parse_labels(answer, KNOWN) == labels
 
 
@@ -494,10 +496,10 @@ def test_a_candidate_that_is_called_none_can_be_chosen():
 
 
 @given(st.lists(st.sampled_from(KNOWN), unique=True), st.sampled_from(["{}", "- {}", "`{}`", "{}: why"]))
-def test_each_label_is_read_back_however_it_is_decorated(labels, decoration):
+def test_each_label_is_read_with_any_decoration(labels, decoration):
     assert parse_labels("\n".join(map(decoration.format, labels)), KNOWN) == (labels or None)
 
 
 @given(st.text(), st.lists(st.text(min_size=1), max_size=3))
-def test_no_answer_names_a_label_that_is_not_known(answer, known):
+def test_no_answer_yields_an_unknown_label(answer, known):
     assert {*(parse_labels(answer, known) or [])} <= {*known}

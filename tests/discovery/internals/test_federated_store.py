@@ -1,4 +1,4 @@
-"""The store of several corpora beside one store of them all, in this thread and in another."""
+"""The store of several corpora compared with one store that contains them all."""
 
 import anyio
 import numpy as np
@@ -16,8 +16,8 @@ from tests.support.federations import Federation, part, split_of
 @pytest.mark.parametrize("many", [1000, 0])
 @given(number=st.integers(0, 2**32))
 @settings(max_examples=examples(10))
-def test_the_store_of_parts_answers_as_that_of_the_whole(many, number):
-    """Also where there is so much to put together that a worker thread does it."""
+def test_the_federated_store_answers_like_one_store_of_all_records(many, number):
+    """Also if a merge is so large that a worker thread does it."""
     split = split_of(number)
     ids, query = sorted(split.graph.items), split.graph.query
     nodes = [*ids, "none"]

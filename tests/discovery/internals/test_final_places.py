@@ -1,4 +1,4 @@
-"""A hit that is marked final keeps its place, whatever the sources say that have not answered yet."""
+"""A hit that is marked final keeps its place, whatever the pending sources return."""
 
 import pytest
 from hypothesis import given, settings
@@ -36,33 +36,33 @@ def final_ids(answered, pending, **options):
     return [entry.hit.artifact_id for entry, is_final in zip(entries, places, strict=True) if is_final]
 
 
-def test_with_the_third_of_three_equal_sources_pending_exactly_the_first_of_both_others_are_final():
+def test_while_the_third_of_three_equal_sources_is_pending_only_the_first_hits_of_the_others_are_final():
     a, b = make_ranking(["A1", "A2", "A3"]), make_ranking(["B1", "B2", "B3"])
     assert final_ids({"A": a, "B": b}, ["C"]) == ["A1", "B1"]
 
 
-def test_with_the_first_of_three_equal_sources_pending_nothing_is_final():
+def test_while_the_first_of_three_equal_sources_is_pending_nothing_is_final():
     assert final_ids({"B": make_ranking(["B1"]), "C": make_ranking(["C1"])}, ["A"]) == []
 
 
-def test_with_the_second_of_three_pending_the_first_of_the_first_is_final():
+def test_while_the_second_of_three_sources_is_pending_the_first_hit_of_the_first_is_final():
     assert final_ids({"A": make_ranking(["A1", "A2"]), "C": make_ranking(["C1"])}, ["B"]) == ["A1"]
 
 
-def test_a_light_source_that_is_pending_displaces_less():
+def test_a_pending_source_of_low_weight_displaces_fewer_hits():
     ten = make_ranking([f"A{at}" for at in range(10)])
     assert final_ids({"A": ten}, ["B"], weights={"B": 0.9}) == [f"A{at}" for at in range(7)]
     assert final_ids({"A": ten}, ["B"], weights={"B": 0.0}) == [f"A{at}" for at in range(10)]
 
 
-def test_where_hits_may_merge_a_hit_below_may_grow_past_the_one_above():
+def test_if_hits_may_merge_a_hit_may_still_rise_past_the_one_above_it():
     a, b = make_ranking(["A1", "A2"], ["/1", "/2"]), make_ranking(["B1"], ["/1"])
     assert final_ids({"A": a, "B": b}, ["C"], identity="pointer") == ["A1"]
     assert final_ids({"A": a}, ["C"], identity="pointer") == []
     assert final_ids({"A": make_ranking(["A1"]), "B": make_ranking(["B1"])}, ["C"], identity="pointer") == ["A1", "B1"]
 
 
-def test_a_hit_that_may_grow_past_the_one_above_has_no_place_yet():
+def test_a_hit_that_may_still_rise_is_not_final():
     assert final_ids({"A": make_ranking(["A1"]), "B": make_ranking(["B1"], ["/1"])}, ["C"], identity="pointer") == []
     assert final_ids({"A": make_ranking(["A1"]), "B": make_ranking(["B1"])}, ["C"], identity="pointer") == ["A1", "B1"]
 
@@ -86,7 +86,10 @@ LISTS = st.tuples(st.lists(st.sampled_from(list("abcdef")), max_size=5), PATHS)
 )
 @settings(max_examples=examples(600))
 def test_no_hit_marked_final_ever_moves(lists, data, identity, rrf_k, weights):
-    """Any sources may be pending, may answer anything or nothing; place, hit and all that stands above stay."""
+    """Its place, its fields and all hits above it stay, whichever sources are pending.
+
+    They may return any hits or none.
+    """
     names = [str(at) for at in range(len(lists))]
     hits = {name: make_ranking(*each) for name, each in zip(names, lists, strict=True)}
     pending = data.draw(st.sets(st.sampled_from(names)), label="pending")
@@ -104,7 +107,10 @@ def test_no_hit_marked_final_ever_moves(lists, data, identity, rrf_k, weights):
 
 @given(st.lists(LISTS, min_size=1, max_size=4), st.data(), st.sampled_from([0, 60]))
 def test_a_hit_is_final_as_soon_as_no_answer_could_displace_it(lists, data, rrf_k):
-    """Without identities the bound is exact: where the pending sources find one thing each, all others move."""
+    """Without identities the bound is exact.
+
+    If each pending source returns one hit, every hit that is not final moves.
+    """
     names = [str(at) for at in range(len(lists))]
     pending = data.draw(st.sets(st.sampled_from(names)))
     hits = {name: [] if name in pending else make_ranking(*each) for name, each in zip(names, lists, strict=True)}
