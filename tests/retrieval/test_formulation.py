@@ -1,4 +1,4 @@
-"""What formulators promise: one that asks a rewriter, and falls back."""
+"""Formulators of queries: the one that calls a rewriter, and its fallback."""
 
 import threading
 
@@ -10,32 +10,32 @@ from airw.retrieval import make_llm_formulator
 from airw.retrieval.formulation import queries_in, queries_of
 
 
-def test_queries_come_once_each_in_their_order_and_blank_ones_not_at_all():
+def test_queries_keep_their_order_without_duplicates_and_blank_ones():
     assert queries_of("keys") == ("keys",)
     assert queries_of(["b", "a", " ", "b", "", "c", "a "]) == ("b", "a", "c", "a ")
     assert queries_of(()) == queries_of(" ") == queries_of("") == ()
 
 
 @pytest.mark.parametrize("given", [None, 7, {"a"}, {"a": 1}, iter(["a"]), ["a", 7], b"a"])
-def test_what_is_neither_a_string_nor_a_list_of_them_is_no_query(given):
+def test_only_a_string_or_a_list_of_strings_is_accepted(given):
     with pytest.raises(ArgumentKindError, match="a string or a list of strings"):
         queries_of(given)
 
 
 @pytest.mark.parametrize("answer", ["sign keys", ["sign keys", "key rotation"]])
 @pytest.mark.parametrize("kind", ["sync", "async"])
-async def test_a_rewriter_gives_the_queries_and_one_that_blocks_holds_up_nobody(kind, answer):
+async def test_a_rewriter_returns_the_queries_and_does_not_block_the_event_loop(kind, answer):
     threads = []
 
     def rewrite(query):
         threads.append(threading.get_ident())
         return answer
 
-    async def awaited(query):
+    async def rewrite_async(query):
         await anyio.lowlevel.checkpoint()
         return answer
 
-    formulate = make_llm_formulator(rewriter=rewrite if kind == "sync" else awaited)
+    formulate = make_llm_formulator(rewriter=rewrite if kind == "sync" else rewrite_async)
     assert await formulate("keys") == queries_of(answer)
     assert threading.get_ident() not in threads
 
@@ -60,7 +60,7 @@ async def broken_later(query):
     "rewriter",
     [broken, broken_later, lambda _: [], lambda _: " ", lambda _: None, lambda _: [1, 2], lambda _: ["\ud800"]],
 )
-async def test_a_rewriter_that_fails_or_has_nothing_to_say_falls_back(rewriter):
+async def test_if_a_rewriter_fails_or_returns_nothing_the_fallback_is_used(rewriter):
     assert await make_llm_formulator(rewriter=rewriter)("keys") == "keys"
 
     async def fallback(query):
@@ -71,7 +71,7 @@ async def test_a_rewriter_that_fails_or_has_nothing_to_say_falls_back(rewriter):
         await make_llm_formulator(rewriter=rewriter, fallback=broken)("keys")
 
 
-async def test_a_rewriter_that_is_cancelled_does_not_fall_back():
+async def test_if_a_rewriter_is_cancelled_the_fallback_is_not_used():
     fallen = []
 
     async def sleep(query):
@@ -92,12 +92,12 @@ async def test_a_rewriter_that_is_cancelled_does_not_fall_back():
         ({"n": True}, "n must be"),
     ],
 )
-def test_what_cannot_formulate_is_refused_when_it_is_made(options, message):
+def test_invalid_arguments_are_refused_when_a_formulator_is_created(options, message):
     with pytest.raises(ArgumentError, match=message):
         make_llm_formulator(**{"rewriter": str.upper, **options})
 
 
-def test_equal_formulators_are_equal_and_say_what_they_are():
+def test_formulators_compare_by_value_and_have_a_readable_repr():
     formulate = make_llm_formulator(rewriter=str.upper, n=2)
     assert formulate == make_llm_formulator(rewriter=str.upper, n=2) != make_llm_formulator(rewriter=str.upper)
     assert repr(formulate).startswith("LlmFormulator(rewriter=<method 'upper' of 'str' objects>, n=2, fallback=<func")
@@ -113,5 +113,5 @@ def test_equal_formulators_are_equal_and_say_what_they_are():
         (" \n", []),
     ],
 )
-def test_what_a_model_wrote_is_read_as_a_list_of_queries(answer, queries):
+def test_the_answer_of_a_model_is_read_as_a_list_of_queries(answer, queries):
     assert queries_in(answer) == queries

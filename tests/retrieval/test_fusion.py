@@ -1,4 +1,4 @@
-"""Fusion by rank: facts, laws, and agreement with `ir`'s own function."""
+"""Fusion by rank: facts, laws, and agreement with the function of `ir`."""
 
 import math
 
@@ -21,19 +21,19 @@ def keys(hits):
     return [each.key for each in hits]
 
 
-def test_rank_counts_and_scores_of_other_scales_do_not():
+def test_ranks_decide_and_the_scale_of_scores_does_not_matter():
     fused = fuse_hits({"dense": [hit("a", 0.9), hit("b", 0.8)], "bm25": [hit("c", 31.0), hit("d", 29.0)]})
     assert keys(fused) == [("dense", "a"), ("bm25", "c"), ("dense", "b"), ("bm25", "d")]
     assert [each.score for each in fused] == [1 / 61, 1 / 61, 1 / 62, 1 / 62]
 
 
-def test_one_id_in_two_sources_is_two_things():
+def test_the_same_id_in_two_sources_is_two_hits():
     fused = fuse_hits({"x": [hit("a", 0.2)], "y": [hit("a", 0.9)]})
     assert keys(fused) == [("x", "a"), ("y", "a")]
     assert all("fused_sources" not in each.metadata for each in fused)
 
 
-def test_within_a_source_the_best_surface_of_an_artifact_stands_for_it():
+def test_within_a_source_only_the_best_surface_of_an_artifact_counts():
     many = [SearchHit("a", "chunk", 0.1 * at, "", surface_index=at) for at in range(5)]
     fused = fuse_hits({"x": [hit("b", 0.35), *many], "y": [hit("c")]})
     assert [(each.artifact_id, each.surface_index) for each in fused] == [("a", 4), ("c", None), ("b", None)]
@@ -51,7 +51,7 @@ def test_a_single_source_that_answers_keeps_its_raw_scores_and_gets_its_name():
     assert keys(fuse_hits({"y": [hit("a", 0.7), hit("b", 0.9)]}, k=1)) == [("y", "b")]
 
 
-def test_hits_say_what_they_were_before_the_fusion():
+def test_hits_keep_their_score_and_rank_before_the_fusion_in_metadata():
     fused = fuse_hits({"x": [hit("a", 0.7, path="p")], "y": [hit("b", 3.0), hit("c", 2.0)]})
     assert {each.artifact_id: each.metadata for each in fused} == {
         "a": {"path": "p", "source_score": 0.7, "source_rank": 1},
@@ -60,25 +60,25 @@ def test_hits_say_what_they_were_before_the_fusion():
     }
 
 
-def test_what_was_given_stays_as_it_was():
+def test_the_input_hits_are_not_changed():
     given_hit = hit("a", 0.5, path="p")
     fuse_hits({"x": [given_hit], "y": [hit("b")]})
     assert given_hit == hit("a", 0.5, path="p")
 
 
-def test_weights_scale_a_source_and_names_that_did_not_answer_are_ignored():
+def test_weights_scale_a_source_and_weights_of_absent_sources_are_ignored():
     sources = {"x": [hit("a")], "y": [hit("b")]}
     assert keys(fuse_hits(sources, weights={"y": 2, "absent": 7})) == [("y", "b"), ("x", "a")]
     assert [each.score for each in fuse_hits(sources, weights={"y": 2})] == [2 / 61, 1 / 61]
     assert [each.score for each in fuse_hits(sources, weights={"y": 0})] == [1 / 61, 0.0]
 
 
-def test_a_shared_pointer_merges_sums_and_names_the_sources():
+def test_hits_with_the_same_pointer_merge_with_summed_scores_and_both_sources():
     fused = fuse_hits(
         {"x": [hit("b", 0.9), hit("a", 0.5, path="/f")], "y": [hit("a2", 7.0, path="/f")], "z": [hit("q")]},
         identity="pointer",
     )
-    assert fused[0].key == ("y", "a2"), "the hit of the best rank stands for both"
+    assert fused[0].key == ("y", "a2"), "the merged hit is the one of the best rank"
     assert fused[0].score == 1 / 62 + 1 / 61
     assert fused[0].metadata["fused_sources"] == ["x", "y"]
     assert fused[0].metadata["source_rank"] == 1
@@ -98,14 +98,14 @@ def test_one_identity_inside_one_source_counts_once():
     assert [(each.artifact_id, each.score) for each in fused] == [("a", 1 / 61), ("d", 1 / 61), ("c", 1 / 62)]
 
 
-def test_a_corpus_bound_under_two_names_is_one_source_and_both_names_are_told():
+def test_a_corpus_bound_under_two_names_is_one_source_and_both_names_are_listed():
     fused = fuse_hits({"x": [hit("a", source="corpus")], "y": [hit("a", source="corpus")]})
     assert keys(fused) == [("corpus", "a")]
     assert fused[0].score == 2 / 61
     assert fused[0].metadata["fused_sources"] == ["x", "y"]
 
 
-def test_hits_under_none_stay_unattributed():
+def test_hits_under_the_key_none_get_no_source():
     assert keys(fuse_hits({None: [hit("a")], "y": [hit("a")]})) == [(None, "a"), ("y", "a")]
 
 
@@ -116,7 +116,7 @@ def test_ties_go_by_best_rank_then_source_then_id():
     assert [each.artifact_id for each in same] == ["z", "x", "m"]
 
 
-def test_a_score_that_is_no_number_never_beats_one_that_is():
+def test_a_score_of_nan_never_ranks_above_a_number():
     worst = [hit("a", math.nan), hit("a", -5.0), hit("b", math.nan), hit("c", 0.1)]
     fused = fuse_hits({"x": worst})
     assert [(each.artifact_id, each.score) for each in fused][:2] == [("c", 0.1), ("a", -5.0)]
@@ -141,14 +141,14 @@ def test_a_score_that_is_no_number_never_beats_one_that_is():
     ],
 )
 @pytest.mark.parametrize("sources", [{"x": [hit("a")]}, {"x": [hit("a")], "y": [hit("b")]}])
-def test_arguments_that_cannot_be_used_are_refused_however_many_sources_answer(options, sources):
+def test_invalid_arguments_are_refused_for_any_number_of_sources(options, sources):
     with pytest.raises(ArgumentError) as caught:
         fuse_hits(sources, **options)
     assert isinstance(caught.value, ValueError)
     assert "\n" not in str(caught.value)
 
 
-def test_a_source_is_filled_in_only_where_there_is_none():
+def test_a_source_is_filled_in_only_if_it_is_missing():
     tagged = tag_source([hit("a"), hit("b", source="old")], "new")
     assert keys(tagged) == [("new", "a"), ("old", "b")]
     assert keys(tag_source(tagged, None)) == [("new", "a"), ("old", "b")]
@@ -159,7 +159,7 @@ def test_fused_ranks_sum_the_reciprocals_of_one_based_ranks():
     assert fused == [("a", 1 / 11 + 1 / 12), ("c", 1 / 13 + 1 / 11), ("b", 1 / 12)]
 
 
-def test_a_key_repeated_in_one_ranking_counts_once_at_its_best_rank_and_takes_no_place():
+def test_a_repeated_key_in_one_ranking_counts_once_at_its_best_rank_and_takes_no_further_rank():
     assert fuse_ranks([["a", "a", "b"]]) == [("a", 1 / 61), ("b", 1 / 62)]
 
 
@@ -167,7 +167,7 @@ def test_fused_ranks_tie_in_order_of_first_appearance():
     assert [key for key, _ in fuse_ranks([["b"], ["a"], ["c"]])] == ["b", "a", "c"]
 
 
-def test_a_rank_constant_or_weights_that_cannot_be_used_are_refused():
+def test_invalid_rank_constants_and_weights_are_refused():
     for options in ({"rrf_k": -1}, {"weights": []}, {"weights": [1.0, 1.0]}):
         with pytest.raises(ArgumentError):
             fuse_ranks([["a"]], **options)
@@ -182,7 +182,7 @@ ROWS = st.lists(st.tuples(NAMES, SCORES, METADATA, st.sampled_from([None, None, 
 SOURCES = st.dictionaries(st.sampled_from([None, "x", "y", "z"]), ROWS, max_size=4)
 
 
-def both(sources, make):
+def make_hits(sources, make):
     return {
         name: [
             make(artifact, "chunk", score, "t", dict(metadata), source, at)
@@ -200,15 +200,21 @@ def both(sources, make):
     st.sampled_from([0, 1, 60]),
     st.none() | st.integers(0, 6),
 )
-def test_random_hit_lists_fuse_exactly_as_in_ir(sources, identity, weights, rrf_k, k):
-    """Hit for hit, score for score, note for note. On purpose stricter than `ir`, and so not generated here: scores
-    that are not numbers, rank constants and cuts below zero or not whole, weights below zero, for the key None or
-    not finite, identities that do not hash, and identities that equal the `(source, id)` of another hit."""
+def test_random_hit_lists_fuse_exactly_like_in_ir(sources, identity, weights, rrf_k, k):
+    """Hits, scores and metadata are equal, except for inputs where this library is stricter.
+
+    These inputs are not generated:
+
+    - scores that are not numbers;
+    - rank constants and cuts that are negative or not whole;
+    - weights that are negative, not finite or for the key None;
+    - identities that do not hash, or that equal the `(source, id)` of another hit.
+    """
     if identity == "id":
         identity = lambda each: each.artifact_id if each.artifact_id != "e" else None  # noqa: E731
     options = {"identity": identity, "weights": weights, "rrf_k": rrf_k, "k": k}
-    ours = fuse_hits(both(sources, SearchHit), **options)
-    theirs = ir.fuse_hits(both(sources, ir.SearchHit), **options)
+    ours = fuse_hits(make_hits(sources, SearchHit), **options)
+    theirs = ir.fuse_hits(make_hits(sources, ir.SearchHit), **options)
     assert [each.to_dict() for each in ours] == [
         {name: getattr(each, name) for name in SearchHit.__slots__} for each in theirs
     ]
@@ -216,7 +222,7 @@ def test_random_hit_lists_fuse_exactly_as_in_ir(sources, identity, weights, rrf_
 
 @given(SOURCES)
 def test_fused_hits_come_best_first_without_repeats(sources):
-    fused = fuse_hits(both(sources, SearchHit))
+    fused = fuse_hits(make_hits(sources, SearchHit))
     assert [each.score for each in fused] == sorted((each.score for each in fused), reverse=True)
     assert len(set(keys(fused))) == len(fused)
     assert set(keys(fused)) == {

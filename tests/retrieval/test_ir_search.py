@@ -1,14 +1,15 @@
-"""A search finds here what it finds in `ir`: the same hits in the same order with the same scores.
+"""A search returns the same hits as `ir`, in the same order and with the same scores.
 
-`ir` is the published package, used as an oracle; both sides have the same artifacts, surfaces and embedder, in memory.
-Dense searches are compared whole. BM25 has other constants and statistics here, so what follows a lexical channel is
-compared with `ir`'s own fusing functions, given our channels. Left out, because the two differ on purpose:
+`ir` is the published package, used as an oracle. Both sides have the same artifacts, surfaces and embedder, in memory.
+Dense searches are compared whole. BM25 has other constants and statistics here. So the steps after a lexical channel
+are compared with the fusion functions of `ir`, called with our channels. Cases where the two differ on purpose are
+left out:
 
-- a hybrid search whose lexical channel is empty: one scale per mode here, bare cosines there (F8);
+- a hybrid search whose lexical channel is empty: one scale per mode here, plain cosines there (F8);
 - one artifact that fills the candidates with its surfaces (F25);
-- hybrid searches per artifact: here artifacts are ranked in each channel and fused, there surfaces, collapsed later;
-- a reranker or a boost that tells surfaces of one artifact apart, per artifact: here it is shown the best of each
-  artifact, there all surfaces, of which the best by its own score stands for the artifact;
+- hybrid searches per artifact: here each channel ranks artifacts, there each ranks surfaces and collapses them later;
+- searches per artifact with a reranker or boost that distinguishes surfaces of one artifact: here it receives the
+  best surface of each artifact; there it receives all surfaces, and the best by its score counts;
 - several formulated queries: fused by rank here, the best raw score there (F32);
 - `fetch_k` of a lone channel with nothing after it: here such a search is cut at `k` alone;
 - scores of a reranker that are no numbers (F47), `bm25` constants, and the name of `boost`, `dep_boost` there.
@@ -62,7 +63,7 @@ class Surfaces:
 
 
 class TheirSurfaces:
-    """The same for `ir`."""
+    """The same strategy for `ir`."""
 
     def decompose(self, artifact_id, raw, metadata=None):
         plan = [ir.Surface(artifact_id, kind, text) for kind, text in raw["surfaces"]]
@@ -80,7 +81,7 @@ def our_corpus(items):
 
 
 def items_of(chance, *, most=4):
-    """Artifacts in random order, of one to `most` surfaces; all texts differ."""
+    """Draw artifacts in random order, with one to `most` surfaces; all texts differ."""
     ids = [f"n{at:02}" for at in range(chance.randint(2, 10))]
     chance.shuffle(ids)
     return {
@@ -96,7 +97,7 @@ def items_of(chance, *, most=4):
 
 
 def describe(hits):
-    """What a caller compares: all but the score, and what only ours tell."""
+    """Return the fields of each hit that both sides have, except the score."""
     return [(hit.artifact_id, hit.surface_kind, hit.surface_index, hit.text, hit.source) for hit in hits]
 
 
@@ -109,7 +110,7 @@ def query_of(chance):
 
 
 def scope_of(chance):
-    """Draw options that both sides take alike."""
+    """Draw options that mean the same on both sides."""
     options = {"k": chance.choice([1, 3, 10]), "per_artifact": chance.random() < 0.5}
     if chance.random() < 0.4:
         options["filter"] = chance.choice([{"year": {"$gte": 2022}}, {"$or": [{"year": 2020}, {"year": 2023}]}])
@@ -119,30 +120,30 @@ def scope_of(chance):
 
 
 def weights_of(chance):
-    """Draw weights that are not all 1: those are none here, and `fetch_k` is then not read."""
+    """Draw weights that are not all 1: with such weights this library does not read `fetch_k`."""
     first, *others = chance.sample(KINDS, chance.randint(1, 3))
     return {first: chance.choice([0, 0.5, 2, 3.5])} | {kind: chance.choice([0, 1, 2]) for kind in others}
 
 
 def by_letters(query, texts):
-    """A reranker that reads what it is given; the same for both sides."""
-    given = [text["text"] if isinstance(text, dict) else text for text in texts]
-    return [zlib.crc32(f"{query}|{text}".encode()) / 2**32 for text in given]
+    """Return a score for each text that depends on its letters; a reranker for both sides."""
+    plain = [text["text"] if isinstance(text, dict) else text for text in texts]
+    return [zlib.crc32(f"{query}|{text}".encode()) / 2**32 for text in plain]
 
 
 @dataclass
-class Both:
-    """Searches one corpus on both sides."""
+class SearchComparison:
+    """A corpus and its searches, which run on both sides."""
 
     items: dict
     searches: list = field(default_factory=list)
 
     def search(self, query, *, theirs=None, **options):
-        """Search; `theirs` are the options of the other side where they are spelled otherwise there."""
+        """Add a search; `theirs` are the options of the other side if their names differ there."""
         self.searches.append((query, options, options if theirs is None else theirs))
 
     def compare(self):
-        """Compare all searches, and give the number of hits."""
+        """Compare all searches, and return the number of hits."""
 
         async def ours():
             async with our_corpus(self.items) as corpus:
@@ -159,9 +160,9 @@ class Both:
 
 @given(SEEDS)
 @settings(max_examples=examples(25))
-def test_a_dense_search_finds_the_same_with_the_same_scores(number):
+def test_a_dense_search_returns_the_same_hits_with_the_same_scores(number):
     chance = Random(number)
-    both = Both(items_of(chance))
+    both = SearchComparison(items_of(chance))
     for _ in range(6):
         both.search(query_of(chance), **scope_of(chance))
     both.compare()
@@ -171,7 +172,7 @@ def test_a_dense_search_finds_the_same_with_the_same_scores(number):
 @settings(max_examples=examples(25))
 def test_weights_move_surfaces_in_the_same_way(number):
     chance = Random(number)
-    both = Both(items_of(chance))
+    both = SearchComparison(items_of(chance))
     for _ in range(6):
         both.search(query_of(chance), surface_weights=weights_of(chance), **scope_of(chance))
         pinned = scope_of(chance) | {"per_artifact": False, "fetch_k": chance.randint(1, 5)}
@@ -183,7 +184,7 @@ def test_weights_move_surfaces_in_the_same_way(number):
 @settings(max_examples=examples(25))
 def test_a_reranker_sees_the_same_candidates_and_its_scores_count_the_same(number):
     chance = Random(number)
-    both = Both(items_of(chance))
+    both = SearchComparison(items_of(chance))
     for _ in range(3):
         surfaces = scope_of(chance) | {"per_artifact": False, "rerank": by_letters, "fetch_k": chance.randint(1, 12)}
         both.search(query_of(chance), **surfaces)
@@ -201,7 +202,7 @@ def test_a_reranker_sees_the_same_candidates_and_its_scores_count_the_same(numbe
 @settings(max_examples=examples(25))
 def test_a_boost_is_added_in_the_same_way(number):
     chance = Random(number)
-    both = Both(items_of(chance))
+    both = SearchComparison(items_of(chance))
     libs = chance.sample(LIBS, 2)
     for _ in range(4):
         options = {"weight": chance.choice([0.0, 0.1, -0.3, 2.0]), "saturate": chance.randint(1, 3)}
@@ -215,9 +216,9 @@ def test_a_boost_is_added_in_the_same_way(number):
 
 @given(SEEDS)
 @settings(max_examples=examples(15))
-def test_one_formulated_query_is_searched_as_if_it_had_been_asked(number):
+def test_one_formulated_query_is_searched_like_a_query_of_the_caller(number):
     chance = Random(number)
-    both = Both(items_of(chance))
+    both = SearchComparison(items_of(chance))
     for give in (lambda query: f"{query} sign", lambda query: [f"{query} sign"], lambda _: [], lambda _: [" "]):
         both.search(query_of(chance), **scope_of(chance), formulate=give)
         both.search(query_of(chance), per_artifact=False, formulate=give, rerank=by_letters)
@@ -225,18 +226,18 @@ def test_one_formulated_query_is_searched_as_if_it_had_been_asked(number):
 
 
 def test_the_random_searches_find_something_to_compare():
-    """Were they mostly empty, the laws above would say little."""
+    """Without hits the comparisons above would prove nothing."""
     found = 0
     for number in range(20):
         chance = Random(number)
-        both = Both(items_of(chance))
+        both = SearchComparison(items_of(chance))
         for _ in range(6):
             both.search(query_of(chance), **scope_of(chance))
         found += both.compare()
     assert found > 200
 
 
-# --- what follows a lexical channel ----------------------------------------------------------------------------------
+# --- steps after a lexical channel -----------------------------------------------------------------------------------
 
 
 def are_apart(values):
@@ -248,12 +249,12 @@ def key(hit):
 
 
 def to_ranking(hits):
-    """A channel's ranking as their functions take it."""
+    """Return the ranking of a channel in the form that their functions take."""
     return [(key(hit), hit.score) for hit in hits]
 
 
-async def channels_and(corpus, query, depth, **options):
-    """Give the two channels of a search of surfaces, and what it finds."""
+async def search_channels(corpus, query, depth, **options):
+    """Return the hits of both channels and of the hybrid search over surfaces."""
     scope = {"per_artifact": False}
     dense = await retrieve(corpus, query, k=depth, **scope)
     lexical = await retrieve(corpus, query, k=depth, mode="lexical", **scope)
@@ -262,7 +263,7 @@ async def channels_and(corpus, query, depth, **options):
 
 @given(SEEDS, st.sampled_from(["rrf", "blend"]), st.booleans())
 @settings(max_examples=examples(25))
-def test_a_hybrid_search_of_surfaces_is_what_their_functions_make_of_our_channels(number, fusion, weighted):
+def test_a_hybrid_search_of_surfaces_equals_their_fusion_of_our_channels(number, fusion, weighted):
     chance = Random(number)
     items, depth = items_of(chance), chance.choice([2, 5, 50])
     constants = {"rrf_k": chance.choice([0, 60]), "alpha": chance.choice([0.0, 0.3, 1.0]), "bm25_sat_k": 4.0}
@@ -270,7 +271,7 @@ def test_a_hybrid_search_of_surfaces_is_what_their_functions_make_of_our_channel
 
     async def main():
         async with our_corpus(items) as corpus:
-            return await channels_and(corpus, query_of(chance), depth, **options)
+            return await search_channels(corpus, query_of(chance), depth, **options)
 
     dense, lexical, hits = anyio.run(main)
     assume(lexical)
@@ -286,7 +287,7 @@ def test_a_hybrid_search_of_surfaces_is_what_their_functions_make_of_our_channel
     assert scores(hits) == pytest.approx([score for _, score in expected])
 
 
-# --- what is better here ---------------------------------------------------------------------------------------------
+# --- improvements over `ir` ------------------------------------------------------------------------------------------
 
 
 def of_texts(**texts):
@@ -305,8 +306,8 @@ def both_sides(items, query, *, theirs=None, **options):
 
 
 @pytest.mark.parametrize("fusion", ["rrf", "blend"])
-def test_a_hybrid_search_keeps_to_its_scale_where_no_word_matches(fusion):
-    """F8: there the cosines come through as they are, above any floor for masses or blends."""
+def test_a_hybrid_search_keeps_its_scale_if_no_word_matches(fusion):
+    """F8: `ir` returns plain cosines, which exceed any floor for fused or blended scores."""
     items = of_texts(a="signing keys", b="bread")
     theirs, ours = both_sides(items, "zebra", mode="hybrid", fusion=fusion)
     dense, _ = both_sides(items, "zebra")
@@ -316,19 +317,19 @@ def test_a_hybrid_search_keeps_to_its_scale_where_no_word_matches(fusion):
 
 
 def test_weights_do_not_let_one_artifact_crowd_out_the_others():
-    """F25: ten artifacts are asked for, and there are more; 200 surfaces of one fill all places there."""
+    """F25: of 21 artifacts, ten come back here; there 200 surfaces of one fill all places."""
     near, *_ = embed(["query"])
     vectors = {"query": near} | {f"c{at}": near + at / 1e6 for at in range(200)} | {f"s{at}": -near for at in range(20)}
     items = of_texts(long=[f"c{at}" for at in range(200)], **{f"s{at}": f"s{at}" for at in range(20)})
 
-    def given(texts):
+    def look_up(texts):
         return [vectors[text] for text in texts]
 
-    source = ir.CorpusSource.from_mapping(items, name=NAME, strategy=TheirSurfaces(), embedder=given)
+    source = ir.CorpusSource.from_mapping(items, name=NAME, strategy=TheirSurfaces(), embedder=look_up)
     theirs = ir.search(ir.build(source, store=CorpusStore.memory()), "query", surface_weights={"chunk": 2})
 
     async def main():
-        own = from_mapping(items, name=NAME, strategy=Surfaces(), embedder=embedder_from(given, id="given", dim=8))
+        own = from_mapping(items, name=NAME, strategy=Surfaces(), embedder=embedder_from(look_up, id="given", dim=8))
         async with build(own, store=MemoryStore()) as corpus:
             return await retrieve(corpus, "query", surface_weights={"chunk": 2})
 
@@ -338,8 +339,8 @@ def test_weights_do_not_let_one_artifact_crowd_out_the_others():
     assert scores(ours) == pytest.approx([2] + [-2] * 9, abs=1e-4)
 
 
-def test_two_formulated_queries_give_each_surface_once_fused_by_rank():
-    """F32: there each hit comes twice, by its best cosine."""
+def test_two_formulated_queries_return_each_surface_once_fused_by_rank():
+    """F32: `ir` returns each hit twice, ordered by its best cosine."""
     items = of_texts(a="signing keys", b="bread", c=["locks", "disk"])
     queries = ["keys", "bread"]
     options = {"formulate": lambda _: queries, "per_artifact": False}
@@ -351,8 +352,8 @@ def test_two_formulated_queries_give_each_surface_once_fused_by_rank():
     assert len(ours) == 4
 
 
-def test_a_reranker_is_shown_artifacts_here_so_that_one_of_many_surfaces_cannot_fill_the_candidates():
-    """F25 once more: four candidates are four artifacts here, and the four surfaces of one there."""
+def test_reranked_candidates_are_artifacts_so_that_one_with_many_surfaces_cannot_fill_them():
+    """F25: four candidates are four artifacts here; there they are four surfaces of one."""
     near, *_ = embed(["query"])
     far = {f"s{at}": -near for at in range(3)}
     vectors = {"query": near} | {f"c{at}": near * (at + 1) for at in range(4)} | far
@@ -363,14 +364,14 @@ def test_a_reranker_is_shown_artifacts_here_so_that_one_of_many_surfaces_cannot_
         shown.append([text["text"] if isinstance(text, dict) else text for text in texts])
         return [0.0] * len(texts)
 
-    def given(texts):
+    def look_up(texts):
         return [vectors[text] for text in texts]
 
-    source = ir.CorpusSource.from_mapping(items, name=NAME, strategy=TheirSurfaces(), embedder=given)
+    source = ir.CorpusSource.from_mapping(items, name=NAME, strategy=TheirSurfaces(), embedder=look_up)
     ir.search(ir.build(source, store=CorpusStore.memory()), "query", rerank=rerank, fetch_k=4)
 
     async def main():
-        own = from_mapping(items, name=NAME, strategy=Surfaces(), embedder=embedder_from(given, id="given", dim=8))
+        own = from_mapping(items, name=NAME, strategy=Surfaces(), embedder=embedder_from(look_up, id="given", dim=8))
         async with build(own, store=MemoryStore()) as corpus:
             return await retrieve(corpus, "query", rerank=rerank, fetch_k=4)
 

@@ -1,4 +1,4 @@
-"""What a search in one open corpus promises, in its three modes."""
+"""Searches of one open corpus in the three modes."""
 
 import anyio
 import pytest
@@ -28,7 +28,7 @@ def corpus_of(items, *, embedder="light", store=None, **source):
 
 
 def axes(table, dim=4, id="axes-v1"):
-    """An embedder that gives each text the vector that the table says."""
+    """Return an embedder that looks up the vector of each text in a table."""
     return embedder_from(lambda texts: [table[text] for text in texts], id=id, dim=dim)
 
 
@@ -45,7 +45,7 @@ async def test_dense_ranks_every_record_and_counts_zero_scores():
     assert sorted((hit.score for hit in hits), reverse=True) == [hit.score for hit in hits]
 
 
-async def test_lexical_leaves_out_what_holds_no_word_of_the_query():
+async def test_lexical_leaves_out_records_without_a_word_of_the_query():
     async with corpus_of(TEXTS) as corpus:
         hits = await retrieve(corpus, "keys", mode="lexical")
         nothing = await retrieve(corpus, "zebra", mode="lexical")
@@ -54,7 +54,7 @@ async def test_lexical_leaves_out_what_holds_no_word_of_the_query():
     assert nothing == []
 
 
-async def test_hybrid_scores_are_masses_even_when_no_word_matches():
+async def test_hybrid_scores_are_fused_ranks_even_if_no_word_matches():
     async with corpus_of(TEXTS) as corpus:
         both = await retrieve(corpus, "bread", mode="hybrid")
         one = await retrieve(corpus, "zebra", mode="hybrid")
@@ -89,7 +89,7 @@ async def test_an_artifact_of_200_matching_chunks_does_not_crowd_out_the_others(
     assert len(set(ids(surfaces))) < 20
 
 
-async def test_the_surface_of_a_hybrid_hit_is_that_of_the_channel_where_it_ranks_best_and_dense_on_a_tie():
+async def test_a_hybrid_hit_has_the_surface_of_the_channel_that_ranks_it_best_and_of_dense_on_a_tie():
     items = {"a": "alpha\n\nneedle", "b": "beta", "c": "gamma\n\nthread"}
     table = {"alpha": [0.8, 0.6], "needle": [0, 1], "beta": [1, 0], "gamma": [0.6, 0.8], "thread": [0, 1]}
     chunks = Chunked(chunk_size=8, overlap=0)
@@ -102,7 +102,7 @@ async def test_the_surface_of_a_hybrid_hit_is_that_of_the_channel_where_it_ranks
     assert (tied.artifact_id, tied.text, tied.score) == ("c", "gamma", 2 / 61)
 
 
-async def test_a_hybrid_search_reads_deeper_than_it_gives():
+async def test_a_hybrid_search_reads_more_candidates_than_it_returns():
     items = {"meaning": "unrelated", "word": "needle", "both": "needle and more words that lower its weight"}
     items |= {f"far{number}": f"unrelated {number}" for number in range(9)}
     table = {text: [0, 1] for text in items.values()} | {items["meaning"]: [1, 0], "needle ": [1, 0]}
@@ -131,7 +131,7 @@ async def test_a_malformed_filter_is_an_error_in_an_empty_corpus_too(mode, k):
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_surfaces_name_the_kinds_that_are_ranked(mode):
+async def test_only_the_given_kinds_of_surfaces_are_ranked(mode):
     async with corpus_of(TEXTS) as corpus:
         assert ids(await retrieve(corpus, "bread", mode=mode, surfaces=iter(["document", "other"])))[0] == "bread"
         assert await retrieve(corpus, "bread", mode=mode, surfaces=["other"]) == []
@@ -159,26 +159,26 @@ async def test_an_empty_corpus_has_no_hits(mode):
         ({"query": "half \ud800"}, "unpaired surrogate"),
     ],
 )
-async def test_a_bad_argument_is_an_error_that_names_what_would_do(options, message):
+async def test_an_invalid_argument_is_an_error_with_a_remedy(options, message):
     async with corpus_of({}) as corpus:
         with pytest.raises(ArgumentError, match=message):
             await retrieve(corpus, **{"query": "keys", **options})
 
 
-async def test_k_is_the_most_hits_and_zero_gives_none():
+async def test_k_limits_the_hits_and_zero_returns_none():
     async with corpus_of(TEXTS) as corpus:
         for mode in MODES:
             assert len(await retrieve(corpus, "the keys", k=1, mode=mode)) == 1
             assert await retrieve(corpus, "the keys", k=0, mode=mode) == []
 
 
-async def test_fetch_k_is_how_deep_a_hybrid_search_reads_each_channel():
+async def test_fetch_k_is_the_number_of_candidates_per_channel_of_a_hybrid_search():
     async with corpus_of(TEXTS) as corpus:
         assert len(await retrieve(corpus, "bread", mode="hybrid", fetch_k=1)) == 1
         assert len(await retrieve(corpus, "bread", mode="hybrid")) == len(TEXTS)
 
 
-async def test_a_hit_says_where_it_came_from_and_its_metadata_belongs_to_the_caller():
+async def test_a_hit_names_its_source_and_its_metadata_belongs_to_the_caller():
     items = {"a": {"text": "keys", "tags": ["x"]}}
     async with corpus_of(items, metadata_of=lambda _, raw: {"tags": raw["tags"]}) as corpus:
         (hit,) = await retrieve(corpus, "keys")
@@ -205,7 +205,7 @@ async def test_a_query_is_embedded_at_most_once_and_never_for_a_lexical_search(m
 
 
 class MeetingStore(MemoryStore):
-    """Lets the lexical channel wait until the dense one has come as far as embedding its query."""
+    """A store whose lexical search waits until the dense channel embeds its query."""
 
     def __init__(self):
         super().__init__()
@@ -217,7 +217,7 @@ class MeetingStore(MemoryStore):
         return await super().search_text(queries, k, **scope)
 
 
-async def test_the_two_channels_of_a_hybrid_search_run_at_the_same_time():
+async def test_the_two_channels_of_a_hybrid_search_run_concurrently():
     store = MeetingStore()
 
     async def embed(texts):
@@ -259,7 +259,7 @@ async def test_a_query_vector_of_another_width_is_an_embedder_mismatch():
 
 
 class ShrinkingStore(MemoryStore):
-    """Another writer removes the best artifact between the ranking and the reading, as often as told."""
+    """A store whose best artifact is removed between ranking and reading, `times` times."""
 
     def __init__(self, times):
         super().__init__()
@@ -274,7 +274,7 @@ class ShrinkingStore(MemoryStore):
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_record_removed_while_searching_gives_its_place_to_the_next(mode):
+async def test_a_record_removed_during_a_search_is_replaced_by_the_next(mode):
     items, asked = {f"a{number}": "keys " * (5 - number) for number in range(5)}, []
 
     def embed(texts):
@@ -316,7 +316,7 @@ def test_hybrid_is_the_reciprocal_rank_fusion_of_the_two_channels(items, query, 
     dense, lexical, hybrid = anyio.run(main)
     expected = fuse_ranks([list(map(key, dense)), list(map(key, lexical))])[:k]
     assert [(key(hit), hit.score) for hit in hybrid] == expected
-    for hit in hybrid:  # its surface is that of the channel where it ranks best, the dense one on a tie
+    for hit in hybrid:  # it has the surface of the channel that ranks it best, and of the dense one on a tie
         places = [
             (rank, channel, found.surface_index)
             for channel, hits in enumerate((dense, lexical))

@@ -1,4 +1,4 @@
-"""What a search promises of its stages: blending, weights, reranking, boosting and formulated queries."""
+"""Stages of a search: blending, weights, reranking, boosting and formulated queries."""
 
 import math
 import threading
@@ -53,7 +53,7 @@ def kinds_of(items, **options):
 
 
 def axes(table):
-    """An embedder that gives each text the vector that the table says."""
+    """Return an embedder that looks up the vector of each text in a table."""
     return embedder_from(lambda texts: [table[text] for text in texts], id="axes-v1", dim=2)
 
 
@@ -82,7 +82,7 @@ def length(query, texts):
 
 
 class Reader:
-    """A reranker that notes what it was asked and gives every text the same score."""
+    """A reranker that records its calls and returns the same score for every text."""
 
     def __init__(self):
         self.asked = []
@@ -92,7 +92,7 @@ class Reader:
         return [0.5] * len(texts)
 
 
-# What is asked
+# Options
 
 
 @pytest.mark.parametrize("k", [0, 5])
@@ -121,7 +121,7 @@ class Reader:
         ({"surface_weights": ["chunk"]}, "surface_weights must map"),
     ],
 )
-async def test_a_bad_option_is_an_error_before_anything_is_asked(options, message, k):
+async def test_an_invalid_option_is_an_error_before_any_search(options, message, k):
     async with corpus_of({}) as corpus:
         with pytest.raises(ArgumentError, match=message) as caught:
             await retrieve(corpus, "keys", k=k, **options)
@@ -132,13 +132,13 @@ def ask(query, **options):
     return SearchQuery.parse("search", query, options)
 
 
-def test_what_a_reranker_needs_is_missed_when_the_question_is_asked(monkeypatch):
+def test_a_missing_reranker_library_is_reported_when_the_query_is_parsed(monkeypatch):
     monkeypatch.setattr("airw.reranking.specs.find_spec", lambda name: None)
     with pytest.raises(RerankerUnavailable, match="pip install"):
         ask("keys", k=0, rerank="cross-encoder")
 
 
-def test_a_question_keeps_what_it_was_asked_with():
+def test_a_search_query_keeps_its_options_if_the_caller_changes_them_later():
     weights, surfaces = {"chunk": np.float32(2)}, iter(["chunk"])
     question = ask("keys", k=20, surface_weights=weights, surfaces=surfaces)
     weights["chunk"] = -1
@@ -150,7 +150,7 @@ def test_a_question_keeps_what_it_was_asked_with():
     assert ask("keys", surface_weights={"chunk": 1}) == ask("keys", surface_weights={}) == ask("keys")
 
 
-def test_a_question_names_what_moves_its_scores_off_the_scale():
+def test_a_search_query_lists_the_options_that_rescale_its_scores():
     assert ask("keys", mode="hybrid", fusion="blend", rerank=length).rescaling_options == ()
     assert ask("keys", formulate=str.upper).rescaling_options == ("formulate",)
     assert ask("keys", formulate=str.upper, rerank=length).rescaling_options == ()
@@ -158,7 +158,7 @@ def test_a_question_names_what_moves_its_scores_off_the_scale():
     assert ask("keys", **every).rescaling_options == ("surface_weights", "boost", "formulate")
 
 
-async def test_no_hits_asked_for_ask_nothing():
+async def test_with_k_zero_no_function_is_called():
     def never(*_):
         raise AssertionError
 
@@ -176,7 +176,9 @@ CHUNKS = Chunked(chunk_size=12, overlap=0)
 
 @settings(max_examples=examples(25))
 @given(ITEMS, st.sampled_from(["keys", "bread disk", "zebra"]), st.booleans(), st.floats(0, 1), st.floats(0.1, 99))
-def test_a_blend_is_the_share_of_the_cosine_and_of_the_saturated_words(items, query, per_artifact, alpha, level):
+def test_a_blend_is_the_weighted_sum_of_the_cosine_and_the_saturated_lexical_score(
+    items, query, per_artifact, alpha, level
+):
     async def main():
         async with corpus_of(items, strategy=CHUNKS, embedder=RANDOM) as corpus:
             every = {"k": 50, "per_artifact": per_artifact}
@@ -212,7 +214,7 @@ async def test_ties_of_a_fused_search_go_by_the_dense_ranking(fusion):
             assert ids(hits) == ["needle", "a", "b"]
 
 
-async def test_a_hybrid_hit_tells_what_each_channel_gave_where_it_was_ranked():
+async def test_a_hybrid_hit_has_the_score_of_each_channel_that_ranked_it():
     async with corpus_of(TEXTS) as corpus:
         dense = {hit.artifact_id: hit.score for hit in await retrieve(corpus, "keys")}
         lexical = {hit.artifact_id: hit.score for hit in await retrieve(corpus, "keys", mode="lexical")}
@@ -225,7 +227,7 @@ async def test_a_hybrid_hit_tells_what_each_channel_gave_where_it_was_ranked():
 # Weights
 
 
-async def test_a_weight_multiplies_the_scores_of_its_kind_and_the_best_surface_stands_for_the_artifact():
+async def test_a_weight_multiplies_the_scores_of_its_kind_and_the_best_surface_counts_for_the_artifact():
     items = {"a": {"title": "one", "body": "two"}, "b": {"body": "three"}}
     table = {"one": [0.5, 0.75**0.5], "two": [0.8, 0.6], "three": [0.9, 0.19**0.5], "query": [1, 0]}
     async with kinds_of(items, embedder=axes(table)) as corpus:
@@ -259,7 +261,7 @@ async def test_weights_act_on_the_whole_union_of_both_channels_before_the_cut():
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("together", [{}, {"rerank": length}, {"boost": lambda hit: 0.5}])
-async def test_no_artifact_crowds_out_the_others_whatever_is_asked_besides(mode, together):
+async def test_no_artifact_crowds_out_the_others_with_any_other_option(mode, together):
     items = {"long": "\n\n".join(f"signing keys, part {number}" for number in range(200))}
     items |= {f"short{number:02}": f"signing keys and matter {number}" for number in range(20)}
     async with corpus_of(items, strategy=Chunked(chunk_size=30, overlap=0)) as corpus:
@@ -268,7 +270,7 @@ async def test_no_artifact_crowds_out_the_others_whatever_is_asked_besides(mode,
             assert len(set(ids(hits))) == len(hits) == 10
 
 
-async def test_one_crowded_query_of_several_is_enough_to_look_behind_it():
+async def test_if_one_of_several_queries_is_crowded_more_artifacts_are_read():
     items = {"long": {"body": [f"l{at}" for at in range(5)]}, "a": {"title": "a"}, "b": {"title": "b"}}
     table = {f"l{at}": [1, at / 99] for at in range(5)} | {"a": [0.8, 0.6], "b": [0, 1], "?x": [1, 0], "?y": [0, 1]}
     async with kinds_of(items, embedder=axes(table)) as corpus:
@@ -281,7 +283,7 @@ def ranking(*ids):
     return Ranking(list(ids), [id[0] for id in ids], np.arange(len(ids), 0, -1.0))
 
 
-def test_artifacts_behind_a_ranking_of_surfaces_are_those_that_it_lacks():
+def test_artifacts_that_a_ranking_of_surfaces_lacks_are_appended():
     longer = append_artifacts(ranking("a0", "b0", "a1"), ranking("a0", "b0", "c0", "d0"))
     assert (longer.record_ids, longer.artifact_ids) == (["a0", "b0", "a1", "c0", "d0"], ["a", "b", "a", "c", "d"])
     assert longer.scores.tolist() == [3, 2, 1, 2, 1]
@@ -295,7 +297,7 @@ def test_artifacts_behind_a_ranking_of_surfaces_are_those_that_it_lacks():
     st.sampled_from([0, 0.5, 3]),
     st.sampled_from(MODES),
 )
-def test_weighted_artifacts_are_the_best_of_all_weighted_surfaces_where_all_are_candidates(items, query, k, by, mode):
+def test_if_all_surfaces_are_candidates_each_artifact_has_its_best_weighted_surface(items, query, k, by, mode):
     weights = {"chunk": by}
 
     async def main():
@@ -318,7 +320,7 @@ def test_weighted_artifacts_are_the_best_of_all_weighted_surfaces_where_all_are_
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("per_artifact", [True, False])
-async def test_a_reranker_orders_the_candidates_and_gives_the_scores_in_every_mode(mode, per_artifact):
+async def test_a_reranker_decides_order_and_scores_in_every_mode(mode, per_artifact):
     async with corpus_of(TEXTS) as corpus:
         scope = {"mode": mode, "per_artifact": per_artifact}
         before = {hit.artifact_id: hit.score for hit in await retrieve(corpus, "the keys error", **scope)}
@@ -331,7 +333,7 @@ async def test_a_reranker_orders_the_candidates_and_gives_the_scores_in_every_mo
 
 @pytest.mark.parametrize(("options", "offered"), [({}, 50), ({"k": 12}, 60), ({"fetch_k": 7}, 7), ({"fetch_k": 2}, 2)])
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_reranker_is_offered_fetch_k_candidates_and_k_are_given(mode, options, offered):
+async def test_a_reranker_receives_fetch_k_candidates_and_k_hits_are_returned(mode, options, offered):
     async with corpus_of({f"n{at:02}": f"keys {at}" for at in range(70)}) as corpus:
         reader = Reader()
         hits = await retrieve(corpus, "keys", mode=mode, rerank=reader, **options)
@@ -342,7 +344,7 @@ async def test_a_reranker_is_offered_fetch_k_candidates_and_k_are_given(mode, op
     assert len(hits) == min(options.get("k", 10), offered)
 
 
-async def test_what_is_not_a_number_comes_last_and_stays_so_and_ties_stay_in_order():
+async def test_scores_of_nan_come_last_and_stay_nan_and_ties_keep_their_order():
     given = {"keys": math.nan, "bread": -math.inf, "locks": 0.5, "error": 0.5}
     texts = {text: given[name] for name, text in TEXTS.items()}
 
@@ -362,14 +364,14 @@ async def test_what_is_not_a_number_comes_last_and_stays_so_and_ties_stay_in_ord
 
 
 @pytest.mark.parametrize("answer", [[], [1.0], ["high"] * 4, None])
-async def test_a_reranker_that_answers_what_is_no_score_is_a_reranker_error(answer):
+async def test_a_reranker_that_returns_invalid_scores_is_a_reranker_error(answer):
     async with corpus_of(TEXTS) as corpus:
         with pytest.raises(RerankerError):
             await retrieve(corpus, "keys", rerank=lambda query, texts: answer)
 
 
 @pytest.mark.parametrize("text", ["surface", "artifact", lambda corpus, record: record.artifact_id[0]])
-async def test_equal_texts_are_scored_once_and_share_the_score_in_their_order(text):
+async def test_equal_texts_are_scored_once_and_keep_their_order(text):
     items = {name: {"title": "same"} for name in ("a1", "a2", "b")}
     async with kinds_of(items) as corpus:
         reader = Reader()
@@ -378,7 +380,7 @@ async def test_equal_texts_are_scored_once_and_share_the_score_in_their_order(te
     assert [(hit.artifact_id, hit.score) for hit in hits] == [("a1", 0.5), ("a2", 0.5), ("b", 0.5)]
 
 
-async def test_a_reranker_reads_the_surface_that_matched_or_the_whole_artifact_once_and_cut():
+async def test_a_reranker_reads_the_matching_surface_or_the_whole_artifact_once_and_cut():
     text = "signing keys rotate every quarter of the year"
     items = {"long": text, "short": "bread"}
     async with corpus_of(items, strategy=Chunked(chunk_size=20, overlap=8)) as corpus:
@@ -399,7 +401,7 @@ async def test_a_reranker_reads_the_surface_that_matched_or_the_whole_artifact_o
 
 
 class Opened:
-    """A corpus of these parts."""
+    """A corpus with this store and this embedder."""
 
     name = "notes"
 
@@ -408,14 +410,14 @@ class Opened:
 
 
 class Forgetful(MemoryStore):
-    """Another writer removes artifact "a" when its records are read for the reranker."""
+    """A store whose artifact "a" is removed when its records are read for the reranker."""
 
     async def records_of(self, artifact_ids, **options):
         await self.apply([], removals=["a"])
         return await super().records_of(artifact_ids, **options)
 
 
-async def test_an_artifact_that_is_gone_is_read_by_the_surface_that_matched():
+async def test_for_a_removed_artifact_the_reranker_reads_the_matching_surface():
     items = {"a": {"title": "keys", "body": "locks"}, "b": {"title": "bread", "body": "rye"}}
     async with kinds_of(items, store=Forgetful()) as corpus:
         reader = Reader()
@@ -423,7 +425,7 @@ async def test_an_artifact_that_is_gone_is_read_by_the_surface_that_matched():
     assert reader.asked == [("keys", ["keys", "bread\n\nrye"])]
 
 
-async def test_blank_surfaces_are_no_part_of_an_artifacts_text():
+async def test_the_text_of_an_artifact_has_no_blank_surfaces():
     async with kinds_of({"a": {"title": "", "body": ["keys", " ", "", "rye"]}, "b": {"title": ""}}) as corpus:
         reader = Reader()
         await retrieve(corpus, "keys", rerank=reader, rerank_text="artifact")
@@ -431,17 +433,17 @@ async def test_blank_surfaces_are_no_part_of_an_artifacts_text():
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-async def test_a_function_may_say_what_a_reranker_reads(kind):
+async def test_a_function_may_choose_the_text_that_a_reranker_reads(kind):
     def read(corpus, record):
         return f"{corpus.name}: {record.artifact_id}"
 
-    async def awaited(corpus, record):
+    async def read_async(corpus, record):
         await anyio.lowlevel.checkpoint()
         return read(corpus, record)
 
     async with corpus_of(TEXTS) as corpus:
         reader = Reader()
-        hits = await retrieve(corpus, "keys", rerank=reader, rerank_text=read if kind == "sync" else awaited)
+        hits = await retrieve(corpus, "keys", rerank=reader, rerank_text=read if kind == "sync" else read_async)
         assert reader.asked == [("keys", [f"notes: {name}" for name in ids(hits)])]
         with pytest.raises(ArgumentKindError, match="rerank_text must return a string"):
             await retrieve(corpus, "keys", rerank=reader, rerank_text=lambda corpus, record: record)
@@ -462,7 +464,7 @@ async def test_a_search_that_waits_for_a_reranker_can_be_cancelled():
 
 
 @pytest.mark.parametrize("rerank", [None, length])
-async def test_a_boost_is_added_to_every_candidate_last_and_off_the_event_loop(rerank):
+async def test_a_boost_is_added_to_every_candidate_at_the_end_and_off_the_event_loop(rerank):
     threads = set()
 
     def boost(hit):
@@ -480,7 +482,7 @@ async def test_a_boost_is_added_to_every_candidate_last_and_off_the_event_loop(r
 
 
 @pytest.mark.parametrize("extra", [math.nan, math.inf, True, "much", None])
-async def test_a_boost_that_is_no_finite_number_is_an_error_that_names_the_hit(extra):
+async def test_a_boost_that_is_not_finite_is_an_error_that_names_the_hit(extra):
     async with corpus_of({"keys": "keys"}) as corpus:
         with pytest.raises(ArgumentError, match="boost of 'keys' must be a finite number"):
             await retrieve(corpus, "keys", boost=lambda hit: extra)
@@ -491,7 +493,7 @@ async def test_a_boost_that_is_no_finite_number_is_an_error_that_names_the_hit(e
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("give", ["bread", ["bread"], ["bread", " ", "bread"]])
-async def test_one_formulated_query_is_searched_as_if_it_had_been_asked(mode, give):
+async def test_one_formulated_query_is_searched_like_a_query_of_the_caller(mode, give):
     async def formulate(query):
         await anyio.lowlevel.checkpoint()
         return give
@@ -503,13 +505,13 @@ async def test_one_formulated_query_is_searched_as_if_it_had_been_asked(mode, gi
 
 
 @pytest.mark.parametrize("give", ["", " ", [], ["", "\n"]])
-async def test_no_formulated_query_means_the_one_that_was_asked(give):
+async def test_without_a_formulated_query_the_original_one_is_searched(give):
     async with corpus_of(TEXTS) as corpus:
         assert await retrieve(corpus, "keys", formulate=lambda query: give) == await retrieve(corpus, "keys")
 
 
 @pytest.mark.parametrize("give", [None, 7, {"keys"}, {"a": 1}, ["keys", None], [b"keys"], b"keys"])
-async def test_what_is_no_query_is_refused(give):
+async def test_an_invalid_formulated_query_is_refused(give):
     async with corpus_of(TEXTS) as corpus:
         with pytest.raises(ArgumentKindError, match="formulate must return a string or a list of strings"):
             await retrieve(corpus, "keys", formulate=lambda query: give)
@@ -525,7 +527,7 @@ async def test_what_is_no_query_is_refused(give):
     st.sampled_from(FUSIONS),
     st.booleans(),
 )
-def test_several_queries_are_fused_by_the_mean_of_their_masses(items, queries, mode, fusion, per_artifact):
+def test_several_queries_are_fused_by_the_mean_of_their_fused_scores(items, queries, mode, fusion, per_artifact):
     scope = {"per_artifact": per_artifact, "k": 50}
     blends = mode == "hybrid" and fusion == "blend"
 
@@ -546,7 +548,7 @@ def test_several_queries_are_fused_by_the_mean_of_their_masses(items, queries, m
     assert len({key(hit) for hit in hits}) == len(hits)
 
 
-async def test_several_queries_cost_one_call_a_channel_and_are_embedded_at_the_same_time():
+async def test_several_queries_need_one_call_per_channel_and_are_embedded_concurrently():
     waiting = []
     all_there = anyio.Event()
 
@@ -569,7 +571,7 @@ async def test_several_queries_cost_one_call_a_channel_and_are_embedded_at_the_s
     assert "lexical_score" in hits[0].metadata
 
 
-async def test_several_queries_are_read_deeper_than_k_and_the_best_score_of_each_channel_is_told():
+async def test_several_queries_read_more_than_k_candidates_and_report_the_best_score_per_channel():
     table = {"x": [1, 0], "y": [0, 1], "both": [0.8, 0.6], "?x": [1, 0], "?y": [0, 1]}
     async with corpus_of({name: name for name in ("x", "y", "both")}, embedder=axes(table)) as corpus:
         [hit] = await retrieve(corpus, "any", k=1, formulate=lambda _: ["?x", "?y"], rrf_k=0)
@@ -580,7 +582,7 @@ async def test_several_queries_are_read_deeper_than_k_and_the_best_score_of_each
     assert [hit.metadata["dense_score"] for hit in turned] == pytest.approx([1, 1])
 
 
-async def test_a_reranker_reads_the_query_as_it_was_asked_once_for_all_that_were_formulated():
+async def test_a_reranker_is_called_once_with_the_original_query_for_all_formulated_ones():
     async with corpus_of(TEXTS) as corpus:
         reader = Reader()
         hits = await retrieve(corpus, "asked", formulate=lambda _: ["keys", "bread"], rerank=reader, mode="lexical")
@@ -590,7 +592,7 @@ async def test_a_reranker_reads_the_query_as_it_was_asked_once_for_all_that_were
     assert sorted(ids(one)) == ["keys", "locks"]
 
 
-async def test_weights_act_on_what_several_queries_give_together():
+async def test_weights_apply_after_the_fusion_of_several_queries():
     items = {"a": {"title": "keys"}, "b": {"body": "keys and bread"}}
     async with kinds_of(items) as corpus:
         options = {"formulate": lambda _: ["keys", "bread"], "mode": "lexical"}
@@ -632,7 +634,7 @@ async def test_queries_of_several_widths_are_an_embedder_error():
 
 
 class Shrinking(MemoryStore):
-    """Another writer removes the best artifact between the ranking and the reading, once."""
+    """A store whose best artifact is removed once between ranking and reading."""
 
     times = 1
 
@@ -646,7 +648,7 @@ class Shrinking(MemoryStore):
 
 @pytest.mark.parametrize("stage", [{"surface_weights": {"document": 2}}, {"rerank": length}, {"boost": lambda hit: 0}])
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_record_removed_meanwhile_gives_its_place_to_the_next_and_nothing_is_formulated_twice(mode, stage):
+async def test_a_record_removed_during_a_search_is_replaced_without_formulating_again(mode, stage):
     items, asked = {f"a{number}": "keys " * (5 - number) for number in range(5)}, []
 
     def formulate(query):
@@ -680,7 +682,7 @@ MOVING = st.fixed_dictionaries(
 
 
 async def search_many(items, query, *many, store=None):
-    """Give what each of several searches finds."""
+    """Return the hits of each of several searches."""
     fields = {"strategy": CHUNKS, "metadata_of": lambda name, _: {"name": name}, "embedder": RANDOM}
     async with corpus_of(items, store=store, **fields) as corpus:
         return [await retrieve(corpus, query, **options) for options in many]
@@ -688,7 +690,7 @@ async def search_many(items, query, *many, store=None):
 
 @settings(max_examples=examples(25))
 @given(ITEMS, WORDS, OPTIONS, st.integers(1, 10))
-def test_what_is_neutral_changes_nothing(items, query, options, k):
+def test_neutral_options_change_nothing(items, query, options, k):
     neutral = [{name: value} for name, value in NEUTRAL.items()] + [NEUTRAL]
     plain, *others = anyio.run(
         partial(search_many, items, query, *({**options, "k": k, **each} for each in [{}, *neutral]))
@@ -698,8 +700,11 @@ def test_what_is_neutral_changes_nothing(items, query, options, k):
 
 @settings(max_examples=examples(25))
 @given(ITEMS, WORDS, OPTIONS, st.integers(0, 10))
-def test_the_hits_for_a_smaller_k_are_the_first_of_those_for_a_larger(items, query, options, k):
-    """While channels are read equally deep: where they are fused, up to 10 or with `fetch_k` given."""
+def test_a_search_with_a_smaller_k_returns_the_first_hits_of_one_with_a_larger_k(items, query, options, k):
+    """This is true if channels are read equally deep.
+
+    Fused channels are, for `k` up to 10 or with `fetch_k`.
+    """
     few, many = anyio.run(search_many, items, query, {**options, "k": k}, {**options, "k": 10})
     assert few == many[:k]
 
@@ -714,7 +719,7 @@ def test_no_hit_comes_twice_and_the_best_come_first(items, query, options, movin
 
 
 @pytest.mark.asyncio_only
-async def test_it_does_not_matter_where_a_corpus_is_stored(tmp_path):
+async def test_memory_and_file_stores_return_the_same_hits(tmp_path):
     chance = Random(1)
     words = ["keys", "bread", "locks", "error", "disk"]
     items = {f"n{at}": " ".join(chance.choices(words, k=chance.randint(1, 8))) for at in range(12)}

@@ -1,4 +1,4 @@
-"""Records put together: what offsets prove to be shared is said once, and nothing is lost."""
+"""Stitching of records: text that overlaps by offsets appears once, and none is lost."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -31,19 +31,19 @@ def records_of(strategy, text):
 WHOLE = "rotate the signing keys every year"
 
 
-def test_what_two_neighbours_share_is_said_once():
+def test_text_that_two_neighbours_share_appears_once():
     assert stitch([cut(0, WHOLE, 0, 18), cut(1, WHOLE, 11, 34)]) == WHOLE
 
 
-def test_a_chunk_that_begins_where_the_last_one_ends_follows_it_at_once():
+def test_a_chunk_that_begins_at_the_end_of_the_last_one_follows_without_a_gap():
     assert stitch([cut(4, WHOLE, 0, 14), cut(5, WHOLE, 14, 34)]) == WHOLE
 
 
-def test_a_repeat_shorter_than_a_word_is_dropped_too_where_the_offsets_prove_it():
+def test_an_overlap_shorter_than_a_word_is_dropped_too():
     assert stitch([cut(0, WHOLE, 0, 10), cut(1, WHOLE, 9, 34)]) == WHOLE
 
 
-def test_no_records_are_no_text_and_one_is_its_own():
+def test_no_records_make_an_empty_text_and_one_record_makes_its_own_text():
     assert stitch([]) == ""
     assert stitch([record(3, "alone")]) == "alone"
 
@@ -64,24 +64,24 @@ def test_no_records_are_no_text_and_one_is_its_own():
         (record(1, "another text altogether", start=11, end=34), "with offsets of a text that was changed"),
     ],
 )
-def test_what_is_no_proven_neighbour_is_parted_by_a_blank_line_and_kept_whole(second, why):
+def test_a_record_without_a_proven_overlap_is_separated_by_a_blank_line_and_kept_whole(second, why):
     assert stitch([cut(0, WHOLE, 0, 18), second]) == f"{WHOLE[:18]}\n\n{second.text}", why
 
 
-def test_fields_called_start_and_end_that_are_no_offsets_join_nothing():
-    """Every record of an artifact carries its filter fields, such as the years in which something began and ended."""
+def test_metadata_fields_called_start_and_end_are_not_mistaken_for_offsets():
+    """Every record carries the filter fields of its artifact, such as a first and a last year."""
     chunks = [record(at, text, start=2024, end=2024) for at, text in enumerate(["one", "two"])]
     assert stitch(chunks) == "one\n\ntwo"
 
 
-def test_a_line_that_two_chunks_both_have_stays_twice():
+def test_a_line_that_occurs_in_two_chunks_stays_twice():
     """F34: text is never lost because it happens to repeat."""
     whole = "the same line of text\nthe same line of text\n"
     assert stitch([cut(0, whole, 0, 22), cut(1, whole, 22, 44)]) == whole
     assert stitch([record(0, whole[:22]), record(1, whole[22:])]).count("the same line of text") == 2
 
 
-def test_neighbours_are_compared_with_the_record_before_alone():
+def test_a_record_is_compared_only_with_the_one_before_it():
     assert stitch([cut(0, WHOLE, 0, 10), cut(1, WHOLE, 7, 18), cut(2, WHOLE, 11, 34)]) == WHOLE
 
 
@@ -89,7 +89,7 @@ TEXTS = st.text(st.sampled_from("ab .\n"), max_size=60)
 
 
 @given(TEXTS, st.integers(1, 12), st.integers(0, 11))
-def test_chunks_of_any_text_give_back_all_of_it_but_white_space(text, size, overlap):
+def test_stitching_all_chunks_restores_the_text_except_white_space(text, size, overlap):
     assume(overlap < size)
     records = records_of(Chunked(chunk_size=size, overlap=overlap), text)
     whole = stitch(records)
@@ -99,7 +99,7 @@ def test_chunks_of_any_text_give_back_all_of_it_but_white_space(text, size, over
 
 
 @given(TEXTS, st.integers(1, 12), st.integers(0, 11), st.data())
-def test_any_records_of_an_artifact_lose_no_character_of_any(text, size, overlap, data):
+def test_stitching_any_records_of_an_artifact_loses_no_character(text, size, overlap, data):
     assume(overlap < size)
     records = records_of(Notes(chunk_size=size, overlap=overlap), f"# T\n\n{text}")
     chosen = [each for each in records if data.draw(st.booleans())]
@@ -110,4 +110,4 @@ def test_any_records_of_an_artifact_lose_no_character_of_any(text, size, overlap
     whole, place = stitch(spoilt), 0
     for each in spoilt:
         place = whole.find(each.text, place)
-        assert place >= 0, "each record's text is in it, in their order"
+        assert place >= 0, "it contains the text of each record, in their order"
