@@ -1,4 +1,4 @@
-"""The cross-encoder with a real, tiny model of random weights, made here: nothing is downloaded."""
+"""The cross-encoder with a tiny model of random weights, created here without a download."""
 
 import importlib.util
 import json
@@ -19,18 +19,18 @@ from airw.stores import MemoryStore
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 QUERY = "rotate the signing keys"
-WORDS = "rotate the signing keys bake a loaf of bread stars and planets".split()  # noqa: SIM905 - a text of them
+WORDS = "rotate the signing keys bake a loaf of bread stars and planets".split()  # noqa: SIM905 - easier to read
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 
 
 def texts_of(count):
-    """Texts of one word to twelve, of all lengths in a row."""
+    """Return texts of one to twelve words, in cycles of all lengths."""
     return [" ".join(WORDS[(at * 5 + step) % 12] for step in range(1 + at % 12)) for at in range(count)]
 
 
 @pytest.fixture(scope="module")
 def libraries():
-    """What makes and runs the model, offline; or the test is skipped."""
+    """Go offline, or skip the test if the libraries of the model are not installed."""
     for needed in ("torch", "transformers", "sentence_transformers"):
         if importlib.util.find_spec(needed) is None:
             pytest.skip(f"{needed} is not installed")
@@ -41,7 +41,10 @@ def libraries():
 
 
 def make_model(folder, *, labels=1, **settings):
-    """Save a model with weights large enough that texts differ; `settings` are added to its own."""
+    """Save a model whose weights are so large that texts get different scores.
+
+    `settings` are added to its configuration.
+    """
     import torch
     import transformers
 
@@ -77,7 +80,7 @@ def reranker(folder):
 
 
 def logits_of(folder, texts):
-    """What the model says, asked without sentence-transformers and one text at a time."""
+    """Return the logits of the model, computed without sentence-transformers and text by text."""
     import torch
     import transformers
 
@@ -90,7 +93,7 @@ def logits_of(folder, texts):
 # --- scores ---------------------------------------------------------------------------------------------------------
 
 
-async def test_scores_are_the_sigmoid_of_what_the_model_says_in_the_order_of_the_texts(folder, reranker):
+async def test_scores_are_the_sigmoid_of_the_logits_in_the_order_of_the_texts(folder, reranker):
     texts = texts_of(40)
     scores = await reranker(QUERY, texts)
     expected = [1 / (1 + math.exp(-logit)) for logit in logits_of(folder, texts)]
@@ -100,28 +103,26 @@ async def test_scores_are_the_sigmoid_of_what_the_model_says_in_the_order_of_the
     assert {type(score) for score in scores} == {float}
 
 
-async def test_the_query_is_read_first_and_the_text_second(reranker):
+async def test_the_model_reads_the_query_first_and_the_text_second(reranker):
     assert abs((await reranker("bread", ["stars"]))[0] - (await reranker("stars", ["bread"]))[0]) > 1e-3
 
 
 @pytest.mark.parametrize("size", [1, 3, 32, 1000])
-async def test_the_batches_do_not_matter(folder, reranker, size):
+async def test_scores_do_not_depend_on_the_batch_size(folder, reranker, size):
     texts = texts_of(50)
     scores = await CrossEncoderReranker(folder, batch_size=size)(QUERY, texts)
     np.testing.assert_allclose(scores, await reranker(QUERY, texts), atol=1e-5)
 
 
 @pytest.mark.parametrize("activation", ["torch.nn.modules.activation.Sigmoid", "torch.nn.modules.linear.Identity"])
-async def test_a_model_that_names_an_activation_of_its_own_is_not_squashed_twice(
-    libraries, reranker, tmp_path, activation
-):
+async def test_a_model_with_its_own_activation_gets_no_second_sigmoid(libraries, reranker, tmp_path, activation):
     own = make_model(tmp_path / "own", sentence_transformers={"activation_fn": activation, "version": "5.0.0"})
     np.testing.assert_allclose(
         await CrossEncoderReranker(own)(QUERY, texts_of(9)), await reranker(QUERY, texts_of(9)), atol=1e-6
     )
 
 
-async def test_a_text_that_the_model_has_no_number_for_is_nan_and_the_others_are_what_they_are(folder, reranker):
+async def test_a_text_that_the_model_scores_with_nan_does_not_change_the_others(folder, reranker):
     import torch
 
     broken = CrossEncoderReranker(folder)
@@ -134,7 +135,7 @@ async def test_a_text_that_the_model_has_no_number_for_is_nan_and_the_others_are
     np.testing.assert_allclose([scores[0], scores[2]], [whole[0], whole[2]], atol=1e-5)
 
 
-async def test_numbers_far_from_zero_end_at_zero_and_one_and_do_not_warn(folder, monkeypatch):
+async def test_extreme_logits_become_zero_or_one_without_a_warning(folder, monkeypatch):
     extreme = np.array([[-1e30], [-800], [-math.inf], [math.inf], [1e30], [math.nan]], np.float32)
     reranker = CrossEncoderReranker(folder)
     await reranker(QUERY, ["loads the model"])
@@ -144,7 +145,7 @@ async def test_numbers_far_from_zero_end_at_zero_and_one_and_do_not_warn(folder,
     assert math.isnan(scores[5])
 
 
-async def test_a_text_longer_than_the_model_reads_is_cut(reranker):
+async def test_a_text_longer_than_the_input_of_the_model_is_cut(reranker):
     (score,) = await reranker(QUERY, ["bread " * 5_000])
     assert 0 < score < 1
 
@@ -164,7 +165,7 @@ async def test_a_classifier_of_several_labels_is_refused(libraries, tmp_path):
         (3, ["bread"], "the query: it contains 3, which is not a string"),
     ],
 )
-async def test_what_is_no_text_is_refused(reranker, query, texts, why):
+async def test_values_that_are_not_strings_are_refused(reranker, query, texts, why):
     with pytest.raises(RerankerError, match=why):
         await reranker(query, texts)
 
@@ -172,20 +173,20 @@ async def test_what_is_no_text_is_refused(reranker, query, texts, why):
 # --- how it runs ----------------------------------------------------------------------------------------------------
 
 
-async def test_no_texts_load_nothing(folder):
+async def test_without_texts_no_model_is_loaded(folder):
     fresh = CrossEncoderReranker(folder)
     assert await fresh(QUERY, []) == []
     assert fresh._model is None
 
 
-async def test_several_calls_at_once_load_one_model_and_do_not_mix_their_scores(folder, reranker, monkeypatch):
+async def test_concurrent_calls_load_one_model_and_do_not_mix_their_scores(folder, reranker, monkeypatch):
     loads, original = [], cross_encoder._load_model
 
-    def counted(source, label):
+    def load_and_record(source, label):
         loads.append(source)
         return original(source, label)
 
-    monkeypatch.setattr(cross_encoder, "_load_model", counted)
+    monkeypatch.setattr(cross_encoder, "_load_model", load_and_record)
     fresh, answers = CrossEncoderReranker(folder, batch_size=4), {}
 
     async def ask(query):
@@ -208,7 +209,7 @@ def test_one_reranker_serves_several_event_loops(reranker):
 
 @pytest.fixture
 async def slow(folder, monkeypatch):
-    """A reranker whose batches of one text take 20 ms, and the times at which they ran."""
+    """Return a reranker whose batches of one text take 20 ms, and a list of their times."""
     reranker = CrossEncoderReranker(folder, batch_size=1)
     await reranker(QUERY, ["loads the model"])
     original, ran = cross_encoder._run_model, []
@@ -267,10 +268,10 @@ async def test_the_loop_keeps_ticking_while_texts_are_scored(reranker):
     assert len(ticks) > 10
 
 
-# --- what it is -----------------------------------------------------------------------------------------------------
+# --- identity -------------------------------------------------------------------------------------------------------
 
 
-def test_a_folders_id_follows_the_weights_and_not_the_place(folder, tmp_path):
+def test_the_id_of_a_folder_depends_on_its_weights_and_not_on_its_path(folder, tmp_path):
     same = shutil.copytree(folder, tmp_path / "elsewhere")
     other = shutil.copytree(folder, tmp_path / "changed")
     with (other / "model.safetensors").open("r+b") as weights:
@@ -285,7 +286,7 @@ def test_a_folders_id_follows_the_weights_and_not_the_place(folder, tmp_path):
     assert not is_anonymous(rerank_tag(CrossEncoderReranker(folder)))
 
 
-def test_a_specification_with_a_folder_gives_one_reranker_for_it(folder):
+def test_a_specification_with_a_folder_always_returns_the_same_reranker(folder):
     first = resolve_reranker(f"cross-encoder:{folder}")
     assert first == CrossEncoderReranker(folder)
     assert resolve_reranker(f"cross-encoder:{folder}") is first
@@ -300,7 +301,7 @@ async def test_a_search_is_reranked_by_a_specification(folder, reranker):
 
 
 @pytest.mark.parametrize("contents", [None, {}, {"config.json": "{"}, {"model.safetensors": ""}])
-async def test_a_folder_that_holds_no_model_is_an_error_that_says_what_would_do(libraries, tmp_path, contents):
+async def test_a_folder_without_a_model_is_an_error_with_a_remedy(libraries, tmp_path, contents):
     place = tmp_path / "empty"
     if contents is not None:
         place.mkdir()
@@ -314,7 +315,7 @@ async def test_a_folder_that_holds_no_model_is_an_error_that_says_what_would_do(
         assert "embedder" not in str(caught.value)
 
 
-async def test_a_name_that_is_not_on_the_hub_is_an_error_that_says_what_would_do(libraries):
+async def test_a_name_that_is_not_on_the_hub_is_an_error_with_a_remedy(libraries):
     with pytest.raises(RerankerUnavailable, match=r"no-such-model.*cannot be loaded.*pass a folder") as caught:
         await score_texts(CrossEncoderReranker("no-such-org/no-such-model"), QUERY, ["bread"])
     assert "\n" not in str(caught.value)

@@ -1,6 +1,6 @@
 """The HTTP reranker against a real server on the loopback interface.
 
-What it shares with other clients is tested in tests/base/test_http_clients.py.
+The behaviour that it shares with other clients is tested in tests/base/test_http_clients.py.
 """
 
 import math
@@ -40,7 +40,7 @@ def reranker(server) -> HttpReranker:
 
 @pytest.fixture(params=["m", None], ids=["model", "no model"])
 def either(request, server) -> HttpReranker:
-    """A reranker that speaks one API or the other."""
+    """Return a reranker for one API or for the other."""
     return HttpReranker(server.url, request.param, timeout=30)
 
 
@@ -48,20 +48,20 @@ def words(count):
     return [f"text number {at}" for at in range(count)]
 
 
-def expected_scores(server, texts):
+def scores_of(server, texts):
     return [server.score(QUERY, text) for text in texts]
 
 
 async def failure(awaitable) -> str:
-    """The message of the error, which is one line."""
+    """Return the message of the error, which is one line."""
     with pytest.raises(RerankerError) as caught:
         await awaitable
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-async def arrival(server, requests=1):
-    """Wait until the server has got so many more requests."""
+async def wait_for_arrival(server, requests=1):
+    """Wait until the server has received this many more requests."""
     for _ in range(requests):
         assert await anyio.to_thread.run_sync(partial(server.arrived.acquire, timeout=30))
 
@@ -69,18 +69,18 @@ async def arrival(server, requests=1):
 # --- scores ---------------------------------------------------------------------------------------------------------
 
 
-async def test_scores_come_in_the_order_of_the_texts_though_servers_answer_best_first(server, either):
+async def test_scores_have_the_order_of_the_texts_although_servers_answer_best_first(server, either):
     texts = words(12)
-    assert await either(QUERY, texts) == expected_scores(server, texts)
-    assert expected_scores(server, texts) != sorted(expected_scores(server, texts), reverse=True)
+    assert await either(QUERY, texts) == scores_of(server, texts)
+    assert scores_of(server, texts) != sorted(scores_of(server, texts), reverse=True)
 
 
-async def test_it_serves_a_search_as_any_reranker(server, either):
+async def test_it_works_like_any_other_reranker(server, either):
     assert resolve_reranker(either) is either
-    assert await score_texts(either, QUERY, words(3)) == expected_scores(server, words(3))
+    assert await score_texts(either, QUERY, words(3)) == scores_of(server, words(3))
 
 
-async def test_with_a_model_a_request_is_of_the_form_of_jina_and_cohere(server, reranker):
+async def test_with_a_model_requests_have_the_form_of_jina_and_cohere(server, reranker):
     await reranker(QUERY, ["", "Straße 東京"])
     (asked,) = server.requests
     assert asked.path == "/v1/rerank"
@@ -88,12 +88,12 @@ async def test_with_a_model_a_request_is_of_the_form_of_jina_and_cohere(server, 
     assert "Authorization" not in asked.headers
 
 
-async def test_without_a_model_it_is_of_the_form_of_text_embeddings_inference(server):
+async def test_without_a_model_requests_have_the_form_of_text_embeddings_inference(server):
     await HttpReranker(server.url)(QUERY, ["a", "b"])
     assert server.requests[0].payload == {"query": QUERY, "texts": ["a", "b"], "truncate": True}
 
 
-async def test_either_form_of_answer_is_read_whatever_was_asked(server, either):
+async def test_both_forms_of_answers_are_read_for_both_forms_of_requests(server, either):
     texts = words(4)
     server.plan(
         alter(lambda _: {"results": [{"index": at, "relevance_score": at / 4} for at in (2, 0, 3, 1)]}),
@@ -102,7 +102,7 @@ async def test_either_form_of_answer_is_read_whatever_was_asked(server, either):
     assert [await either(QUERY, texts) for _ in range(2)] == [[0, 0.25, 0.5, 0.75]] * 2
 
 
-async def test_no_texts_make_no_request(server, reranker):
+async def test_without_texts_no_request_is_sent(server, reranker):
     assert await reranker(QUERY, []) == []
     assert server.requests == []
 
@@ -124,7 +124,7 @@ async def test_nan_and_the_infinities_are_passed_on(server, reranker):
         ("\udfff", ["a"], "the query: it contains an unpaired surrogate at position 0"),
     ],
 )
-async def test_what_is_no_text_is_refused_before_anything_is_sent(server, reranker, query, texts, why):
+async def test_values_that_are_not_strings_are_refused_before_any_request(server, reranker, query, texts, why):
     assert why in await failure(reranker(query, texts))
     assert server.requests == []
 
@@ -133,7 +133,7 @@ async def test_a_search_is_reranked_by_it(server, either):
     source = from_mapping({"keys": QUERY, "bread": "bake a loaf of bread", "stars": "stars and planets"}, name="notes")
     async with build(source, store=MemoryStore(), embedder="light") as corpus:
         hits = await corpus.search(QUERY, rerank=either)
-    assert [hit.score for hit in hits] == sorted(expected_scores(server, [hit.text for hit in hits]), reverse=True)
+    assert [hit.score for hit in hits] == sorted(scores_of(server, [hit.text for hit in hits]), reverse=True)
     assert len(hits) == 3
     assert len(server.requests) == 1
 
@@ -141,14 +141,14 @@ async def test_a_search_is_reranked_by_it(server, either):
 # --- batches --------------------------------------------------------------------------------------------------------
 
 
-async def test_order_is_kept_whatever_order_the_batches_come_back_in(server):
+async def test_scores_keep_their_order_if_batches_return_in_another_order(server):
     server.plan(later(0.1), later(0.05))
     texts = words(7)
-    assert await HttpReranker(server.url, "m", batch_size=2)(QUERY, texts) == expected_scores(server, texts)
+    assert await HttpReranker(server.url, "m", batch_size=2)(QUERY, texts) == scores_of(server, texts)
     assert sorted(server.sizes) == [1, 2, 2, 2]
 
 
-async def test_no_more_requests_are_on_their_way_than_allowed(server):
+async def test_at_most_the_allowed_number_of_requests_runs_concurrently(server):
     server.always = later(0.05)
     reranker = HttpReranker(server.url, "m", batch_size=1, max_concurrency=3)
     async with anyio.create_task_group() as group:
@@ -162,22 +162,22 @@ async def test_no_more_requests_are_on_their_way_than_allowed(server):
     ("code", "body"),
     [(413, None), (422, {"error": "batch size 8 > maximum allowed batch size 3", "error_type": "Validation"})],
 )
-async def test_a_batch_that_is_too_much_is_halved_until_it_is_taken(server, either, code, body):
+async def test_a_batch_that_is_too_large_is_halved_until_the_server_accepts_it(server, either, code, body):
     server.always = at_most(3, code, body)
-    assert await either(QUERY, words(9)) == expected_scores(server, words(9))
+    assert await either(QUERY, words(9)) == scores_of(server, words(9))
     assert server.sizes == [9, 4, 2, 2, 5, 2, 3]
 
 
-async def test_a_single_text_that_is_too_much_is_named(server, reranker):
+async def test_a_single_text_that_is_too_large_is_named_in_the_error(server, reranker):
     server.always = status(422, {"detail": [{"msg": "field required"}]})
     said = await failure(reranker(QUERY, words(2)))
     assert "text 0 by itself (13 characters): 422: field required; shorten it" in said
 
 
-# --- trying again, and giving up ------------------------------------------------------------------------------------
+# --- retries and failures -------------------------------------------------------------------------------------------
 
 
-async def test_a_refusal_is_not_tried_again_and_gives_the_servers_reason(server):
+async def test_a_refusal_is_not_retried_and_reports_the_reason_of_the_server(server):
     server.plan(status(404, {"detail": "no such model"}))
     said = await failure(HttpReranker(server.url)(QUERY, ["a"]))
     assert said.startswith(f"the reranker at {server.url} (without a model) answered 404: no such model; check")
@@ -214,7 +214,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize(("fault", "why"), UNUSABLE.values(), ids=UNUSABLE)
-async def test_an_answer_that_cannot_be_used_is_an_error_that_says_why(server, reranker, fault, why):
+async def test_an_invalid_answer_is_an_error_with_the_reason(server, reranker, fault, why):
     server.plan(fault)
     with pytest.raises(RerankerError, match=why) as caught:
         await reranker(QUERY, words(3))
@@ -224,22 +224,22 @@ async def test_an_answer_that_cannot_be_used_is_an_error_that_says_why(server, r
     assert len(server.requests) == 1
 
 
-# --- what it is -----------------------------------------------------------------------------------------------------
+# --- identity -------------------------------------------------------------------------------------------------------
 
 
-def test_its_id_names_the_model_and_never_the_server():
+def test_its_id_contains_the_model_and_never_the_server():
     assert HttpReranker(URL, "org/m").id == HttpReranker("https://other.org", "org/m").id == "api:org/m"
     assert rerank_tag(HttpReranker(URL, "org/m")) == "rerank-api%3Aorg%2Fm+surface"
 
 
-def test_without_a_model_it_is_anonymous_unless_it_is_given_a_name():
+def test_without_a_model_it_is_anonymous_unless_it_has_a_name():
     assert HttpReranker(URL).id is None
     assert is_anonymous(rerank_tag(HttpReranker(URL)))
     assert HttpReranker(URL, id="bge-base").id == HttpReranker(URL, "m", id="bge-base").id == "bge-base"
     assert not is_anonymous(rerank_tag(HttpReranker(URL, id="bge-base")))
 
 
-def test_rerankers_of_the_same_model_at_the_same_place_are_equal():
+def test_rerankers_of_the_same_model_at_the_same_url_are_equal():
     one = HttpReranker(URL, "m")
     assert one == HttpReranker("HTTP://LocalHost:8080/v1/", " m ", retries=0)
     assert one not in {HttpReranker(URL), HttpReranker(URL, "n"), HttpReranker(URL + "2", "m")}
@@ -263,7 +263,7 @@ def test_rerankers_of_the_same_model_at_the_same_place_are_equal():
         {"client": object()},
     ],
 )
-def test_unusable_options_are_refused_at_birth(options):
+def test_invalid_options_are_refused_when_a_reranker_is_created(options):
     with pytest.raises(ArgumentError, match=next(iter(options))) as caught:
         HttpReranker(**{"url": URL, **options})
     assert "sk-not" not in str(caught.value)
@@ -278,7 +278,7 @@ def test_unusable_options_are_refused_at_birth(options):
         ("http://host/v1#m", "second argument"),
     ],
 )
-def test_what_is_no_base_of_an_api_is_refused(url, why):
+def test_an_invalid_base_url_is_refused(url, why):
     with pytest.raises(ArgumentError, match=why) as caught:
         HttpReranker(url)
     assert "S3cret" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Rerankers of any kind: how they are named, called and checked, and what else may move a score."""
+"""Rerankers of all kinds: their names, calls and checks, and boosts by dependency."""
 
 import functools
 import math
@@ -36,7 +36,7 @@ TEXTS = ["rotate keys", "bread", "keys"]
 
 
 def count_shared(query, texts):
-    """A reranker with a name of its own, as it is a function of a module."""
+    """Return the number of shared words; as a module function this reranker has a name."""
     return [float(len({*query.split()} & {*text.split()})) for text in texts]
 
 
@@ -68,29 +68,29 @@ def with_id(id):
     return scorer
 
 
-# --- what can be given ----------------------------------------------------------------------------------------------
+# --- specifications -------------------------------------------------------------------------------------------------
 
 
-def test_none_is_none_and_a_callable_is_itself():
+def test_none_and_callables_are_returned_unchanged():
     assert resolve_reranker(None) is None
     for callable_ in (count_shared, count_shared_async, Scorer(), Scorer().score, len):
         assert resolve_reranker(callable_) is callable_
 
 
 @pytest.mark.parametrize("spec", ["", "bm25", "cross-encoder:", "cross-encoder: ", "Cross-Encoder", "http://host/v1"])
-def test_another_string_is_refused_with_what_would_do(spec):
+def test_an_unknown_string_is_refused_with_a_remedy(spec):
     with pytest.raises(ArgumentError, match=r"rerank must be 'cross-encoder', .* or a callable") as caught:
         resolve_reranker(spec)
     assert not isinstance(caught.value, TypeError)
 
 
 @pytest.mark.parametrize("spec", [3, True, [], ["cross-encoder"], b"cross-encoder"])
-def test_what_is_neither_string_nor_callable_is_of_the_wrong_kind(spec):
+def test_a_value_that_is_neither_string_nor_callable_is_refused(spec):
     with pytest.raises(ArgumentKindError, match="rerank must be"):
         resolve_reranker(spec)
 
 
-def test_a_missing_extra_is_an_error_that_names_the_command_and_nothing_takes_its_place(monkeypatch):
+def test_a_missing_extra_is_an_error_with_the_command_and_without_a_substitute(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     for spec in ("cross-encoder", "cross-encoder:some/model"):
         with pytest.raises(RerankerUnavailable, match=r"pip install 'airw\[sentence-transformers\]'"):
@@ -99,13 +99,13 @@ def test_a_missing_extra_is_an_error_that_names_the_command_and_nothing_takes_it
         resolve_reranker("cross-encoder")
 
 
-async def test_a_cross_encoder_without_its_extra_fails_when_it_is_asked(monkeypatch):
+async def test_a_cross_encoder_without_its_extra_fails_when_it_is_called(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(RerankerUnavailable, match=r"pip install 'airw\[sentence-transformers\]'"):
         await score_texts(CrossEncoderReranker(), "q", ["a"])
 
 
-def test_there_is_one_cross_encoder_for_each_model(monkeypatch):
+def test_each_model_has_one_cross_encoder(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", spec_only("sentence_transformers"))
     default, other = resolve_reranker("cross-encoder"), resolve_reranker("cross-encoder:org/other")
     assert isinstance(default, CrossEncoderReranker)
@@ -116,7 +116,7 @@ def test_there_is_one_cross_encoder_for_each_model(monkeypatch):
 
 
 def spec_only(name):
-    """A module that is there as far as one can see without importing it."""
+    """Return a module that seems to be installed as long as nobody imports it."""
     module = ModuleType(name)
     module.__spec__ = object()
     return module
@@ -137,7 +137,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("reranker", KINDS)
-async def test_functions_objects_and_methods_serve_sync_or_async(reranker):
+async def test_sync_and_async_functions_objects_and_methods_are_rerankers(reranker):
     assert await score_texts(reranker, "rotate the keys", TEXTS) == [2.0, 0.0, 1.0]
 
 
@@ -163,11 +163,11 @@ async def test_nan_and_the_infinities_are_passed_on():
     assert scores[1:] == [math.inf, -math.inf]
 
 
-async def test_no_texts_make_no_call():
+async def test_without_texts_the_reranker_is_not_called():
     assert await score_texts(lambda query, texts: 1 / 0, "q", []) == []
 
 
-async def test_a_reranker_gets_the_query_and_a_list_of_its_own():
+async def test_a_reranker_receives_the_query_and_a_copy_of_the_texts():
     texts, seen = list(TEXTS), []
 
     def greedy(query, given):
@@ -203,7 +203,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize(("answer", "why"), UNUSABLE.values(), ids=UNUSABLE)
-async def test_scores_that_cannot_be_used_are_an_error_that_names_the_reranker(answer, why):
+async def test_invalid_scores_are_an_error_that_names_the_reranker(answer, why):
     def odd(query, texts):
         return answer
 
@@ -215,7 +215,7 @@ async def test_scores_that_cannot_be_used_are_an_error_that_names_the_reranker(a
 
 @pytest.mark.parametrize("error", [RuntimeError("out of\nmemory"), StopIteration(3), KeyError("q"), TimeoutError()])
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_what_somebody_elses_reranker_raises_is_told_with_its_cause(error, is_async):
+async def test_an_error_of_a_third_party_reranker_is_wrapped_with_its_cause(error, is_async):
     def broken(query, texts):
         raise error
 
@@ -225,11 +225,11 @@ async def test_what_somebody_elses_reranker_raises_is_told_with_its_cause(error,
     with pytest.raises(RerankerError, match=r"the reranker '.*broken.*' failed: ") as caught:
         await score_texts(broken_async if is_async else broken, "q", TEXTS)
     cause = caught.value.__cause__
-    assert cause is error or isinstance(cause, RuntimeError)  # what the language makes of a StopIteration
+    assert cause is error or isinstance(cause, RuntimeError)  # Python turns a StopIteration into a RuntimeError
     assert "\n" not in str(caught.value)
 
 
-async def test_an_error_of_ours_arrives_as_it_is():
+async def test_an_error_of_this_library_is_not_wrapped():
     async def embeds(query, texts):
         raise EmbedderError("the embedder is away")
 
@@ -237,7 +237,7 @@ async def test_an_error_of_ours_arrives_as_it_is():
         await score_texts(embeds, "q", TEXTS)
 
 
-async def test_an_object_that_cannot_even_be_shown_is_told_of_all_the_same():
+async def test_an_object_without_a_working_repr_is_named_in_the_error():
     class Hidden:
         @property
         def id(self):
@@ -253,8 +253,8 @@ async def test_an_object_that_cannot_even_be_shown_is_told_of_all_the_same():
         await score_texts(Hidden(), "q", TEXTS)
 
 
-async def test_the_name_is_asked_for_only_when_something_is_wrong():
-    """It may be the hash of a model's weights."""
+async def test_the_name_is_read_only_for_an_error():
+    """Computing it may be expensive: it may be the hash of a model's weights."""
 
     class Named(Scorer):
         @property
@@ -264,7 +264,7 @@ async def test_the_name_is_asked_for_only_when_something_is_wrong():
     assert await score_texts(Named(), "keys", TEXTS) == [1.0, 0.0, 1.0]
 
 
-async def test_cancelling_goes_through_and_is_no_failure_of_the_reranker():
+async def test_cancelling_is_not_a_failure_of_the_reranker():
     async def endless(query, texts):
         await anyio.sleep_forever()
 
@@ -273,7 +273,7 @@ async def test_cancelling_goes_through_and_is_no_failure_of_the_reranker():
     assert scope.cancelled_caught
 
 
-async def test_a_reranker_that_blocks_does_not_hold_up_the_event_loop():
+async def test_a_blocking_reranker_does_not_block_the_event_loop():
     ticks, threads = [], []
 
     def slow(query, texts):
@@ -297,7 +297,7 @@ async def test_a_reranker_that_blocks_does_not_hold_up_the_event_loop():
 
 
 def make_namesake(name):
-    """A module with a function `score`."""
+    """Return a module with a function `score`."""
     module = ModuleType(name)
     exec("def score(query, texts): return [0.0] * len(texts)", vars(module))
     return module
@@ -311,13 +311,13 @@ def modules(monkeypatch):
     return made
 
 
-def test_functions_of_modules_go_by_their_names_which_differ_with_the_module(modules):
+def test_module_functions_are_named_by_module_and_function(modules):
     tags = [rerank_tag(module.score) for module in modules]
     assert tags == ["rerank-scorers_a.score+surface", "rerank-scorers_b.score+surface"]
     assert not any(map(is_anonymous, tags))
 
 
-def test_a_static_method_goes_by_its_name_too(modules):
+def test_a_static_method_is_named_by_its_path(modules):
     modules[0].Scorer = type("Scorer", (), {"static": staticmethod(modules[0].score)})
     modules[0].score.__qualname__ = "Scorer.static"
     assert rerank_tag(modules[0].Scorer.static) == "rerank-scorers_a.Scorer.static+surface"
@@ -330,15 +330,15 @@ def closure(weight):
     return score
 
 
-def posing(weight):
-    """A closure under the name of another function."""
+def disguise_closure(weight):
+    """Return a closure that has the name of another function."""
     return functools.wraps(count_shared)(closure(weight))
 
 
 ANONYMOUS = {
     "lambda": lambda query, texts: [0.0] * len(texts),
     "closure": closure(1),
-    "a closure that poses as another": posing(1),
+    "a closure that poses as another": disguise_closure(1),
     "partial": functools.partial(count_shared),
     "bound method": Scorer().score,
     "instance": Scorer(),
@@ -348,14 +348,14 @@ ANONYMOUS = {
 
 
 @pytest.mark.parametrize("reranker", ANONYMOUS.values(), ids=ANONYMOUS)
-def test_what_has_no_name_of_its_own_is_anonymous(reranker):
+def test_a_reranker_without_a_name_of_its_own_is_anonymous(reranker):
     for text in (*RERANK_TEXTS, count_shared):
         tag = rerank_tag(reranker, text)
         assert is_anonymous(tag)
         assert is_anonymous(calibration_key("hybrid", tag))
 
 
-def test_a_function_of_the_script_that_runs_is_anonymous_as_each_script_has_that_module(monkeypatch):
+def test_a_function_of_the_main_module_is_anonymous(monkeypatch):
     main = make_namesake("__main__")
     monkeypatch.setitem(sys.modules, "__main__", main)
     assert is_anonymous(rerank_tag(main.score))
@@ -363,7 +363,7 @@ def test_a_function_of_the_script_that_runs_is_anonymous_as_each_script_has_that
     assert rerank_tag(main.score) == "rerank-mine-1+surface"
 
 
-def test_an_id_names_whatever_has_one():
+def test_an_object_with_an_id_is_named_by_it():
     assert rerank_tag(with_id("org/model")) == "rerank-org%2Fmodel+surface"
     assert not is_anonymous(rerank_tag(with_id("~anonymous")))
 
@@ -373,7 +373,7 @@ def test_without_a_reranker_there_is_no_tag():
     assert not is_anonymous(None)
 
 
-def test_what_is_read_is_part_of_the_tag(modules):
+def test_the_text_that_is_read_is_part_of_the_tag(modules):
     one = with_id("m")
     assert rerank_tag(one, "artifact") == "rerank-m+artifact"
     assert rerank_tag(one, "artifact", max_chars=500) == "rerank-m+artifact@500"
@@ -386,7 +386,7 @@ def test_what_is_read_is_part_of_the_tag(modules):
     "options",
     [{"rerank_text": "body"}, {"rerank_text": None}, {"rerank_text": 3}, {"max_chars": 0}, {"max_chars": True}],
 )
-def test_unusable_settings_are_refused_also_without_a_reranker(options):
+def test_invalid_settings_are_refused_even_without_a_reranker(options):
     for reranker in (None, count_shared):
         with pytest.raises(ArgumentError, match=next(iter(options))):
             rerank_tag(reranker, **options)
@@ -419,7 +419,7 @@ def test_a_long_tag_is_shortened_and_still_distinct_and_still_anonymous():
 # --- keys -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_plain_search_has_its_mode_for_a_key_as_in_ir():
+def test_the_key_of_a_plain_search_is_its_mode_like_in_ir():
     for mode in ("dense", "lexical", "hybrid"):
         assert calibration_key(mode) == ir.calibration_key(mode) == mode
         assert calibration_key(mode, "rerank-m+artifact") == ir.calibration_key(mode, "rerank-m+artifact")
@@ -442,13 +442,13 @@ def test_a_hybrid_search_on_another_scale_has_another_key(options, key):
 
 
 @pytest.mark.parametrize("options", [{"fusion": "blend", "alpha": 0.3}, {"rrf_k": 20}])
-def test_the_fusion_does_not_matter_where_it_does_not_score(options):
+def test_the_fusion_is_not_in_the_key_if_it_does_not_score(options):
     assert calibration_key("dense", **options) == "dense"
     assert calibration_key("lexical", **options) == "lexical"
     assert calibration_key("hybrid", "rerank-m+surface", **options) == "hybrid+rerank-m+surface"
 
 
-def test_a_fusion_that_does_not_exist_has_no_key():
+def test_an_unknown_fusion_is_refused():
     with pytest.raises(ArgumentError, match="fusion must be one of 'rrf', 'blend'"):
         calibration_key("hybrid", fusion="max")
 
@@ -477,7 +477,7 @@ def hit(deps):
         ("networkx-extra", 0),
     ],
 )
-def test_a_boost_counts_the_libraries_that_matter_however_they_are_spelled(deps, n):
+def test_a_boost_counts_the_libraries_in_any_spelling(deps, n):
     for saturate in (1, 2, 3):
         boost = dependency_evidence_boost(["networkx", "Scikit-Learn", " "], weight=0.3, saturate=saturate)
         assert boost(hit(deps)) == pytest.approx(0.3 * min(n, saturate) / saturate)
@@ -491,13 +491,13 @@ requirements = st.lists(
 
 
 @given(requirements, st.sets(st.sampled_from(["numpy", "scikit.learn", "ANYIO", "zope-event"])), st.integers(1, 4))
-def test_a_boost_is_the_one_of_ir(deps, libraries, saturate):
+def test_a_boost_equals_the_one_of_ir(deps, libraries, saturate):
     options = {"weight": 0.25, "saturate": saturate, "deps_field": "deps"}
     theirs = ir.dependency_evidence_boost(libraries, **options)
     assert dependency_evidence_boost(libraries, **options)(hit(deps)) == pytest.approx(theirs(hit(deps)))
 
 
-def test_a_boost_reads_the_field_that_it_is_told_and_may_take_away():
+def test_a_boost_reads_the_given_field_and_may_be_negative():
     boost = dependency_evidence_boost({"numpy"}, weight=-0.2, deps_field="requires")
     assert boost(SearchHit("a", "document", 0.5, "", {"requires": ["numpy"]})) == -0.2
     assert boost(hit(["numpy"])) == 0.0
@@ -519,13 +519,13 @@ def test_a_boost_reads_the_field_that_it_is_told_and_may_take_away():
         ({"deps_field": None}, ValueError),
     ],
 )
-def test_an_unusable_boost_is_refused_at_birth(options, kind):
+def test_an_invalid_boost_is_refused_when_it_is_created(options, kind):
     with pytest.raises(kind, match=next(iter(options))) as caught:
         dependency_evidence_boost(**{"relevant_libs": ["numpy"], "weight": 0.1, **options})
     assert isinstance(caught.value, airw.errors.ArgumentError)
 
 
 @pytest.mark.parametrize("options", [{"model": ""}, {"model": 3}, {"batch_size": 0}, {"batch_size": True}])
-def test_unusable_options_of_a_cross_encoder_are_refused_at_birth(options):
+def test_invalid_options_of_a_cross_encoder_are_refused_when_it_is_created(options):
     with pytest.raises(ArgumentError, match=next(iter(options))):
         CrossEncoderReranker(**options)
