@@ -1,4 +1,4 @@
-"""Floors: the best one for two sets of scores, and the one that a corpus keeps."""
+"""Calibration of floors: the best floor for two sets of scores, and stored floors."""
 
 import functools
 import json
@@ -25,8 +25,11 @@ ANY_SCORES = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=8)
 
 class TestTheFloorBetweenTwoSetsOfScores:
     @given(positives=SCORES, negatives=SCORES, weight=WEIGHTS, grid=st.none() | SOME)
-    def test_is_that_of_ir(self, positives, negatives, weight, grid):
-        """Where one kind is missing, theirs tells a sensitivity or specificity of 1; ours says it was not measured."""
+    def test_equals_the_floor_of_ir(self, positives, negatives, weight, grid):
+        """If one kind of case is missing, `ir` reports a sensitivity or specificity of 1.
+
+        This library reports that it was not measured.
+        """
         ours = separating_floor(positives, negatives, sensitivity_weight=weight, floor_grid=grid)
         assert ours.positive_scores == ir.eval._score_summary(positives)
         assert ours.abstention_scores == ir.eval._score_summary(negatives)
@@ -41,7 +44,7 @@ class TestTheFloorBetweenTwoSetsOfScores:
         assert ours.separable == any(each["youden_j"] >= 1 - 1e-9 for each in theirs)
 
     @given(positives=ANY_SCORES, negatives=ANY_SCORES, weight=WEIGHTS)
-    def test_is_beaten_by_no_other_number(self, positives, negatives, weight):
+    def test_is_at_least_as_good_as_any_other_number(self, positives, negatives, weight):
         def worth(floor):
             kept = Fraction(sum(score >= floor for score in positives), len(positives))
             stopped = Fraction(sum(score < floor for score in negatives), len(negatives))
@@ -54,17 +57,17 @@ class TestTheFloorBetweenTwoSetsOfScores:
         assert float(worth(found.min_score)) == pytest.approx(float(best), abs=1e-12)
         assert found.balanced_accuracy == pytest.approx((found.sensitivity + found.specificity) / 2)
 
-    def test_parts_scores_that_no_number_lies_between(self):
+    def test_separates_adjacent_floating_point_scores(self):
         low = 1 - 2**-53
         assert separating_floor([1.0], [low]).youden_j == 1
         assert separating_floor([math.nextafter(1.0, 2)], [1.0]).youden_j == 1
         above = 1 + 2**-51
         assert separating_floor([1 + 2**-52], [above], sensitivity_weight=0).specificity == 1
 
-    def test_is_the_higher_of_equally_good_ones(self):
+    def test_is_the_highest_of_equally_good_floors(self):
         assert separating_floor([0.9], [0.1], floor_grid=[0.2, 0.8, 0.5]).min_score == 0.8
 
-    def test_leans_where_the_weight_does(self):
+    def test_favours_sensitivity_or_specificity_by_the_weight(self):
         positives, negatives = [0.2, 0.9], [0.1, 0.5]
         kept = separating_floor(positives, negatives, sensitivity_weight=0.9)
         stopped = separating_floor(positives, negatives, sensitivity_weight=0.1)
@@ -73,13 +76,13 @@ class TestTheFloorBetweenTwoSetsOfScores:
         assert stopped.min_score > 0.5
 
     @pytest.mark.parametrize("nothing", [-math.inf, math.nan])
-    def test_does_not_hear_of_searches_that_found_nothing(self, nothing):
-        """They abstain whatever the floor is: right where there is no answer, wrong where there is one."""
+    def test_does_not_depend_on_searches_without_hits(self, nothing):
+        """They abstain with any floor: correctly if there is no answer, wrongly if there is one."""
         found = separating_floor([0.9, nothing], [0.1, nothing])
         assert (found.min_score, found.sensitivity, found.specificity) == (0.5, 0.5, 1)
         assert found.abstention_scores == {"min": 0.1, "median": 0.1, "max": 0.1}
 
-    def test_stays_finite_where_a_score_is_not(self):
+    def test_is_finite_even_if_a_score_is_not(self):
         found = separating_floor([math.inf, 0.9], [0.1])
         assert (found.min_score, found.youden_j) == (0.5, 1)
         assert all(math.isfinite(at["min_score"]) for at in found.grid)
@@ -88,29 +91,29 @@ class TestTheFloorBetweenTwoSetsOfScores:
         ("positives", "negatives", "reason"),
         [([], [], "no_cases"), ([0.5], [], "no_abstention_cases"), ([], [0.5], "no_positive_cases")],
     )
-    def test_needs_both_kinds(self, positives, negatives, reason):
+    def test_needs_cases_of_both_kinds(self, positives, negatives, reason):
         found = separating_floor(positives, negatives)
         assert (found.min_score, found.reason, found.sensitivity, found.specificity) == (None, reason, None, None)
 
     @pytest.mark.parametrize("grid", [[], [0.1, math.nan], [math.inf], [True], ["0.5"], [None]])
-    def test_is_not_sought_in_a_grid_of_anything_but_finite_numbers(self, grid):
+    def test_accepts_only_a_grid_of_finite_numbers(self, grid):
         with pytest.raises(ArgumentError, match=r"floor_grid must (be|contain)"):
             separating_floor([0.9], [0.1], floor_grid=grid)
 
     @pytest.mark.parametrize("weight", [-0.1, 1.1, math.nan, True, "0.5", None])
-    def test_has_a_weight_from_0_to_1(self, weight):
+    def test_accepts_only_a_weight_from_0_to_1(self, weight):
         with pytest.raises(ArgumentError, match="sensitivity_weight must be"):
             separating_floor([0.9], [0.1], sensitivity_weight=weight)
 
 
-class TestWhatACalibrationTells:
+class TestARecordOfACalibration:
     @given(positives=SCORES, negatives=SCORES)
-    def test_comes_back_from_json_as_it_went(self, positives, negatives):
+    def test_survives_a_round_trip_through_json(self, positives, negatives):
         found = separating_floor(positives, negatives)
         written = json.dumps(found.to_dict(), allow_nan=False)
         assert MinScoreCalibration.from_dict(json.loads(written)) == found
 
-    def test_can_be_read_from_a_record_with_less_and_with_more(self):
+    def test_can_be_read_from_a_record_with_missing_and_unknown_fields(self):
         read = MinScoreCalibration.from_dict({"min_score": 0.5, "mode": "dense", "vd_degraded": False})
         assert read == MinScoreCalibration(0.5, mode="dense")
         assert read.key == "dense"
@@ -147,7 +150,7 @@ UNANSWERED = [case for case in CASES if case.gold_is_none]
 
 
 def by_words(query, texts):
-    """A reranker with a name: the share of the query's words that a text holds, spelled as they are."""
+    """Return the share of the query's words that a text contains, in the same case."""
     words = set(query.split())
     return [len(words.intersection(text.split())) / len(words) for text in texts]
 
@@ -184,7 +187,7 @@ class TestCalibrating:
         assert (found.corpus_name, found.embedder_id, found.k) == ("notes", notes.embedder_id, 10)
 
     @pytest.mark.parametrize("way", WAYS)
-    async def test_counts_what_a_discovery_with_that_floor_then_does(self, notes, way):
+    async def test_counts_equal_those_of_discoveries_with_that_floor(self, notes, way):
         found = await calibrate_min_score(notes, CASES, persist=True, **way)
         answered = [
             case for case in CASES if not (await discover(notes, case.query, min_score="auto", **way)).abstained
@@ -198,22 +201,22 @@ class TestCalibrating:
         found = await calibrate_min_score(notes, [case, *UNANSWERED], mode="dense", k=1)
         assert (found.min_score, found.reason, found.n_retrieval_miss) == (None, "no_positive_cases", 1)
 
-    async def test_counts_a_search_without_evidence_as_one_that_abstains(self, notes):
-        """A cosine of 0 to everything, and no word in common, is not a low score but none."""
+    async def test_counts_a_search_without_evidence_as_abstaining(self, notes):
+        """A cosine of 0 to all texts without a common word is no score, not a low one."""
         for mode in ("dense", "hybrid"):
             found = await calibrate_min_score(notes, [*CASES[:3], DiscoveryCase("zebra")], mode=mode)
             assert (found.abstention_scores, found.specificity) == ({}, 1)
 
-    async def test_takes_a_grid_and_a_weight(self, notes):
+    async def test_accepts_a_grid_and_a_weight(self, notes):
         found = await calibrate_min_score(notes, CASES, mode="dense", floor_grid=iter([0.0, 2.0]), sensitivity_weight=1)
         assert [at["min_score"] for at in found.grid] == [0, 2]
         assert (found.min_score, found.sensitivity, found.sensitivity_weight) == (0, 1, 1)
 
-    async def test_searches_only_what_it_is_told_to(self, notes):
+    async def test_searches_only_the_given_surfaces(self, notes):
         found = await calibrate_min_score(notes, CASES, mode="dense", surfaces=iter(["chunk"]))
         assert (found.n_positive, found.n_retrieval_miss) == (0, 4)
 
-    async def test_asks_several_cases_at_once_but_not_all(self, notes):
+    async def test_searches_several_cases_concurrently_but_not_all(self, notes):
         class Slow:
             id, dim, running, most = notes.embedder.id, notes.embedder.dim, 0, 0
 
@@ -242,36 +245,36 @@ class TestCalibrating:
             ({"cases": ["rotate signing keys"]}, "cases must be DiscoveryCases, as load_cases returns them"),
         ],
     )
-    async def test_refuses_at_once_what_it_cannot_use(self, wrong, said):
-        """Before the corpus is opened: here there is none."""
+    async def test_refuses_invalid_arguments_before_opening_the_corpus(self, wrong, said):
+        """The corpus does not exist, so a later check would raise another error."""
         with pytest.raises(ArgumentError, match=said):
             await calibrate_min_score("nowhere", **{"cases": CASES, **wrong})
 
-    async def test_of_no_corpus_says_so(self):
+    async def test_of_an_unknown_corpus_is_an_error(self):
         with pytest.raises(CorpusNotFound):
             await calibrate_min_score("nowhere", CASES)
 
 
-class TestKeeping:
-    async def test_a_floor_is_kept_only_where_it_is_asked_for(self, notes):
+class TestStoring:
+    async def test_a_floor_is_stored_only_on_request(self, notes):
         found = await calibrate_min_score(notes, CASES, mode="dense")
         assert await load_calibration(notes, "dense") is None
         assert await found.save(notes) is found
         assert await load_calibration(notes, "dense") == found
 
-    async def test_each_way_of_searching_has_a_floor_of_its_own(self, notes):
+    async def test_each_kind_of_search_has_a_floor_of_its_own(self, notes):
         found = [await calibrate_min_score(notes, CASES, persist=True, **way) for way in WAYS]
         assert [await load_calibration(notes, **way) for way in WAYS] == found
         assert len({each.key for each in found}) == len(WAYS)
         assert await load_calibration(notes) is None
 
-    async def test_no_floor_does_not_replace_one(self, notes):
+    async def test_a_calibration_without_a_floor_does_not_replace_one_with_a_floor(self, notes):
         found = await calibrate_min_score(notes, CASES, mode="dense", persist=True)
         none = await calibrate_min_score(notes, UNANSWERED, mode="dense", persist=True)
         assert none.min_score is None
         assert await load_calibration(notes, "dense") == found
 
-    async def test_a_floor_of_a_reranker_without_a_name_is_found_but_not_kept(self, notes):
+    async def test_a_floor_of_an_anonymous_reranker_is_computed_but_not_stored(self, notes):
         nameless = {"mode": "lexical", "rerank": functools.partial(by_words)}
         found = await calibrate_min_score(notes, CASES, **nameless)
         assert found.min_score is not None
@@ -290,7 +293,7 @@ class TestKeeping:
             {"formulate": lambda query: [query, "more"]},
         ],
     )
-    async def test_a_floor_of_moved_scores_is_found_but_not_kept(self, notes, moved):
+    async def test_a_floor_of_rescaled_scores_is_computed_but_not_stored(self, notes, moved):
         plain = await calibrate_min_score(notes, CASES, mode="dense", persist=True)
         found = await calibrate_min_score(notes, CASES, mode="dense", **moved)
         assert found.rescaled == tuple(moved)
@@ -301,12 +304,12 @@ class TestKeeping:
         assert await load_calibration(notes, "dense", **moved) is None
         assert await load_calibration(notes, "dense") == plain
 
-    async def test_what_is_kept_under_the_key_of_another_way_is_not_it(self, notes):
+    async def test_a_record_under_the_key_of_another_kind_of_search_is_ignored(self, notes):
         await notes.store.set_calibration("dense", MinScoreCalibration(0.5, mode="lexical").to_dict())
         assert await load_calibration(notes, "dense") is None
 
     @pytest.mark.asyncio_only
-    async def test_a_floor_outlives_the_corpus_that_it_was_found_on(self):
+    async def test_a_stored_floor_outlives_the_open_corpus(self):
         async with build(from_mapping(TEXTS, name="notes", embedder="light")):
             pass
         found = await calibrate_min_score("notes", CASES, mode="dense", persist=True)

@@ -32,22 +32,22 @@ def file(tmp_path):
 
 class TestACase:
     @given(CASES)
-    def test_comes_back_from_json_as_it_went(self, case):
+    def test_survives_a_round_trip_through_json(self, case):
         assert DiscoveryCase.from_dict(json.loads(json.dumps(case.to_dict()))) == case
 
-    def test_without_gold_is_one_to_abstain_from(self):
+    def test_without_gold_expects_no_answer(self):
         assert DiscoveryCase("q").gold_is_none
         assert not DiscoveryCase("q", ("a",)).gold_is_none
 
     @pytest.mark.parametrize("gold", ["a", ["a"], ("a",)])
-    def test_takes_its_gold_as_one_id_or_several(self, gold):
+    def test_accepts_one_id_or_several_as_gold(self, gold):
         assert DiscoveryCase("q", gold).gold == DiscoveryCase.from_dict({"query": "q", "gold": gold}).gold == ("a",)
 
     @pytest.mark.parametrize("gold", [None, "", []])
-    def test_read_with_an_empty_gold_has_none(self, gold):
+    def test_with_an_empty_gold_in_json_has_none(self, gold):
         assert DiscoveryCase.from_dict({"query": "q", "gold": gold}).gold_is_none
 
-    def test_tells_json_only_what_it_holds(self):
+    def test_writes_only_the_fields_that_are_set(self):
         assert DiscoveryCase("q").to_dict() == {"query": "q", "gold": []}
         whole = DiscoveryCase("q", ("a",), "notes", "a", {"hard": {1}})
         assert whole.to_dict() == {
@@ -72,31 +72,31 @@ class TestACase:
             (["q"], "an object with a query"),
         ],
     )
-    def test_refuses_what_is_none(self, wrong, said):
+    def test_refuses_invalid_json(self, wrong, said):
         with pytest.raises(ArgumentError, match=said):
             DiscoveryCase.from_dict(wrong)
 
-    def test_with_a_misspelt_gold_is_refused_rather_than_read_as_one_to_abstain_from(self):
+    def test_with_a_misspelt_gold_is_refused_instead_of_read_without_gold(self):
         with pytest.raises(ArgumentError, match="no field 'golds', only query, gold, corpus, source_id, metadata"):
             DiscoveryCase.from_dict({"query": "q", "golds": ["a"]})
 
-    def test_made_with_no_ids_as_gold_is_refused(self):
+    def test_with_a_gold_that_is_no_id_is_refused(self):
         with pytest.raises(ArgumentKindError):
             DiscoveryCase("q", gold=3)
 
 
 class TestAFile:
     @given(cases=st.lists(CASES, max_size=5), meta=st.none() | st.dictionaries(TEXTS, JSON, max_size=2))
-    def test_gives_back_what_was_saved_in_its_order(self, tmp_path_factory, cases, meta):
+    def test_returns_the_saved_cases_in_their_order(self, tmp_path_factory, cases, meta):
         file = tmp_path_factory.mktemp("cases") / "new" / "cases.jsonl"
         save_cases(iter(cases), file, meta=meta)
         assert load_cases(file) == cases
 
-    def test_may_begin_with_facts_about_its_cases(self, file):
+    def test_may_begin_with_metadata_about_its_cases(self, file):
         save_cases([DiscoveryCase("q")], str(file), meta={"corpus": "notes"})
         assert json.loads(file.read_text().splitlines()[0]) == {"__meta__": {"corpus": "notes"}}
 
-    def test_may_come_from_another_editor(self, file):
+    def test_may_have_a_byte_order_mark_blank_lines_and_crlf(self, file):
         file.write_bytes(b'\xef\xbb\xbf{"query": "caf\xc3\xa9", "gold": "a"}\r\n\r\n{"query": "\xe2\x80\xa8"}')
         assert load_cases(file) == [DiscoveryCase("café", ("a",)), DiscoveryCase("\u2028")]
 
@@ -110,19 +110,19 @@ class TestAFile:
             (b'{"query": "q", "gold": 3}', "line 3: gold must be"),
         ],
     )
-    def test_with_a_bad_line_is_refused_by_name_and_line(self, file, line, said):
+    def test_with_an_invalid_line_is_an_error_with_file_name_and_line(self, file, line, said):
         file.write_bytes(b'{"query": "good"}\n\n' + line)
         with pytest.raises(ArgumentError, match=f"^cases.jsonl, {said}") as caught:
             load_cases(file)
         assert "\n" not in str(caught.value)
 
-    def test_that_cannot_be_read_or_written_is_named(self, file, tmp_path):
+    def test_that_cannot_be_read_or_written_is_named_in_the_error(self, file, tmp_path):
         with pytest.raises(SourceError, match=r"cannot read .*cases\.jsonl"):
             load_cases(file)
         with pytest.raises(SourceError, match="cannot write"):
             save_cases([], tmp_path)
 
-    def test_keeps_what_it_held_when_a_case_cannot_be_written(self, file):
+    def test_keeps_its_content_if_a_case_cannot_be_written(self, file):
         save_cases([DiscoveryCase("q")], file)
         with pytest.raises(AttributeError):
             save_cases([DiscoveryCase("r"), "no case"], file)
