@@ -1,4 +1,4 @@
-"""What type checkers see of the public names; checked by mypy and pyright, never run."""
+"""Uses of the public names for mypy and pyright; nothing runs this file."""
 
 from collections.abc import Sequence
 from typing import assert_type
@@ -34,7 +34,7 @@ from airw.values.filters import Filter
 
 
 class WalkedStore:
-    """A store of somebody else's: the four methods that a walk calls, and no more."""
+    """A third-party store with only the four methods that a walk calls."""
 
     async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
         return [None for _ in ids]
@@ -69,7 +69,7 @@ class WalkedStore:
 
 
 class SearchedStore(WalkedStore):
-    """A store that can be searched as well."""
+    """A third-party store that can be searched as well."""
 
     async def records_of(
         self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
