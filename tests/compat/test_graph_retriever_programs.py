@@ -1,4 +1,7 @@
-"""Programs written for graph-retriever, run by it and, with their imports changed, by `airw.compat.graph_retriever`."""
+"""Programs written for graph-retriever, run by it and by `airw.compat.graph_retriever`.
+
+The two runs differ only in the imports of the program.
+"""
 
 import importlib
 import re
@@ -14,7 +17,7 @@ from airw.errors import ArgumentError
 
 
 def graph():
-    """Some nodes that share words and mention each other, with vectors that never tie."""
+    """Return nodes that share words and mention each other, with vectors that never tie."""
     chance, ids = Random(7), [f"n{at}" for at in range(12)]
     fields = {
         id: {
@@ -98,8 +101,11 @@ found = asyncio.run(main())
 }
 
 
-def said(nodes, about):
-    """What can be compared of nodes; `about` is for numbers, which are of 32 or 64 bits."""
+def fields_of(nodes, about):
+    """Return the fields of nodes that can be compared.
+
+    `about` converts numbers, which have 32 bits in one library and 64 in the other.
+    """
     return [
         {
             "id": node.id,
@@ -115,7 +121,7 @@ def said(nodes, about):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_finds_the_same_after_its_imports_are_changed(name):
+def test_a_program_finds_the_same_with_changed_imports(name):
     founds = []
     for package in ("graph_retriever", "airw.compat.graph_retriever"):
         program = re.sub(r"^from graph_retriever", f"from {package}", STORE + PROGRAMS[name], flags=re.MULTILINE)
@@ -127,11 +133,11 @@ def test_finds_the_same_after_its_imports_are_changed(name):
     assert [[node.id for node in nodes] for nodes in ours] == [[node.id for node in nodes] for nodes in theirs]
     assert all(theirs)
     for mine, other in zip(ours, theirs, strict=True):
-        assert said(mine, lambda number: number) == said(other, partial(pytest.approx, abs=1e-5))
+        assert fields_of(mine, lambda number: number) == fields_of(other, partial(pytest.approx, abs=1e-5))
 
 
 @pytest.mark.parametrize("module", ["", ".adapters", ".adapters.in_memory", ".edges", ".strategies"])
-def test_every_name_is_there_or_says_what_to_write(module):
+def test_every_name_exists_or_has_an_error_with_a_replacement(module):
     theirs = importlib.import_module(f"graph_retriever{module}")
     ours = importlib.import_module(f"airw.compat.graph_retriever{module}")
     told = []
@@ -145,7 +151,7 @@ def test_every_name_is_there_or_says_what_to_write(module):
     assert {name for name, _ in told} <= {"Adapter", "InMemoryBase", "MetadataEdgeFunction"}
 
 
-def test_walks_an_open_corpus_and_one_in_memory_without_contents():
+def test_traverse_walks_an_open_corpus_and_an_empty_in_memory_store():
     source = ir.CorpusSource.from_mapping({"a": "red fox", "b": "red hen"}, name="farm")
     corpus = ir.build(source, store=ir.CorpusStore.memory(), embedder="light")
     options = {"edges": [("$id", "$id")], "strategy": compat.strategies.Eager(start_k=1)}
@@ -158,11 +164,11 @@ def test_walks_an_open_corpus_and_one_in_memory_without_contents():
 @pytest.mark.parametrize(
     "wrong", [{"edges": ("words", "words")}, {"edges": 3}, {"store_kwargs": {"x": 1}}, {"strategy": {"k": 3}}]
 )
-def test_what_cannot_be_used_is_an_error_in_one_line(wrong):
+def test_an_invalid_argument_is_an_error_in_one_line(wrong):
     store = compat.adapters.in_memory.InMemory(lambda _: [1.0], [compat.Content("a", "a", [1.0])])
     with pytest.raises(ArgumentError, match=r"^[^\n]+$"):
         compat.traverse("q", **{"edges": [], "strategy": compat.strategies.Eager(), "store": store, **wrong})
 
 
-def test_the_package_has_no_names_of_its_own():
+def test_the_package_has_no_additional_names():
     assert sorted(compat.__all__) == sorted(graph_retriever.__all__)

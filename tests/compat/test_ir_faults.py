@@ -1,6 +1,7 @@
-"""The faults of `ir` 0.1.61 that an inventory of it found, each shown not to be here, through the public interface.
+"""Tests that this library lacks the faults that an inventory found in `ir` 0.1.61.
 
-A test's docstring begins with the fault's number there. What concerns only a corpus's file runs on asyncio alone.
+The docstring of a test begins with the number of the fault. Tests use the public interface. Tests of the file of a
+corpus run on asyncio alone.
 """
 
 import json
@@ -63,7 +64,7 @@ def path(tmp_path):
 
 @dataclass
 class Graph:
-    """A per-node policy on a function that gives a node's neighbours; counts what it scores."""
+    """A per-node policy whose neighbours come from a function; it counts the nodes it scores."""
 
     edges: object
     seeds: object = (0,)
@@ -86,8 +87,8 @@ class Graph:
         return SearchHit(str(node), "node", score, "", {"depth": depth})
 
 
-async def test_depth_and_score_of_a_hit_are_those_the_operator_recorded_whatever_select_gives():
-    """F5: a `select` that returns `(node, -5, 9.0)` neither passes the depth cap nor invents a score."""
+async def test_a_hit_has_the_depth_and_score_of_the_walk_whatever_select_returns():
+    """F5: a `select` that returns `(node, -5, 9.0)` cannot change depths or scores."""
 
     class Liar(Graph):
         def select(self, state, scored):
@@ -98,7 +99,7 @@ async def test_depth_and_score_of_a_hit_are_those_the_operator_recorded_whatever
 
 
 class Net(airw.Policy):
-    """The same, a whole step at a time."""
+    """A policy like `Graph` that handles a whole step at a time."""
 
     def __init__(self, edges, seeds=(0,)):
         self.edges, self.seeds, self.scored = edges, seeds, []
@@ -120,8 +121,8 @@ class Net(airw.Policy):
         return [SearchHit(str(entry.id), "node", entry.score, "") for entry in committed]
 
 
-async def test_a_walk_scores_no_more_than_its_limits_let_in():
-    """F6: of 100,000 seeds only `max_frontier` are scored, of a hub's 5,000 dependents only `max_fanout`."""
+async def test_a_walk_scores_no_more_nodes_than_its_limits_allow():
+    """F6: it scores `max_frontier` of 100,000 seeds, and `max_fanout` of 5,000 neighbours."""
     policy = Net(lambda _: (), seeds=range(100_000))
     walk = traverse("query", None, policy=policy, node_budget=1, limits=Limits(max_frontier=10))
     assert len([hit async for hit in walk]) == 1
@@ -132,18 +133,18 @@ async def test_a_walk_scores_no_more_than_its_limits_let_in():
 
 
 async def test_a_node_with_many_parents_is_scored_once():
-    """F6: 50 parents in one step and 50 in the next lead to one node, which is scored once a walk."""
+    """F6: 50 parents in one step and 50 in the next lead to one node."""
     edges = {0: range(1, 51), 1000: range(51, 101)} | {parent: [1000] for parent in range(1, 51)}
     policy = Net(lambda node: edges.get(node, [1000, *range(1, 51)]))
     assert len([hit async for hit in traverse("query", None, policy=policy, node_budget=500)]) == 102
     assert len(policy.scored) == len(set(policy.scored)) == 102
 
 
-# What a rebuild notices
+# Rebuilds
 
 
-async def test_a_change_of_metadata_alone_reaches_the_next_hit(tmp_path):
-    """F10: not only the text counts, whether a function gives the fields or a file holds them."""
+async def test_a_change_of_metadata_alone_is_indexed(tmp_path):
+    """F10: not only the text counts, with fields from a function and from a file."""
     store = MemoryStore()
     for owner in ("ada", "bob"):
         corpus = await build(notes({"a": "text"}, metadata_of=lambda *_, to=owner: {"owner": to}), store=store)
@@ -159,8 +160,8 @@ def of_width(dim, id):
     return embedder_from(lambda texts: np.eye(dim)[[len(text) % dim for text in texts]], id=id, dim=dim)
 
 
-async def test_an_embedder_is_known_by_its_id_and_another_one_embeds_everything_again():
-    """F11: a callable must be named; another name is noticed; another width under one name is refused."""
+async def test_an_embedder_with_another_id_embeds_everything_again():
+    """F11: a callable needs an id, and another width under the same id is refused."""
     with pytest.raises(TypeError, match="id"):
         embedder_from(len, dim=2)
     with pytest.raises(ArgumentError, match="id must name the model"):
@@ -177,8 +178,8 @@ async def test_an_embedder_is_known_by_its_id_and_another_one_embeds_everything_
 
 
 @pytest.mark.asyncio_only
-async def test_a_corpus_with_an_embedder_of_its_own_is_never_searched_with_another():
-    """F11: opened by name it asks for its embedder, and refuses a different one."""
+async def test_a_corpus_with_a_custom_embedder_is_never_searched_with_another():
+    """F11: opening it by name needs its embedder, and a different one is refused."""
     async with build(notes({"a": "alpha"}, embedder=of_width(512, "mine"))):
         pass
     with pytest.raises(EmbedderMismatch, match=r"'mine'.*embedder="):
@@ -191,8 +192,11 @@ async def test_a_corpus_with_an_embedder_of_its_own_is_never_searched_with_anoth
 
 
 @pytest.mark.asyncio_only
-async def test_a_write_that_fails_half_way_leaves_the_artifact_as_it_was(path):
-    """F12: the ledger never says "unchanged" of records that are gone: both change in one transaction."""
+async def test_a_failed_write_leaves_the_artifact_unchanged(path):
+    """F12: ledger and records change in one transaction.
+
+    So the ledger never reports an artifact as unchanged whose records were removed.
+    """
     async with build(notes({"a": "first", "b": "beta"}), store=path):
         pass
     with closing(sqlite3.connect(path)) as connection, connection:  # the file itself refuses one record
@@ -208,8 +212,8 @@ async def test_a_write_that_fails_half_way_leaves_the_artifact_as_it_was(path):
 
 
 @pytest.mark.asyncio_only
-async def test_nothing_of_an_artifact_survives_that_left_the_source_after_a_crash(path):
-    """F13: what a killed build stored is in the ledger too, so that the next one can remove it."""
+async def test_after_a_crash_an_artifact_that_left_the_source_is_removed(path):
+    """F13: the ledger lists all that a killed build stored, so the next build can remove it."""
     code = """
         def progress(counts):
             if counts.done == 6:
@@ -233,8 +237,8 @@ async def test_nothing_of_an_artifact_survives_that_left_the_source_after_a_cras
 
 
 @pytest.mark.parametrize(("flags", "kept"), [([], 1), (["--no-prune"], 2)])
-def test_the_command_line_removes_what_is_gone_unless_told_otherwise(tmp_path, capsys, flags, kept):
-    """F14: the flag says what it does."""
+def test_the_command_line_removes_missing_documents_except_with_no_prune(tmp_path, capsys, flags, kept):
+    """F14: the flag is named after its effect."""
     folder = tmp_path / "notes"
     folder.mkdir()
     for name in ("a", "b"):
@@ -246,8 +250,8 @@ def test_the_command_line_removes_what_is_gone_unless_told_otherwise(tmp_path, c
 
 
 @pytest.mark.parametrize("read", [from_files, from_notes])
-async def test_an_empty_or_mistyped_source_removes_nothing_unless_forced(tmp_path, read):
-    """F15: a missing root is an error, and so is a source that would leave nothing."""
+async def test_an_empty_or_mistyped_source_removes_nothing_without_force(tmp_path, read):
+    """F15: a missing root is an error, and so is a source without artifacts."""
     store, folder = MemoryStore(), tmp_path / "notes"
     folder.mkdir()
     (folder / "a.md").write_text("alpha")
@@ -266,7 +270,7 @@ async def test_an_empty_or_mistyped_source_removes_nothing_unless_forced(tmp_pat
 
 
 @pytest.mark.asyncio_only
-async def test_two_names_are_two_corpora_and_what_is_no_name_is_refused(home):
+async def test_two_names_are_two_corpora_and_invalid_names_are_refused(home):
     """F16: no two names share a file, and no name leaves the home folder."""
     for name in ("a_b", "a.b", "a-b"):
         async with build(notes({name: "text"}, name=name)):
@@ -283,7 +287,7 @@ async def test_two_names_are_two_corpora_and_what_is_no_name_is_refused(home):
 
 @pytest.mark.asyncio_only
 async def test_an_unknown_name_is_an_error_and_leaves_no_trace(home, capsys):
-    """F17: in a search, opening, records, and on the command line."""
+    """F17: this is true for searching, opening and reading records."""
     for attempt in (search("nope", "x"), open_corpus("nope"), records_for_artifact("nope", "a")):
         with pytest.raises(CorpusNotFound, match="there is no corpus 'nope'"):
             await attempt
@@ -310,14 +314,14 @@ def test_an_unknown_name_on_the_command_line_is_exit_code_2(home, capsys, comman
         ["coverage", "nope"],
     ],
 )
-def test_what_cannot_be_used_on_the_command_line_is_one_line_and_exit_code_2(home, capsys, words):
+def test_invalid_arguments_on_the_command_line_are_one_line_and_exit_code_2(home, capsys, words):
     """F45: never a traceback."""
     try:
         code = main(words)
-    except SystemExit as left:  # argparse's way
+    except SystemExit as left:  # argparse exits like this
         code = left.code
-    told = capsys.readouterr().err
-    assert (code, told.count("\n"), told.startswith("airw: ")) == (2, 1, True)
+    message = capsys.readouterr().err
+    assert (code, message.count("\n"), message.startswith("airw: ")) == (2, 1, True)
     assert not home.exists()
 
 
@@ -325,7 +329,7 @@ STRANGE = ["../../evil", "a", "a/b", "x" * 300, ".hidden", "con", "a\u241fb", "%
 
 
 @pytest.mark.asyncio_only
-async def test_any_id_can_have_links_and_be_linked_to(path):
+async def test_any_id_can_have_incoming_and_outgoing_links(path):
     """F18: ids are never file names; a hidden one counts as a dependent like any other."""
     extractor = extractor_from(lambda one, _: {"REF": [other for other in STRANGE if other != one]}, id="all")
     async with build(notes(dict.fromkeys(STRANGE, "text"), edge_extractor=extractor), store=path) as corpus:
@@ -343,7 +347,7 @@ async def test_any_id_can_have_links_and_be_linked_to(path):
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
 async def test_an_open_corpus_sees_a_rebuild_at_its_next_search(path, mode):
-    """F19: through the same handle, another one, and whether the rebuild was in this process or another."""
+    """F19: through the same handle or another one, after a rebuild in this process or another."""
     async with build(source(), store=path) as mine, open_corpus(path, embedder=EMBEDDER) as other:
         for each in (mine, other):
             assert len(await each.search("alpha 1", mode=mode, k=99)) == 24
@@ -379,11 +383,11 @@ async def test_a_reader_never_sees_fewer_artifacts_while_another_process_rebuild
 
 
 @pytest.mark.asyncio_only
-async def test_two_builders_of_one_name_leave_what_one_of_them_built():
-    """F21: never a mixture, and neither removes what the other is storing."""
+async def test_two_concurrent_builds_of_one_name_leave_the_result_of_one():
+    """F21: the result is never a mixture, and no build removes records of the other."""
     words = ("alpha", "beta")
 
-    def build_in_a_loop_of_its_own(word):
+    def build_in_new_loop(word):
         async def one():
             async with build(source(word, pause=0.001), batch_size=2):
                 pass
@@ -392,7 +396,7 @@ async def test_two_builders_of_one_name_leave_what_one_of_them_built():
 
     async with anyio.create_task_group() as group:
         for word in words:
-            group.start_soon(anyio.to_thread.run_sync, build_in_a_loop_of_its_own, word)
+            group.start_soon(anyio.to_thread.run_sync, build_in_new_loop, word)
     async with open_corpus("notes", embedder=EMBEDDER) as corpus:
         found = await content(corpus.store)
     word = found[0]["records"][0][0].text.split()[0]
@@ -401,8 +405,11 @@ async def test_two_builders_of_one_name_leave_what_one_of_them_built():
 
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("table", ["setting", "record"])
-async def test_damage_inside_the_file_is_a_typed_error_and_a_new_build_heals_it(path, table):
-    """F22: settings and metadata that are no JSON are named as damage; the corpus can be built again in place."""
+async def test_damage_inside_the_file_is_a_typed_error_and_a_new_build_repairs_it(path, table):
+    """F22: settings and metadata that are not JSON are reported as damage.
+
+    The corpus can be built again in the same place.
+    """
     async with build(source(), store=path):
         pass
     column = {"setting": "value", "record": "metadata"}[table]
@@ -418,8 +425,8 @@ async def test_damage_inside_the_file_is_a_typed_error_and_a_new_build_heals_it(
 
 
 @pytest.mark.asyncio_only
-async def test_no_corpus_is_lost_when_many_are_made_at_once():
-    """F23: 4 threads make 20 named corpora each, while others list them; all are there, and each opens."""
+async def test_no_corpus_is_lost_if_many_are_built_concurrently():
+    """F23: 4 threads build 20 named corpora each and list them; all exist and open."""
 
     def make(thread):
         async def one():
@@ -445,7 +452,7 @@ async def test_no_corpus_is_lost_when_many_are_made_at_once():
 
 
 async def test_nan_is_never_stored_searched_or_printed():
-    """F24: a vector that is no number is refused at the build and at the query; JSON of hits holds numbers or null."""
+    """F24: builds and queries refuse vectors with NaN; JSON of hits has numbers or null."""
     nan = embedder_from(lambda texts: [[float("nan"), 1.0] for _ in texts], id="nan", dim=2)
     with pytest.raises(EmbedderError, match="not finite"):
         await in_memory({"a": "text"}, embedder=nan)
@@ -469,7 +476,7 @@ async def test_nan_is_never_stored_searched_or_printed():
 
 @pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
 async def test_an_artifact_of_many_chunks_does_not_crowd_out_the_others(mode):
-    """F25: artifacts are counted, not their surfaces: 10 of 21 are asked for, and 10 come."""
+    """F25: `k` counts artifacts, not surfaces: a search with k=10 returns 10 of 21."""
     items = {"big": "\n\n".join(f"keys keys keys {number}" for number in range(200))}
     items |= {f"small-{number}": f"keys and more words {number}" for number in range(20)}
     corpus = await in_memory(items, strategy=Chunked(chunk_size=20, overlap=0))
@@ -479,7 +486,7 @@ async def test_an_artifact_of_many_chunks_does_not_crowd_out_the_others(mode):
 
 
 class Kinds:
-    """A strategy that makes a surface of each `(kind, text)`."""
+    """A strategy that makes one surface from each `(kind, text)`."""
 
     id = "kinds"
 
@@ -488,8 +495,8 @@ class Kinds:
 
 
 @pytest.mark.parametrize(("budget", "hits", "left"), [(5, 0, 7), (10, 0, 2), (12, 0, 12), (15, 3, 9), (24, 12, None)])
-async def test_a_walk_says_how_much_of_its_budget_went_to_routers_and_what_was_left_out(budget, hits, left):
-    """F26: 12 summaries that only route come first; the summary counts them apart and names what is missing."""
+async def test_a_walk_summary_counts_routers_and_the_nodes_left_out(budget, hits, left):
+    """F26: 12 routers come first; the summary counts them separately."""
     items = {f"{at:02}": [("description", f"about {at}"), ("chunk", f"part {at}")] for at in range(12)}
     corpus = await in_memory(items, strategy=Kinds())
     walk = traverse("about", corpus, policy=CollapsedTree(seed_k=12), node_budget=budget)
@@ -499,16 +506,16 @@ async def test_a_walk_says_how_much_of_its_budget_went_to_routers_and_what_was_l
     assert (summary.truncated, summary.left_out) == ((True, {"node_budget": left}) if left else (False, {}))
 
 
-async def test_a_walk_over_summaries_gives_the_surface_that_matched():
-    """F27: the description matches word for word, the synopsis before it does not."""
+async def test_a_walk_over_summaries_returns_the_matching_surface():
+    """F27: the description matches word for word; the synopsis before it does not match."""
     items = {"a": [("synopsis", "unrelated words"), ("description", "rotate the keys")], "b": [("synopsis", "bread")]}
     corpus = await in_memory(items, strategy=Kinds())
     best, *_ = await airw.top_k(traverse("rotate the keys", corpus, policy=CollapsedTree()), k=5)
     assert (best.artifact_id, best.surface_kind, best.score) == ("a", "description", pytest.approx(1.0))
 
 
-async def test_the_end_of_every_edge_is_an_artifact_of_the_corpus():
-    """F28: a reference in any spelling of a package's name leads to the package itself, in both directions."""
+async def test_every_edge_leads_to_an_artifact_of_the_corpus():
+    """F28: a reference in any spelling of a package name is a link in both directions."""
     needs = extractor_from(lambda _, fields: {"REF": fields["needs"]}, id="needs")
     items = {"PyYAML": [], "app": ["pyyaml", "ruamel-yaml"], "ruamel.yaml": ["pyyaml", "gone"]}
     corpus = await in_memory(
@@ -522,11 +529,11 @@ async def test_the_end_of_every_edge_is_an_artifact_of_the_corpus():
     assert (await corpus.store.counts())["dangling"] == 1
 
 
-# Decomposing and identity
+# Strategies and ids
 
 
-def test_chunks_keep_their_size_hold_everything_and_none_lies_in_another():
-    """F33: no useless last chunk, none beyond the size; windows that cannot work are refused."""
+def test_chunks_keep_their_size_contain_all_text_and_are_never_inside_another():
+    """F33: no useless last chunk, and none beyond the size; invalid windows are refused."""
     for text in ("x" * 2200, "word " * 440, "one\n\n" * 300):
         plan = Chunked(chunk_size=1200, overlap=200).decompose(Artifact("a", text))
         cuts = [(surface.metadata["start"], surface.metadata["end"]) for surface in plan.surfaces]
@@ -543,7 +550,7 @@ def test_chunks_keep_their_size_hold_everything_and_none_lies_in_another():
 
 
 class Shouting:
-    """A strategy of a caller's own, with slots, whose behaviour is a function that its id names."""
+    """A custom strategy with slots; its id contains the version of its function."""
 
     __slots__ = ("change", "version")
 
@@ -558,8 +565,8 @@ class Shouting:
         return WholeText().decompose(Artifact(artifact.id, self.change(artifact.raw)))
 
 
-async def test_a_changed_strategy_is_noticed_by_its_id_and_one_without_is_refused():
-    """F35: nobody looks into attributes: settings are in the id, slots do no harm, an id must be there."""
+async def test_a_strategy_with_another_id_indexes_again_and_one_without_an_id_is_refused():
+    """F35: settings are in the id; attributes are not compared, so slots are allowed."""
     assert Chunked().id != Chunked(overlap=100).id != Chunked(overlap=100, kind="part").id
     store, items = MemoryStore(), {"a": "Text"}
     for strategy, text in ((Shouting(str.upper, 1), "TEXT"), (Shouting(str.lower, 2), "text"), (WholeText(), "Text")):
@@ -576,7 +583,7 @@ async def test_a_changed_strategy_is_noticed_by_its_id_and_one_without_is_refuse
 
 
 class Slotted:
-    """A strategy with a function and nothing but slots, whose id is made of them."""
+    """A strategy with a function in a slot; `identity` derives its id from the slots."""
 
     __slots__ = ("change",)
     id = property(identity)
@@ -588,8 +595,8 @@ class Slotted:
         return IndexPlan({}, [Surface(artifact.id, "document", self.change(artifact.raw))])
 
 
-async def test_a_strategy_in_which_a_function_changed_indexes_again_also_with_slots():
-    """F35: an id made by `identity` notices both; the same function is the same strategy."""
+async def test_a_strategy_with_slots_whose_function_changed_indexes_again():
+    """F35: an id from `identity` depends on the function; the same function has the same id."""
     store = MemoryStore()
     for change, updated in ((str.upper, 0), (str.upper, 0), (str.lower, 1), (lambda text: text.lower(), 1)):
         corpus = await build(notes({"a": "Text"}, strategy=Slotted(change)), store=store)
@@ -604,17 +611,20 @@ async def test_a_strategy_in_which_a_function_changed_indexes_again_also_with_sl
         lambda: airw.discovery.make_llm_selector("query"),
     ],
 )
-def test_without_a_model_a_seam_for_one_cannot_be_made(make):
-    """F29: one error, before anything is asked, that says what to set; it is no import error, and no silence."""
+def test_without_a_chat_model_functions_that_need_one_cannot_be_created(make):
+    """F29: creating them raises one error that names the variable to set, not an import error."""
     with pytest.raises(ChatUnavailable, match="set the environment variable AIRW_CHAT") as caught:
         make()
     assert "\n" not in str(caught.value)
 
 
-async def test_where_the_model_does_not_answer_the_fallback_does(unused_url, monkeypatch):
-    """F29: the query as it is, the rule of `select`, and an artifact without its synopsis, which the report says."""
+async def test_if_the_model_does_not_answer_the_fallback_is_used(free_url, monkeypatch):
+    """F29: the fallbacks are the original query, the rule of `select`, and no synopsis.
+
+    The build report contains the missing synopsis.
+    """
     monkeypatch.setattr(calls, "FIRST_PAUSE", 0.001)
-    chat = airw.chat.ChatClient(unused_url, "m", retries=1)
+    chat = airw.chat.ChatClient(free_url, "m", retries=1)
     assert await airw.retrieval.make_llm_formulator(model=chat)("keys") == "keys"
     hits = [SearchHit(name, "document", score, name) for name, score in (("a", 1.0), ("b", 0.1))]
     assert await airw.discovery.make_llm_selector("keys", model=chat)(hits) == airw.select(hits).selected
@@ -627,15 +637,15 @@ async def test_where_the_model_does_not_answer_the_fallback_does(unused_url, mon
 
 
 @pytest.fixture
-def unused_url():
-    with closing(socket.socket()) as held:
-        held.bind(("127.0.0.1", 0))  # bound and not listening: connecting is refused
-        yield f"http://127.0.0.1:{held.getsockname()[1]}/v1"
+def free_url():
+    with closing(socket.socket()) as silent_socket:
+        silent_socket.bind(("127.0.0.1", 0))  # bound and not listening: connecting is refused
+        yield f"http://127.0.0.1:{silent_socket.getsockname()[1]}/v1"
 
 
 @pytest.mark.asyncio_only
-async def test_the_presets_work_on_a_machine_that_has_nothing_but_this_library(home, tmp_path, monkeypatch):
-    """F46: skills are read where agents keep them, packages where Python does; reports say which folder to name."""
+async def test_the_presets_work_on_a_machine_with_only_this_library(home, tmp_path, monkeypatch):
+    """F46: skills come from the folder of agents, packages from Python; reports need a folder."""
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(SourceError, match=r"no SKILL\.md below '~/\.claude/skills'"):
         await airw.build_corpus("skills", embedder="light")
@@ -652,8 +662,8 @@ async def test_the_presets_work_on_a_machine_that_has_nothing_but_this_library(h
 
 
 @pytest.mark.asyncio_only
-async def test_a_registry_file_alone_makes_nothing_be_imported(home, tmp_path, monkeypatch):
-    """F48: a fetcher is called only if the environment lists its module, whoever wrote the file."""
+async def test_a_registry_file_alone_imports_no_module(home, tmp_path, monkeypatch):
+    """F48: a fetcher is called only if the environment lists its module."""
     (tmp_path / "intruder.py").write_text("raise SystemExit('imported')\n")
     monkeypatch.syspath_prepend(tmp_path)
     home.mkdir()
@@ -669,7 +679,7 @@ async def test_a_registry_file_alone_makes_nothing_be_imported(home, tmp_path, m
 
 @dataclass
 class Given:
-    """A source of a caller's own that gives these artifacts."""
+    """A custom source that yields these artifacts."""
 
     artifacts: list
     name: str = "given"
@@ -685,8 +695,8 @@ class Given:
             yield artifact
 
 
-async def test_a_repeated_id_is_refused_or_reported_and_zero_is_an_id(tmp_path):
-    """F36: nothing is overwritten in silence; the number 0 and the text "0" are one id, and that is said."""
+async def test_a_repeated_id_is_refused_or_reported_and_zero_is_a_valid_id(tmp_path):
+    """F36: no artifact is overwritten silently; the number 0 and the text "0" are the same id."""
     lines = tmp_path / "lines.jsonl"
     rows = [{"id": 0, "text": "zero"}, {"id": "a", "text": "one"}, {"id": "a", "text": "two"}, {"id": "0", "text": "0"}]
     lines.write_text("\n".join(map(json.dumps, rows)))
@@ -699,8 +709,11 @@ async def test_a_repeated_id_is_refused_or_reported_and_zero_is_an_id(tmp_path):
         assert {hit.artifact_id: hit.text for hit in await corpus.search("x")} == {"0": "zero", "a": "one"}
 
 
-async def test_one_bad_item_costs_only_itself(tmp_path):
-    """F37: what cannot be read or stored is named and left out, the rest is indexed; dates and numbers are no harm."""
+async def test_one_bad_item_does_not_affect_the_others(tmp_path):
+    """F37: an item that cannot be read or stored is reported and skipped; the rest is indexed.
+
+    Dates and numbers are accepted.
+    """
     (tmp_path / "good.md").write_text("alpha")
     (tmp_path / "latin.md").write_bytes(b"caf\xe9")
     corpus = await build(from_files(tmp_path, name="files", embedder="light"), store=MemoryStore(), on_error="skip")
@@ -732,7 +745,7 @@ FORMS = ("NFC", "NFD")
     ],
 )
 async def test_composed_and_decomposed_accents_are_the_same_words(mode, text, asked):
-    """F41: however a text and a query write their accents, one finds the other, and both forms score the same."""
+    """F41: a query finds a text in either form of accents, and both forms score the same."""
     written = {form: unicodedata.normalize(form, text) for form in FORMS}
     assert written["NFC"] != written["NFD"]
     corpus = await in_memory(written | dict.fromkeys("xyz", "tea"))
@@ -744,15 +757,15 @@ async def test_composed_and_decomposed_accents_are_the_same_words(mode, text, as
 
 @pytest.mark.parametrize("mode", ["dense", "hybrid"])
 async def test_a_word_inside_a_text_without_spaces_is_found(mode):
-    """F41: the built-in embedder takes each Han or kana character for a word."""
+    """F41: the built-in embedder treats each Han or kana character as a word."""
     corpus = await in_memory({"tokyo": "東京都庁舎の案内", "kyoto": "金閣寺への道", "x": "bread"})
     best, *_ = await corpus.search("案内", mode=mode)
     assert best.artifact_id == "tokyo"
 
 
 @pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
-async def test_ties_are_in_order_of_id_wherever_the_list_is_cut(mode):
-    """F42: of 2,000 equal scores the first come first, whatever order they were stored in."""
+async def test_ties_are_in_order_of_id_for_every_k(mode):
+    """F42: 2,000 equal scores come in order of id, whatever order they were stored in."""
     ids = [f"{at:04}" for at in range(2000)]
     shuffled = [ids[at] for at in np.random.default_rng(1).permutation(2000)]
     corpus = await in_memory(dict.fromkeys(shuffled, "the same words"))
@@ -760,8 +773,8 @@ async def test_ties_are_in_order_of_id_wherever_the_list_is_cut(mode):
         assert [hit.artifact_id for hit in await corpus.search("same words", k=k, mode=mode)] == ids[:k]
 
 
-async def test_no_two_surfaces_share_an_id_whatever_their_names_hold():
-    """F43: parts of an id are kept apart by their length, not by a character that they may hold."""
+async def test_no_two_surfaces_share_an_id_whatever_characters_their_names_contain():
+    """F43: an id separates its parts by their length, not by a character they may contain."""
     names = ["a", "a\u241fb", "a:1", "1:a", "a\n", ""]
     made = {Record.make_id(id, kind, index) for id in names for kind in names for index in (0, 1, 11)}
     assert len(made) == len(names) ** 2 * 3

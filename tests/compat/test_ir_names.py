@@ -1,4 +1,4 @@
-"""Every public name of `ir` is in `airw.compat.ir` as it is there, or says in one line what to write instead."""
+"""Every public name of `ir` exists in `airw.compat.ir`, or its error names a replacement."""
 
 import asyncio
 import dataclasses
@@ -21,15 +21,15 @@ from airw.errors import ArgumentError, CorpusNotFound, NoLedgerEntry
 MODULES = sorted(each.name for each in pkgutil.iter_modules(ir.__path__) if not each.name.startswith("_"))
 
 
-TOLD = {
+ABSENT = {
     *("ClaudeTurn", "CoverageReport", "MaintenancePolicy", "ReindexPolicy", "SynopsisPolicy"),
     *("default_policy_for_kind", "policy_for", "reports_coverage", "resolve_policy"),
 }
-"""What is not there, and says so."""
+"""Names that `airw.compat.ir` lacks; importing one raises an error with a replacement."""
 
 
 def names_of(module):
-    """What a module of theirs defines, and what the package lists."""
+    """Return the public names that a module of `ir` defines."""
     theirs = importlib.import_module(f"ir.{module}")
     return sorted(
         name
@@ -39,7 +39,7 @@ def names_of(module):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_every_name_of_a_module_is_there_or_says_what_to_write(module):
+def test_every_name_of_a_module_exists_or_has_an_error_with_a_replacement(module):
     ours, silent, told = importlib.import_module(f"airw.compat.ir.{module}"), [], {}
     for name in names_of(module):
         try:
@@ -54,8 +54,8 @@ def test_every_name_of_a_module_is_there_or_says_what_to_write(module):
 
 
 @pytest.mark.parametrize("name", sorted({*ir.__all__, *MODULES}))
-def test_every_name_of_the_package_is_there_or_says_what_to_write(name):
-    if name in TOLD:
+def test_every_name_of_the_package_exists_or_has_an_error_with_a_replacement(name):
+    if name in ABSENT:
         with pytest.raises(ImportError, match=rf"^airw\.compat\.ir has no {name}: .+$"):
             getattr(compat, name)
         with pytest.raises(ImportError, match=rf"^airw\.compat\.ir has no {name}: .+$"):
@@ -65,7 +65,7 @@ def test_every_name_of_the_package_is_there_or_says_what_to_write(name):
         assert (name in compat.__all__) == (name in ir.__all__)
 
 
-def test_what_neither_has_is_missing_as_usual():
+def test_a_name_that_neither_has_is_an_attribute_error():
     assert not hasattr(compat, "no_such_name")
     assert not hasattr(compat.store, "no_such_name")
     with pytest.raises(ImportError, match="cannot import name 'no_such_name'"):
@@ -78,11 +78,11 @@ NEW = {
     "calibration_key": {"fusion", "rrf_k", "alpha", "bm25_sat_k"},
     "disclose": {"roots"},
 }
-"""What can be said here alone: by name, and nobody has to."""
+"""Optional keyword parameters that exist only in this library."""
 
 
-@pytest.mark.parametrize("name", sorted({*ir.__all__} - TOLD))
-def test_what_can_be_called_takes_the_same_in_the_same_places_and_does_not_wait(name):
+@pytest.mark.parametrize("name", sorted({*ir.__all__} - ABSENT))
+def test_callables_have_the_same_parameters_in_the_same_order_and_are_not_async(name):
     ours = getattr(compat, name)
     theirs = getattr(ir, name)
     if getattr(theirs, "_is_protocol", False) or not (inspect.isfunction(theirs) or inspect.isclass(theirs)):
@@ -106,7 +106,7 @@ def test_what_can_be_called_takes_the_same_in_the_same_places_and_does_not_wait(
         assert more == NEW.get(name, set())
 
 
-def test_a_record_takes_its_vector_in_the_sixth_place_as_there():
+def test_a_record_has_its_vector_as_sixth_parameter_like_in_ir():
     vector = np.ones(2, np.float32)
     ours, theirs = (each.Record("i", "a", "k", 0, "t", vector, {"x": 1}) for each in (compat, ir))
     assert [each.name for each in dataclasses.fields(ours)] == [each.name for each in dataclasses.fields(theirs)]
@@ -119,7 +119,7 @@ def test_a_record_takes_its_vector_in_the_sixth_place_as_there():
 
 @pytest.mark.slow
 def test_three_names_are_functions_and_modules():
-    """As `ir.traverse` is the function, and `from ir.traverse import …` reads the module."""
+    """`ir.traverse` is the function, and `from ir.traverse import …` reads the module."""
     code = """
 import airw.compat.ir as ir
 from airw.compat.ir.traverse import DFLT_SEED_K
@@ -148,7 +148,7 @@ def corpus():
     return compat.build(source, store=compat.CorpusStore.memory(), embedder="light")
 
 
-def test_within_an_event_loop_one_line_says_what_to_await():
+def test_within_an_event_loop_the_error_names_the_function_to_await():
     open_ = corpus()
 
     async def main():
@@ -160,7 +160,7 @@ def test_within_an_event_loop_one_line_says_what_to_await():
     asyncio.run(main())
 
 
-def test_many_threads_ask_one_corpus_at_once():
+def test_many_threads_search_one_corpus_concurrently():
     open_, found = corpus(), []
     threads = [
         threading.Thread(target=lambda: found.append(open_.search("keys", k=1)[0].artifact_id)) for _ in range(8)
@@ -173,8 +173,11 @@ def test_many_threads_ask_one_corpus_at_once():
 
 
 @pytest.mark.slow
-def test_corpora_that_are_open_do_not_keep_a_program_from_ending(tmp_path):
-    """Whether it closes them, forgets them, or does neither, and whether it ends well or not; nothing is warned of."""
+def test_open_corpora_do_not_prevent_a_program_from_ending(tmp_path):
+    """It may close them, drop them or keep them, and end with or without an error.
+
+    No warning appears.
+    """
     code = """
 import airw.compat.ir as ir
 source = ir.CorpusSource.from_mapping({"a": "rotate the signing keys"}, name="notes")
@@ -191,7 +194,7 @@ raise SystemExit(3)
     assert (done.returncode, done.stdout, done.stderr) == (3, "1 a notes\n", "")
 
 
-def test_errors_are_those_of_airw_and_still_those_that_ir_raises():
+def test_errors_are_those_of_airw_and_subclasses_of_those_of_ir():
     open_ = corpus()
     with pytest.raises(KeyError):
         compat.open_corpus("nowhere")
@@ -223,12 +226,12 @@ INSTEAD = {
 
 
 @pytest.mark.parametrize("what", INSTEAD)
-def test_what_airw_does_not_do_is_an_error_in_one_line(what):
+def test_an_unsupported_use_is_an_error_in_one_line(what):
     with pytest.raises(ArgumentError, match=r"^[^\n]+$"):
         INSTEAD[what]()
 
 
-def test_a_walk_bounds_policies_that_give_nodes_for_ever():
+def test_a_walk_bounds_policies_that_yield_nodes_forever():
     class Endless:
         def seed(self, state, store):
             return iter(int, 1)
@@ -249,10 +252,10 @@ def test_a_walk_bounds_policies_that_give_nodes_for_ever():
     assert [hit.artifact_id for hit in walked] == ["0", "1", "1", "1", "1"]
 
 
-def test_the_identity_gives_the_query_as_it_is():
+def test_the_identity_formulator_returns_the_query_unchanged():
     assert compat.formulate.identity_formulator("  rotate KEYS ") == "  rotate KEYS "
 
 
-def test_a_policy_without_its_methods_is_told_so():
+def test_a_policy_without_its_methods_is_an_error_that_lists_them():
     with pytest.raises(ArgumentError, match=r"which has no score, expand, node_id, to_hit$"):
         compat.traverse("q", None, policy=type("Bare", (), {"seed": lambda *_: []})())

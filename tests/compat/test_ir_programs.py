@@ -1,7 +1,8 @@
-"""Programs written for `ir`, run by `ir` itself and, with their imports changed, by `airw.compat.ir`: equal results.
+"""Programs written for `ir`, run by `ir` and by `airw.compat.ir`, with equal results.
 
-A program leaves what it found in `found`. Where the two differ on purpose, docs/migrating.md says how; programs here do
-not look at record ids, versions, BM25 scores, or the vectors of the light embedder.
+The two runs differ only in the imports of the program. A program leaves its results in `found`. docs/migrating.md
+lists the differences that are on purpose. So these programs do not read record ids, versions, BM25 scores, or the
+vectors of the light embedder.
 """
 
 import hashlib
@@ -21,7 +22,7 @@ TEXTS = {
 
 
 def embed(texts, input_type="document"):
-    """One direction for each word: the same vectors for both."""
+    """Embed each word as a direction of its own; both libraries get the same vectors."""
     rows = []
     for text in texts:
         row = np.zeros(64)
@@ -31,19 +32,19 @@ def embed(texts, input_type="document"):
     return np.array(rows, np.float32)
 
 
-def translated(program):
-    """A program with its imports changed, and nothing else."""
+def replace_imports(program):
+    """Return a program with imports of `airw.compat.ir`, otherwise unchanged."""
     program = re.sub(r"^import ir$", "import airw.compat.ir as ir", program, flags=re.MULTILINE)
     return re.sub(r"^from ir([. ])", r"from airw.compat.ir\1", program, flags=re.MULTILINE)
 
 
 @pytest.fixture
-def both(tmp_path, monkeypatch):
-    """Run a program twice; give what each found."""
+def run_both(tmp_path, monkeypatch):
+    """Return a function that runs a program with both libraries and returns both results."""
 
     def run(program):
         founds = []
-        for name, text in (("ir", program), ("airw", translated(program))):
+        for name, text in (("ir", program), ("airw", replace_imports(program))):
             home = tmp_path / name
             home.mkdir()
             for kind in ("CONFIG", "DATA", "CACHE"):
@@ -62,7 +63,7 @@ def both(tmp_path, monkeypatch):
 
 
 def simple(found):
-    """What can be compared: numbers as floats, arrays and tuples as lists."""
+    """Return a result that can be compared: numbers as floats, arrays and tuples as lists."""
     if isinstance(found, dict):
         return {key: simple(value) for key, value in found.items()}
     if isinstance(found, (list, tuple)):
@@ -308,6 +309,6 @@ found = [
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_finds_the_same_after_its_import_is_changed(name, both):
-    theirs, ours = both(PROGRAMS[name])
+def test_a_program_finds_the_same_with_changed_imports(name, run_both):
+    theirs, ours = run_both(PROGRAMS[name])
     assert simple(ours) == simple(theirs)

@@ -1,9 +1,9 @@
-"""Every public name of `ir`'s reference, its parameters and defaults: in `airw.compat.ir` exactly as there.
+"""`airw.compat.ir` has all names of the reference of `ir` with parameters and defaults.
 
-`NAMES` holds what its pages list. In airw's own packages it is here under the same names, or told as different. What
-differs is in `DIFFERENCES`, with the text in backticks that its row in
-docs/migrating.md begins with; what is under another name, in `ELSEWHERE`, with a row too. Both are exact: what no
-longer differs must leave them.
+`NAMES` contains the names that its pages list. The other packages of airw have the same names, or list them as
+different. `DIFFERENCES` lists different names and parameters, each with its row in docs/migrating.md: the text in
+backticks at the beginning of the row. `ELSEWHERE` lists names that are called otherwise, also with a row. Both tables
+are exact: an entry that no longer differs must be removed.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ PLACES = (
 COMPAT = (airw.compat.ir, import_module("airw.compat.ir.traverse"))
 MIGRATING = Path(__file__).parents[2] / "docs" / "migrating.md"
 ANY = object()
-"""A default that must be there, and no more."""
+"""The parameter must have a default, whatever its value."""
 
 SUMMARY_KINDS = ("description", "synopsis", "capability", "document")
 LEAF_KINDS = ("chunk", "readme_chunk")
@@ -226,11 +226,11 @@ DIFFERENCES = {
     "traverse(k)": TRAVERSE,
     "traverse(max_depth)": TRAVERSE,
 }
-"""What is different, a name or a parameter of it, each with its row."""
+"""Names that differ, or parameters of names, each with its row."""
 
 
-def here(name, places=PLACES):
-    """What a name stands for in some modules; `None` where it stands for nothing."""
+def resolve_name(name, places=PLACES):
+    """Return the object of a name in the first module that has it, or `None`."""
     get = attrgetter(name if places is COMPAT else ELSEWHERE.get(name, (name,))[0])
     for place in places:
         with suppress(AttributeError):
@@ -243,15 +243,18 @@ def here(name, places=PLACES):
     return None
 
 
-def written(signature):
-    """The parameters of a signature as `NAMES` has it."""
+def parse_signature(signature):
+    """Return the parameters of a signature that is written as in `NAMES`."""
     made = {}
     exec(f"def made{signature}: pass", {"ANY": ANY}, made)
     return inspect.signature(made["made"]).parameters
 
 
-def own(thing):
-    """The parameters of something of ours; those that `compat` passes on to a search are that one's."""
+def parameters_of(thing):
+    """Return the parameters of a callable of this library.
+
+    If `compat` passes keyword arguments on to a search, the parameters of the search are added.
+    """
     found = dict(inspect.signature(thing).parameters)
     passes_on = any(each.kind is each.VAR_KEYWORD for each in found.values())
     if passes_on and thing.__module__.startswith("airw.compat."):
@@ -260,8 +263,8 @@ def own(thing):
     return found
 
 
-def default(thing, parameter):
-    """What a parameter is when it is left out."""
+def default_of(thing, parameter):
+    """Return the value of a parameter that is left out."""
     fields = {each.name: each for each in dataclasses.fields(thing)} if dataclasses.is_dataclass(thing) else {}
     field = fields.get(parameter.name)
     if field is not None and field.default_factory is not dataclasses.MISSING:
@@ -269,11 +272,11 @@ def default(thing, parameter):
     return parameter.default
 
 
-def is_as_there(thing, ours, theirs):
-    """Whether a parameter can be passed as theirs can be, and left out with the same effect."""
+def is_compatible(thing, ours, theirs):
+    """Return whether a parameter accepts the same arguments and has the same default."""
     if ours.kind is not theirs.kind and ours.kind is not ours.POSITIONAL_OR_KEYWORD:
         return False
-    left_out = default(thing, ours)
+    left_out = default_of(thing, ours)
     if theirs.default is ANY:
         return left_out is not theirs.empty
     both_empty = (
@@ -282,50 +285,50 @@ def is_as_there(thing, ours, theirs):
     return both_empty or left_out == theirs.default
 
 
-def differences(name, places=PLACES):
-    """What of a name is different in some modules: the name itself, or parameters of it."""
-    thing, signature = here(name, places), NAMES[name]
+def find_differences(name, places=PLACES):
+    """Return the differences of a name in some modules: the name itself, or its parameters."""
+    thing, signature = resolve_name(name, places), NAMES[name]
     if thing is None:
         return {name}
     if not signature:
         return set()
-    theirs, ours = written(signature), own(thing)
+    theirs, ours = parse_signature(signature), parameters_of(thing)
     order = [each.name for each in ours.values() if each.kind is each.POSITIONAL_OR_KEYWORD]
     positional = [each.name for each in theirs.values() if each.kind is each.POSITIONAL_OR_KEYWORD]
     moved = {one for at, one in enumerate(positional) if order[at : at + 1] != [one]}
-    other = {one for one in theirs if one not in ours or not is_as_there(thing, ours[one], theirs[one])}
+    other = {one for one in theirs if one not in ours or not is_compatible(thing, ours[one], theirs[one])}
     named = [each for each in ours.values() if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)]
-    new = {each.name for each in named if each.name not in theirs and default(thing, each) is each.empty}
+    new = {each.name for each in named if each.name not in theirs and default_of(thing, each) is each.empty}
     return {f"{name}({one})" for one in moved | other | new}
 
 
 def owner(difference):
-    """The name that a difference is of."""
+    """Return the name that a difference belongs to."""
     return difference.partition("(")[0]
 
 
 @pytest.fixture(scope="module")
-def rows():
-    """What stands in backticks in the left column of the tables about `ir`."""
+def migration_rows():
+    """Return the texts in backticks in the left column of the tables about `ir`."""
     section = MIGRATING.read_text(encoding="utf-8").partition("\n## From ir\n")[2].partition("\n## ")[0]
     left = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")]
     return {text for cell in left for text in re.findall(r"`([^`]+)`", cell)}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_is_here_as_it_is_there_or_told_as_different(name):
-    assert differences(name) == {difference for difference in DIFFERENCES if owner(difference) == name}
+def test_a_name_of_ir_is_the_same_or_listed_as_different(name):
+    assert find_differences(name) == {difference for difference in DIFFERENCES if owner(difference) == name}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_is_in_compat_as_it_is_there(name):
-    assert differences(name, COMPAT) == set()
+def test_a_name_of_ir_is_the_same_in_compat(name):
+    assert find_differences(name, COMPAT) == set()
 
 
 @pytest.mark.parametrize("row", sorted({*DIFFERENCES.values(), *(row for _, row in ELSEWHERE.values())}))
-def test_has_a_row_in_the_page_on_migrating(rows, row):
-    assert row in rows
+def test_a_difference_has_a_row_in_the_page_on_migrating(migration_rows, row):
+    assert row in migration_rows
 
 
-def test_no_table_tells_of_names_that_do_not_exist():
+def test_the_tables_list_only_existing_names():
     assert {*map(owner, DIFFERENCES), *ELSEWHERE} <= set(NAMES)
