@@ -1,4 +1,4 @@
-"""What one walk remembers: made by the policy, once a walk; and methods that are not what they must be."""
+"""The memory of a walk, made once per walk by the policy, and policies with wrong methods."""
 
 from dataclasses import dataclass, field
 
@@ -34,7 +34,7 @@ class Countdown(airw.Policy[Seen]):
         return [airw.SearchHit(str(entry.node), "number", entry.score, "") for entry in committed]
 
 
-async def test_each_walk_has_a_memory_of_its_own():
+async def test_each_walk_has_its_own_memory():
     policy = Countdown()
     walks = [airw.traverse("count", None, policy=policy) for _ in range(2)]
     for walk in walks:
@@ -44,7 +44,7 @@ async def test_each_walk_has_a_memory_of_its_own():
     assert memories[0] is not memories[1]
 
 
-async def test_it_is_made_once_a_walk_before_the_seed():
+async def test_begin_is_called_once_per_walk_before_seed():
     calls = []
 
     class Noting(Countdown):
@@ -101,10 +101,10 @@ class Structural:
 
 
 @pytest.mark.parametrize("begin", ["missing", None, 7])
-async def test_a_policy_without_begin_remembers_nothing(begin):
+async def test_without_begin_the_memory_is_none(begin):
     policy = Structural()
     if begin != "missing":
-        policy.begin = begin  # an attribute of that name is none of ours
+        policy.begin = begin  # an attribute with this name that is no method
     assert [hit.artifact_id async for hit in airw.traverse("", None, policy=policy)] == ["2", "1"]
     assert policy.memories == [None]
 
@@ -114,7 +114,7 @@ async def test_a_node_is_its_own_id():
 
 
 def plain(name):
-    """A policy that forgets one `async`."""
+    """A policy with one method that lacks `async`."""
 
     def forgetful(self, state, *arguments):
         return [1]
@@ -132,7 +132,7 @@ async def test_a_method_that_is_not_async_is_an_error_that_names_it(name):
     assert walk.summary.stop == "failed"
 
 
-async def test_an_async_generator_is_no_async_method():
+async def test_an_async_generator_is_refused_as_an_async_method():
     class Yields(Countdown):
         async def seed(self, state, store):
             yield 1
@@ -152,7 +152,7 @@ async def test_begin_is_a_plain_function():
         await anext(airw.traverse("count", None, policy=Waits()))
 
 
-async def test_an_error_in_begin_says_where_it_happened():
+async def test_an_error_in_begin_names_the_method():
     class Fails(Countdown):
         def begin(self, state):
             raise ValueError("no memory")

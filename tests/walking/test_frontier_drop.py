@@ -1,4 +1,4 @@
-"""`Frontier.drop`: what a policy drops waits no longer, and may be discovered again."""
+"""`Frontier.drop`: a dropped entry leaves the frontier and may be discovered again."""
 
 from random import Random
 
@@ -15,9 +15,9 @@ from tests.support.drawing import examples
 
 
 class Dropping(Policy):
-    """Walks a graph of letters; `decide(ids)` gives, for the ids that wait, those to commit and those to drop.
+    """Walks a graph of letters; `decide(ids)` returns the waiting ids to commit and to drop.
 
-    `seen` notes what waits at each step, `state` is the last one.
+    `seen` records the frontier at each step, `state` is the last state.
     """
 
     max_depth = None
@@ -55,8 +55,8 @@ class Dropping(Policy):
         return [SearchHit(entry.id, "document", entry.score, entry.id) for entry in committed]
 
 
-async def walked(policy, **options):
-    """Give the paths of the hits, and the summary."""
+async def walk_paths(policy, **options):
+    """Return the paths of the hits, and the summary."""
     async with traverse("", None, policy=policy, **options) as walk:
         hits = [hit async for hit in walk]
     return ["".join(walk.path(hit)) for hit in hits], walk.summary
@@ -73,102 +73,102 @@ def first_alone(waiting):
 
 
 class TestWaiting:
-    async def test_what_is_dropped_waits_no_longer(self):
+    async def test_a_dropped_entry_leaves_the_frontier(self):
         policy = Dropping({"a": "bcd", "b": "e"}, lambda ids: (ids[0], "c"))
-        found, summary = await walked(policy)
+        found, summary = await walk_paths(policy)
         assert policy.seen == ["a", "bcd", "de", "e"]
         assert found == ["a", "ab", "ad", "abe"]
         assert (summary.stop, summary.left_out) == ("exhausted", {})
 
     async def test_dropping_nothing_changes_nothing(self):
         policy = Dropping({"a": "bcd"}, first)
-        await walked(policy)
+        await walk_paths(policy)
         assert policy.seen == ["a", "bcd", "cd", "d"]
 
-    async def test_what_is_dropped_is_unknown_to_the_walk(self):
+    async def test_a_dropped_entry_counts_as_not_visited(self):
         policy = Dropping({"a": "bc"}, first_alone)
-        await walked(policy)
+        await walk_paths(policy)
         assert (policy.state.depth_of("b"), policy.state.parent_of("b")) == (1, "a")
         assert (policy.state.depth_of("c"), policy.state.parent_of("c")) == (None, None)
 
-    async def test_found_again_it_is_a_new_discovery(self):
+    async def test_a_dropped_entry_that_is_found_again_is_a_new_discovery(self):
         policy = Dropping({"a": "bc", "b": "d", "d": "c", "c": "e"}, first_alone)
-        found, summary = await walked(policy)
+        found, summary = await walk_paths(policy)
         assert policy.seen == ["a", "bc", "d", "c", "e"]
         assert policy.scored == [*"abcdce"]
         assert found == ["a", "ab", "abd", "abdc", "abdce"]
         assert summary.stop == "exhausted"
 
-    async def test_found_again_it_has_the_depth_and_the_parent_of_that_time(self):
-        """First f is two steps away, behind b; then one, behind z."""
+    async def test_a_dropped_entry_that_is_found_again_has_its_new_depth_and_parent(self):
+        """First f is two steps away, behind b; then one step, behind z."""
         edges = {"a": "b", "b": "df", "z": "f"}
         policy = Dropping(edges, lambda ids: (min(ids), "f" if ids == "zdf" else ""), seeds="az")
-        found, _ = await walked(policy)
+        found, _ = await walk_paths(policy)
         assert policy.seen == ["az", "zb", "zdf", "z", "f"]
         assert found == ["a", "ab", "abd", "z", "zf"]
         assert (policy.state.depth_of("f"), policy.state.parent_of("f")) == (1, "z")
 
-    async def test_what_is_found_and_dropped_each_time_does_not_keep_a_walk_going(self):
+    async def test_an_entry_that_is_dropped_at_every_discovery_does_not_prolong_a_walk(self):
         policy = Dropping({"a": "bc", "b": "ac", "c": "ab"}, lambda ids: (ids.replace("c", "")[:1], "c"))
-        found, summary = await walked(policy, node_budget=1_000)
+        found, summary = await walk_paths(policy, node_budget=1_000)
         assert (found, summary.stop) == (["a", "ab"], "exhausted")
 
-    async def test_what_is_committed_can_be_found_again_and_is_not_entered(self):
+    async def test_a_committed_node_that_is_found_again_is_not_entered(self):
         policy = Dropping({"a": "bc", "b": "ac", "c": "ab"}, first_alone)
-        found, _ = await walked(policy)
+        found, _ = await walk_paths(policy)
         assert found == ["a", "ab", "abc"]
         assert policy.scored == [*"abcc"]
 
-    async def test_what_is_selected_too_is_committed(self):
+    async def test_an_entry_both_selected_and_dropped_is_committed(self):
         policy = Dropping({"a": "bcd"}, lambda ids: (ids[0], ids))
-        assert (await walked(policy))[0] == ["a", "ab"]
+        assert (await walk_paths(policy))[0] == ["a", "ab"]
         assert policy.seen == ["a", "bcd"]
 
-    async def test_what_was_selected_beyond_the_budget_and_dropped_counts_as_selected(self):
-        found, summary = await walked(Dropping({"a": "bcd"}, lambda ids: (ids[:2], ids)), node_budget=2)
+    async def test_an_entry_selected_beyond_the_budget_and_dropped_counts_as_selected(self):
+        found, summary = await walk_paths(Dropping({"a": "bcd"}, lambda ids: (ids[:2], ids)), node_budget=2)
         assert found == ["a", "ab"]
         assert summary.left_out == {"node_budget": 1}
 
-    async def test_all_may_be_dropped_while_nothing_is_selected(self):
-        found, summary = await walked(Dropping({"a": "bcd"}, lambda ids: ("a", "") if ids == "a" else ("", ids)))
+    async def test_all_entries_may_be_dropped_without_selecting_any(self):
+        found, summary = await walk_paths(Dropping({"a": "bcd"}, lambda ids: ("a", "") if ids == "a" else ("", ids)))
         assert (found, summary.stop, summary.left_out) == (["a"], "exhausted", {})
 
-    async def test_where_some_still_wait_a_walk_that_selects_nothing_has_enough(self):
-        _, summary = await walked(Dropping({"a": "bcd"}, lambda ids: ("a", "") if ids == "a" else ("", "bd")))
+    async def test_a_walk_that_selects_nothing_while_entries_wait_is_sufficient(self):
+        _, summary = await walk_paths(Dropping({"a": "bcd"}, lambda ids: ("a", "") if ids == "a" else ("", "bd")))
         assert (summary.stop, summary.steps) == ("sufficient", 1)
 
-    async def test_the_start_may_be_dropped(self):
+    async def test_seeds_may_be_dropped(self):
         policy = Dropping({"a": "b"}, lambda ids: ("", ids), seeds="abc")
-        found, summary = await walked(policy)
+        found, summary = await walk_paths(policy)
         assert (found, summary.stop, summary.steps, policy.seen) == ([], "exhausted", 0, ["abc"])
 
 
 class TestCounts:
-    async def test_what_was_dropped_is_not_left_out_by_the_budget(self):
+    async def test_dropped_entries_do_not_count_as_left_out_by_the_budget(self):
         for decide, left in ((first, 3), (first_alone, 0), (lambda ids: (ids[0], "c"), 2)):
-            _, summary = await walked(Dropping({"a": "bcde"}, decide), node_budget=2)
+            _, summary = await walk_paths(Dropping({"a": "bcde"}, decide), node_budget=2)
             assert summary.stop == "node_budget"
             assert summary.left_out.get("node_budget", 0) == left
 
     async def test_a_dropped_entry_makes_room_in_the_frontier(self):
         edges = {"a": "bcd", "b": "efg"}
         policy = Dropping(edges, lambda ids: (ids[0], ""))
-        _, summary = await walked(policy, limits=Limits(max_frontier=3))
+        _, summary = await walk_paths(policy, limits=Limits(max_frontier=3))
         assert policy.seen == ["a", "bcd", "cde", "de", "e"]
         assert summary.left_out == {"max_frontier": 2}
         policy = Dropping(edges, lambda ids: (ids[0], "d"))
-        _, summary = await walked(policy, limits=Limits(max_frontier=3))
+        _, summary = await walk_paths(policy, limits=Limits(max_frontier=3))
         assert policy.seen == ["a", "bcd", "cef", "ef", "f"]
         assert summary.left_out == {"max_frontier": 1}
 
-    async def test_beyond_the_depth_cap_it_counts_as_unknown_again(self):
+    async def test_beyond_the_depth_cap_a_dropped_entry_counts_as_not_visited(self):
         """The count beyond the limits finds c, which is dropped, and d."""
         edges = {"a": "bc", "b": "cd"}
         for decide, left in ((first_alone, 2), (lambda ids: (ids, ""), 1)):
-            _, summary = await walked(Dropping(edges, decide), max_depth=1)
+            _, summary = await walk_paths(Dropping(edges, decide), max_depth=1)
             assert (summary.stop, summary.left_out) == ("exhausted", {"max_depth": left})
 
-    async def test_events_tell_it_as_known_only_while_it_waits(self):
+    async def test_events_mark_an_entry_as_known_only_while_it_waits(self):
         for decide, known in ((first, True), (first_alone, False)):
             walk = traverse("", None, policy=Dropping({"a": "bc", "b": "c"}, decide))
             edges = [event async for event in walk.events() if isinstance(event, EdgeFound)]
@@ -178,31 +178,31 @@ class TestCounts:
 
 
 class TestWithoutKeeping:
-    """What is not selected is dropped anyway at the next step; until then it would count as waiting."""
+    """Unselected entries are dropped at the next step anyway; until then they wait."""
 
     async def test_dropping_what_is_not_selected_makes_no_difference_to_the_walk(self):
         edges = {"a": "bcd", "b": "ce", "c": "f"}
-        told = [await walked(Dropping(edges, decide, keeps=False)) for decide in (first, first_alone)]
+        told = [await walk_paths(Dropping(edges, decide, keeps=False)) for decide in (first, first_alone)]
         assert told[0][0] == told[1][0] == ["a", "ab", "abc", "abcf"]
 
-    async def test_a_walk_that_selects_nothing_is_exhausted_where_all_was_dropped(self):
+    async def test_a_walk_that_selects_nothing_is_exhausted_if_all_was_dropped(self):
         for dropped, stop in (("bc", "exhausted"), ("b", "sufficient"), ("", "sufficient")):
             decide = lambda ids, dropped=dropped: ("a", "") if ids == "a" else ("", dropped)  # noqa: E731 (one line)
-            _, summary = await walked(Dropping({"a": "bc"}, decide, keeps=False))
+            _, summary = await walk_paths(Dropping({"a": "bc"}, decide, keeps=False))
             assert summary.stop == stop
 
-    async def test_what_is_selected_too_is_committed(self):
+    async def test_an_entry_both_selected_and_dropped_is_committed(self):
         policy = Dropping({"a": "bcd"}, lambda ids: (ids[:2], ids), keeps=False)
-        assert (await walked(policy))[0] == ["a", "ab", "ac"]
+        assert (await walk_paths(policy))[0] == ["a", "ab", "ac"]
 
-    async def test_the_budget_leaves_out_what_was_selected_alone(self):
+    async def test_only_selected_entries_count_as_left_out_by_the_budget(self):
         policy = Dropping({"a": "bcde"}, lambda ids: (ids[:3], ids[3:]), keeps=False)
-        _, summary = await walked(policy, node_budget=2)
+        _, summary = await walk_paths(policy, node_budget=2)
         assert summary.left_out == {"node_budget": 2}
 
 
 class TestPaths:
-    """Where every path to an id is an entry of its own, each is dropped by itself."""
+    """If every path to an id is an entry of its own, each is dropped by itself."""
 
     EDGES = {"a": "bc", "b": "d", "c": "de"}  # noqa: RUF012 - never changed
 
@@ -220,42 +220,42 @@ class TestPaths:
 
     async def test_the_other_path_still_waits(self):
         policy = self.policy([[0], [1, 2], [4]], [[], [], [3]])
-        found, summary = await walked(policy)
+        found, summary = await walk_paths(policy)
         assert policy.seen == [[0], [1, 2], [3, 4, 5], [5]]
         assert found == ["a", "ab", "ac", "acd"]
         assert summary.stop == "sufficient"
 
-    async def test_a_path_may_be_dropped_while_another_to_the_same_is_selected(self):
+    async def test_a_path_may_be_dropped_while_another_path_to_the_same_id_is_selected(self):
         policy = self.policy([[0], [1, 2], [3]], [[], [], [4, 5]])
-        found, summary = await walked(policy)
+        found, summary = await walk_paths(policy)
         assert found == ["a", "ab", "ac", "abd"]
         assert (summary.stop, summary.left_out) == ("exhausted", {})
 
-    async def test_dropped_by_all_paths_it_may_be_discovered_again(self):
+    async def test_an_id_whose_paths_are_all_dropped_may_be_discovered_again(self):
         self_again = {"a": "bc", "b": "d", "c": "de", "e": "d"}
         policy = self.policy([[0], [1, 2], [5], [6]], [[], [], [4, 3], []])
         policy.edges = self_again
-        found, _ = await walked(policy)
+        found, _ = await walk_paths(policy)
         assert policy.seen == [[0], [1, 2], [3, 4, 5], [6]]
         assert found[-1] == "aced"
 
-    async def test_each_path_counts_where_it_waits_and_not_where_it_was_dropped(self):
+    async def test_each_path_counts_while_it_waits_and_not_once_dropped(self):
         for dropped, left in (([], 3), ([3], 2), ([3, 4], 1), ([3, 4, 5], 0)):
             policy = self.policy([[0], [1], [2]], [[], [], dropped])
             policy.edges = {"a": "bc", "b": "ded", "c": ""}
-            _, summary = await walked(policy, node_budget=3)
+            _, summary = await walk_paths(policy, node_budget=3)
             assert summary.left_out.get("node_budget", 0) == left
 
-    async def test_without_keeping_the_same_holds_within_a_step(self):
+    async def test_without_keeping_paths_are_dropped_one_by_one_within_a_step(self):
         policy = self.policy([[0], [1, 2], []], [[], [], [3, 4, 5]], keeps=False)
-        assert (await walked(policy))[1].stop == "exhausted"
+        assert (await walk_paths(policy))[1].stop == "exhausted"
         policy = self.policy([[0], [1, 2], []], [[], [], [3, 5]], keeps=False)
-        assert (await walked(policy))[1].stop == "sufficient"
+        assert (await walk_paths(policy))[1].stop == "sufficient"
 
 
 class TestPositions:
     class Raw(Dropping):
-        """Drops at its second step what it is given; there 1, 2 and 3 wait, and 0 is committed."""
+        """Drops the given positions at its second step, when 1, 2 and 3 wait and 0 is committed."""
 
         def __init__(self, dropped, **options):
             super().__init__({"a": "bcd"}, None, **options)
@@ -269,33 +269,33 @@ class TestPositions:
 
     @pytest.mark.parametrize("keeps", [False, True])
     @pytest.mark.parametrize("position", [0, -1, 4, 10**9, np.int64(0)])
-    async def test_where_nothing_waits_there_is_nothing_to_drop(self, position, keeps):
+    async def test_an_empty_frontier_has_nothing_to_drop(self, position, keeps):
         with pytest.raises(PolicyError, match=f"position {position}, where no node waits"):
-            await walked(self.Raw([2, position], keeps=keeps))
+            await walk_paths(self.Raw([2, position], keeps=keeps))
 
     @pytest.mark.parametrize("position", [None, 1.0, "1", True, [1]])
-    async def test_what_is_no_position_is_an_error(self, position):
+    async def test_dropping_a_value_that_is_no_position_is_an_error(self, position):
         with pytest.raises(PolicyError, match="as a position; positions are whole numbers"):
-            await walked(self.Raw([position]))
+            await walk_paths(self.Raw([position]))
 
-    async def test_what_was_dropped_before_is_an_error(self):
+    async def test_dropping_an_entry_twice_is_an_error(self):
         class Again(Dropping):
             def select(self, state, frontier):
                 frontier.drop([2] if len(state.visited) in (1, 2) else [])
                 return frontier.live[:1]
 
         with pytest.raises(PolicyError, match="position 2, where no node waits"):
-            await walked(Again({"a": "bcd"}, None))
+            await walk_paths(Again({"a": "bcd"}, None))
 
     @pytest.mark.parametrize(
         "made", [list, tuple, iter, np.array, dict.fromkeys, lambda at: [*at, *at], lambda at: map(np.int32, at)]
     )
-    async def test_any_iterable_of_whole_numbers_will_do_and_repeats_too(self, made):
+    async def test_drop_accepts_any_iterable_of_whole_numbers_with_repeats(self, made):
         policy = self.Raw(made([3, 2]))
-        await walked(policy)
+        await walk_paths(policy)
         assert policy.seen == [[0], [1, 2, 3]]
 
-    async def test_it_may_be_said_in_parts_and_while_the_selection_is_read(self):
+    async def test_drop_may_be_called_several_times_and_while_the_selection_is_read(self):
         class Lazily(Dropping):
             async def select(self, state, frontier):
                 self.seen.append(frontier.live.tolist())
@@ -308,7 +308,7 @@ class TestPositions:
                 yield frontier.live[0]
 
         policy = Lazily({"a": "bcd", "b": "e"}, None)
-        assert (await walked(policy))[0] == ["a", "ab", "abe"]
+        assert (await walk_paths(policy))[0] == ["a", "ab", "abe"]
         assert policy.seen == [[0], [1, 2, 3], [4]]
 
 
@@ -316,7 +316,7 @@ class TestPositions:
 
 
 def chooser(number):
-    """Make a function that commits and drops at random; both may name the same entry."""
+    """Return a function that commits and drops at random; both may name the same entry."""
     chance = Random(number)
 
     def decide(waiting):
@@ -325,8 +325,8 @@ def chooser(number):
     return decide
 
 
-def modelled(edges, seeds, decide, *, keeps, most):
-    """Give the paths committed, the ids that wait at each step, and how many wait in the end."""
+def simulate(edges, seeds, decide, *, keeps, most):
+    """Return the committed paths, the waiting ids at each step, and how many wait in the end."""
     waiting, committed, seen = {}, {}, []
     behind = [("", seed) for seed in seeds]
     while True:
@@ -356,10 +356,10 @@ def test_walks_are_those_of_a_simple_model(keeps, backend, graph, choices):
     chance, names = Random(graph), "abcdefghij"
     edges = {name: chance.choices(names, k=chance.randint(0, 5)) for name in names}
     seeds = chance.choices(names, k=3)
-    expected, seen, left = modelled(edges, seeds, chooser(choices), keeps=keeps, most=len(names))
+    expected, seen, left = simulate(edges, seeds, chooser(choices), keeps=keeps, most=len(names))
     decide = chooser(choices)
     policy = Dropping(edges, lambda ids: decide([*ids]), seeds=seeds, keeps=keeps)
-    found, summary = anyio.run(lambda: walked(policy), backend=backend)
+    found, summary = anyio.run(lambda: walk_paths(policy), backend=backend)
     assert found == expected
     assert policy.seen == ["".join(step) for step in seen]
     assert summary.stop == ("sufficient" if left else "exhausted")

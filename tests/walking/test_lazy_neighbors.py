@@ -1,4 +1,4 @@
-"""Neighbours that are made when they are read: a walk is the same, and what is only counted is not made."""
+"""Lazy neighbours: the walk is the same, and those that are only counted are not made."""
 
 import anyio
 import pytest
@@ -12,7 +12,10 @@ from tests.support.drawing import examples
 
 
 class Net(Policy):
-    """A graph in a dict, of nodes that are ids with the edge to them; `offer` says how neighbours are offered."""
+    """A graph in a dict of edges by id.
+
+    A node is an id with the edge to it; `offer` is the form in which neighbours are returned.
+    """
 
     def __init__(self, graph, offer, **replaced):
         self.graph, self.offer, self.made = graph, offer, []
@@ -88,7 +91,7 @@ async def events_of(policy, **options):
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(graphs, bounds, kinds)
 @settings(max_examples=examples(100))
-def test_a_walk_tells_the_same_however_its_neighbours_are_offered(backend, graph, options, kind):
+def test_a_walk_is_the_same_for_every_form_of_neighbours(backend, graph, options, kind):
     async def main():
         expected = await events_of(Net(graph, as_list, **kind), **options)
         assert await events_of(Net(graph, as_lazy, **kind), **options) == expected
@@ -100,7 +103,7 @@ def test_a_walk_tells_the_same_however_its_neighbours_are_offered(backend, graph
     anyio.run(main, backend=backend)
 
 
-async def test_what_is_only_looked_at_is_counted_and_not_made():
+async def test_neighbours_beyond_the_limits_are_counted_and_not_made():
     net = Net({0: [1, 2], 1: [3, 4], 2: [4, 0, 5]}, as_lazy)
     _, summary = await events_of(net, max_depth=1)
     assert summary["left_out"] == {"max_depth": 3}
@@ -108,8 +111,11 @@ async def test_what_is_only_looked_at_is_counted_and_not_made():
 
 
 @pytest.mark.parametrize("offer", [as_list, as_lazy, as_either])
-async def test_what_two_limits_keep_out_is_counted_for_each(offer):
-    """The child of the first seed, at the depth cap, is committed before the second, which spends the budget."""
+async def test_a_neighbour_that_two_limits_exclude_is_counted_for_each(offer):
+    """The second seed spends the budget.
+
+    The child of the first seed, at the depth cap, is committed before the second seed.
+    """
 
     async def seed(state, store):
         return [(0, None), (9, None)]
@@ -123,7 +129,7 @@ async def test_what_two_limits_keep_out_is_counted_for_each(offer):
 
 
 @pytest.mark.parametrize("limits", [{"max_fanout": 2}, {"max_edges": 2}])
-async def test_what_a_limit_keeps_out_is_not_made(limits):
+async def test_a_neighbour_that_a_limit_excludes_is_not_made(limits):
     net = Net({0: [1, 2, 3, 4]}, as_lazy)
     _, summary = await events_of(net, limits=Limits(**limits))
     assert summary["left_out"] == dict.fromkeys(limits, 2)
@@ -151,7 +157,7 @@ def stray(part):
         (stray, PolicyError, "Net.expand raised StopIteration"),
     ],
 )
-async def test_what_cannot_be_made_is_an_error_that_names_the_stage_and_the_node(make, kind, message, limits):
+async def test_an_error_while_a_neighbour_is_made_names_the_stage_and_the_node(make, kind, message, limits):
     net = Net({}, lambda *_: LazyNeighbors([1, 2, 3], make))
     with pytest.raises(kind, match=message) as caught:
         await events_of(net, limits=Limits(**limits))
@@ -161,20 +167,20 @@ async def test_what_cannot_be_made_is_an_error_that_names_the_stage_and_the_node
         assert "for node (0, None)" in said
 
 
-async def test_ids_that_nothing_can_be_looked_up_by_are_an_error():
+async def test_unhashable_ids_are_an_error():
     net = Net({}, lambda *_: LazyNeighbors([[1]], lambda part: [(1, None)][part]))
     with pytest.raises(PolicyError, match=r"node_id returned \[1\] .*; return something hashable"):
         await events_of(net, max_depth=0)
 
 
 @given(st.lists(st.integers(0, 9_000), max_size=40))
-def test_neighbours_are_read_in_portions_that_do_not_hold_up_others(sizes):
+def test_neighbours_are_read_in_portions_that_let_other_tasks_run(sizes):
     lists = [range(size) for size in sizes]
     portions = [sizes[part] for part in reading._split_portions(lists)]
     assert [size for portion in portions for size in portion] == sizes
     assert all(sum(portion[:-1]) + len(portion) - 1 < reading._NODES_PER_PORTION for portion in portions)
 
 
-def test_it_is_a_sequence_of_what_it_makes():
+def test_lazy_neighbours_are_a_sequence():
     neighbors = LazyNeighbors("abc", lambda part: list("ABC"[part]))
     assert (len(neighbors), list(neighbors), neighbors[1:], neighbors[:0]) == (3, ["A", "B", "C"], ["B", "C"], [])

@@ -1,4 +1,4 @@
-"""Running ahead of a consumer: `prefetch` and `merge`, their bounds, their order, and what they leave behind."""
+"""Reading ahead of a consumer with `prefetch` and `merge`: bounds, order, and clean ends."""
 
 import asyncio
 import random
@@ -17,11 +17,14 @@ from airw.walking import Policy, merge, prefetch, traverse
 
 
 class Boom(Exception):
-    """What the tests raise."""
+    """The error that the tests raise."""
 
 
 class Source:
-    """An async generator of `name0`, `name1`, ... that counts what it made and says if it was opened and closed."""
+    """An async generator of `name0`, `name1`, ...
+
+    It counts the items it made, and records whether it was opened and closed.
+    """
 
     def __init__(self, name="", size=None, *, delays=(), fails_at=None, hangs_at=None, gate=None, closing=None):
         self.made, self.opened, self.closed, self.cleaned = 0, False, False, False
@@ -50,7 +53,10 @@ class Source:
 
 
 class Chain(Policy):
-    """Nodes 0, 1, 2, ..., one a step; node `hangs_at` is never expanded to an end, node `fails_at` fails."""
+    """Walks nodes 0, 1, 2, ..., one per step.
+
+    Expanding node `hangs_at` never ends, expanding node `fails_at` fails.
+    """
 
     max_depth = None
 
@@ -84,7 +90,7 @@ def walk_of(policy, store=None, **options):
 
 
 def tasks():
-    """The tasks of the running loop, whichever it is."""
+    """Return the tasks of the running loop, asyncio or trio."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -99,7 +105,7 @@ def tasks():
 
 @asynccontextmanager
 async def nothing_left(*sources):
-    """Within it, no task is left over, every source that was opened is closed, and nothing takes long."""
+    """Check that a block leaves no task and no open source, and ends in time."""
     before = tasks()
     with anyio.fail_after(5):
         yield
@@ -107,18 +113,18 @@ async def nothing_left(*sources):
     assert [source.closed for source in sources] == [source.opened for source in sources]
 
 
-async def quiet():
-    """Let everything run until it waits."""
+async def settle():
+    """Run other tasks until all of them wait."""
     for _ in range(500):
         await anyio.lowlevel.checkpoint()
 
 
-async def taken(block):
+async def read_items(block):
     return [item async for item in block]
 
 
-async def names(block):
-    """The items of a merge, without their sources."""
+async def read_names(block):
+    """Return the items of a merge, without their sources."""
     return [item async for _, item in block]
 
 
@@ -136,15 +142,15 @@ BLOCKS = {
 
 @pytest.fixture(params=BLOCKS)
 def block_of(request):
-    """One source read ahead of, in each of the three ways."""
+    """A function that reads ahead of one source, in each of the three modes."""
     return BLOCKS[request.param]
 
 
 async def leave(block, error=None):
-    """Take one item, and leave the block, with an error if there is one."""
+    """Take one item and leave the block, by an error if there is one."""
     async with block as items:
         await anext(items)
-        await quiet()
+        await settle()
         if error is not None:
             raise error
 
@@ -156,10 +162,10 @@ def plain(item):
 # Order and bounds.
 
 
-async def test_prefetch_gives_all_items_in_order():
+async def test_prefetch_yields_all_items_in_order():
     source = Source("a", 100)
     async with nothing_left(source), prefetch(source.items, buffer=7) as hits:
-        assert await taken(hits) == [f"a{number}" for number in range(100)]
+        assert await read_items(hits) == [f"a{number}" for number in range(100)]
         assert await anext(hits, "the end") == "the end"
 
 
@@ -168,21 +174,21 @@ async def test_no_more_than_the_buffer_is_made_ahead_of_the_consumer(block_of, b
     source = Source()
     async with nothing_left(source), block_of(source.items, buffer=buffer) as items:
         for number in range(5):
-            await quiet()
+            await settle()
             assert source.made == number + buffer
             await anext(items)
-        await quiet()
+        await settle()
         assert source.made == 5 + buffer
 
 
 @pytest.mark.parametrize("order", ["arrival", "turns"])
-async def test_merge_holds_the_bound_for_each_source(order):
+async def test_merge_keeps_the_bound_for_each_source(order):
     sources = [Source("a"), Source("b", hangs_at=1), Source("c")]
     async with nothing_left(*sources), merge(*(s.items for s in sources), buffer=3, order=order) as pairs:
-        await quiet()
+        await settle()
         assert [source.made for source in sources] == [3, 1, 3]
         taken_from = [(await anext(pairs))[0] for _ in range(2)]
-        await quiet()
+        await settle()
         assert [source.made for source in sources] == [
             source.made if source is sources[1] else 3 + taken_from.count(source.items) for source in sources
         ]
@@ -191,10 +197,10 @@ async def test_merge_holds_the_bound_for_each_source(order):
 async def test_the_source_works_while_the_consumer_does_something_else():
     source = Source(size=3)
     async with prefetch(source.items) as hits:
-        await quiet()
+        await settle()
         assert source.closed
         assert source.made == 3
-        assert len(await taken(hits)) == 3
+        assert len(await read_items(hits)) == 3
 
 
 async def test_the_first_item_is_there_before_the_buffer_is_full():
@@ -212,14 +218,14 @@ async def test_a_source_that_never_waits_fills_no_more_than_the_buffer_and_lets_
     made = []
     async with nothing_left(), prefetch(count(), buffer=4) as hits:
         assert [await anext(hits) for _ in range(10)] == list(range(10))
-        await quiet()
+        await settle()
         assert len(made) == 14
 
 
-async def test_turns_take_one_from_each_in_the_order_given_passing_over_the_ended():
+async def test_turns_take_one_item_from_each_source_in_order_and_skip_ended_ones():
     sources = [Source("a", 1), Source("b", 4), Source("c", 0), Source("d", 2)]
     async with nothing_left(*sources), merge(*(s.items for s in sources), order="turns") as pairs:
-        assert await names(pairs) == ["a0", "b0", "d0", "b1", "d1", "b2", "b3"]
+        assert await read_names(pairs) == ["a0", "b0", "d0", "b1", "d1", "b2", "b3"]
 
 
 PLANS = st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=4)
@@ -227,7 +233,10 @@ PLANS = st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=4)
 
 @given(PLANS, st.integers(1, 3), st.randoms(use_true_random=False))
 def test_turns_are_the_same_whatever_the_timing(plans, buffer, chance):
-    """With sources of any length that end or fail, at any pace: items and failure are those of a plain loop."""
+    """Items and failure are those of a plain loop.
+
+    Sources have any length, end or fail, and run at any pace.
+    """
     expected = []
     for turn in range(6):
         for index, (size, fails) in enumerate(plans):
@@ -254,7 +263,7 @@ def test_turns_are_the_same_whatever_the_timing(plans, buffer, chance):
     run_on_both(main)
 
 
-async def test_arrival_gives_items_as_they_come_with_their_source():
+async def test_arrival_yields_items_as_they_come_with_their_source():
     slow, fast = Source("slow", 2, hangs_at=1), Source("fast", 3)
     async with nothing_left(slow, fast), merge(slow.items, fast.items) as pairs:
         seen = [await anext(pairs) for _ in range(4)]
@@ -275,7 +284,7 @@ async def test_in_arrival_all_sources_run_at_once_and_lose_nothing():
             yield index, number
 
     async with nothing_left(), merge(*map(count, range(5)), buffer=2) as pairs:
-        seen = await names(pairs)
+        seen = await read_names(pairs)
     assert sorted(seen) == [(index, number) for index in range(5) for number in range(50)]
     assert all([n for i, n in seen if i == index] == list(range(50)) for index in range(5))
 
@@ -283,7 +292,7 @@ async def test_in_arrival_all_sources_run_at_once_and_lose_nothing():
 @pytest.mark.parametrize("order", ["arrival", "turns"])
 async def test_a_merge_of_nothing_ends_at_once(order):
     async with nothing_left(), merge(order=order) as pairs:
-        assert await names(pairs) == []
+        assert await read_names(pairs) == []
 
 
 # Walks.
@@ -304,21 +313,21 @@ async def test_a_prefetched_walk_has_the_hits_the_summary_and_the_ranking_of_a_p
     alone, ahead = (walk_of(Chain(fanout=3), **options) for _ in range(2))
     expected = [hit async for hit in alone]
     async with nothing_left(), prefetch(ahead, buffer=3) as hits:
-        assert await taken(hits) == expected
+        assert await read_items(hits) == expected
     says = [walk.summary.to_dict() | {"seconds": 0} for walk in (alone, ahead)]
     assert says[0] == says[1]
     assert ahead.ranking == alone.ranking
 
 
-async def test_a_deadline_ends_a_prefetched_walk_after_what_it_made():
+async def test_a_deadline_ends_a_prefetched_walk_after_its_finished_items():
     walk = walk_of(Chain(hangs_at=2), timeout=0.2)
     async with nothing_left(), prefetch(walk) as hits:
-        assert [hit.artifact_id for hit in await taken(hits)] == ["0", "1", "2"]
+        assert [hit.artifact_id for hit in await read_items(hits)] == ["0", "1", "2"]
     assert walk.summary.stop == "timeout"
 
 
 @pytest.mark.parametrize("order", ["arrival", "turns"])
-async def test_merged_walks_with_one_store_each_give_what_they_give_alone(order):
+async def test_merged_walks_yield_what_each_yields_alone(order):
     class Shared(Chain):
         async def expand(self, state, committed, store):
             store["calls"] += 1
@@ -342,17 +351,17 @@ async def test_leaving_closes_a_walk_whose_policy_hangs(order):
     hung, idle, ended = walk_of(Chain(hangs_at=0)), walk_of(Chain()), walk_of(Chain(), node_budget=1)
     async with nothing_left(), merge(hung, idle, ended, buffer=4, order=order) as pairs:
         await anext(pairs)
-        await quiet()
+        await settle()
         assert hung.summary is None
     assert [walk.summary.stop for walk in (hung, idle, ended)] == ["closed", "closed", "node_budget"]
 
 
-async def test_a_walk_closed_by_its_own_aclose_ends_the_iteration_after_what_it_made():
+async def test_a_walk_closed_by_its_own_aclose_ends_the_iteration_after_its_finished_items():
     walk = walk_of(Chain(hangs_at=1))
     async with nothing_left(), prefetch(walk) as hits:
-        await quiet()
+        await settle()
         await walk.aclose()
-        assert [hit.artifact_id for hit in await taken(hits)] == ["0", "1"]
+        assert [hit.artifact_id for hit in await read_items(hits)] == ["0", "1"]
 
 
 # Failures.
@@ -361,7 +370,7 @@ async def test_a_walk_closed_by_its_own_aclose_ends_the_iteration_after_what_it_
 async def test_items_made_before_a_failure_come_first_then_the_failure_as_itself(block_of):
     source = Source(fails_at=3)
     async with nothing_left(source), block_of(source.items) as items:
-        await quiet()
+        await settle()
         assert [plain(await anext(items)) for _ in range(3)] == ["0", "1", "2"]
         with pytest.raises(Boom) as caught:
             await anext(items)
@@ -382,68 +391,68 @@ async def test_the_failure_of_a_walk_arrives_with_its_note_and_its_summary_says_
     walk = walk_of(Chain(fails_at=1))
     async with nothing_left(), prefetch(walk) as hits:
         with pytest.raises(Boom) as caught:
-            await taken(hits)
+            await read_items(hits)
     assert "expand" in caught.value.__notes__[0]
     assert walk.summary.stop == "failed"
 
 
-async def test_in_arrival_the_first_failure_closes_the_others_at_once_and_comes_after_what_came_before():
+async def test_in_arrival_the_first_failure_closes_the_others_at_once_and_follows_earlier_items():
     gate = anyio.Event()
     sources = [Source("a", hangs_at=2), Source("b"), Source("c", fails_at=1, gate=gate)]
     async with nothing_left(*sources), merge(*(s.items for s in sources), buffer=3) as pairs:
-        await quiet()
+        await settle()
         gate.set()
-        await quiet()
+        await settle()
         assert all(source.closed for source in sources)
         assert sorted([(await anext(pairs))[1] for _ in range(6)]) == ["a0", "a1", "b0", "b1", "b2", "c0"]
         with pytest.raises(Boom) as caught:
             await anext(pairs)
         assert caught.value is sources[2].error
-        assert await names(pairs) == []
+        assert await read_names(pairs) == []
 
 
 @pytest.mark.parametrize("order", ["arrival", "turns"])
-async def test_what_fails_because_another_failed_is_not_raised(order):
+async def test_a_failure_caused_by_another_failure_is_not_raised(order):
     async def fail():
         raise Boom("closing")
 
     gate = anyio.Event()
     sources = [Source("a", fails_at=0, gate=gate), Source("b", hangs_at=0, closing=fail), Source("c", closing=fail)]
     async with nothing_left(*sources), merge(*(s.items for s in sources), buffer=1, order=order) as pairs:
-        await quiet()
+        await settle()
         gate.set()
         with pytest.raises(Boom) as caught:
-            await names(pairs)
+            await read_names(pairs)
         assert caught.value is sources[0].error
 
 
 async def test_in_turns_a_failure_waits_for_its_turn_and_then_closes_the_others():
     sources = [Source("a", delays=[0.01] * 3), Source("b", fails_at=1), Source("c")]
     async with nothing_left(*sources), merge(*(s.items for s in sources), buffer=2, order="turns") as pairs:
-        await quiet()
+        await settle()
         assert sources[1].closed
         assert [(await anext(pairs))[1] for _ in range(4)] == ["a0", "b0", "c0", "a1"]
         with pytest.raises(Boom, match="b"):
             await anext(pairs)
-        await quiet()
+        await settle()
         assert all(source.closed for source in sources)
 
 
-async def test_a_failure_that_the_consumer_never_came_to_is_not_raised(block_of):
+async def test_a_failure_that_the_consumer_never_reached_is_not_raised(block_of):
     source = Source(fails_at=1)
     async with nothing_left(source), block_of(source.items) as items:
         await anext(items)
-        await quiet()
+        await settle()
         assert source.closed
 
 
-async def test_nor_is_what_it_made_others_raise():
+async def test_failures_caused_by_an_unreached_failure_are_not_raised():
     async def fail():
         raise Boom("closing")
 
     sources = [Source("a", 1), Source("b", fails_at=0), Source("c", hangs_at=0, closing=fail)]
     async with nothing_left(*sources), merge(*(s.items for s in sources)):
-        await quiet()
+        await settle()
         assert all(source.closed for source in sources)
 
 
@@ -456,13 +465,13 @@ async def test_a_consumer_shielded_from_a_cancellation_sees_it_and_no_end_when_t
                 await anext(items)
                 scope.cancel()
                 with anyio.CancelScope(shield=True):
-                    seen += await taken(items)
+                    seen += await read_items(items)
                 seen.append("the end")
         assert scope.cancelled_caught
         assert seen == []
 
 
-async def test_an_error_group_raised_by_a_source_stays_one():
+async def test_an_error_group_raised_by_a_source_stays_a_group():
     async def failing():
         raise ExceptionGroup("its own", [Boom()])
         yield
@@ -472,7 +481,7 @@ async def test_an_error_group_raised_by_a_source_stays_one():
             await anext(hits)
 
 
-async def test_an_exit_of_the_program_out_of_a_source_is_not_held_back():
+async def test_an_exit_of_the_program_in_a_source_is_raised_at_once():
     """It need not be taken: it ends the block at once, as itself."""
 
     class Exit(BaseException):
@@ -514,7 +523,7 @@ async def test_leaving_in_the_middle_closes_the_source_and_ends_its_task(block_o
             async with block_of(source.items) as items:
                 async for _ in items:
                     break
-                await quiet()
+                await settle()
                 assert source.opened
             assert source.closed
 
@@ -546,7 +555,7 @@ async def test_cancelling_a_waiting_consumer_is_immediate_and_closes_the_sources
             async with block_of(source.items) as items, anyio.create_task_group() as group:
                 await anext(items)
                 group.start_soon(anext, items)
-                await quiet()
+                await settle()
                 scope.cancel()
                 await anyio.lowlevel.checkpoint()
                 reached.append(items)
@@ -558,7 +567,7 @@ async def test_cancelling_a_waiting_consumer_is_immediate_and_closes_the_sources
 async def test_a_cancelled_consumer_stops_even_when_items_wait(block_of):
     source = Source()
     async with nothing_left(source), block_of(source.items) as items:
-        await quiet()
+        await settle()
         with anyio.CancelScope() as scope:
             scope.cancel()
             await anext(items)
@@ -571,28 +580,28 @@ async def test_a_timeout_round_the_block_closes_the_sources(block_of):
     async with nothing_left(source):
         with pytest.raises(TimeoutError), anyio.fail_after(0.02):
             async with block_of(source.items) as items:
-                await taken(items)
+                await read_items(items)
         assert source.closed
 
 
 @pytest.mark.asyncio_only
-async def test_so_does_a_cancellation_by_asyncio_itself(block_of):
+async def test_a_cancellation_by_asyncio_closes_the_sources(block_of):
     source = Source(hangs_at=1)
 
     async def consume():
         async with block_of(source.items) as items:
-            await taken(items)
+            await read_items(items)
 
     async with nothing_left(source):
         task = asyncio.ensure_future(consume())
-        await quiet()
+        await settle()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert source.closed
 
 
-async def test_a_request_that_timed_out_loses_nothing(block_of):
+async def test_a_request_that_timed_out_loses_no_item(block_of):
     source = Source(size=40, delays=[0.001] * 40)
     seen = []
     async with nothing_left(source), block_of(source.items, buffer=2) as items:
@@ -604,30 +613,30 @@ async def test_a_request_that_timed_out_loses_nothing(block_of):
 
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("passes", range(15))
-async def test_nor_does_one_that_asyncio_cancels_as_its_item_comes(block_of, passes):
-    """However many passes of the loop lie between the item and the cancellation."""
+async def test_a_request_that_asyncio_cancels_as_its_item_comes_loses_no_item(block_of, passes):
+    """This holds for any number of loop passes between the item and the cancellation."""
     gate = asyncio.Event()
 
-    async def gated():
+    async def wait_at_gate():
         await gate.wait()
         yield 1
         yield 2
 
     seen = []
-    async with nothing_left(), block_of(gated()) as items:
+    async with nothing_left(), block_of(wait_at_gate()) as items:
         request = asyncio.ensure_future(anext(items))
-        await quiet()
+        await settle()
         gate.set()
         for _ in range(passes):
             await asyncio.sleep(0)
         request.cancel()
         with suppress(asyncio.CancelledError):
             seen.append(await request)
-        seen += await taken(items)
+        seen += await read_items(items)
     assert [plain(item) for item in seen] == [1, 2]
 
 
-async def test_a_source_at_rest_may_clean_up_in_peace_whatever_ended_the_block(block_of):
+async def test_a_source_at_rest_may_finish_its_cleanup_however_the_block_ends(block_of):
     sources = [Source(closing=lambda: anyio.sleep(0.01)) for _ in range(2)]
     async with nothing_left(*sources):
         await leave(block_of(sources[0].items, buffer=1))
@@ -637,7 +646,7 @@ async def test_a_source_at_rest_may_clean_up_in_peace_whatever_ended_the_block(b
 
 
 @pytest.mark.parametrize("error", [None, Boom("body")])
-async def test_an_error_of_closing_leaves_the_block_unless_the_body_has_one(error):
+async def test_an_error_of_closing_is_raised_unless_the_body_raised_one(error):
     async def fail():
         raise Boom("closing")
 
@@ -660,7 +669,7 @@ async def test_a_source_is_run_and_closed_by_one_task():
 
     async with nothing_left(), prefetch(generate(), buffer=2) as hits:
         await anext(hits)
-        await quiet()
+        await settle()
     assert len(seen) == 4
     assert len(set(seen)) == 1
 
@@ -676,20 +685,20 @@ async def test_aclose_closes_the_sources_and_ends_the_iteration_of_another_task(
     async with nothing_left(source), block_of(source.items) as items:
         async with anyio.create_task_group() as group:
             group.start_soon(consume, items)
-            await quiet()
+            await settle()
             await items.aclose()
             assert source.closed
             await items.aclose()
         assert seen == ["0", "the end"]
-        assert await taken(items) == []
+        assert await read_items(items) == []
 
 
-async def test_aclose_drops_what_was_made_and_not_taken(block_of):
+async def test_aclose_drops_items_that_were_not_taken(block_of):
     source = Source()
     async with nothing_left(source), block_of(source.items) as items:
-        await quiet()
+        await settle()
         await items.aclose()
-        assert await taken(items) == []
+        assert await read_items(items) == []
 
 
 # Wrong uses.
@@ -699,13 +708,13 @@ async def test_two_tasks_cannot_take_at_once(block_of):
     source = Source(hangs_at=0)
     async with nothing_left(source), block_of(source.items) as items, anyio.create_task_group() as group:
         group.start_soon(anext, items, None)
-        await quiet()
+        await settle()
         with pytest.raises(RuntimeError, match="request items from one task at a time"):
             await anext(items)
         await items.aclose()
 
 
-async def test_items_are_taken_inside_the_block_only(block_of):
+async def test_items_can_be_taken_only_inside_the_block(block_of):
     source = Source()
     block = block_of(source.items)
     with pytest.raises(RuntimeError, match="inside the `async with` block"):
@@ -719,7 +728,7 @@ async def test_items_are_taken_inside_the_block_only(block_of):
     await items.aclose()
 
 
-async def test_a_task_outside_that_waits_when_the_block_is_left_is_told_so():
+async def test_another_task_that_waits_when_the_block_is_left_gets_an_error():
     source = Source(hangs_at=0)
     block = prefetch(source.items)
 
@@ -729,10 +738,10 @@ async def test_a_task_outside_that_waits_when_the_block_is_left_is_told_so():
 
     async with nothing_left(source), anyio.create_task_group() as group, block:
         group.start_soon(wait)
-        await quiet()
+        await settle()
 
 
-async def test_a_block_is_entered_once(block_of):
+async def test_a_block_cannot_be_entered_twice(block_of):
     source = Source(size=1)
     block = block_of(source.items)
     async with nothing_left(source), block:
@@ -745,7 +754,7 @@ async def test_a_block_is_entered_once(block_of):
 async def test_a_block_never_entered_runs_and_closes_nothing(block_of):
     source = Source()
     block_of(source.items)
-    await quiet()
+    await settle()
     assert not source.opened
     await source.items.aclose()
 
@@ -756,7 +765,7 @@ class Ugly:
 
 
 @pytest.mark.parametrize("wrong", [None, 1, "walk", [1], iter([1]), Source._generate, Ugly(), Chain()])
-def test_what_is_no_async_generator_is_refused_at_the_call(wrong):
+def test_a_value_that_is_no_async_generator_is_refused_at_the_call(wrong):
     for call in (prefetch, merge):
         with pytest.raises(ArgumentError, match="takes walks and other async generators, not ") as caught:
             call(wrong)
@@ -770,7 +779,7 @@ def test_a_buffer_is_a_whole_number_of_at_least_one(block_of, buffer):
         block_of(walk_of(Chain()), buffer=buffer)
 
 
-def test_a_walk_is_merged_once_and_the_order_is_one_of_two():
+def test_merge_refuses_duplicate_walks_and_unknown_orders():
     walk = walk_of(Chain())
     with pytest.raises(ArgumentError, match="the same walk twice"):
         merge(walk, walk_of(Chain()), walk)
@@ -779,7 +788,7 @@ def test_a_walk_is_merged_once_and_the_order_is_one_of_two():
             merge(walk, order=wrong)
 
 
-async def test_a_broken_policy_is_told_of_as_without_prefetch():
+async def test_an_error_of_a_policy_is_the_same_with_and_without_prefetch():
     class Broken(Chain):
         async def score(self, state, nodes, store):
             return [float("nan")] * len(nodes)

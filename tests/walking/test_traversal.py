@@ -1,4 +1,4 @@
-"""The walk operator: the manners of its generator, its arguments, its step, what it says of hits, and how it fails."""
+"""The walk operator: its generator, arguments, steps, hits and failures."""
 
 import gc
 import json
@@ -22,7 +22,10 @@ from tests.support.ids import plain
 
 
 class Net(Policy):
-    """A graph in a dict whose nodes are their ids; keywords replace methods and attributes, calls are counted."""
+    """A graph in a dict whose nodes are their ids.
+
+    Keywords replace methods and attributes; calls are counted.
+    """
 
     def __init__(self, edges=None, seeds=("a",), scores=None, routers=(), **replaced):
         self.edges = {id: list(found) if isinstance(found, str) else found for id, found in (edges or {}).items()}
@@ -60,14 +63,14 @@ def walk_of(policy, **options):
 
 
 async def ids_of(policy, **options):
-    """The ids that a walk emits, and its summary."""
+    """Return the ids that a walk emits, and its summary."""
     walk = walk_of(policy, **options)
     ids = [hit.artifact_id async for hit in walk]
     return ids, walk.summary
 
 
 async def error_of(policy, kind=PolicyError, **options):
-    """The error that ends a walk; the summary must say so."""
+    """Return the error that ends a walk; check that the summary reports it."""
     walk = walk_of(policy, **options)
     with pytest.raises(kind) as caught:
         async for _ in walk:
@@ -82,10 +85,10 @@ async def error_of(policy, kind=PolicyError, **options):
 TREE = {"a": ["b", "c"], "b": ["d"], "c": ["d", "e"], "e": ["a"]}
 
 
-# The manners of the generator.
+# The walk as a generator.
 
 
-async def test_async_for_gives_each_reachable_node_once():
+async def test_async_for_yields_each_reachable_node_once():
     ids, summary = await ids_of(Net(TREE))
     assert ids == ["a", "b", "c", "d", "e"]
     assert (summary.stop, summary.committed, summary.steps, summary.edges) == ("exhausted", 5, 3, 6)
@@ -107,7 +110,7 @@ async def test_leaving_the_walk_as_a_context_closes_it():
     assert walk.summary.stop == "closed"
 
 
-async def test_anext_and_asend_give_the_next_hit():
+async def test_anext_and_asend_return_the_next_hit():
     walk = walk_of(Net(TREE), node_budget=2)
     assert [(await anext(walk)).artifact_id, (await walk.asend(None)).artifact_id] == ["a", "b"]
     assert await anext(walk, "the end") == "the end"
@@ -151,8 +154,8 @@ async def test_athrow_closes_and_raises(thrown):
         await walk.athrow(*thrown)
 
 
-async def test_the_first_hit_leaves_after_one_step():
-    """After seed, score and materialise of one step; nothing is expanded yet."""
+async def test_the_first_hit_is_yielded_after_one_step():
+    """Only seed, score and to_hits of one step have run; nothing is expanded yet."""
     policy = Net({n: [n + 1] for n in range(50)}, seeds=[0])
     walk = walk_of(policy)
     assert (await anext(walk)).artifact_id == "0"
@@ -277,7 +280,7 @@ async def test_two_tasks_may_not_take_hits_at_once():
 
 
 async def test_a_walk_dropped_half_way_leaves_nothing():
-    """No warning, no task, no cycle that waits for the collector, no iterator left open."""
+    """There is no warning, no task, no reference cycle and no open iterator."""
     opened = Counter()
 
     class Counting:
@@ -367,7 +370,7 @@ def test_a_policy_without_an_attribute_is_refused_by_name(name):
 
 
 class Countdown:
-    """A policy as ir has them."""
+    """A policy with the methods that `ir` expects."""
 
     def seed(self, state, store):
         return [3]
@@ -391,18 +394,18 @@ class Countdown:
         return SearchHit(str(node), "number", score, "")
 
 
-def test_a_policy_for_one_node_at_a_time_is_told_to_be_wrapped():
+def test_the_error_about_a_per_node_policy_suggests_per_node():
     with pytest.raises(ArgumentError, match=r"airw\.policies\.per_node\(policy\)"):
         walk_of(Countdown())
 
 
 @pytest.mark.parametrize(("given", "says"), [(Countdown, "instance"), (object(), "has no seed"), (None, "has no seed")])
-def test_per_node_refuses_what_is_no_per_node_policy(given, says):
+def test_per_node_refuses_other_objects(given, says):
     with pytest.raises(ArgumentError, match=says):
         per_node(given)
 
 
-async def test_the_store_reaches_the_policy_as_it_is():
+async def test_the_policy_receives_the_store_unchanged():
     store, seen = object(), []
 
     async def seed(state, given):
@@ -440,7 +443,7 @@ CHAIN = {n: [n + 1] for n in range(9)}
     ("own", "given", "deepest"), [(None, {}, 9), (2, {}, 2), (2, {"max_depth": None}, 9), (2, {"max_depth": 0}, 0),
                                   (None, {"max_depth": 3}, 3), (0, {"max_depth": 4}, 4)],
 )  # fmt: skip
-async def test_the_depth_cap_is_the_callers_or_else_the_policys(own, given, deepest):
+async def test_the_depth_cap_of_the_caller_overrides_that_of_the_policy(own, given, deepest):
     ids, summary = await ids_of(Net(CHAIN, seeds=[0], max_depth=own), **given)
     assert ids == [str(n) for n in range(deepest + 1)]
     assert summary.depth == deepest
@@ -478,7 +481,7 @@ async def test_stop_is_asked_after_each_hit_and_ends_the_walk(wrap):
 
 @pytest.mark.parametrize("answer", [None, 1, "yes"])
 @pytest.mark.parametrize("wrap", [lambda answer: answer, waits], ids=["sync", "async"])
-async def test_stop_must_give_a_bool(answer, wrap):
+async def test_stop_must_return_a_bool(answer, wrap):
     error = await error_of(Net(TREE, stop=wrap(lambda state: answer)))
     assert f"Net.stop returned {answer!r}; return True or False" in str(error)
 
@@ -523,10 +526,10 @@ async def test_a_long_step_is_materialised_in_slices_of_512_as_hits_are_taken():
     assert sizes == [1, 512, 488]
 
 
-# What select may give.
+# Answers of select.
 
 
-async def test_select_gives_the_order_of_commitment():
+async def test_select_determines_the_order_of_commitment():
     policy = Net({"a": "bcd"}, select=lambda state, frontier: [int(at) for at in frontier.live[::-1]])
     assert (await ids_of(policy))[0] == ["a", "d", "c", "b"]
 
@@ -541,11 +544,11 @@ async def test_select_gives_the_order_of_commitment():
     ],
     ids=["array", "iterator", "range of fresh", "awaitable"],
 )
-async def test_select_may_give_any_iterable_of_positions(select):
-    async def awaited(state, frontier):
+async def test_select_may_return_any_iterable_of_positions(select):
+    async def select_later(state, frontier):
         return frontier.live[::-1]
 
-    policy = Net({"a": "bcd"}, select=awaited if select.__name__ == "stop" else select)
+    policy = Net({"a": "bcd"}, select=select_later if select.__name__ == "stop" else select)
     assert (await ids_of(policy))[0] == ["a", "d", "c", "b"]
 
 
@@ -569,7 +572,7 @@ async def test_repeats_from_select_are_skipped():
 
 
 @pytest.mark.parametrize("bad", [-1, 99, 10**30, 0.0, "0", None, True, np.bool_(True), [0], np.array([0])], ids=plain)  # noqa: FBT003
-async def test_a_selection_that_is_no_live_position_is_named(bad):
+async def test_the_error_about_an_invalid_position_names_it(bad):
     error = await error_of(Net(TREE, select=lambda state, frontier: [bad]))
     assert "Net.select" in str(error)
     assert "position" in str(error)
@@ -745,7 +748,7 @@ async def test_an_error_of_a_per_node_policy_names_the_node(method, limit, form)
 
 @pytest.mark.parametrize("answer", [None, 3, [], [None] * 2, repeat(None)], ids=plain)
 @pytest.mark.parametrize("what", ["to_hits", "expand"])
-async def test_to_hits_and_expand_must_give_one_each(what, answer):
+async def test_to_hits_and_expand_must_return_one_answer_per_node(what, answer):
     async def gives(state, committed, store):
         return answer
 
@@ -769,17 +772,17 @@ async def test_an_unhashable_node_id_is_named():
 
 
 @pytest.mark.parametrize("hit", ["a", 3, SearchHit("a", "node", 0.0, "", metadata=None)], ids=plain)
-async def test_what_is_no_hit_is_named(hit):
+async def test_the_error_about_an_invalid_hit_names_it(hit):
     async def to_hits(state, committed, store):
         return [hit]
 
     assert "SearchHit values with a metadata dict" in str(await error_of(Net(to_hits=to_hits)))
 
 
-# What a hit and a walk say.
+# Metadata of hits and of walks.
 
 
-async def test_hits_say_how_they_were_reached():
+async def test_hits_contain_how_they_were_reached():
     edges = {"a": ["b"], "b": ["c"]}
     walk = walk_of(Net(edges, edge_of=lambda node: Edge("x", "y", "REF") if node == "c" else None))
     a, b, c = [hit.metadata async for hit in walk]
@@ -804,7 +807,7 @@ async def test_the_seed_is_the_artifact_of_the_ancestor_at_depth_0():
     assert seeds == {"A": None, "X": None, "B": "A", "C": "A", "Y": "X"}
 
 
-async def test_paths_are_written_to_depth_64_and_whole_on_request():
+async def test_hits_contain_paths_up_to_depth_64_and_walk_path_returns_all():
     walk = walk_of(Net({n: [n + 1] for n in range(70)}, seeds=[0]), node_budget=70)
     hits = [hit async for hit in walk]
     assert hits[64].metadata["walk_path"] == list(range(65))
@@ -833,8 +836,8 @@ async def test_the_path_of_a_foreign_hit_is_an_argument_error():
         walk.path(SearchHit("z", "node", 0.0, ""))
 
 
-async def test_a_waiting_entry_found_again_nearer_takes_that_depth_parent_and_edge():
-    """x is found at depth 3 while it waits, then again at depth 2."""
+async def test_a_waiting_entry_found_on_a_shorter_path_takes_its_depth_parent_and_edge():
+    """x is found at depth 3, waits, and is found again at depth 2."""
     edges = {"s": "ab", "a": "c", "c": ["far"], "b": ["near"]}
     order = ["s", "a", "c", "b", "x"]
 
@@ -852,7 +855,7 @@ async def test_a_waiting_entry_found_again_nearer_takes_that_depth_parent_and_ed
     assert (hits["x"]["walk_depth"], hits["x"]["walk_parent"], hits["x"]["walk_edge"]) == (2, "b", "near")
 
 
-async def test_a_policy_that_scores_paths_sees_one_entry_a_path():
+async def test_a_policy_that_scores_paths_sees_one_entry_per_path():
     seen = []
 
     def select(state, frontier):
@@ -868,7 +871,7 @@ async def test_a_policy_that_scores_paths_sees_one_entry_a_path():
     assert [(hit.artifact_id, hit.metadata["walk_parent"], hit.score) for hit in hits][3:] == [("d", "c", 1.0)]
 
 
-async def test_the_state_tells_what_is_known():
+async def test_the_state_contains_visited_nodes_with_depths_and_parents():
     seen = []
 
     async def expand(state, committed, store):
@@ -883,7 +886,7 @@ async def test_the_state_tells_what_is_known():
 # The ranking.
 
 
-async def test_the_ranking_is_there_once_the_walk_has_ended():
+async def test_the_ranking_is_available_once_the_walk_has_ended():
     walk = walk_of(Net({"a": "bc"}, scores={"c": 2.0, "b": 1.0}))
     assert walk.ranking is None
     await anext(walk)
@@ -892,7 +895,7 @@ async def test_the_ranking_is_there_once_the_walk_has_ended():
     assert [hit.artifact_id for hit in walk.ranking] == ["c", "b", "a"]
 
 
-async def test_a_ranking_may_cut_and_replace():
+async def test_a_ranking_may_omit_and_replace_hits():
     def rank(state, hits):
         return [SearchHit(hit.artifact_id, hit.surface_kind, 7.0, "new") for hit in hits[:0:-1]]
 
@@ -911,14 +914,14 @@ async def test_a_ranking_may_cut_and_replace():
     ],
     ids=["another", "in place of one", "one twice", "one for ever"],
 )
-async def test_a_ranking_that_adds_is_a_policy_error(rank):
+async def test_a_ranking_that_adds_hits_is_a_policy_error(rank):
     walk = walk_of(Net({"a": "bc"}, rank=rank))
     assert len([hit async for hit in walk]) == 3
     with pytest.raises(PolicyError, match=r"Net\.rank returned a hit that the walk did not yield"):
         _ = walk.ranking
 
 
-async def test_top_k_is_the_start_of_the_ranking():
+async def test_top_k_returns_the_start_of_the_ranking():
     policy = Net({"a": "bcd"}, scores={"d": 3.0, "b": 2.0})
     assert [hit.artifact_id for hit in await top_k(walk_of(policy), 2)] == ["d", "b"]
     assert [hit.artifact_id for hit in await top_k(walk_of(policy))] == ["d", "b", "a", "c"]
@@ -936,7 +939,7 @@ async def test_top_k_checks_its_arguments_before_it_walks():
     assert isinstance(walk, Walk)
 
 
-async def test_the_summary_is_clean_json():
+async def test_the_summary_is_valid_json():
     _, summary = await ids_of(Net(TREE), node_budget=1)
     told = json.loads(json.dumps(summary.to_dict()))
     assert told.pop("seconds") >= 0

@@ -1,6 +1,6 @@
-"""The walk operator against policies that mean harm: what never ends, what is no answer, what rewrites and raises.
+"""The walk operator against harmful policies: endless, invalid and manipulated answers.
 
-What breaks a walk is in `test_traversal_errors.py`; how walks end, in `test_traversal_endings.py`.
+Errors during a walk are tested in `test_traversal_errors.py`, the ends of walks in `test_traversal_endings.py`.
 """
 
 import time
@@ -34,7 +34,7 @@ from tests.support.adversaries import (
     without_end,
 )
 
-# What never ends.
+# Endless answers.
 
 
 @pytest.mark.pairwise
@@ -96,7 +96,7 @@ async def test_each_limit_holds_against_neighbours_without_end(form, source, lim
     ],
     ids=["the visited one", "one for ever", "the visited one and one", "two in turn"],
 )
-async def test_the_same_few_nodes_for_ever_are_a_small_graph(form, source, items, found):
+async def test_the_same_few_neighbours_without_end_are_a_small_graph(form, source, items, found):
     sources = Sources()
     ids, summary = await run_walk(form(lambda node: sources.make(source, items())), limits={"max_fanout": 50})
     assert "".join(ids) == found
@@ -105,7 +105,7 @@ async def test_the_same_few_nodes_for_ever_are_a_small_graph(form, source, items
     assert sources.open == 0
 
 
-async def test_an_answer_without_end_of_expand_or_to_hits_is_an_error_and_not_read_on():
+async def test_an_endless_answer_of_expand_or_to_hits_is_an_error_and_not_read_further():
     async def expand(state, committed, store):
         return without_end(repeat(()))
 
@@ -123,7 +123,7 @@ async def test_an_answer_without_end_of_expand_or_to_hits_is_an_error_and_not_re
 
 
 class Claims:
-    """A sequence that claims a length, and gives items for ever."""
+    """A sequence that claims a length and yields items without end."""
 
     def __init__(self, length):
         self.length = length
@@ -139,7 +139,7 @@ class Claims:
 
 
 class LyingList(list):
-    """A list with items for ever behind each slice of it."""
+    """A list with endless items behind each slice of it."""
 
     def __getitem__(self, index):
         return without_end(count(100)) if isinstance(index, slice) else super().__getitem__(index)
@@ -169,7 +169,7 @@ async def test_a_collection_that_lies_about_its_length_is_read_up_to_the_cap(for
     ],
     ids=["generator", "without end", "async", "range", "list", "sequence"],
 )
-async def test_scores_in_the_wrong_number_are_refused_before_they_are_copied(scores):
+async def test_a_wrong_number_of_scores_is_refused_before_they_are_copied(scores):
     answer = scores()
 
     async def score(state, nodes, store):
@@ -221,7 +221,7 @@ BAD_POSITIONS = {
 @pytest.mark.pairwise
 @pytest.mark.parametrize("picked", BAD_POSITIONS.values(), ids=BAD_POSITIONS)
 @pytest.mark.parametrize("wait", [False, True], ids=["at once", "awaited"])
-async def test_a_selection_of_anything_but_live_positions_is_a_policy_error(picked, wait):
+async def test_selecting_anything_but_live_positions_is_a_policy_error(picked, wait):
     async def later(state, frontier):
         await anyio.lowlevel.checkpoint()
         return picked(frontier.live)
@@ -249,7 +249,7 @@ async def test_a_selection_of_anything_but_live_positions_is_a_policy_error(pick
 )
 @pytest.mark.parametrize("wait", [False, True], ids=["at once", "awaited"])
 @pytest.mark.parametrize("keeps", [False, True], ids=["drops", "keeps"])
-async def test_one_position_for_ever_is_one_position(picked, wait, keeps):
+async def test_an_endlessly_repeated_position_counts_once(picked, wait, keeps):
     async def later(state, frontier):
         await anyio.lowlevel.checkpoint()
         return picked(frontier.live)
@@ -275,8 +275,8 @@ async def test_a_generator_of_positions_is_closed_within_the_step():
             assert not open_now
 
 
-async def test_scores_that_a_policy_unlocks_and_writes_are_not_the_operators():
-    """The frontier's scores are read-only; one who makes them writable all the same harms at most himself."""
+async def test_a_policy_that_makes_scores_writable_changes_only_its_own_copy():
+    """The frontier's scores are read-only; whoever unlocks them harms only himself."""
 
     def select(state, frontier):
         picked = frontier.best_first()
@@ -291,7 +291,7 @@ async def test_scores_that_a_policy_unlocks_and_writes_are_not_the_operators():
         assert [hit.score async for hit in walk] == [0.0] * 6
 
 
-async def test_live_positions_that_a_policy_overwrites_harm_only_its_own_view():
+async def test_a_policy_that_overwrites_live_positions_changes_only_its_own_copy():
     def select(state, frontier):
         picked = frontier.best_first()
         frontier.live[:] = 0
@@ -320,7 +320,7 @@ BAD_TRIPLES = {
 @pytest.mark.pairwise
 @pytest.mark.parametrize("picked", BAD_TRIPLES.values(), ids=BAD_TRIPLES)
 @pytest.mark.parametrize("wait", [False, True], ids=["at once", "awaited"])
-async def test_a_per_node_selection_of_anything_but_offered_triples_is_a_policy_error(picked, wait):
+async def test_a_per_node_policy_that_selects_other_triples_than_offered_is_a_policy_error(picked, wait):
     async def later(state, scored):
         await anyio.lowlevel.checkpoint()
         return picked(scored)
@@ -333,8 +333,8 @@ async def test_a_per_node_selection_of_anything_but_offered_triples_is_a_policy_
 
 
 @pytest.mark.parametrize("triple", [(0, 0, 0.0), (0, -5, 9.0)], ids=["as committed", "rewritten"])
-async def test_a_per_node_selection_of_a_visited_node_for_ever_ends(triple):
-    """A visited node may be returned, as in `ir`, but no more triples are read than wait."""
+async def test_a_per_node_policy_that_selects_a_visited_node_endlessly_ends(triple):
+    """A visited node may be returned, as in `ir`. No more triples are read than wait."""
 
     def select(state, scored):
         return scored if not state.results else without_end(repeat(triple))
@@ -379,14 +379,14 @@ BAD_SCORES = {
 @pytest.mark.pairwise
 @every_form
 @pytest.mark.parametrize("score", BAD_SCORES.values(), ids=BAD_SCORES)
-async def test_what_is_no_number_is_no_score(form, score):
-    async def batched(state, nodes, store):
+async def test_a_score_that_is_no_number_is_a_policy_error(form, score):
+    async def score_all(state, nodes, store):
         return [score if node == 3 else 0.0 for node in nodes]
 
     async def each(state, node, store):
         return score if node == 3 else 0.0
 
-    policy = form(STAR, score=batched if form is Batched else each)
+    policy = form(STAR, score=score_all if form is Batched else each)
     error, ids = await failing(policy)
     assert isinstance(error, PolicyError)
     assert "score" in str(error)
@@ -395,15 +395,15 @@ async def test_what_is_no_number_is_no_score(form, score):
 
 
 @pytest.mark.parametrize("form", ["batched", "per node"])
-async def test_an_error_while_a_score_is_read_as_a_number_arrives_with_the_stage(form):
+async def test_an_error_while_a_score_is_converted_names_the_stage(form):
     class Number:
         def __float__(self):
             raise KeyError("mine")
 
-    async def batched(state, nodes, store):
+    async def score_all(state, nodes, store):
         return [Number() for _ in nodes]
 
-    policy = Batched(score=batched) if form == "batched" else per_node(OneByOne(score=lambda *_: Number()))
+    policy = Batched(score=score_all) if form == "batched" else per_node(OneByOne(score=lambda *_: Number()))
     error, _ = await failing(policy)
     assert isinstance(error, KeyError)
     assert any(".score" in note for note in error.__notes__)
@@ -423,13 +423,13 @@ async def test_an_error_while_a_score_is_read_as_a_number_arrives_with_the_stage
     ids=["-inf", "inf", "mixed", "extremes"],
 )
 async def test_infinite_and_extreme_scores_have_an_order(form, keeps, scores, order):
-    async def batched(state, nodes, store):
+    async def score_all(state, nodes, store):
         return [scores[node - 1] if node else 0.0 for node in nodes]
 
     async def each(state, node, store):
         return scores[node - 1] if node else 0.0
 
-    policy = form(STAR, score=batched if form is Batched else each)
+    policy = form(STAR, score=score_all if form is Batched else each)
     if form is Batched:
         policy.keeps_frontier = keeps
     else:
@@ -439,7 +439,7 @@ async def test_infinite_and_extreme_scores_have_an_order(form, keeps, scores, or
     assert summary.stop == "exhausted"
 
 
-# A policy that clears or rewrites what it is handed.
+# A policy that clears or rewrites its arguments.
 
 
 def delete_all(state):
@@ -507,7 +507,7 @@ async def test_a_per_node_policy_cannot_widen_its_concurrency():
 @pytest.mark.pairwise
 @pytest.mark.parametrize("harm", [list.clear, list.reverse, list.pop, lambda items: items.append(len(items) + 1)])
 @pytest.mark.parametrize("where", ["seeds", "neighbours"])
-async def test_a_list_that_changes_while_its_nodes_are_identified_counts_as_it_was_given(harm, where):
+async def test_a_list_that_changes_while_node_ids_are_read_counts_as_it_was_passed(harm, where):
     kept = list(range(1, 901))
 
     def node_id(node):
@@ -540,8 +540,8 @@ def numbers():
     return list(range(1, HUB + 1))
 
 
-async def measured(make):
-    """Return what a walk took of the processor, in seconds, and the most memory that another held at once, in MB."""
+async def measure(make):
+    """Return ids, summary, processor seconds of a walk, and peak memory of another in MB."""
     policy = make()
     started = time.process_time()
     ids, summary = await run_walk(policy)
@@ -561,14 +561,14 @@ async def measured(make):
 @pytest.mark.pairwise
 @pytest.mark.parametrize("form", [Batched, FORMS["per node"]], ids=["batched", "per node"])
 @pytest.mark.parametrize("hub", HUBS.values(), ids=HUBS)
-async def test_a_hub_of_three_million_costs_no_more_than_what_is_read_of_it(form, hub, numbers):
-    """Under the default limits; what the policy itself holds is its own."""
+async def test_a_hub_of_three_million_costs_only_what_is_read_of_it(form, hub, numbers):
+    """The default limits apply. Memory of the policy itself does not count."""
 
     def make():
         offered = hub(numbers)
         return form(lambda node: offered if node == 0 else ())
 
-    ids, summary, seconds, peak = await measured(make)
+    ids, summary, seconds, peak = await measure(make)
     assert ids == [str(n) for n in range(64)]
     assert summary.edges == 1_000
     assert summary.left_out["max_fanout"] == (HUB - 1_000 if summary.at_least == () else 1)
@@ -578,31 +578,31 @@ async def test_a_hub_of_three_million_costs_no_more_than_what_is_read_of_it(form
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hub", [HUBS["list"], HUBS["generator"]], ids=["list", "generator"])
-async def test_three_million_seeds_cost_no_more_than_what_is_read_of_them(hub, numbers):
-    ids, summary, seconds, peak = await measured(lambda: Batched(seeds=hub(numbers)))
+async def test_three_million_seeds_cost_only_what_is_read_of_them(hub, numbers):
+    ids, summary, seconds, peak = await measure(lambda: Batched(seeds=hub(numbers)))
     assert ids == [str(n) for n in range(1, 65)]
     assert summary.left_out["max_frontier"] == (HUB - 100_000 if summary.at_least == () else 1)
     assert seconds < 5
     assert peak < 200
 
 
-async def test_three_million_positions_are_read_up_to_what_waits():
+async def test_no_more_positions_are_read_than_entries_wait():
     offered = range(HUB)
-    ids, _, seconds, peak = await measured(lambda: Batched(seeds=[0, 1], select=lambda state, frontier: offered))
+    ids, _, seconds, peak = await measure(lambda: Batched(seeds=[0, 1], select=lambda state, frontier: offered))
     assert ids == ["0", "1"]
     assert seconds < 5
     assert peak < 200
 
 
-async def awaited(items):
+async def iterate_async(items):
     for item in items:
         yield item
 
 
 @pytest.mark.slow
 async def test_a_chain_of_a_hundred_thousand_is_walked_to_its_end(anyio_backend):
-    """No recursion, whatever the neighbours come as: lists, here and there generators and async iterables."""
-    size, kinds = 100_000 if anyio_backend == "asyncio" else 30_000, [iter, awaited, *[list] * 98]
+    """There is no recursion, whether neighbours are lists, generators or async iterables."""
+    size, kinds = 100_000 if anyio_backend == "asyncio" else 30_000, [iter, iterate_async, *[list] * 98]
     policy = Batched(lambda node: kinds[node % 100]([node + 1] if node + 1 < size else []))
     with anyio.fail_after(250):
         walk = walk_of(policy, node_budget=size)

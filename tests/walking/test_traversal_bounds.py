@@ -1,4 +1,4 @@
-"""The bounds of a walk: limits and what the summary says of each, the deadline, and policies that mean harm."""
+"""The bounds of a walk: limits and how the summary reports them, and the deadline."""
 
 import gc
 import math
@@ -51,23 +51,26 @@ def walk_of(policy, *, limits=None, **options):
 
 
 async def ids_of(policy, **options):
-    """The ids that a walk emits, and its summary."""
+    """Return the ids that a walk emits, and its summary."""
     walk = walk_of(policy, **options)
     ids = [int(hit.artifact_id) async for hit in walk]
     return ids, walk.summary
 
 
-def told(summary):
-    """Why a walk ended, what was left out, what is a lower bound, what is unknown; and that `truncated` agrees."""
+def outcome(summary):
+    """Return why a walk ended and what was left out, with lower bounds and unknown counts.
+
+    Check that `truncated` agrees.
+    """
     assert summary.truncated == bool(summary.left_out or summary.at_least or summary.unknown)
     return summary.stop, summary.left_out, summary.at_least, summary.unknown
 
 
-def generated(items):
+def iterate(items):
     yield from items
 
 
-async def awaited(items):
+async def read_async(items):
     for item in items:
         await anyio.lowlevel.checkpoint()
         yield item
@@ -117,10 +120,10 @@ CHAIN = {n: [n + 1] for n in range(9)}
 async def test_the_summary_counts_what_each_limit_left_out(edges, options, stop, left_out):
     """A limit reached exactly is not truncation."""
     _, summary = await ids_of(Net(edges), **options)
-    assert told(summary) == (stop, left_out, (), ())
+    assert outcome(summary) == (stop, left_out, (), ())
 
 
-@pytest.mark.parametrize("read", [generated, awaited], ids=["sync", "async"])
+@pytest.mark.parametrize("read", [iterate, read_async], ids=["sync", "async"])
 @pytest.mark.parametrize(
     ("limits", "left_out"),
     [
@@ -134,13 +137,13 @@ async def test_the_summary_counts_what_each_limit_left_out(edges, options, stop,
 )
 async def test_without_a_length_the_count_is_a_lower_bound(read, limits, left_out):
     _, summary = await ids_of(Net({0: read(range(1, 6))}), limits=limits)
-    assert told(summary) == ("exhausted", left_out, tuple(left_out), ())
+    assert outcome(summary) == ("exhausted", left_out, tuple(left_out), ())
 
 
 @pytest.mark.parametrize(("cap", "left_out"), [(5, {}), (3, {"max_frontier": 2})])
 async def test_seeds_are_read_up_to_max_frontier(cap, left_out):
-    assert told((await ids_of(Net(seeds=range(5)), limits={"max_frontier": cap}))[1])[1:3] == (left_out, ())
-    ids, summary = await ids_of(Net(seeds=generated(range(5))), limits={"max_frontier": cap})
+    assert outcome((await ids_of(Net(seeds=range(5)), limits={"max_frontier": cap}))[1])[1:3] == (left_out, ())
+    ids, summary = await ids_of(Net(seeds=iterate(range(5))), limits={"max_frontier": cap})
     assert ids == list(range(cap))
     assert summary.left_out == dict.fromkeys(left_out, 1)
     assert summary.at_least == tuple(left_out)
@@ -151,36 +154,36 @@ async def test_entries_known_first_stay_when_the_frontier_is_full():
     assert ids == [0, 1, 2]
 
 
-async def test_an_open_frontier_counts_all_that_wait_as_left_out_by_the_budget():
+async def test_all_waiting_entries_count_as_left_out_by_the_budget():
     policy = Net(STAR | {1: [6, 7]}, keeps_frontier=True, select=lambda state, frontier: frontier.best_first(1))
     ids, summary = await ids_of(policy, node_budget=3)
     assert ids == [0, 1, 2]
-    assert told(summary) == ("node_budget", {"node_budget": 5}, (), ())
+    assert outcome(summary) == ("node_budget", {"node_budget": 5}, (), ())
 
 
 async def test_max_hits_at_the_end_of_a_step_counts_an_open_frontier_too():
     policy = Net(STAR, keeps_frontier=True, select=lambda state, frontier: frontier.best_first(1))
     _, summary = await ids_of(policy, limits={"max_hits": 2})
-    assert told(summary) == ("max_hits", {"max_hits": 4}, (), ())
+    assert outcome(summary) == ("max_hits", {"max_hits": 4}, (), ())
 
 
 async def test_routers_do_not_count_as_hits_but_as_nodes():
     ids, summary = await ids_of(Net(STAR, routers=[0, 1, 3, 5]), limits={"max_hits": 2})
     assert ids == [2, 4]
-    assert (told(summary), summary.routed) == (("max_hits", {}, (), ()), 4)
+    assert (outcome(summary), summary.routed) == (("max_hits", {}, (), ()), 4)
 
 
 async def test_hits_held_back_in_a_long_step_are_a_lower_bound():
     _, summary = await ids_of(Net({0: range(1, 900)}), limits={"max_hits": 10}, node_budget=1000)
-    assert told(summary) == ("max_hits", {"max_hits": 503}, ("max_hits",), ())
+    assert outcome(summary) == ("max_hits", {"max_hits": 503}, ("max_hits",), ())
 
 
 async def test_max_hits_in_a_step_that_the_budget_cut_is_a_lower_bound():
     _, summary = await ids_of(Net(STAR), limits={"max_hits": 2}, node_budget=4)
-    assert told(summary) == ("max_hits", {"max_hits": 2}, ("max_hits",), ())
+    assert outcome(summary) == ("max_hits", {"max_hits": 2}, ("max_hits",), ())
 
 
-async def test_a_budget_and_max_hits_spent_in_one_step_are_both_told():
+async def test_a_budget_and_max_hits_reached_in_one_step_are_both_reported():
     _, summary = await ids_of(Net(STAR), limits={"max_hits": 4}, node_budget=4)
     assert summary.stop == "max_hits"
     assert summary.left_out["node_budget"] == 2
@@ -196,10 +199,10 @@ async def test_a_budget_and_max_hits_spent_in_one_step_are_both_told():
     ],
     ids=str,
 )
-async def test_without_the_count_beyond_the_limits_what_lies_there_is_unknown(options, stop, unknown):
+async def test_without_the_count_beyond_the_limits_the_counts_are_unknown(options, stop, unknown):
     policy = Net(CHAIN)
     ids, summary = await ids_of(policy, limits={"count_beyond_limits": False}, **options)
-    assert told(summary) == (stop, {}, (), unknown)
+    assert outcome(summary) == (stop, {}, (), unknown)
     assert list(chain(*policy.expanded)) == (ids[:-1] if unknown else ids)
 
 
@@ -214,7 +217,7 @@ async def test_the_count_beyond_the_limits_is_one_call_after_the_last_hit():
 async def test_the_count_beyond_the_limits_obeys_the_same_caps():
     ids, summary = await ids_of(Net({0: count(1)}), max_depth=0, limits={"max_fanout": 7})
     assert ids == [0]
-    assert told(summary) == ("exhausted", {"max_depth": 7}, ("max_depth",), ())
+    assert outcome(summary) == ("exhausted", {"max_depth": 7}, ("max_depth",), ())
 
 
 @pytest.mark.parametrize("end", ["sufficient", "closed", "failed"])
@@ -233,7 +236,7 @@ async def test_nothing_is_counted_beyond_the_limits_of_a_walk_that_did_not_end_t
         await anext(walk, None)
     except OSError:
         assert end == "failed"
-    assert told(walk.summary) == (end, {}, (), ())
+    assert outcome(walk.summary) == (end, {}, (), ())
     assert policy.expanded == []
 
 
@@ -336,6 +339,7 @@ async def test_sync_code_cannot_be_interrupted_and_its_step_is_yielded():
 
 
 async def test_a_policy_that_swallows_its_cancellation_ends_once_it_returns():
+
     async def score(state, nodes, store):
         with anyio.CancelScope(shield=True):
             await anyio.sleep(0.03)
@@ -352,14 +356,14 @@ async def test_a_deadline_during_the_count_beyond_the_limits_leaves_it_unknown()
 
     ids, summary = await ids_of(Net(expand=expand), max_depth=0, timeout=0.02)
     assert ids == [0]
-    assert told(summary) == ("exhausted", {}, (), ("max_depth",))
+    assert outcome(summary) == ("exhausted", {}, (), ("max_depth",))
 
 
 # Neighbours are read lazily and closed.
 
 
 class Counted:
-    """An async iterator that counts how many of its kind are open."""
+    """An async iterator that counts how many of its class are open."""
 
     open: ClassVar = Counter()
 
@@ -385,33 +389,33 @@ class Counted:
 
 
 @pytest.fixture
-def opened(monkeypatch):
+def open_counts(monkeypatch):
     monkeypatch.setattr(Counted, "open", Counter())
     return Counted.open
 
 
-async def test_async_neighbours_are_read_concurrently_in_request_order_and_closed(opened):
+async def test_async_neighbours_are_read_concurrently_in_request_order_and_closed(open_counts):
     edges = {0: list(range(1, 41))} | {n: Counted([n * 100, n * 100 + 1]) for n in range(1, 41)}
     walk = walk_of(Net(edges), node_budget=200, max_depth=2, limits={"max_concurrency": 8})
     ids = []
     async for hit in walk:
         ids.append(int(hit.artifact_id))
-        assert opened["now"] == 0
+        assert open_counts["now"] == 0
     assert ids[41:] == [n for i in range(1, 41) for n in (i * 100, i * 100 + 1)]
-    assert opened["most"] == 8
+    assert open_counts["most"] == 8
 
 
-async def test_max_edges_is_charged_in_request_order_when_many_are_read_at_once(opened):
+async def test_max_edges_is_charged_in_request_order_when_many_are_read_at_once(open_counts):
     edges = {0: [1, 2, 3, 4]} | {n: Counted(range(n * 100, n * 100 + 10)) for n in (1, 2, 3, 4)}
     ids, summary = await ids_of(Net(edges), max_depth=2, limits={"max_edges": 4 + 15, "count_beyond_limits": False})
     assert ids[5:] == [*range(100, 110), *range(200, 205)]
     assert summary.edges == 19
     assert (summary.left_out, summary.at_least) == ({"max_edges": 3}, ("max_edges",))
-    assert opened["now"] == 0
+    assert open_counts["now"] == 0
 
 
 @pytest.mark.parametrize("end", ["failure", "deadline", "cap", "close"])
-async def test_async_neighbours_are_closed_however_the_step_ends(opened, end):
+async def test_async_neighbours_are_closed_for_every_end_of_a_step(open_counts, end):
     async def slow():
         await anyio.sleep(60)
         yield 1
@@ -424,8 +428,8 @@ async def test_async_neighbours_are_closed_however_the_step_ends(opened, end):
             async for _ in walk:
                 pass
     assert caught is None or "for node 7" in caught.value.__notes__
-    assert opened["most"] > 1
-    assert opened["now"] == 0
+    assert open_counts["most"] > 1
+    assert open_counts["now"] == 0
     stops = {"failure": "failed", "deadline": "timeout", "cap": "exhausted", "close": "closed"}
     assert walk.summary.stop == stops[end]
 
@@ -467,7 +471,7 @@ async def test_iterators_cut_off_by_a_cap_are_closed_within_the_step(kind):
 
 
 class Understated:
-    """A collection that says it is shorter than it is."""
+    """A collection whose length is less than its number of items."""
 
     def __len__(self):
         return 1
@@ -478,20 +482,24 @@ class Understated:
 
 async def test_a_collection_that_understates_its_length_leaves_no_negative_count():
     _, summary = await ids_of(Net({0: Understated()}))
-    assert told(summary) == ("exhausted", {}, (), ())
+    assert outcome(summary) == ("exhausted", {}, (), ())
 
 
-# Policies that mean harm.
+# Harmful policies.
 
 
-@pytest.mark.parametrize("endless", [count, lambda: awaited(count()), lambda: repeat(7)], ids=["sync", "async", "one"])
+@pytest.mark.parametrize(
+    "endless", [count, lambda: read_async(count()), lambda: repeat(7)], ids=["sync", "async", "one"]
+)
 async def test_infinite_seeds_end(endless):
     ids, summary = await ids_of(Net(seeds=endless()), node_budget=5, limits={"max_frontier": 5_000})
     assert len(ids) in (1, 5)
     assert "max_frontier" in summary.at_least
 
 
-@pytest.mark.parametrize("endless", [count, lambda n: awaited(count(n)), repeat], ids=["sync", "async", "one for ever"])
+@pytest.mark.parametrize(
+    "endless", [count, lambda n: read_async(count(n)), repeat], ids=["sync", "async", "one for ever"]
+)
 async def test_infinite_neighbours_end(endless):
     class Edges(dict):
         def get(self, id, default):
@@ -532,7 +540,7 @@ async def test_an_infinite_selection_of_other_things_is_an_error():
 
 @pytest.mark.parametrize("method", ["seed", "score", "select", "expand", "stop", "to_hits", "node_id"])
 async def test_a_policy_that_rewrites_its_state_changes_nothing(method):
-    """It can cheat itself, not the operator."""
+    """It can deceive only itself."""
     states = []
 
     def harm(state):
@@ -555,11 +563,11 @@ async def test_a_policy_that_rewrites_its_state_changes_nothing(method):
     setattr(policy, method, bad)
     ids, summary = await ids_of(policy, max_depth=4, node_budget=20, limits={"max_fanout": 2})
     assert ids == expected[0]
-    assert told(summary) == told(expected[1])
+    assert outcome(summary) == outcome(expected[1])
 
 
 @pytest.mark.parametrize("method", ["score", "expand", "to_hits"])
-async def test_a_policy_that_empties_what_it_is_handed_changes_nothing(method):
+async def test_a_policy_that_empties_its_arguments_changes_nothing(method):
     policy = Net(STAR)
     good = getattr(policy, method)
 
@@ -612,7 +620,7 @@ async def test_a_hub_of_three_million_neighbours_is_read_up_to_the_fan_out(hub):
 
 
 async def test_other_tasks_run_while_a_large_frontier_is_walked():
-    """A hundred thousand seeds: the event loop is never blocked for long."""
+    """A hundred thousand seeds never block the event loop for long."""
     gaps = []
 
     async def tick():

@@ -1,4 +1,4 @@
-"""What a walk asks of its store: calls counted, never timed."""
+"""The calls of a walk to its store, counted and not timed."""
 
 import random
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ STEP = ["neighbors", "best_of", "get_records"]
 
 
 class Counting:
-    """Notes the calls of a store."""
+    """Records the calls of a store."""
 
     def __init__(self, store):
         self._store, self.calls = store, []
@@ -42,7 +42,10 @@ class Surfaces:
 
 
 def items(count=400, degree=6):
-    """Artifacts of one to four short texts, few enough words that many score alike, linked at random."""
+    """Return artifacts of one to four short texts, linked at random.
+
+    There are so few words that many artifacts have equal scores.
+    """
     draw, ids = random.Random(3), [f"n{number:03}" for number in range(count)]
     text = lambda: " ".join(f"w{draw.randrange(40)}" for _ in range(3))  # noqa: E731 (one line)
     return {id: {"texts": [text() for _ in range(draw.randint(1, 4))], "links": draw.sample(ids, degree)} for id in ids}
@@ -59,12 +62,15 @@ async def corpus():
 
 
 def eager(factor=1, **options):
-    """Make a policy under which a walk to depth 3 commits `64 * factor` nodes in four steps."""
+    """Return a policy whose walk to depth 3 commits `64 * factor` nodes in four steps."""
     return Eager(**{"select_k": None, "start_k": 4 * factor, "adjacent_k": 20 * factor, **options})
 
 
-async def walked(corpus, policy, *, budget=64, **options):
-    """Give the hits of a walk, its summary, and its calls by step; the last list holds those after the last hit."""
+async def walk_and_count(corpus, policy, *, budget=64, **options):
+    """Return the hits of a walk, its summary, and its calls by step.
+
+    The last list contains the calls after the last hit.
+    """
     store, hits, steps, noted = Counting(corpus.store), [], [], 0
     walk = traverse(QUERY, replace(corpus, store=store), policy=policy, max_depth=3, node_budget=budget, **options)
     async for hit in walk:
@@ -76,7 +82,7 @@ async def walked(corpus, policy, *, budget=64, **options):
 
 
 async def test_a_walk_of_64_nodes_to_depth_3_costs_12_calls_the_count_beyond_the_limits_included(corpus):
-    hits, summary, steps = await walked(corpus, eager())
+    hits, summary, steps = await walk_and_count(corpus, eager())
     assert (len(hits), summary.depth, summary.steps) == (64, 3, 4)
     assert summary.left_out["max_depth"] > 0
     assert steps == [["search_vectors", "get_records"], STEP, STEP, STEP, ["neighbors"]]
@@ -84,14 +90,14 @@ async def test_a_walk_of_64_nodes_to_depth_3_costs_12_calls_the_count_beyond_the
 
 
 async def test_without_the_count_beyond_the_limits_it_costs_11(corpus):
-    _, _, steps = await walked(corpus, eager(), limits=Limits(count_beyond_limits=False))
+    _, _, steps = await walk_and_count(corpus, eager(), limits=Limits(count_beyond_limits=False))
     assert sum(map(len, steps)) == 11
 
 
 @pytest.mark.parametrize("policy", [eager, lambda factor=1: CollapsedTree(seed_k=20 * factor)])
 async def test_twice_the_nodes_cost_the_same_calls(corpus, policy):
-    hits, _, steps = await walked(corpus, policy())
-    more, _, others = await walked(corpus, policy(2), budget=128)
+    hits, _, steps = await walk_and_count(corpus, policy())
+    more, _, others = await walk_and_count(corpus, policy(2), budget=128)
     assert len(more) > 1.5 * len(hits)
     assert others == steps
 
@@ -104,20 +110,23 @@ async def test_twice_the_nodes_cost_the_same_calls(corpus, policy):
         ({"roots": ["n007", "n100"]}, ["search_vectors", "best_of", "get_records"]),
     ],
 )
-async def test_other_starts_cost_at_most_three_calls_to_the_first_hit(corpus, options, first):
-    _, _, steps = await walked(corpus, eager(**options))
+async def test_other_kinds_of_seeds_cost_at_most_three_calls_to_the_first_hit(corpus, options, first):
+    _, _, steps = await walk_and_count(corpus, eager(**options))
     assert steps == [first, STEP, STEP, STEP, ["neighbors"]]
 
 
-async def test_a_hybrid_start_costs_both_searches_and_scores_only_what_the_dense_one_did_not(corpus):
-    hits, _, steps = await walked(corpus, eager(seeding="hybrid"))
+async def test_hybrid_seeds_cost_both_searches_and_only_lexical_ones_are_scored(corpus):
+    hits, _, steps = await walk_and_count(corpus, eager(seeding="hybrid"))
     assert sorted(steps[0]) == ["get_records", "search_text", "search_vectors"]
     assert steps[1:] == [STEP, STEP, STEP, ["neighbors"]]
     assert len(hits) == 64
 
 
-async def test_what_only_the_words_found_is_scored_by_one_more_call():
-    """Of 60 artifacts the dense ranking, read 50 deep, puts last the only one that holds the word."""
+async def test_a_seed_that_only_the_lexical_search_found_is_scored_by_one_more_call():
+    """The dense ranking of 60 artifacts is read 50 deep.
+
+    The only artifact with the word is the last of it.
+    """
     texts = {f"n{number:02}": {"texts": ["other"], "links": []} for number in range(60)}
     texts["last"] = {"texts": ["wanted here"], "links": []}
     far = embedder_from(lambda given: [[-1.0 if text == "wanted here" else 1.0] for text in given], id="far", dim=1)
@@ -133,7 +142,7 @@ async def test_what_only_the_words_found_is_scored_by_one_more_call():
 
 
 @pytest.mark.parametrize("seeding", ["dense", "lexical", "hybrid"])
-async def test_a_walk_starts_from_what_a_search_finds_in_that_order(corpus, seeding):
+async def test_a_walk_starts_from_the_hits_of_a_search_in_their_order(corpus, seeding):
     found = await search(corpus, QUERY, k=12, mode=seeding)
     order = []
 
@@ -142,13 +151,13 @@ async def test_a_walk_starts_from_what_a_search_finds_in_that_order(corpus, seed
             order.extend(node.id for node in nodes)
             return await super().score(state, nodes, store)
 
-    await walked(corpus, Start(select_k=None, start_k=12, seeding=seeding), budget=12)
+    await walk_and_count(corpus, Start(select_k=None, start_k=12, seeding=seeding), budget=12)
     assert order == [hit.artifact_id for hit in found]
 
 
 @pytest.mark.parametrize("seeding", ["dense", "lexical", "hybrid"])
-async def test_every_hit_has_the_cosine_and_the_text_of_its_best_surface_however_it_was_found(corpus, seeding):
-    hits, _, _ = await walked(corpus, eager(seeding=seeding, roots=["n007"]))
+async def test_every_hit_has_the_cosine_and_the_text_of_its_best_surface(corpus, seeding):
+    hits, _, _ = await walk_and_count(corpus, eager(seeding=seeding, roots=["n007"]))
     query = await corpus.embedder.embed_query(QUERY)
     ids = [hit.artifact_id for hit in hits]
     best, cosines = await corpus.store.best_of(query, ids)
@@ -158,13 +167,13 @@ async def test_every_hit_has_the_cosine_and_the_text_of_its_best_surface_however
     assert len(set(cosines.tolist())) < len(hits)  # ties are among them
 
 
-async def test_the_query_is_embedded_once_a_walk_whatever_finds_the_start(corpus):
+async def test_the_query_is_embedded_once_per_walk_for_all_kinds_of_seeds(corpus):
     for seeding in ("dense", "lexical", "hybrid"):
         embedder = Counting(corpus.embedder)
-        await walked(replace(corpus, embedder=embedder), eager(seeding=seeding))
+        await walk_and_count(replace(corpus, embedder=embedder), eager(seeding=seeding))
         assert embedder.calls == ["embed_query"]
 
 
 async def test_summary_routing_costs_three_calls_to_the_first_leaf_and_none_after(corpus):
-    _, _, steps = await walked(corpus, CollapsedTree(seed_k=20))
+    _, _, steps = await walk_and_count(corpus, CollapsedTree(seed_k=20))
     assert [call for step in steps for call in step] == ["search_vectors", "records_of", "similarities"]

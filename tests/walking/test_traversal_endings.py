@@ -1,6 +1,6 @@
-"""How walks end: policies that never return, or close their own walk; consumers that leave in every way; event loops.
+"""The ends of walks: by policies, by consumers in every manner, and by event loops.
 
-What policies answer and rewrite is in `test_traversal_adversary.py`; what they raise, in `test_traversal_errors.py`.
+Invalid answers of policies are tested in `test_traversal_adversary.py`, errors in `test_traversal_errors.py`.
 """
 
 import asyncio
@@ -47,7 +47,10 @@ two_forms = pytest.mark.parametrize("form", [Batched, FORMS["per node, async"]],
 
 
 class Stage:
-    """What a policy does at one stage: it waits for ever, and may go on to swallow its cancellation, or to raise."""
+    """A policy method that waits forever at one stage.
+
+    It may also swallow its cancellation or raise an error.
+    """
 
     def __init__(self, stage, *, swallows=0, error=None, read="hits"):
         self.stage, self.swallows, self.error, self.read = stage, swallows, error, read
@@ -119,7 +122,7 @@ async def by_a_timeout_of_each_request(stage, policy, seen):
 
 
 async def take(stream, seen, ended=()):
-    """Take all hits, or events; note how that ended."""
+    """Take all hits or events, and record how the walk ended."""
     async for one in stream:
         seen.append(one)
     if isinstance(ended, list):
@@ -127,7 +130,7 @@ async def take(stream, seen, ended=()):
 
 
 def hits_in(seen):
-    """The hits among hits or events."""
+    """Return the hits among hits or events."""
     found = [one if isinstance(one, SearchHit) else getattr(one, "hit", None) for one in seen]
     return [hit.artifact_id for hit in found if hit is not None]
 
@@ -137,7 +140,7 @@ every_end = pytest.mark.parametrize("end", ENDS)
 as_hits_and_as_events = pytest.mark.parametrize("read", ["hits", "events"])
 
 
-# Policies that never return, or not when they should.
+# Policies that return late or never.
 
 
 @pytest.mark.pairwise
@@ -160,7 +163,7 @@ async def test_a_policy_that_never_returns_is_interrupted(form, stage, end, read
 @two_forms
 @every_stage
 @every_end
-async def test_a_policy_that_swallows_cancellation_is_waited_for_and_the_walk_ends_then(form, stage, end):
+async def test_a_walk_waits_for_a_policy_that_swallows_cancellation_and_then_ends(form, stage, end):
     at, seen = Stage(stage, swallows=3), []
     async with leaving_nothing():
         walk = await end(at, at.policy(form), seen)
@@ -196,8 +199,8 @@ async def test_a_policy_that_raises_while_it_is_interrupted_fails_the_walk(form,
 
 
 @pytest.mark.slow
-async def test_iterables_that_never_close_hold_a_walk_up_for_a_second_at_most():
-    """Of ten that are read side by side."""
+async def test_iterables_that_never_close_delay_a_walk_by_one_second_at_most():
+    """Ten of them are read side by side."""
     closing = []
 
     class Stuck(AsyncIterator):
@@ -216,7 +219,7 @@ async def test_iterables_that_never_close_hold_a_walk_up_for_a_second_at_most():
 @every_form
 @every_end
 async def test_the_sources_of_an_interrupted_step_are_closed(form, end):
-    """Of eight that are read side by side, one never ends."""
+    """Eight sources are read side by side; one of them never ends."""
     at, sources = Stage("reading"), Sources()
 
     async def never():
@@ -291,7 +294,7 @@ ASYNC_STAGES = STAGES[:-1]
 
 
 def acting(form, stage, act):
-    """A walk whose policy acts on it at a stage, once."""
+    """Return a walk whose policy does something to it at a stage, once."""
     walks = []
 
     async def do(state):
@@ -377,7 +380,7 @@ async def test_a_policy_that_closes_its_own_walk_in_a_shield_does_not_wait_for_i
 
 
 def lively(sources):
-    """A policy that waits at each stage, and whose async neighbours are counted."""
+    """Return a policy that waits at each stage; its async neighbours are counted."""
 
     class Lively(Batched):
         async def score(self, state, nodes, store):
@@ -404,8 +407,8 @@ async def whole():
 
 @pytest.mark.parametrize("how", ["cancelled", "closed elsewhere"])
 @as_hits_and_as_events
-async def test_a_walk_left_at_any_moment_has_counted_exactly_the_hits_it_gave(how, read):
-    """Also when a hit is just ready: none is lost, none is given twice, and no source stays open."""
+async def test_a_walk_left_at_any_moment_has_counted_exactly_the_hits_it_yielded(how, read):
+    """No hit is lost or repeated, even if one is just ready, and no source stays open."""
     expected = await whole()
     stops = []
     for turns in TURNS:
@@ -432,7 +435,7 @@ async def test_a_walk_left_at_any_moment_has_counted_exactly_the_hits_it_gave(ho
 
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("how", ["task.cancel", "wait_for", "timeout"])
-async def test_asyncios_own_ways_to_leave_a_walk_leave_nothing(how):
+async def test_timeouts_and_cancellations_of_asyncio_leave_nothing_behind(how):
     expected = await whole()
     for turns in TURNS:
         sources, seen = Sources(), []
@@ -470,7 +473,7 @@ async def requests(walk, patience):
 @pytest.mark.asyncio_only
 @two_forms
 @every_stage
-async def test_wait_for_around_a_request_closes_the_walk_whatever_it_waits_in(form, stage):
+async def test_wait_for_around_a_request_closes_the_walk_at_every_stage(form, stage):
     for patience in (0.01, 0.2, 2.0, 20.0):  # a busy machine may need more to get to the stage
         at = Stage(stage)
         async with leaving_nothing():
@@ -488,7 +491,7 @@ async def test_wait_for_around_a_request_closes_the_walk_whatever_it_waits_in(fo
 @pytest.mark.parametrize("taken", [0, 5])
 @pytest.mark.parametrize("how", ["break", "return", "raise", "aclosing", "async with", "dropped"])
 @as_hits_and_as_events
-async def test_however_a_loop_is_left_nothing_stays_behind(form, taken, how, read):
+async def test_nothing_is_left_behind_for_every_end_of_a_loop(form, taken, how, read):
     sources = Sources()
 
     async def consume():
@@ -528,7 +531,10 @@ async def test_however_a_loop_is_left_nothing_stays_behind(form, taken, how, rea
 
 @pytest.mark.parametrize("stage", [stage for stage in STAGES if not stage.startswith("read")])
 async def test_a_request_dropped_in_the_middle_of_a_step_ends_the_walk(stage, anyio_backend):
-    """As when its task is thrown away: the coroutine is closed where it waits, and can wait for nothing more."""
+    """The task is destroyed.
+
+    Its coroutine is closed where it waits, and cannot wait for anything more.
+    """
     at = Stage(stage)
     async with leaving_nothing():
         walk = walk_of(at.policy(Batched), **at.options)
@@ -546,7 +552,7 @@ async def test_a_request_dropped_in_the_middle_of_a_step_ends_the_walk(stage, an
     assert (walk.summary.stop, at.left) == ("closed", 1)
 
 
-async def test_two_tasks_that_take_hits_are_told_of_prefetch_and_the_first_goes_on():
+async def test_the_error_for_a_second_reader_suggests_prefetch_and_the_first_reader_continues():
     walk, messages, seen = walk_of(lively(Sources()), max_depth=2), [], []
 
     async def second():
@@ -643,7 +649,7 @@ async def test_a_cancelled_consumer_gets_at_most_a_hundred_hits_more():
     assert len(seen) <= 350
 
 
-async def test_a_walk_closed_elsewhere_while_many_hits_are_ready_gives_at_most_a_hundred_more():
+async def test_a_walk_closed_by_another_task_yields_at_most_a_hundred_hits_more():
     seen, ended = [], []
     async with leaving_nothing(), anyio.create_task_group() as group:
         walk = walk_of(Batched(seeds=range(2_000)), node_budget=2_000)
@@ -674,14 +680,14 @@ async def test_top_k_that_is_cancelled_or_fails_closes_its_walk():
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
 
-def on(backend, main):
+def run_loop(backend, main):
     """Run an event loop, which must end in time."""
 
-    async def guarded():
+    async def run_in_time():
         with anyio.fail_after(PATIENCE):
             return await main()
 
-    return anyio.run(guarded, backend=backend)
+    return anyio.run(run_in_time, backend=backend)
 
 
 @pytest.mark.pairwise
@@ -689,7 +695,7 @@ def on(backend, main):
 @pytest.mark.parametrize("second", ["asyncio", "trio"])
 @pytest.mark.parametrize("taken", [0, 1, 4])
 def test_a_walk_goes_on_in_a_second_event_loop(backend, second, taken):
-    """Nothing is open between hits, so nothing belongs to the first."""
+    """Nothing is open between hits, so nothing belongs to the first loop."""
     walk = walk_of(lively(Sources()), max_depth=2)
 
     async def some():
@@ -698,8 +704,8 @@ def test_a_walk_goes_on_in_a_second_event_loop(backend, second, taken):
     async def rest():
         return [hit.artifact_id async for hit in walk]
 
-    ids = on(backend, some) + on(second, rest)
-    assert ids == on(backend, whole)
+    ids = run_loop(backend, some) + run_loop(second, rest)
+    assert ids == run_loop(backend, whole)
     assert walk.summary.stop == "exhausted"
     assert walk.summary.seconds >= 0
 
@@ -708,10 +714,10 @@ def test_a_walk_goes_on_in_a_second_event_loop(backend, second, taken):
 @pytest.mark.parametrize("timeout", [None, 60])
 def test_a_walk_left_in_one_event_loop_is_closed_in_another(backend, timeout):
     walk = walk_of(lively(Sources()), max_depth=2, timeout=timeout)
-    on(backend, walk.__anext__)
-    on(backend, walk.aclose)
+    run_loop(backend, walk.__anext__)
+    run_loop(backend, walk.aclose)
     assert (walk.summary.stop, walk.summary.emitted) == ("closed", 1)
-    assert on(backend, lambda: anext(walk, None)) is None
+    assert run_loop(backend, lambda: anext(walk, None)) is None
     assert [hit.artifact_id for hit in walk.ranking] == ["0"]
 
 
@@ -730,7 +736,7 @@ def test_an_event_loop_that_ends_in_the_middle_of_a_step_ends_the_walk(backend, 
             raise KeyError("the program's")
 
     with pytest.raises(ExceptionGroup):
-        on(backend, main)
+        run_loop(backend, main)
     [(at, walk)] = walks
     assert (walk.summary.stop, at.left) == ("closed", 1)
 
@@ -765,7 +771,7 @@ def test_a_walk_dropped_after_its_event_loop_leaves_nothing(backend, taken):
         kept.append(walk)
 
     kept = []
-    on(backend, some)
+    run_loop(backend, some)
     gone = weakref.ref(kept.pop())
     assert gone() is None
     gc.collect()

@@ -1,4 +1,4 @@
-"""What breaks during a walk, and how that is told: hits and ids that are none, errors at each stage, failing stores."""
+"""Errors during a walk: invalid hits and ids, errors at each stage, failing stores."""
 
 import asyncio
 from collections import UserDict
@@ -36,13 +36,13 @@ from tests.support.corpora import source
 
 
 class Mine(BaseException):
-    """No `Exception`, as those that end a program are not."""
+    """Not an `Exception`, like errors that end a program."""
 
 
 # Hits.
 
 
-async def test_one_hit_for_many_nodes_ends_as_any_walk():
+async def test_the_same_hit_for_many_nodes_is_accepted():
     hit = hit_of("shared")
 
     async def to_hits(state, committed, store):
@@ -56,7 +56,7 @@ async def test_one_hit_for_many_nodes_ends_as_any_walk():
     assert walk.path(hit)
 
 
-async def test_one_metadata_dict_for_many_hits_ends_as_any_walk():
+async def test_the_same_metadata_dict_for_many_hits_is_accepted():
     shared = {}
 
     async def to_hits(state, committed, store):
@@ -80,7 +80,7 @@ async def test_metadata_that_is_no_dict_is_a_policy_error(metadata):
 
 
 @pytest.mark.parametrize("broken", ["artifact_id", "surface_kind", "source", "surface_index"])
-async def test_hits_that_cannot_be_told_from_others_cannot_be_ranked(broken):
+async def test_hits_that_cannot_be_distinguished_cannot_be_ranked(broken):
     async def to_hits(state, committed, store):
         parts = {"artifact_id": "a", "surface_kind": "node", "score": 0.0, "text": ""} | {broken: []}
         return [SearchHit(**parts)]
@@ -91,7 +91,7 @@ async def test_hits_that_cannot_be_told_from_others_cannot_be_ranked(broken):
         _ = walk.ranking
 
 
-async def test_a_dict_that_refuses_writes_ends_the_walk_with_its_own_error():
+async def test_a_dict_that_refuses_writes_ends_the_walk_with_its_error():
     class Locked(dict):
         def __setitem__(self, name, value):
             raise KeyError("locked")
@@ -108,7 +108,7 @@ async def test_a_dict_that_refuses_writes_ends_the_walk_with_its_own_error():
 
 
 class Id:
-    """An id that fails where it is told to."""
+    """An id that fails in the given method."""
 
     def __init__(self, name="id", *, hashes=None, equals=None):
         self.name, self.hashes, self.equals = name, hashes, equals
@@ -167,7 +167,7 @@ async def test_ids_that_equal_everything_are_one_node(form):
 @pytest.mark.pairwise
 @every_form
 @pytest.mark.parametrize("strange", ["never equal", "another hash each time", "nan", "changing"])
-async def test_ids_that_are_never_known_again_end_at_the_budget_or_in_an_error(form, strange):
+async def test_ids_that_never_equal_themselves_end_at_the_budget_or_in_an_error(form, strange):
     hashes = count()
     make = {
         "never equal": lambda node: Id(equals=lambda: False),
@@ -197,7 +197,7 @@ class Unspeakable:
 
 
 class Unread(Batched):
-    """Fails at one stage, where a node is concerned."""
+    """Fails at one stage that concerns a node."""
 
     def __init__(self, node, what, kind=KeyError):
         super().__init__(seeds=[node])
@@ -225,7 +225,7 @@ class Unread(Batched):
 
 
 @pytest.mark.parametrize("what", ["node_id", "edge_of", "read"])
-async def test_the_error_arrives_even_when_the_node_cannot_be_shown(what):
+async def test_the_error_is_raised_even_if_the_repr_of_the_node_fails(what):
     error, _ = await failing(Unread(Unspeakable(), what))
     assert isinstance(error, KeyError)
     assert error.args == ("mine",)
@@ -234,7 +234,7 @@ async def test_the_error_arrives_even_when_the_node_cannot_be_shown(what):
 @pytest.mark.pairwise
 @pytest.mark.parametrize("method", ["score", "expand", "to_hit"])
 @pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
-async def test_the_error_of_a_per_node_policy_arrives_even_when_the_node_cannot_be_shown(method, wait):
+async def test_the_error_of_a_per_node_policy_is_raised_even_if_the_repr_of_the_node_fails(method, wait):
     def fail(*arguments):
         raise KeyError("mine")
 
@@ -249,7 +249,7 @@ async def test_the_error_of_a_per_node_policy_arrives_even_when_the_node_cannot_
 @pytest.mark.pairwise
 @pytest.mark.parametrize("what", ["unhashable", "nan", "none"])
 @pytest.mark.parametrize("text", [None, "two\nlines"], ids=["no repr", "two lines"])
-async def test_a_message_about_a_node_is_one_line_however_the_node_is_shown(what, text):
+async def test_a_message_about_a_node_is_one_line_for_every_repr(what, text):
     error, _ = await failing(Unread(Unspeakable(text), what))
     assert isinstance(error, PolicyError)
     assert str(error).count("\n") == 0
@@ -273,32 +273,32 @@ def is_stray(kind):
     return issubclass(kind, (StopIteration, StopAsyncIteration))
 
 
-def said_by(error):
+def text_of(error):
     return str(error) + "".join(getattr(error, "__notes__", ()))
 
 
 @pytest.mark.pairwise
 @every_stage
 @pytest.mark.parametrize("kind", [KeyError, ExceptionGroup, TimeoutError, StopIteration, StopAsyncIteration, Mine])
-async def test_an_error_at_any_stage_arrives_as_itself_and_names_the_stage(form, stage, kind):
+async def test_an_error_at_any_stage_is_raised_unchanged_and_names_the_stage(form, stage, kind):
     error, ids = await failing(form(STAR, at=stage, do=raising(kind)))
     assert type(error) is (PolicyError if is_stray(kind) else kind)
     if kind is not Mine:
-        assert "." + {"read seeds": "seed", "read neighbours": "expand"}.get(stage, stage) in said_by(error)
+        assert "." + {"read seeds": "seed", "read neighbours": "expand"}.get(stage, stage) in text_of(error)
     assert ids == (["0"] if stage in ("stop", "expand", "read neighbours") else [])
 
 
 @pytest.mark.pairwise
 @stages(["batched", "per node"], STAGES[:-1])  # an event loop itself ends when a task but the first raises these
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError])
-async def test_what_ends_a_program_ends_the_walk_and_arrives_as_itself(form, stage, kind):
-    """Also a `CancelledError` that nobody asked for."""
+async def test_an_error_that_ends_a_program_ends_the_walk_and_is_raised_unchanged(form, stage, kind):
+    """This includes a `CancelledError` without a cancellation."""
     error, _ = await failing(form(STAR, at=stage, do=raising(kind)))
     assert type(error) is kind
 
 
 @every_form
-async def test_a_group_of_errors_that_a_policys_own_tasks_raise_arrives_whole(form):
+async def test_an_error_group_from_the_tasks_of_a_policy_is_raised_whole(form):
     async def fail(state):
         async with anyio.create_task_group() as group:
             for kind in (KeyError, OSError):
@@ -317,7 +317,7 @@ async def test_a_group_of_errors_that_a_policys_own_tasks_raise_arrives_whole(fo
 
 
 @pytest.mark.parametrize("kind", [KeyError, StopIteration, StopAsyncIteration, Mine])
-async def test_an_error_of_rank_arrives_whenever_the_ranking_is_asked(kind):
+async def test_an_error_of_rank_is_raised_at_every_request_for_the_ranking(kind):
     walk = walk_of(Batched(STAR, at="rank", do=raising(kind)))
     assert len([hit async for hit in walk]) == 6
     for _ in range(2):
@@ -326,7 +326,7 @@ async def test_an_error_of_rank_arrives_whenever_the_ranking_is_asked(kind):
 
 
 class Failing:
-    """An iterable of two that raises where it is told to."""
+    """An iterable of two items that raises at the given position."""
 
     def __init__(self, error, at):
         self.error, self.at, self.left = error, at, 2
@@ -354,7 +354,7 @@ class Failing:
 
 
 class FailingLater(Failing):
-    """The same, async."""
+    """The async form of `Failing`."""
 
     __iter__ = __next__ = None
 
@@ -382,13 +382,13 @@ class FailingLater(Failing):
     ],
 )
 @pytest.mark.parametrize("where", ["seeds", "neighbours"])
-async def test_an_error_of_an_iterable_arrives_as_itself(form, source, at, kind, where):
-    """A `StopIteration` where it is no end becomes a `PolicyError`, and a `StopAsyncIteration` too."""
+async def test_an_error_of_an_iterable_is_raised_unchanged(form, source, at, kind, where):
+    """A stray `StopIteration` or `StopAsyncIteration` becomes a `PolicyError`."""
     offered = source(error_of(kind), at)
     error, ids = await failing(form(seeds=offered) if where == "seeds" else form({0: offered}))
     assert type(error) is (PolicyError if is_stray(kind) else kind)
     if kind is not Mine:
-        assert {"seeds": ".seed", "neighbours": ".expand"}[where] in said_by(error)
+        assert {"seeds": ".seed", "neighbours": ".expand"}[where] in text_of(error)
     assert ids == ([] if where == "seeds" else ["0"])
 
 
@@ -413,7 +413,7 @@ async def test_all_other_sources_of_a_step_are_closed_when_one_fails(form, faili
 
 
 class Store:
-    """A real store whose n-th call fails, and that counts its calls."""
+    """A real store that counts its calls and fails at the n-th."""
 
     def __init__(self, store, fails_at=None):
         self.store, self.fails_at, self.calls = store, fails_at, 0
@@ -441,7 +441,7 @@ POLICIES = [Eager(start_k=1, select_k=None, types=["NEXT"], max_depth=4), Collap
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: type(policy).__name__)
-async def test_whichever_call_of_a_store_fails_the_walk_ends_with_its_error_and_the_hits_before_stay(policy):
+async def test_a_failing_call_of_a_store_ends_the_walk_with_its_error_and_earlier_hits_stay(policy):
     async with build(source(), store=MemoryStore()) as corpus:
         whole = Store(corpus.store)
         walk = traverse("alpha 7", replace(corpus, store=whole), policy=policy)
@@ -479,7 +479,10 @@ async def test_a_file_closed_in_the_middle_of_a_walk_ends_it_with_a_store_error(
 
 @pytest.mark.asyncio_only
 async def test_a_file_closed_while_a_walk_reads_it_ends_the_walk(tmp_path):
-    """Closed by another task after each number of turns: an end, or an error of the store, and nothing left."""
+    """The walk ends or raises an error of the store, and leaves nothing.
+
+    Another task closes the file after each number of turns.
+    """
     path = tmp_path / "notes.airw"
     await (await build(source(), store=path)).aclose()
     for turns in range(0, 60, 4):

@@ -19,7 +19,7 @@ from tests.support.drawing import examples
 
 @dataclass(frozen=True)
 class Graph:
-    """A directed graph: neighbours (repeats allowed), a score and a role for each node, and where to start."""
+    """A directed graph: neighbours (repeats allowed), score and role per node, and seeds."""
 
     edges: list[list[int]]
     scores: list[int]
@@ -28,7 +28,10 @@ class Graph:
 
 
 def graph_of(number, *, routers=True):
-    """The random graph of a number: drawn part by part, most graphs would leave nothing to walk."""
+    """Return the random graph with a number.
+
+    If Hypothesis drew the parts, most graphs would have no walk at all.
+    """
     chance = Random(number)
     nodes, degree = range(chance.choice([6, 8, 12, 16])), chance.choice([1, 3, 5, 8])
     return Graph(
@@ -54,7 +57,7 @@ bounds = st.fixed_dictionaries(
 
 
 class Batched(Policy):
-    """Walks a graph; with `width`, it commits that many a step and lets the others wait."""
+    """Walks a graph; with `width`, it commits so many nodes per step and keeps the others."""
 
     def __init__(self, graph, *, width=None, enough=None, disorder=None, lazily=False):
         self.graph, self.width, self.enough, self.disorder, self.lazily = graph, width, enough, disorder, lazily
@@ -125,7 +128,7 @@ class OneByOne:
 
 
 class OneByOneAsync(OneByOne):
-    """The same with methods that finish in any order."""
+    """The same walk with methods that finish in any order."""
 
     def __init__(self, graph, disorder):
         super().__init__(graph)
@@ -153,7 +156,7 @@ def hit_of(id, score):
 
 
 def walk(policy, *, backend="asyncio", max_depth=None, node_budget=64, timeout=None, **limits):
-    """The hits of a walk as plain values, and its summary without the seconds."""
+    """Return the hits of a walk as plain values, and its summary without the seconds."""
 
     async def main():
         options = {"max_depth": max_depth, "node_budget": node_budget, "timeout": timeout}
@@ -168,7 +171,7 @@ def walk(policy, *, backend="asyncio", max_depth=None, node_budget=64, timeout=N
 
 @dataclass
 class Reference:
-    """The contract of a walk, written again as simply as possible: lists, no I/O."""
+    """The contract of a walk, implemented as simply as possible: lists, no I/O."""
 
     graph: Graph
     max_depth: int | None = None
@@ -185,7 +188,7 @@ class Reference:
     waiting: dict[int, int] = field(default_factory=dict)
 
     def run(self):
-        """Give the ids emitted, why the walk stopped, what was left out, and which counts are lower bounds."""
+        """Return the emitted ids, the reason of the stop, what was left out, and the lower bounds."""
         self.spend, closed, last, first = self.max_edges, [], [], True
         self.left_out["max_frontier"] = max(0, len(self.graph.seeds) - self.max_frontier)
         found = [(0, node) for node in self.graph.seeds[: self.max_frontier]]
@@ -278,7 +281,7 @@ class Reference:
 @given(graphs(), bounds, st.none() | st.integers(1, 3))
 @settings(max_examples=examples(600))
 def test_hits_stop_and_counts_equal_those_of_a_simple_reference(graph, given_bounds, width):
-    """Every limit alone and together, with a frontier that is dropped and one that is kept."""
+    """Every limit applies alone and with others, to both kinds of frontier."""
     hits, summary = walk(Batched(graph, width=width), **given_bounds)
     told = [id for id, _, _ in hits], summary["stop"], summary["left_out"], summary["at_least"]
     assert told == Reference(graph, width=width, **given_bounds).run()
@@ -322,7 +325,7 @@ def test_an_unbounded_walk_emits_exactly_what_is_reachable(graph):
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(graphs(), bounds, st.integers(0, 2**32), st.sampled_from([1, 2, 16]))
 @settings(max_examples=examples(40))
-def test_the_order_in_which_answers_arrive_changes_nothing(backend, graph, given_bounds, chance, width):
+def test_the_order_of_concurrent_answers_changes_nothing(backend, graph, given_bounds, chance, width):
     expected = walk(Batched(graph, lazily=True), **given_bounds)
     shuffled = Batched(graph, lazily=True, disorder=Random(chance))
     assert walk(shuffled, backend=backend, max_concurrency=width, **given_bounds) == expected
@@ -333,8 +336,8 @@ def test_the_order_in_which_answers_arrive_changes_nothing(backend, graph, given
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(graphs(), bounds, st.integers(0, 2**32), st.sampled_from([1, 2, 16]))
 @settings(max_examples=examples(40))
-def test_one_node_at_a_time_walks_as_a_batched_policy_does(backend, graph, given_bounds, chance, width):
-    """But for `max_frontier`, which counts each path to a node there."""
+def test_a_per_node_policy_walks_like_a_batched_one(backend, graph, given_bounds, chance, width):
+    """The exception is `max_frontier`, which counts each path to a node there."""
     given_bounds = {name: value for name, value in given_bounds.items() if name != "max_frontier"}
     expected = walk(Batched(graph), **given_bounds)
     assert walk(per_node(OneByOne(graph)), **given_bounds) == expected
@@ -344,7 +347,7 @@ def test_one_node_at_a_time_walks_as_a_batched_policy_does(backend, graph, given
 
 @given(graphs(routers=False), st.none() | st.integers(0, 4), st.integers(1, 15))
 @settings(max_examples=examples(80))
-def test_the_first_hits_of_a_walk_are_the_walk_that_stops_there(graph, max_depth, first):
+def test_a_walk_with_max_hits_is_the_start_of_the_walk_without(graph, max_depth, first):
     hits, _ = walk(Batched(graph), max_depth=max_depth)
     assert walk(Batched(graph, enough=first), max_depth=max_depth)[0] == hits[:first]
     assert walk(Batched(graph), max_depth=max_depth, max_hits=first)[0] == hits[:first]
@@ -353,13 +356,13 @@ def test_the_first_hits_of_a_walk_are_the_walk_that_stops_there(graph, max_depth
 
 @given(graphs(), st.integers(1, 15))
 @settings(max_examples=examples(40))
-def test_with_routers_too_max_hits_and_stop_end_at_the_same_hit(graph, first):
+def test_with_routers_max_hits_and_stop_end_at_the_same_hit(graph, first):
     hits, _ = walk(Batched(graph))
     assert walk(Batched(graph, enough=first))[0] == walk(Batched(graph), max_hits=first)[0] == hits[:first]
 
 
 class Sleeping(Batched):
-    """Takes a second a call, of the virtual clock."""
+    """Takes one second of the virtual clock per call."""
 
     async def pause(self):
         await anyio.sleep(1)
@@ -368,8 +371,11 @@ class Sleeping(Batched):
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(graphs(), st.integers(0, 30), st.sampled_from([0, 0.25, 1, 1.5]))
 @settings(max_examples=examples(60))
-def test_a_walk_with_a_timeout_yields_what_the_walk_without_has_yielded_by_then(backend, graph, seconds, thinking):
-    """To the hit; the consumer's time counts, and no deadline takes back the hits of a step that is complete."""
+def test_a_walk_with_a_timeout_yields_the_same_hits_up_to_then(backend, graph, seconds, thinking):
+    """Time of the consumer counts.
+
+    No deadline takes back the hits of a complete step.
+    """
 
     async def main(deadline):
         walk = traverse("query", None, policy=Sleeping(graph), timeout=deadline)
@@ -380,11 +386,11 @@ def test_a_walk_with_a_timeout_yields_what_the_walk_without_has_yielded_by_then(
             if hit is None:
                 return hits, made, walk.summary
             now = anyio.current_time() - start
-            made.append(made[-1] if now == asked and hits else now)  # at hand with the one before, or by a step's work
+            made.append(made[-1] if now == asked and hits else now)  # ready with the hit before, or made by a step
             hits.append((hit.artifact_id, hit.score, hit.metadata))
             await anyio.sleep(thinking)
 
-    timeout = seconds + 0.4321  # no call and no thought ends just then
+    timeout = seconds + 0.4321  # no call and no work of the consumer ends at this time
     hits, made, whole = run_on_virtual_clock(main, None, backend=backend)
     cut, _, summary = run_on_virtual_clock(main, timeout, backend=backend)
     assert cut == [hit for hit, at in zip(hits, made, strict=True) if at < timeout]
@@ -393,8 +399,8 @@ def test_a_walk_with_a_timeout_yields_what_the_walk_without_has_yielded_by_then(
 
 @given(graphs(), bounds)
 @settings(max_examples=examples(40))
-def test_without_the_count_beyond_the_limits_the_same_hits_come_and_nothing_false_is_said(graph, given_bounds):
-    """Without the count, a limit is unknown if the count would have found something."""
+def test_the_count_beyond_the_limits_changes_only_the_counts(graph, given_bounds):
+    """Without the count, a limit is unknown if the count would have been positive."""
     hits, looked = walk(Batched(graph), **given_bounds)
     same, blind = walk(Batched(graph), count_beyond_limits=False, **given_bounds)
     assert same == hits
@@ -405,8 +411,11 @@ def test_without_the_count_beyond_the_limits_the_same_hits_come_and_nothing_fals
 
 @given(graphs(), bounds, st.none() | st.integers(1, 3))
 @settings(max_examples=examples(100))
-def test_events_tell_the_walk_that_hits_show(graph, given_bounds, width):
-    """The same hits and summary; every neighbour read is an edge; parents are committed before their children."""
+def test_events_describe_the_same_walk_as_hits(graph, given_bounds, width):
+    """Hits and summary are equal, and every neighbour read is an edge.
+
+    Parents are committed before their children.
+    """
     hits, summary = walk(Batched(graph, width=width), **given_bounds)
     events = events_of(Batched(graph, width=width), **given_bounds)
     committed = [event for event in events if isinstance(event, NodeCommitted)]
@@ -427,7 +436,7 @@ def test_events_tell_the_walk_that_hits_show(graph, given_bounds, width):
 @given(graphs(), st.integers(0, 2) | st.none())
 @settings(max_examples=examples(100))
 def test_an_edge_is_known_when_its_target_was_seen_before(graph, width):
-    """Where nothing that waits is dropped: all is committed, or waits on."""
+    """No waiting entry is dropped: each is committed or waits on."""
     seen = set(graph.seeds)
     for event in events_of(Batched(graph, width=width)):
         if isinstance(event, EdgeFound):

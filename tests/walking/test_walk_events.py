@@ -1,4 +1,4 @@
-"""A walk read as events: what it tells, in which order, and with the manners of a walk."""
+"""A walk read as events: their content and order, and how reading ends."""
 
 import json
 from contextlib import aclosing
@@ -13,7 +13,10 @@ from airw.walking import EdgeFound, NodeCommitted, Policy, StepDone, WalkEnded, 
 
 
 class Net(Policy):
-    """A graph in a dict; a node is a name and the edge it was reached by; keywords replace methods."""
+    """A graph in a dict; keywords replace methods.
+
+    A node is a name and the edge on which it was reached.
+    """
 
     def __init__(self, edges, seeds="a", routers="", **replaced):
         self.edges, self.seeds, self.routers = edges, seeds, routers
@@ -46,8 +49,8 @@ def walk_of(policy, **options):
     return traverse("query", None, policy=policy, **options)
 
 
-def told(event):
-    """An event in short."""
+def summarize(event):
+    """Return an event in short."""
     match event:
         case NodeCommitted():
             return event.id if event.hit else f"({event.id})"
@@ -60,17 +63,17 @@ def told(event):
 
 
 async def story(policy, **options):
-    return [told(event) async for event in walk_of(policy, **options).events()]
+    return [summarize(event) async for event in walk_of(policy, **options).events()]
 
 
-async def test_each_step_tells_its_nodes_then_its_edges_then_that_it_is_done_and_the_end_comes_last():
-    """Known edges lead to what is committed or waits, `a` and the second `d` here."""
+async def test_each_step_yields_its_nodes_then_its_edges_then_step_done_and_the_end_is_last():
+    """Known edges lead to committed or waiting nodes, `a` and the second `d` here."""
     steps = ["a", "a-b", "a-c", 1, "b", "c", "b=a", "b-d", "c=d", 2, "d", 3, "exhausted"]
     assert await story(Net(TREE)) == steps
 
 
 @pytest.mark.parametrize("scores_paths", [False, True])
-async def test_what_still_waits_from_an_earlier_step_is_known(scores_paths):
+async def test_an_edge_to_a_node_that_still_waits_is_known(scores_paths):
     kinds = {"keeps_frontier": True, "scores_paths": scores_paths}
     policy = Net({"a": "bc", "b": "cdd"}, select=lambda state, frontier: frontier.live[:1], **kinds)
     steps = ["a", "a-b", "a-c", 1, "b", "b=c", "b-d", "b=d", 2, "c", 3, "d", 4, "exhausted"]
@@ -81,7 +84,7 @@ async def test_routers_are_committed_without_a_hit():
     assert await story(Net(TREE, routers="ac"), max_depth=1) == ["(a)", "a-b", "a-c", 1, "b", "(c)", 2, "exhausted"]
 
 
-async def test_the_events_carry_what_the_walk_knows():
+async def test_events_contain_the_facts_of_the_walk():
     walk = walk_of(Net({"a": "b"}, routers="a"))
     events = [event async for event in walk.events()]
     [hit] = walk.ranking
@@ -115,7 +118,7 @@ async def infinite(state, nodes, store):
     return [-np.inf for _ in nodes]
 
 
-async def test_where_the_policy_names_no_edge_the_event_has_none_and_no_type():
+async def test_without_an_edge_from_the_policy_the_event_has_neither_edge_nor_type():
     walk = walk_of(Net({"a": "b"}, edge_of=lambda node: None))
     [event] = [event async for event in walk.events() if isinstance(event, EdgeFound)]
     assert event == EdgeFound("a", "b", None, known=False, edge=None)
@@ -124,7 +127,7 @@ async def test_where_the_policy_names_no_edge_the_event_has_none_and_no_type():
     }  # fmt: skip
 
 
-async def test_walked_against_the_event_carries_the_edge_as_it_is_stored():
+async def test_the_event_of_a_link_walked_backwards_contains_the_stored_edge():
     stored = Edge("b", "a", "REF", "typed")
     walk = walk_of(Net({"a": "b"}, edge_of=lambda node: stored))
     [event] = [event async for event in walk.events() if isinstance(event, EdgeFound)]
@@ -143,20 +146,20 @@ async def test_walked_against_the_event_carries_the_edge_as_it_is_stored():
         ({"max_depth": 0}, ["a", 1, "exhausted"]),
     ],
 )
-async def test_a_limit_ends_the_events_as_it_ends_the_hits_and_what_is_counted_beyond_them_is_no_event(options, ends):
-    """A step whose hits `max_hits` held back is not done."""
+async def test_a_limit_ends_the_events_like_the_hits_and_the_count_beyond_it_adds_no_event(options, ends):
+    """A step whose hits `max_hits` cut off is not done."""
     assert (await story(Net(TREE), **options))[-len(ends) :] == ends
     assert not any("-" in str(each) for each in (await story(Net(TREE), **options))[-len(ends) :])
 
 
-async def test_edges_refused_by_a_full_frontier_are_told_and_stay_unknown():
+async def test_edges_refused_by_a_full_frontier_are_events_and_not_known():
     seen = await story(Net({"a": "bcb", "b": "c"}), limits=Limits(max_frontier=1))
     assert seen == ["a", "a-b", "a-c", "a=b", 1, "b", "b-c", 2, "c", 3, "exhausted"]
     assert "a-c" in await story(Net({"a": "bcc"}), limits=Limits(max_frontier=1))
     assert "a=c" not in await story(Net({"a": "bcc"}), limits=Limits(max_frontier=1))
 
 
-async def test_stop_is_asked_after_each_hit_when_the_next_event_is_requested():
+async def test_stop_is_called_after_each_hit_when_the_next_event_is_requested():
     asked = []
 
     def stop(state):
@@ -165,9 +168,9 @@ async def test_stop_is_asked_after_each_hit_when_the_next_event_is_requested():
 
     walk = walk_of(Net(TREE, routers="b", stop=stop))
     async with aclosing(walk.events()) as events:
-        assert told(await anext(events)) == "a"
+        assert summarize(await anext(events)) == "a"
         assert asked == []
-        assert [told(event) async for event in events] == ["a-b", "a-c", 1, "(b)", "c", "sufficient"]
+        assert [summarize(event) async for event in events] == ["a-b", "a-c", 1, "(b)", "c", "sufficient"]
     assert asked == [["a"], ["a", "c"]]
 
 
@@ -179,7 +182,7 @@ async def test_a_failing_policy_raises_in_place_of_the_next_event():
 
     walk = walk_of(Net(TREE, edge_of=fails))
     events = walk.events()
-    assert [told(await anext(events)) for _ in range(2)] == ["a", "a-b"]
+    assert [summarize(await anext(events)) for _ in range(2)] == ["a", "a-b"]
     with pytest.raises(LookupError, match="mine") as caught:
         await anext(events)
     assert walk.summary.stop == "failed"
@@ -198,7 +201,7 @@ async def routers_only(state, committed, store):
     return [None for _ in committed]
 
 
-async def test_a_walk_is_read_as_hits_or_as_events_and_a_refusal_leaves_it_as_it_was():
+async def test_a_walk_is_read_as_hits_or_as_events_and_a_refusal_changes_nothing():
     walk = walk_of(Net(TREE))
     events = walk.events()
     for _ in range(3):
@@ -206,8 +209,8 @@ async def test_a_walk_is_read_as_hits_or_as_events_and_a_refusal_leaves_it_as_it
             await anext(walk)
         with pytest.raises(RuntimeError, match="being read already"):
             walk.events()
-        assert told(await anext(events))
-    assert [told(event) async for event in events][-1] == "exhausted"
+        assert summarize(await anext(events))
+    assert [summarize(event) async for event in events][-1] == "exhausted"
     taken = walk_of(Net(TREE))
     assert (await anext(taken)).artifact_id == "a"
     with pytest.raises(RuntimeError, match="being read already"):
@@ -219,7 +222,7 @@ async def test_a_hit_that_is_ready_cannot_be_taken_past_the_events():
     walk = walk_of(Net(TREE))
     seen = []
     async for event in walk.events():
-        seen.append(told(event))
+        seen.append(summarize(event))
         with pytest.raises(RuntimeError, match="read as events"):
             await anext(walk)
     assert seen == await story(Net(TREE))
@@ -229,7 +232,7 @@ async def test_a_hit_that_is_ready_cannot_be_taken_past_the_events():
 async def test_closing_ends_the_events_without_a_summary_among_them(how):
     walk = walk_of(Net(TREE))
     events = walk.events()
-    assert told(await anext(events)) == "a"
+    assert summarize(await anext(events)) == "a"
     if how == "athrow":
         with pytest.raises(LookupError):
             await events.athrow(LookupError("thrown"))
@@ -250,7 +253,7 @@ async def test_closing_from_another_task_ends_the_reader_normally():
     seen = []
 
     async def read():
-        seen.extend([told(event) async for event in walk.events()])
+        seen.extend([summarize(event) async for event in walk.events()])
 
     with anyio.fail_after(5):
         async with anyio.create_task_group() as group:
@@ -283,15 +286,15 @@ async def test_two_tasks_may_not_take_events_at_once():
 
 async def test_events_can_be_prefetched():
     async with prefetch(walk_of(Net(TREE)).events()) as events:
-        assert [told(event) async for event in events][-1] == "exhausted"
+        assert [summarize(event) async for event in events][-1] == "exhausted"
 
 
 async def test_asend_gives_the_next_event():
-    assert told(await walk_of(Net(TREE)).events().asend(None)) == "a"
+    assert summarize(await walk_of(Net(TREE)).events().asend(None)) == "a"
 
 
-async def test_hits_alone_make_no_edge_events():
-    """The policy is asked for the edge of each hit, not of each neighbour."""
+async def test_reading_hits_creates_no_edge_events():
+    """The policy returns the edge of each hit, not of each neighbour."""
     asked = []
     policy = Net({"a": "bcdefgh"}, edge_of=lambda node: asked.append(node[0]))
     assert [hit.artifact_id async for hit in walk_of(policy, node_budget=2)] == ["a", "b"]
@@ -299,7 +302,7 @@ async def test_hits_alone_make_no_edge_events():
 
 
 async def test_other_tasks_run_at_least_every_hundred_events():
-    """Though nothing has to be waited for: the edges were all read."""
+    """Nothing has to be waited for, since all edges are read."""
     policy = Net({}, expand=thousands)
     runs = 0
 
@@ -318,7 +321,7 @@ async def test_other_tasks_run_at_least_every_hundred_events():
             longest = max(longest, streak)
         group.cancel_scope.cancel()
     assert total > 900
-    assert longest <= 200  # of two tasks that can run, trio takes either first
+    assert longest <= 200  # trio runs either of two waiting tasks first
 
 
 async def thousands(state, committed, store):
