@@ -1,4 +1,4 @@
-"""The graph of a corpus: what it answers, over any store, and that it can be walked."""
+"""The graph of a corpus: its methods over any store, ids, and walks."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def corpus_of(name, links):
     return build(source, store=MemoryStore())
 
 
-async def answers(graph):
+async def read_all(graph):
     return [
         await graph.neighbors(["a", "b", "nobody"]),
         await graph.neighbors(["c"], direction="in"),
@@ -78,17 +78,17 @@ EXPECTED = [
 
 
 class TestOverAnyStore:
-    async def test_memory_answers_for_many_artifacts_at_once(self):
+    async def test_memory_returns_the_links_of_many_artifacts_at_once(self):
         async with store_of(EDGES, ids="abc", missing=["gone"]) as store:
-            assert await answers(CorpusGraph(store)) == EXPECTED
+            assert await read_all(CorpusGraph(store)) == EXPECTED
 
     @pytest.mark.asyncio_only
-    async def test_a_file_answers_the_same(self, tmp_path):
+    async def test_a_file_returns_the_same(self, tmp_path):
         async with SqliteStore(tmp_path / "graph.airw") as store:
             await fill(store, EDGES, ids="abc", missing=["gone"])
-            assert await answers(CorpusGraph(store)) == EXPECTED
+            assert await read_all(CorpusGraph(store)) == EXPECTED
 
-    async def test_each_question_is_one_call_however_many_artifacts(self):
+    async def test_each_method_is_one_call_for_any_number_of_artifacts(self):
         async with store_of(EDGES, ids="abc", missing=["gone"]) as store:
             counting = Counting(store)
             graph = CorpusGraph(counting)
@@ -97,9 +97,9 @@ class TestOverAnyStore:
             await graph.surface_order(["a", "b", "c"])
         assert counting.calls == {"neighbors": 2, "records_of": 1}
 
-    async def test_a_graph_of_ones_own_is_enough_for_what_needs_no_more(self):
+    async def test_a_custom_graph_is_enough_for_methods_that_need_no_more(self):
         class Ring:
-            """Numbers in a ring."""
+            """A graph of numbers in a ring."""
 
             async def records_of(self, artifact_ids, **options):
                 return [[Record(id, id, "n", 0, id)] if id.isdigit() else None for id in artifact_ids]
@@ -129,13 +129,13 @@ class TestOverAnyStore:
             assert (again.source, again.name) == (None, "")
 
     @pytest.mark.parametrize("given", ["notes", None, 3])
-    def test_what_is_neither_corpus_nor_store_is_refused(self, given):
+    def test_a_value_that_is_neither_corpus_nor_store_is_refused(self, given):
         with pytest.raises(ArgumentError, match="CorpusGraph needs a corpus"):
             CorpusGraph(given)
 
 
 class TestIds:
-    async def test_a_pair_of_the_corpus_itself_is_the_bare_id(self):
+    async def test_a_pair_of_the_corpus_itself_equals_the_plain_id(self):
         async with corpus_of("notes", {"a": ["b"], "b": []}) as corpus:
             graph = CorpusGraph(corpus)
             assert (graph.source, graph.name, graph.store, graph.embedder) == (
@@ -147,13 +147,13 @@ class TestIds:
             assert await graph.neighbors([("notes", "a")]) == [[Edge("a", "b", "REF", "derived")]]
             assert (await graph.path(("notes", "a"), "b")).nodes == ("a", "b")
 
-    async def test_a_bare_store_knows_no_name_so_a_pair_is_of_another_corpus(self):
+    async def test_a_store_has_no_name_so_a_pair_belongs_to_another_corpus(self):
         async with store_of([Edge("a", ("notes", "b"), "x")], ids="ab") as store:
             graph = CorpusGraph(store)
             assert await graph.resolve([("notes", "b")]) == [("notes", "b")]
             assert await graph.reverse_neighbors([("notes", "b")]) == [["a"]]
 
-    async def test_where_several_carry_a_name_the_one_of_that_id_counts_else_the_first(self):
+    async def test_a_name_of_several_artifacts_means_the_one_with_that_id_or_the_first(self):
         async with MemoryStore() as store:
             names = {"My_Lib": ["my-lib"], "my.lib": ["my-lib"], "x": ["y"], "y": []}
             await store.apply([
@@ -176,19 +176,19 @@ class TestIds:
             lambda graph: graph.diagnose(gold=["a"]),
         ],
     )
-    async def test_a_lone_string_is_refused_with_what_would_do(self, ask):
+    async def test_the_error_for_a_single_string_names_a_valid_value(self, ask):
         async with store_of([]) as store:
             with pytest.raises(TypeError, match=r"must be a list of ids, not 'a'; use \['a'\]"):
                 await ask(CorpusGraph(store))
 
     @pytest.mark.parametrize("id", [3, ("a",), ("a", "b", "c"), None])
-    async def test_what_is_no_id_is_refused(self, id):
+    async def test_an_invalid_id_is_refused(self, id):
         async with store_of([]) as store:
             with pytest.raises(ArgumentError, match=r"ids must be ids or \(source, id\) pairs"):
                 await CorpusGraph(store).neighbors([id])
 
 
-async def test_surfaces_follow_one_another_in_plan_order():
+async def test_surfaces_are_in_plan_order():
     async with MemoryStore() as store:
         await store.apply([change("a", vectors=((1.0, 0.0),) * 3), change("b")])
         ids = [Record.make_id("a", "document", place) for place in range(3)]
@@ -207,7 +207,7 @@ class TestWalking:
                 assert expected
                 assert [hit async for hit in traverse("some text", CorpusGraph(corpus), policy=policy)] == expected
 
-    async def test_a_bare_store_is_walked_as_long_as_nothing_is_embedded(self):
+    async def test_a_store_is_walked_as_long_as_nothing_is_embedded(self):
         async with store_of(EDGES, ids="abc", missing=["gone"]) as store:
             graph = CorpusGraph(store)
             walk = traverse("", graph, policy=LinkWalk(roots=["a"], direction="out"))

@@ -1,4 +1,4 @@
-"""Links that fields hold: what packages depend on and skills belong to, as `ir` finds them, from whatever source."""
+"""Links from fields: dependencies of packages and parents of skills, as in `ir`."""
 
 import ir
 import pytest
@@ -33,16 +33,16 @@ FIELDS = st.fixed_dictionaries(
 
 @settings(max_examples=examples(300))
 @given(NAMES, FIELDS)
-def test_the_links_of_any_fields_are_those_that_ir_finds(artifact_id, fields):
+def test_the_links_of_any_fields_are_those_of_ir(artifact_id, fields):
     assert default_edge_extractor(artifact_id, fields) == ir.default_edge_extractor(artifact_id, fields)
 
 
-def test_the_five_types_are_called_as_in_ir():
+def test_the_five_types_have_the_names_of_ir():
     names = ("NEXT", "PREV", "PARENT", "CHILD", "REF")
     assert [getattr(links, name) for name in names] == [getattr(ir_graph, name) for name in names]
 
 
-def test_it_is_an_extractor_that_settings_can_say():
+def test_it_is_an_extractor_with_a_specification():
     assert isinstance(default_edge_extractor, EdgeExtractor)
     assert extractor_from_spec(extractor_spec(DependencyLinks())) == default_edge_extractor
     found = default_edge_extractor.extract(Artifact("App", None), {"deps": ["NumPy>=1", "app"], "parent": "Tools"})
@@ -57,7 +57,7 @@ PACKAGES = {
 
 
 @pytest.mark.parametrize("extractor", [default_edge_extractor, extractor_from(default_edge_extractor, id="deps")])
-async def test_a_requirement_leads_to_the_package_however_either_spells_it(extractor):
+async def test_a_requirement_leads_to_the_package_in_any_spelling(extractor):
     store = MemoryStore()
     source = from_mapping(PACKAGES, name="packages", strategy=Package(), embedder="light")
     await build(source, store=store, edge_extractor=extractor)
@@ -81,7 +81,7 @@ async def test_packages_come_with_their_dependencies(tmp_path):
     assert [(edge.target, edge.type) for edge in edges] == [("two", "REF")]
 
 
-async def test_skills_come_with_what_they_belong_to_and_still_without_their_bodies():
+async def test_skills_come_with_their_parents_and_without_their_bodies():
     skills = [{"name": "deploy", "description": "Ships.", "parent": "ops", "body": "x"}, {"name": "ops"}]
     source = from_skills(fetcher=lambda: skills, embedder="light")
     assert all("body" not in item.raw for item in [item async for item in source.items()])
@@ -94,7 +94,7 @@ async def test_skills_come_with_what_they_belong_to_and_still_without_their_bodi
 
 
 @pytest.mark.asyncio_only
-async def test_a_corpus_opened_by_name_finds_the_dependencies_of_what_is_put_in(tmp_path):
+async def test_a_corpus_opened_by_name_finds_the_dependencies_of_upserted_artifacts(tmp_path):
     source = from_mapping(PACKAGES, name="packages", strategy=Package(), edge_extractor=default_edge_extractor)
     async with build(source, store=tmp_path / "p.airw", embedder="light"):
         pass

@@ -1,4 +1,7 @@
-"""Whether a graph can help: the numbers against plain counting, and the verdicts on graphs whose use is known."""
+"""The diagnosis of a graph: its numbers equal plain counting, and its verdicts are right.
+
+The verdicts are tested on graphs whose use is known.
+"""
 
 import json
 import tarfile
@@ -28,18 +31,18 @@ def topic(id):
 
 
 def vector(id, random):
-    """A row near the direction of the topic of an id."""
+    """Return a unit vector near the direction of the topic of an id."""
     row = np.array([random.gauss(0, 0.15) for _ in range(TOPICS)])
     row[topic(id)] += 1
     return (tuple(row / np.linalg.norm(row)),)
 
 
-def drawn(random, count, *, related):
+def draw_edges(random, count, *, related):
     groups = [[id for id in IDS if topic(id) == each] for each in range(TOPICS)] if related else [IDS]
     return [Edge(*random.sample(random.choice(groups), 2), "x") for _ in range(count)]
 
 
-async def diagnosed(edges, *, gold=None, seed=0, **options):
+async def diagnose(edges, *, gold=None, seed=0, **options):
     async with store_of(edges, **options) as store:
         return await CorpusGraph(store).diagnose(gold=gold, seed=seed)
 
@@ -49,10 +52,10 @@ def names(diagnosis):
 
 
 class TestNumbers:
-    async def test_they_are_those_of_plain_counting(self):
+    async def test_the_numbers_are_those_of_plain_counting(self):
         random = Random(2)
         edges = [Edge(*random.sample(IDS, 2), random.choice("xy")) for _ in range(150)]
-        found = await diagnosed(edges, ids=IDS)
+        found = await diagnose(edges, ids=IDS)
         graph = nx.DiGraph([(edge.source, edge.target) for edge in edges])
         graph.add_nodes_from(IDS)
         plain = graph.to_undirected()
@@ -78,24 +81,24 @@ class TestNumbers:
 
     async def test_shares_of_links_that_lead_nowhere(self):
         edges = [Edge("a", "b", "x"), Edge("a", "gone", "x"), Edge("b", "gone", "y"), Edge("b", ("o", "a"), "x")]
-        found = await diagnosed(edges, ids="ab", missing=["gone"])
+        found = await diagnose(edges, ids="ab", missing=["gone"])
         assert (found.dangling, found.ambiguous, found.edges) == (0.5, 0.0, 1)
         assert found.links[0] == LinkCount("x", "inline", "dangling", 1)
 
-    async def test_gold_pairs_are_counted_within_one_and_two_hops_whichever_way_links_lead(self):
+    async def test_gold_pairs_are_counted_within_one_and_two_hops_in_any_direction(self):
         edges = [Edge("b", "a", "x"), Edge("b", "c", "x"), Edge("d", "e", "x")]
-        found = await diagnosed(edges, ids="abcdef", gold=[{"a", "b", "c"}, ["e", "d"], ["a", "f"], ["a"]])
+        found = await diagnose(edges, ids="abcdef", gold=[{"a", "b", "c"}, ["e", "d"], ["a", "f"], ["a"]])
         assert (found.gold_pairs, found.gold_linked, found.gold_near) == (5, 0.6, 0.8)
-        empty = await diagnosed(edges, ids="abcdef", gold=[["a"]])
+        empty = await diagnose(edges, ids="abcdef", gold=[["a"]])
         assert (empty.gold_pairs, empty.gold_linked, empty.gold_near) == (0, None, None)
         with pytest.raises(NoLedgerEntry, match="gold: the graph has no artifact 'nowhere'"):
-            await diagnosed(edges, gold=[["a", "nowhere"]])
+            await diagnose(edges, gold=[["a", "nowhere"]])
 
-    async def test_nothing_is_divided_by_nothing(self):
-        found = await diagnosed([], ids="")
+    async def test_graphs_without_edges_cause_no_division_by_zero(self):
+        found = await diagnose([], ids="")
         assert (found.artifacts, found.isolated, found.largest_component, found.reach) == (0, 0, 0, 0)
         assert (found.outlook, names(found)) == ("bad", {"edges": False})
-        alone = await diagnosed([], ids="a")
+        alone = await diagnose([], ids="a")
         assert (alone.isolated, alone.reach, alone.outlook) == (1, 0, "bad")
 
 
@@ -103,79 +106,79 @@ class TestVerdicts:
     async def test_links_within_topics_look_good_and_links_at_random_do_not(self):
         random = Random(4)
         vectors = {id: vector(id, random) for id in IDS}
-        good = await diagnosed(drawn(random, 300, related=True), ids=IDS, vectors=vectors)
+        good = await diagnose(draw_edges(random, 300, related=True), ids=IDS, vectors=vectors)
         assert (good.outlook, names(good)) == ("good", {"alike": True})
         assert good.linked_cosine > good.random_cosine + 0.2
-        bad = await diagnosed(drawn(random, 300, related=False), ids=IDS, vectors=vectors)
+        bad = await diagnose(draw_edges(random, 300, related=False), ids=IDS, vectors=vectors)
         assert bad.outlook == "doubtful"
         assert names(bad) == {"alike": False}
         assert abs(bad.gain) < 0.2
 
-    async def test_the_most_alike_records_count(self):
+    async def test_the_most_similar_records_count(self):
         apart, same = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)
         ids = [f"n{number:02}" for number in range(80)]
         vectors = {id: (apart if number % 2 else (0.0, 0.0, 1.0), same) for number, id in enumerate(ids)}
         edges = [Edge(one, other, "x") for one, other in zip(ids[::2], ids[1::2], strict=True)]
-        found = await diagnosed(edges, ids=ids, vectors=vectors)
+        found = await diagnose(edges, ids=ids, vectors=vectors)
         assert (found.linked_cosine, found.random_cosine, found.gain) == (1.0, 1.0, 0.0)
 
-    async def test_without_vectors_likeness_is_not_told(self):
+    async def test_without_vectors_no_similarity_is_reported(self):
         random = Random(4)
         vectors = dict.fromkeys(IDS, ((0.0, 0.0),))
-        found = await diagnosed(drawn(random, 400, related=False), ids=IDS, vectors=vectors)
+        found = await diagnose(draw_edges(random, 400, related=False), ids=IDS, vectors=vectors)
         assert (found.pairs, found.linked_cosine, found.random_cosine, found.gain) == (0, None, None, None)
         assert found.outlook == "doubtful"
-        few = await diagnosed([Edge("a", "b", "x")])
+        few = await diagnose([Edge("a", "b", "x")])
         assert (few.pairs, few.gain) == (1, None)
 
-    async def test_gold_that_links_bring_together_looks_good_whatever_the_cosines(self):
+    async def test_gold_that_is_linked_looks_good_with_any_cosines(self):
         random = Random(6)
-        edges = drawn(random, 100, related=False)
+        edges = draw_edges(random, 100, related=False)
         gold = [(edge.source, edge.target) for edge in edges[:50]]
-        assert (await diagnosed(edges, ids=IDS, gold=gold)).outlook == "good"
+        assert (await diagnose(edges, ids=IDS, gold=gold)).outlook == "good"
         apart = [random.sample(IDS, 2) for _ in range(50)]
-        found = await diagnosed(edges, ids=IDS, gold=apart)
+        found = await diagnose(edges, ids=IDS, gold=apart)
         assert (found.outlook, names(found)["gold"]) == ("bad", False)
 
-    async def test_each_trouble_is_found_with_its_number(self):
+    async def test_each_fault_is_found_with_its_number(self):
         star = [Edge(id, "n000", "x") for id in IDS[1:]]
-        found = await diagnosed(star, ids=IDS)
+        found = await diagnose(star, ids=IDS)
         assert names(found) == {"reach": False, "hubs": False}
         assert "100% of the edges lead to the top 1 % of the artifacts (n000)" in str(found)
-        few = await diagnosed([Edge("n001", "n002", "x")], ids=IDS)
+        few = await diagnose([Edge("n001", "n002", "x")], ids=IDS)
         assert names(few) == {"isolated": False, "reach": False}
 
-    @pytest.mark.parametrize(("leaves", "told"), [(64, False), (65, True)])
-    async def test_all_within_two_hops_is_a_flood_only_where_it_is_more_than_a_walk_visits(self, leaves, told):
+    @pytest.mark.parametrize(("leaves", "is_reported"), [(64, False), (65, True)])
+    async def test_the_reach_within_two_hops_is_a_fault_only_if_a_walk_cannot_visit_all(self, leaves, is_reported):
         ids = IDS[: leaves + 1]
-        found = await diagnosed([Edge(each, ids[0], "x") for each in ids[1:]], ids=ids)
+        found = await diagnose([Edge(each, ids[0], "x") for each in ids[1:]], ids=ids)
         assert found.reach == 1
-        assert ("reach" in names(found)) == told
+        assert ("reach" in names(found)) == is_reported
         dangling = [Edge("n001", f"gone{number}", "x") for number in range(9)]
-        found = await diagnosed([*dangling, Edge("n001", "n002", "x")], ids=IDS, missing=[e.target for e in dangling])
+        found = await diagnose([*dangling, Edge("n001", "n002", "x")], ids=IDS, missing=[e.target for e in dangling])
         assert "90% of the links are dangling" in str(found)
-        nowhere = await diagnosed(dangling, ids=IDS, missing=[e.target for e in dangling])
+        nowhere = await diagnose(dangling, ids=IDS, missing=[e.target for e in dangling])
         assert (nowhere.outlook, nowhere.findings[0].value) == ("bad", 0)
         assert "compare the references of unresolved links" in str(nowhere)
-        assert "give the source an edge extractor" in str(await diagnosed([], ids="ab"))
+        assert "give the source an edge extractor" in str(await diagnose([], ids="ab"))
 
 
-class TestManners:
+class TestOutput:
     async def test_it_is_json_and_text(self):
         random = Random(4)
         vectors = {id: vector(id, random) for id in IDS}
-        found = await diagnosed(drawn(random, 300, related=True), ids=IDS, vectors=vectors, gold=[IDS[:3]])
-        told = json.loads(json.dumps(found.to_dict()))
-        assert told["outlook"] == found.outlook
-        assert told["hubs"][0] == {"id": found.hubs[0][0], "edges": found.hubs[0][1]}
-        assert [each["name"] for each in told["findings"]] == [each.name for each in found.findings]
+        found = await diagnose(draw_edges(random, 300, related=True), ids=IDS, vectors=vectors, gold=[IDS[:3]])
+        as_json = json.loads(json.dumps(found.to_dict()))
+        assert as_json["outlook"] == found.outlook
+        assert as_json["hubs"][0] == {"id": found.hubs[0][0], "edges": found.hubs[0][1]}
+        assert [each["name"] for each in as_json["findings"]] == [each.name for each in found.findings]
         assert str(found).startswith(f"outlook: {found.outlook}\n")
         assert f"edges: {found.edges}" in str(found)
 
-    async def test_what_is_sampled_follows_from_the_seed(self):
+    async def test_the_sample_depends_on_the_seed(self):
         random = Random(4)
         vectors = {id: vector(id, random) for id in IDS}
-        edges = drawn(random, 1_500, related=True)
+        edges = draw_edges(random, 1_500, related=True)
         async with store_of(edges, ids=IDS, vectors=vectors) as store:
             graph = CorpusGraph(store)
             assert await graph.diagnose() == await graph.diagnose()
@@ -183,27 +186,27 @@ class TestManners:
             with pytest.raises(ArgumentError, match="seed must be a whole number"):
                 await graph.diagnose(seed=-1)
 
-    async def test_vectors_are_read_for_some_pairs_at_a_time(self):
+    async def test_vectors_are_read_in_pages_of_pairs(self):
         class Watching(Counting):
             async def vectors_of(self, ids):
                 self.most = max(getattr(self, "most", 0), len(ids))
                 return await self._store.vectors_of(ids)
 
         random = Random(4)
-        async with store_of(drawn(random, 3_000, related=False), ids=IDS) as store:
+        async with store_of(draw_edges(random, 3_000, related=False), ids=IDS) as store:
             watching = Watching(store)
             await CorpusGraph(watching).diagnose()
         assert 50 < watching.most <= 100
 
     @pytest.mark.asyncio_only
-    async def test_a_file_is_diagnosed_as_memory_is(self, tmp_path):
+    async def test_a_file_has_the_diagnosis_of_memory(self, tmp_path):
         random = Random(4)
         vectors = {id: vector(id, random) for id in IDS}
-        edges = drawn(random, 100, related=True)
+        edges = draw_edges(random, 100, related=True)
         async with SqliteStore(tmp_path / "graph.airw") as store:
             await fill(store, edges, ids=IDS, vectors=vectors)
             found = await CorpusGraph(store).diagnose(gold=[IDS[:5]])
-        expected = await diagnosed(edges, ids=IDS, vectors=vectors, gold=[IDS[:5]])
+        expected = await diagnose(edges, ids=IDS, vectors=vectors, gold=[IDS[:5]])
         assert found.linked_cosine == pytest.approx(expected.linked_cosine)
         assert [each.text for each in found.findings] == [each.text for each in expected.findings]
 
@@ -240,7 +243,7 @@ class TestRealCorpora:
 
     @pytest.mark.slow
     @pytest.mark.asyncio_only
-    async def test_title_mentions_bring_multi_hop_gold_together(self, data):
+    async def test_title_mentions_link_multi_hop_gold(self, data):
         def lines(name):
             text = (data / "hotpotqa-100" / name).read_text("utf-8")
             return [json.loads(line) for line in text.splitlines()]

@@ -1,4 +1,4 @@
-"""What hangs together in a graph, and what goes round in circles, against networkx."""
+"""Components and cycles of a graph equal those of networkx."""
 
 from itertools import pairwise
 from random import Random
@@ -31,7 +31,10 @@ def network(edges, ids=IDS):
 
 
 def first_shortest_ring(graph, group):
-    """Give the shortest simple cycle of a group, of several the first from its first id on."""
+    """Return the shortest simple cycle of a group, starting at its first id.
+
+    Of several, return the first one in the order of ids.
+    """
     rings = nx.simple_cycles(graph.subgraph(group))
     turned = (ring[ring.index(min(ring)) :] + ring[: ring.index(min(ring))] for ring in rings)
     return min(turned, key=lambda ring: (len(ring), ring))
@@ -49,12 +52,12 @@ def edge_line(ids):
 
 class TestComponents:
     @given(pairs=PAIRS)
-    def test_they_are_the_weakly_connected_ones_largest_first(self, pairs):
+    def test_components_are_weakly_connected_and_ordered_by_size(self, pairs):
         edges = [Edge(*pair, "x") for pair in pairs]
         components, _ = anyio.run(lambda: structure_of(edges))
         assert components == in_order(nx.weakly_connected_components(network(edges)))
 
-    async def test_long_lines_and_many_pages_hang_together(self):
+    async def test_long_lines_over_many_pages_are_one_component(self):
         ids = [f"n{number:05}" for number in range(4_000)]
         shuffled = Random(5).sample(ids[1:], len(ids) - 1)
         async with store_of(edge_line(shuffled), ids=ids) as store:
@@ -63,7 +66,7 @@ class TestComponents:
         assert components == [ids[1:], ids[:1]]
         assert (counting.calls["neighbors"], counting.largest) == (4, 1_000)
 
-    async def test_only_links_that_count_connect(self):
+    async def test_only_selected_links_connect(self):
         edges = [Edge("a", "b", "x"), Edge("b", "c", "y"), Edge("c", "d", "x", "typed"), Edge("d", ("o", "a"), "x")]
         async with store_of(edges, ids="abcd") as store:
             graph = CorpusGraph(store)
@@ -72,7 +75,7 @@ class TestComponents:
             assert await graph.components(exclude=["x"]) == [["b", "c"], ["a"], ["d"]]
             assert await graph.components(origins=["typed"]) == [["c", "d"], ["a"], ["b"]]
 
-    async def test_nothing_has_no_components_and_no_cycles(self):
+    async def test_an_empty_graph_has_no_components_and_no_cycles(self):
         assert await structure_of([], ids="") == ([], [])
 
 
@@ -106,7 +109,7 @@ class TestCycles:
             girth = min(nx.shortest_path_length(inside, end, start) + 1 for start, end in inside.edges)
             assert len(cycle.edges) == len(cycle.nodes) == girth
 
-    async def test_of_equally_short_cycles_the_first_is_shown(self):
+    async def test_of_equally_short_cycles_the_first_is_returned(self):
         edges = [Edge(*pair, "x") for pair in ("ab", "bc", "ca", "cd", "de", "ec")]
         _, [cycle] = await structure_of(edges, ids="abcde")
         assert (cycle.members, cycle.nodes) == (tuple("abcde"), tuple("abc"))
@@ -116,7 +119,7 @@ class TestCycles:
         _, [cycle] = await structure_of([*edge_line(ids), Edge(ids[-1], ids[0], "x")], ids=ids)
         assert cycle.nodes == cycle.members == tuple(ids)
 
-    async def test_the_edges_of_a_cycle_are_the_first_that_count(self):
+    async def test_the_edges_of_a_cycle_are_the_first_selected_ones(self):
         edges = [
             Edge("a", "b", "x"), Edge("a", "b", "REF", "derived"), Edge("b", "a", "REF", "typed"),
             Edge("b", "a", "REF", "derived"), Edge("c", "a", "REF"),
@@ -149,7 +152,7 @@ class TestCycles:
 
 
 @pytest.mark.asyncio_only
-async def test_a_file_says_what_memory_says(tmp_path):
+async def test_a_file_returns_the_same_as_memory(tmp_path):
     random = Random(3)
     edges = [Edge(*random.sample(IDS, 2), random.choice("xy")) for _ in range(9)]
     async with SqliteStore(tmp_path / "graph.airw") as store:

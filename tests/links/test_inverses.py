@@ -1,4 +1,4 @@
-"""What a typed edge is called when it is walked against its direction."""
+"""The names of typed edges when they are walked against their direction."""
 
 import pytest
 from hypothesis import given
@@ -39,7 +39,7 @@ def test_an_unknown_type_is_marked_and_a_marked_one_is_not():
 
 
 @given(books, types, types)
-def test_it_goes_back_to_exactly_the_types_of_which_a_type_is_the_inverse(inverses, type, other):
+def test_to_returns_exactly_the_types_with_that_inverse(inverses, type, other):
     found = inverses.to(type)
     assert list(found) == sorted(set(found))
     assert all(inverses.of(each) == type for each in found)
@@ -48,7 +48,7 @@ def test_it_goes_back_to_exactly_the_types_of_which_a_type_is_the_inverse(invers
 
 
 @given(books, st.lists(types, max_size=3), types)
-def test_it_says_which_stored_types_are_called_so_on_a_way(inverses, wanted, stored):
+def test_to_stored_types_returns_the_types_with_that_name_in_a_direction(inverses, wanted, stored):
     along, against = stored in wanted, inverses.of(stored) in wanted
     expected = {"out": along, "in": against, "both": along or against}
     for direction, is_called_so in expected.items():
@@ -57,7 +57,7 @@ def test_it_says_which_stored_types_are_called_so_on_a_way(inverses, wanted, sto
         assert list(found) == sorted(set(found))
 
 
-def test_a_custom_inverse_goes_before_the_standard_one_and_one_way_only():
+def test_a_custom_inverse_takes_precedence_and_holds_in_one_direction_only():
     inverses = Inverses(CUSTOM)
     assert (inverses.of("supports"), inverses.of("held-by")) == ("held-by", "inverse-held-by")
     assert (inverses.of("supported-by"), inverses.to("supported-by")) == ("supports", ("inverse-supported-by",))
@@ -65,18 +65,18 @@ def test_a_custom_inverse_goes_before_the_standard_one_and_one_way_only():
 
 
 @pytest.mark.parametrize("ends", [("a", "b"), (("one", "a"), ("two", "a"))])
-def test_an_edge_has_its_own_name_where_it_begins_and_the_inverse_where_it_ends(ends):
+def test_an_edge_has_its_own_name_at_its_source_and_the_inverse_at_its_target(ends):
     edge = Edge(*ends, "supports")
     assert [INVERSES.name_of(edge, end) for end in ends] == ["supports", "supported-by"]
 
 
 @pytest.mark.parametrize("names", [None, ["x"], {"x": ""}, {"": "x"}, {"x": None}, {1: "x"}])
-def test_what_does_not_map_types_to_types_is_refused(names):
+def test_a_value_that_does_not_map_types_to_types_is_refused(names):
     with pytest.raises(ArgumentError, match="names must be a mapping"):
         Inverses(names)
 
 
-def test_it_is_a_value_that_the_mapping_given_to_it_cannot_change():
+def test_later_changes_of_the_mapping_do_not_change_the_inverses():
     given = {"cites": "cited-by"}
     inverses = Inverses(given)
     given.clear()

@@ -1,4 +1,7 @@
-"""Paths along links: the shortest and the cheapest, against one-sided search, networkx, and all paths there are."""
+"""Shortest and cheapest paths along links.
+
+They are compared with a one-sided search, with networkx, and with all simple paths.
+"""
 
 from itertools import pairwise
 from random import Random
@@ -32,8 +35,8 @@ def names(path):
     return "".join(path.nodes)
 
 
-def walkable(edges, *, direction="both", types=None, exclude=(), origins=None, inverses=None):
-    """Give all steps a path may take, the slow way: `(start, end, edge, key)`."""
+def list_steps(edges, *, direction="both", types=None, exclude=(), origins=None, inverses=None):
+    """Yield every step that a path may take as `(start, end, edge, key)`."""
     for edge in set(edges):
         for start, end in ((edge.source, edge.target), (edge.target, edge.source)):
             along = start == edge.source
@@ -45,18 +48,18 @@ def walkable(edges, *, direction="both", types=None, exclude=(), origins=None, i
 
 
 def all_paths(edges, start, end, longest, **options):
-    """Give every simple path as a list of steps."""
-    steps = sorted(walkable(edges, **options), key=lambda step: step[3])
+    """Yield every simple path as a list of steps."""
+    steps = sorted(list_steps(edges, **options), key=lambda step: step[3])
 
-    def onward(at, seen, so_far):
+    def extend(at, seen, steps_so_far):
         if at == end:
-            yield so_far
-        elif len(so_far) < longest:
+            yield steps_so_far
+        elif len(steps_so_far) < longest:
             for step in steps:
                 if step[0] == at and step[1] not in seen:
-                    yield from onward(step[1], {*seen, step[1]}, [*so_far, step])
+                    yield from extend(step[1], {*seen, step[1]}, [*steps_so_far, step])
 
-    yield from onward(start, {start}, [])
+    yield from extend(start, {start}, [])
 
 
 def price(steps, values):
@@ -66,7 +69,7 @@ def price(steps, values):
 def as_network(edges, values=(), **options):
     graph = nx.DiGraph()
     graph.add_nodes_from(IDS)
-    for start, end, edge, _ in walkable(edges, **options):
+    for start, end, edge, _ in list_steps(edges, **options):
         cost = link_cost(edge.type, dict(values).get(end, 50))
         if cost < graph.get_edge_data(start, end, {"cost": 1e9})["cost"]:
             graph.add_edge(start, end, cost=cost)
@@ -92,7 +95,7 @@ VALUES = st.dictionaries(st.sampled_from(IDS), st.sampled_from([0, 20, 100]))
 
 class TestByHops:
     @given(edges=edge_lists(), chosen=FILTERS, longest=st.integers(0, 8))
-    def test_it_is_the_first_of_all_shortest_paths(self, edges, chosen, longest):
+    def test_the_path_is_the_first_of_all_shortest_paths(self, edges, chosen, longest):
         path = anyio.run(lambda: path_in(edges, "a", "h", max_hops=longest, **chosen))
         paths = list(all_paths(edges, "a", "h", longest, **chosen))
         expected = min(paths, key=lambda steps: (len(steps), [step[3] for step in steps]), default=None)
@@ -108,11 +111,11 @@ class TestByHops:
 
     @settings(max_examples=examples(25))
     @given(seed=st.integers(0, 10**6), direction=st.sampled_from(DIRECTIONS))
-    def test_it_is_as_long_as_networkx_says_in_larger_graphs(self, seed, direction):
+    def test_the_path_is_as_long_as_that_of_networkx_in_larger_graphs(self, seed, direction):
         random = Random(seed)
         ids = [f"n{number:03}" for number in range(150)]
         edges = [Edge(*random.sample(ids, 2), random.choice(TYPES)) for _ in range(random.choice([100, 200, 500]))]
-        graph = nx.DiGraph([(start, end) for start, end, *_ in walkable(edges, direction=direction)])
+        graph = nx.DiGraph([(start, end) for start, end, *_ in list_steps(edges, direction=direction)])
         graph.add_nodes_from(ids)
 
         async def check():
@@ -126,12 +129,12 @@ class TestByHops:
 
         anyio.run(check)
 
-    async def test_the_edges_are_as_stored_whichever_way_they_are_walked(self):
+    async def test_the_edges_are_as_stored_in_any_direction_of_the_walk(self):
         edges = [Edge("a", "b", "supports", "typed"), Edge("c", "b", "x")]
         path = await path_in(edges, "a", "c")
         assert path == LinkPath("a", "c", "both", 10, ("a", "b", "c"), tuple(edges), 2.0, 3)
 
-    async def test_of_several_shortest_paths_type_then_id_then_direction_then_origin_decide_hop_by_hop(self):
+    async def test_ties_are_resolved_hop_by_hop_by_type_then_id_then_direction_then_origin(self):
         edges = [Edge("a", "b", "y"), Edge("a", "c", "x"), Edge("b", "h", "x"), Edge("c", "h", "y")]
         assert names(await path_in(edges, "a", "h")) == "ach"
         edges = [Edge("a", "c", "x"), Edge("a", "b", "x"), Edge("b", "h", "x"), Edge("c", "h", "x")]
@@ -139,23 +142,23 @@ class TestByHops:
         edges = [Edge("h", "a", "x", "derived"), Edge("a", "h", "x", "typed"), Edge("a", "h", "x", "inline")]
         assert (await path_in(edges, "a", "h")).edges == (Edge("a", "h", "x", "inline"),)
 
-    async def test_from_an_artifact_to_itself_there_is_nothing_to_walk(self):
+    async def test_the_path_of_an_artifact_to_itself_has_no_edges(self):
         path = await path_in([Edge("a", "b", "x")], "a", "a", max_hops=0)
         assert (path.found, path.nodes, path.edges, path.cost, path.visited) == (True, ("a",), (), 0.0, 1)
 
-    async def test_an_artifact_that_is_not_there_is_named(self):
+    async def test_the_error_names_an_artifact_that_does_not_exist(self):
         async with store_of([]) as store:
             with pytest.raises(NoLedgerEntry, match=r"^the graph has no artifact 'nowhere'; a path needs"):
                 await CorpusGraph(store).path("a", "nowhere")
             with pytest.raises(NoLedgerEntry, match="'nobody'"):
                 await CorpusGraph(store).path("nobody", "nobody")
 
-    async def test_links_to_another_corpus_lead_nowhere(self):
+    async def test_links_to_another_corpus_are_not_followed(self):
         async with store_of([Edge("a", ("other", "h"), "x"), Edge("b", ("other", "h"), "x")]) as store:
             path = await CorpusGraph(store).path("a", "b", max_hops=1)
         assert (path.found, path.visited, path.left_out) == (False, 2, {})
 
-    async def test_filters_go_by_the_name_a_link_has_in_the_direction_it_is_walked(self):
+    async def test_filters_compare_the_name_of_a_link_in_its_walked_direction(self):
         edges = [Edge("h", "a", "supports")]
         assert not (await path_in(edges, "a", "h", types=["supports"], inverses=INVERSES)).found
         assert (await path_in(edges, "a", "h", types=["supported-by"], inverses=INVERSES)).found
@@ -171,7 +174,7 @@ class TestByHops:
         assert names(path) == "adeh"
         assert counting.calls == {"records_of": 1, "neighbors": 3}
 
-    async def test_it_goes_on_from_the_end_that_has_seen_less(self):
+    async def test_the_search_continues_from_the_end_with_fewer_visited_nodes(self):
         edges = [Edge("hub", f"n{number:04}", "x") for number in range(3_000)] + [
             Edge("n0007", "b", "x"), Edge("b", "h", "x"), Edge("a", "hub", "x"),
         ]  # fmt: skip
@@ -184,7 +187,7 @@ class TestByHops:
 
 class TestByCost:
     @given(edges=edge_lists(), chosen=FILTERS, longest=st.none() | st.integers(0, 8), values=VALUES)
-    def test_it_is_the_first_of_the_cheapest_paths_of_fewest_hops(self, edges, chosen, longest, values):
+    def test_the_path_is_the_first_of_the_cheapest_paths_with_the_fewest_hops(self, edges, chosen, longest, values):
         path = anyio.run(lambda: path_in(edges, "a", "h", values=values, max_hops=longest, weighted=True, **chosen))
         paths = list(all_paths(edges, "a", "h", 8 if longest is None else longest, **chosen))
         expected = min(
@@ -202,7 +205,7 @@ class TestByCost:
 
     @settings(max_examples=examples(25))
     @given(seed=st.integers(0, 10**6), direction=st.sampled_from(DIRECTIONS))
-    def test_it_costs_what_networkx_says_in_larger_graphs(self, seed, direction):
+    def test_the_cost_is_that_of_networkx_in_larger_graphs(self, seed, direction):
         random = Random(seed)
         ids = [f"n{number:03}" for number in range(120)]
         edges = [Edge(*random.sample(ids, 2), random.choice(TYPES)) for _ in range(random.choice([150, 400]))]
@@ -224,7 +227,7 @@ class TestByCost:
 
     @settings(max_examples=examples(40))
     @given(seed=st.integers(0, 10**6), direction=st.sampled_from(DIRECTIONS), longest=st.none() | st.integers(1, 6))
-    def test_both_ends_find_what_one_end_finds(self, seed, direction, longest):
+    def test_a_search_from_both_ends_finds_the_same_as_from_one_end(self, seed, direction, longest):
         random = Random(seed)
         ids = [f"n{number:02}" for number in range(40)]
         edges = [Edge(*random.sample(ids, 2), random.choice(TYPES)) for _ in range(random.choice([50, 90, 200]))]
@@ -242,14 +245,14 @@ class TestByCost:
 
         anyio.run(check)
 
-    async def test_a_cheap_detour_beats_a_dear_link(self):
+    async def test_a_cheap_detour_is_preferred_to_an_expensive_link(self):
         edges = [Edge("a", "h", "x"), Edge("a", "b", "part-of"), Edge("b", "h", "part-of")]
         path = await path_in(edges, "a", "h", weighted=True, values={"b": 100, "h": 0})
         assert (names(path), path.cost) == ("abh", 1.5)
         path = await path_in(edges, "a", "h", weighted=True, values={"b": 100, "h": 0}, max_hops=1)
         assert (names(path), path.cost, path.left_out) == ("ah", 2.0, {"max_hops": 1})
 
-    async def test_a_round_asks_for_the_links_and_the_values_of_all_that_is_final(self):
+    async def test_a_round_reads_the_links_and_values_of_all_final_nodes_at_once(self):
         edges = [Edge("a", each, "x") for each in "bcd"] + [Edge(each, "h", "x") for each in "bcd"]
         async with store_of(edges) as store:
             counting = Counting(store)
@@ -257,7 +260,7 @@ class TestByCost:
         assert names(path) == "abh"
         assert counting.calls == {"records_of": 3, "neighbors": 2}
 
-    async def test_a_value_that_is_none_counts_as_fifty(self):
+    async def test_an_invalid_value_counts_as_fifty(self):
         for value in ("100", True, -1, 101, None):
             assert (await path_in([Edge("a", "h", "x")], "a", "h", weighted=True, values={"h": value})).cost == 1.5
 
@@ -272,7 +275,7 @@ class TestLimits:
         }),
     )  # fmt: skip
     @settings(max_examples=examples(200))
-    def test_what_limits_hide_is_said_and_nothing_else(self, edges, chosen, values, weighted, limits):
+    def test_only_the_effects_of_limits_are_reported(self, edges, chosen, values, weighted, limits):
         path = anyio.run(lambda: path_in(edges, "a", "h", values=values, weighted=weighted, **limits, **chosen))
         paths = list(all_paths(edges, "a", "h", 8, **chosen))
         costs = [price(steps, values) if weighted else len(steps) for steps in paths]
@@ -298,7 +301,7 @@ class TestLimits:
 
     @pytest.mark.parametrize("weighted", [False, True])
     @pytest.mark.parametrize("limit", [{"max_fanout": 1}, {"max_edges": 1}])
-    async def test_a_link_that_was_not_read_but_leads_to_what_is_known_is_not_missed(self, limit, weighted):
+    async def test_an_unread_link_to_a_visited_node_is_not_reported(self, limit, weighted):
         edges = [
             Edge("a", "b", "x"),
             Edge("a", "b", "y"),
@@ -311,12 +314,12 @@ class TestLimits:
 
     @pytest.mark.parametrize("weighted", [False, True])
     @pytest.mark.parametrize("limit", [{"max_fanout": 2}, {"max_edges": 2}, {"max_nodes": 2}])
-    async def test_what_could_not_have_made_the_path_shorter_is_not_missed(self, limit, weighted):
+    async def test_links_that_cannot_shorten_the_path_are_not_reported(self, limit, weighted):
         edges = [Edge("a", "h", "w"), *(Edge("a", each, "x") for each in "bcde")]
         path = await path_in(edges, "a", "h", direction="out", weighted=weighted, **limit)
         assert (names(path), path.left_out) == ("ah", {})
 
-    async def test_a_dear_way_of_few_hops_counts_where_the_cheap_one_is_too_long(self):
+    async def test_an_expensive_path_of_few_hops_is_found_if_the_cheap_one_is_too_long(self):
         edges = [Edge("a", "b", "part-of"), Edge("b", "c", "part-of"), Edge("a", "c", "x"), Edge("c", "h", "x")]
         async with store_of(edges, values={"b": 100}) as store:
             graph = CorpusGraph(store)
@@ -326,7 +329,7 @@ class TestLimits:
                 assert (names(path), path.cost, path.left_out) == ("ach", 3.0, {"max_hops": 1})
 
     @pytest.mark.parametrize("weighted", [False, True])
-    async def test_no_path_within_some_hops_is_told_from_no_path_at_all(self, weighted):
+    async def test_no_path_within_some_hops_differs_from_no_path_at_all(self, weighted):
         edges = [Edge("a", "b", "x"), Edge("b", "c", "x"), Edge("c", "h", "x"), Edge("e", "f", "x")]
         async with store_of(edges) as store:
             graph = CorpusGraph(store)
@@ -342,7 +345,7 @@ class TestLimits:
         [({"max_nodes": 4}, {"max_nodes": 2}), ({"max_fanout": 2}, {"max_fanout": 2}), ({"max_edges": 3}, None)],
     )
     @pytest.mark.parametrize("weighted", [False, True])
-    async def test_each_limit_counts_what_it_kept_out(self, limit, left_out, weighted):
+    async def test_each_limit_counts_what_it_left_out(self, limit, left_out, weighted):
         edges = [Edge("a", each, "x") for each in "bcde"] + [Edge("e", "f", "x"), Edge("f", "g", "x")]
         edges += [Edge("h", each, "x") for each in "ijkl"] + [Edge("l", "m", "x"), Edge("m", "g", "x")]
         async with store_of(edges) as store:
@@ -369,15 +372,15 @@ class TestLimits:
             ({"inverses": {"a": "b"}}, "inverses must be None or Inverses"),
         ],
     )
-    async def test_what_cannot_be_meant_is_refused(self, options, message):
+    async def test_meaningless_arguments_are_refused(self, options, message):
         with pytest.raises(ArgumentError, match=message):
             await path_in([], "a", "b", **options)
 
 
-class TestManners:
+class TestSearch:
     @pytest.mark.asyncio_only
     @pytest.mark.parametrize("weighted", [False, True])
-    async def test_a_file_gives_the_path_that_memory_gives(self, tmp_path, weighted):
+    async def test_a_file_returns_the_same_path_as_memory(self, tmp_path, weighted):
         random = Random(7)
         edges = [Edge(*random.sample(IDS, 2), random.choice(TYPES), random.choice(ORIGINS)) for _ in range(16)]
         async with store_of(edges) as memory, SqliteStore(tmp_path / "graph.airw") as file:
@@ -406,7 +409,7 @@ class TestManners:
         assert scope.cancelled_caught
         assert hanging.calls["neighbors"] == 1
 
-    async def test_large_levels_are_read_in_pages_and_do_not_hold_up_others(self):
+    async def test_large_levels_are_read_in_pages_and_do_not_block_other_tasks(self):
         ids = [f"n{number:04}" for number in range(2_500)]
         edges = [Edge("a", id, "x") for id in ids] + [Edge(id, f"{id}-on", "x") for id in ids]
         edges += [Edge(f"z{number:04}", "h", "x") for number in range(3_000)]

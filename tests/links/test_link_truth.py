@@ -1,6 +1,6 @@
-"""The links of three collections of notes, beside those that a simple resolver of another hand found in them.
+"""The links of three collections of notes agree with those of an independent resolver.
 
-Wherever the two differ the reason is one of a few, and each difference is looked up in the note.
+Each difference has one of a few reasons, which is checked in the text of the note.
 """
 
 import gzip
@@ -22,23 +22,26 @@ COLLECTIONS = ["md-dendron", "md-eips", "md-notes"]
 
 @pytest.fixture(scope="module")
 def trees(data, tmp_path_factory):
-    """Of each collection its folder, its notes, what they say, and the edges of the other resolver."""
-    return {name: unpacked(data / name, tmp_path_factory.mktemp("notes")) for name in COLLECTIONS}
+    """The folder, texts, extractions and edges of the other resolver for each collection."""
+    return {name: read_collection(data / name, tmp_path_factory.mktemp("notes")) for name in COLLECTIONS}
 
 
-def unpacked(given, folder):
-    with tarfile.open(given / f"{given.name}.tar.gz") as archive:
+def read_collection(source, folder):
+    with tarfile.open(source / f"{source.name}.tar.gz") as archive:
         archive.extractall(folder, filter="data")
-    root = folder / given.name
+    root = folder / source.name
     paths = sorted(root.rglob("*.md"))
-    with gzip.open(given / "edges.tsv.gz", "rt", encoding="utf-8") as lines:
+    with gzip.open(source / "edges.tsv.gz", "rt", encoding="utf-8") as lines:
         edges = {tuple(line.rstrip("\n").split("\t")) for line in list(lines)[1:]}
     notes = {path.relative_to(root).as_posix(): path.read_text("utf-8") for path in paths}
     return root, notes, {id: MarkdownLinks().extract(Artifact(id, text), {}) for id, text in notes.items()}, edges
 
 
-def resolved(found, origin="inline"):
-    """Resolve every link by the tiers of names; give of each edge the link and the tier that made it."""
+def resolve_links(found, origin="inline"):
+    """Resolve every link by the tiers of names.
+
+    Return the link and the tier of each edge.
+    """
     tiers = [defaultdict(set) for _ in range(4)]
     for id, extraction in found.items():
         for tier, names in zip(tiers, extraction.names, strict=True):
@@ -61,7 +64,7 @@ def meaning(tiers, ref):
 
 
 def why_missed(text, target):
-    """Say why the other resolver finds an edge where there is no link."""
+    """Return the reason why only the other resolver finds an edge."""
     stem = target.rpartition("/")[2].removesuffix(".md")
     if stem not in re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL):
         return "it is in a comment"
@@ -69,7 +72,7 @@ def why_missed(text, target):
 
 
 def why_extra(text, link, tier):
-    """Say why the other resolver does not find a link."""
+    """Return the reason why the other resolver does not find a link."""
     lines = text.splitlines()
     if tier == 3:
         return "it names a title or an alias"
@@ -94,33 +97,33 @@ def why_extra(text, link, tier):
         ),
     ],
 )
-def test_links_agree_with_an_independent_extraction_but_for_reasons_that_are_known(trees, name, reasons):
-    _, notes, said, expected = trees[name]
-    edges = resolved(said)
+def test_links_agree_with_an_independent_extraction_except_for_known_reasons(trees, name, reasons):
+    _, notes, extractions, expected = trees[name]
+    edges = resolve_links(extractions)
     common = edges.keys() & expected
     assert len(common) / len(edges) >= 0.98
     assert len(common) / len(expected) >= 0.98
-    told = {(id, target): why_missed(notes[id], target) for id, target in expected - edges.keys()}
-    told |= {edge: why_extra(notes[edge[0]], *edges[edge]) for edge in edges.keys() - expected}
-    assert [edge for edge, reason in told.items() if reason is None] == []
-    assert Counter(told.values()) == reasons
+    reasons_of_edges = {(id, target): why_missed(notes[id], target) for id, target in expected - edges.keys()}
+    reasons_of_edges |= {edge: why_extra(notes[edge[0]], *edges[edge]) for edge in edges.keys() - expected}
+    assert [edge for edge, reason in reasons_of_edges.items() if reason is None] == []
+    assert Counter(reasons_of_edges.values()) == reasons
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COLLECTIONS)
-async def test_a_built_corpus_holds_exactly_these_edges_and_knows_the_line_of_each_other_link(trees, name):
-    root, notes, said, _ = trees[name]
+async def test_a_built_corpus_contains_exactly_these_edges_and_the_line_of_each_unresolved_link(trees, name):
+    root, notes, extractions, _ = trees[name]
     corpus = await build(from_notes(root), store=MemoryStore(), embedder="light")
     found = {(edge.source, edge.target) for edges in await corpus.store.neighbors(list(notes)) for edge in edges}
-    assert found == resolved(said).keys() | resolved(said, "typed").keys()
+    assert found == resolve_links(extractions).keys() | resolve_links(extractions, "typed").keys()
     unresolved = await corpus.store.unresolved_links()
     assert all(notes[each.source] and each.link.file == each.source and each.link.line for each in unresolved)
     assert not {(each.source, each.link) for each in unresolved} & {
-        (id, link) for (id, _), (link, _) in resolved(said).items()
+        (id, link) for (id, _), (link, _) in resolve_links(extractions).items()
     }
 
 
-def test_numbers_in_requires_resolve_to_the_notes_that_bear_them(trees):
-    edges = resolved(trees["md-eips"][2], "typed")
+def test_numbers_in_requires_resolve_to_the_notes_with_these_numbers(trees):
+    edges = resolve_links(trees["md-eips"][2], "typed")
     assert ("EIPS/eip-1559.md", "EIPS/eip-2718.md") in edges
     assert len(edges) > 700

@@ -1,4 +1,4 @@
-"""What extractors promise: which links a note holds, where, and by which names others reach it."""
+"""Extractors: the links of a note, their lines, and the names of the note."""
 
 import time
 
@@ -12,12 +12,12 @@ from airw.protocols import EdgeExtractor
 from airw.values import Artifact, Link
 
 
-def extracted(text, *, id="folder/note.md", **settings):
+def extract(text, *, id="folder/note.md", **settings):
     return MarkdownLinks(**settings).extract(Artifact(id, text), {})
 
 
 def refs(text, **settings):
-    return [link.target_ref for link in extracted(text, **settings).links]
+    return [link.target_ref for link in extract(text, **settings).links]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def refs(text, **settings):
         ("<details>\n\n[t](a.md)\n\n</details>", ["folder/a.md"]),
     ],
 )
-def test_markdown_links_resolve_against_the_notes_own_folder(text, found):
+def test_markdown_links_resolve_against_the_folder_of_the_note(text, found):
     assert refs(text) == found
 
 
@@ -106,8 +106,8 @@ def test_wiki_links_name_notes_without_regard_to_case(text, found):
         "![alt [t](a.md)](i.png)",
     ],
 )
-def test_what_is_no_link_to_another_note_is_left_alone(text):
-    extraction = extracted(text)
+def test_text_that_is_no_link_to_another_note_is_ignored(text):
+    extraction = extract(text)
     assert (extraction.links, extraction.problems) == ([], [])
 
 
@@ -126,8 +126,8 @@ def test_what_is_no_link_to_another_note_is_left_alone(text):
         ("[[x|]]", ("x", None)),
     ],
 )
-def test_of_two_sides_of_a_wiki_link_either_may_be_the_name(text, sides):
-    assert [(link.target_ref, link.or_ref) for link in extracted(text).links] == [sides]
+def test_either_side_of_a_wiki_link_may_be_the_name(text, sides):
+    assert [(link.target_ref, link.or_ref) for link in extract(text).links] == [sides]
 
 
 @pytest.mark.parametrize(
@@ -141,23 +141,23 @@ def test_of_two_sides_of_a_wiki_link_either_may_be_the_name(text, sides):
     ],
 )
 def test_a_link_to_the_note_itself_is_reported_with_its_line(text, kept):
-    extraction = extracted(text)
+    extraction = extract(text)
     assert [link.target_ref for link in extraction.links] == kept
     (problem,) = extraction.problems
     assert problem.endswith("refers to its own note (line 2)")
 
 
-def test_paths_meet_in_whatever_composition_they_are_written():
+def test_paths_match_in_any_unicode_composition():
     composed, apart = "caf\u00e9.md", "cafe\u0301.md"
-    (link,) = extracted(f"[t]({apart})").links
+    (link,) = extract(f"[t]({apart})").links
     assert (link.target_ref, link.or_ref) == (f"folder/{apart}", f"folder/{composed}")
     assert refs("[t](caf%C3%A9.md)") == [f"folder/{composed}"]
-    assert f"folder/{composed}" in extracted("", id=f"folder/{apart}").names[1]
-    assert extracted(f"[t]({composed})", id=apart).problems
+    assert f"folder/{composed}" in extract("", id=f"folder/{apart}").names[1]
+    assert extract(f"[t]({composed})", id=apart).problems
 
 
 def test_a_link_out_of_the_root_is_reported_with_its_line():
-    extraction = extracted("one\n\n[t](../../a.md) [u](../ok.md)")
+    extraction = extract("one\n\n[t](../../a.md) [u](../ok.md)")
     assert [link.target_ref for link in extraction.links] == ["ok.md"]
     assert extraction.problems == ["the link '../../a.md' leads out of the root (line 3)"]
 
@@ -184,7 +184,7 @@ def test_links_carry_file_and_line_of_the_whole_file_and_come_in_that_order(newl
             "[e]: e.md",
         ]
     )
-    links = extracted(text).links
+    links = extract(text).links
     assert {link.file for link in links} == {"folder/note.md"}
     assert [(link.line, link.target_ref) for link in links] == [
         (4, "12"),
@@ -214,7 +214,7 @@ def test_links_carry_file_and_line_of_the_whole_file_and_come_in_that_order(newl
     ],
 )
 def test_typed_links_are_read_from_the_frontmatter(yaml, found):
-    extraction = extracted(f"---\n{yaml}\n---\nbody")
+    extraction = extract(f"---\n{yaml}\n---\nbody")
     assert [(link.target_ref, link.type) for link in extraction.links] == found
     assert {link.origin for link in extraction.links} <= {"typed"}
     assert not extraction.problems
@@ -223,7 +223,7 @@ def test_typed_links_are_read_from_the_frontmatter(yaml, found):
 def test_typed_links_carry_the_line_of_their_entry():
     yaml = "requires: a, b\nlinks:\n  - {type: x, id: c}\n  - id: d\n    type: e\n\n  - |\n    f\n  - ../../g\n"
     yaml += "more:\n  id: h"
-    extraction = extracted(f"---\n{yaml}\n---\n", fields=["more", "links", "requires"])
+    extraction = extract(f"---\n{yaml}\n---\n", fields=["more", "links", "requires"])
     lines = [(link.target_ref, link.line) for link in extraction.links]
     assert lines == [("a", 2), ("b", 2), ("c", 4), ("d", 5), ("f", 8), ("h", 12)]
     assert extraction.problems == ["links: the link '../../g' leads out of the root (line 10)"]
@@ -231,19 +231,19 @@ def test_typed_links_carry_the_line_of_their_entry():
 
 @pytest.mark.parametrize("entry", ["[[a]]", "{type: supports}", "{id: a, type: 3}", "true", "[null]"])
 def test_a_typed_entry_that_cannot_be_understood_is_reported(entry):
-    extraction = extracted(f"---\nlinks: {entry}\n---\n")
+    extraction = extract(f"---\nlinks: {entry}\n---\n")
     assert extraction.links == []
     assert [problem.split(":")[0] for problem in extraction.problems] == ["links"]
 
 
-def test_broken_frontmatter_costs_the_typed_links_alone_and_says_so():
-    extraction = extracted("---\nlinks: [a\n---\n[t](b.md)")
+def test_broken_frontmatter_loses_only_the_typed_links_and_is_reported():
+    extraction = extract("---\nlinks: [a\n---\n[t](b.md)")
     assert [link.target_ref for link in extraction.links] == ["folder/b.md"]
     assert len(extraction.problems) == 1
     assert "not valid YAML" in extraction.problems[0]
 
 
-def test_fields_that_the_text_does_not_declare_come_from_the_filter_fields():
+def test_fields_missing_in_the_text_come_from_the_filter_fields():
     extraction = MarkdownLinks().extract(Artifact("1", {"text": "[[x]]"}), {"links": ["2"], "title": "T", "id": 1})
     assert [(link.target_ref, link.origin, link.line) for link in extraction.links] == [
         ("2", "typed", None),
@@ -252,15 +252,15 @@ def test_fields_that_the_text_does_not_declare_come_from_the_filter_fields():
     assert extraction.names[3][:2] == ["T", "t"]
 
 
-def test_the_names_of_a_note_come_in_four_tiers():
+def test_the_names_of_a_note_are_in_four_tiers():
     text = "---\nid: Ab1\neip: 165\ntitle: The Title\naliases: [Other, 7]\n---\n"
-    assert extracted(text, id="A/EIPS/eip-165.md").names == [
+    assert extract(text, id="A/EIPS/eip-165.md").names == [
         ["A/EIPS/eip-165.md"],
         ["A/EIPS/eip-165", "a/eips/eip-165", "/A/EIPS/eip-165"],
         ["eip-165", "EIPS/eip-165", "eips/eip-165", "Ab1", "ab1", "165"],
         ["The Title", "the title", "Other", "other", "7", "/A/EIPS/eip-165/"],
     ]
-    assert extracted("# README.md", id="x.md").names[3][:2] == ["README", "readme"]
+    assert extract("# README.md", id="x.md").names[3][:2] == ["README", "readme"]
 
 
 @pytest.mark.parametrize(
@@ -274,8 +274,8 @@ def test_the_names_of_a_note_come_in_four_tiers():
         ("a.md", {"/a": 1, "/a/": 3}),
     ],
 )
-def test_a_note_that_stands_for_its_folder_bears_the_folders_paths(id, tiers):
-    names = extracted("", id=id).names
+def test_the_index_note_of_a_folder_has_the_paths_of_the_folder(id, tiers):
+    names = extract("", id=id).names
     assert {name: [tier for tier in range(4) if name in names[tier]] for name in tiers} == {
         name: [tier] for name, tier in tiers.items()
     }
@@ -283,7 +283,7 @@ def test_a_note_that_stands_for_its_folder_bears_the_folders_paths(id, tiers):
 
 def test_settings_choose_fields_and_type_and_make_the_id():
     settings = {"fields": ["see"], "inline_type": "mentions"}
-    links = extracted("---\nsee: a\nlinks: b\n---\n[[c]]", **settings).links
+    links = extract("---\nsee: a\nlinks: b\n---\n[[c]]", **settings).links
     assert [(link.target_ref, link.type) for link in links] == [("a", "see"), ("c", "mentions")]
     assert MarkdownLinks(**settings).id == "MarkdownLinks(fields=('see',), inline_type='mentions') 2"
     assert MarkdownLinks(**settings).id != MarkdownLinks().id
@@ -291,7 +291,7 @@ def test_settings_choose_fields_and_type_and_make_the_id():
 
 
 @pytest.mark.parametrize("settings", [{"fields": "links"}, {"fields": ("",)}, {"inline_type": ""}, {"inline_type": 3}])
-def test_settings_that_cannot_work_are_refused_at_birth(settings):
+def test_settings_that_cannot_work_are_refused_on_construction(settings):
     with pytest.raises(ArgumentError, match=r"fields|inline_type"):
         MarkdownLinks(**settings)
 
@@ -303,8 +303,8 @@ def test_a_raw_value_without_text_is_an_error_that_names_the_artifact(raw):
 
 
 @given(st.text(st.sampled_from("[]()<>!`\\|#:-/. \n\rab&"), max_size=80))
-def test_any_text_gives_links_that_stay_in_the_root_and_in_the_file(text):
-    for link in extracted(text, id="n.md").links:
+def test_links_of_any_text_stay_in_the_root_and_in_the_file(text):
+    for link in extract(text, id="n.md").links:
         assert link.target_ref
         assert 1 <= link.line <= len(text.splitlines()) + 1
 
@@ -331,19 +331,19 @@ def test_any_text_gives_links_that_stay_in_the_root_and_in_the_file(text):
         "`" + "` ``" * 50_000,
     ],
 )
-def test_a_hostile_paragraph_costs_its_own_links_at_most_and_no_time(hostile):
+def test_a_hostile_paragraph_loses_at_most_its_own_links_and_takes_no_time(hostile):
     began = time.process_time()
-    extraction = extracted(f"[t](before.md)\n\n[x](x.md) {hostile}\n\n[t](after.md)")
+    extraction = extract(f"[t](before.md)\n\n[x](x.md) {hostile}\n\n[t](after.md)")
     assert time.process_time() - began < 10
     found = [link.target_ref for link in extraction.links]
     assert (found[0], found[-1]) == ("folder/before.md", "folder/after.md")
 
 
 @pytest.mark.parametrize("gap", ["\n", "\n\n", " ", "\n- ", " | "])
-def test_ten_thousand_links_in_one_note_are_read_however_they_stand(gap):
+def test_ten_thousand_links_in_one_note_are_read_in_any_arrangement(gap):
     text = gap.join(f"[t]({number}.md) [[n{number}]]" for number in range(5_000))
     began = time.process_time()
-    extraction = extracted(text)
+    extraction = extract(text)
     assert time.process_time() - began < 5
     assert (len(extraction.links), extraction.problems) == (10_000, [])
     last = text.count("\n") + 1
@@ -354,7 +354,7 @@ def test_ten_thousand_links_in_one_note_are_read_however_they_stand(gap):
 
 
 def test_the_same_fault_on_many_lines_is_one_problem():
-    assert extracted("[t](note.md)\n" * 8).problems == [
+    assert extract("[t](note.md)\n" * 8).problems == [
         "the link 'note.md' refers to its own note (lines 1, 2, 3, 4, 5 and 3 more)"
     ]
 
@@ -363,7 +363,7 @@ def test_the_same_fault_on_many_lines_is_one_problem():
 def test_a_hundred_thousand_links_in_the_frontmatter_are_read_in_seconds():
     yaml = "".join(f"- 'n{number}'\n" for number in range(100_000))
     began = time.process_time()
-    links = extracted(f"---\nlinks:\n{yaml}---\n").links
+    links = extract(f"---\nlinks:\n{yaml}---\n").links
     assert time.process_time() - began < 30
     assert [(link.target_ref, link.line) for link in links[::99_999]] == [("n0", 3), ("n99999", 100_002)]
 
@@ -377,8 +377,8 @@ def test_a_hundred_thousand_links_in_the_frontmatter_are_read_in_seconds():
         ("[" * 150, []),
     ],
 )
-def test_what_nests_too_deeply_to_be_read_as_such_is_reported_with_its_line(nested, found):
-    extraction = extracted(f"[t](a.md)\n\n{nested}[t](b.md)\n\n[t](c.md)")
+def test_markup_that_nests_too_deeply_is_reported_with_its_line(nested, found):
+    extraction = extract(f"[t](a.md)\n\n{nested}[t](b.md)\n\n[t](c.md)")
     assert [link.target_ref for link in extraction.links] == ["folder/a.md", *found, "folder/c.md"]
     line = 3 + nested.count("\n")
     assert [problem.rpartition("(")[2] for problem in extraction.problems] == [f"line {line})"]
@@ -401,12 +401,12 @@ def test_what_nests_too_deeply_to_be_read_as_such_is_reported_with_its_line(nest
     ],
 )
 def test_frontmatter_that_could_hang_or_crash_a_build_is_a_problem(yaml, reason):
-    problems = extracted(f"---\n{yaml}\n---\n").problems
+    problems = extract(f"---\n{yaml}\n---\n").problems
     assert reason in problems[0]
     assert not any("\n" in problem for problem in problems)
 
 
-def test_a_functions_edges_become_derived_links():
+def test_the_edges_of_a_function_become_derived_links():
     answer = {"REF": ["numpy", ("pypi", "anyio"), ["pypi", "anyio"], "numpy"], "PARENT": ("up",)}
     extractor = extractor_from(lambda key, fields: answer if (key, fields) == ("app", {"x": 1}) else {}, id="deps-1")
     assert extractor.extract(Artifact("app", None), {"x": 1}).links == [
@@ -417,7 +417,7 @@ def test_a_functions_edges_become_derived_links():
     assert (extractor.id, isinstance(extractor, EdgeExtractor)) == ("deps-1", True)
 
 
-def test_a_package_answers_to_any_spelling_of_its_name():
+def test_a_package_is_reached_by_any_spelling_of_its_name():
     names = extractor_from(lambda key, fields: {}, id="x").extract(Artifact("Zope.Interface", ""), {}).names
     assert names == [["Zope.Interface"], ["zope.interface", "zope-interface", "zope_interface"]]
 
@@ -425,7 +425,7 @@ def test_a_package_answers_to_any_spelling_of_its_name():
 @pytest.mark.parametrize(
     "answer", [None, ["x"], {"REF": "numpy"}, {"REF": [3]}, {"REF": [("a", "b", "c")]}, {"REF": [""]}, {3: ["a"]}]
 )
-def test_an_answer_that_is_no_edges_is_an_error_that_names_the_extractor(answer):
+def test_a_result_that_is_no_edges_is_an_error_that_names_the_extractor(answer):
     with pytest.raises(SourceError, match="deps-1"):
         extractor_from(lambda key, fields: answer, id="deps-1").extract(Artifact("a", ""), {})
 

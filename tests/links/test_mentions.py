@@ -1,4 +1,7 @@
-"""Mentions: which titles are found in which texts, what is guarded against, and that builds stay true to them."""
+"""Mentions of titles in texts: matching, guards, and builds.
+
+After any changes, the mentions are those of a fresh build.
+"""
 
 import pickle
 import re
@@ -36,15 +39,15 @@ def finder(*titles, **options):
     return TitleMentions(**options).over(notes)
 
 
-def named(text, *titles, own="own.md", **options):
-    """What a text mentions: each title and its line."""
+def find_mentions(text, *titles, own="own.md", **options):
+    """Return the title and the line of each mention in a text."""
     found = finder(*titles, **options).extract(Artifact(own, text), {})
     mentions = [link for link in found.links if link.type == "mentions"]
     assert all((link.origin, link.file) == ("derived", own) for link in mentions)
     return [(titles[int(link.target_ref.removesuffix(".md"))], link.line) for link in mentions]
 
 
-# Where a mention is one
+# Matches
 
 
 @pytest.mark.parametrize(
@@ -70,8 +73,8 @@ def named(text, *titles, own="own.md", **options):
         ("sort\n\nwalk\n\nsort", [("Sort", 1), ("walk", 3)]),
     ],
 )
-def test_titles_are_found_as_whole_words_whatever_their_case_with_the_line_where_they_come_first(text, found):
-    assert named(text, *TITLES, min_chars=1) == found
+def test_titles_are_found_as_whole_words_in_any_case_with_the_line_of_their_first_mention(text, found):
+    assert find_mentions(text, *TITLES, min_chars=1) == found
 
 
 @pytest.mark.parametrize(
@@ -96,8 +99,8 @@ def test_titles_are_found_as_whole_words_whatever_their_case_with_the_line_where
         "merge [sort](a.md)",
     ],
 )
-def test_code_comments_frontmatter_links_and_addresses_are_no_place_for_a_mention(text):
-    assert named(text, "Sort", "Merge sort") == []
+def test_code_comments_frontmatter_links_and_addresses_contain_no_mentions(text):
+    assert find_mentions(text, "Sort", "Merge sort") == []
 
 
 @pytest.mark.parametrize(
@@ -112,11 +115,11 @@ def test_code_comments_frontmatter_links_and_addresses_are_no_place_for_a_mentio
         ("x <!-- x --> sort", [("Sort", 1)]),
     ],
 )
-def test_what_stands_beside_a_link_or_code_is_prose(text, found):
-    assert named(text, "Merge sort", "Sort", "walk") == found
+def test_text_beside_a_link_or_code_is_prose(text, found):
+    assert find_mentions(text, "Merge sort", "Sort", "walk") == found
 
 
-def test_a_note_that_is_linked_is_mentioned_all_the_same_and_comes_after_the_links():
+def test_a_linked_note_is_also_mentioned_and_mentions_follow_the_links():
     notes = [Artifact("a.md", "# Sort"), Artifact("b.md", "---\naliases: [Order]\n---\n# Walk")]
     mentions = TitleMentions().over(notes)
     found = mentions.extract(Artifact("c.md", "Sort by [order](b.md), in this order."), {})
@@ -130,23 +133,23 @@ def test_a_note_that_is_linked_is_mentioned_all_the_same_and_comes_after_the_lin
 # Guards
 
 
-def test_titles_that_several_notes_have_are_not_guessed_nor_taken_for_a_part_of_them():
-    assert named("merge sort and sort", "Merge sort", "Merge Sort", "Merge") == []
+def test_a_title_of_several_notes_is_no_mention_and_neither_are_its_parts():
+    assert find_mentions("merge sort and sort", "Merge sort", "Merge Sort", "Merge") == []
     notes = [Artifact("a.md", "---\naliases: [Sort, sort]\n---\n# SORT"), Artifact("b.md", "sort")]
     assert [link.target_ref for link in TitleMentions().over(notes).extract(notes[1], {}).links] == ["a.md"]
 
 
-def test_a_note_does_not_mention_itself_nor_what_its_own_title_is_made_of():
-    assert named("# Merge sort\n\nMerge sort is fast.", "Merge sort", "Sort", own="0.md") == []
+def test_a_note_mentions_neither_itself_nor_the_parts_of_its_own_title():
+    assert find_mentions("# Merge sort\n\nMerge sort is fast.", "Merge sort", "Sort", own="0.md") == []
 
 
-def test_short_titles_are_not_looked_for():
-    assert named("a new sort", "new", "sort") == [("sort", 1)]
-    assert named("a new sort", "new", "sort", min_chars=3) == [("new", 1), ("sort", 1)]
-    assert named("-- ++++ __ .", "----", "++++", "____", min_chars=1) == []
+def test_short_titles_are_not_searched():
+    assert find_mentions("a new sort", "new", "sort") == [("sort", 1)]
+    assert find_mentions("a new sort", "new", "sort", min_chars=3) == [("new", 1), ("sort", 1)]
+    assert find_mentions("-- ++++ __ .", "----", "++++", "____", min_chars=1) == []
 
 
-def test_common_titles_are_not_looked_for():
+def test_common_titles_are_not_searched():
     texts = {"sort": "# sort", "rare": "# rare", "both": "# rare sort", **{f"n{n}": f"sort {n}" for n in range(18)}}
     texts |= {"s": "a rare sort, a rare, a sort"}
     notes = [Artifact(name, text) for name, text in texts.items()]
@@ -171,7 +174,7 @@ def test_common_titles_are_not_looked_for():
         {"max_share": True},
     ],
 )
-def test_settings_that_make_no_sense_are_refused(options):
+def test_meaningless_settings_are_refused(options):
     with pytest.raises(ArgumentError, match=next(iter(options))):
         TitleMentions(**options)
 
@@ -180,13 +183,13 @@ def test_brackets_without_end_are_reported_and_not_read():
     found = finder("sort").extract(Artifact("a", "sort " + "[" * 3_000 + "\nwalk"), {})
     assert [link.target_ref for link in found.links] == []
     assert "too many brackets on one line; mentions on it are not read (line 1)" in found.problems
-    assert named("[" * 900 + "\n" + "[" * 900 + "\nsort", "sort") == [("sort", 3)]
+    assert find_mentions("[" * 900 + "\n" + "[" * 900 + "\nsort", "sort") == [("sort", 3)]
 
 
-# What it is
+# The extractor and its id
 
 
-def test_titles_travel_and_settings_can_say_them():
+def test_titles_are_pickled_and_have_a_specification():
     mentions = finder(*TITLES, type="names", inner=MarkdownLinks(inline_type="x"))
     assert isinstance(mentions, EdgeExtractor)
     assert not isinstance(mentions, CorpusWideExtractor)
@@ -200,19 +203,19 @@ def test_titles_travel_and_settings_can_say_them():
 
 
 @pytest.mark.parametrize("titles", [{"": "a.md"}, {"sort": None}, {3: "a.md"}])
-def test_titles_that_are_none_are_refused(titles):
+def test_invalid_titles_are_refused(titles):
     with pytest.raises(ArgumentError, match="titles must be a mapping"):
         MentionFinder(MarkdownLinks(), "mentions", titles)
 
 
 @pytest.mark.parametrize("titles", ["", "c%", 3, None])
-def test_titles_that_cannot_be_read_back_are_an_error_that_names_what_would_do(titles):
+def test_titles_that_cannot_be_read_back_are_an_error_that_contains_the_fix(titles):
     spec = extractor_spec(finder("sort"))
     with pytest.raises(ArgumentError, match="build the corpus again"):
         extractor_from_spec({**spec, "params": {**spec["params"], "titles": titles}})
 
 
-def test_its_id_says_which_titles_it_knows_and_nothing_else():
+def test_its_id_changes_only_with_the_titles_and_the_settings():
     notes = [Artifact("a", "# Sort"), Artifact("b", "# Walk")]
     before = TitleMentions().over(notes).id
     assert TitleMentions().over([Artifact("b", "# WALK\n\nmore"), *notes]).id == before
@@ -232,7 +235,7 @@ def test_without_its_library_the_error_names_the_command(monkeypatch):
 
 
 class Counting:
-    """An embedder that counts the texts it was asked for."""
+    """An embedder that remembers the texts that it has embedded."""
 
     def __init__(self):
         self.texts = 0
@@ -249,7 +252,7 @@ def notes(items, **options):
 
 
 async def content(store):
-    """Everything a store holds of artifacts and links, comparable."""
+    """Return the artifacts and links of a store in a form that can be compared."""
     ids = await store.artifact_ids()
     records = await store.records_of(ids)
     vectors = await store.vectors([record.id for found in records for record in found])
@@ -272,7 +275,7 @@ EDIT = st.tuples(st.sampled_from(NAMES), st.none() | st.tuples(HEADS, TEXTS))
 STEPS = st.lists(st.lists(EDIT, max_size=2), min_size=1, max_size=4)
 
 
-async def builds_stay_true(edits, store):
+async def check_builds(edits, store):
     state = dict.fromkeys(NAMES[:2], "sort a walk, merge sort")
     for edit in ((), *edits):
         state = {name: text for name, text in {**state, **dict(edit)}.items() if text is not None}
@@ -287,16 +290,16 @@ async def builds_stay_true(edits, store):
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(edits=STEPS)
 @settings(max_examples=examples(40))
-def test_after_any_changes_a_build_holds_the_mentions_that_a_fresh_one_finds(backend, edits):
-    anyio.run(builds_stay_true, edits, MemoryStore(), backend=backend)
+def test_after_any_changes_a_build_contains_the_mentions_of_a_fresh_one(backend, edits):
+    anyio.run(check_builds, edits, MemoryStore(), backend=backend)
 
 
 @given(edits=STEPS)
 @settings(max_examples=examples(12))
-def test_the_same_is_true_of_a_file(tmp_path_factory, edits):
+def test_the_same_is_true_for_a_file(tmp_path_factory, edits):
     async def main():
         async with SqliteStore(tmp_path_factory.mktemp("law") / "law.airw") as store:
-            await builds_stay_true(edits, store)
+            await check_builds(edits, store)
 
     anyio.run(main)
 
@@ -318,7 +321,7 @@ async def test_a_new_title_is_found_in_notes_that_did_not_change_without_embeddi
         assert (counting.texts, corpus.report.unchanged) == expected
 
 
-async def test_what_is_put_in_is_read_for_the_titles_of_the_last_build():
+async def test_upserted_notes_are_searched_for_the_titles_of_the_last_build():
     store = MemoryStore()
     corpus = await build(notes({"a.md": "# Sort", "b.md": "They walk."}), store=store)
     await corpus.upsert({"c.md": "# Walk\n\nThey sort, they walk."})
@@ -329,7 +332,7 @@ async def test_what_is_put_in_is_read_for_the_titles_of_the_last_build():
 
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("given_again", [None, TitleMentions()])
-async def test_a_corpus_opened_by_name_knows_the_titles_of_its_last_build(tmp_path, given_again):
+async def test_a_corpus_opened_by_name_has_the_titles_of_its_last_build(tmp_path, given_again):
     async with build(notes({"a.md": "# Sort"}), store=tmp_path / "n.airw", embedder="light"):
         pass
     async with open_corpus(tmp_path / "n.airw", edge_extractor=given_again) as corpus:
@@ -337,7 +340,7 @@ async def test_a_corpus_opened_by_name_knows_the_titles_of_its_last_build(tmp_pa
         assert await mentions(corpus.store, "c.md") == ["a.md"]
 
 
-async def test_problems_of_items_are_those_of_the_build_and_no_title_is_read_of_them():
+async def test_items_with_problems_are_reported_by_the_build_and_have_no_titles():
     class Lost(dict):
         def __getitem__(self, key):
             if key == "lost":
@@ -352,12 +355,12 @@ async def test_problems_of_items_are_those_of_the_build_and_no_title_is_read_of_
     assert (await mentions(store, "a.md"), await store.artifact_ids()) == ([], ["a.md"])
 
 
-async def test_a_missing_folder_is_told_as_ever_and_makes_no_corpus(tmp_path):
+async def test_a_missing_folder_is_the_usual_error_and_creates_no_corpus(tmp_path):
     with pytest.raises(SourceError, match="missing"):
         await build(from_notes(tmp_path / "missing", edge_extractor=TitleMentions()), store=MemoryStore())
 
 
-async def test_partitions_need_the_titles_first_and_then_make_what_a_build_makes():
+async def test_partitions_need_the_titles_first_and_then_equal_a_build():
     texts = {"a.md": "# Sort\n\nWe walk.", "b.md": "# Walk", "c.md": "# Other\n\nThey sort, then walk."}
     with pytest.raises(ArgumentError, match=r"^edge_extractor TitleMentions must see all .*; pass TitleMentions\.over"):
         await prepare_ingest(notes(texts), store=MemoryStore())
@@ -371,7 +374,7 @@ async def test_partitions_need_the_titles_first_and_then_make_what_a_build_makes
     assert await content(store) == await content(whole)
 
 
-def test_what_does_not_know_the_titles_yet_says_so():
+def test_the_error_without_titles_contains_the_fix():
     with pytest.raises(ArgumentError, match="over"):
         TitleMentions().extract(Artifact("a", ""), {})
     assert isinstance(TitleMentions(), CorpusWideExtractor)

@@ -1,4 +1,4 @@
-"""Paths in a hyperlink graph that people made: as short as an independent breadth-first search found them."""
+"""Paths in a graph of real hyperlinks have the lengths of an independent search."""
 
 import gzip
 import json
@@ -32,7 +32,7 @@ def tasks(data):
         return [json.loads(line) for line in lines][:TASKS]
 
 
-async def test_every_path_is_as_short_as_it_can_be_and_each_of_its_edges_is_a_link(articles, tasks):
+async def test_every_path_is_as_short_as_possible_and_each_of_its_edges_is_a_link(articles, tasks):
     store = MemoryStore()
     await store.apply([change(article) for article in articles])
     graph, links = CorpusGraph(store), {article["id"]: set(article.get("links", ())) for article in articles}
@@ -43,7 +43,7 @@ async def test_every_path_is_as_short_as_it_can_be_and_each_of_its_edges_is_a_li
         assert all(there in links[here] for here, there in pairwise(path.nodes))
 
 
-async def test_one_hop_less_finds_none_and_says_that_the_cap_kept_it_from_looking_further(articles, tasks):
+async def test_one_hop_less_finds_no_path_and_reports_the_cap(articles, tasks):
     store = MemoryStore()
     await store.apply([change(article) for article in articles])
     for task in tasks[:10]:
