@@ -13,7 +13,7 @@ from airw.values import ArtifactRef, Edge, canonical_node_id
 REF = ArtifactRef("notes", "n1")
 
 
-def test_it_is_the_pair_in_every_way_that_counts():
+def test_a_reference_equals_its_pair():
     assert REF == ("notes", "n1")
     assert hash(REF) == hash(("notes", "n1"))
     assert {REF: 1}["notes", "n1"] == 1
@@ -23,20 +23,20 @@ def test_it_is_the_pair_in_every_way_that_counts():
 
 
 @pytest.mark.parametrize("given", [("notes", "n1"), REF])
-def test_an_edge_makes_references_of_pairs(given):
+def test_an_edge_converts_pairs_to_references(given):
     for edge in (Edge("a", given, "r"), Edge(given, "a", "r")):
         ends = {type(edge.source), type(edge.target)}
         assert ends == {str, ArtifactRef}
     assert Edge("a", given, "r") == Edge("a", REF, "r")
 
 
-def test_an_edge_leads_out_of_the_corpus_that_stores_it_or_within_what_is_walked():
+def test_only_an_edge_from_an_id_to_a_reference_leads_out():
     assert Edge("a", REF, "r").leads_out
     assert not Edge("a", "b", "r").leads_out
     assert not Edge(REF, ArtifactRef("books", "b1"), "r").leads_out
 
 
-def test_the_canonical_id_is_a_reference_where_there_is_a_source():
+def test_the_canonical_id_is_a_reference_if_there_is_a_source():
     for target, source in (("n1", "notes"), (("notes", "n1"), "books"), (["notes", "n1"], None), (REF, "books")):
         found = canonical_node_id(target, source=source)
         assert found == REF
@@ -46,7 +46,7 @@ def test_the_canonical_id_is_a_reference_where_there_is_a_source():
         canonical_node_id(7, source="notes")
 
 
-def test_policies_make_references_of_what_callers_give():
+def test_policies_convert_pairs_of_callers_to_references():
     for given in (("notes", "n1"), ["notes", "n1"], REF):
         for policy in (Eager(roots=["x", given]), LinkWalk(roots=["x", given])):
             assert policy.roots == ("x", REF)

@@ -1,4 +1,4 @@
-"""What a filter means; every store must equal it."""
+"""The meaning of filters, which every store must follow."""
 
 import datetime
 
@@ -100,11 +100,11 @@ CASES = [
 
 
 @pytest.mark.parametrize(("condition", "expected"), CASES)
-def test_a_filter_means_what_the_language_says(condition, expected):
+def test_a_filter_matches_as_documented(condition, expected):
     assert matches(parse_filter(condition), ADA) is expected
 
 
-def test_dates_and_enumerable_kinds_compare_as_they_are_stored():
+def test_dates_and_tuples_compare_as_they_are_stored():
     assert matches(parse_filter({"day": datetime.date(2026, 11, 21)}), {"day": "2026-11-21"})
     assert matches(parse_filter({"day": {"$gt": datetime.date(2026, 1, 1)}}), {"day": "2026-11-21"})
     assert matches(parse_filter({"day": {"$in": (datetime.date(2026, 11, 21),)}}), {"day": "2026-11-21"})
@@ -137,7 +137,7 @@ def test_dates_and_enumerable_kinds_compare_as_they_are_stored():
         ("n", "must be a mapping"),
     ],
 )
-def test_a_malformed_filter_is_refused_in_one_line_before_anything_is_searched(condition, message):
+def test_a_malformed_filter_is_refused_in_one_line(condition, message):
     with pytest.raises(FilterError, match=message) as caught:
         parse_filter(condition)
     assert "\n" not in str(caught.value)
@@ -153,14 +153,14 @@ def test_a_parsed_filter_is_a_value_that_can_be_compared_and_parsed_again():
     assert parse_filter({}) is None
 
 
-def test_a_caller_who_changes_his_filter_later_does_not_change_the_parsed_one():
+def test_later_changes_of_a_filter_do_not_change_the_parsed_one():
     tags = ["a"]
     parsed = parse_filter({"tags": {"$in": tags}})
     tags.append("b")
     assert not matches(parsed, {"tags": ["b"]})
 
 
-def test_a_missing_field_is_told_from_one_that_holds_nothing():
+def test_a_missing_field_differs_from_an_empty_one():
     assert get_field({"a": None}, "a") is None
     assert get_field({"a": {}}, "a.b") is MISSING
     assert get_field({"a": [{"b": 1}]}, "a.b") is MISSING
@@ -195,11 +195,11 @@ FILTERS = st.recursive(
 
 
 @given(FILTERS, METADATA)
-def test_not_is_the_complement_and_combinations_are_logic(condition, metadata):
-    holds = matches(parse_filter(condition), metadata)
-    assert matches(parse_filter({"$not": condition}), metadata) is not holds
-    assert matches(parse_filter({"$and": [condition, {}]}), metadata) is holds
-    assert matches(parse_filter({"$or": [condition, {"$or": []}]}), metadata) is holds
+def test_not_is_the_complement_and_combinations_follow_logic(condition, metadata):
+    matches_condition = matches(parse_filter(condition), metadata)
+    assert matches(parse_filter({"$not": condition}), metadata) is not matches_condition
+    assert matches(parse_filter({"$and": [condition, {}]}), metadata) is matches_condition
+    assert matches(parse_filter({"$or": [condition, {"$or": []}]}), metadata) is matches_condition
 
 
 @given(PATHS, VALUES, METADATA)
@@ -214,9 +214,11 @@ def test_negated_operators_are_the_complements_of_their_positives(path, value, m
 
 @given(PATHS, SCALARS, METADATA)
 def test_an_order_holds_in_one_direction_or_in_neither(path, value, metadata):
-    def holds(op):
+    def matches_condition(op):
         return matches(parse_filter({path: {op: value}}), metadata)
 
-    assert holds("$gte") == (holds("$gt") or (holds("$gte") and holds("$lte")))
-    assert not (holds("$gt") and holds("$lte"))
-    assert not (holds("$gt") and holds("$lt"))
+    assert matches_condition("$gte") == (
+        matches_condition("$gt") or (matches_condition("$gte") and matches_condition("$lte"))
+    )
+    assert not (matches_condition("$gt") and matches_condition("$lte"))
+    assert not (matches_condition("$gt") and matches_condition("$lt"))

@@ -1,4 +1,4 @@
-"""Limits are checked when they are made; the words for why a walk ended have an order."""
+"""Limits are checked on construction; the reasons to stop a walk have an order."""
 
 import typing
 from dataclasses import FrozenInstanceError, fields, replace
@@ -12,7 +12,7 @@ from airw.values import STOP_REASONS, Limits, StopReason
 BOUNDS = ["max_fanout", "max_edges", "max_frontier", "max_hits", "max_concurrency"]
 
 
-def test_the_defaults_are_those_the_documentation_names():
+def test_the_defaults_are_as_documented():
     assert {each.name: getattr(Limits(), each.name) for each in fields(Limits)} == {
         "max_fanout": 1_000,
         "max_edges": 100_000,
@@ -25,7 +25,7 @@ def test_the_defaults_are_those_the_documentation_names():
 
 @pytest.mark.parametrize("name", BOUNDS)
 @pytest.mark.parametrize("value", [-1, 1.0, "5", True, float("inf"), float("nan"), [1]])
-def test_a_bound_that_is_no_whole_number_is_refused_at_birth_by_name(name, value):
+def test_a_bound_that_is_no_whole_number_is_refused_on_construction_by_name(name, value):
     with pytest.raises(ArgumentError, match=name) as caught:
         Limits(**{name: value})
     assert repr(value) in str(caught.value)
@@ -33,13 +33,13 @@ def test_a_bound_that_is_no_whole_number_is_refused_at_birth_by_name(name, value
 
 
 @pytest.mark.parametrize("name", ["max_fanout", "max_edges", "max_frontier", "max_concurrency"])
-def test_only_max_hits_may_be_left_open(name):
+def test_only_max_hits_may_be_none(name):
     assert Limits(max_hits=None).max_hits is None
     with pytest.raises(ArgumentError, match=name):
         Limits(**{name: None})
 
 
-def test_zero_is_a_bound_where_nothing_at_all_makes_sense():
+def test_zero_is_a_valid_bound_except_for_frontier_and_concurrency():
     assert Limits(max_fanout=0, max_edges=0, max_hits=0).max_edges == 0
     for name in ("max_frontier", "max_concurrency"):
         with pytest.raises(ArgumentError, match=f"{name} must be a whole number of at least 1"):
@@ -52,7 +52,7 @@ def test_count_beyond_limits_is_true_or_false(value):
         Limits(count_beyond_limits=value)
 
 
-def test_limits_are_values_that_cannot_be_changed_but_copied():
+def test_limits_cannot_be_changed_but_copied():
     limits = Limits(max_hits=10)
     with pytest.raises(FrozenInstanceError):
         limits.max_hits = 20
@@ -62,17 +62,17 @@ def test_limits_are_values_that_cannot_be_changed_but_copied():
         replace(limits, max_hits=-1)
 
 
-def test_limits_are_given_by_name():
+def test_limits_are_passed_by_name():
     with pytest.raises(TypeError):
         Limits(5)
 
 
-def test_the_reasons_to_stop_come_in_order_of_precedence_and_all_have_a_name():
+def test_the_reasons_to_stop_are_in_order_of_precedence_and_complete():
     assert STOP_REASONS == ("failed", "closed", "timeout", "sufficient", "max_hits", "node_budget", "exhausted")
     assert set(typing.get_args(StopReason)) == set(STOP_REASONS)
 
 
-def test_a_count_is_given_back_or_refused_with_its_name_and_least_value():
+def test_a_count_is_returned_or_refused_with_its_name_and_least_value():
     assert check_count("k", 0) == 0
     assert check_count("k", 10**30, least=1) == 10**30
     for value in (0, -1, True, None, 1.5, "1"):

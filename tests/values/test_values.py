@@ -1,4 +1,4 @@
-"""The nouns: identities that never collide, and a JSON form that always is JSON."""
+"""The values: identities that never collide, and a form that is always valid JSON."""
 
 import datetime
 import enum
@@ -23,7 +23,7 @@ class Colour(enum.Enum):
 
 
 @given(st.tuples(st.text(), st.text(), st.integers(0, 99)), st.tuples(st.text(), st.text(), st.integers(0, 99)))
-def test_record_ids_are_equal_exactly_where_all_three_parts_are(one, other):
+def test_record_ids_are_equal_exactly_if_all_three_parts_are(one, other):
     assert (Record.make_id(*one) == Record.make_id(*other)) == (one == other)
 
 
@@ -37,7 +37,7 @@ def test_record_ids_are_equal_exactly_where_all_three_parts_are(one, other):
         (("é", "k", 0), ("e\u0301", "k", 0)),
     ],
 )
-def test_no_separator_in_a_part_can_make_two_records_one(one, other):
+def test_separators_in_a_part_never_make_two_record_ids_equal(one, other):
     assert Record.make_id(*one) != Record.make_id(*other)
 
 
@@ -45,13 +45,13 @@ def test_record_ids_are_those_of_every_earlier_version():
     assert Record.make_id("a.md", "chunk", 0) == "b86931bf364215e1e93dd62a"
 
 
-def test_a_vector_in_the_place_of_the_metadata_is_an_error_in_one_line():
+def test_a_vector_in_place_of_the_metadata_is_an_error_in_one_line():
     for wrong in (np.ones(2, np.float32), [0.5], None, "text"):
         with pytest.raises(ArgumentError, match=r"^Record.metadata must be a mapping, not .*; pass vectors to"):
             Record("i", "a", "k", 0, "t", wrong)
 
 
-def test_a_record_has_metadata_of_its_own_unless_given():
+def test_records_do_not_share_default_metadata():
     one, other = Record("i", "a", "k", 0, "t"), Record("i", "a", "k", 0, "t")
     assert one == other
     assert one.metadata == {}
@@ -59,19 +59,19 @@ def test_a_record_has_metadata_of_its_own_unless_given():
     assert Record("i", "a", "k", 0, "t", metadata=(given := MappingProxyType({"x": 1}))).metadata is given
 
 
-def test_an_id_that_no_file_could_hold_still_gives_a_record_id():
+def test_an_id_that_is_no_valid_file_name_has_a_record_id():
     assert len(Record.make_id("\ud800", "chunk", 0)) == 24
     assert len(Record.make_id("x" * 10_000 + "/../🦊", "chunk", 0)) == 24
 
 
-def test_the_pointer_is_the_skill_path_before_the_path_and_none_without_either():
+def test_the_pointer_is_the_skill_path_or_the_path_or_none():
     assert SearchHit("a", "k", 1.0, "", {"path": "/p", "skill_path": "/s"}).pointer == "/s"
     assert SearchHit("a", "k", 1.0, "", {"path": "/p", "skill_path": ""}).pointer == "/p"
     assert SearchHit("a", "k", 1.0, "", {"path": ""}).pointer is None
     assert SearchHit("a", "k", 1.0, "").pointer is None
 
 
-def test_an_id_is_a_hits_identity_only_together_with_its_source():
+def test_the_identity_of_a_hit_is_its_source_and_id():
     assert SearchHit("a", "k", 1.0, "").key == (None, "a")
     assert SearchHit("a", "k", 1.0, "", source="s").key == ("s", "a")
 
@@ -95,7 +95,7 @@ def test_a_hit_as_a_dict_shares_nothing_with_the_hit():
     assert hit.metadata == {"tags": ["x"]}
 
 
-def test_numbers_of_numpy_and_scores_that_are_none_leave_a_hit_as_json():
+def test_a_hit_with_numpy_numbers_or_an_infinite_score_becomes_json():
     hit = SearchHit("a", "chunk", np.float32("inf"), "", {"v": np.arange(2)}, surface_index=np.int64(4))
     assert json.dumps(hit.to_dict(), allow_nan=False)
     assert hit.to_dict()["score"] is None
@@ -140,7 +140,7 @@ def test_values_cannot_be_changed(value):
         (Colour.RED, "Colour.RED"),
     ],
 )
-def test_a_value_becomes_what_json_can_say(value, expected):
+def test_a_value_becomes_valid_json(value, expected):
     cleaned = json_clean(value)
     assert cleaned == expected
     assert type(cleaned) is type(expected)
@@ -154,7 +154,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_what_is_json_already_stays_as_it_is_in_fresh_containers(value):
+def test_json_values_stay_equal_in_fresh_containers(value):
     cleaned = json_clean(value)
     assert cleaned == value
     assert json.loads(json.dumps(cleaned, allow_nan=False)) == value
@@ -170,7 +170,7 @@ ODD = st.recursive(
 
 
 @given(ODD)
-def test_whatever_is_given_the_result_is_json_and_cleaning_it_again_changes_nothing(value):
+def test_the_result_for_any_value_is_json_and_cleaning_it_again_changes_nothing(value):
     cleaned = json_clean(value)
     assert json.loads(json.dumps(cleaned, allow_nan=False)) == cleaned
     assert json_clean(cleaned) == cleaned
