@@ -1,4 +1,7 @@
-"""What `identity` tells apart and what it takes for the same: a change that matters is never missed, in no process."""
+"""`identity` distinguishes objects that differ and is equal in every process.
+
+A change that matters is never missed.
+"""
 
 import copy
 import functools
@@ -30,7 +33,7 @@ JSON = st.recursive(
 )
 
 
-def test_everything_that_matters_is_told_apart():
+def test_objects_that_differ_have_different_names():
     names = [identity(thing) for thing in DIFFERENT]
     same = [
         (DIFFERENT[one], DIFFERENT[two]) for one, two in combinations(range(len(names)), 2) if names[one] == names[two]
@@ -38,20 +41,20 @@ def test_everything_that_matters_is_told_apart():
     assert same == []
 
 
-def test_a_name_is_short_printable_and_says_what_it_names():
+def test_a_name_is_short_and_printable_and_contains_the_name_of_the_object():
     assert all(identity(thing).isprintable() and len(identity(thing)) < 120 for thing in DIFFERENT)
     assert re.fullmatch(r"adder\.<locals>\.add-[0-9a-f]{16}", identity(adder(1)))
     assert re.fullmatch(r"Strategy-[0-9a-f]{16}", identity(Strategy(a=1)))
 
 
-def test_what_has_an_id_is_named_by_it():
+def test_an_object_with_an_id_is_named_by_it():
     assert identity(Chunked()) == Chunked().id
     assert identity(Named("one", junk=threading.Lock())) == "one"
     assert identity(Pair(Named("one", junk=1))) == identity(Pair(Named("one", junk=2)))
 
 
 @given(JSON)
-def test_values_are_named_by_what_they_are_not_by_which_object(value):
+def test_equal_values_have_equal_names(value):
     again = json.loads(json.dumps(value))
     assert identity(again) == identity(value)
     assert identity(Pair(value, value)) == identity(Pair(value, again))
@@ -83,7 +86,7 @@ def test_the_place_of_a_function_in_its_file_does_not_matter():
     assert identity(one["add"]) == identity(two["add"]) != identity(three["add"])
 
 
-def test_asking_does_not_change_the_answer():
+def test_using_an_object_does_not_change_its_name():
     strategy = Strategy(path=pathlib.Path("a/b"), pattern=re.compile("a"), add=adder(1))
     before = strategy.id
     (
@@ -95,13 +98,13 @@ def test_asking_does_not_change_the_answer():
     assert strategy.id == before == strategy.id
 
 
-def test_what_holds_itself_is_named_too():
+def test_an_object_that_contains_itself_has_a_name():
     names = [identity(thing) for thing in rings()]
     assert names == [identity(thing) for thing in rings()]
     assert len(set(names)) == len(names)
 
 
-def test_what_is_shared_over_and_over_is_looked_at_once():
+def test_objects_that_are_shared_often_are_read_once():
     shared = []
     for _ in range(200):
         shared = [shared, shared]
@@ -117,7 +120,7 @@ def test_what_is_shared_over_and_over_is_looked_at_once():
     assert identity(tangle()) == identity(tangle())
 
 
-def opened():
+def open_file():
     with Path(os.devnull).open() as file:
         return file
 
@@ -127,19 +130,19 @@ def opened():
     [
         object(),
         (item for item in ()),
-        opened(),
+        open_file(),
         threading.Lock(),
         threading.local(),
         memoryview(b""),
         functools.partial(max, (item for item in ())),
         adder(threading.Lock()),
         Pair([{"deep": object()}]),
-        Slotted(opened()),
+        Slotted(open_file()),
         Strategy(_lock=threading.RLock()),
         {object(): 1},
     ],
 )
-def test_what_cannot_be_named_is_an_error_that_asks_for_an_id(thing):
+def test_an_object_without_stable_identity_is_an_error_that_asks_for_an_id(thing):
     with pytest.raises(
         ArgumentError, match="has no stable identity; add an `id` attribute to it or to the object"
     ) as caught:
@@ -147,7 +150,7 @@ def test_what_cannot_be_named_is_an_error_that_asks_for_an_id(thing):
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_nested_without_end_is_an_error():
+def test_an_object_that_nests_too_deeply_is_an_error():
     deep = []
     for _ in range(100_000):
         deep = [deep]
@@ -169,35 +172,35 @@ for thing in [*DIFFERENT, *rings(), strings, Strategy(a=strings), lambda text: t
 
 @pytest.mark.slow
 def test_names_are_the_same_in_every_process():
-    def printed(seed):
+    def print_names(seed):
         variables = {**os.environ, "PYTHONHASHSEED": seed}
         command = [sys.executable, "-c", PRINT_NAMES]
         return subprocess.run(
             command, cwd=Path(__file__).parents[2], env=variables, check=True, capture_output=True, text=True
         ).stdout
 
-    one, two = printed("1"), printed("2")
+    one, two = print_names("1"), print_names("2")
     assert one.count("\n") > len(DIFFERENT)
     assert one == two
     assert one.splitlines()[: len(DIFFERENT)] == [ascii(identity(thing)) for thing in DIFFERENT]
 
 
-async def counted(store, strategy):
+async def build_and_count(store, strategy):
     reports = []
     source = from_mapping({"a": "one two\nthree", "b": "four"}, name="texts", strategy=strategy)
     await build(source, store=store, embedder="light", progress=reports.append)
     return reports[-1].added, reports[-1].updated, reports[-1].unchanged
 
 
-async def test_a_build_decomposes_again_exactly_when_a_setting_of_the_strategy_changed():
+async def test_a_build_decomposes_again_exactly_if_a_setting_of_the_strategy_changed():
     store = MemoryStore()
-    assert await counted(store, Strategy(_split=lambda text: text.split())) == (2, 0, 0)
-    assert await counted(store, Strategy(_split=lambda text: text.split())) == (0, 0, 2)
-    assert await counted(store, Strategy(_split=lambda text: text.splitlines())) == (0, 2, 0)
-    assert await counted(store, Renamed(_split=lambda text: text.splitlines())) == (0, 2, 0)
+    assert await build_and_count(store, Strategy(_split=lambda text: text.split())) == (2, 0, 0)
+    assert await build_and_count(store, Strategy(_split=lambda text: text.split())) == (0, 0, 2)
+    assert await build_and_count(store, Strategy(_split=lambda text: text.splitlines())) == (0, 2, 0)
+    assert await build_and_count(store, Renamed(_split=lambda text: text.splitlines())) == (0, 2, 0)
 
 
-async def test_so_it_does_for_a_strategy_with_slots():
+async def test_the_same_is_true_for_a_strategy_with_slots():
     class Tight:
         __slots__ = ("_split",)
         id = property(identity)
@@ -208,9 +211,9 @@ async def test_so_it_does_for_a_strategy_with_slots():
             self._split = split
 
     store = MemoryStore()
-    assert await counted(store, Tight(adder_of_words(1))) == (2, 0, 0)
-    assert await counted(store, Tight(adder_of_words(1))) == (0, 0, 2)
-    assert await counted(store, Tight(adder_of_words(2))) == (0, 2, 0)
+    assert await build_and_count(store, Tight(adder_of_words(1))) == (2, 0, 0)
+    assert await build_and_count(store, Tight(adder_of_words(1))) == (0, 0, 2)
+    assert await build_and_count(store, Tight(adder_of_words(2))) == (0, 2, 0)
 
 
 def adder_of_words(number):

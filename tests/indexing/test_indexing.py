@@ -1,4 +1,4 @@
-"""What strategies promise: which texts of an artifact are searched, and where they stand in it."""
+"""Strategies: the searched texts of an artifact and their positions in it."""
 
 from itertools import pairwise
 
@@ -36,14 +36,14 @@ def place(surface):
         (" \n\t", None),
     ],
 )
-def test_whole_text_is_one_document_surface_and_blank_text_none(raw, text):
+def test_whole_text_is_one_document_surface_and_blank_text_has_none(raw, text):
     surfaces = WholeText().decompose(Artifact("a", raw)).surfaces
     assert [(s.artifact_id, s.kind, s.text, s.granularity) for s in surfaces] == (
         [] if text is None else [("a", "document", text, "document")]
     )
 
 
-def test_a_text_key_reads_that_field_alone():
+def test_a_text_key_reads_only_that_field():
     strategy = WholeText(text_key="body", kind="body")
     assert [s.text for s in strategy.decompose(Artifact("a", {"text": "T", "body": "B"})).surfaces] == ["B"]
     assert strategy.decompose(Artifact("a", {"text": "T"})).surfaces == []
@@ -51,14 +51,14 @@ def test_a_text_key_reads_that_field_alone():
 
 @pytest.mark.parametrize("strategy", [WholeText(), Chunked(), Notes()])
 @pytest.mark.parametrize("raw", [["x"], 7, None, b"\xff\xfe", {"text": ["x"]}])
-def test_a_raw_value_without_text_is_an_error_that_names_the_artifact_and_what_it_holds(strategy, raw):
+def test_a_raw_value_without_text_is_an_error_that_names_the_artifact_and_its_content(strategy, raw):
     with pytest.raises(SourceError, match=r"'odd'.*(list|int|NoneType|not UTF-8 at offset 0)") as caught:
         strategy.decompose(Artifact("odd", raw))
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("strategy", [WholeText(), Chunked(), Notes()])
-def test_filter_fields_are_the_metadata_alone_and_json_clean(strategy):
+def test_filter_fields_are_only_the_metadata_as_clean_json(strategy):
     plan = strategy.decompose(Artifact("a", {"text": "T", "owner": "raw"}, {"tags": ("x", "y"), "bad": float("nan")}))
     assert plan.filter_fields == {"tags": ["x", "y"], "bad": None}
 
@@ -80,14 +80,14 @@ def test_an_id_names_the_class_and_every_parameter():
 @pytest.mark.parametrize(
     ("chunk_size", "overlap"), [(0, 0), (-1, 0), (10, 10), (10, 11), (10, -1), (1.5, 0), (True, 0), ("9", 1)]
 )
-def test_windows_that_cannot_work_are_refused_at_birth(make, chunk_size, overlap):
+def test_windows_that_cannot_work_are_refused_on_construction(make, chunk_size, overlap):
     with pytest.raises(ArgumentError, match=r"chunk_size|overlap"):
         make(chunk_size=chunk_size, overlap=overlap)
 
 
 @pytest.mark.parametrize("parameters", [{"kind": ""}, {"kind": None}, {"text_key": ""}, {"text_key": 3}])
 @pytest.mark.parametrize("make", [WholeText, Chunked])
-def test_blank_names_are_refused_at_birth(make, parameters):
+def test_blank_names_are_refused_on_construction(make, parameters):
     with pytest.raises(ArgumentError, match=r"kind|text_key"):
         make(**parameters)
 
@@ -107,9 +107,11 @@ def test_chunks_cover_every_character_but_white_space_within_their_size(text, wi
 
 
 @given(PROSE, WINDOWS)
-@example("aaaa bbb" + " " * 30 + "c" * 50, (40, 10))  # the overlap, the gap and a long word: just too much for one
+@example(
+    "aaaa bbb" + " " * 30 + "c" * 50, (40, 10)
+)  # the overlap, the gap and a long word: just too long for one chunk
 @example("aaaa bbb" + " " * 100 + "c" * 50, (40, 10))  # a gap wider than a chunk
-def test_chunks_overlap_at_most_as_asked_and_none_lies_in_its_neighbour(text, window):
+def test_chunks_overlap_at_most_by_the_setting_and_none_is_inside_another(text, window):
     places = [place(chunk) for chunk in chunks_of(text, *window)]
     for (start, end), (next_start, next_end) in pairwise(places):
         assert start < next_start
@@ -137,13 +139,13 @@ def test_paragraphs_are_packed_near_the_size_and_cut_at_blank_lines():
         ("aaaa bb.\ncc dd ee", "aaaa bb."),  # a line end before a space
         ("aaaa bb. cc dd ee", "aaaa bb."),  # a sentence end before a space
         ("aaaa bb cc dd ee", "aaaa bb cc"),  # the last space
-        ("aaaaaaaaaaaaaaaa", "aaaaaaaaaa"),  # nowhere better
+        ("aaaaaaaaaaaaaaaa", "aaaaaaaaaa"),  # no better place
         ("一二三四五六。七八九十", "一二三四五六。"),  # sentences without spaces
         ("aa\n\nbbb ccc ddd", "aa\n\nbbb"),  # a blank line too early to be worth a cut
         ("aaaaaa\r\n\r\nbbb ccc", "aaaaaa"),  # Windows line ends
     ],
 )
-def test_a_cut_falls_on_the_best_place_in_the_second_half_of_the_window(text, first):
+def test_a_cut_is_at_the_best_place_in_the_second_half_of_the_window(text, first):
     assert chunks_of(text, 10, 0)[0].text == first
 
 
@@ -160,8 +162,8 @@ def test_wide_gaps_and_blank_texts_make_no_blank_chunk():
     assert chunks_of(" \n" * 5_000) == []
 
 
-def test_a_megabyte_is_cut_at_once():
-    """Linear time: each of these took minutes if a step looked at the whole text."""
+def test_a_megabyte_is_cut_quickly():
+    """The time is linear: each case takes minutes if a step reads the whole text."""
     for text in ("x" * 1_000_000, "a b. " * 200_000, "\n" * 1_000_000 + "x", "a\n\n" * 333_333):
         places = [place(chunk) for chunk in chunks_of(text)]
         assert places[-1][1] == len(text.rstrip())
@@ -200,7 +202,7 @@ def test_a_note_is_a_description_then_the_chunks_of_its_body():
 
 
 @given(PROSE, WINDOWS)
-def test_offsets_of_a_notes_chunks_count_from_the_start_of_the_file(body, window):
+def test_offsets_of_the_chunks_of_a_note_count_from_the_start_of_the_file(body, window):
     text = "---\ntitle: T\n---\n" + body
     strategy = Notes(chunk_size=window[0], overlap=window[1])
     chunks = [s for s in strategy.decompose(Artifact("a.md", text)).surfaces if s.kind == "chunk"]
@@ -224,7 +226,7 @@ def test_offsets_of_a_notes_chunks_count_from_the_start_of_the_file(body, window
         ("---\ntitle: a: b\n---\nbody", "note\n\nbody"),
     ],
 )
-def test_a_description_is_the_title_and_what_the_note_says_first(text, description):
+def test_a_description_is_the_title_and_the_first_text_of_the_note(text, description):
     surfaces = Notes().decompose(Artifact("folder/note.md", text)).surfaces
     assert surfaces[0].text == description
 

@@ -1,4 +1,7 @@
-"""What is searched of a skill and of a package, and what they are filtered by: as in `ir`, but for stated faults."""
+"""The surfaces and filter fields of skills and packages.
+
+They equal those of `ir`, except for its documented faults.
+"""
 
 import pytest
 from hypothesis import assume, given
@@ -44,10 +47,10 @@ METADATA = st.dictionaries(
 
 
 def shape(plan):
-    """The surfaces and filter fields; of the metadata only what `ir` has too."""
-    kept = ("chunk_index", "n_chunks")
+    """Return surfaces and filter fields, with only the metadata that `ir` has, too."""
+    keys = ("chunk_index", "n_chunks")
     surfaces = [
-        (each.kind, each.text, each.granularity, {key: each.metadata[key] for key in kept if key in each.metadata})
+        (each.kind, each.text, each.granularity, {key: each.metadata[key] for key in keys if key in each.metadata})
         for each in plan.surfaces
         if each.text.strip()
     ]
@@ -55,14 +58,17 @@ def shape(plan):
 
 
 @given(RECORDS, METADATA)
-def test_a_skill_is_decomposed_as_ir_does(record, metadata):
+def test_a_skill_is_decomposed_as_in_ir(record, metadata):
     expected = IrSkill().decompose("s1", record, metadata)
     assert shape(Skill().decompose(Artifact("s1", record, metadata))) == shape(expected)
 
 
 @given(RECORDS, METADATA)
-def test_a_package_is_decomposed_as_ir_does(record, metadata):
-    """Texts of one chunk that are not blank, and names without a colon at an end, which `ir` takes off."""
+def test_a_package_is_decomposed_as_in_ir(record, metadata):
+    """Blank texts are left out of the comparison.
+
+    So are names with a colon at an end, which `ir` strips.
+    """
     assume(not any((record.get(field) or "").isspace() for field in ("name", "description")))
     ours = Package(embed_deps=True, deps_template="Depends on: {deps}").decompose(Artifact("p1", record, metadata))
     assert shape(ours) == shape(IrPackage(embed_deps=True).decompose("p1", record, metadata))
@@ -78,14 +84,14 @@ def test_a_text_is_the_name_of_a_skill_or_package(name):
 
 
 @pytest.mark.parametrize("strategy", [Skill(), Package(), Package(embed_deps=True)])
-def test_they_are_hashable_values_with_an_id_that_says_every_setting(strategy):
+def test_they_are_hashable_values_whose_id_contains_every_setting(strategy):
     assert isinstance(strategy, IndexingStrategy)
     assert strategy.id == repr(strategy)
     assert hash(strategy) == hash(eval(strategy.id))
 
 
 @pytest.mark.parametrize("strategy", [Skill(), Package()])
-def test_what_has_no_name_is_called_as_its_artifact(strategy):
+def test_a_record_without_a_name_has_the_id_of_its_artifact_as_name(strategy):
     for record in ({}, {"name": None}):
         plan = strategy.decompose(Artifact("p1", record))
         assert plan.filter_fields["name"] == "p1"
@@ -93,7 +99,7 @@ def test_what_has_no_name_is_called_as_its_artifact(strategy):
 
 
 @pytest.mark.parametrize("strategy", [Skill(), Package(embed_deps=True)])
-def test_what_says_nothing_has_no_surface(strategy):
+def test_a_record_without_text_has_no_surface(strategy):
     record = {"name": " ", "description": "\n", "readme": " \n\t", "deps": ["", " ; extra"], "parent": "ops"}
     assert strategy.decompose(Artifact("p1", record)).surfaces == []
 
@@ -157,12 +163,12 @@ def test_a_raw_value_that_is_neither_fields_nor_text_is_an_error(strategy, raw):
         {"deps_template": None},
     ],
 )
-def test_parameters_that_cannot_work_are_refused_at_birth(parameters):
+def test_parameters_that_cannot_work_are_refused_on_construction(parameters):
     with pytest.raises(ArgumentError, match=next(iter(parameters))):
         Package(**parameters)
 
 
-async def test_hits_say_a_place_among_all_surfaces_and_one_among_the_chunks():
+async def test_hits_have_an_index_among_all_surfaces_and_one_among_the_chunks():
     readme = "alpha beta gamma.\n\n" * 6
     source = from_mapping(
         {"walker": {"name": "walker", "readme": readme, "deps": ["anyio"]}},

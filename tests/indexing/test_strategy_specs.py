@@ -1,4 +1,4 @@
-"""Strategies and extractors as JSON: what a specification says is what was built with."""
+"""Strategies and extractors as JSON: a specification restores the same object."""
 
 import json
 
@@ -38,7 +38,7 @@ EXTRACTORS = st.builds(MarkdownLinks, fields=st.lists(NAMES, max_size=3), inline
 
 
 @given(STRATEGIES)
-def test_a_strategy_comes_back_from_its_specification_as_it_was(strategy):
+def test_a_strategy_is_restored_from_its_specification(strategy):
     spec = json.loads(json.dumps(strategy_spec(strategy)))
     assert spec["name"] == type(strategy).__name__
     again = strategy_from_spec(spec)
@@ -47,7 +47,7 @@ def test_a_strategy_comes_back_from_its_specification_as_it_was(strategy):
 
 
 @given(EXTRACTORS)
-def test_an_extractor_comes_back_from_its_specification_as_it_was(extractor):
+def test_an_extractor_is_restored_from_its_specification(extractor):
     again = extractor_from_spec(json.loads(json.dumps(extractor_spec(extractor))))
     assert again == extractor
     assert hash(again) == hash(extractor)
@@ -68,7 +68,7 @@ class Own(Chunked):
         "x",
     ],
 )
-def test_what_json_cannot_say_has_no_specification(strategy):
+def test_strategies_that_json_cannot_describe_have_no_specification(strategy):
     assert strategy_spec(strategy) is None
     assert extractor_spec(extractor_from(lambda artifact_id, fields: {}, id="mine-1")) is None
 
@@ -86,17 +86,17 @@ def test_what_json_cannot_say_has_no_specification(strategy):
         ({"name": "Chunked", "params": {"max_tokens": 9}}, "max_tokens and tokenizer need each other"),
     ],
 )
-def test_a_specification_that_says_no_strategy_is_an_error_that_says_why(spec, why):
+def test_an_invalid_specification_is_an_error_with_the_reason(spec, why):
     with pytest.raises(ArgumentError, match=why):
         strategy_from_spec(spec)
 
 
-def test_an_unknown_extractor_is_an_error_that_lists_those_known():
+def test_an_unknown_extractor_is_an_error_that_lists_the_available_ones():
     with pytest.raises(ArgumentError, match="no edge extractor 'CallableLinks'; known: MarkdownLinks"):
         extractor_from_spec({"name": "CallableLinks"})
 
 
-def test_parameters_left_out_are_the_default():
+def test_missing_parameters_have_their_defaults():
     assert strategy_from_spec({"name": "Package"}) == Package()
     assert extractor_from_spec({"name": "MarkdownLinks", "params": {}}) == MarkdownLinks()
 
@@ -105,7 +105,7 @@ CHAT = "http://localhost:1/v1#model"
 
 
 @pytest.mark.parametrize("when", [None, ThinDescription(), ThinDescription(min_chars=9, field="about")])
-def test_a_strategy_with_synopses_by_the_model_of_the_environment_comes_back(monkeypatch, when):
+def test_a_strategy_with_synopses_by_the_model_of_the_environment_is_restored(monkeypatch, when):
     monkeypatch.setenv("AIRW_CHAT", CHAT)
     strategy = with_synopsis(with_synopsis(Package()), synopsis_kind="about", when=when)
     spec = json.loads(json.dumps(strategy_spec(strategy)))
@@ -118,7 +118,7 @@ def test_a_strategy_with_synopses_by_the_model_of_the_environment_comes_back(mon
         strategy_from_spec(spec)
 
 
-def test_one_whose_synopses_come_from_elsewhere_has_no_specification(monkeypatch):
+def test_a_strategy_with_other_synopses_has_no_specification(monkeypatch):
     monkeypatch.setenv("AIRW_CHAT", CHAT)
     for strategy in [
         with_synopsis(Chunked(), synthesize=lambda artifact: ""),

@@ -1,4 +1,4 @@
-"""Synopses: the surface, the gate and the ids; then builds that have a real chat server write them."""
+"""Synopses: surface, gate, ids, and builds with a real chat server."""
 
 import os
 import subprocess
@@ -38,7 +38,7 @@ def settings(monkeypatch):
 
 
 def about(prompt: str) -> str:
-    """A synopsis of the text in a prompt."""
+    """Return a synopsis of the text in a prompt."""
     return f"About {prompt.rsplit('Text:', maxsplit=1)[-1].split(maxsplit=1)[0]}"
 
 
@@ -60,15 +60,15 @@ def texts(plan):
     return [(surface.kind, surface.text) for surface in plan.surfaces]
 
 
-def said(text):
-    """A synthesizer that always says the same."""
+def with_constant_synopsis(text):
+    """Return a strategy whose synthesizer always returns this text."""
     return with_synopsis(WholeText(), synthesize=lambda artifact: text, synthesizer_id="s")
 
 
 # --- the surface ----------------------------------------------------------------------------------------------------
 
 
-async def test_the_synopsis_is_the_first_surface_and_says_who_wrote_it():
+async def test_the_synopsis_is_the_first_surface_and_contains_the_synthesizer_id():
     strategy = with_synopsis(Chunked(), synthesize=lambda artifact: f" on {artifact.id}\n", synthesizer_id="mine")
     plan = await strategy.decompose(NOTE)
     first, chunk = plan.surfaces
@@ -85,12 +85,12 @@ async def test_its_kind_can_be_another_one():
 
 @pytest.mark.parametrize("blank", ["", " \n "])
 async def test_a_blank_synopsis_is_no_surface_and_no_problem(blank):
-    assert await said(blank).decompose(NOTE) == WholeText().decompose(NOTE)
+    assert await with_constant_synopsis(blank).decompose(NOTE) == WholeText().decompose(NOTE)
 
 
 @pytest.mark.parametrize("answer", [None, 3, b"bytes", ["a"], "half \ud800"])
-async def test_what_is_no_text_is_a_problem_and_the_rest_is_kept(answer):
-    plan = await said(answer).decompose(NOTE)
+async def test_a_synopsis_that_is_no_text_is_a_problem_and_the_rest_is_kept(answer):
+    plan = await with_constant_synopsis(answer).decompose(NOTE)
     assert texts(plan) == [("document", "some text")]
     (problem,) = plan.problems
     assert problem.startswith("no synopsis: ")
@@ -112,14 +112,14 @@ async def test_a_synthesizer_that_fails_is_a_problem_and_the_problems_of_others_
     assert plan.problems == ["no deps", "no synopsis: OSError: connection lost"]
 
 
-async def test_what_the_strategy_within_or_the_gate_raises_is_raised():
+async def test_errors_of_the_inner_strategy_and_the_gate_are_raised():
     def broken(artifact):
         raise OSError("gate")
 
     with pytest.raises(OSError, match="gate"):
         await with_synopsis(WholeText(), synthesize=str, synthesizer_id="s", when=broken).decompose(NOTE)
     with pytest.raises(SourceError, match="reads a string"):
-        await said("s").decompose(Artifact("a", 3))
+        await with_constant_synopsis("s").decompose(Artifact("a", 3))
 
 
 async def test_cancelling_a_synthesizer_is_no_problem_of_the_artifact():
@@ -132,14 +132,14 @@ async def test_cancelling_a_synthesizer_is_no_problem_of_the_artifact():
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-async def test_a_gate_that_says_no_keeps_the_synthesizer_from_being_called(kind):
+async def test_the_synthesizer_is_not_called_if_the_gate_returns_false(kind):
     asked = []
 
-    async def awaited(artifact):
+    async def async_gate(artifact):
         await anyio.lowlevel.checkpoint()
         return artifact.id == "b"
 
-    gate = awaited if kind == "async" else lambda artifact: artifact.id == "b"
+    gate = async_gate if kind == "async" else lambda artifact: artifact.id == "b"
     strategy = with_synopsis(WholeText(), synthesize=asked.append, synthesizer_id="s", when=gate, when_id="b")
     assert await strategy.decompose(NOTE) == WholeText().decompose(NOTE)
     assert asked == []
@@ -167,7 +167,7 @@ def test_a_description_of_less_than_40_characters_is_thin_as_in_ir(raw):
     assert thin == (len(raw if isinstance(raw, str) else (raw.get("description") or "").strip()) < 40)
 
 
-def test_a_thinness_of_ones_own_has_an_id_of_its_own():
+def test_another_threshold_or_field_has_another_id():
     assert ThinDescription(min_chars=3, field="about")(Artifact("a", {"about": "ab"}))
     assert len({each.id for each in (ThinDescription(), ThinDescription(min_chars=3), ThinDescription(field="a"))}) == 3
     for options in ({"min_chars": -1}, {"field": ""}, {"field": 3}):
@@ -175,11 +175,11 @@ def test_a_thinness_of_ones_own_has_an_id_of_its_own():
             ThinDescription(**options)
 
 
-# --- what a model is shown ------------------------------------------------------------------------------------------
+# --- the text for a model -------------------------------------------------------------------------------------------
 
 
-async def shown(strategy, raw):
-    """What the summarizer got of an artifact."""
+async def collect_texts(strategy, raw):
+    """Return the texts of an artifact that the summarizer receives."""
     got = []
     await with_synopsis(strategy, synthesize=make_llm_synthesizer(summarize=got.append, synthesizer_id="s")).decompose(
         Artifact("a", raw)
@@ -198,19 +198,19 @@ RECORD = {
 
 
 @pytest.mark.parametrize("strategy", [Package(embed_deps=True), Skill(), with_synopsis(Package(), synthesize=str)])
-async def test_of_a_package_or_a_skill_only_name_description_and_readme_reach_the_model(strategy):
-    assert await shown(strategy, RECORD) == ["walker\n\nWalks graphs.\n\nLong text."]
-    assert await shown(strategy, {"name": "walker", "path": "/p", "readme": None}) == ["walker"]
+async def test_only_name_description_and_readme_of_a_package_or_skill_reach_the_model(strategy):
+    assert await collect_texts(strategy, RECORD) == ["walker\n\nWalks graphs.\n\nLong text."]
+    assert await collect_texts(strategy, {"name": "walker", "path": "/p", "readme": None}) == ["walker"]
 
 
 @pytest.mark.parametrize("strategy", [Chunked(text_key="body"), WholeText(text_key="body")])
-async def test_the_field_that_is_indexed_is_the_one_that_is_summed_up(strategy):
-    assert await shown(strategy, {"title": "t", "body": "b"}) == ["b"]
-    assert await shown(type(strategy)(), {"title": "t", "body": "b"}) == ["t\nb"]
-    assert await shown(type(strategy)(), "text") == ["text"]
+async def test_the_indexed_field_is_the_summarized_one(strategy):
+    assert await collect_texts(strategy, {"title": "t", "body": "b"}) == ["b"]
+    assert await collect_texts(type(strategy)(), {"title": "t", "body": "b"}) == ["t\nb"]
+    assert await collect_texts(type(strategy)(), "text") == ["text"]
 
 
-async def test_fields_of_ones_own_choice_come_before_those_of_the_strategy():
+async def test_fields_of_the_caller_take_precedence_over_those_of_the_strategy():
     for options, text in (({"text_key": "path"}, "/home/me/secret"), ({"text_fields": ["deps2", "owner"]}, "me")):
         got = []
         synthesize = make_llm_synthesizer(summarize=got.append, synthesizer_id="s", **options)
@@ -220,15 +220,15 @@ async def test_fields_of_ones_own_choice_come_before_those_of_the_strategy():
 
 @pytest.mark.parametrize("raw", ["", " \n", {"text": ""}, {}])
 async def test_an_empty_text_never_reaches_the_model(raw):
-    assert await shown(WholeText(), raw) == []
+    assert await collect_texts(WholeText(), raw) == []
 
 
-async def test_a_long_text_is_cut_and_says_so():
-    assert await shown(WholeText(), "x" * MAX_CHARS) == ["x" * MAX_CHARS]
-    assert await shown(WholeText(), "x" * (MAX_CHARS + 1)) == ["x" * MAX_CHARS + "\n[the text goes on]"]
+async def test_a_long_text_is_cut_and_marked_as_cut():
+    assert await collect_texts(WholeText(), "x" * MAX_CHARS) == ["x" * MAX_CHARS]
+    assert await collect_texts(WholeText(), "x" * (MAX_CHARS + 1)) == ["x" * MAX_CHARS + "\n[the text goes on]"]
 
 
-async def test_a_model_is_asked_with_the_prompt_filled_in_whatever_braces_the_text_holds(server, chat):
+async def test_the_prompt_is_filled_in_correctly_if_the_text_contains_braces(server, chat):
     synthesize = make_llm_synthesizer(model=chat, prompt="Sum up {{text}} {x}")
     assert await synthesize(Artifact("a", "{text} {0} {"))
     assert server.prompts == ["Sum up {{text} {0} {} {x}"]
@@ -271,7 +271,7 @@ def variants(chat):
     yield made | {"when": ThinDescription(min_chars=3)}
 
 
-def test_whatever_changes_a_synopsis_changes_the_id_and_nothing_else_does(chat):
+def test_exactly_the_settings_that_change_a_synopsis_change_the_id(chat):
     ids = [with_synopsis(**options).id for options in variants(chat)]
     assert len(set(ids)) == len(ids)
     assert ids == [with_synopsis(**options).id for options in variants(chat)]
@@ -279,7 +279,7 @@ def test_whatever_changes_a_synopsis_changes_the_id_and_nothing_else_does(chat):
     assert ids == [with_synopsis(**options).id for options in variants(elsewhere)]
 
 
-def test_names_that_are_given_come_before_those_that_a_function_has():
+def test_ids_of_the_caller_take_precedence_over_those_of_a_function():
     class Old:
         synthesizer_id = "old"
 
@@ -339,7 +339,7 @@ def test_a_function_without_a_stable_identity_is_refused_unless_it_is_named():
         {"when": plain, "when_id": ""},
     ],
 )
-def test_what_cannot_be_used_is_refused_when_it_is_made(options):
+def test_unusable_options_are_refused_on_construction(options):
     with pytest.raises(ArgumentError):
         with_synopsis(**{"strategy": WholeText(), "synthesize": plain, **options})
 
@@ -347,7 +347,7 @@ def test_what_cannot_be_used_is_refused_when_it_is_made(options):
 @pytest.mark.parametrize(
     "options", [{"text_key": "a", "text_fields": ["a"]}, {"text_key": ""}, {"text_fields": "a"}, {"synthesizer_id": ""}]
 )
-def test_a_synthesizer_checks_what_it_is_made_of(options):
+def test_a_synthesizer_checks_its_options(options):
     with pytest.raises(ArgumentError):
         make_llm_synthesizer(summarize=plain, **options)
 
@@ -366,12 +366,12 @@ DOCS = {f"n{at}": f"word{at} and more text" for at in range(20)}
 
 def notes(docs, chat, strategy=None, **options):
     strategy = strategy or Chunked()
-    made = with_synopsis(strategy, synthesize=make_llm_synthesizer(model=chat), **options)
-    return from_mapping(docs, name="notes", strategy=made, embedder="light")
+    strategy = with_synopsis(strategy, synthesize=make_llm_synthesizer(model=chat), **options)
+    return from_mapping(docs, name="notes", strategy=strategy, embedder="light")
 
 
-async def built(docs, chat, store, **options):
-    """Build, and give the report in numbers and the reasons of its problems."""
+async def build_synopses(docs, chat, store, **options):
+    """Build, and return the numbers of the report and the reasons of its problems."""
     report = (await build(notes(docs, chat, **options), store=store)).report
     return report.added, report.updated, report.unchanged, [problem.reason for problem in report.problems]
 
@@ -384,57 +384,57 @@ async def synopses(store):
 EXPECTED = {name: f"About {text.split(maxsplit=1)[0]}" for name, text in DOCS.items()}
 
 
-async def test_a_build_asks_once_for_each_artifact_and_several_at_a_time(server, chat):
+async def test_a_build_sends_one_request_per_artifact_and_several_at_a_time(server, chat):
     server.always = later(0.01)
     store = MemoryStore()
-    assert await built(DOCS, chat, store) == (20, 0, 0, [])
+    assert await build_synopses(DOCS, chat, store) == (20, 0, 0, [])
     assert await synopses(store) == EXPECTED
     assert len(server.requests) == 20
     assert 4 <= server.most_busy <= 8
 
 
-async def test_only_what_is_new_or_changed_is_asked_for_again(server, chat):
+async def test_only_new_and_changed_artifacts_are_summarized_again(server, chat):
     store = MemoryStore()
-    await built(DOCS, chat, store)
-    assert await built(DOCS, chat, store) == (0, 0, 20, [])
+    await build_synopses(DOCS, chat, store)
+    assert await build_synopses(DOCS, chat, store) == (0, 0, 20, [])
     assert len(server.requests) == 20
-    assert await built({**DOCS, "n3": "changed", "n20": "new"}, chat, store) == (1, 1, 19, [])
+    assert await build_synopses({**DOCS, "n3": "changed", "n20": "new"}, chat, store) == (1, 1, 19, [])
     assert len(server.requests) == 22
     assert await synopses(store) == EXPECTED | {"n3": "About changed", "n20": "About new"}
 
 
-async def test_another_model_prompt_strategy_or_gate_makes_all_of_them_anew(server, chat):
+async def test_another_model_prompt_strategy_or_gate_renews_all_synopses(server, chat):
     store, docs = MemoryStore(), {"a": "alpha", "b": "beta"}
-    await built(docs, chat, store)
+    await build_synopses(docs, chat, store)
     other = ChatClient(server.url, "m2")
     for turn, (model, options) in enumerate(
         [(other, {}), (chat, {"strategy": WholeText()}), (chat, {"synopsis_kind": "gist"}), (chat, {"when": plain})], 2
     ):
-        assert await built(docs, model, store, **options) == (0, 2, 0, [])
+        assert await build_synopses(docs, model, store, **options) == (0, 2, 0, [])
         assert len(server.requests) == 2 * turn
 
 
-async def test_a_synopsis_disappears_when_the_gate_no_longer_lets_its_artifact_in(server, chat):
+async def test_a_synopsis_is_removed_if_the_gate_no_longer_admits_its_artifact(server, chat):
     store, docs = MemoryStore(), {"a": "short", "b": "long " * 20}
-    await built(docs, chat, store)
-    await built(docs, chat, store, when=ThinDescription())
+    await build_synopses(docs, chat, store)
+    await build_synopses(docs, chat, store, when=ThinDescription())
     assert await synopses(store) == {"a": "About short"}
     assert len(server.requests) == 3
 
 
 @pytest.mark.asyncio_only
-async def test_what_failed_is_reported_and_made_good_by_the_next_build(server, chat, tmp_path):
+async def test_failed_synopses_are_reported_and_written_by_the_next_build(server, chat, tmp_path):
     async with SqliteStore(tmp_path / "notes.airw") as store:
         server.always = status(500, {"error": "out of memory"})
-        added, _, _, problems = await built(DOCS, chat, store)
+        added, _, _, problems = await build_synopses(DOCS, chat, store)
         assert (added, len(problems)) == (20, 20)
         assert problems[0] == f"no synopsis: the model 'm' at {server.url} answered 500: out of memory (1 attempts)"
         assert await synopses(store) == {}
         assert len(await store.artifact_ids()) == 20
         server.always = None
-        assert await built(DOCS, chat, store) == (0, 20, 0, [])
+        assert await build_synopses(DOCS, chat, store) == (0, 20, 0, [])
         assert await synopses(store) == EXPECTED
-        assert await built(DOCS, chat, store) == (0, 0, 20, [])
+        assert await build_synopses(DOCS, chat, store) == (0, 0, 20, [])
         assert len(server.requests) == 40
 
 
@@ -461,37 +461,37 @@ async def test_a_registered_corpus_gets_its_synopses_from_the_model_of_the_envir
     assert failed.reason.startswith("no chat model is set")
 
 
-async def test_one_that_fails_holds_up_no_other(server, chat):
+async def test_a_failed_synopsis_does_not_block_others(server, chat):
     store = MemoryStore()
     server.plan(status(404))
-    *_, problems = await built(DOCS, chat, store)
+    *_, problems = await build_synopses(DOCS, chat, store)
     assert len(problems) == 1
     assert len(await synopses(store)) == 19
-    assert await built(DOCS, chat, store) == (0, 1, 19, [])
+    assert await build_synopses(DOCS, chat, store) == (0, 1, 19, [])
     assert len(server.requests) == 21
 
 
-async def test_a_budget_that_ends_midway_is_reported_and_a_later_build_completes_the_rest(server):
+async def test_a_budget_spent_midway_is_reported_and_a_later_build_completes_the_rest(server):
     server.tokens = 90
     store = MemoryStore()
     small = ChatClient(server.url, "m", max_tokens=100, token_budget=1000)
-    added, _, _, problems = await built(DOCS, small, store)
+    added, _, _, problems = await build_synopses(DOCS, small, store)
     written = len(await synopses(store))
     assert (added, written + len(problems), small.tokens_used) == (20, 20, 90 * written)
     assert 5 <= written < 12
     assert all("token_budget=1,000" in problem for problem in problems)
     assert len(server.requests) == written
     larger = ChatClient(server.url, "m", max_tokens=100)
-    assert await built(DOCS, larger, store) == (0, 20 - written, written, [])
+    assert await build_synopses(DOCS, larger, store) == (0, 20 - written, written, [])
     assert await synopses(store) == EXPECTED
     assert len(server.requests) == 20
 
 
-async def test_cancelling_a_build_hangs_up_on_the_server_and_leaves_nothing_open(server, chat):
+async def test_cancelling_a_build_closes_its_connections_to_the_server(server, chat):
     server.always = later(30)
     store = MemoryStore()
     async with chat, anyio.create_task_group() as group:
-        group.start_soon(built, DOCS, chat, store)
+        group.start_soon(build_synopses, DOCS, chat, store)
         for _ in range(8):
             assert await anyio.to_thread.run_sync(lambda: server.arrived.acquire(timeout=30))
         start = anyio.current_time()
@@ -500,10 +500,10 @@ async def test_cancelling_a_build_hangs_up_on_the_server_and_leaves_nothing_open
     assert await anyio.to_thread.run_sync(server.hung_up.wait, 5)
     assert len(server.requests) == 8
     server.always = None
-    assert await built(DOCS, chat, store) == (20, 0, 0, [])
+    assert await build_synopses(DOCS, chat, store) == (20, 0, 0, [])
 
 
-async def test_a_walk_is_led_by_the_synopsis_to_chunks_that_flat_search_buries(server, chat):
+async def test_a_walk_finds_chunks_by_the_synopsis_that_flat_search_ranks_low(server, chat):
     filler = {f"filler{at}": f"the key {at}" for at in range(6)}
     docs = {"deep": "alpha one\n\nbeta two\n\ngamma three", **filler}
     numbers = count()
@@ -517,7 +517,7 @@ async def test_a_walk_is_led_by_the_synopsis_to_chunks_that_flat_search_buries(s
     assert "deep" not in {hit.artifact_id for hit in flat}
 
 
-async def test_a_synthesizer_of_ones_own_raises_what_the_model_raises(server, chat):
+async def test_a_synthesizer_raises_the_errors_of_its_model(server, chat):
     server.always = status(404)
     with pytest.raises(ChatError, match="404"):
         await make_llm_synthesizer(model=chat)(NOTE)

@@ -1,4 +1,4 @@
-"""Chunks within a budget of tokens: of whatever tokenizer, each chunk is what a model reads whole."""
+"""Chunks within a budget of tokens: with any tokenizer, a model reads each chunk whole."""
 
 import re
 import subprocess
@@ -18,26 +18,32 @@ PROSE = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
 
 
 def words(text):
-    """Words and signs, as most tokenizers part them before anything else; NUL belongs to none."""
+    """Return the spans of words and signs; NUL belongs to none."""
     return [found.span() for found in re.finditer(r"\w+|[^\w\s\0]", text)]
 
 
 def pieces(text):
-    """Pieces of at most three characters of a word, counted from its start: half a word is cut otherwise than in it."""
+    """Return pieces of at most three characters of each word, counted from its start.
+
+    Half a word alone has other pieces than inside the word.
+    """
     return [(start, min(start + 3, end)) for first, end in words(text) for start in range(first, end, 3)]
 
 
 def octets(text):
-    """A token for each UTF-8 byte: several for one character, which share its offsets."""
+    """Return a token for each UTF-8 byte; those of one character share its offsets."""
     return [(at, at + 1) for at, character in enumerate(text) for _ in character.encode()]
 
 
-def fickle(text):
-    """Half a word is dearer than its share of the whole: `cccc` is two tokens, and `ccc` three."""
-    return [span for start, end in words(text) for span in _fickle(start, end)]
+def uneven(text):
+    """Return more tokens for a part of a word than for the whole word.
+
+    `cccc` has two tokens, and `ccc` has three.
+    """
+    return [span for start, end in words(text) for span in _split_unevenly(start, end)]
 
 
-def _fickle(start, end):
+def _split_unevenly(start, end):
     if (end - start) % 4:
         return [(at, at + 1) for at in range(start, end)]
     return [(at, at + 2) for at in range(start, end, 2)]
@@ -56,8 +62,8 @@ def places(chunks):
     return [(chunk.metadata["start"], chunk.metadata["end"]) for chunk in chunks]
 
 
-@given(PROSE, st.sampled_from([words, pieces, octets, fickle]), BUDGETS)
-def test_chunks_cover_every_character_but_white_space_and_say_where_they_stand(text, tokenizer, budget):
+@given(PROSE, st.sampled_from([words, pieces, octets, uneven]), BUDGETS)
+def test_chunks_cover_every_character_except_white_space_and_have_their_offsets(text, tokenizer, budget):
     chunks = chunks_of(text, tokenizer, *budget)
     covered = {position for place in places(chunks) for position in range(*place)}
     assert {position for position, character in enumerate(text) if not character.isspace()} <= covered
@@ -72,8 +78,8 @@ def test_no_chunk_is_over_the_budget_when_it_is_measured_alone(text, tokenizer, 
 
 
 @given(PROSE, st.integers(4, 30))
-def test_nor_by_a_tokenizer_to_which_half_a_word_is_more_than_its_share(text, max_tokens):
-    assert all(len(fickle(chunk.text)) <= max_tokens for chunk in chunks_of(text, fickle, max_tokens))
+def test_the_same_is_true_for_a_tokenizer_with_more_tokens_for_a_part_of_a_word(text, max_tokens):
+    assert all(len(uneven(chunk.text)) <= max_tokens for chunk in chunks_of(text, uneven, max_tokens))
 
 
 @given(PROSE, BUDGETS)
@@ -82,9 +88,9 @@ def test_only_a_single_character_is_ever_over_the_budget(text, budget):
         assert len(octets(chunk.text)) <= budget[0] or len(chunk.text) == 1
 
 
-@given(PROSE, st.sampled_from([words, pieces, octets, fickle]), BUDGETS)
+@given(PROSE, st.sampled_from([words, pieces, octets, uneven]), BUDGETS)
 @example("aaaa bbb" + " " * 30 + "c" * 50, pieces, (6, (10, 5)))
-def test_chunks_overlap_at_most_as_asked_and_none_lies_in_its_neighbour(text, tokenizer, budget):
+def test_chunks_overlap_at_most_by_the_setting_and_none_is_inside_another(text, tokenizer, budget):
     max_tokens, (chunk_size, overlap) = budget
     most = min(round(max_tokens * overlap / chunk_size), max_tokens - 1)
     tokens = tokenizer(text)
@@ -102,7 +108,7 @@ def test_chunks_begin_and_end_between_tokens(text, budget):
 
 
 @given(PROSE, st.integers(1, 60).flatmap(lambda size: st.tuples(st.just(size), st.integers(0, size - 1))))
-def test_a_tokenizer_of_characters_cuts_as_the_count_of_characters_does(text, window):
+def test_a_tokenizer_of_characters_cuts_like_the_count_of_characters(text, window):
     def characters(text):
         return [(at, at + 1) for at in range(len(text))]
 
@@ -119,7 +125,7 @@ def test_a_tokenizer_of_characters_cuts_as_the_count_of_characters_does(text, wi
         ("one two three. four five six", "one two three."),
     ],
 )
-def test_a_cut_falls_on_the_best_place_in_the_second_half_of_the_window(text, first):
+def test_a_cut_is_at_the_best_place_in_the_second_half_of_the_window(text, first):
     assert chunks_of(text, words, 4, (10, 0))[0].text == first
 
 
@@ -128,8 +134,8 @@ def test_the_overlap_is_the_same_share_of_tokens_as_of_characters():
     assert [chunk.text for chunk in chunks_of(text, words, 6, (1200, 400))] == ["a b c d e f", "e f g h i j", "i j k l"]
 
 
-@given(PROSE, st.sampled_from([words, pieces, octets, fickle]), st.integers(1, 30))
-def test_frontmatter_changes_nothing_of_a_notes_chunks_but_where_they_stand(body, tokenizer, max_tokens):
+@given(PROSE, st.sampled_from([words, pieces, octets, uneven]), st.integers(1, 30))
+def test_frontmatter_changes_only_the_offsets_of_the_chunks_of_a_note(body, tokenizer, max_tokens):
     head = "---\ntitle: of several tokens\n---\n"
     strategy = Notes(max_tokens=max_tokens, tokenizer=tokenizer)
     chunks = [each for each in strategy.decompose(Artifact("n.md", head + body)).surfaces if each.kind == "chunk"]
@@ -163,7 +169,7 @@ def test_notes_and_packages_keep_the_budget_in_descriptions_and_chunks_alike():
         {"max_tokens": 250, "tokenizer": 7},
     ],
 )
-def test_a_budget_that_cannot_be_kept_is_refused_at_birth(make, parameters):
+def test_a_budget_that_cannot_be_kept_is_refused_on_construction(make, parameters):
     with pytest.raises(ArgumentError, match=r"max_tokens|tokenizer"):
         make(**parameters)
 
@@ -185,7 +191,7 @@ def test_a_budget_that_cannot_be_kept_is_refused_at_birth(make, parameters):
         {"input_ids": [1]},
     ],
 )
-def test_offsets_that_are_none_of_this_text_are_an_error_that_says_what_a_tokenizer_gives(offsets):
+def test_offsets_outside_the_text_are_an_error_that_describes_the_result_of_a_tokenizer(offsets):
     strategy = Chunked(max_tokens=3, tokenizer=token_offsets(lambda text: offsets, id="odd"))
     with pytest.raises(
         ArgumentError, match=r"a tokenizer must return the \(start, end\) of each token.*; odd returned"
@@ -194,7 +200,7 @@ def test_offsets_that_are_none_of_this_text_are_an_error_that_says_what_a_tokeni
     assert "\n" not in str(caught.value)
 
 
-def test_an_id_names_the_tokenizer_and_equal_ones_make_equal_strategies():
+def test_an_id_contains_the_tokenizer_and_equal_tokenizers_make_equal_strategies():
     one, again = (Chunked(max_tokens=9, tokenizer=lambda text: words(text)[:]) for _ in range(2))
     assert one == again
     assert hash(one) == hash(again)
@@ -217,7 +223,7 @@ def test_a_tokenizer_without_a_stable_identity_needs_an_id():
 
 
 @pytest.mark.slow
-def test_a_megabyte_of_tokens_is_cut_at_once():
+def test_a_megabyte_of_tokens_is_cut_quickly():
     for text in ("abc " * 250_000, "x" * 200_000, "a. " * 100_000 + "\n" * 100_000 + "x"):
         found = places(chunks_of(text, pieces, 250))
         assert found[-1][1] == len(text.rstrip())
@@ -233,7 +239,7 @@ print(Chunked(max_tokens=9, tokenizer=Tokenizer.from_file(sys.argv[1])).id)
 
 @pytest.mark.models
 @pytest.mark.slow
-def test_with_the_tokenizer_of_the_model_no_chunk_is_cut_off_by_the_model(minilm_folder):
+def test_with_the_tokenizer_of_the_model_the_model_truncates_no_chunk(minilm_folder):
     from tokenizers import Tokenizer
     from transformers import AutoTokenizer
 
@@ -252,7 +258,7 @@ def test_with_the_tokenizer_of_the_model_no_chunk_is_cut_off_by_the_model(minilm
         assert max_tokens / 2 < max(counts) <= max_tokens
         covered = {position for place in places(chunks) for position in range(*place)}
         assert {position for position, character in enumerate(text) if not character.isspace()} <= covered
-    assert tokenizer.to_str() == as_shipped  # it still cuts off where its owner wants it to
+    assert tokenizer.to_str() == as_shipped  # it still truncates at the limit of its owner
 
     fast = AutoTokenizer.from_pretrained(str(minilm_folder))
     assert chunks_of(text, fast, 40) == chunks_of(text, tokenizer, 40)
