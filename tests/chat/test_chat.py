@@ -1,6 +1,6 @@
-"""The chat client against a real server on the loopback interface, its token budget, and how models' lists are read.
+"""The chat client against a real local server, its token budget, and lists of models.
 
-What it shares with other clients is tested in tests/base/test_http_clients.py.
+The behaviour of all clients is tested in tests/base/test_http_clients.py.
 """
 
 import json
@@ -41,7 +41,7 @@ def chat(server) -> ChatClient:
 
 
 async def failure(awaitable, kind=ChatError) -> str:
-    """The message of the error, which is one line."""
+    """Return the message of the error and check that it is one line."""
     with pytest.raises(kind) as caught:
         await awaitable
     assert "\n" not in str(caught.value)
@@ -50,13 +50,13 @@ async def failure(awaitable, kind=ChatError) -> str:
 
 
 async def arrival(server, requests=1):
-    """Wait until the server has got so many more requests."""
+    """Wait until the server has received this number of further requests."""
     for _ in range(requests):
         assert await anyio.to_thread.run_sync(partial(server.arrived.acquire, timeout=30))
 
 
-async def all_of(chat, prompts):
-    """What each prompt came to, asked all at once: the answer, or the kind of error."""
+async def complete_all(chat, prompts):
+    """Send all prompts at once; return the answer or the type of error of each."""
     outcomes = {}
 
     async def ask(prompt):
@@ -74,7 +74,7 @@ async def all_of(chat, prompts):
 # --- answers --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_prompt_is_a_conversation_of_its_own_with_all_that_changes_the_answer(server, chat):
+async def test_a_prompt_is_a_new_conversation_with_all_settings_that_change_the_answer(server, chat):
     assert await chat.complete("Straße 東京 {x}") == "STRASSE 東京 {X}"
     (asked,) = server.requests
     assert asked.path == "/v1/chat/completions"
@@ -104,7 +104,7 @@ async def test_a_server_may_choose_the_temperature(server):
         ("<think>without end", "<think>without end"),
     ],
 )
-async def test_an_answer_comes_without_white_space_around_it_and_thoughts_before_it(server, chat, content, text):
+async def test_an_answer_has_no_white_space_around_it_and_no_thoughts_before_it(server, chat, content, text):
     server.plan(message(content=content))
     assert await chat.complete("a") == text
 
@@ -131,9 +131,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize(("fault", "why"), UNUSABLE.values(), ids=UNUSABLE)
-async def test_an_answer_that_is_no_whole_text_is_an_error_that_says_why_and_is_not_asked_for_again(
-    server, chat, fault, why
-):
+async def test_an_incomplete_answer_is_an_error_with_the_reason_and_is_not_requested_again(server, chat, fault, why):
     server.plan(fault)
     with pytest.raises(ChatError, match=why) as caught:
         await chat.complete("a")
@@ -149,20 +147,20 @@ async def test_a_server_that_is_down_is_an_error(server):
 
 
 @pytest.mark.parametrize("prompt", [None, 3, b"a", ["a"]])
-async def test_what_is_no_text_is_refused_before_anything_is_sent(server, chat, prompt):
+async def test_a_prompt_that_is_no_text_is_refused_before_anything_is_sent(server, chat, prompt):
     await failure(chat.complete(prompt), ArgumentKindError)
     assert server.requests == []
     assert chat.tokens_used == 0
 
 
-async def test_no_more_requests_are_on_their_way_than_allowed_and_several_are(server):
+async def test_several_requests_run_at_once_but_no_more_than_allowed(server):
     server.always = later(0.05)
-    await all_of(ChatClient(server.url, "m", max_concurrency=3), [f"p{at}" for at in range(9)])
+    await complete_all(ChatClient(server.url, "m", max_concurrency=3), [f"p{at}" for at in range(9)])
     assert (len(server.requests), server.most_busy) == (9, 3)
 
 
-async def test_openai_itself_is_told_the_limit_by_its_new_name():
-    """Nobody but OpenAI has that address, so this request ends at a transport of ours."""
+async def test_the_limit_is_sent_to_openai_by_its_new_name():
+    """Only OpenAI has that address, so a transport of this test answers the request."""
     told = []
 
     def answer(request):
@@ -178,7 +176,7 @@ async def test_openai_itself_is_told_the_limit_by_its_new_name():
 # --- keys, connections, cancellation --------------------------------------------------------------------------------
 
 
-async def test_another_variable_may_hold_the_key_and_must_then_be_set(server, monkeypatch):
+async def test_another_variable_may_contain_the_key_and_must_then_be_set(server, monkeypatch):
     chat = ChatClient(server.url, "m", api_key_env="MY_SERVER_KEY", token_budget=1000)
     said = await failure(chat.complete("a"), ChatUnavailable)
     assert "set the environment variable MY_SERVER_KEY" in said
@@ -187,7 +185,7 @@ async def test_another_variable_may_hold_the_key_and_must_then_be_set(server, mo
     assert await chat.complete("a") == "A"
 
 
-async def test_cancelling_hangs_up_on_the_server(server):
+async def test_cancelling_closes_the_connection_to_the_server(server):
     server.always = later(30)
     chat = ChatClient(server.url, "m", token_budget=10_000)
     async with anyio.create_task_group() as group:
@@ -203,7 +201,7 @@ async def test_cancelling_hangs_up_on_the_server(server):
 # --- the budget -----------------------------------------------------------------------------------------------------
 
 
-async def test_what_the_server_says_it_took_is_charged_and_the_estimate_where_it_says_nothing(server):
+async def test_the_usage_reported_by_the_server_is_charged_or_else_the_estimate(server):
     chat = ChatClient(server.url, "m", max_tokens=100)
     server.plan(usage({"total_tokens": 31}), usage(None), usage({"total_tokens": "7"}), usage({"total_tokens": -7}))
     used = []
@@ -213,7 +211,7 @@ async def test_what_the_server_says_it_took_is_charged_and_the_estimate_where_it
     assert used == [31, 31 + 102, 31 + 204, 31 + 306]
 
 
-async def test_an_answer_that_cannot_be_used_is_charged_too(server):
+async def test_an_answer_that_cannot_be_used_is_also_charged(server):
     faults = [(choice(finish_reason="length"), 30, 10), (status(200, "<p>Hello"), 30, 101), (dripping(0.02), 0.1, 101)]
     for fault, timeout, used in faults:
         chat = ChatClient(server.url, "m", max_tokens=100, retries=0, timeout=timeout)
@@ -247,17 +245,20 @@ async def test_requests_at_the_same_time_cannot_overspend(server):
     server.tokens = 90
     server.always = later(0.05)
     chat = ChatClient(server.url, "m", max_tokens=99, token_budget=500)
-    outcomes = await all_of(chat, [f"p{at:02}" for at in range(30)])
+    outcomes = await complete_all(chat, [f"p{at:02}" for at in range(30)])
     assert chat.tokens_used == 450
     assert len(server.requests) == 5
     assert sum(outcome is ChatBudgetSpent for outcome in outcomes.values()) == 25
 
 
-async def test_a_request_waits_while_those_on_their_way_may_leave_enough_for_it(server):
-    """Estimates are high: what fits in turn must fit at once, or a budget would end with most of it unused."""
+async def test_a_request_waits_if_running_ones_may_leave_enough_budget_for_it(server):
+    """Requests that fit one after another also fit at once.
+
+    Estimates are high: without waiting, most of a budget would stay unused.
+    """
     server.always = later(0.05)
     chat = ChatClient(server.url, "m", max_tokens=99, token_budget=250)
-    outcomes = await all_of(chat, [f"p{at:02}" for at in range(12)])
+    outcomes = await complete_all(chat, [f"p{at:02}" for at in range(12)])
     assert ChatBudgetSpent not in outcomes.values()
     assert chat.tokens_used == 120
     assert server.most_busy == 2
@@ -279,10 +280,10 @@ async def test_without_a_budget_tokens_are_only_counted(server, chat):
     assert chat.tokens_used == 2 * 10**9
 
 
-# --- what it is, and how it is named --------------------------------------------------------------------------------
+# --- ids and specifications -----------------------------------------------------------------------------------------
 
 
-def test_its_id_names_the_model_and_what_changes_answers_and_never_the_server():
+def test_its_id_contains_the_model_and_settings_that_change_answers_but_not_the_server():
     assert ChatClient(URL, "org/m").id == ChatClient("https://other.org", "org/m", max_tokens=9).id
     ids = {ChatClient(URL, "m", temperature=heat).id for heat in (None, 0, 0.0, 1, 0.25)}
     assert ids == {"api:m", "api:m temperature=0.0", "api:m temperature=1.0", "api:m temperature=0.25"}
@@ -309,7 +310,7 @@ def test_its_id_names_the_model_and_what_changes_answers_and_never_the_server():
         {"url": "http://host/v1/chat/completions"},
     ],
 )
-def test_unusable_options_are_refused_at_birth(options):
+def test_unusable_options_are_refused_on_construction(options):
     with pytest.raises(ArgumentError, match=next(iter(options))) as caught:
         ChatClient(**{"url": URL, "model": "m", **options})
     assert "sk-not" not in str(caught.value)
@@ -317,7 +318,7 @@ def test_unusable_options_are_refused_at_birth(options):
 
 
 class Parrot:
-    """A chat model of somebody else."""
+    """A chat model of a third party."""
 
     id = "parrot"
 
@@ -325,14 +326,14 @@ class Parrot:
         return prompt
 
 
-def test_a_chat_model_is_named_by_a_url_and_a_model_or_is_one():
+def test_a_chat_model_is_a_url_with_a_model_or_an_object():
     chat = resolve_chat(f"{URL}/#m")
     assert (repr(chat), isinstance(chat, ChatModel)) == (f"ChatClient({URL!r}, 'm')", True)
     parrot = Parrot()
     assert resolve_chat(parrot) is parrot
 
 
-def test_without_a_name_it_is_the_one_of_the_environment_or_an_error_that_says_so(monkeypatch):
+def test_without_a_name_it_is_the_model_of_the_environment_or_an_error_with_the_fix(monkeypatch):
     for unset in (None, " "):
         if unset:
             monkeypatch.setenv("AIRW_CHAT", unset)
@@ -346,7 +347,7 @@ def test_without_a_name_it_is_the_one_of_the_environment_or_an_error_that_says_s
 
 
 @pytest.mark.parametrize("spec", ["", "gpt", URL, f"{URL}# ", "http://me:S3cret@host/v1#m", 3, Parrot, object()])
-def test_what_names_no_chat_model_is_refused(spec):
+def test_a_value_that_names_no_chat_model_is_refused(spec):
     with pytest.raises(ArgumentError) as caught:
         resolve_chat(spec)
     assert "\n" not in str(caught.value)
@@ -363,14 +364,14 @@ def test_braces_in_values_stay_as_they_are(query, text):
     )
 
 
-async def test_a_question_is_named_by_its_model_and_its_prompt():
+async def test_the_id_of_a_question_contains_its_model_and_its_prompt():
     one = ChatPrompt(Parrot(), "{a}!")
     assert await one(a="{a}") == "{a}!"
     assert one.id == ChatPrompt(Parrot(), "{a}!").id != ChatPrompt(Parrot(), "{a}?").id
     assert one.id.startswith("parrot ")
 
 
-async def test_a_model_that_is_not_async_or_gives_no_text_is_told_apart():
+async def test_a_model_that_is_not_async_or_returns_no_text_has_its_own_error():
     class Blocking:
         id = "blocking"
 
@@ -396,7 +397,7 @@ async def test_a_model_that_is_not_async_or_gives_no_text_is_told_apart():
         ("", []),
     ],
 )
-def test_a_list_is_read_whatever_is_around_it(answer, lines):
+def test_a_list_is_read_despite_any_text_around_it(answer, lines):
     assert list_items(answer) == lines
 
 
@@ -419,12 +420,12 @@ def test_a_list_is_read_whatever_is_around_it(answer, lines):
         ("", ""),
     ],
 )
-def test_an_item_comes_without_number_bullet_and_quotes(line, item):
+def test_an_item_has_no_number_bullet_or_quotes(line, item):
     assert strip_bullet(line) == item
 
 
 @given(st.text())
-def test_no_text_is_too_odd_for_a_list(answer):
+def test_any_text_is_read_as_a_list(answer):
     for line in list_items(answer):
         assert line.strip()
         assert strip_bullet(line) in line

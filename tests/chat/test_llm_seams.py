@@ -1,4 +1,4 @@
-"""Formulators and selectors that ask a real chat server: what it is asked, and that the fallback really answers."""
+"""Formulators and selectors with a real chat server: prompts, answers and fallbacks."""
 
 import re
 
@@ -42,10 +42,10 @@ def names(hits):
     return [hit.artifact_id for hit in hits]
 
 
-# --- what is asked, and what comes of it ----------------------------------------------------------------------------
+# --- prompts and answers --------------------------------------------------------------------------------------------
 
 
-async def test_a_model_is_asked_for_n_queries_in_other_words(server, chat):
+async def test_a_model_writes_n_queries_in_other_words(server, chat):
     server.reply = lambda prompt: "1. sign keys\n2. key rotation\n3. renew keys"
     formulate = make_llm_formulator(model=chat, n=2)
     assert await formulate(BRACES) == ("sign keys", "key rotation")
@@ -54,13 +54,13 @@ async def test_a_model_is_asked_for_n_queries_in_other_words(server, chat):
     assert "Write 2 other queries" in prompt
 
 
-async def test_a_prompt_of_ones_own_is_sent_as_it_is_but_for_its_places(server, chat):
+async def test_a_custom_prompt_is_sent_unchanged_except_for_its_placeholders(server, chat):
     await make_llm_formulator(model=chat, prompt='{"hyde": "{query}", "{x}": {}}')(BRACES)
     await make_llm_selector(BRACES, model=chat, prompt="{candidates} for {query} as {n}")(HITS[:1])
     assert server.prompts == [f'{{"hyde": "{BRACES}", "{{x}}": {{}}}}', f"a: text of a for {BRACES} as {{n}}"]
 
 
-async def test_a_search_finds_what_the_model_s_words_say(server, chat):
+async def test_a_search_uses_the_words_of_the_model(server, chat):
     server.reply = lambda prompt: "sourdough"
     source = from_mapping({"keys": "rotate the signing keys", "bread": "sourdough loaf"}, name="notes")
     async with build(source, store=MemoryStore(), embedder="light") as corpus:
@@ -77,7 +77,7 @@ async def test_a_model_sees_the_candidates_and_its_choice_is_the_order(server, c
 
 
 @pytest.mark.parametrize("answer", ["none", "None of the candidates helps.", "- None", "[]"])
-async def test_a_model_to_which_none_is_of_help_abstains(server, chat, answer):
+async def test_a_model_that_selects_no_candidate_abstains(server, chat, answer):
     """F30."""
     server.reply = lambda prompt: answer
     chosen = await make_llm_selector("q", model=chat, fallback=lambda hits: hits)(HITS)
@@ -111,7 +111,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-async def test_whatever_goes_wrong_with_a_model_the_fallback_answers(server, chat, fault):
+async def test_the_fallback_answers_after_any_fault_of_a_model(server, chat, fault):
     server.always = fault
     assert await make_llm_formulator(model=chat)("keys") == "keys"
     assert await make_llm_formulator(model=chat, fallback=lambda query: [query, "more"])("keys") == ["keys", "more"]
@@ -120,7 +120,7 @@ async def test_whatever_goes_wrong_with_a_model_the_fallback_answers(server, cha
     assert len(server.requests) == 4
 
 
-async def test_a_server_that_is_silent_makes_the_fallback_answer(server):
+async def test_the_fallback_answers_if_the_server_is_silent(server):
     server.always = later(30)
     chat = ChatClient(server.url, "m", timeout=0.2, retries=0)
     assert await make_llm_formulator(model=chat)("keys") == "keys"
@@ -128,12 +128,12 @@ async def test_a_server_that_is_silent_makes_the_fallback_answer(server):
 
 
 @pytest.mark.parametrize("answer", ["I would take the first one.", "z", "1"])
-async def test_prose_in_place_of_labels_makes_the_fallback_choose(server, chat, answer):
+async def test_the_fallback_selects_if_the_model_returns_prose_instead_of_labels(server, chat, answer):
     server.reply = lambda prompt: answer
     assert names(await make_llm_selector("keys", model=chat)(HITS)) == ["a", "b"]
 
 
-async def test_a_server_that_is_down_or_a_budget_that_is_spent_makes_the_fallback_answer(server):
+async def test_the_fallback_answers_if_the_server_is_down_or_the_budget_is_spent(server):
     with ChatServer() as gone:
         down = ChatClient(gone.url, "m", retries=0)
     for chat in (down, ChatClient(server.url, "m", token_budget=100)):
@@ -142,7 +142,7 @@ async def test_a_server_that_is_down_or_a_budget_that_is_spent_makes_the_fallbac
     assert server.requests == []
 
 
-async def test_a_key_that_is_not_set_makes_the_fallback_answer(server):
+async def test_the_fallback_answers_if_the_key_is_not_set(server):
     chat = ChatClient(server.url, "m", api_key_env="MY_KEY")
     assert await make_llm_formulator(model=chat)("keys") == "keys"
     assert server.requests == []
@@ -155,7 +155,7 @@ async def test_a_key_that_is_not_set_makes_the_fallback_answer(server):
         lambda chat, fall: make_llm_selector("q", model=chat, fallback=fall)(HITS),
     ],
 )
-async def test_cancelling_is_no_failure(server, seam):
+async def test_cancelling_does_not_call_the_fallback(server, seam):
     server.always = later(30)
     fallen = []
     with anyio.move_on_after(0.1) as scope:
@@ -176,7 +176,7 @@ each = pytest.mark.parametrize(("function", "make"), MAKERS.items(), ids=MAKERS)
 
 
 @each
-def test_with_neither_a_function_nor_a_model_it_is_an_error_at_once(function, make):
+def test_neither_a_function_nor_a_model_is_an_error_at_once(function, make):
     """F29."""
     for options in ({}, {function: None}):
         with pytest.raises(ChatUnavailable, match="pass model=, or set the environment variable AIRW_CHAT") as caught:
@@ -186,7 +186,7 @@ def test_with_neither_a_function_nor_a_model_it_is_an_error_at_once(function, ma
 
 @each
 @pytest.mark.parametrize("also", [{"model": "http://localhost:8080/v1#m"}, {"prompt": "{query}{candidates}{text}"}])
-def test_a_function_and_what_a_model_is_asked_with_exclude_each_other(function, make, also):
+def test_a_function_cannot_be_combined_with_a_model_or_a_prompt(function, make, also):
     with pytest.raises(ArgumentError, match=f"{function} cannot be combined with model or prompt"):
         make(**{function: str.upper}, **also)
     assert make(**{function: str.upper}) == make(**{function: str.upper})
@@ -194,26 +194,26 @@ def test_a_function_and_what_a_model_is_asked_with_exclude_each_other(function, 
 
 @each
 @pytest.mark.parametrize("prompt", ["", "nothing to fill in", "{ query } {QUERY} {candidate} {txt}", 3])
-def test_a_prompt_without_its_place_is_refused(function, make, prompt):
+def test_a_prompt_without_its_placeholder_is_refused(function, make, prompt):
     wanted = {"rewriter": "query", "chooser": "query", "summarize": "text"}[function]
     with pytest.raises(ArgumentError, match=re.escape(f"prompt must contain {{{wanted}}}, not be")):
         make(prompt=prompt, model="http://localhost:8080/v1#m")
 
 
-def test_a_selectors_prompt_needs_both_its_places():
+def test_the_prompt_of_a_selector_needs_both_placeholders():
     with pytest.raises(ArgumentError, match=r"prompt must contain \{candidates\}"):
         make_llm_selector("q", prompt="{query}", model="http://localhost:8080/v1#m")
 
 
 @each
 @pytest.mark.parametrize("options", [{"model": "gpt"}, {"model": 3}, {"model": ""}])
-def test_what_names_no_model_is_refused(function, make, options):
+def test_a_value_that_names_no_model_is_refused(function, make, options):
     with pytest.raises(ArgumentError, match="a chat model"):
         make(**options)
 
 
 @each
-def test_making_one_sends_nothing(server, function, make):
+def test_construction_sends_nothing(server, function, make):
     make(model=server.spec)
     make(model=ChatClient(server.url, "m"))
     assert server.connections == 0
