@@ -31,7 +31,7 @@ class TestMapBounded:
         await map_bounded(work, range(20), limit=4)
         assert most == 4
 
-    async def test_the_first_error_arrives_as_itself_and_cancels_the_rest(self):
+    async def test_the_first_error_is_raised_unchanged_and_cancels_the_rest(self):
         finished = []
 
         async def work(item):
@@ -44,11 +44,11 @@ class TestMapBounded:
             await map_bounded(work, range(5), limit=5)
         assert finished == []
 
-    async def test_nothing_to_do_gives_nothing(self):
+    async def test_no_items_have_no_results(self):
         assert await map_bounded(anyio.sleep, [], limit=1) == []
 
 
-async def test_of_several_errors_the_first_arrives_as_itself():
+async def test_the_first_of_several_errors_is_raised_unchanged():
     async def fail(item):
         raise KeyError(item)
 
@@ -56,7 +56,7 @@ async def test_of_several_errors_the_first_arrives_as_itself():
         await map_bounded(fail, range(5), limit=5)
 
 
-def test_an_error_out_of_a_group_keeps_its_cause():
+def test_an_error_from_a_group_keeps_its_cause():
     cause = OSError()
     error = ValueError()
     error.__cause__ = cause
@@ -67,7 +67,7 @@ def test_an_error_out_of_a_group_keeps_its_cause():
 
 
 class TestInThread:
-    async def test_it_gives_the_result_or_the_error(self):
+    async def test_a_call_returns_the_result_or_raises_the_error(self):
         assert await in_thread(sum, [1, 2]) == 3
         with pytest.raises(ZeroDivisionError):
             await in_thread(divmod, 1, 0)
@@ -79,7 +79,7 @@ class TestInThread:
         assert done.is_set()
 
     @pytest.mark.asyncio_only
-    async def test_so_does_one_that_asyncio_itself_cancels_even_twice(self):
+    async def test_a_call_that_asyncio_cancels_twice_waits_for_its_thread(self):
         done = threading.Event()
         call = asyncio.ensure_future(in_thread(lambda: (time.sleep(0.15), done.set())))
         await asyncio.sleep(0.03)

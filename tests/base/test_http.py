@@ -1,4 +1,4 @@
-"""What is read of a server's answer, and how long is waited for the next one."""
+"""Error texts of servers, and pauses between tries."""
 
 import math
 from datetime import UTC, datetime, timedelta
@@ -27,6 +27,6 @@ def test_pauses_double_at_random_up_to_a_bound():
     assert calls._pause(1, 86_400) == 60
 
 
-def test_a_reason_in_plain_text_is_told_in_one_line():
+def test_a_reason_in_plain_text_is_reported_in_one_line():
     assert message_of(b"upstream\r\n gone \xff") == "upstream gone \N{REPLACEMENT CHARACTER}"
     assert message_of(b"") == "nothing"

@@ -1,4 +1,7 @@
-"""What all clients of a server's API share: the embedder, the reranker and the chat client, each with its server."""
+"""The common behaviour of all HTTP clients, each with its server.
+
+These are the embedder, the reranker and the chat client.
+"""
 
 import gc
 import os
@@ -50,7 +53,7 @@ KEYS = ("AIRW_EMBEDDER_KEY", "AIRW_RERANKER_KEY", "AIRW_CHAT_KEY", "OPENAI_API_K
 
 @dataclass(frozen=True)
 class Kind:
-    """One client, its server, and how it is asked about one text."""
+    """A client, its server, and a function that sends one text."""
 
     make: type
     server: type
@@ -118,14 +121,14 @@ def make(kind, server):
 
 
 async def failure(kind, client, text="a") -> str:
-    """The message of the error, which is one line."""
+    """Return the message of the error and check that it is one line."""
     with pytest.raises(kind.error) as caught:
         await kind.ask(client, text)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-# --- trying again, and giving up ------------------------------------------------------------------------------------
+# --- retries and their limits ---------------------------------------------------------------------------------------
 
 PASSING = {
     "500": status(500),
@@ -141,14 +144,14 @@ PASSING = {
 
 @pytest.mark.pairwise
 @pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
-async def test_a_fault_that_may_pass_is_tried_again(kind, server, make, fault):
+async def test_a_request_is_repeated_after_a_temporary_fault(kind, server, make, fault):
     right = await kind.ask(make(timeout=30), "a")
     server.plan(fault, fault)
     assert repr(await kind.ask(make(timeout=30), "a")) == repr(right)
     assert len(server.requests) == 4
 
 
-async def test_tries_are_bounded_and_the_last_reason_is_told(kind, server, make):
+async def test_tries_are_bounded_and_the_last_reason_is_reported(kind, server, make):
     server.always = status(503, {"error": {"message": "Model is\nloading"}})
     said = await failure(kind, make(retries=2))
     assert said == f"{kind.label} at {server.url} answered 503: Model is loading (3 attempts)"
@@ -156,14 +159,14 @@ async def test_tries_are_bounded_and_the_last_reason_is_told(kind, server, make)
 
 
 @pytest.mark.slow
-async def test_an_answer_that_only_drips_is_bounded(kind, server, make):
+async def test_the_timeout_bounds_an_answer_that_arrives_slowly(kind, server, make):
     server.always = dripping(0.02)
     start = time.monotonic()
     assert "timeout=0.15 s (the whole attempt)" in await failure(kind, make(timeout=0.15, retries=0))
     assert 0.25 < time.monotonic() - start < 25
 
 
-async def test_a_body_without_end_is_not_read_to_its_end(kind, server, make, monkeypatch):
+async def test_reading_an_endless_body_stops(kind, server, make, monkeypatch):
     monkeypatch.setattr("airw._base.http.calls.LARGEST_ITEM", 1_000)
     server.plan(flooding)
     with anyio.fail_after(25):
@@ -174,7 +177,7 @@ async def test_a_body_without_end_is_not_read_to_its_end(kind, server, make, mon
 @pytest.mark.pairwise
 @pytest.mark.parametrize(("asked", "waited"), [("7", 7), ("86400", 60)])
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_retry_after_is_waited_for_up_to_a_minute(kind, backend, asked, waited):
+def test_retry_after_is_respected_up_to_a_minute(kind, backend, asked, waited):
     times = []
 
     def answer(request):
@@ -193,7 +196,7 @@ def test_retry_after_is_waited_for_up_to_a_minute(kind, backend, asked, waited):
 # --- keys -----------------------------------------------------------------------------------------------------------
 
 
-async def test_the_key_is_its_own_and_read_from_the_environment_at_each_request(kind, server, make, monkeypatch):
+async def test_each_client_reads_its_own_key_from_the_environment_at_each_request(kind, server, make, monkeypatch):
     client = make(timeout=30)
     for name in KEYS:
         monkeypatch.setenv(name, "not for this one")
@@ -207,7 +210,7 @@ async def test_the_key_is_its_own_and_read_from_the_environment_at_each_request(
     assert SECRET not in repr(client) + client.id
 
 
-async def test_another_variable_may_hold_the_key_and_must_then_be_set(kind, server, make, monkeypatch):
+async def test_another_variable_may_contain_the_key_and_must_then_be_set(kind, server, make, monkeypatch):
     client = make(api_key_env="MY_SERVER_KEY")
     monkeypatch.setenv(kind.key, "another")
     with pytest.raises(kind.unavailable, match="set the environment variable MY_SERVER_KEY"):
@@ -237,8 +240,8 @@ ECHOES = {
 
 @pytest.mark.pairwise
 @pytest.mark.parametrize("fault", ECHOES.values(), ids=ECHOES)
-async def test_a_server_that_repeats_the_key_gives_it_to_no_error(kind, server, make, monkeypatch, fault):
-    """Neither to the message nor to the traceback, causes included."""
+async def test_a_key_that_the_server_repeats_is_in_no_error(kind, server, make, monkeypatch, fault):
+    """It is neither in the message nor in the traceback, including causes."""
     monkeypatch.setenv(kind.key, SECRET)
     server.always = fault
     with pytest.raises(kind.error) as caught:
@@ -247,7 +250,7 @@ async def test_a_server_that_repeats_the_key_gives_it_to_no_error(kind, server, 
     assert all(secret not in shown for secret in (SECRET, SECRET.replace("/", "\\/"), SECRET[:6]))
 
 
-async def test_redirects_are_not_followed_and_take_no_key_along(kind, server, make, monkeypatch):
+async def test_redirects_are_not_followed_and_receive_no_key(kind, server, make, monkeypatch):
     monkeypatch.setenv(kind.key, SECRET)
     with kind.server() as other:
         server.plan(*[status(307, Location=other.url + kind.path)] * 2)
@@ -261,7 +264,7 @@ async def test_redirects_are_not_followed_and_take_no_key_along(kind, server, ma
 
 
 @pytest.mark.parametrize("enters", [True, False])
-async def test_cancelling_hangs_up_on_the_server(kind, server, make, enters):
+async def test_cancelling_closes_the_connection_to_the_server(kind, server, make, enters):
     server.always = later(30)
     client = make()
 
@@ -300,7 +303,7 @@ async def test_connections_are_kept_between_calls_inside_async_with_only(kind, s
     assert server.connections == 3
 
 
-async def test_closing_twice_is_harmless_and_it_can_be_used_again(kind, server, make):
+async def test_closing_twice_is_harmless_and_the_client_can_be_used_again(kind, server, make):
     client = make(timeout=30)
     await client.aclose()
     async with client:
@@ -313,7 +316,7 @@ async def test_closing_twice_is_harmless_and_it_can_be_used_again(kind, server, 
     assert len(server.requests) == 3
 
 
-async def test_the_callers_client_is_used_and_stays_open(kind, server, make):
+async def test_the_client_of_the_caller_is_used_and_stays_open(kind, server, make):
     async with httpx.AsyncClient(headers={"X-Mine": "1"}, base_url="http://elsewhere.invalid") as own:
         async with make(client=own) as client:
             await kind.ask(client, "a")
@@ -338,7 +341,7 @@ def test_one_client_serves_several_event_loops_and_nothing_is_left_open(kind, se
     assert not recwarn.list
 
 
-async def test_a_forgotten_client_leaves_nothing_behind(kind, make):
+async def test_a_forgotten_client_leaves_no_connection(kind, make):
     gc.collect()
     before = count_resources()
     clients = [make(timeout=30) for _ in range(3)]
@@ -350,7 +353,7 @@ async def test_a_forgotten_client_leaves_nothing_behind(kind, make):
 
 
 @pytest.mark.slow
-def test_making_them_loads_no_http_library():
+def test_construction_loads_no_http_library():
     code = (
         "import sys, airw.chat, airw.embedders, airw.reranking; airw.chat.resolve_chat('http://localhost/v1#m');"
         "airw.embedders.resolve_embedder('http://localhost/v1#m'); airw.reranking.HttpReranker('http://localhost/v1');"

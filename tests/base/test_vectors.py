@@ -1,4 +1,4 @@
-"""Unit rows and the stable best k: laws that every ranking stands on."""
+"""Unit rows and the stable best k: laws that every ranking relies on."""
 
 import time
 
@@ -20,7 +20,7 @@ SCORES = hnp.arrays(
 )
 
 
-def by_definition(scores, k, tie_key):
+def rank_by_definition(scores, k, tie_key):
     return sorted(range(len(scores)), key=lambda at: (-scores[at], tie_key(at)))[:k]
 
 
@@ -36,14 +36,14 @@ def test_unit_rows_have_length_one_or_zero_and_keep_their_direction(matrix):
 
 
 @given(MATRICES)
-def test_unit_rows_leave_what_they_were_given_alone(matrix):
+def test_unit_rows_do_not_change_their_argument(matrix):
     before = matrix.copy()
     unit_rows(matrix, count=len(matrix))[:] = 7.0
     assert np.array_equal(matrix, before)
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-42, 1e30, 3e38])
-def test_tiny_and_huge_vectors_become_unit_rows_too(scale):
+def test_tiny_and_huge_vectors_become_unit_rows(scale):
     rows = unit_rows(np.full((1, 4), scale, np.float32), count=1)
     assert rows == pytest.approx(np.full((1, 4), 0.5), abs=1e-6)
 
@@ -78,7 +78,7 @@ def test_no_texts_give_no_rows_of_the_known_width():
         (np.array([[1 + 2j]]), 1, None, "rows of numbers"),
     ],
 )
-def test_an_unusable_answer_is_an_error_of_one_line_that_names_who_answered(vectors, count, dim, message):
+def test_an_unusable_answer_is_an_error_of_one_line_that_names_the_embedder(vectors, count, dim, message):
     with pytest.raises(EmbedderError, match=message) as caught:
         unit_rows(vectors, count=count, dim=dim, of="model 'm'")
     assert str(caught.value).startswith("model 'm'")
@@ -87,13 +87,13 @@ def test_an_unusable_answer_is_an_error_of_one_line_that_names_who_answered(vect
 
 @given(SCORES, st.integers(-1, 35))
 def test_best_first_is_the_stable_descending_order_cut_at_k(scores, k):
-    assert best_first(scores, k).tolist() == by_definition(scores, max(k, 0), lambda at: at)
+    assert best_first(scores, k).tolist() == rank_by_definition(scores, max(k, 0), lambda at: at)
 
 
 @given(SCORES, st.integers(0, 35), st.randoms(use_true_random=False))
 def test_best_first_breaks_ties_by_the_key_also_at_the_cut(scores, k, random):
     keys = [random.randrange(4) for _ in scores]
-    assert best_first(scores, k, keys.__getitem__).tolist() == by_definition(scores, k, lambda at: (keys[at], at))
+    assert best_first(scores, k, keys.__getitem__).tolist() == rank_by_definition(scores, k, lambda at: (keys[at], at))
 
 
 @given(SCORES, st.integers(0, 10), st.integers(0, 10))
@@ -101,8 +101,8 @@ def test_a_longer_list_begins_with_the_shorter_one(scores, k, more):
     assert best_first(scores, k + more).tolist()[:k] == best_first(scores, k).tolist()[:k]
 
 
-def test_a_hundred_thousand_ties_cost_no_sort_of_them_all():
-    """Linear work: a full sort with a key that counts its comparisons would need over a million of them."""
+def test_a_hundred_thousand_ties_are_not_all_sorted():
+    """The work is linear: a full sort would need over a million comparisons."""
     compared = 0
 
     class Key:
@@ -119,8 +119,8 @@ def test_a_hundred_thousand_ties_cost_no_sort_of_them_all():
     assert compared < 150_000
 
 
-def test_the_ten_best_of_a_million_take_no_sort():
-    """The best of several times, as another process may take the core meanwhile."""
+def test_the_ten_best_of_a_million_are_found_faster_than_by_sorting():
+    """The best of several times counts, because another process may use the core."""
     scores = np.random.default_rng(0).random(1_000_000)
     started = time.perf_counter()
     full = np.argsort(-scores, kind="stable")[:10]
