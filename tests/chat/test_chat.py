@@ -264,7 +264,7 @@ async def test_a_request_waits_if_running_ones_may_leave_enough_budget_for_it(se
     assert server.most_busy == 2
 
 
-async def test_one_budget_holds_on_all_event_loops(server):
+async def test_one_budget_applies_to_all_event_loops(server):
     chat = ChatClient(server.url, "m", max_tokens=99, token_budget=125)
     for backend in ("asyncio", "trio"):
         await anyio.to_thread.run_sync(lambda on=backend: anyio.run(chat.complete, "abcd", backend=on))
@@ -371,7 +371,7 @@ async def test_the_id_of_a_question_contains_its_model_and_its_prompt():
     assert one.id.startswith("parrot ")
 
 
-async def test_a_model_that_is_not_async_or_returns_no_text_has_its_own_error():
+async def test_a_synchronous_model_works_and_one_that_returns_no_text_is_an_error():
     class Blocking:
         id = "blocking"
 
@@ -397,7 +397,7 @@ async def test_a_model_that_is_not_async_or_returns_no_text_has_its_own_error():
         ("", []),
     ],
 )
-def test_a_list_is_read_despite_any_text_around_it(answer, lines):
+def test_a_list_is_read_despite_text_around_it(answer, lines):
     assert list_items(answer) == lines
 
 

@@ -70,7 +70,7 @@ async def content(store):
     """Return the whole content of a store in a form that can be compared."""
     ids = await store.artifact_ids()
     records = await store.records_of(ids)
-    vectors = await store.vectors([record.id for found in records for record in found])
+    vectors = await store.vectors([record.id for group in records for record in group])
     edges = await store.neighbors(ids, direction="both")
     return await store.ledger(), records, vectors.tolist(), edges, await store.counts(), await store.config()
 
@@ -690,7 +690,7 @@ async def test_a_cancelled_build_leaves_no_running_plan():
 
 
 def refs_to(*names, id):
-    return extractor_from(lambda own, _: {"REF": [name for name in names if name != own]}, id=id)
+    return extractor_from(lambda own_name, _: {"REF": [name for name in names if name != own_name]}, id=id)
 
 
 @pytest.mark.parametrize("strategy", [WholeText(), Chunked(chunk_size=4, overlap=0), Asking(halves=frozenset("b"))])

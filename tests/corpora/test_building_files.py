@@ -58,7 +58,7 @@ def run(code, *arguments):
 async def content(store):
     ids = await store.artifact_ids()
     records = await store.records_of(ids)
-    vectors = await store.vectors([record.id for found in records for record in found])
+    vectors = await store.vectors([record.id for group in records for record in group])
     return await store.ledger(), records, vectors.tolist(), await store.neighbors(ids), await store.counts()
 
 

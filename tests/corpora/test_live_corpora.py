@@ -80,7 +80,7 @@ async def content(store):
     """Return the content of a store except for the sources of its artifacts."""
     ids = await store.artifact_ids()
     records = await store.records_of(ids)
-    vectors = await store.vectors([record.id for found in records for record in found])
+    vectors = await store.vectors([record.id for group in records for record in group])
     ledger = [replace(entry, source="") for entry in await store.ledger()]
     return ledger, records, vectors.tolist(), await store.neighbors(ids, direction="both"), await store.counts()
 

@@ -44,8 +44,8 @@ async def vault_of(folder, name="vault", **options):
 
 async def read_maintenance_time(name) -> datetime | None:
     async with open_corpus(name) as corpus:
-        kept = (await corpus.store.config()).get("maintained")
-    return None if kept is None else datetime.fromisoformat(kept)
+        time_as_text = (await corpus.store.config()).get("maintained")
+    return None if time_as_text is None else datetime.fromisoformat(time_as_text)
 
 
 def actions(report):

@@ -180,11 +180,11 @@ def test_another_threshold_or_field_has_another_id():
 
 async def collect_texts(strategy, raw):
     """Return the texts of an artifact that the summarizer receives."""
-    got = []
-    await with_synopsis(strategy, synthesize=make_llm_synthesizer(summarize=got.append, synthesizer_id="s")).decompose(
-        Artifact("a", raw)
-    )
-    return got
+    received = []
+    await with_synopsis(
+        strategy, synthesize=make_llm_synthesizer(summarize=received.append, synthesizer_id="s")
+    ).decompose(Artifact("a", raw))
+    return received
 
 
 RECORD = {
@@ -378,7 +378,7 @@ async def build_synopses(docs, chat, store, **options):
 
 async def synopses(store):
     records = await store.records_of(sorted(await store.artifact_ids()))
-    return {found[0].artifact_id: found[0].text for found in records if found and found[0].surface_kind == "synopsis"}
+    return {group[0].artifact_id: group[0].text for group in records if group and group[0].surface_kind == "synopsis"}
 
 
 EXPECTED = {name: f"About {text.split(maxsplit=1)[0]}" for name, text in DOCS.items()}

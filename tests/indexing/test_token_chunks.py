@@ -19,7 +19,7 @@ PROSE = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
 
 def words(text):
     """Return the spans of words and signs; NUL belongs to none."""
-    return [found.span() for found in re.finditer(r"\w+|[^\w\s\0]", text)]
+    return [match.span() for match in re.finditer(r"\w+|[^\w\s\0]", text)]
 
 
 def pieces(text):
@@ -191,7 +191,7 @@ def test_a_budget_that_cannot_be_kept_is_refused_on_construction(make, parameter
         {"input_ids": [1]},
     ],
 )
-def test_offsets_outside_the_text_are_an_error_that_describes_the_result_of_a_tokenizer(offsets):
+def test_invalid_offsets_are_an_error_that_describes_the_result_of_a_tokenizer(offsets):
     strategy = Chunked(max_tokens=3, tokenizer=token_offsets(lambda text: offsets, id="odd"))
     with pytest.raises(
         ArgumentError, match=r"a tokenizer must return the \(start, end\) of each token.*; odd returned"

@@ -37,18 +37,18 @@ def read_collection(source, folder):
     return root, notes, {id: MarkdownLinks().extract(Artifact(id, text), {}) for id, text in notes.items()}, edges
 
 
-def resolve_links(found, origin="inline"):
+def resolve_links(extractions, origin="inline"):
     """Resolve every link by the tiers of names.
 
     Return the link and the tier of each edge.
     """
     tiers = [defaultdict(set) for _ in range(4)]
-    for id, extraction in found.items():
+    for id, extraction in extractions.items():
         for tier, names in zip(tiers, extraction.names, strict=True):
             for name in names:
                 tier[name].add(id)
     edges = {}
-    for id, extraction in found.items():
+    for id, extraction in extractions.items():
         for link in extraction.links:
             meant = [meaning(tiers, ref) for ref in (link.target_ref, link.or_ref) if ref is not None]
             tier, holders = min(

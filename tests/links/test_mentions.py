@@ -41,8 +41,8 @@ def finder(*titles, **options):
 
 def find_mentions(text, *titles, own="own.md", **options):
     """Return the title and the line of each mention in a text."""
-    found = finder(*titles, **options).extract(Artifact(own, text), {})
-    mentions = [link for link in found.links if link.type == "mentions"]
+    extraction = finder(*titles, **options).extract(Artifact(own, text), {})
+    mentions = [link for link in extraction.links if link.type == "mentions"]
     assert all((link.origin, link.file) == ("derived", own) for link in mentions)
     return [(titles[int(link.target_ref.removesuffix(".md"))], link.line) for link in mentions]
 
@@ -255,7 +255,7 @@ async def content(store):
     """Return the artifacts and links of a store in a form that can be compared."""
     ids = await store.artifact_ids()
     records = await store.records_of(ids)
-    vectors = await store.vectors([record.id for found in records for record in found])
+    vectors = await store.vectors([record.id for group in records for record in group])
     edges = await store.neighbors(ids, direction="both")
     return await store.ledger(), records, vectors.tolist(), edges, await store.unresolved_links(), await store.config()
 

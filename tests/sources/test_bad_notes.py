@@ -22,13 +22,16 @@ async def build_notes(root, files=None):
 
 async def edges_of(corpus):
     ids = await corpus.store.artifact_ids()
-    return {(edge.source, edge.target) for found in await corpus.store.neighbors(ids) for edge in found}
+    return {(edge.source, edge.target) for edges in await corpus.store.neighbors(ids) for edge in edges}
 
 
 async def list_unresolved(corpus):
     """Return file, line, reference and candidate notes of each unresolved link."""
-    found = await corpus.store.unresolved_links()
-    return [(each.link.file, each.link.line, each.link.target_ref, each.candidates) for each in found]
+    links = await corpus.store.unresolved_links()
+    return [
+        (unresolved.link.file, unresolved.link.line, unresolved.link.target_ref, unresolved.candidates)
+        for unresolved in links
+    ]
 
 
 def list_problems(corpus):

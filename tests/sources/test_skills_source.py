@@ -460,9 +460,9 @@ def real(data, tmp_path_factory):
     root = tmp_path_factory.mktemp("skills")
     with gzip.open(data / "skills" / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
         for row in map(json.loads, lines):
-            said, rest = row["metadata"].get("description") or "", row["text"]
-            body = rest.removeprefix(said).lstrip("\n")
-            text = skill(row["title"], said or None, body, license=row["metadata"]["license"])
+            description, rest = row["metadata"].get("description") or "", row["text"]
+            body = rest.removeprefix(description).lstrip("\n")
+            text = skill(row["title"], description or None, body, license=row["metadata"]["license"])
             write(root, {f"{row['id'].replace(':', '/')}/SKILL.md": text})
     queries = (data / "skills" / "queries.jsonl").read_text().splitlines()
     return root, [(row["text"], row["gold"]) for row in map(json.loads, queries)]

@@ -62,7 +62,7 @@ async def test_a_real_model_passes(minilm_folder):
     assert report.passed, str(report)
 
 
-# --- what is broken is caught ---------------------------------------------------------------------------------------
+# --- faults are caught ----------------------------------------------------------------------------------------------
 
 
 class Good:
@@ -348,7 +348,7 @@ def case_named(name, suite):
     return case
 
 
-@pytest.mark.asyncio_only  # what is broken is so on every event loop
+@pytest.mark.asyncio_only  # the faults are the same on every event loop
 @pytest.mark.parametrize(
     ("broken", "name", "why"), BROKEN, ids=[f"{broken.__name__}-{name}" for broken, name, _ in BROKEN]
 )

@@ -130,7 +130,7 @@ async def test_ours_pass_over_a_file(policy, options, tmp_path):
     assert report.passed, str(report)
 
 
-# --- what is broken is caught ---------------------------------------------------------------------------------------
+# --- faults are caught ----------------------------------------------------------------------------------------------
 
 MUTANTS = []
 
@@ -152,9 +152,9 @@ def suite_of(mutant):
 def mutants_and_cases():
     for mutant, patterns in MUTANTS:
         for pattern in patterns:
-            found = [case for case in PolicySuite.all_cases if fnmatch(case.name, pattern)]
-            assert found, f"no case is named {pattern}"
-            yield from (pytest.param(mutant, case, id=f"{mutant.__name__}-{case}") for case in found)
+            matching_cases = [case for case in PolicySuite.all_cases if fnmatch(case.name, pattern)]
+            assert matching_cases, f"no case is named {pattern}"
+            yield from (pytest.param(mutant, case, id=f"{mutant.__name__}-{case}") for case in matching_cases)
 
 
 @breaks("every_attribute*")
@@ -659,7 +659,7 @@ class AsksForEachNode(Eager):
         return [(await super(AsksForEachNode, self).expand(state, [entry], store))[0] for entry in committed]
 
 
-@pytest.mark.asyncio_only  # what is broken is so on every event loop
+@pytest.mark.asyncio_only  # the faults are the same on every event loop
 @pytest.mark.parametrize(("mutant", "case"), list(mutants_and_cases()))
 async def test_a_broken_policy_fails_the_case_of_its_fault_in_one_line(mutant, case):
     with pytest.raises(AssertionError) as caught:

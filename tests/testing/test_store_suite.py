@@ -44,9 +44,9 @@ def suite_of(mutant):
 def mutants_and_cases():
     for mutant, patterns in MUTANTS:
         for pattern in patterns:
-            found = [case for case in CASES if fnmatch(case.name, pattern)]
-            assert found, f"no case is named {pattern}"
-            yield from (pytest.param(mutant, case, id=f"{mutant.__name__}-{case}") for case in found)
+            matching_cases = [case for case in CASES if fnmatch(case.name, pattern)]
+            assert matching_cases, f"no case is named {pattern}"
+            yield from (pytest.param(mutant, case, id=f"{mutant.__name__}-{case}") for case in matching_cases)
 
 
 def make_ranking(rows):
@@ -933,7 +933,7 @@ class RemovesFirst(MemoryStore):
         await super().begin_run(run, row)
 
 
-@pytest.mark.asyncio_only  # what is broken is so on every event loop
+@pytest.mark.asyncio_only  # the faults are the same on every event loop
 @pytest.mark.parametrize(("mutant", "case"), list(mutants_and_cases()))
 async def test_a_broken_store_fails_the_case_of_its_fault_in_one_line(mutant, case):
     with pytest.raises(AssertionError) as caught:

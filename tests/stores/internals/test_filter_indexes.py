@@ -69,14 +69,14 @@ def match_one_by_one(connection, filter):
 
 
 def match_by_index(connection, columns, filter):
-    found = run_in_snapshot(connection, lambda reading: columns.match(reading, filter))
-    assert found.dtype == np.int64
-    return found.tolist()
+    positions = run_in_snapshot(connection, lambda reading: columns.match(reading, filter))
+    assert positions.dtype == np.int64
+    return positions.tolist()
 
 
 def check(connection, columns, *filters):
-    for each in filters:
-        filter = parse_filter(each)
+    for condition in filters:
+        filter = parse_filter(condition)
         assert match_by_index(connection, columns, filter) == match_one_by_one(connection, filter)
 
 
@@ -380,13 +380,13 @@ def memory_store():
 
 
 def check_memory(store, *filters):
-    for each in filters:
-        filter = parse_filter(each)
-        found = store._match_filter(filter).tolist()
-        assert [each for each, number in store._numbers.items() if number in found] == [
+    for condition in filters:
+        filter = parse_filter(condition)
+        allowed = store._match_filter(filter).tolist()
+        assert [record_id for record_id, number in store._numbers.items() if number in allowed] == [
             record.id for record in store._records.values() if matches(filter, record.metadata)
         ]
-        assert found == sorted(found)
+        assert allowed == sorted(allowed)
 
 
 @settings(max_examples=examples(40))

@@ -28,14 +28,14 @@ def expression(query):
 
 def rank_by_fts5(connection, query, k, *, allowed=None, surfaces=None, per_artifact=False):
     """Return the ranking of FTS5 itself, sorted here."""
-    found = connection.execute(
+    matches = connection.execute(
         """WITH found AS MATERIALIZED (
             SELECT record_text.rowid AS number, bm25(record_text) AS score FROM record_text WHERE record_text MATCH ?
         ) SELECT score, artifact_id, idx, number, kind, id FROM found JOIN record ON record.rowid = number""",
         [expression(query)],
     ).fetchall()
     rows = sorted(
-        row for row in found if (allowed is None or row[3] in allowed) and (surfaces is None or row[4] in surfaces)
+        row for row in matches if (allowed is None or row[3] in allowed) and (surfaces is None or row[4] in surfaces)
     )
     if per_artifact:
         best = {}

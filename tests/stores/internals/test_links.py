@@ -152,15 +152,15 @@ def test_after_any_writes_links_are_those_of_the_final_content(steps):
         check_alike(table, connection, sorted(final))
 
 
-def check_alike(table, connection, kept):
+def check_alike(table, connection, ids_in_store):
     """Compare the answers of both under every filter, also for texts that are no ids."""
     for direction in ("out", "in", "both"):
         for limit, keys in ((None, {}), (1, {}), (None, {"types": ["r"]}), (2, {"exclude": ["r"]})):
             links = LinkFilter(**keys)
-            found = _links.neighbors(connection, kept, direction, links, limit)
-            assert found == [table.neighbors(name, direction, links)[:limit] for name in kept]
-    found = counts(connection)
-    assert {key: found[key] for key in table.counts()} == table.counts()
+            answer = _links.neighbors(connection, ids_in_store, direction, links, limit)
+            assert answer == [table.neighbors(name, direction, links)[:limit] for name in ids_in_store]
+    answer = counts(connection)
+    assert {key: answer[key] for key in table.counts()} == table.counts()
     for ids in (["b", "a\0", "\ud800", "a", "b", "absent"], []):
         for limit in (None, 1):
             assert _links.list_unresolved(connection, ids, limit) == list(table.list_unresolved(ids))[:limit]
@@ -169,10 +169,10 @@ def check_alike(table, connection, kept):
     nodes = [*refs, *(("else", ref) for ref in refs), ("oth\0er", "a"), ("none", "a"), "a"]
     for types in (None, ["r"], TYPES, []):
         links = LinkFilter(types=types)
-        found = _links.referrers(connection, nodes, links)
-        assert found == [sorted(table.referrers(node, links)) for node in nodes]
-        assert _links.fan_in(connection, nodes, links) == list(map(len, found))
-        most = max(map(len, found))
+        answer = _links.referrers(connection, nodes, links)
+        assert answer == [sorted(table.referrers(node, links)) for node in nodes]
+        assert _links.fan_in(connection, nodes, links) == list(map(len, answer))
+        most = max(map(len, answer))
         assert [_links.max_fan_in(connection, LruCache(9), links), table.max_fan_in(links)] == [most, most]
 
 

@@ -85,8 +85,8 @@ def list_strays(path):
     return [each for each in _segments.segment_folder(path).glob("*") if each.suffix not in (".usearch", ".lock")]
 
 
-def recall(found, expected):
-    shared = [len({*one.record_ids} & {*other.record_ids}) for one, other in zip(found, expected, strict=True)]
+def recall(rankings, expected):
+    shared = [len({*one.record_ids} & {*other.record_ids}) for one, other in zip(rankings, expected, strict=True)]
     return sum(shared) / sum(map(len, expected)) if any(map(len, expected)) else 1.0
 
 
@@ -95,12 +95,12 @@ async def check_same_as_memory(store, memory, least=0.98, **options):
 
     A record has the same score in both.
     """
-    found, expected = [await each.search_vectors(QUERIES, 10, **options) for each in (store, memory)]
-    assert [len(each) for each in found] == [len(each) for each in expected]
-    assert recall(found, expected) >= least
-    for ranking in found:
+    rankings, expected = [await each.search_vectors(QUERIES, 10, **options) for each in (store, memory)]
+    assert [len(each) for each in rankings] == [len(each) for each in expected]
+    assert recall(rankings, expected) >= least
+    for ranking in rankings:
         assert np.array_equal(ranking.scores, np.sort(ranking.scores)[::-1])
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(rankings, expected, strict=True):
         scores = dict(zip(other.record_ids, other.scores.tolist(), strict=True))
         common = [each for each in one.record_ids if each in scores]
         assert [scores[each] for each in common] == [
