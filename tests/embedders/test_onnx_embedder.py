@@ -325,7 +325,7 @@ def test_a_folder_with_weights_of_its_own_is_no_target(original, tmp_path, capsy
 
 def test_a_folder_that_is_no_model_is_refused(tmp_path, original, capsys):
     assert "there is no model folder" in refusal(capsys, tmp_path / "gone")
-    assert "holds no weights" in refusal(capsys, tmp_path)
+    assert "contains no weights" in refusal(capsys, tmp_path)
     (tmp_path / "file").write_text("")
     assert "name another folder with --to" in refusal(capsys, original, "--to", tmp_path / "file")
 
