@@ -1,4 +1,4 @@
-"""The path beam, on real stores and against a reference in plain Python."""
+"""The path beam, on real stores and compared with a reference in plain Python."""
 
 import math
 from collections import Counter
@@ -23,7 +23,10 @@ LINKS = extractor_from(lambda _, fields: fields["links"], id="links")
 
 
 def angle(texts):
-    """Embed a text that is a number x as the unit vector at the angle x * pi, so that cosines can be had by hand."""
+    """Embed a text that is a number x as the unit vector at the angle x * pi.
+
+    Cosines can then be computed by hand.
+    """
     return [[math.cos(float(text) * math.pi), math.sin(float(text) * math.pi)] for text in texts]
 
 
@@ -32,7 +35,7 @@ ANGLE = embedder_from(angle, id="angle", dim=2)
 
 @dataclass(frozen=True)
 class Texts:
-    """One surface a text; the other fields are metadata."""
+    """A strategy with one surface per text; the other fields are metadata."""
 
     id: str = "texts"
 
@@ -54,7 +57,7 @@ def from_root(**options):
     return Beam(seed_k=0, roots=["a"], **options)
 
 
-async def walked(corpus, policy, query="0", **options):
+async def walk_all(corpus, policy, query="0", **options):
     async with traverse(query, corpus, policy=policy, **options) as walk:
         hits = [hit async for hit in walk]
     return hits, walk
@@ -62,14 +65,14 @@ async def walked(corpus, policy, query="0", **options):
 
 async def paths(items, policy, **options):
     async with corpus_of(items) as corpus:
-        return ["".join(hit.metadata["walk_path"]) for hit in (await walked(corpus, policy, **options))[0]]
+        return ["".join(hit.metadata["walk_path"]) for hit in (await walk_all(corpus, policy, **options))[0]]
 
 
 def cos(x):
     return pytest.approx(math.cos(x * math.pi), abs=1e-6)
 
 
-# LazyNeighbors the far b lies the nearest of all, behind the near c another one that is a little farther.
+# The nearest of all lies behind the far b; a little farther one lies behind the near c.
 FORK = {
     "a": item("0", to=["b", "c"]),
     "b": item("0.5", to=["d"]),
@@ -82,14 +85,14 @@ FORK = {
 class TestWhatIsCommitted:
     async def test_a_path_scores_by_the_mean_of_its_cosines(self):
         async with corpus_of(FORK) as corpus:
-            hits, _ = await walked(corpus, from_root())
+            hits, _ = await walk_all(corpus, from_root())
         each = {name: math.cos(float(FORK[name]["texts"][0]) * math.pi) for name in FORK}
         assert {hit.artifact_id: hit.score for hit in hits} == {
             name: pytest.approx(sum(each[step] for step in path) / len(path), abs=1e-6)
             for name, path in {"a": "a", "b": "ab", "c": "ac", "d": "abd", "e": "ace"}.items()
         }
 
-    async def test_a_near_artifact_behind_a_far_one_comes_after_a_farther_one_behind_a_near_one(self):
+    async def test_a_near_artifact_behind_a_far_one_ranks_below_a_farther_one_behind_a_near_one(self):
         assert await paths(FORK, from_root(width=2)) == ["a", "ac", "ab", "ace", "abd"]
 
     async def test_each_step_commits_the_width_best_and_drops_the_rest(self):
@@ -101,7 +104,7 @@ class TestWhatIsCommitted:
         }  # fmt: skip
         assert await paths(items, from_root()) == ["a", "ac", "ab", "acd"]
 
-    async def test_the_same_where_a_subclass_scores_paths_by_their_edges_and_the_best_is_found_last(self):
+    async def test_the_best_path_is_committed_even_if_a_subclass_scores_edges_and_finds_it_last(self):
         class Citing(Beam):
             async def score(self, state, nodes, store):
                 cited = [node.edge is not None and node.edge.type == "cites" for node in nodes]
@@ -119,28 +122,28 @@ class TestWhatIsCommitted:
         }  # fmt: skip
         assert await paths(items, from_root()) == ["a", "ab", "ac", "abd"]
 
-    async def test_what_was_dropped_can_be_reached_again(self):
+    async def test_a_dropped_artifact_can_be_reached_again(self):
         items = {"a": item("0", to=["b", "c"]), "b": item("0.1", to=["c"]), "c": item("0.3")}
         assert await paths(items, from_root(width=1)) == ["a", "ab", "abc"]
 
-    async def test_the_same_with_shared_values_instead_of_links(self):
+    async def test_a_dropped_artifact_can_be_reached_again_by_shared_values(self):
         items = {"a": item("0", tags=["x"]), "b": item("0.1", tags=["x"]), "c": item("0.3", tags=["x"])}
         assert await paths(items, from_root(width=1, edges=[("tags", "tags")])) == ["a", "ab", "abc"]
 
-    async def test_the_start_is_cut_at_the_width_too(self):
+    async def test_seeds_are_cut_at_the_width_too(self):
         async with corpus_of(FORK) as corpus:
-            hits, walk = await walked(corpus, Beam(width=2, seed_k=5), max_depth=0)
+            hits, walk = await walk_all(corpus, Beam(width=2, seed_k=5), max_depth=0)
             assert [hit.artifact_id for hit in hits] == ["a", "d"]
-            hits, _ = await walked(corpus, Beam(width=2, seed_k=1, roots=["e", "c"]), max_depth=0)
+            hits, _ = await walk_all(corpus, Beam(width=2, seed_k=1, roots=["e", "c"]), max_depth=0)
             assert [hit.artifact_id for hit in hits] == ["a", "c"]
         assert walk.summary.stop == "exhausted"
 
-    async def test_an_artifact_scores_by_its_best_surface_and_that_is_the_hit(self):
+    async def test_an_artifact_scores_by_its_best_surface_which_is_the_hit(self):
         async with corpus_of({"a": item("0.5", "0.1", "0.4")}) as corpus:
-            hits, _ = await walked(corpus, Beam())
+            hits, _ = await walk_all(corpus, Beam())
         assert [(hit.text, hit.surface_index, hit.score) for hit in hits] == [("0.1", 1, cos(0.1))]
 
-    async def test_artifacts_without_surfaces_are_passed_over_and_take_no_place(self):
+    async def test_artifacts_without_surfaces_are_skipped_and_do_not_count_in_the_width(self):
         items = {"a": item("0", to=["b", "c"]), "b": item(to=["d"]), "c": item("1"), "d": item("0")}
         assert await paths(items, from_root(width=1)) == ["a", "ac"]
         assert await paths(items, Beam(seed_k=0, roots=["b"])) == []
@@ -148,7 +151,7 @@ class TestWhatIsCommitted:
     async def test_each_step_is_one_layer_and_cycles_end(self):
         ring = {f"{at:02}": item(f"0.{at:02}", to=[f"{(at + step) % 20:02}" for step in (1, 2, 7)]) for at in range(20)}
         async with corpus_of(ring) as corpus:
-            hits, walk = await walked(corpus, Beam(width=3, seed_k=2, max_depth=None))
+            hits, walk = await walk_all(corpus, Beam(width=3, seed_k=2, max_depth=None))
         depths = [hit.metadata["walk_depth"] for hit in hits]
         assert depths == sorted(depths)
         assert Counter(depths)[0] == 2
@@ -158,14 +161,14 @@ class TestWhatIsCommitted:
 
     async def test_the_ranking_is_by_path_score_over_all_depths(self):
         async with corpus_of(FORK) as corpus:
-            hits, walk = await walked(corpus, from_root(width=2))
+            hits, walk = await walk_all(corpus, from_root(width=2))
         assert [hit.artifact_id for hit in hits] == ["a", "c", "b", "e", "d"]
         assert [hit.artifact_id for hit in walk.ranking] == ["a", "c", "e", "d", "b"]
 
-    async def test_a_router_takes_a_place_and_counts_in_the_paths_through_it(self):
+    async def test_a_router_counts_in_the_width_and_in_paths_through_it(self):
         items = {name: {**FORK[name], "kind": "index" if name in "bc" else "note"} for name in FORK}
         async with corpus_of(items) as corpus:
-            hits, walk = await walked(corpus, from_root(width=1, scope=Scope(keep={"kind": "note"})))
+            hits, walk = await walk_all(corpus, from_root(width=1, scope=Scope(keep={"kind": "note"})))
             assert [(hit.artifact_id, walk.path(hit)) for hit in hits] == [("a", ["a"]), ("e", ["a", "c", "e"])]
         assert hits[1].score == pytest.approx(sum(math.cos(x * math.pi) for x in (0, 0.1, 0.2)) / 3, abs=1e-6)
         assert walk.summary.routed == 1
@@ -183,7 +186,7 @@ class Graph:
     scope: dict
 
     def neighbours(self, id, direction):
-        """The other ends of links, by type, then by id."""
+        """Return the other ends of links, by type, then by id."""
         out = [(kind, end) for kind, ends in self.items[id]["links"].items() for end in ends]
         back = [(kind, start) for start, each in self.items.items() for kind, ends in each["links"].items()
                 for end in ends if end == id]  # fmt: skip
@@ -210,8 +213,8 @@ def graph_of(number):
     return Graph(items, chance.sample(ids, chance.randint(1, 4)), scope)
 
 
-def beamed(graph, cosines, *, width, max_depth, direction):
-    """Give the paths of the hits and their scores, layer by layer."""
+def beam_by_hand(graph, cosines, *, width, max_depth, direction):
+    """Return the paths of the hits and their scores, layer by layer."""
     found, visited, depth = [], set(), 0
     waiting = [[root] for root in dict.fromkeys(graph.roots)]
     while waiting:
@@ -231,8 +234,8 @@ def beamed(graph, cosines, *, width, max_depth, direction):
     return found
 
 
-async def told(corpus, policy, **options):
-    hits, walk = await walked(corpus, policy, **options)
+async def hits_and_ranking(corpus, policy, **options):
+    hits, walk = await walk_all(corpus, policy, **options)
     assert all(hit.metadata["walk_path"] == walk.path(hit) for hit in hits)
     ranked = [(hit.metadata["walk_path"], hit.score) for hit in walk.ranking]
     return [(hit.metadata["walk_path"], hit.score) for hit in hits], ranked
@@ -256,15 +259,15 @@ def test_paths_scores_and_order_equal_those_of_a_simple_reference(backend, graph
             records, scores = await corpus.store.best_of(await corpus.embedder.embed_query("0"), ids)
             pairs = zip(ids, records, scores.astype(float).tolist(), strict=True)
             cosines = {id: score for id, record, score in pairs if record is not None}
-            expected = beamed(graph, cosines, width=width, max_depth=max_depth, direction=direction)
-            hits, ranked = await told(corpus, policy, max_depth=max_depth)
+            expected = beam_by_hand(graph, cosines, width=width, max_depth=max_depth, direction=direction)
+            hits, ranked = await hits_and_ranking(corpus, policy, max_depth=max_depth)
             assert hits == expected
             assert ranked == sorted(expected, key=lambda hit: -hit[1])
             less = max(max_depth or 0, 1) - 1
-            shorter, _ = await told(corpus, policy, max_depth=less)
+            shorter, _ = await hits_and_ranking(corpus, policy, max_depth=less)
             assert shorter == [hit for hit in expected if len(hit[0]) <= less + 1]
             for budget in (1, 3):
-                fewer, _ = await told(corpus, policy, max_depth=max_depth, node_budget=budget)
+                fewer, _ = await hits_and_ranking(corpus, policy, max_depth=max_depth, node_budget=budget)
                 assert fewer == expected[: len(fewer)]
 
     anyio.run(main, backend=backend)
@@ -274,7 +277,7 @@ def test_paths_scores_and_order_equal_those_of_a_simple_reference(backend, graph
 
 
 class Counting:
-    """Notes the calls of a store or an embedder."""
+    """Records the calls of a store or an embedder."""
 
     def __init__(self, counted):
         self._counted, self.calls = counted, []
@@ -284,8 +287,8 @@ class Counting:
         return getattr(self._counted, name)
 
 
-def layered(width):
-    """A root before three layers of `width` artifacts each, linked all to all, as many again behind them."""
+def layers_of(width):
+    """Return a root and four layers of `width` artifacts, each linked to all of the next."""
     layers = [["a"], *[[f"{layer}{at:03}" for at in range(width)] for layer in "bcd"]]
     after = [*layers[1:], []]
     return {
@@ -305,10 +308,10 @@ def layered(width):
     ],
 )
 async def test_a_step_costs_three_store_calls_whatever_its_width(width, options, step):
-    async with corpus_of(layered(width)) as corpus:
+    async with corpus_of(layers_of(width)) as corpus:
         store, embedder = Counting(corpus.store), Counting(corpus.embedder)
         policy = from_root(width=width, **options)
-        hits, _ = await walked(replace(corpus, store=store, embedder=embedder), policy)
+        hits, _ = await walk_all(replace(corpus, store=store, embedder=embedder), policy)
     assert len(hits) == 1 + 3 * width
     assert store.calls == ["best_of", "get_records", *step * 3, step[0]]  # the last one counts beyond the limits
     assert embedder.calls.count("embed_query") == 1
@@ -322,17 +325,17 @@ async def test_each_artifact_is_scored_once_however_many_paths_lead_to_it():
             asked.append(list(ids))
             return await self._counted.best_of(query, ids, **options)
 
-    async with corpus_of(layered(5)) as corpus:
-        await walked(replace(corpus, store=Scored(corpus.store)), from_root(width=5))
+    async with corpus_of(layers_of(5)) as corpus:
+        await walk_all(replace(corpus, store=Scored(corpus.store)), from_root(width=5))
     assert list(map(len, asked)) == [1, 5, 5, 5]
 
 
 async def test_many_paths_are_compared_in_a_thread_with_the_same_outcome(monkeypatch):
-    async with corpus_of(layered(6)) as corpus:
-        expected = await told(corpus, from_root(width=5))
+    async with corpus_of(layers_of(6)) as corpus:
+        expected = await hits_and_ranking(corpus, from_root(width=5))
         monkeypatch.setattr(beam, "_OFFLOAD_ABOVE", 5)
         monkeypatch.setattr(beam, "offload_if", counted := CountingThreads(beam.offload_if))
-        assert await told(corpus, from_root(width=5)) == expected
+        assert await hits_and_ranking(corpus, from_root(width=5)) == expected
     assert counted.count == 3
 
 
@@ -348,16 +351,16 @@ class CountingThreads:
 @pytest.mark.parametrize(
     "options", [{"width": 0}, {"width": None}, {"seed_k": -1}, {"seed_k": 1.5}, {"roots": "a"}, {"max_depth": -1}]
 )
-def test_bad_parameters_are_refused_at_birth(options):
+def test_bad_parameters_are_refused_when_it_is_created(options):
     with pytest.raises(ArgumentError, match=next(iter(options))):
         Beam(**options)
 
 
-def test_a_walk_goes_three_steps_deep_unless_told_otherwise():
+def test_the_default_depth_cap_is_three():
     assert Beam().max_depth == 3
 
 
-async def test_what_is_no_open_corpus_is_refused():
+async def test_an_object_that_is_no_open_corpus_is_refused():
     async with MemoryStore() as store:
         with pytest.raises(ArgumentError, match="expected an open corpus"):
             await top_k(traverse("0", store, policy=Beam()))
@@ -367,7 +370,7 @@ async def test_what_is_no_open_corpus_is_refused():
 
 
 def ring(store=None):
-    """Artifacts in a ring of many cycles, one of them without surfaces."""
+    """Build artifacts in a ring with many cycles; one of them has no surface."""
     items = {
         f"{at:02}": item(
             *([] if at == 9 else [f"0.{at:02}", f"0.{(at * 7) % 10}"]),

@@ -1,4 +1,4 @@
-"""Walks along shared values in place of links: pairs of fields, or a function of one's own."""
+"""Walks along shared values instead of links: pairs of fields, or a custom function."""
 
 import datetime
 import re
@@ -27,12 +27,15 @@ def from_root(edges, **options):
 
 
 def at_equal_distance(**fields):
-    """Artifacts that are all as near to the query, so that the order of a walk is that of discovery."""
+    """Return artifacts that are equally near to the query.
+
+    The order of a walk is then that of discovery.
+    """
     return {name: item("0", **each) for name, each in fields.items()}
 
 
 async def leads_to(edges, items, **options):
-    """Give what a walk from `a` finds in one step."""
+    """Return what a walk from `a` finds in one step."""
     return (await find_ids(items, from_root(edges, **options), max_depth=1))[1:]
 
 
@@ -40,7 +43,7 @@ class TestPairs:
     @pytest.mark.parametrize(
         ("here", "there"), [("x", "x"), ("x", ["y", "x"]), (["w", "x"], "x"), (["w", "x"], ["x", "y"])]
     )
-    async def test_a_scalar_or_a_list_leads_to_what_equals_a_value_or_lists_it(self, here, there):
+    async def test_a_scalar_or_a_list_leads_to_equal_values_and_lists_that_contain_one(self, here, there):
         items = at_equal_distance(a={"tag": here}, b={"tag": there}, c={"tag": "z"}, d={"tag": ["z"]}, e={})
         assert await leads_to([("tag", "tag")], items) == ["b"]
 
@@ -51,7 +54,7 @@ class TestPairs:
         assert await leads_to([("needs", "gives")], items) == ["b"]
         assert await leads_to([("gives", "needs")], items) == ["d"]
 
-    async def test_the_parts_of_a_value_do_not_lead_on(self):
+    async def test_parts_of_a_value_are_no_edges(self):
         items = at_equal_distance(a={"tag": "abc"}, b={"tag": "a"}, c={"tag": ["b", "c"]}, d={"tag": "abcd"})
         assert await leads_to([("tag", "tag")], items) == []
 
@@ -66,13 +69,13 @@ class TestPairs:
         assert await leads_to([("by.name", "by.name")], items) == ["b", "c"]
 
     @pytest.mark.parametrize("one", [1, 1.0, True])
-    async def test_numbers_are_equal_as_filters_say(self, one):
+    async def test_numbers_are_compared_as_in_filters(self, one):
         items = at_equal_distance(
             a={"n": one}, b={"n": 1}, c={"n": 1.0}, d={"n": True}, e={"n": [2, 1]}, f={"n": "1"}, g={"n": 0}, h={"n": 2}
         )
         assert await leads_to([("n", "n")], items) == ["b", "c", "d", "e"]
 
-    async def test_what_is_missing_or_null_is_no_edge(self):
+    async def test_missing_and_null_values_are_no_edge(self):
         items = at_equal_distance(a={"x": None, "y": [None]}, b={"x": None}, c={"y": [None]}, d={}, e={"x": [None]})
         assert await leads_to([("x", "x"), ("y", "y"), ("z", "z")], items) == []
 
@@ -92,11 +95,11 @@ class TestPairs:
         )
         assert await leads_to([("x", "x"), ("y", "y")], items) == ["b", "d", "e", "f"]
 
-    async def test_the_id_may_stand_on_the_right(self):
+    async def test_the_id_may_be_the_right_field(self):
         items = at_equal_distance(a={"mentions": ["c", "b"]}, b={}, c={}, d={})
         assert await leads_to([("mentions", "$id")], items) == ["c", "b"]
 
-    async def test_the_id_may_stand_on_the_left(self):
+    async def test_the_id_may_be_the_left_field(self):
         items = at_equal_distance(a={}, b={"mentions": ["z", "a"]}, c={"mentions": "a"}, d={"mentions": "b"})
         assert await leads_to([("$id", "mentions")], items) == ["b", "c"]
 
@@ -104,7 +107,7 @@ class TestPairs:
         items = {**at_equal_distance(a={"next": [7, 8.5]}), "7": item("0"), "8.5": item("0")}
         assert await leads_to([("next", "$id")], items) == ["7", "8.5"]
 
-    async def test_ids_of_nothing_are_neither_hits_nor_committed(self):
+    async def test_unknown_ids_are_neither_hits_nor_committed(self):
         items = at_equal_distance(a={"mentions": ["nowhere", "b", "A"]}, b={"mentions": "gone"})
         for make in (Eager, Scored, Mmr):
             policy = make(start_k=0, roots=["none", "a"], select_k=None, edges=[("mentions", "$id")])
@@ -113,11 +116,11 @@ class TestPairs:
             assert ids(hits) == ["a", "b"]
             assert (walk.summary.committed, walk.summary.stop) == (2, "exhausted")
 
-    async def test_ids_of_nothing_take_no_place_of_adjacent_k(self):
+    async def test_unknown_ids_do_not_count_in_adjacent_k(self):
         items = at_equal_distance(a={"mentions": ["nowhere", "b", "gone", "c"]}, b={}, c={})
         assert await leads_to([("mentions", "$id")], items, adjacent_k=2) == ["b", "c"]
 
-    async def test_artifacts_without_surfaces_are_passed_over(self):
+    async def test_artifacts_without_surfaces_are_skipped(self):
         items = {"a": item("0", tag="x"), "b": item(tag="x", next="c"), "c": item("0", next="d")}
         async with corpus_of(items) as corpus:
             hits, walk = await walk_all(corpus, from_root([("tag", "tag"), ("next", "$id")], roots=["b", "a"]))
@@ -136,7 +139,7 @@ class TestPairs:
         assert await leads_to([("x", "x"), ("y", "y")], items) == ["d", "e", "f", "c", "b"]
         assert await leads_to([("y", "y"), ("x", "x")], items) == ["b", "d", "e", "f", "c"]
 
-    async def test_without_pairs_nothing_leads_on(self):
+    async def test_without_pairs_there_are_no_edges(self):
         items = {"a": item("0", to=["b"]), "b": item("0")}
         assert await leads_to([], items) == []
 
@@ -148,7 +151,7 @@ class TestPairs:
 class TestFunctions:
     ITEMS = staticmethod(lambda: at_equal_distance(a={"n": 1}, b={"n": 2}, c={"n": [2, 3]}, d={"m": "2"}, e={"n": 3}))
 
-    async def test_it_gives_fields_and_values_of_its_own_making(self):
+    async def test_it_may_return_any_fields_and_values(self):
         seen = []
 
         def next_number(record):
@@ -158,13 +161,13 @@ class TestFunctions:
         assert await find_ids(self.ITEMS(), from_root(next_number)) == ["a", "b", "c"]
         assert seen == [("a", "0", 1), ("b", "0", 2), ("c", "0", [2, 3])]
 
-    async def test_it_may_name_ids(self):
+    async def test_it_may_return_ids(self):
         assert await leads_to(lambda record: [("$id", "e"), ("$id", "nowhere"), ("$id", "b")], self.ITEMS()) == [
             "e",
             "b",
         ]
 
-    async def test_it_may_be_a_generator_and_give_lists_for_pairs(self):
+    async def test_it_may_be_a_generator_and_yield_lists_for_pairs(self):
         def edges(record):
             yield ["n", 3]
             yield ("m", "2")
@@ -190,7 +193,7 @@ class TestFunctions:
                 await walk_all(corpus, from_root(lambda _: answer))
         assert re.fullmatch(r"edges returned .* for 'a'; return \(field, value\) pairs", str(raised.value))
 
-    async def test_its_errors_end_the_walk_as_themselves(self):
+    async def test_its_errors_end_the_walk_unchanged(self):
         error = KeyError("n")
 
         def edges(record):
@@ -206,7 +209,7 @@ class TestFunctions:
 class TestCost:
     @pytest.mark.parametrize("count", [1, 300])
     @pytest.mark.parametrize("make", [Eager, Scored, Mmr])
-    async def test_a_step_costs_one_look_up_whatever_the_number_of_values_and_fields(self, make, count):
+    async def test_a_step_costs_one_lookup_for_any_number_of_values_and_fields(self, make, count):
         tags = [f"t{at:03}" for at in range(count)]
         items = {"a": item("0", tags=tags, also=tags, more=tags), "z": item("0.1", tags="t000", also=7, more=8)}
         items |= {f"b{tag}": item("0.2", tags=tag, also=tag, more=9) for tag in tags}
@@ -223,20 +226,20 @@ class TestCost:
         assert store.calls["matching"] == 2  # once to walk, once to count beyond the limits
         assert (store.calls[best], store.calls["get_records"]) == (2, walk.summary.steps)
 
-    async def test_ids_are_looked_up_by_no_call_at_all(self):
+    async def test_ids_are_looked_up_without_a_call(self):
         async with corpus_of(at_equal_distance(a={"next": ["b", "c"]}, b={"next": "c"}, c={})) as corpus:
             store = Counting(corpus.store)
             await walk_all(replace(corpus, store=store), from_root([("next", "$id")]))
         assert store.calls == ["best_of", "get_records"] * 2
 
-    async def test_what_leads_nowhere_costs_no_call(self):
+    async def test_artifacts_without_edges_cost_no_call(self):
         async with corpus_of(at_equal_distance(a={}, b={"x": 1})) as corpus:
             store = Counting(corpus.store)
             await walk_all(replace(corpus, store=store), from_root([("x", "x")]))
         assert store.calls == ["best_of", "get_records"]
 
     @pytest.mark.parametrize("make", [Eager, Scored, Mmr])
-    async def test_a_value_is_asked_for_once_a_walk(self, make):
+    async def test_a_value_is_looked_up_once_per_walk(self, make):
         graph = graph_of(3)
         edges = [("tags", "tags"), ("rank", "rank"), ("rank", "group")]
         async with corpus_of(graph.items, embedder=EIGHTHS) as corpus:
@@ -256,7 +259,7 @@ class TestCost:
 
 
 class TestTold:
-    async def test_a_hit_tells_the_field_that_led_to_it(self):
+    async def test_a_hit_contains_the_field_that_led_to_it(self):
         items = at_equal_distance(
             a={"tags": "x", "next": "c", "by.name": "y"},
             b={"topics": "x"},
@@ -273,7 +276,7 @@ class TestTold:
             hits, _ = await walk_all(corpus, from_root(lambda _: [("topics", "x"), ("$id", "c")]))
         assert [hit.metadata.get("walk_edge") for hit in hits] == [None, "topics", "$id"]
 
-    async def test_what_several_ways_lead_to_is_found_by_the_first(self):
+    async def test_an_artifact_with_several_edges_is_found_by_the_first(self):
         items = at_equal_distance(a={"x": 1, "y": 2}, b={"x": 1, "y": 2})
         for edges, first in (([("x", "x"), ("y", "y")], "x"), ([("y", "y"), ("x", "x")], "y")):
             async with corpus_of(items) as corpus:
@@ -281,13 +284,13 @@ class TestTold:
             assert [hit.metadata.get("walk_edge") for hit in hits] == [None, first]
             assert walk.summary.edges == 1
 
-    async def test_a_way_that_several_fields_give_is_called_by_the_first(self):
+    async def test_an_edge_of_several_fields_is_named_after_the_first(self):
         items = at_equal_distance(a={"x": 1, "y": 1}, b={"z": 1})
         async with corpus_of(items) as corpus:
             hits, _ = await walk_all(corpus, from_root([("x", "z"), ("y", "z")]))
         assert [hit.metadata.get("walk_edge") for hit in hits] == [None, "x"]
 
-    async def test_the_edges_are_events_from_the_asker_to_what_it_found(self):
+    async def test_edges_are_events_from_the_expanded_artifact_to_those_found(self):
         async with corpus_of(at_equal_distance(a={"tag": "x"}, b={"tag": "x"})) as corpus:
             walk = traverse("0", corpus, policy=from_root([("tag", "tag")]))
             edges = [event async for event in walk.events() if isinstance(event, EdgeFound)]
@@ -295,14 +298,17 @@ class TestTold:
 
 
 class TestSharing:
-    async def test_of_several_that_hold_a_value_the_first_committed_takes_the_way(self):
+    async def test_of_several_artifacts_with_a_value_the_first_committed_uses_the_edge(self):
         items = at_equal_distance(a={"tag": "x"}, b={"tag": "x"}, c={"tag": "x"})
         async with corpus_of(items) as corpus:
             hits, walk = await walk_all(corpus, from_root([("tag", "tag")], roots=["b", "a"]))
         assert [walk.path(hit) for hit in hits] == [["b"], ["a"], ["b", "c"]]
 
-    async def test_of_several_at_different_depths_the_shallowest_takes_the_way(self):
-        """The routers come first; then one step commits d, a step away from the start, and s, which is part of it."""
+    async def test_of_several_artifacts_at_different_depths_the_shallowest_uses_the_edge(self):
+        """The routers come first.
+
+        Then one step commits d, a step away from the seeds, and s, which is one of them.
+        """
         items = {
             "q": item("0", next="d", kind="router"),
             "r": item("0.01", kind="router"),
@@ -320,7 +326,7 @@ class TestSharing:
         ("adjacent_k", "paths"),
         [(1, ["a"]), (2, ["a", "ab", "ac"]), (3, ["a", "ab", "ac"]), (4, ["a", "ab", "ac", "ad"])],
     )
-    async def test_what_is_known_takes_places_and_what_was_not_admitted_waits_for_another_way(self, adjacent_k, paths):
+    async def test_visited_artifacts_count_in_adjacent_k_and_refused_ones_wait(self, adjacent_k, paths):
         """By the first value a finds itself, b, c and d; by the second, b finds itself and c."""
         tags = {"a": ["x"], "b": ["x", "y"], "c": ["x", "y"], "d": ["x"]}
         items = {name: item(f"0.{at}", tag=each) for at, (name, each) in enumerate(tags.items())}
@@ -330,7 +336,7 @@ class TestSharing:
         assert (walk.summary.stop, walk.summary.left_out) == ("exhausted", {})
 
     @pytest.mark.parametrize("make", [Eager, Scored, Mmr])
-    async def test_found_again_it_is_admitted_by_the_way_that_was_found_first(self, make):
+    async def test_an_artifact_found_again_is_admitted_by_the_edge_that_was_found_first(self, make):
         items = {
             "a": item("0", next=["b", "c", "d"]),
             "b": item("0.1", also="x"),
@@ -343,7 +349,7 @@ class TestSharing:
         assert [walk.path(hit) for hit in hits] == [["a"], ["a", "b"], ["a", "c"]]
         assert (walk.summary.stop, walk.summary.left_out) == ("exhausted", {})
 
-    async def test_what_was_not_admitted_waits_and_counts_as_left_out_by_a_budget(self):
+    async def test_refused_artifacts_wait_and_count_as_left_out_by_a_budget(self):
         items = at_equal_distance(a={"next": ["b", "c"]}, b={}, c={})
         policy = from_root([("next", "$id")], adjacent_k=1)
         async with corpus_of(items) as corpus:
@@ -368,7 +374,7 @@ class TestSharing:
         ({"edges": ("keywords", "keywords")}, "edges must be pairs of fields .*, not 'keywords'"),
     ],
 )
-def test_what_cannot_be_an_edge_is_refused_at_birth(make, options, told):
+def test_invalid_edges_are_refused_when_the_policy_is_created(make, options, told):
     with pytest.raises(ArgumentError, match=told):
         make(**options)
 
@@ -393,7 +399,7 @@ def value_of(fields, name, path):
 
 
 def breadth_first(fields, edges):
-    """Give the paths from n0 to all it leads to, in order of discovery; values are equal where Python says so."""
+    """Return the paths from n0 in order of discovery; values are equal as in Python."""
     paths, known, taken = [["n0"]], {"n0"}, []
     for path in paths:  # which grows meanwhile
         for left, right in edges:

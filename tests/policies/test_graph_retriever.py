@@ -1,4 +1,4 @@
-"""Random graphs are walked as graph-retriever 0.8.0 walks them: the same ids in order, depths and scores.
+"""Walks of random graphs equal those of graph-retriever 0.8.0: order, depths and scores.
 
 How the two are compared, and where they differ on purpose, is in `tests/support/graph_retriever_oracle.py`.
 """
@@ -27,11 +27,11 @@ def similarity(node):
     return node.similarity_score
 
 
-def eager(chance, bounds, shared):
+def pair_eager(chance, bounds, shared):
     return Eager(**bounds, **shared), strategies.Eager(**their_bounds(bounds))
 
 
-def scored(chance, bounds, shared):
+def pair_scored(chance, bounds, shared):
     limit = chance.choice([None, 1, 2, 3])
     mine, other = chance.choice([(None, similarity), (similarity, similarity), (weight, weight), (slow_weight, weight)])
     return (
@@ -40,7 +40,7 @@ def scored(chance, bounds, shared):
     )
 
 
-def mmr(chance, bounds, shared):
+def pair_mmr(chance, bounds, shared):
     options = {
         "lambda_mult": chance.uniform(0.2, 0.9),
         "min_mmr_score": chance.choice([-math.inf, -math.inf, -0.3, 0.0, 0.1]),
@@ -48,11 +48,11 @@ def mmr(chance, bounds, shared):
     return Mmr(**options, **bounds, **shared), strategies.Mmr(**options, **their_bounds(bounds))
 
 
-KINDS = {"eager": eager, "scored": scored, "mmr": mmr}
+KINDS = {"eager": pair_eager, "scored": pair_scored, "mmr": pair_mmr}
 
 
-def drawn(number, kind=None):
-    """The graph, our policy and their strategy of a number."""
+def draw(number, kind=None):
+    """Return the random graph with a number, our policy and their strategy."""
     chance = Random(number)
     graph, bounds = graph_of(chance), bounds_of(chance)
     make = KINDS[kind or chance.choice(sorted(KINDS))]
@@ -64,32 +64,32 @@ def drawn(number, kind=None):
 @given(number=numbers())
 @settings(max_examples=examples(120))
 def test_random_graphs_are_walked_alike(kind, number):
-    anyio.run(compare, *drawn(number, kind))
+    anyio.run(compare, *draw(number, kind))
 
 
 @pytest.mark.slow
 @given(numbers())
 @settings(max_examples=examples(60))
 def test_random_graphs_are_walked_alike_on_trio_too(number):
-    anyio.run(compare, *drawn(number), backend="trio")
+    anyio.run(compare, *draw(number), backend="trio")
 
 
 @given(numbers())
 @settings(max_examples=examples(40))
 def test_their_async_side_walks_alike(number):
-    anyio.run(partial(compare, is_async=True), *drawn(number))
+    anyio.run(partial(compare, is_async=True), *draw(number))
 
 
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("kind", KINDS)
 async def test_files_are_walked_alike(kind, tmp_path):
     for number in range(12):
-        await compare(*drawn(number, kind), store=tmp_path / f"{number}.airw")
+        await compare(*draw(number, kind), store=tmp_path / f"{number}.airw")
 
 
-def test_the_random_graphs_lead_somewhere():
-    """Or the tests above would compare what a search finds, and little else."""
-    graphs = [(graph, strategy) for graph, _, strategy in map(drawn, range(150))]
+def test_the_random_graphs_have_long_walks():
+    """Otherwise the tests above would compare only searches."""
+    graphs = [(graph, strategy) for graph, _, strategy in map(draw, range(150))]
     with warnings.catch_warnings(action="ignore"):
         depths = [
             max((node.depth for node in graph.oracle(strategy).traverse()), default=0) for graph, strategy in graphs

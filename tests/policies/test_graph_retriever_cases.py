@@ -1,6 +1,6 @@
-"""What graph-retriever 0.8.0 answered, recorded: ids in order, depths and scores are ours too, but for its quirks.
+"""Recorded answers of graph-retriever 0.8.0: ids in order, depths and scores equal ours.
 
-The recording lies beside the data sets. Where it holds a quirk, the test is named for the better answer. The last tests
+The recording lies beside the data sets. If it contains a quirk, the test is named for the better answer. The last tests
 are those of graph-retriever itself, on the recorded animals or on vectors made by hand.
 """
 
@@ -47,21 +47,24 @@ SCORERS = {
 
 
 @pytest.fixture(scope="module")
-def recorded(data):
+def recording(data):
     return json.loads((data.parent / "research" / "graph-retriever-cases.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
-async def animals(recorded):
-    """The corpus of the recorded animals; queries end with a question mark, as one of them is also an animal."""
-    offsets = recorded["animals"]["embedding"]["offsets"]
+async def animals(recording):
+    """The corpus of the recorded animals.
+
+    Queries end with a question mark, since one of them is also an animal.
+    """
+    offsets = recording["animals"]["embedding"]["offsets"]
 
     def vector(hits):
         return [1.0 + 100 / offset if at in hits else 0.2 / (at + 1) for at, offset in enumerate(offsets)]
 
-    documents = {each["id"]: each for each in recorded["animals"]["documents"]}
+    documents = {each["id"]: each for each in recording["animals"]["documents"]}
     vectors = {id: vector(set(each["embedding_hits"])) for id, each in documents.items()}
-    vectors |= {f"{query}?": vector(set(hits)) for query, hits in recorded["animals"]["queries"].items()}
+    vectors |= {f"{query}?": vector(set(hits)) for query, hits in recording["animals"]["queries"].items()}
     async with corpus_of({id: each["metadata"] for id, each in documents.items()}, vectors) as corpus:
         yield corpus
 
@@ -76,7 +79,10 @@ def graph_corpus(graph):
 
 
 def policy_of(case, similarities):
-    """Make our policy of a recorded strategy; what a scorer sees of similarities is written down."""
+    """Return our policy for a recorded strategy.
+
+    The similarities that a scorer sees are written to `similarities`.
+    """
     kind = {"eager": Eager, "scored": Scored, "mmr": Mmr}[case["strategy"]["type"]]
     options = {name: value for name, value in case["strategy"].items() if name != "type"}
     if "scorer" in options:
@@ -87,8 +93,8 @@ def policy_of(case, similarities):
     return kind(edges=[tuple(pair) for pair in edges], roots=roots, scope=Scope.only(filter), **options)
 
 
-def said_of(hit, policy, similarities):
-    """What the recording tells of a hit, by the names it has there."""
+def fields_of(hit, policy, similarities):
+    """Return the recorded fields of a hit, by their names in the recording."""
     said = {"id": hit.artifact_id, "depth": hit.metadata["walk_depth"]}
     said["similarity"] = similarities.get(hit.artifact_id, hit.score)
     if isinstance(policy, Scored):
@@ -98,8 +104,11 @@ def said_of(hit, policy, similarities):
     return said
 
 
-def expected_of(case):
-    """What is recorded of each hit, in order; ids and depths without the leak of depths where that changes them."""
+def hits_of(case):
+    """Return the recorded fields of each hit, in order.
+
+    Ids and depths are those without the leak of depths, if it changes them.
+    """
     hits = {hit["id"]: hit for hit in case["expected"]["hits"]}
     better = case.get("expected_with_per_node_depth", case["expected"])
     pairs = zip(better["ids"], better["depths"], strict=True)
@@ -109,36 +118,36 @@ def expected_of(case):
 async def check(case, corpus, query):
     similarities = {}
     policy = policy_of(case, similarities)
-    said = [said_of(hit, policy, similarities) for hit in await ranking_of(query, corpus, policy)]
-    expected = expected_of(case)
+    said = [fields_of(hit, policy, similarities) for hit in await ranking_of(query, corpus, policy)]
+    expected = hits_of(case)
     assert [each["id"] for each in said] == [each["id"] for each in expected], case["strategy"]
     for mine, other in zip(said, expected, strict=True):
         assert {name: mine[name] for name in other} == pytest.approx(other, abs=1e-5)
 
 
-async def check_graph(recorded, number):
-    case = recorded["synthetic"]["cases"][number]
-    async with graph_corpus(recorded["synthetic"]["graphs"][case["graph"]]) as corpus:
+async def check_graph(recording, number):
+    case = recording["synthetic"]["cases"][number]
+    async with graph_corpus(recording["synthetic"]["graphs"][case["graph"]]) as corpus:
         await check(case, corpus, QUERY)
 
 
 class TestRecorded:
     @pytest.mark.parametrize("name", RECORDED_ANIMALS)
-    async def test_animals_are_walked_as_recorded(self, recorded, animals, name):
-        [case] = [case for case in recorded["animals"]["cases"] if case["name"] == name]
+    async def test_animals_are_walked_as_recorded(self, recording, animals, name):
+        [case] = [case for case in recording["animals"]["cases"] if case["name"] == name]
         await check(case, animals, case["query"] + "?")
 
     @pytest.mark.parametrize("number", range(RECORDED_GRAPHS))
-    async def test_graphs_are_walked_as_recorded(self, recorded, number):
-        await check_graph(recorded, number)
+    async def test_graphs_are_walked_as_recorded(self, recording, number):
+        await check_graph(recording, number)
 
-    async def test_cases_that_were_added_to_the_recording_are_walked_as_recorded(self, recorded, animals):
-        """Those that the lists above do not name yet."""
-        for case in recorded["animals"]["cases"]:
+    async def test_cases_that_were_added_to_the_recording_are_walked_as_recorded(self, recording, animals):
+        """These are the cases that the lists above do not name."""
+        for case in recording["animals"]["cases"]:
             if case["name"] not in RECORDED_ANIMALS:
                 await check(case, animals, case["query"] + "?")
-        for number in range(RECORDED_GRAPHS, len(recorded["synthetic"]["cases"])):
-            await check_graph(recorded, number)
+        for number in range(RECORDED_GRAPHS, len(recording["synthetic"]["cases"])):
+            await check_graph(recording, number)
 
     @pytest.mark.parametrize("kind", [Eager, Mmr])
     async def test_the_order_of_the_stream_is_final(self, animals, kind):
@@ -148,29 +157,29 @@ class TestRecorded:
         assert walk.ranking == hits
 
 
-def quirk_of(recorded, name):
-    [quirk] = [quirk for quirk in recorded["quirks"] if quirk["name"] == name]
+def quirk_of(recording, name):
+    [quirk] = [quirk for quirk in recording["quirks"] if quirk["name"] == name]
     return quirk
 
 
-def linked(**links):
+def items_of(**links):
     return {id: {"links": list(ends)} for id, ends in links.items()}
 
 
 COMPLETE = [f"c{number}" for number in range(8)]  # each is linked to all, itself included
 
 
-def complete(recorded, name):
-    """A complete graph, and the policy of a quirk recorded on it."""
-    quirk = quirk_of(recorded, name)
+def complete(recording, name):
+    """Return a complete graph, and the policy of a quirk recorded on it."""
+    quirk = quirk_of(recording, name)
     vectors = {id: [1.0, float(at)] for at, id in enumerate(COMPLETE)}
     fields = {id: {"links": COMPLETE} for id in COMPLETE}
     return fields, {**vectors, QUERY: quirk["query_vector"]}, policy_of(quirk, {})
 
 
 class TestQuirks:
-    def test_each_recorded_one_has_a_test(self, recorded):
-        assert [quirk["name"] for quirk in recorded["quirks"]] == [
+    def test_each_recorded_quirk_has_a_test(self, recording):
+        assert [quirk["name"] for quirk in recording["quirks"]] == [
             "depth-leak",
             "zero-query-adjacent_k2",
             "adjacent_k0-with-id-edges",
@@ -183,8 +192,8 @@ class TestQuirks:
             "mmr-lambda-1",
         ]
 
-    async def test_each_artifact_has_the_depth_of_its_own_way(self, recorded):
-        quirk = quirk_of(recorded, "depth-leak")
+    async def test_each_artifact_has_the_depth_of_its_own_path(self, recording):
+        quirk = quirk_of(recording, "depth-leak")
         policy = partial(
             Scored,
             scorer=lambda node: quirk["scores"][node.id],
@@ -200,8 +209,8 @@ class TestQuirks:
             assert "H" in dict(depths_of(await ranking_of(QUERY, corpus, policy(max_depth=2))))
 
     @pytest.mark.parametrize("kind", [partial(Scored, per_iteration_limit=1), partial(Mmr, lambda_mult=1)])
-    async def test_an_artifact_that_waits_and_is_found_again_nearer_takes_the_smaller_depth(self, kind):
-        """By another way: one that was taken is not taken again."""
+    async def test_a_waiting_artifact_found_on_a_shorter_path_takes_the_smaller_depth(self, kind):
+        """By another edge: an edge that was used is not used again."""
         fields = {
             "near": {"to": ["a"]},
             "middle": {"to": ["b"], "from": ["a"]},
@@ -219,33 +228,36 @@ class TestQuirks:
             ("last", 2),
         ]
 
-    async def test_a_way_is_taken_once_a_walk_as_there_though_a_nearer_artifact_comes_to_it_later(self):
-        fields = linked(near=["middle"], middle=["late"], far=["late"], late=["last"], last=[])
+    async def test_an_edge_is_used_once_per_walk_even_if_a_nearer_artifact_has_it_later(self):
+        fields = items_of(near=["middle"], middle=["late"], far=["late"], late=["last"], last=[])
         vectors = vectors_at(near=0.0, middle=0.1, far=0.2, late=0.3, last=0.4)
         policy = Scored(per_iteration_limit=1, edges=LINKS, start_k=0, roots=["near", "far"], max_depth=2)
         assert await walk_graph(fields, vectors, policy) == [("near", 0), ("middle", 1), ("far", 0), ("late", 2)]
 
-    async def test_a_way_that_several_take_together_is_as_long_as_for_the_nearest_of_them(self):
-        """Of middle and third, which are committed in one step."""
-        fields = linked(near=["middle"], middle=["late"], other=[], third=["late"], late=[])
+    async def test_an_edge_of_several_artifacts_has_the_depth_of_the_nearest_one(self):
+        """These are middle and third, which are committed in one step."""
+        fields = items_of(near=["middle"], middle=["late"], other=[], third=["late"], late=[])
         vectors = vectors_at(near=0.0, other=0.1, middle=0.2, third=0.3, late=0.4)
         policy = Scored(per_iteration_limit=2, edges=LINKS, start_k=0, roots=["near", "other", "third"])
         expected = [("near", 0), ("other", 0), ("middle", 1), ("third", 0), ("late", 1)]
         assert await walk_graph(fields, vectors, policy) == expected
 
-    async def test_adjacent_k_holds_where_all_similarities_are_zero(self, recorded):
-        """The root is found again and takes one of the two places, the first discovered of equals the other."""
-        assert await walk_graph(*complete(recorded, "zero-query-adjacent_k2")) == [("c0", 0), ("c1", 1)]
+    async def test_adjacent_k_applies_even_if_all_similarities_are_zero(self, recording):
+        """The root is found again and takes one of the two places.
 
-    async def test_adjacent_k_of_0_admits_nothing(self, recorded):
-        assert await walk_graph(*complete(recorded, "adjacent_k0-with-id-edges")) == [("c3", 0)]
+        Of equals, the first discovered takes the other.
+        """
+        assert await walk_graph(*complete(recording, "zero-query-adjacent_k2")) == [("c0", 0), ("c1", 1)]
 
-    async def test_with_edges_artifacts_known_before_take_places_of_adjacent_k_as_recorded(self, recorded):
-        quirk = quirk_of(recorded, "discovered-nodes-use-slots")
+    async def test_adjacent_k_of_0_admits_nothing(self, recording):
+        assert await walk_graph(*complete(recording, "adjacent_k0-with-id-edges")) == [("c3", 0)]
+
+    async def test_with_edges_visited_artifacts_count_in_adjacent_k_as_recorded(self, recording):
+        quirk = quirk_of(recording, "discovered-nodes-use-slots")
         expected = list(zip(quirk["ids"], quirk["depths"], strict=True))
-        assert await walk_graph(*complete(recorded, "discovered-nodes-use-slots")) == expected
+        assert await walk_graph(*complete(recording, "discovered-nodes-use-slots")) == expected
 
-    async def test_with_links_only_new_artifacts_take_places_of_adjacent_k(self):
+    async def test_with_links_only_new_artifacts_count_in_adjacent_k(self):
         links = extractor_from(lambda *_: {"REF": COMPLETE}, id="all")
         vectors = {id: [1.0, float(at)] for at, id in enumerate(COMPLETE)} | {QUERY: [1.0, 0.0]}
         embedder = embedder_from(lambda texts: [vectors[text] for text in texts], id="given", dim=2)
@@ -264,23 +276,23 @@ class TestQuirks:
             ("c7", 4),
         ]
 
-    async def test_an_artifact_of_similarity_zero_is_found_among_others(self, recorded):
-        quirk = quirk_of(recorded, "orthogonal-dropped")
+    async def test_an_artifact_of_similarity_zero_is_found_among_others(self, recording):
+        quirk = quirk_of(recording, "orthogonal-dropped")
         async with graph_corpus(quirk) as corpus:
             hits = await ranking_of(QUERY, corpus, policy_of(quirk, {}))
         assert depths_of(hits) == [("a", 0), ("c", 1), ("b", 1)]
         assert hits[-1].score == 0
 
-    async def test_a_filter_on_the_field_that_leads_on_holds_besides_the_edge(self, recorded, animals):
-        quirk = quirk_of(recorded, "filter-overrides-edge")
+    async def test_a_filter_on_the_field_of_an_edge_applies_in_addition_to_the_edge(self, recording, animals):
+        quirk = quirk_of(recording, "filter-overrides-edge")
         scope = Scope.only({"keywords": {"$contains": quirk["metadata_filter"]["keywords"]}})
         hits = await ranking_of(
             AGILE, animals, Eager(edges=KEYWORDS, start_k=1, select_k=100, max_depth=1, scope=scope)
         )
         assert depths_of(hits) == [("mongoose", 0), ("fox", 1), ("cat", 1), ("gazelle", 1)]
 
-    async def test_a_filter_on_the_field_that_leads_on_finds_nothing_that_no_edge_leads_to(self):
-        """Theirs would come to c, which has the value of the filter but not that of the edge."""
+    async def test_a_filter_on_the_field_of_an_edge_adds_no_artifacts(self):
+        """Theirs would reach c, which has the value of the filter but not that of the edge."""
         fields = {
             "a": {"to": ["x"], "tags": ["good"]},
             "b": {"tags": ["good", "x"]},
@@ -291,8 +303,8 @@ class TestQuirks:
         policy = Eager(edges=[("to", "tags")], start_k=0, roots=["a"], scope=scope)
         assert await walk_graph(fields, vectors_at(a=0, b=0.1, c=0.2, d=0.3), policy) == [("a", 0), ("b", 1)]
 
-    async def test_a_filter_holds_for_roots_too(self, recorded, animals):
-        quirk = quirk_of(recorded, "roots-bypass-filter")
+    async def test_a_filter_applies_to_roots_too(self, recording, animals):
+        quirk = quirk_of(recording, "roots-bypass-filter")
         assert await ranking_of(AGILE, animals, policy_of(quirk, {})) == []
         hits = await ranking_of(AGILE, animals, policy_of({**quirk, "initial_root_ids": ["bobcat", "lark"]}, {}))
         birds = [id for id in quirk["ids"] if id not in ("bobcat", "lark")]
@@ -300,43 +312,43 @@ class TestQuirks:
         start_only = Eager(edges=[("type", "type")], start_k=0, roots=["bobcat"], scope=Scope(start={"type": "bird"}))
         assert await ranking_of(AGILE, animals, start_only) == []
 
-    async def test_per_iteration_limit_does_not_count_artifacts_at_the_depth_cap_as_recorded(self, recorded, animals):
-        quirk = quirk_of(recorded, "per-iteration-limit-ignored-at-max-depth")
+    async def test_per_iteration_limit_does_not_count_artifacts_at_the_depth_cap_as_recorded(self, recording, animals):
+        quirk = quirk_of(recording, "per-iteration-limit-ignored-at-max-depth")
         expected = list(zip(quirk["ids"], quirk["depths"], strict=True))
         assert depths_of(await ranking_of(AGILE, animals, policy_of(quirk, {}))) == expected
 
-    async def test_of_equal_mmr_scores_the_first_discovered_is_chosen(self, recorded, animals):
+    async def test_of_equal_mmr_scores_the_first_discovered_is_chosen(self, recording, animals):
         """The start is mongoose and fox, and nothing is redundant before the first choice."""
-        policy = policy_of(quirk_of(recorded, "mmr-lambda-0"), {})
+        policy = policy_of(quirk_of(recording, "mmr-lambda-0"), {})
         hits = await ranking_of(AGILE, animals, policy)
         assert depths_of(hits) == [("mongoose", 0), ("gazelle", 1), ("cat", 1), ("hyena", 1)]
 
     async def test_of_equal_scores_the_first_discovered_is_chosen(self):
-        fields = linked(a="ecbd", b="", c="", d="", e="")
+        fields = items_of(a="ecbd", b="", c="", d="", e="")
         policy = Scored(scorer=lambda node: 7, per_iteration_limit=1, edges=LINKS, start_k=1, select_k=4)
         found = await walk_graph(fields, vectors_at(a=0, b=0.1, c=0.2, d=0.3, e=0.4), policy)
         assert found == [("a", 0), ("e", 1), ("c", 1), ("b", 1)]
 
-    async def test_a_lambda_of_1_chooses_by_similarity_alone(self, recorded, animals):
-        assert quirk_of(recorded, "mmr-lambda-1")["raises"] == "ZeroDivisionError"
+    async def test_a_lambda_of_1_chooses_by_similarity_alone(self, recording, animals):
+        assert quirk_of(recording, "mmr-lambda-1")["raises"] == "ZeroDivisionError"
         hits = await ranking_of(AGILE, animals, Mmr(lambda_mult=1.0, edges=KEYWORDS, start_k=2, select_k=6))
         assert depths_of(hits) == [("mongoose", 0), ("fox", 0), ("cat", 1), ("gazelle", 1), ("jackal", 1), ("hyena", 1)]
         assert [hit.metadata["mmr_score"] for hit in hits] == pytest.approx([hit.score for hit in hits], abs=1e-6)
 
     @pytest.mark.parametrize("value", [-0.1, 1.1, 2, math.nan, True, "0.5"])
-    def test_a_lambda_out_of_range_is_refused_at_birth(self, value):
+    def test_a_lambda_out_of_range_is_refused_when_the_policy_is_created(self, value):
         with pytest.raises(ArgumentError, match="lambda_mult must be a number from 0 to 1"):
             Mmr(lambda_mult=value)
 
     @pytest.mark.parametrize(("most", "expected"), [(0, "a"), (1, "abc"), (2, "abcd"), (3, "abcde"), (None, "abcdef")])
-    async def test_max_traverse_bounds_what_is_gone_on_from(self, most, expected):
-        fields = linked(a=["b", "c"], b=["d"], c=["e"], d=["f"], e=[], f=[])
+    async def test_max_traverse_limits_the_expanded_artifacts(self, most, expected):
+        fields = items_of(a=["b", "c"], b=["d"], c=["e"], d=["f"], e=[], f=[])
         vectors = vectors_at(a=0, b=0.1, c=0.2, d=0.3, e=0.4, f=0.5)
         policy = Eager(edges=LINKS, start_k=1, select_k=None, max_traverse=most)
         assert "".join(id for id, _ in await walk_graph(fields, vectors, policy)) == expected
 
     @pytest.mark.parametrize("kind", [Eager, Scored, Mmr])
-    async def test_once_enough_is_selected_nothing_more_is_looked_for(self, kind):
+    async def test_once_enough_is_selected_the_search_ends(self, kind):
         asked = []
 
         def edges(record):
@@ -344,7 +356,7 @@ class TestQuirks:
             return [("$id", end) for end in record.metadata["links"]]
 
         policy = kind(edges=edges, start_k=1, select_k=2)
-        found = await walk_graph(linked(a="b", b="c", c="a"), vectors_at(a=0, b=0.1, c=0.2), policy)
+        found = await walk_graph(items_of(a="b", b="c", c="a"), vectors_at(a=0, b=0.1, c=0.2), policy)
         assert (found, asked) == ([("a", 0), ("b", 1)], ["a"])
 
     async def test_none_in_a_field_is_no_edge(self):
@@ -352,8 +364,8 @@ class TestQuirks:
         policy = Eager(edges=[("word", "word"), ("words", "words")], start_k=1)
         assert await walk_graph(fields, vectors_at(a=0, b=0.1), policy) == [("a", 0)]
 
-    async def test_what_an_edge_leads_to_is_found_once_though_many_share_it(self):
-        """Equal values are one edge, whatever their types: True is 1 is 1.0."""
+    async def test_an_artifact_behind_a_shared_edge_is_found_once(self):
+        """Equal values of any type are one edge: True is 1 is 1.0."""
         fields = {"a": {"n": [True, 1, 1.0]}, "b": {"n": 1}, "c": {"n": [1.0]}, "d": {"n": "1"}}
         policy = Eager(edges=[("n", "n")], start_k=1, select_k=None)
         assert await walk_graph(fields, vectors_at(a=0, b=0.1, c=0.2, d=0.3), policy) == [("a", 0), ("b", 1), ("c", 1)]
@@ -367,7 +379,7 @@ def mmr(edges=KEYWORDS, **options):
     return Mmr(edges=edges, **{"start_k": 2, **options})
 
 
-def named(edges=KEYWORDS, **options):
+def by_name(edges=KEYWORDS, **options):
     return Scored(edges=edges, scorer=SCORERS["animal_name"], start_k=2, **options)
 
 
@@ -390,9 +402,9 @@ ANIMALS = {
         eager(start_k=0, roots=["bobcat", "cheetah"], select_k=20, max_depth=2),
         "bear bobcat cassowary cheetah dingo eagle emu falcon hawk jaguar kangaroo leopard moose",
     ),
-    "scored-d0": (named(max_depth=0), "fox mongoose"),
-    "scored-d1-k8": (named(select_k=8, max_depth=1), AROUND),
-    "scored-d1-k4": (named(select_k=4, max_depth=1), "cat fox hyena jackal"),
+    "scored-d0": (by_name(max_depth=0), "fox mongoose"),
+    "scored-d1-k8": (by_name(select_k=8, max_depth=1), AROUND),
+    "scored-d1-k4": (by_name(select_k=4, max_depth=1), "cat fox hyena jackal"),
     "mmr-d0": (mmr(select_k=4, max_depth=0), "fox mongoose"),
     "mmr-d1": (mmr(select_k=4, max_depth=1), "cat fox gazelle mongoose"),
     "mmr-d2": (mmr(select_k=6, max_depth=2), "cat fox gazelle hyena jackal mongoose"),
@@ -401,13 +413,13 @@ ANIMALS = {
 
 class TestTheirOwnTestsOnAnimals:
     @pytest.mark.parametrize("case", ANIMALS)
-    async def test_each_finds_what_they_expect(self, animals, case):
+    async def test_each_walk_finds_the_expected_animals(self, animals, case):
         policy, expected = ANIMALS[case]
         hits = await ranking_of(AGILE, animals, policy)
         assert sorted(hit.artifact_id for hit in hits) == sorted(expected.split())
 
     @pytest.mark.parametrize("select_k", [3, 5])
-    async def test_select_k_hits_are_given(self, animals, select_k):
+    async def test_select_k_hits_are_returned(self, animals, select_k):
         hits = await ranking_of(AGILE, animals, Eager(edges=KEYWORDS, select_k=select_k))
         assert [hit.artifact_id for hit in hits] == ["mongoose", "fox", "hedgehog", "ferret", "cat"][:select_k]
 
@@ -416,7 +428,7 @@ class TestTheirOwnTestsOnAnimals:
         assert depths_of(hits) == [("mongoose", 0), ("fox", 0), ("deer", 1), ("elk", 1), ("bobcat", 1), ("cobra", 1)]
 
     async def test_scored_orders_by_the_score(self, animals):
-        hits = await ranking_of(AGILE, animals, named(HABITAT, select_k=8, max_depth=2))
+        hits = await ranking_of(AGILE, animals, by_name(HABITAT, select_k=8, max_depth=2))
         assert [(hit.artifact_id, round(hit.score, 2)) for hit in hits] == [
             ("fox", 17.05),
             ("elk", 17.04),
@@ -426,7 +438,7 @@ class TestTheirOwnTestsOnAnimals:
             ("mongoose", 12.12),
         ]
 
-    async def test_mmr_says_why_it_chose(self, animals):
+    async def test_mmr_adds_its_reasons_to_hits(self, animals):
         hits = await ranking_of(AGILE, animals, mmr(HABITAT, select_k=10, max_depth=2))
         assert [hit.artifact_id for hit in hits] == ["mongoose", "fox", "deer", "bobcat", "cobra", "elk"]
         scores = [0.28934, 0.11235, 0.03904, 0.00314, -0.11166, -0.22759]
@@ -434,7 +446,7 @@ class TestTheirOwnTestsOnAnimals:
         redundancies = [0, 0.30861, 0.10891, 0.01670, 0.24437, 0.48395]
         assert [hit.metadata["redundancy"] for hit in hits] == pytest.approx(redundancies, abs=1e-5)
 
-    async def test_mmr_that_comes_upon_everything_again_and_again_gives_each_once(self, animals):
+    async def test_mmr_returns_each_artifact_once_even_if_it_is_found_repeatedly(self, animals):
         policy = Mmr(edges=HABITAT, select_k=97, start_k=100, adjacent_k=100, lambda_mult=0.9)
         hits = await ranking_of("cat?", animals, policy)
         assert len({hit.artifact_id for hit in hits}) == len(hits) == 97
@@ -459,10 +471,10 @@ class TestTheirOwnTestsByHand:
             ({"select_k": 4, "start_k": 2, "max_depth": 2}, ["v0", "v1", "v2", "v3"]),
         ],
     )
-    async def test_mmr_prefers_what_lies_on_the_other_side(self, options, expected):
-        """Twice in a row, with the same object."""
+    async def test_mmr_prefers_the_artifact_on_the_other_side(self, options, expected):
+        """Two walks with the same object are equal."""
         policy = Mmr(edges=LINKS, **options)
-        async with corpus_of(linked(v0=["v2", "v3"], v1=[], v2=[], v3=[]), vectors_at(**ANGLES)) as corpus:
+        async with corpus_of(items_of(v0=["v2", "v3"], v1=[], v2=[], v3=[]), vectors_at(**ANGLES)) as corpus:
             for _ in range(2):
                 assert sorted(hit.artifact_id for hit in await ranking_of(QUERY, corpus, policy)) == expected
 
@@ -473,7 +485,7 @@ class TestTheirOwnTestsByHand:
             (("$id", "mentions"), -0.125, ["v0", "v0 v1", "v0 v1 v2"]),
         ],
     )
-    async def test_ids_lead_on_in_both_directions(self, edge, query, expected):
+    async def test_ids_are_edges_in_both_directions(self, edge, query, expected):
         fields = {"v0": {}, "v1": {"mentions": ["v0"]}, "v2": {"mentions": ["v1", "v3"]}, "v3": {}}
         for depth, names in enumerate(expected):
             policy = Eager(edges=[edge], start_k=1, select_k=10, max_depth=depth)
@@ -481,7 +493,7 @@ class TestTheirOwnTestsByHand:
             assert sorted(id for id, _ in found) == names.split()
 
     @pytest.mark.parametrize(("max_depth", "expected"), [(0, [("v0", 0)]), (1, [("v0", 0), ("v1", 1)])])
-    async def test_a_function_may_say_what_leads_on(self, max_depth, expected):
+    async def test_a_function_may_return_the_edges(self, max_depth, expected):
         fields = {id: {"links": [["a", weight]], "incoming": ["a"]} for id, weight in (("v0", 4), ("v1", 5))}
         policy = Eager(
             edges=lambda record: [("incoming", name) for name, _ in record.metadata["links"]],
@@ -493,7 +505,7 @@ class TestTheirOwnTestsByHand:
     @pytest.mark.parametrize(
         ("max_depth", "expected"), [(0, "a0 a1"), (1, "a0 a1 b0 b1 t0 t1"), (2, "a0 a1 b0 b1 t0 t1")]
     )
-    async def test_edges_lead_on_in_their_direction_only(self, max_depth, expected):
+    async def test_edges_are_walked_in_their_direction_only(self, max_depth, expected):
         """A and B lead to each other, A leads to T, and F leads to A: F must not be found."""
         fields = {}
         for at in "01":
@@ -509,7 +521,7 @@ class TestTheirOwnTestsByHand:
         ("start_k", "max_depth", "expected"),
         [(1, 0, "doc2"), (2, 0, "doc1 doc2"), (1, 1, "doc1 doc2 greetings")],
     )
-    async def test_several_pairs_lead_on_together(self, start_k, max_depth, expected):
+    async def test_several_pairs_are_walked_together(self, start_k, max_depth, expected):
         pairs = [("outgoing", "incoming"), ("keywords", "keywords")]
         policy = Eager(edges=pairs, start_k=start_k, select_k=10, max_depth=max_depth)
         found = await walk_graph(GREETINGS, vectors_at(doc2=0, doc1=0.1, greetings=0.3), policy)
@@ -528,7 +540,7 @@ class TestTheirOwnTestsByHand:
         policy = Eager(edges=[("href", "url")], start_k=1, select_k=None, max_depth=1)
         assert await walk_graph(fields, vectors, policy) == [("here", 0), ("list", 1), ("scalar", 1)]
 
-    async def test_a_dotted_path_leads_on_from_nested_fields_to_others(self):
+    async def test_a_dotted_path_leads_from_nested_fields_to_others(self):
         fields = {
             "here": {"a": {"b": 5}, "b": {"c": 7}},
             "there": {"b": {"c": 5}},
@@ -553,7 +565,7 @@ class TestTheirOwnTestsByHand:
             ([("nested.a", 5), ("nested.b", 5)], ["alligator", "alpaca", "anteater"]),
         ],
     )
-    async def test_a_mapping_in_a_list_is_met_whole_and_a_nested_field_by_its_path(self, ways, expected):
+    async def test_a_mapping_in_a_list_is_compared_whole_and_a_nested_field_by_its_path(self, ways, expected):
         fields = {
             "root": {},
             "aardvark": {"tags": [{"a": 5, "b": 7}, {"a": 8, "b": 10}]},
@@ -567,17 +579,17 @@ class TestTheirOwnTestsByHand:
         policy = Eager(edges=lambda record: ways, start_k=1, select_k=None)
         assert await walk_graph(fields, vectors, policy) == [("root", 0), *((id, 1) for id in expected)]
 
-    async def test_no_pairs_lead_nowhere(self):
+    async def test_without_pairs_the_walk_ends_at_the_seeds(self):
         policy = Eager(edges=[], start_k=2, roots=["c"])
         vectors = vectors_at(a=0, b=0.1, c=0.2, d=0.3)
-        assert await walk_graph(linked(a="d", b="d", c="d", d=""), vectors, policy) == [("a", 0), ("b", 0), ("c", 0)]
+        assert await walk_graph(items_of(a="d", b="d", c="d", d=""), vectors, policy) == [("a", 0), ("b", 0), ("c", 0)]
 
     @pytest.mark.parametrize("edges", ["links", {("a", "b")}, [("a",)], [("a", 1)], [None], 7])
-    def test_edges_that_are_neither_pairs_nor_a_function_are_refused_at_birth(self, edges):
+    def test_edges_that_are_neither_pairs_nor_a_function_are_refused_at_once(self, edges):
         with pytest.raises(ArgumentError, match="edge"):
             Eager(edges=edges)
 
     @pytest.mark.parametrize("answer", [7, ["links"], [("links",)], [(1, 2)]])
-    async def test_a_function_that_gives_no_pairs_is_an_error_of_the_policy(self, answer):
+    async def test_a_function_that_returns_no_pairs_is_an_error_of_the_policy(self, answer):
         with pytest.raises(PolicyError, match=r"edges returned .* for 'a'"):
             await walk_graph({"a": {}}, vectors_at(a=0), Eager(edges=lambda record: answer))

@@ -1,4 +1,4 @@
-"""A policy written for `ir` walks here as it walks there: the same hits, depths and scores.
+"""A policy written for `ir` walks in airw as in `ir`: same hits, depths and scores.
 
 `ir` is the published package, used as an oracle. Left out, because the two differ on purpose:
 
@@ -29,7 +29,7 @@ STORE = object()
 
 
 class Walker:
-    """A policy on a random graph that makes hits of ir's own class; `width` makes it a beam."""
+    """A policy on a random graph that returns hits of ir's own class; `width` makes it a beam."""
 
     def __init__(self, edges, scores, seeds, *, routers=(), width=None, enough=None, by_path=None):
         self.edges, self.scores, self.seeds, self.routers = edges, scores, seeds, routers
@@ -40,7 +40,7 @@ class Walker:
         return [(node, None) for node in self.seeds]
 
     def score(self, state, node, store):
-        """By node, or also by the node it was reached from."""
+        """Score by node, or also by the node it was reached from."""
         id, parent = node
         return self.scores[id] + (self.by_path[parent] if self.by_path and parent is not None else 0)
 
@@ -77,7 +77,10 @@ class AsyncWalker(Walker):
 
 
 def parts_of(number):
-    """The random graph and policy of a number: drawn part by part, most graphs would leave nothing to walk."""
+    """Return the random graph and policy with a number.
+
+    If Hypothesis drew the parts, most graphs would have no walk at all.
+    """
     chance = Random(number)
     nodes, degree = range(chance.randint(1, 16)), chance.randint(0, 8)
     numbers = [0, 1, 2, chance.uniform(-1, 1)]
@@ -96,8 +99,8 @@ def walkers():
     return st.integers(0, 2**32).map(parts_of)
 
 
-def told(hits):
-    """What a caller compares: order, ids, scores, what the policy wrote."""
+def comparable(hits):
+    """Return the fields that a caller compares: order, ids, scores, fields of the policy."""
     own = ("depth", "from", "query")
     return [
         (hit.artifact_id, hit.surface_kind, hit.score, hit.text, hit.source, {name: hit.metadata[name] for name in own})
@@ -110,23 +113,23 @@ async def ours(policy, *, k=10, **options):
     hits = await top_k(walk, k)
     assert all(hit.metadata["walk_depth"] == hit.metadata["depth"] for hit in hits)
     assert all(hit.metadata["walk_parent"] == hit.metadata["from"] for hit in hits)
-    return told(hits)
+    return comparable(hits)
 
 
 def theirs(policy, **options):
-    return told(ir.traverse("a query", STORE, policy=policy, **options))
+    return comparable(ir.traverse("a query", STORE, policy=policy, **options))
 
 
 @given(walkers())
 @settings(max_examples=examples(150))
-def test_the_defaults_walk_alike(parts):
+def test_walks_with_defaults_are_equal(parts):
     assert anyio.run(ours, Walker(**parts)) == theirs(Walker(**parts))
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(walkers(), st.integers(0, 6), st.integers(0, 20), st.integers(0, 20))
 @settings(max_examples=examples(150))
-def test_any_depth_budget_and_k_walk_alike(backend, parts, max_depth, node_budget, k):
+def test_walks_are_equal_for_any_depth_budget_and_k(backend, parts, max_depth, node_budget, k):
     options = {"max_depth": max_depth, "node_budget": node_budget, "k": k}
     expected = theirs(Walker(**parts), **options)
     assert anyio.run(partial(ours, **options), Walker(**parts), backend=backend) == expected
@@ -135,8 +138,11 @@ def test_any_depth_budget_and_k_walk_alike(backend, parts, max_depth, node_budge
 
 @given(walkers(), st.integers(0, 6), st.integers(0, 20))
 @settings(max_examples=examples(60))
-def test_nodes_are_expanded_in_the_same_order_but_for_those_of_the_last_step(parts, max_depth, node_budget):
-    """Each expansion sees at least its own node committed; a step that ends the walk is not expanded here."""
+def test_nodes_are_expanded_in_the_same_order_except_in_the_last_step(parts, max_depth, node_budget):
+    """Each expansion sees at least its own node as committed.
+
+    A step that ends the walk is not expanded here.
+    """
 
     class Noting(Walker):
         expanded = ()
@@ -152,7 +158,7 @@ def test_nodes_are_expanded_in_the_same_order_but_for_those_of_the_last_step(par
     assert mine.expanded == other.expanded[: len(mine.expanded)]
 
 
-def test_a_policy_of_ir_satisfies_both():
+def test_a_policy_of_ir_satisfies_both_protocols():
     policy = Walker([[]], [0], [0])
     assert isinstance(policy, ir.WalkPolicy)
     assert per_node(policy).max_depth == 2

@@ -1,4 +1,4 @@
-"""The two policies that `ir` ships walk here as they walk there: the same hits in the same order, and what they tell.
+"""The two policies that `ir` ships walk in airw as in `ir`: same hits, order and metadata.
 
 `ir` is the published package, used as an oracle; both sides have the same artifacts, strategy, embedder and edges, in
 memory. Left out, because the two differ on purpose:
@@ -8,9 +8,9 @@ memory. Left out, because the two differ on purpose:
   for theirs these are one library with one set of dependents, for ours a link leads to the one id that it means;
 - dependencies on an artifact written with `_` or `.` where its id has `-`: theirs folds both ends of a link as it
   walks, ours resolves links when they are written, by the names that an extractor publishes. A library that the corpus
-  does not hold is found in any spelling here too, but the largest fan-in counts each spelling for itself;
+  does not have is found in any spelling here too, but the largest fan-in counts each spelling for itself;
 - edges of other types than `"REF"` written in another case than the id they mean: ours resolves them, theirs does not;
-- the order of equal scores below one node: by id here, in theirs as the link store gives them.
+- the order of equal scores below one node: by id here, in the order of the link store in theirs.
 """
 
 import math
@@ -38,13 +38,19 @@ TOLD = ("walk_depth", "seed", "fan_in", "deps", "parent")
 
 
 def embed(texts):
-    """Embed a number as the unit vector at that many steps of a half turn: no two numbers are equally far from x.25."""
+    """Embed a number as the unit vector at that many steps of a half turn.
+
+    No two numbers are equally far from x.25.
+    """
     angles = [float(text) / TEXTS * math.pi for text in texts]
     return [[math.cos(angle), math.sin(angle)] for angle in angles]
 
 
 def edges_of(artifact_id, fields):
-    """What `ir` finds in an artifact's fields, and links to other corpora, which it never finds by itself."""
+    """Return the links that `ir` reads from the fields, and links to other corpora.
+
+    `ir` itself never finds the latter.
+    """
     edges = ir.default_edge_extractor(artifact_id, fields)
     return {**edges, "REF": [*edges.get("REF", []), *fields.get("abroad", [])]}
 
@@ -84,8 +90,8 @@ def our_corpus(items, embedder=None):
     return build(source, store=MemoryStore())
 
 
-def told(hits):
-    """What a caller compares, scores apart."""
+def comparable(hits):
+    """Return the fields that a caller compares, without scores."""
     return [
         (
             *(hit.artifact_id, hit.surface_kind, hit.surface_index, hit.text, hit.source),
@@ -96,7 +102,7 @@ def told(hits):
 
 
 async def our_walks(items, walks):
-    """Give the ranking and the summary of each walk, `(query, policy, options)`, over one corpus."""
+    """Return the ranking and the summary of each walk `(query, policy, options)`."""
     ended = []
     async with our_corpus(items) as corpus:
         for query, policy, options in walks:
@@ -108,20 +114,23 @@ async def our_walks(items, walks):
 
 
 def compare(items, walks, backend="asyncio"):
-    """Walk both ways, `(query, our policy, their policy, options)`, and give the number of hits."""
+    """Compare walks `(query, our policy, their policy, options)`; return the number of hits."""
     theirs = their_corpus(items)
     expected = [ir.traverse(query, theirs, policy=policy, k=999, **options) for query, _, policy, options in walks]
     for hits in expected:
         assume(are_apart([hit.score for hit in hits]))
     mine = [(query, policy, options) for query, policy, _, options in walks]
     for hits, (ranking, _) in zip(expected, anyio.run(our_walks, items, mine, backend=backend), strict=True):
-        assert told(ranking) == told(hits)
+        assert comparable(ranking) == comparable(hits)
         assert [hit.score for hit in ranking] == pytest.approx([hit.score for hit in hits], abs=1e-6)
     return sum(map(len, expected))
 
 
 def are_apart(scores):
-    """Say whether scores differ by more than the arithmetics do, from zero too, which is what a mere router scores."""
+    """Return whether scores differ by more than rounding.
+
+    They must also differ from zero, the score of a pure router.
+    """
     return all(abs(one - other) > 2e-6 for one, other in pairwise(sorted([0.0, *scores])))
 
 
@@ -141,29 +150,34 @@ OUTSIDE = ["numpy", "scikit-learn", "zope-interface"]
 ABROAD = [["other", "Meshed"], ["other", "x"], ["more", "x"]]
 
 
-def spelled(chance, name, marks="-_."):
-    """Write a library's name in some case, with one of the separators throughout."""
+def spell(chance, name, marks="-_."):
+    """Return a library's name in random case, with one separator throughout."""
     case = chance.choice([str.lower, str.lower, str.upper, str.title])
     return case(name.replace("-", chance.choice(marks)))
 
 
-def required(chance, name, marks):
-    """Write it as a requirement."""
+def requirement_of(chance, name, marks):
+    """Return a requirement for a library in a random spelling."""
     rest = chance.choice(["", "", ">=1.2", "[extra]>=1", " ; python_version > '3'", "@git+https://example.org/x"])
-    return spelled(chance, name, marks) + rest
+    return spell(chance, name, marks) + rest
 
 
 def package_items(chance, marks="-"):
-    """Packages in random order with random spellings of themselves and of what they depend on; one has no surface."""
+    """Return packages in random order; one has no surface.
+
+    They and their dependencies have random spellings.
+    """
     bases = chance.sample(INSIDE, chance.randint(2, len(INSIDE)))
-    ids = {base: spelled(chance, base) for base in bases}
+    ids = {base: spell(chance, base) for base in bases}
     texts = iter(chance.sample(range(TEXTS), 4 * len(bases)))
     bare = chance.choice([None, *bases])
     items = {}
     for base, id in ids.items():
         kinds = [] if base == bare else chance.choices(["document", "chunk", "deps"], k=chance.randint(1, 4))
-        inside = [required(chance, each, "-") for each in chance.choices(bases, k=chance.randint(0, 4)) if each != base]
-        outside = [required(chance, each, marks) for each in chance.choices(OUTSIDE, k=chance.randint(0, 2))]
+        inside = [
+            requirement_of(chance, each, "-") for each in chance.choices(bases, k=chance.randint(0, 4)) if each != base
+        ]
+        outside = [requirement_of(chance, each, marks) for each in chance.choices(OUTSIDE, k=chance.randint(0, 2))]
         fields = {"deps": chance.sample(inside + outside, len(inside + outside))}
         if chance.random() < 0.3:
             fields["abroad"] = chance.sample(ABROAD, 2)
@@ -174,11 +188,14 @@ def package_items(chance, marks="-"):
 
 
 def seeds_for(chance, items, edge_type, marks="-_."):
-    """Choose seeds: inside or outside, in any spelling where that counts, and pairs of this corpus and of others."""
+    """Return random seeds: inside or outside, and pairs of this corpus and of others.
+
+    Spellings are random where they matter.
+    """
     names = [*items, "nowhere"]
     if edge_type == "REF":
         bases = [*INSIDE, *OUTSIDE]
-        names = [required(chance, chance.choice(bases), marks) for _ in range(4)] + chance.choices([*items], k=3)
+        names = [requirement_of(chance, chance.choice(bases), marks) for _ in range(4)] + chance.choices([*items], k=3)
     pairs = [tuple(chance.choice(ABROAD)), (NAME, chance.choice(names))]
     return chance.sample([*names, *pairs], min(chance.randint(1, 6), len(names)))
 
@@ -209,14 +226,14 @@ def test_dependents_are_found_in_the_same_order_with_the_same_scores(backend, nu
 @pytest.mark.slow
 @given(st.integers(0, 2**32))
 @settings(max_examples=examples(60))
-def test_libraries_outside_may_be_written_with_any_separator_where_the_largest_fan_in_does_not_count(number):
+def test_libraries_outside_may_have_any_separator_if_fan_in_does_not_count(number):
     chance = Random(number)
     items = package_items(chance, marks="-_.")
     compare(items, [dependency_walk(chance, items, weigh_fan_in=False) for _ in range(6)])
 
 
-def test_the_random_walks_find_something_to_compare():
-    """Were they mostly empty, the laws above would say little."""
+def test_the_random_walks_have_enough_hits_to_compare():
+    """If most were empty, the laws above would prove little."""
     hits, depths, seeds = 0, set(), set()
     for number in range(40):
         chance = Random(number)
@@ -239,7 +256,7 @@ PARTS = ["chunk", "readme_chunk", "part", "title"]
 
 
 def tree_items(chance):
-    """Artifacts with at most one summary each, at any place among their parts."""
+    """Return artifacts with at most one summary each, at any position among their parts."""
     ids = [f"n{at:02}" for at in range(chance.randint(3, 14))]
     chance.shuffle(ids)
     texts = iter(chance.sample(range(TEXTS), 6 * len(ids)))
@@ -255,7 +272,7 @@ def tree_items(chance):
 
 
 def tree_walk(chance):
-    """Draw a walk for both sides; now and then a kind is a summary and a part."""
+    """Draw a walk for both sides; sometimes a kind is both a summary and a part."""
     options = {"seed_k": chance.choice([0, 1, 2, 3, 5, 10])}
     if chance.random() < 0.4:
         options["summary_kinds"] = chance.sample(SUMMARIES, chance.randint(0, 4))
@@ -273,7 +290,7 @@ def test_summaries_route_to_the_same_parts_in_the_same_order_with_the_same_score
     compare(tree_items(chance), [tree_walk(chance) for _ in range(6)], backend)
 
 
-def test_the_random_trees_give_something_to_compare():
+def test_the_random_trees_have_enough_hits_to_compare():
     found = []
     for chance in map(Random, range(60)):
         corpus = their_corpus(tree_items(chance))
@@ -291,19 +308,19 @@ def artifact(*surfaces, **fields):
 
 
 def both_walks(items, query, mine, other, **options):
-    """Give their hits, then ours, and our summary."""
+    """Return their hits, then ours, and our summary."""
     theirs = ir.traverse(query, their_corpus(items), policy=other, k=999, **options)
     [(ranking, summary)] = anyio.run(our_walks, items, [(query, mine, options)])
     return theirs, ranking, summary
 
 
 @pytest.mark.parametrize(("budget", "count", "left"), [(5, 0, 5), (10, 0, 10), (11, 1, 9), (15, 5, 5)])
-def test_a_budget_that_routers_eat_gives_the_same_hits_but_here_the_walk_says_so(budget, count, left):
+def test_a_budget_spent_on_routers_gives_the_same_hits_and_airw_reports_it(budget, count, left):
     """F26."""
     items = {f"n{at:02}": artifact(("description", str(at)), ("chunk", str(50 + at))) for at in range(12)}
     policies = CollapsedTree(seed_k=10), ir.collapsed_tree_policy(seed_k=10)
     theirs, ours, summary = both_walks(items, "0.25", *policies, node_budget=budget)
-    assert told(ours) == told(theirs)
+    assert comparable(ours) == comparable(theirs)
     assert len(ours) == count
     routed = min(budget, 10)
     assert (summary.stop, summary.emitted, summary.routed) == ("node_budget", count, routed)
@@ -311,8 +328,11 @@ def test_a_budget_that_routers_eat_gives_the_same_hits_but_here_the_walk_says_so
     assert summary.truncated
 
 
-def test_of_several_summaries_the_one_that_matched_is_kept_here_and_the_first_there():
-    """F27: only the description matches; it is the hit here, and its score is what orders the walk."""
+def test_of_several_summaries_airw_keeps_the_matching_one_and_ir_the_first():
+    """F27: only the description matches.
+
+    It is the hit here, and its score orders the walk.
+    """
     items = {
         "keys": artifact(("synopsis", "200"), ("description", "0")),
         "cake": artifact(("synopsis", "60")),
@@ -325,8 +345,8 @@ def test_of_several_summaries_the_one_that_matched_is_kept_here_and_the_first_th
     assert [(hit.artifact_id, hit.surface_kind) for hit in theirs] == [("cake", "synopsis"), ("keys", "synopsis")]
 
 
-def test_routers_are_committed_by_the_summary_that_matched_so_that_a_small_budget_spares_the_right_ones():
-    """F27: the artifact whose second summary matches word for word is not the one that a budget cuts off."""
+def test_routers_are_committed_by_the_matching_summary_also_with_a_small_budget():
+    """F27: a budget must not cut off an artifact whose second summary matches exactly."""
     items = {
         "keys": artifact(("synopsis", "200"), ("description", "0")),
         "cake": artifact(("synopsis", "60")),
@@ -335,8 +355,8 @@ def test_routers_are_committed_by_the_summary_that_matched_so_that_a_small_budge
     assert [[hit.artifact_id for hit in hits] for hits in (theirs, ours)] == [["cake"], ["keys"]]
 
 
-def test_the_ways_of_a_walk_and_the_edges_of_its_store_lead_to_artifacts_whatever_their_spelling():
-    """F28: there the neighbour of a dependent is the link's text, which the graph cannot look up."""
+def test_links_of_any_spelling_lead_to_artifacts_in_walks_and_stores():
+    """F28: in `ir` the neighbour is the link's text, which its graph cannot look up."""
     items = {
         "PyYAML": artifact(("document", "10")),
         "app": artifact(("document", "20"), deps=["pyyaml>=6"]),
@@ -361,8 +381,8 @@ def test_the_ways_of_a_walk_and_the_edges_of_its_store_lead_to_artifacts_whateve
     assert [entry.artifact_id for entry in entries] == ["PyYAML", "app", "tool"]
 
 
-def test_artifacts_that_are_spelled_alike_keep_their_own_dependents_here():
-    """A link leads to the one id that it means; there both have the dependents of both."""
+def test_artifacts_with_similar_spellings_have_their_own_dependents():
+    """A link resolves to one id; in `ir` both artifacts have the dependents of both."""
     items = {
         "my-lib": artifact(("document", "10")),
         "My_Lib": artifact(("document", "20")),
@@ -400,8 +420,11 @@ GUIDES = {
 }
 
 
-async def test_a_collapsed_tree_finds_what_flat_search_buries():
-    """The gold document's summary matches; its part by itself is below the parts of traps, which share the words."""
+async def test_a_collapsed_tree_finds_what_flat_search_ranks_low():
+    """The summary of the gold document matches.
+
+    Its part alone ranks below the parts of traps, which share the words.
+    """
     async with our_corpus(GUIDES, embedder="light") as corpus:
         flat = await corpus.search(QUERY, surfaces=["chunk"], k=10)
         everything = await corpus.search(QUERY, per_artifact=False, k=10)
@@ -413,7 +436,7 @@ async def test_a_collapsed_tree_finds_what_flat_search_buries():
     assert {hit.artifact_id for hit in hits} == {"gold", "second"}
 
 
-def test_so_it_does_in_ir():
+def test_the_collapsed_tree_of_ir_finds_it_too():
     corpus = their_corpus(GUIDES, embedder="light")
     flat = ir.search(corpus, QUERY, surfaces=["chunk"], k=10)
     routed = ir.traverse(QUERY, corpus, policy=ir.collapsed_tree_policy(seed_k=2))

@@ -1,4 +1,4 @@
-"""The deterministic walk along links, by hops and by cost, against breadth-first search and Dijkstra."""
+"""Walks along links, by hops and by cost, compared with breadth-first search and Dijkstra."""
 
 import heapq
 from collections import Counter
@@ -29,7 +29,10 @@ FLAT = embedder_from(lambda texts: [[float("near" in text), 1.0] for text in tex
 
 @dataclass(frozen=True)
 class Notes:
-    """Two surfaces for most notes, none for those without text; the other fields are metadata."""
+    """A strategy with two surfaces for most notes, none for those without text.
+
+    The other fields are metadata.
+    """
 
     id: str = "notes"
 
@@ -41,7 +44,10 @@ class Notes:
 
 @dataclass(frozen=True)
 class Typed:
-    """Links as `(type, target)` or `(type, target, origin)`; targets are ids or `(source, id)`."""
+    """An extractor of links `(type, target)` or `(type, target, origin)`.
+
+    Targets are ids or `(source, id)`.
+    """
 
     id: str = "typed"
 
@@ -63,19 +69,19 @@ def corpus_of(items, store=None):
     return build(source, store=store or MemoryStore())
 
 
-async def walked(corpus, policy, query="", **options):
+async def walk_all(corpus, policy, query="", **options):
     async with traverse(query, corpus, policy=policy, **options) as walk:
         hits = [hit async for hit in walk]
     return hits, walk
 
 
-async def found(items, policy, **options):
+async def find_ids(items, policy, **options):
     async with corpus_of(items) as corpus:
-        return [hit.artifact_id for hit in (await walked(corpus, policy, **options))[0]]
+        return [hit.artifact_id for hit in (await walk_all(corpus, policy, **options))[0]]
 
 
 class Refusing:
-    """An embedder that must not be asked, and a store whose vectors must not be read."""
+    """An embedder that must not be called, and a store whose vectors must not be read."""
 
     def __init__(self, inner):
         self._inner = inner
@@ -87,7 +93,7 @@ class Refusing:
 
 
 class Counting:
-    """Notes the calls of a store."""
+    """Records the calls of a store."""
 
     def __init__(self, store):
         self._store, self.calls = store, []
@@ -115,17 +121,17 @@ TREE = {
 class TestByHops:
     async def test_it_goes_breadth_first_by_type_then_by_id(self):
         async with corpus_of(TREE) as corpus:
-            hits, walk = await walked(corpus, LinkWalk(roots=["root"], direction="out"))
+            hits, walk = await walk_all(corpus, LinkWalk(roots=["root"], direction="out"))
         assert [hit.artifact_id for hit in hits] == ["root", "b", "a", "d", "c", "g", "f", "e", "h"]
         assert [hit.score for hit in hits] == [0, -1, -1, -1, -1, -2, -2, -2, -2]
         assert [str(hit.score) for hit in hits][:2] == ["0.0", "-1.0"]
         assert walk.ranking == hits
         assert walk.summary.left_out == {"max_depth": 1}
 
-    async def test_a_hit_is_the_first_surface_and_says_how_it_was_reached(self):
+    async def test_a_hit_is_the_first_surface_and_contains_how_it_was_reached(self):
         items = {"a": note(("requires", "b")), "b": note(text="b", tags=["x"])}
         async with corpus_of(items) as corpus:
-            hits, _ = await walked(corpus, LinkWalk(roots=["a"]))
+            hits, _ = await walk_all(corpus, LinkWalk(roots=["a"]))
         assert [(hit.text, hit.surface_index, hit.surface_kind, hit.source) for hit in hits] == [
             ("text", 0, "part", "test"),
             ("b", 0, "part", "test"),
@@ -136,90 +142,90 @@ class TestByHops:
         }  # fmt: skip
 
     @pytest.mark.parametrize(("direction", "expected"), [("out", "bacd"), ("in", "bef"), ("both", "baecdf")])
-    async def test_it_follows_links_in_the_direction_asked(self, direction, expected):
+    async def test_it_follows_links_in_the_given_direction(self, direction, expected):
         items = {
             "a": note(("y", "d")), "b": note(("x", "a"), ("z", "c")), "c": note(), "d": note(),
             "e": note(("y", "b")), "f": note(("w", "e")),
         }  # fmt: skip
-        assert await found(items, LinkWalk(roots=["b"], direction=direction)) == list(expected)
+        assert await find_ids(items, LinkWalk(roots=["b"], direction=direction)) == list(expected)
 
     async def test_both_directions_are_the_default(self):
         assert LinkWalk().direction == "both"
 
-    async def test_types_keep_and_exclude_drops(self):
+    async def test_types_and_exclude_select_links(self):
         options = {"roots": ["root"], "direction": "out"}
-        assert await found(TREE, LinkWalk(**options, types=["related"])) == ["root", "a", "d", "e"]
-        assert await found(TREE, LinkWalk(**options, exclude=["related"])) == ["root", "b", "c", "g"]
-        assert await found(TREE, LinkWalk(**options, types=["related"], exclude=["related"])) == ["root"]
-        assert await found(TREE, LinkWalk(**options, types=[])) == ["root"]
+        assert await find_ids(TREE, LinkWalk(**options, types=["related"])) == ["root", "a", "d", "e"]
+        assert await find_ids(TREE, LinkWalk(**options, exclude=["related"])) == ["root", "b", "c", "g"]
+        assert await find_ids(TREE, LinkWalk(**options, types=["related"], exclude=["related"])) == ["root"]
+        assert await find_ids(TREE, LinkWalk(**options, types=[])) == ["root"]
 
     @pytest.mark.parametrize(
         ("origins", "expected"),
         [(None, "abcd"), (["typed"], "ab"), (["inline", "derived"], "acd"), ([], "a")],
     )
-    async def test_origins_keep(self, origins, expected):
+    async def test_origins_select_links(self, origins, expected):
         items = {
             "a": note(("x", "b", "typed"), ("x", "c", "inline"), ("x", "d", "derived")),
             "b": note(), "c": note(), "d": note(),
         }  # fmt: skip
-        assert await found(items, LinkWalk(roots=["a"], origins=origins)) == list(expected)
+        assert await find_ids(items, LinkWalk(roots=["a"], origins=origins)) == list(expected)
 
-    async def test_several_roots_start_in_the_order_given_each_once(self):
+    async def test_several_roots_start_in_their_order_without_duplicates(self):
         policy = LinkWalk(roots=["f", "root", "f"], max_depth=0)
-        assert await found(TREE, policy) == ["f", "root"]
+        assert await find_ids(TREE, policy) == ["f", "root"]
 
     async def test_cycles_end_and_each_note_comes_once(self):
         items = {"a": note(("x", "b")), "b": note(("x", "c")), "c": note(("x", "a"), ("x", "c"))}
         async with corpus_of(items) as corpus:
-            hits, walk = await walked(corpus, LinkWalk(roots=["a"], direction="out"), max_depth=None)
+            hits, walk = await walk_all(corpus, LinkWalk(roots=["a"], direction="out"), max_depth=None)
         assert [hit.artifact_id for hit in hits] == ["a", "b", "c"]
         assert (walk.summary.stop, walk.summary.truncated) == ("exhausted", False)
 
-    async def test_a_note_without_text_routes_and_is_no_hit(self):
+    async def test_a_note_without_text_is_a_router(self):
         items = {"a": note(("x", "b")), "b": note(("x", "c"), text=""), "c": note()}
         async with corpus_of(items) as corpus:
-            hits, walk = await walked(corpus, LinkWalk(roots=["a"], direction="out"))
+            hits, walk = await walk_all(corpus, LinkWalk(roots=["a"], direction="out"))
             assert [walk.path(hit) for hit in hits] == [["a"], ["a", "b", "c"]]
         assert walk.summary.routed == 1
 
-    async def test_links_to_other_corpora_and_to_nothing_are_not_followed(self):
+    async def test_links_to_other_corpora_and_dangling_links_are_not_followed(self):
         items = {"a": note(("x", ("other", "b")), ("x", "nowhere"), ("y", "b")), "b": note()}
         async with corpus_of(items) as corpus:
-            hits, walk = await walked(corpus, LinkWalk(roots=["a"]))
+            hits, walk = await walk_all(corpus, LinkWalk(roots=["a"]))
         assert [(hit.artifact_id, hit.metadata.get("walk_edge")) for hit in hits] == [("a", None), ("b", "y")]
         assert walk.summary.edges == 2  # there, and back
 
     @pytest.mark.parametrize("weighted", [False, True])
-    async def test_a_root_that_the_corpus_does_not_hold_is_an_error_that_names_it(self, weighted):
+    async def test_an_unknown_root_is_an_error_that_names_it(self, weighted):
         async with corpus_of(TREE) as corpus:
             with pytest.raises(NoLedgerEntry, match=r"'test' contains no artifact 'nowhere'"):
                 await top_k(traverse("", corpus, policy=LinkWalk(roots=["root", "nowhere"], weighted=weighted)))
 
     async def test_without_roots_or_a_search_there_is_nothing_to_walk(self):
         async with corpus_of(TREE) as corpus:
-            hits, walk = await walked(corpus, LinkWalk(start_k=0))
+            hits, walk = await walk_all(corpus, LinkWalk(start_k=0))
         assert (hits, walk.summary.stop) == ([], "exhausted")
 
-    async def test_without_roots_it_starts_from_a_search_and_with_them_it_does_not(self):
+    async def test_it_starts_from_a_search_only_without_roots(self):
         items = {f"n{at}": note(text="near") for at in range(6)}
         async with corpus_of(items) as corpus:
-            found, _ = await walked(corpus, LinkWalk(), "near")
-            given, _ = await walked(corpus, LinkWalk(roots=["n5"]), "near")
-        assert [hit.artifact_id for hit in found] == ["n0", "n1", "n2", "n3"]
+            searched, _ = await walk_all(corpus, LinkWalk(), "near")
+            given, _ = await walk_all(corpus, LinkWalk(roots=["n5"]), "near")
+        assert [hit.artifact_id for hit in searched] == ["n0", "n1", "n2", "n3"]
         assert [hit.artifact_id for hit in given] == ["n5"]
 
     async def test_roots_come_before_what_a_search_finds(self):
         items = {**TREE, "i": note(text="near")}
         policy = LinkWalk(roots=["g"], start_k=1, max_depth=0)
         async with corpus_of(items) as corpus:
-            hits, _ = await walked(corpus, policy, "near")
+            hits, _ = await walk_all(corpus, policy, "near")
         assert [(hit.artifact_id, hit.score) for hit in hits] == [("g", 0), ("i", 0)]
 
     @pytest.mark.parametrize("seeding", ["dense", "lexical", "hybrid", "titles"])
-    async def test_what_a_search_finds_is_shown_by_its_first_surface_too(self, seeding):
+    async def test_hits_of_a_search_have_their_first_surface_too(self, seeding):
         items = {"far": note(), "wanted": note(text="wanted")}
         async with corpus_of(items) as corpus:
-            hits, _ = await walked(corpus, LinkWalk(start_k=5, seeding=seeding), "wanted again near")
+            hits, _ = await walk_all(corpus, LinkWalk(start_k=5, seeding=seeding), "wanted again near")
         assert ("wanted", 0, "wanted") in [(hit.artifact_id, hit.surface_index, hit.text) for hit in hits]
         assert {hit.surface_index for hit in hits} == {0}
 
@@ -247,38 +253,38 @@ class TestScope:
             (Scope(start={"kind": "draft"}), ""),
         ],
     )
-    async def test_it_says_what_is_started_from_crossed_and_kept(self, scope, expected, weighted):
+    async def test_a_scope_selects_notes_to_start_from_cross_and_keep(self, scope, expected, weighted):
         policy = LinkWalk(roots=["a"], direction="out", scope=scope, weighted=weighted, max_depth=None)
-        assert await found(KINDS, policy) == list(expected)
+        assert await find_ids(KINDS, policy) == list(expected)
 
     @pytest.mark.parametrize("weighted", [False, True])
     async def test_a_root_that_may_not_start_can_still_be_reached(self, weighted):
         policy = LinkWalk(roots=["a", "b"], scope=Scope(start={"kind": "note"}), weighted=weighted, max_depth=1)
         async with corpus_of(KINDS) as corpus:
-            hits, _ = await walked(corpus, policy)
-        told = [(hit.artifact_id, hit.metadata["walk_depth"], hit.metadata["walk_parent"]) for hit in hits]
-        assert told == [("a", 0, None), ("b", 1, "a"), ("c", 1, "a")]
+            hits, _ = await walk_all(corpus, policy)
+        places = [(hit.artifact_id, hit.metadata["walk_depth"], hit.metadata["walk_parent"]) for hit in hits]
+        assert places == [("a", 0, None), ("b", 1, "a"), ("c", 1, "a")]
 
     @pytest.mark.parametrize("weighted", [False, True])
-    async def test_what_may_be_neither_crossed_nor_kept_takes_no_place_in_the_budget(self, weighted):
+    async def test_notes_neither_crossed_nor_kept_do_not_count_in_the_budget(self, weighted):
         scope = Scope.only({"kind": {"$ne": "index"}})
         policy = LinkWalk(roots=["b", "a"], direction="out", scope=scope, weighted=weighted)
         async with corpus_of(KINDS) as corpus:
-            hits, walk = await walked(corpus, policy, node_budget=3)
+            hits, walk = await walk_all(corpus, policy, node_budget=3)
         assert [hit.artifact_id for hit in hits] == ["a", "c", "e"]
         assert walk.summary.routed == 0
 
-    async def test_a_search_finds_as_many_as_were_asked_for_among_what_may_start(self):
+    async def test_a_search_finds_seed_k_notes_that_may_start(self):
         items = {"a": note(text="near", kind="draft"), "b": note(kind="note")}
         async with corpus_of(items) as corpus:
-            hits, _ = await walked(corpus, LinkWalk(start_k=1, scope=Scope(start={"kind": "note"})), "near")
+            hits, _ = await walk_all(corpus, LinkWalk(start_k=1, scope=Scope(start={"kind": "note"})), "near")
         assert [hit.artifact_id for hit in hits] == ["b"]
 
-    async def test_it_is_asked_of_first_surfaces(self):
+    async def test_a_scope_applies_to_first_surfaces(self):
         items = {"a": note(text="first", kind="note")}
         policy = LinkWalk(start_k=1, scope=Scope.only({"kind": "note"}))
         async with corpus_of(items) as corpus:
-            hits, _ = await walked(corpus, policy, "near")
+            hits, _ = await walk_all(corpus, policy, "near")
         assert [(hit.text, hit.surface_index) for hit in hits] == [("first", 0)]
 
 
@@ -305,28 +311,28 @@ class TestByCost:
             ("related", [90], 1.5),
         ],
     )
-    async def test_an_edge_costs_what_its_type_and_its_targets_value_say(self, type, value, cost):
+    async def test_an_edge_costs_by_its_type_and_the_value_of_its_target(self, type, value, cost):
         items = {"a": note((type, "b"), value=7), "b": note(**({} if value is None else {"value": value}))}
         async with corpus_of(items) as corpus:
-            hits, _ = await walked(corpus, LinkWalk(roots=["a"], weighted=True))
+            hits, _ = await walk_all(corpus, LinkWalk(roots=["a"], weighted=True))
         assert [hit.score for hit in hits] == [0, pytest.approx(-cost, abs=1e-12)]
 
     async def test_a_note_without_text_has_no_value(self):
         items = {"a": note(("x", "b")), "b": note(("x", "c"), text="", value=100), "c": note(value=100)}
         async with corpus_of(items) as corpus:
-            hits, _ = await walked(corpus, LinkWalk(roots=["a"], weighted=True, direction="out"))
+            hits, _ = await walk_all(corpus, LinkWalk(roots=["a"], weighted=True, direction="out"))
         assert [(hit.artifact_id, hit.score) for hit in hits] == [("a", 0), ("c", -2.5)]
 
-    async def test_a_cheap_detour_beats_a_dear_direct_link(self):
+    async def test_a_cheap_detour_beats_an_expensive_direct_link(self):
         items = {
             "root": note(("x", "a"), ("part-of", "b")),
             "a": note(value=0),
             "b": note(("part-of", "a"), value=100),
         }
         async with corpus_of(items) as corpus:
-            hits, _ = await walked(corpus, LinkWalk(roots=["root"], weighted=True, direction="out"))
-        told = [(hit.artifact_id, hit.score, hit.metadata["walk_path"]) for hit in hits]
-        assert told == [
+            hits, _ = await walk_all(corpus, LinkWalk(roots=["root"], weighted=True, direction="out"))
+        paths = [(hit.artifact_id, hit.score, hit.metadata["walk_path"]) for hit in hits]
+        assert paths == [
             ("root", 0.0, ["root"]),
             ("b", -0.5, ["root", "b"]),
             ("a", -1.5, ["root", "b", "a"]),
@@ -335,11 +341,14 @@ class TestByCost:
     async def test_costs_of_whole_values_add_up_without_rounding(self):
         items = {f"{at:02}": note(("x", f"{at + 1:02}"), value=37) for at in range(40)}
         async with corpus_of(items) as corpus:
-            hits, _ = await walked(corpus, LinkWalk(roots=["00"], weighted=True), max_depth=None)
+            hits, _ = await walk_all(corpus, LinkWalk(roots=["00"], weighted=True), max_depth=None)
         assert [hit.score for hit in hits] == [-163 * at / 100 if at else 0.0 for at in range(40)]
 
-    async def test_of_ways_that_cost_the_same_the_one_of_fewer_hops_counts(self):
-        """The way over b1 and b2 is found first, as b2 is cheaper than c; the one over c is shorter."""
+    async def test_of_paths_of_equal_cost_the_one_with_fewer_hops_counts(self):
+        """The path over b1 and b2 is found first, since b2 is cheaper than c.
+
+        The path over c is shorter.
+        """
         items = {
             "a": note(("part-of", "b1"), ("x", "c"), ("x", "z")),
             "b1": note(("part-of", "b2"), value=100),
@@ -351,9 +360,9 @@ class TestByCost:
         }
         policy = LinkWalk(roots=["a"], weighted=True, direction="out", max_depth=3)
         async with corpus_of(items) as corpus:
-            hits, _ = await walked(corpus, policy)
-        told = [(hit.score, " ".join(hit.metadata["walk_path"])) for hit in hits]
-        assert told == [
+            hits, _ = await walk_all(corpus, policy)
+        paths = [(hit.score, " ".join(hit.metadata["walk_path"])) for hit in hits]
+        assert paths == [
             (0, "a"), (-0.5, "a b1"), (-1.1, "a z"), (-1.2, "a b1 b2"), (-1.7, "a c"), (-2.2, "a c d"),
             (-3.2, "a c d e"),
         ]  # fmt: skip
@@ -366,7 +375,7 @@ class TestByCost:
             (50, 3, {"a": 0, "b": 1, "d": 2, "e": 3}, {}),
         ],
     )
-    async def test_the_cap_counts_the_hops_of_the_cheapest_way_though_a_dearer_one_is_shorter(
+    async def test_the_depth_cap_counts_hops_of_the_cheapest_path_even_if_another_is_shorter(
         self, value, max_depth, depths, left_out
     ):
         items = {
@@ -377,16 +386,19 @@ class TestByCost:
         }
         policy = LinkWalk(roots=["a"], weighted=True, direction="out")
         async with corpus_of(items) as corpus:
-            hits, walk = await walked(corpus, policy, max_depth=max_depth)
+            hits, walk = await walk_all(corpus, policy, max_depth=max_depth)
         assert {hit.artifact_id: hit.metadata["walk_depth"] for hit in hits} == depths
         assert walk.summary.left_out == left_out
 
-    async def test_qipus_own_examples(self):
-        """Of its tests: a low value keeps a note farther away, and all is reachable; unweighted, hops count."""
+    async def test_examples_of_qipu(self):
+        """A low value puts a note farther away, and all notes stay reachable.
+
+        Without weights, hops count.
+        """
         items = {"a": note(("x", "b"), value=100), "b": note(("x", "c"), value=0), "c": note(value=100)}
         for weighted, scores in ((True, [0, -2, -3]), (False, [0, -1, -2])):
             async with corpus_of(items) as corpus:
-                hits, _ = await walked(corpus, LinkWalk(roots=["a"], weighted=weighted))
+                hits, _ = await walk_all(corpus, LinkWalk(roots=["a"], weighted=weighted))
             assert [hit.score for hit in hits] == scores
 
 
@@ -395,7 +407,7 @@ Y_FIRST = LinkWalk(roots=["b"], inverses=Inverses({"x": "z"}))
 
 
 class TestInverses:
-    """What a link is called where it is walked against its direction."""
+    """Names of links that are walked against their direction."""
 
     @pytest.mark.parametrize("weighted", [False, True])
     @pytest.mark.parametrize("direction", ["in", "both"])
@@ -412,32 +424,32 @@ class TestInverses:
             ({"types": []}, "b", "b"),
         ],
     )
-    async def test_types_and_exclude_go_by_the_inverse_on_the_way_back(
+    async def test_types_and_exclude_apply_to_the_inverse_against_the_direction(
         self, options, by_inverse, as_stored, direction, weighted
     ):
         options = {"roots": ["b"], "direction": direction, "weighted": weighted, **options}
-        assert await found(SUPPORT, LinkWalk(inverses=INVERSES, **options)) == list(by_inverse)
-        assert await found(SUPPORT, LinkWalk(**options)) == list(as_stored)
+        assert await find_ids(SUPPORT, LinkWalk(inverses=INVERSES, **options)) == list(by_inverse)
+        assert await find_ids(SUPPORT, LinkWalk(**options)) == list(as_stored)
 
     @pytest.mark.parametrize("types", [["supports"], ["supported-by"]])
-    async def test_along_its_direction_a_link_is_called_as_it_is_stored(self, types):
+    async def test_along_its_direction_a_link_has_its_stored_type(self, types):
         policy = LinkWalk(roots=["a"], direction="out", types=types, inverses=INVERSES)
-        assert await found(SUPPORT, policy) == ["a", "b"][: 1 + (types == ["supports"])]
+        assert await find_ids(SUPPORT, policy) == ["a", "b"][: 1 + (types == ["supports"])]
 
     async def test_a_custom_inverse_is_compared_too(self):
         inverses = Inverses({"supports": "held-by"})
         policy = LinkWalk(roots=["b"], types=["held-by"], inverses=inverses)
-        assert await found(SUPPORT, policy) == ["b", "a"]
+        assert await find_ids(SUPPORT, policy) == ["b", "a"]
 
     @pytest.mark.parametrize("origin", ["typed", "inline"])
     async def test_the_origin_is_that_of_the_stored_link(self, origin):
         policy = LinkWalk(roots=["b"], direction="in", origins=[origin], inverses=INVERSES)
-        assert await found(SUPPORT, policy) == ["b", "a"][: 1 + (origin == "typed")]
+        assert await find_ids(SUPPORT, policy) == ["b", "a"][: 1 + (origin == "typed")]
 
-    async def test_the_edge_told_is_the_stored_one_in_hits_and_in_events(self):
+    async def test_hits_and_events_contain_the_stored_edge(self):
         policy = LinkWalk(roots=["b"], inverses=INVERSES)
         async with corpus_of(SUPPORT) as corpus:
-            hits, _ = await walked(corpus, policy)
+            hits, _ = await walk_all(corpus, policy)
             events = [event async for event in traverse("", corpus, policy=policy, max_depth=1).events()]
         assert [(hit.artifact_id, hit.metadata.get("walk_edge")) for hit in hits] == [
             ("b", None), ("c", "answers"), ("a", "supports"),
@@ -449,7 +461,7 @@ class TestInverses:
         ]
 
     async def test_neighbours_come_by_name_then_by_id_out_before_in(self):
-        """As stored, `answers` would come first, and the links of one type would come together."""
+        """Stored, `answers` would come first, and links of one type would come together."""
         items = {
             "m": note(("supported-by", "c"), ("related", "b"), ("supported-by", "a")),
             "a": note(("supports", "m")),
@@ -466,42 +478,42 @@ class TestInverses:
             ("supported-by", "m", "c"),
         ]  # fmt: skip
 
-    async def test_a_fan_out_cap_lets_in_the_first_by_name(self):
+    async def test_a_fan_out_cap_admits_the_first_by_name(self):
         policy = LinkWalk(roots=["b"], inverses=INVERSES)
         async with corpus_of({"a": note(("x", "b")), "b": note(("y", "c")), "c": note()}) as corpus:
             for given, first in ((policy, "a"), (replace(policy, inverses=None), "a"), (Y_FIRST, "c")):
-                hits, walk = await walked(corpus, given, limits=Limits(max_fanout=1), max_depth=1)
+                hits, walk = await walk_all(corpus, given, limits=Limits(max_fanout=1), max_depth=1)
                 assert [hit.artifact_id for hit in hits] == ["b", first]
                 assert walk.summary.left_out == {"max_fanout": 1}
 
     @pytest.mark.parametrize(
         ("types", "left_out"), [(["supported-by"], {"max_depth": 1}), (["supports"], {}), (["x"], {})]
     )
-    async def test_what_lies_behind_the_depth_cap_is_told_by_the_same_names(self, types, left_out):
+    async def test_the_count_beyond_the_depth_cap_uses_the_same_names(self, types, left_out):
         async with corpus_of(SUPPORT) as corpus:
-            _, walk = await walked(corpus, LinkWalk(roots=["b"], inverses=INVERSES, types=types), max_depth=0)
+            _, walk = await walk_all(corpus, LinkWalk(roots=["b"], inverses=INVERSES, types=types), max_depth=0)
         assert walk.summary.left_out == left_out
 
-    async def test_a_link_back_to_where_the_walk_came_from_is_nothing_left_out(self):
+    async def test_a_link_back_to_the_parent_does_not_count_as_left_out(self):
         async with corpus_of({"a": note(("supports", "b")), "b": note()}) as corpus:
-            _, walk = await walked(corpus, LinkWalk(roots=["a"], inverses=INVERSES), max_depth=1)
+            _, walk = await walk_all(corpus, LinkWalk(roots=["a"], inverses=INVERSES), max_depth=1)
         assert not walk.summary.truncated
 
     async def test_costs_are_those_of_the_stored_links(self):
         items = {"a": note(("part-of", "b")), "b": note()}
         policy = LinkWalk(roots=["b"], weighted=True, inverses=Inverses({"part-of": "holds"}))
         async with corpus_of(items) as corpus:
-            hits, _ = await walked(corpus, policy)
+            hits, _ = await walk_all(corpus, policy)
         assert [hit.score for hit in hits] == [0, -0.75]
 
-    async def test_of_several_corpora_ends_come_in_their_order(self):
+    async def test_neighbours_in_several_corpora_come_in_their_order(self):
         parts = {
             "zoo": {"m": note(("x", ("art", "b")), ("x", "c")), "c": note()},
             "art": {"b": note(), "d": note(("inverse-x", ("zoo", "m"))), "a": note(("y", ("zoo", "m")))},
         }
         async with corpus_of(parts["zoo"]) as zoo, corpus_of(parts["art"]) as art:
             both = FederatedCorpus({"zoo": replace(zoo, name="zoo"), "art": replace(art, name="art")})
-            hits, _ = await walked(both, LinkWalk(roots=[("zoo", "m")], inverses=INVERSES))
+            hits, _ = await walk_all(both, LinkWalk(roots=[("zoo", "m")], inverses=INVERSES))
         assert [hit.key for hit in hits[1:]] == [("art", "a"), ("zoo", "c"), ("art", "b"), ("art", "d")]
 
 
@@ -517,18 +529,18 @@ class Graph:
     roots: list
 
     def edges(self, id, direction):
-        """The other ends of links and their types, by type, then by id; each once."""
+        """Return the other ends of links and their types, by type, then by id, without duplicates."""
         out = {link for link in self.items[id]["links"] if link[1] != id}
         back = {(kind, other) for other, each in self.items.items() for kind, end in each["links"]
                 if end == id != other}  # fmt: skip
         return sorted((out if direction != "in" else set()) | (back if direction != "out" else set()))
 
     def cost(self, kind, end):
-        """In hundredths, as a whole number or half of one."""
+        """Return the cost in hundredths, as a whole number or half of one."""
         value = self.items[end].get("value", 50) if self.items[end]["text"] else 50
         return (0.5 if kind in CLOSE else 1) * (200 - value)
 
-    def kept(self, ids):
+    def texts(self, ids):
         return [id for id in ids if self.items[id]["text"]]
 
 
@@ -555,7 +567,7 @@ backends = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
 
 def breadth_first(graph, direction, max_depth):
-    """Give ids in order of discovery, with their depths and parents."""
+    """Return ids in order of discovery, with their depths and parents."""
     seen = dict.fromkeys(graph.roots, (0, None))
     queue = list(seen)
     for id in queue:
@@ -567,8 +579,8 @@ def breadth_first(graph, direction, max_depth):
     return {id: seen[id] for id in queue}
 
 
-def one_at_a_time(graph, direction, max_depth):
-    """Settle one note after another by cost, hops and discovery: ids with costs, depths and parents."""
+def dijkstra(graph, direction, max_depth):
+    """Return ids with costs, depths and parents, by cost, hops and order of discovery."""
     ticket, settled = count(), {}
     heap = [(0, 0, next(ticket), root, None) for root in graph.roots]
     heapq.heapify(heap)
@@ -582,8 +594,8 @@ def one_at_a_time(graph, direction, max_depth):
     return settled
 
 
-async def told(corpus, policy, **options):
-    hits, walk = await walked(corpus, policy, node_budget=100, **options)
+async def walk_by_id(corpus, policy, **options):
+    hits, walk = await walk_all(corpus, policy, node_budget=100, **options)
     assert walk.ranking == hits
     return {
         hit.artifact_id: (-hit.score, hit.metadata["walk_depth"], hit.metadata["walk_parent"]) for hit in hits
@@ -600,13 +612,13 @@ def test_by_hops_it_is_breadth_first_search(backend, graph, direction, max_depth
     async def main():
         expected = breadth_first(graph, direction, max_depth)
         async with corpus_of(graph.items) as corpus:
-            hits, walk = await told(corpus, policy, max_depth=max_depth)
+            hits, walk = await walk_by_id(corpus, policy, max_depth=max_depth)
             assert list(hits.items()) == [
-                (id, (depth, depth, parent)) for id, (depth, parent) in expected.items() if graph.kept([id])
+                (id, (depth, depth, parent)) for id, (depth, parent) in expected.items() if graph.texts([id])
             ]
             assert walk.summary.committed == len(expected)
             if max_depth:
-                shorter, _ = await told(corpus, policy, max_depth=max_depth - 1)
+                shorter, _ = await walk_by_id(corpus, policy, max_depth=max_depth - 1)
                 assert list(shorter) == [id for id in hits if expected[id][0] < max_depth]
                 assert list(hits)[: len(shorter)] == list(shorter)
 
@@ -617,20 +629,20 @@ def test_by_hops_it_is_breadth_first_search(backend, graph, direction, max_depth
 @backends
 @given(graphs, directions, st.none() | st.integers(0, 4), st.integers(0, 10))
 @settings(max_examples=examples(150))
-def test_by_cost_it_settles_one_note_after_another_as_dijkstra_does(backend, graph, direction, max_depth, budget):
+def test_by_cost_it_commits_notes_in_the_order_of_dijkstra(backend, graph, direction, max_depth, budget):
     policy = LinkWalk(roots=graph.roots, direction=direction, weighted=True)
 
     async def main():
-        expected = one_at_a_time(graph, direction, max_depth)
+        expected = dijkstra(graph, direction, max_depth)
         async with corpus_of(graph.items) as corpus:
-            hits, walk = await told(corpus, policy, max_depth=max_depth)
+            hits, walk = await walk_by_id(corpus, policy, max_depth=max_depth)
             assert list(hits.items()) == [
-                (id, (cost / 100, depth, parent)) for id, (cost, depth, parent) in expected.items() if graph.kept([id])
+                (id, (cost / 100, depth, parent)) for id, (cost, depth, parent) in expected.items() if graph.texts([id])
             ]
             assert walk.summary.committed == len(expected)
             assert walk.summary.steps <= 2 * max((cost for cost, _, _ in expected.values()), default=0) / 100 + 1
-            fewer, _ = await walked(corpus, policy, max_depth=max_depth, node_budget=budget)
-            assert [hit.artifact_id for hit in fewer] == graph.kept(list(expected)[:budget])
+            fewer, _ = await walk_all(corpus, policy, max_depth=max_depth, node_budget=budget)
+            assert [hit.artifact_id for hit in fewer] == graph.texts(list(expected)[:budget])
 
     anyio.run(main, backend=backend)
 
@@ -648,11 +660,11 @@ def test_without_a_cap_costs_are_the_shortest_distances_of_networkx(graph, direc
 
     async def main():
         async with corpus_of(graph.items) as corpus:
-            hits, _ = await walked(
+            hits, _ = await walk_all(
                 corpus, LinkWalk(roots=graph.roots, direction=direction, weighted=True), max_depth=None
             )
             assert {hit.artifact_id: -100 * hit.score for hit in hits} == pytest.approx(
-                {id: distance for id, distance in distances.items() if graph.kept([id])}
+                {id: distance for id, distance in distances.items() if graph.texts([id])}
             )
             for hit in hits:
                 path = hit.metadata["walk_path"]
@@ -662,7 +674,10 @@ def test_without_a_cap_costs_are_the_shortest_distances_of_networkx(graph, direc
 
 
 def with_inverses(graph, direction, inverses):
-    """The notes with those links alone that are walked along, where each that is walked against was written back."""
+    """Return the notes with only the links that are walked along.
+
+    A link that is walked against its direction is written in reverse.
+    """
     links = {id: list(item["links"]) if direction != "in" else [] for id, item in graph.items.items()}
     for id, item in graph.items.items():
         for kind, end in item["links"] if direction != "out" else []:
@@ -679,14 +694,14 @@ def with_inverses(graph, direction, inverses):
     st.fixed_dictionaries({"types": st.none() | some_types, "exclude": some_types}),
 )
 @settings(max_examples=examples(75))
-def test_with_inverses_it_goes_as_along_links_written_back(backend, graph, direction, inverses, chosen):
+def test_a_walk_with_inverses_equals_a_walk_along_reversed_links(backend, graph, direction, inverses, chosen):
     options = {"roots": graph.roots, "weighted": inverses == INVERSES, **chosen}
 
     async def main():
         async with corpus_of(with_inverses(graph, direction, inverses)) as corpus:
-            expected, along = await told(corpus, LinkWalk(direction="out", **options))
+            expected, along = await walk_by_id(corpus, LinkWalk(direction="out", **options))
         async with corpus_of(graph.items) as corpus:
-            hits, walk = await told(corpus, LinkWalk(direction=direction, inverses=inverses, **options))
+            hits, walk = await walk_by_id(corpus, LinkWalk(direction=direction, inverses=inverses, **options))
         assert list(hits.items()) == list(expected.items())
         assert walk.summary.left_out == along.summary.left_out
 
@@ -702,11 +717,14 @@ async def test_without_a_search_nothing_is_embedded_and_no_vector_is_read(weight
     async with corpus_of(TREE) as corpus:
         policy = LinkWalk(roots=["root"], weighted=weighted, scope=scope)
         refusing = replace(corpus, store=Refusing(corpus.store), embedder=Refusing(corpus.embedder))
-        assert (await told(refusing, policy))[0] == (await told(corpus, policy))[0]
+        assert (await walk_by_id(refusing, policy))[0] == (await walk_by_id(corpus, policy))[0]
 
 
-def layered(width):
-    """A root before two layers of `width` notes each, linked all to all, and one note behind them."""
+def layers_of(width):
+    """Return a root, two layers of `width` notes each, and a last note.
+
+    Each note links to all of the next layer.
+    """
     layers = [["a"], *[[f"{layer}{at:03}" for at in range(width)] for layer in "bc"], ["d"]]
     return {
         id: note(*[("x", end) for end in behind], kind=id[0])
@@ -737,19 +755,19 @@ def layered(width):
     ],
 )
 async def test_a_step_costs_two_store_calls_whatever_its_width(width, options, start, step):
-    items = layered(width)
+    items = layers_of(width)
     items["a"]["text"] = "near the very start"
     async with corpus_of(items) as corpus:
         store = Counting(corpus.store)
         policy = LinkWalk(**{"roots": ["a"], "direction": "out", **options})
-        hits, walk = await walked(replace(corpus, store=store), policy, "near start", node_budget=500)
+        hits, walk = await walk_all(replace(corpus, store=store), policy, "near start", node_budget=500)
     assert len(hits) == 1 + 2 * width
     step = step or ["neighbors", "records_of"]
     assert store.calls == [*start, *step * 2, "neighbors"]  # the last one counts beyond the limits
     assert walk.summary.left_out == {"max_depth": 1}
 
 
-async def test_by_cost_each_note_is_looked_up_once_however_many_ways_lead_to_it():
+async def test_by_cost_each_note_is_looked_up_once_for_any_number_of_paths():
     asked = []
 
     class Asked(Counting):
@@ -757,13 +775,15 @@ async def test_by_cost_each_note_is_looked_up_once_however_many_ways_lead_to_it(
             asked.append(len(ids))
             return await self._store.records_of(ids, **options)
 
-    async with corpus_of(layered(5)) as corpus:
-        await walked(replace(corpus, store=Asked(corpus.store)), LinkWalk(roots=["a"], weighted=True, direction="out"))
+    async with corpus_of(layers_of(5)) as corpus:
+        await walk_all(
+            replace(corpus, store=Asked(corpus.store)), LinkWalk(roots=["a"], weighted=True, direction="out")
+        )
     assert asked == [1, 5, 5]
 
 
-async def test_a_slice_of_hits_is_read_when_it_is_due():
-    """A hit leaves before a layer of a thousand is read: at most 512 at a time."""
+async def test_hits_are_read_in_slices_when_they_are_needed():
+    """The first hit is yielded before a layer of a thousand is read: at most 512 at a time."""
     items = {f"{at:04}": note() for at in range(600)}
     items["hub"] = note(*[("x", id) for id in items])
     async with corpus_of(items) as corpus:
@@ -776,42 +796,42 @@ async def test_a_slice_of_hits_is_read_when_it_is_due():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-async def test_many_ways_are_looked_at_in_a_thread_with_the_same_outcome(weighted, monkeypatch):
+async def test_many_steps_are_processed_in_a_thread_with_the_same_outcome(weighted, monkeypatch):
     policy = LinkWalk(roots=["root"], weighted=weighted, scope=Scope(keep={"kind": {"$ne": "x"}}))
     async with corpus_of(TREE) as corpus:
-        expected, _ = await told(corpus, policy)
+        expected, _ = await walk_by_id(corpus, policy)
         calls = Counter()
 
-        async def counted(function, *arguments):
+        async def count_call(function, *arguments):
             calls[function.__name__] += 1
             return await in_thread(function, *arguments)
 
         in_thread = concurrency.in_thread
         monkeypatch.setattr(link_walk, "_OFFLOAD_ABOVE", 0)
-        monkeypatch.setattr(concurrency, "in_thread", counted)
-        assert (await told(corpus, policy))[0] == expected
+        monkeypatch.setattr(concurrency, "in_thread", count_call)
+        assert (await walk_by_id(corpus, policy))[0] == expected
     assert set(calls) == {"_scores", "_positions_to_commit", "_steps_from"}
 
 
 @pytest.mark.parametrize(("many", "made"), [(link_walk._OFFLOAD_ABOVE, []), (0, ["a", "b", "c", "d"])])
-async def test_what_is_only_counted_is_not_made_but_where_it_is_so_much_that_a_thread_made_it(many, made, monkeypatch):
+async def test_neighbours_that_are_only_counted_are_made_only_in_a_thread(many, made, monkeypatch):
     ends = []
 
-    def noted(there, *rest):
+    def record_ends(there, *rest):
         ends.extend(there)
         return make_steps(there, *rest)
 
     make_steps = link_walk._make_steps
-    monkeypatch.setattr(link_walk, "_make_steps", noted)
+    monkeypatch.setattr(link_walk, "_make_steps", record_ends)
     monkeypatch.setattr(link_walk, "_OFFLOAD_ABOVE", many)
     async with corpus_of(TREE) as corpus:
-        _, walk = await walked(corpus, LinkWalk(roots=["root"], direction="out"), max_depth=0)
+        _, walk = await walk_all(corpus, LinkWalk(roots=["root"], direction="out"), max_depth=0)
     assert (sorted(ends), walk.summary.left_out) == (made, {"max_depth": 4})
 
 
-async def test_a_small_frontier_keeps_the_ways_known_first():
+async def test_a_small_frontier_keeps_the_first_paths():
     async with corpus_of(TREE) as corpus:
-        hits, walk = await walked(corpus, LinkWalk(roots=["root"], direction="out"), limits=Limits(max_frontier=2))
+        hits, walk = await walk_all(corpus, LinkWalk(roots=["root"], direction="out"), limits=Limits(max_frontier=2))
     assert [hit.artifact_id for hit in hits] == ["root", "b", "a", "g", "f"]
     assert walk.summary.left_out["max_frontier"] == 3
 
@@ -828,18 +848,18 @@ async def test_a_small_frontier_keeps_the_ways_known_first():
         {"weighted": 1}, {"scope": {"kind": "note"}},
     ],
 )  # fmt: skip
-def test_bad_parameters_are_refused_at_birth(options):
+def test_bad_parameters_are_refused_when_it_is_created(options):
     with pytest.raises(ArgumentError, match=next(iter(options))):
         LinkWalk(**options)
 
 
-def test_only_by_cost_are_ways_kept_and_compared():
+def test_paths_are_kept_and_compared_only_by_cost():
     for weighted in (False, True):
         policy = LinkWalk(weighted=weighted)
         assert (policy.keeps_frontier, policy.scores_paths) == (weighted, weighted)
 
 
-def test_it_is_a_value_that_a_list_given_to_it_cannot_change():
+def test_changing_a_list_passed_to_it_does_not_change_it():
     roots = ["a"]
     names = {"x": "y"}
     policy = LinkWalk(roots=roots, types=["x"], origins=["typed"], inverses=Inverses(names))
@@ -851,14 +871,14 @@ def test_it_is_a_value_that_a_list_given_to_it_cannot_change():
 
 
 @pytest.mark.parametrize("policy", [LinkWalk(), LinkWalk(roots=["a"])])
-async def test_what_is_no_open_corpus_is_refused(policy):
+async def test_an_object_that_is_no_open_corpus_is_refused(policy):
     async with MemoryStore() as store:
         with pytest.raises(ArgumentError, match="expected an open corpus"):
             await top_k(traverse("", store, policy=policy))
 
 
 def ring(store=None):
-    """Notes in a ring of many cycles, one of them without text."""
+    """Build notes in a ring with many cycles; one of them has no text."""
     items = {
         f"{at:02}": note(
             *[(TYPES[(at + step) % 4], f"{(at + step) % 14:02}") for step in (1, 3, 5)],

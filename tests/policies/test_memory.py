@@ -1,4 +1,4 @@
-"""What a walk remembers is in its memory, and what a policy asks of a store is no more than it says."""
+"""The memory of a walk, and the store methods that policies need."""
 
 import re
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ POLICIES = {
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
-async def test_a_walk_keeps_nothing_in_the_cache(policy):
+async def test_a_walk_stores_nothing_in_the_cache(policy):
     async with corpus_of(GRAPH) as corpus, airw.traverse("0", corpus, policy=policy) as walk:
         assert [hit async for hit in walk]
         assert walk.ranking
@@ -63,19 +63,19 @@ async def test_a_walk_keeps_nothing_in_the_cache(policy):
         assert walk._steps.state.memory is not None
 
 
-async def test_a_walk_along_each_edge_once_keeps_nothing_in_the_cache():
+async def test_a_walk_along_each_edge_once_stores_nothing_in_the_cache():
     async with corpus_of(GRAPH) as corpus, walk_links(corpus, ["a"]) as walk:
         assert len([hit async for hit in walk]) == 4
         assert walk._steps.state.cache == {}
 
 
 @pytest.mark.parametrize("package", ["policies", "views", "discovery", "walking"])
-def test_nobody_of_ours_touches_the_cache(package):
+def test_no_policy_of_airw_uses_the_cache(package):
     for path in (ROOT / package).rglob("*.py"):
         assert not re.search(r"\.cache\b[.\[]|state\.cache\s*=", path.read_text(encoding="utf-8")), path
 
 
-def test_each_walk_of_a_policy_has_a_memory_of_its_own():
+def test_each_walk_of_a_policy_has_its_own_memory():
     policy = Eager()
     one, other = (airw.traverse("0", None, policy=policy)._steps.state for _ in range(2))
     assert policy.begin(one) is not policy.begin(other)
@@ -83,7 +83,7 @@ def test_each_walk_of_a_policy_has_a_memory_of_its_own():
 
 
 class FourMethods:
-    """A store that is walked and can do nothing else."""
+    """A store that can be walked and has no other methods."""
 
     def __init__(self, store):
         self._inner = store
@@ -121,7 +121,7 @@ class Walked:
     ],
     ids=["eager", "scoped", "scored", "beam", "pagerank"],
 )
-async def test_four_methods_are_enough_to_be_walked(policy):
+async def test_a_store_with_four_methods_can_be_walked(policy):
     async with corpus_of(GRAPH) as corpus:
         whole = [hit async for hit in airw.traverse("0", corpus, policy=policy)]
         small = Walked(corpus.name, FourMethods(corpus.store), corpus.embedder)
@@ -148,7 +148,7 @@ async def test_four_methods_are_enough_to_be_walked(policy):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_what_else_a_setting_needs_is_said_before_the_first_hit(policy, says):
+async def test_a_missing_method_for_a_setting_is_an_error_before_the_first_hit(policy, says):
     async with corpus_of(GRAPH) as corpus:
         walk = airw.traverse("0", Walked(corpus.name, FourMethods(corpus.store), corpus.embedder), policy=policy)
         with pytest.raises(ArgumentError, match=f"^{says}"):

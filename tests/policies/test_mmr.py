@@ -1,4 +1,4 @@
-"""Maximal marginal relevance, on real stores and against a reference in plain Python."""
+"""Maximal marginal relevance, on real stores and compared with a plain reference."""
 
 from dataclasses import replace
 from itertools import chain
@@ -34,8 +34,8 @@ from tests.support.drawing import examples
 FAN = {"a": item("0.1"), "b": item("0.12"), "c": item("0.13"), "d": item("-0.3")}
 
 
-def said(hits):
-    """What the hits say of why they were chosen."""
+def reasons(hits):
+    """Return the ids of the hits with the scores by which they were chosen."""
     return [(hit.artifact_id, hit.metadata["mmr_score"], hit.metadata["redundancy"]) for hit in hits]
 
 
@@ -44,10 +44,10 @@ def about(number):
 
 
 class TestChoice:
-    async def test_each_choice_weighs_nearness_to_the_query_against_likeness_to_the_choices_before(self):
+    async def test_each_choice_weighs_similarity_to_the_query_against_similarity_to_earlier_choices(self):
         async with corpus_of(FAN) as corpus:
             hits, walk = await walk_all(corpus, Mmr(select_k=3, lambda_mult=0.5))
-        assert said(hits) == [
+        assert reasons(hits) == [
             ("a", about(0.5 * cos(0.1)), 0.0),
             ("d", about(0.5 * cos(0.3) - 0.5 * cos(0.4)), about(cos(0.4))),
             ("b", about(0.5 * cos(0.12) - 0.5 * cos(0.02)), about(cos(0.02))),
@@ -56,26 +56,26 @@ class TestChoice:
         assert walk.ranking == hits
         assert walk.summary.stop == "sufficient"
 
-    async def test_lambda_of_one_is_nearness_alone(self):
+    async def test_a_lambda_of_one_is_similarity_alone(self):
         assert await find_ids(FAN, Mmr(lambda_mult=1)) == ["a", "b", "c", "d"]
         assert await find_ids(FAN, Mmr(lambda_mult=1.0, select_k=2)) == ["a", "b"]
 
-    async def test_lambda_of_zero_is_unlikeness_alone_and_the_first_is_the_first_found(self):
+    async def test_a_lambda_of_zero_is_dissimilarity_alone_and_the_first_choice_is_the_first_found(self):
         items = {**FAN, "e": item("1")}
         async with corpus_of(items) as corpus:
             hits, _ = await walk_all(corpus, Mmr(lambda_mult=0, start_k=5))
-        assert said(hits)[:2] == [("a", 0.0, 0.0), ("e", 0.0, 0.0)]
+        assert reasons(hits)[:2] == [("a", 0.0, 0.0), ("e", 0.0, 0.0)]
         assert ids(hits) == ["a", "e", "d", "c", "b"]
 
     async def test_of_equals_the_first_discovered_is_chosen(self):
         items = {"a": item("0.25", to=["d", "c"]), "b": item("-0.25", to=["e"]), **dict.fromkeys("cde", item("0.25"))}
         assert await find_ids(items, Mmr(start_k=0, roots=["b", "a"], select_k=None)) == ["b", "a", "e", "c", "d"]
 
-    async def test_what_lies_behind_a_choice_is_admitted_before_the_next_one(self):
+    async def test_neighbours_of_a_choice_are_admitted_before_the_next_choice(self):
         items = {"a": item("0.1", to=["x"]), "b": item("0.12"), "x": item("-0.2")}
         assert await find_ids(items, Mmr(start_k=2)) == ["a", "x", "b"]
 
-    async def test_what_is_not_admitted_is_not_chosen_until_it_is_found_again(self):
+    async def test_an_artifact_that_is_not_admitted_is_not_chosen_until_it_is_found_again(self):
         items = {
             "a": item("0", to=["b", "c"]),
             "b": item("0.1", to=["d"]),
@@ -87,7 +87,7 @@ class TestChoice:
         assert ids(hits) == ["a", "b", "d", "c"]
         assert walk.path(hits[-1]) == ["a", "b", "d", "c"]
 
-    async def test_what_waits_and_is_found_again_nearer_takes_the_shorter_way(self):
+    async def test_a_waiting_artifact_found_on_a_shorter_path_takes_it(self):
         items = {
             "a": item("0", to=["b"]),
             "b": item("0", to=["c"]),
@@ -99,27 +99,30 @@ class TestChoice:
         assert [walk.path(hit) for hit in hits] == [["a"], ["a", "b"], ["z"], ["z", "c"]]
 
     async def test_of_an_artifact_with_several_surfaces_the_best_one_is_compared(self):
-        """Its other surface equals the first choice, and would make it redundant."""
+        """Its other surface equals the first choice and would make it redundant."""
         items = {"a": item("0"), "b": item("0", "0.2"), "c": item("0.3")}
         async with corpus_of(items) as corpus:
             hits, _ = await walk_all(corpus, Mmr(lambda_mult=0.5), "-0.5")
             assert [hit.text for hit in hits] == ["0", "0", "0.3"]
             hits, _ = await walk_all(corpus, Mmr(lambda_mult=0), "0.5")
-        assert said(hits)[1:] == [("a", about(-cos(0.3)), about(cos(0.3))), ("b", about(-cos(0.1)), about(cos(0.1)))]
+        assert reasons(hits)[1:] == [
+            ("a", about(-cos(0.3)), about(cos(0.3))),
+            ("b", about(-cos(0.1)), about(cos(0.1))),
+        ]
 
 
 class TestRedundancy:
-    async def test_of_what_was_admitted_before_the_first_choice_it_is_never_negative(self):
+    async def test_redundancy_with_the_first_choice_is_never_negative_for_earlier_artifacts(self):
         async with corpus_of({"a": item("0"), "b": item("0.9")}) as corpus:
             hits, _ = await walk_all(corpus, Mmr())
-        assert said(hits) == [("a", about(0.5), 0.0), ("b", about(0.5 * cos(0.9)), 0.0)]
+        assert reasons(hits) == [("a", about(0.5), 0.0), ("b", about(0.5 * cos(0.9)), 0.0)]
 
-    async def test_of_what_was_admitted_later_it_may_be(self):
+    async def test_redundancy_may_be_negative_for_artifacts_admitted_later(self):
         async with corpus_of({"a": item("0", to=["b"]), "b": item("0.9")}) as corpus:
             hits, _ = await walk_all(corpus, Mmr(start_k=1))
-        assert said(hits)[1:] == [("b", about(0.5 * cos(0.9) - 0.5 * cos(0.9)), about(cos(0.9)))]
+        assert reasons(hits)[1:] == [("b", about(0.5 * cos(0.9) - 0.5 * cos(0.9)), about(cos(0.9)))]
 
-    async def test_routers_count_among_what_was_chosen(self):
+    async def test_routers_count_as_choices(self):
         items = {"a": item("0.1", kind="x"), "b": item("0.1", kind="y"), "c": item("-0.3", kind="x")}
         async with corpus_of(items) as corpus:
             hits, walk = await walk_all(corpus, Mmr(scope=Scope(keep={"kind": "x"}), start_k=0, roots=["b", "a", "c"]))
@@ -135,7 +138,7 @@ class TestEnd:
         assert ids(hits) == ["a", "b", "c"]
         assert (walk.summary.stop, walk.summary.left_out) == ("sufficient", {})
 
-    async def test_what_is_just_at_min_mmr_score_is_chosen(self):
+    async def test_an_artifact_exactly_at_min_mmr_score_is_chosen(self):
         assert await find_ids({"a": item("0"), "b": item("0.3")}, Mmr(min_mmr_score=0.5)) == ["a"]
 
     async def test_a_start_below_min_mmr_score_ends_the_walk_before_it_begins(self):
@@ -157,7 +160,7 @@ class TestEnd:
             hits, walk = await walk_all(corpus, Mmr(select_k=0))
         assert (hits, walk.summary.stop) == ([], "sufficient")
 
-    async def test_max_traverse_bounds_what_is_gone_on_from(self):
+    async def test_max_traverse_limits_the_expanded_artifacts(self):
         items = {"a": item("0", to=["b"]), "b": item("0.1", to=["c"]), "c": item("0.2")}
         assert await find_ids(items, Mmr(start_k=1, max_traverse=1)) == ["a", "b"]
         assert await find_ids(items, Mmr(start_k=1, max_traverse=0)) == ["a"]
@@ -168,13 +171,13 @@ BARE = {"a": item("0", to=["b"]), "b": item(to=["c"]), "c": item("0.6"), "d": it
 
 class TestArtifactsWithoutSurfaces:
     @pytest.mark.parametrize("weight", [0, 0.5, 1])
-    async def test_they_are_chosen_last_and_only_route(self, weight):
+    async def test_artifacts_without_surfaces_are_chosen_last_and_only_route(self, weight):
         async with corpus_of(BARE) as corpus:
             hits, walk = await walk_all(corpus, Mmr(start_k=0, roots=["a", "d"], lambda_mult=weight))
         assert [walk.path(hit) for hit in hits] == [["a"], ["d"], ["a", "b", "c"]]
         assert (walk.summary.routed, walk.summary.stop) == (1, "exhausted")
 
-    async def test_below_any_min_mmr_score_they_are_not(self):
+    async def test_artifacts_without_surfaces_are_below_any_min_mmr_score(self):
         assert await find_ids(BARE, Mmr(start_k=2, min_mmr_score=-100.0)) == ["a", "c"]
 
 
@@ -191,11 +194,11 @@ class TestCost:
         step = ["vectors_of", "get_records"]
         assert store.calls == ["search_vectors", *step, "neighbors", *step, "neighbors", *step]
 
-    async def test_those_at_the_depth_cap_are_chosen_in_one_step(self):
+    async def test_artifacts_at_the_depth_cap_are_chosen_in_one_step(self):
         async with corpus_of(FAN) as corpus:
             capped, walk = await walk_all(corpus, Mmr(), max_depth=0)
             free, stepwise = await walk_all(corpus, Mmr())
-        assert said(capped) == said(free)
+        assert reasons(capped) == reasons(free)
         assert (walk.summary.steps, stepwise.summary.steps) == (1, 4)
 
     async def test_many_choices_at_the_depth_cap_are_made_in_order_too(self):
@@ -203,7 +206,7 @@ class TestCost:
         async with corpus_of(items) as corpus:
             capped, walk = await walk_all(corpus, Mmr(start_k=90, select_k=80), max_depth=0, node_budget=90)
             free, _ = await walk_all(corpus, Mmr(start_k=90, select_k=80), node_budget=90)
-        assert said(capped) == said(free)
+        assert reasons(capped) == reasons(free)
         assert walk.summary.steps == 2  # of 64 choices at most
 
     async def test_a_large_pool_is_compared_in_a_thread_with_the_same_outcome(self, monkeypatch):
@@ -222,7 +225,7 @@ class TestCost:
                 graph = graph_of(number)
                 async with corpus_of(graph.items, embedder=EIGHTHS) as corpus:
                     hits, walk = await walk_all(corpus, policy, graph.query, max_depth=number)
-                told.append((said(hits), walk.summary.left_out))
+                told.append((reasons(hits), walk.summary.left_out))
         assert told[:8] == told[8:]
         assert len(threads) > 40
 
@@ -240,7 +243,7 @@ class TestCost:
         ({"adjacent_k": -1}, "adjacent_k"),
     ],
 )
-def test_bad_parameters_are_refused_at_birth(options, told):
+def test_bad_parameters_are_refused_when_it_is_created(options, told):
     with pytest.raises(ArgumentError, match=told):
         Mmr(**options)
 
@@ -249,7 +252,10 @@ def test_bad_parameters_are_refused_at_birth(options, told):
 
 
 def marginal(graph, weight, least, why):
-    """What one step takes: the first of the best, where that is good enough; `why` notes its score and redundancy."""
+    """Return the `choose` of a reference walk, which takes the best node if it is good enough.
+
+    Of equals, it takes the first. `why` records its score and redundancy.
+    """
 
     def choose(pool, committed):
         rated = []
@@ -300,7 +306,7 @@ def test_choices_scores_and_order_equal_those_of_a_simple_reference(backend, dat
         async with corpus_of(graph.items, embedder=EIGHTHS) as corpus:
             hits, walk = await walk_all(corpus, policy, graph.query, max_depth=max_depth)
         assert [walk.path(hit) for hit in hits] == [each.path for each in nodes_to_keep(graph, chosen, scope)]
-        assert said(hits) == [(each.id, *why[each.id]) for each in nodes_to_keep(graph, chosen, scope)]
+        assert reasons(hits) == [(each.id, *why[each.id]) for each in nodes_to_keep(graph, chosen, scope)]
         assert walk.summary.committed == len(chosen)
         assert walk.ranking == hits
 
@@ -309,7 +315,7 @@ def test_choices_scores_and_order_equal_those_of_a_simple_reference(backend, dat
 
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("policy", [Mmr(select_k=None), Mmr(edges=[("tags", "tags")], lambda_mult=0.25)])
-async def test_a_file_is_walked_as_memory_is(policy, tmp_path):
+async def test_a_walk_of_a_file_equals_one_in_memory(policy, tmp_path):
     for number in range(5):
         graph = graph_of(number)
         async with corpus_of(graph.items, embedder=EIGHTHS) as corpus:

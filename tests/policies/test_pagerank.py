@@ -1,4 +1,7 @@
-"""Personalised PageRank by pushing: exact in the end, bounded on the way, on real stores and against a linear solve."""
+"""Personalised PageRank by pushing, on real stores and compared with a linear solve.
+
+It is exact in the end and bounded before.
+"""
 
 import math
 from collections import Counter
@@ -30,7 +33,10 @@ from tests.support.pagerank_truth import CLOSE, RESTARTS, exact, graphs
 
 
 def angle(texts):
-    """Embed a text whose last word is a number x as the unit vector at the angle x * pi; cosines can be had by hand."""
+    """Embed a text whose last word is a number x as the unit vector at the angle x * pi.
+
+    Cosines can then be computed by hand.
+    """
     angles = [float(text.split()[-1]) * math.pi for text in texts]
     return [[math.cos(each), math.sin(each)] for each in angles]
 
@@ -40,7 +46,10 @@ ANGLE = embedder_from(angle, id="angle", dim=2)
 
 @dataclass(frozen=True)
 class Whole:
-    """One surface an artifact, none without a text; the other fields are metadata."""
+    """A strategy with one surface per artifact, none without a text.
+
+    The other fields are metadata.
+    """
 
     id: str = "whole"
 
@@ -51,7 +60,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Given:
-    """Links and titles as the artifact has them."""
+    """An extractor of the links and titles that an artifact contains."""
 
     id: str = "given"
 
@@ -82,8 +91,8 @@ class Counting:
         return getattr(self._store, name)
 
 
-async def walked(corpus, query="0", **options):
-    """Take all hits of a walk, and give them with the walk."""
+async def walk_all(corpus, query="0", **options):
+    """Return all hits of a walk, and the walk."""
     async with traverse(query, corpus, **{"node_budget": 1_000, **options}) as walk:
         hits = [hit async for hit in walk]
     return hits, walk
@@ -96,15 +105,15 @@ def ids_of(hits):
 # --- the truth ------------------------------------------------------------------------------------------------------
 
 
-def seen_from(graph, direction):
-    """Give the neighbours of each node along the links, against them, or both."""
+def neighbours_in(graph, direction):
+    """Return the neighbours of each node along the links, against them, or both."""
     back = {node: [other for other in graph if node in graph[other]] for node in graph}
     ways = {"out": [graph], "in": [back], "both": [graph, back]}[direction]
     return {node: list(dict.fromkeys(end for way in ways for end in way[node])) for node in graph}
 
 
 def check_ranking(ranking, values, rankable=None, first=0):
-    """Check what a ranking claims to be final: its very place, or that it is among the first so many."""
+    """Check the final places that a ranking claims: exact ones, or among the first."""
     told = ids_of(ranking)
     for place, hit in enumerate(ranking):
         if hit.metadata["rank_final"]:
@@ -118,7 +127,7 @@ def check_ranking(ranking, values, rankable=None, first=0):
 
 
 def random_graph(seed, *, size=30, edges=60):
-    """A random directed graph with dangling nodes, and one that nothing leads to or from."""
+    """Return a random directed graph with dangling nodes and an isolated one."""
     graph = nx.gnm_random_graph(size, edges, seed=seed, directed=True)
     return {f"n{node:02}": [f"n{end:02}" for end in graph.successors(node)] for node in graph} | {"lonely": []}
 
@@ -136,7 +145,7 @@ class TestOnAFullBudget:
         graph, roots = random_graph(seed), ["n03", "n07", "lonely"]
         policy = PersonalizedPageRank(seed_k=0, roots=roots, direction=direction, restart=0.15)
         async with corpus_of(graph) as corpus:
-            hits, walk = await walked(corpus, policy=policy)
+            hits, walk = await walk_all(corpus, policy=policy)
         expected = networkx_pagerank(
             as_networkx(graph, direction), 0.85, dict.fromkeys(roots, 1), max_iter=1_000, tol=1e-14
         )
@@ -154,17 +163,17 @@ class TestOnAFullBudget:
         items = {id: item(mentions=[*ends, "nowhere"]) for id, ends in graph.items()}
         policy = PersonalizedPageRank(seed_k=0, roots=["a", "d"], edges=[("mentions", "$id")], restart=0.2)
         async with corpus_of(items) as corpus:
-            hits, walk = await walked(corpus, policy=policy)
+            hits, walk = await walk_all(corpus, policy=policy)
         expected = networkx_pagerank(as_networkx(graph, "out"), 0.8, {"a": 1, "d": 1}, max_iter=1_000, tol=1e-14)
         assert {hit.artifact_id: hit.score for hit in walk.ranking} == pytest.approx(expected, abs=1e-9)
         assert all(hit.metadata["rank_final"] for hit in walk.ranking)
         assert sorted(ids_of(hits)) == ["a", "b", "c", "d"]
 
-    async def test_several_links_between_a_pair_are_one_way(self):
+    async def test_several_links_between_a_pair_are_one_edge(self):
         items = {"a": item(links={"x": ["b"], "y": ["b", "c"]}), "b": item("a"), "c": item()}
         policy = PersonalizedPageRank(seed_k=0, roots=["a"])
         async with corpus_of(items) as corpus:
-            _, walk = await walked(corpus, policy=policy)
+            _, walk = await walk_all(corpus, policy=policy)
         found = {hit.artifact_id: hit.score for hit in walk.ranking}
         assert found == pytest.approx(exact({"a": ["b", "c"], "b": ["a"], "c": ["a"]}, {"a": 1}, 0.5), abs=CLOSE)
 
@@ -174,7 +183,7 @@ class TestOnAFullBudget:
         twin = {"y": ["s", "t", "u"], "s": ["t"], "t": ["y"], "u": []}
         policy = PersonalizedPageRank(seed_k=0, roots=["x", "y"], direction="out", restart=restart, width=1)
         async with corpus_of(half | twin) as corpus:
-            hits, walk = await walked(corpus, policy=policy)
+            hits, walk = await walk_all(corpus, policy=policy)
         assert ids_of(hits) == ["x", "y", "p", "q", "r", "s", "t", "u"]
         assert ids_of(walk.ranking) == ["x", "y", "q", "t", "p", "r", "s", "u"]
 
@@ -182,21 +191,21 @@ class TestOnAFullBudget:
         star = {"hub": ["e", "d", "c", "b", "a"], **{leaf: [] for leaf in "abcde"}}
         policy = PersonalizedPageRank(seed_k=0, roots=["e", "c", "hub"], width=2)
         async with corpus_of(star) as corpus:
-            hits, walk = await walked(corpus, policy=policy)
+            hits, walk = await walk_all(corpus, policy=policy)
         assert ids_of(hits) == ["e", "c", "hub", "a", "b", "d"]
         assert ids_of(walk.ranking) == ["hub", "e", "c", "a", "b", "d"]
 
     async def test_cycles_end(self):
         ring = {f"{at}": [f"{(at + 1) % 7}", f"{(at + 3) % 7}"] for at in range(7)}
         async with corpus_of(ring) as corpus:
-            hits, walk = await walked(corpus, policy=PersonalizedPageRank(seed_k=1))
+            hits, walk = await walk_all(corpus, policy=PersonalizedPageRank(seed_k=1))
         assert sorted(ids_of(hits)) == sorted(ring)
         assert walk.summary.stop == "exhausted"
 
 
 @dataclass(frozen=True)
 class ClosedForm(Policy):
-    """Reads the whole graph and solves it: a policy that expands nothing."""
+    """Reads the whole graph and solves it, as a policy that expands nothing."""
 
     roots: tuple
     restart: float
@@ -224,8 +233,10 @@ class ClosedForm(Policy):
 async def test_the_closed_form_is_a_policy_that_expands_nothing_and_ranks_the_same():
     graph, roots = random_graph(5), ("n03", "n07")
     async with corpus_of(graph) as corpus:
-        solved, _ = await walked(corpus, policy=ClosedForm(roots, 0.3))
-        _, walk = await walked(corpus, policy=PersonalizedPageRank(seed_k=0, roots=roots, restart=0.3, direction="out"))
+        solved, _ = await walk_all(corpus, policy=ClosedForm(roots, 0.3))
+        _, walk = await walk_all(
+            corpus, policy=PersonalizedPageRank(seed_k=0, roots=roots, restart=0.3, direction="out")
+        )
     assert min(one.score - other.score for one, other in pairwise(solved)) > 1e-6, "choose a graph without ties"
     assert ids_of(walk.ranking) == ids_of(solved)
     assert [hit.score for hit in walk.ranking] == pytest.approx([hit.score for hit in solved], abs=CLOSE)
@@ -233,7 +244,7 @@ async def test_the_closed_form_is_a_policy_that_expands_nothing_and_ranks_the_sa
 
 @dataclass(frozen=True)
 class Trial:
-    """A walk that may be cut short in many ways, and the graph that its values are about."""
+    """A walk that may be cut short in many ways, and the graph of its values."""
 
     items: dict
     graph: dict
@@ -276,7 +287,7 @@ def trials(draw):
             for node, ends in graph.items()
         }
     else:
-        seen = seen_from(graph, direction)
+        seen = neighbours_in(graph, direction)
     options = {
         "node_budget": draw(st.integers(1, 14)),
         "max_depth": draw(st.sampled_from([None, None, 0, 1, 2])),
@@ -287,10 +298,10 @@ def trials(draw):
 
 @settings(max_examples=examples(150))
 @given(trials())
-def test_however_a_walk_is_cut_short_the_truth_of_the_whole_graph_lies_within_its_bounds(trial):
+def test_exact_values_lie_within_the_bounds_of_every_walk_that_is_cut_short(trial):
     async def main():
         async with corpus_of(trial.items) as corpus:
-            return (await walked(corpus, policy=trial.policy, **trial.options))[1]
+            return (await walk_all(corpus, policy=trial.policy, **trial.options))[1]
 
     policy, ranking = trial.policy, anyio.run(main).ranking
     values = exact(trial.graph, dict.fromkeys(policy.roots, 1), policy.restart)
@@ -303,8 +314,11 @@ def test_however_a_walk_is_cut_short_the_truth_of_the_whole_graph_lies_within_it
     assert all(one.score >= other.score - 2 * pagerank.ROUNDING for one, other in pairwise(ranking))
 
 
-def iterated(graph, seeds, restart):
-    """Give the value of each node of a large undirected graph, whose nodes are numbers from 0, by iteration."""
+def iterate(graph, seeds, restart):
+    """Return the value of each node of a large undirected graph, by iteration.
+
+    Nodes are numbers from 0.
+    """
     ends, spread = np.array([*graph.edges, *((end, node) for node, end in graph.edges)]).T, dict(graph.degree)
     start, rate = np.zeros(len(graph)), (1 - restart) / np.array([spread[node] for node in range(len(graph))])
     start[list(seeds)] = np.array(list(seeds.values())) / sum(seeds.values())
@@ -315,7 +329,10 @@ def iterated(graph, seeds, restart):
 
 
 def test_in_a_large_graph_the_first_place_is_final_within_200_explorations():
-    """Of five seeds one weighs twice as much; among equals only who is among the first ten is known so soon."""
+    """Of five seeds one weighs twice as much.
+
+    Of equals it is known so soon only which are among the first ten.
+    """
     graph, chance = nx.barabasi_albert_graph(3_000, 3, seed=7), np.random.default_rng(0)
     items = {f"n{node}": item(*(f"n{end}" for end in graph[node]), text=f"{chance.uniform():.4f}") for node in graph}
 
@@ -323,9 +340,9 @@ def test_in_a_large_graph_the_first_place_is_final_within_200_explorations():
         async with corpus_of(items) as corpus:
             for root in chance.choice(3_000, 4, replace=False).tolist():
                 policy = PersonalizedPageRank(seed_k=4, search_weight=0.5, roots=[f"n{root}"], certify_k=0)
-                hits, walk = await walked(corpus, f"{chance.uniform():.2f}", policy=policy, node_budget=200)
+                hits, walk = await walk_all(corpus, f"{chance.uniform():.2f}", policy=policy, node_budget=200)
                 seeds = {int(hit.artifact_id[1:]): hit.score for hit in hits if hit.metadata["walk_depth"] == 0}
-                values = iterated(graph, seeds, 0.5)
+                values = iterate(graph, seeds, 0.5)
                 assert sorted(seeds.values()) == pytest.approx([1 / 12] * 4 + [1 / 6])
                 assert ids_of(walk.ranking)[0] == f"n{root}"
                 assert walk.ranking[0].metadata["rank_final"]
@@ -344,8 +361,8 @@ def test_in_a_large_graph_equal_seeds_are_among_the_first_ten_within_200_explora
             for _ in range(5):
                 seeds = chance.choice(3_000, 5, replace=False).tolist()
                 policy = PersonalizedPageRank(seed_k=0, roots=[f"n{seed}" for seed in seeds])
-                _, walk = await walked(corpus, "0", policy=policy, node_budget=200)
-                values = iterated(graph, dict.fromkeys(seeds, 1), 0.5)
+                _, walk = await walk_all(corpus, "0", policy=policy, node_budget=200)
+                values = iterate(graph, dict.fromkeys(seeds, 1), 0.5)
                 assert walk.ranking[0].metadata["rank_final"]
                 assert not walk.ranking[-1].metadata["rank_final"]
                 check_ranking(walk.ranking, {f"n{node}": value for node, value in enumerate(values.tolist())}, first=10)
@@ -360,7 +377,7 @@ class TestTheStream:
     async def test_each_step_commits_the_largest_residuals_with_the_lower_bound_as_score(self):
         async with corpus_of(GRAPH) as corpus:
             policy = PersonalizedPageRank(seed_k=0, roots=["a"], direction="out", width=1)
-            hits, _ = await walked(corpus, policy=policy, node_budget=4)
+            hits, _ = await walk_all(corpus, policy=policy, node_budget=4)
         # a gives half of its mass to b and c, c a third of half of that to d, a and e; that of b is pushed on to d
         assert [(hit.artifact_id, hit.score) for hit in hits] == [
             ("a", 0.5),
@@ -369,25 +386,25 @@ class TestTheStream:
             ("d", pytest.approx(0.5 * (0.125 + 0.125 / 3), rel=0.2)),
         ]
 
-    async def test_what_was_discovered_later_goes_first_where_more_is_left_to_walk(self):
+    async def test_a_later_node_with_a_larger_residual_is_committed_first(self):
         graph = {"a": ["b", "c", "d"], "b": [], "c": [], "d": [], "y": ["z"], "z": []}
         policy = PersonalizedPageRank(seed_k=0, roots=["a", "y"], direction="out", width=1)
         async with corpus_of(graph) as corpus:
-            hits, _ = await walked(corpus, policy=policy)
+            hits, _ = await walk_all(corpus, policy=policy)
         assert ids_of(hits) == ["a", "y", "z", "b", "c", "d"]
 
-    async def test_a_smaller_budget_commits_a_prefix(self):
+    async def test_a_smaller_budget_commits_the_first_nodes(self):
         async with corpus_of(random_graph(1)) as corpus:
             policy = PersonalizedPageRank(seed_k=0, roots=["n03", "n07"], width=3)
-            whole, _ = await walked(corpus, policy=policy)
+            whole, _ = await walk_all(corpus, policy=policy)
             assert len(whole) > 20
             for budget in range(len(whole)):
-                cut, _ = await walked(corpus, policy=policy, node_budget=budget)
+                cut, _ = await walk_all(corpus, policy=policy, node_budget=budget)
                 assert [hit.to_dict() for hit in cut] == [hit.to_dict() for hit in whole[:budget]]
 
     async def test_the_lower_bound_at_commitment_is_never_above_the_last_estimate(self):
         async with corpus_of(random_graph(2)) as corpus:
-            hits, walk = await walked(corpus, policy=PersonalizedPageRank(seed_k=0, roots=["n03"]), node_budget=15)
+            hits, walk = await walk_all(corpus, policy=PersonalizedPageRank(seed_k=0, roots=["n03"]), node_budget=15)
         last = {hit.artifact_id: hit for hit in walk.ranking}
         for hit in hits:
             assert hit.score <= last[hit.artifact_id].score + CLOSE
@@ -396,7 +413,7 @@ class TestTheStream:
     async def test_a_walk_in_worker_threads_is_the_same(self, monkeypatch):
         async with corpus_of(random_graph(3)) as corpus:
             policy = PersonalizedPageRank(seed_k=0, roots=["n03"])
-            expected, _ = await walked(corpus, policy=policy)
+            expected, _ = await walk_all(corpus, policy=policy)
             used = []
 
             async def in_thread(function, *arguments):
@@ -405,23 +422,23 @@ class TestTheStream:
 
             monkeypatch.setattr(concurrency, "in_thread", in_thread)
             monkeypatch.setattr(pagerank, "_OFFLOAD_ABOVE", 0)
-            found, _ = await walked(corpus, policy=policy)
+            found, _ = await walk_all(corpus, policy=policy)
         assert used
         assert [hit.to_dict() for hit in found] == [hit.to_dict() for hit in expected]
 
-    async def test_what_the_count_beyond_the_limits_finds_makes_the_ranking_exact(self):
+    async def test_the_count_beyond_the_limits_makes_the_ranking_exact(self):
         policy = PersonalizedPageRank(seed_k=0, roots=["a"])
         async with corpus_of(GRAPH) as corpus:
             gaps = []
             for count_beyond_limits in (True, False):
                 limits = Limits(count_beyond_limits=count_beyond_limits)
-                _, walk = await walked(corpus, policy=policy, node_budget=len(GRAPH), limits=limits)
+                _, walk = await walk_all(corpus, policy=policy, node_budget=len(GRAPH), limits=limits)
                 gaps.append(max(hit.metadata["ppr_upper"] - hit.metadata["ppr_lower"] for hit in walk.ranking))
         assert gaps[0] < CLOSE < gaps[1]
 
 
 class TestTheRanking:
-    async def test_asked_for_again_it_is_the_same_and_the_walk_is_as_it_was(self):
+    async def test_a_second_request_for_the_ranking_returns_the_same_and_changes_nothing(self):
         policy = PersonalizedPageRank(seed_k=0, roots=["a"], width=2)
         async with corpus_of(GRAPH) as corpus, traverse("0", corpus, policy=policy, node_budget=4) as walk:
             hits = [hit async for hit in walk]
@@ -438,7 +455,7 @@ class TestTheRanking:
 
     async def test_the_path_of_a_ranked_hit_is_known(self):
         async with corpus_of(GRAPH) as corpus:
-            _, walk = await walked(corpus, policy=PersonalizedPageRank(seed_k=0, roots=["a"], direction="out"))
+            _, walk = await walk_all(corpus, policy=PersonalizedPageRank(seed_k=0, roots=["a"], direction="out"))
         paths = {hit.artifact_id: walk.path(hit) for hit in walk.ranking}
         assert paths["f"] == ["a", "b", "d", "f"]
 
@@ -451,11 +468,11 @@ class TestTheRanking:
 
     async def test_hubs_sink_with_the_degree_exponent_and_the_walk_does_not_change(self):
         star = {"hub": ["a", "b", "c", "d"], "a": ["b"], "b": [], "c": [], "d": []}
-        values, spread = exact(seen_from(star, "both"), {"a": 1}, 0.5), {"hub": 4, "a": 2, "b": 2, "c": 1, "d": 1}
+        values, spread = exact(neighbours_in(star, "both"), {"a": 1}, 0.5), {"hub": 4, "a": 2, "b": 2, "c": 1, "d": 1}
         plain = PersonalizedPageRank(seed_k=0, roots=["a"])
         async with corpus_of(star) as corpus:
-            hits, one = await walked(corpus, policy=plain)
-            same, other = await walked(corpus, policy=replace(plain, degree_exponent=1.0))
+            hits, one = await walk_all(corpus, policy=plain)
+            same, other = await walk_all(corpus, policy=replace(plain, degree_exponent=1.0))
         assert [hit.to_dict() for hit in same] == [hit.to_dict() for hit in hits]
         assert ids_of(one.ranking)[:3] == ["a", "b", "hub"] or ids_of(one.ranking)[:3] == ["a", "hub", "b"]
         divided = {id: values[id] / spread[id] for id in star}
@@ -464,39 +481,39 @@ class TestTheRanking:
         assert all(hit.metadata["rank_final"] for hit in other.ranking)
         assert all(hit.metadata["ppr_lower"] == pytest.approx(values[hit.artifact_id]) for hit in other.ranking)
 
-    async def test_who_was_not_explored_may_have_any_number_of_neighbours(self):
+    async def test_a_node_that_was_not_explored_may_have_any_number_of_neighbours(self):
         star = {"a": ["hub"], "hub": ["b", "c", "d", "e", "f"], **{leaf: [] for leaf in "bcdef"}}
         finals = []
         for exponent in (0.0, 1.0):
             policy = PersonalizedPageRank(seed_k=0, roots=["a"], degree_exponent=exponent, max_depth=1)
             async with corpus_of(star) as corpus:
-                _, walk = await walked(corpus, policy=policy, limits=Limits(count_beyond_limits=False))
+                _, walk = await walk_all(corpus, policy=policy, limits=Limits(count_beyond_limits=False))
             finals.append([(hit.artifact_id, hit.metadata["rank_final"]) for hit in walk.ranking])
         assert finals == [[("a", True), ("hub", True)], [("a", True), ("hub", False)]]
 
-    async def test_what_is_known_and_not_committed_may_come_between(self):
+    async def test_a_discovered_node_that_is_not_committed_may_come_between(self):
         policy = PersonalizedPageRank(seed_k=0, roots=["a", "b"], restart=0.9, certify_k=1)
         async with corpus_of({"a": [], "b": []}) as corpus:
-            _, walk = await walked(corpus, policy=policy, node_budget=1)
-            _, whole = await walked(corpus, policy=policy)
+            _, walk = await walk_all(corpus, policy=policy, node_budget=1)
+            _, whole = await walk_all(corpus, policy=policy)
         assert [(hit.artifact_id, hit.metadata["rank_final"]) for hit in walk.ranking] == [("a", False)]
         assert [hit.metadata["rank_final"] for hit in whole.ranking] == [True, True]
 
-    async def test_routers_take_no_place_in_it(self):
-        """They have more mass than what lies behind them, but are not to be returned."""
+    async def test_routers_are_not_in_the_ranking(self):
+        """They have more mass than the nodes behind them, but are not to be returned."""
         items = {"a": item("b", text=None), "b": item("c"), "c": item(final=False), "d": item()}
         policy = PersonalizedPageRank(
             seed_k=0, roots=["a"], direction="out", scope=Scope(keep={"final": {"$ne": False}})
         )
         async with corpus_of(items) as corpus:
-            _, walk = await walked(corpus, policy=policy)
+            _, walk = await walk_all(corpus, policy=policy)
         assert walk.summary.routed == 2
         assert [(hit.artifact_id, hit.metadata["rank_final"]) for hit in walk.ranking] == [("b", True)]
 
-    async def test_a_walk_without_hits_has_an_empty_one(self):
+    async def test_a_walk_without_hits_has_an_empty_ranking(self):
         async with corpus_of(GRAPH) as corpus:
             for options in ({"node_budget": 0}, {"policy": PersonalizedPageRank(seed_k=0)}):
-                _, walk = await walked(corpus, **{"policy": PersonalizedPageRank(), **options})
+                _, walk = await walk_all(corpus, **{"policy": PersonalizedPageRank(), **options})
                 assert walk.ranking == []
 
 
@@ -504,10 +521,13 @@ class TestTheRanking:
 
 
 async def masses(items, query="0", **options):
-    """Give the seeds' masses: what is committed first has the restart's part of it as its score."""
+    """Return the mass of each seed.
+
+    The score of a node committed first is its mass times the restart.
+    """
     policy = PersonalizedPageRank(width=100, **options)
     async with corpus_of(items) as corpus:
-        hits, _ = await walked(corpus, query, policy=policy, max_depth=0)
+        hits, _ = await walk_all(corpus, query, policy=policy, max_depth=0)
     return {hit.artifact_id: pytest.approx(hit.score / policy.restart) for hit in hits}
 
 
@@ -520,35 +540,35 @@ PAGES = {
 
 
 class TestSeeds:
-    async def test_what_is_found_and_the_roots_weigh_the_same(self):
+    async def test_search_hits_and_roots_have_the_same_mass(self):
         assert await masses(PAGES, seed_k=2, roots=["off"]) == {"near": 1 / 3, "mid": 1 / 3, "off": 1 / 3}
 
-    async def test_a_root_that_is_found_too_weighs_both(self):
+    async def test_a_root_that_is_a_search_hit_has_the_mass_of_both(self):
         assert await masses(PAGES, seed_k=2, roots=["near", "near"]) == {"near": 2 / 3, "mid": 1 / 3}
 
-    async def test_search_can_weigh_less_than_roots_or_nothing(self):
+    async def test_search_hits_can_have_less_mass_than_roots_or_none(self):
         assert await masses(PAGES, seed_k=1, search_weight=0.25, roots=["off"]) == {"near": 0.2, "off": 0.8}
         assert await masses(PAGES, search_weight=0, roots=["off"]) == {"off": 1}
 
-    async def test_scores_are_scaled_from_the_lowest_found_to_the_highest(self):
+    async def test_scores_are_scaled_from_the_lowest_to_the_highest_hit(self):
         low, mid, high = (math.cos(x * math.pi) for x in (0.5, 0.3, 0.1))
         share = (mid - low) / (high - low)
         found = await masses(PAGES, seed_k=3, weighting="score")
         assert found == {"near": 1 / (1 + share), "mid": share / (1 + share)}
 
-    async def test_equal_scores_weigh_the_same(self):
+    async def test_equal_scores_have_the_same_mass(self):
         items = {"a": item(text="0.2"), "b": item(text="0.2")}
         assert await masses(items, weighting="score") == {"a": 0.5, "b": 0.5}
 
-    async def test_scores_weigh_in_a_lexical_search_too(self):
+    async def test_scores_determine_mass_in_a_lexical_search_too(self):
         items = {"a": item(text="pad 0.1"), "b": item(text="pad pad 0.2"), "c": item(text="pad pad pad 0.4")}
         low, mid, high = (math.cos(x * math.pi) for x in (0.4, 0.2, 0.1))
         share = (mid - low) / (high - low)
         found = await masses(items, "pad 0", seeding="lexical", weighting="score")
         assert found == {"a": 1 / (1 + share), "b": share / (1 + share)}
 
-    async def test_names_in_the_query_weigh_by_how_rare_and_how_little_linked_they_are(self):
-        """Two carry the name pad, one of them has one referrer; far has two."""
+    async def test_rare_names_with_few_referrers_have_more_mass(self):
+        """Two artifacts have the name pad, one of them has one referrer; far has two."""
         found = await masses(PAGES, "Pad or Far 0", seed_k=0, title_weight=1)
         weights = {"near": 1 / 2, "mid": 1 / 2, "far": 1 / 2}
         assert found == {id: weight / 1.5 for id, weight in weights.items()}
@@ -557,38 +577,38 @@ class TestSeeds:
         assert found == {id: weight / sum(weights.values()) for id, weight in weights.items()}
 
     async def test_hippo_rag_2_is_a_configuration(self):
-        """Passages weakly by scaled score, phrases fully by how few passages hold them."""
+        """Passages have little mass by scaled score, phrases full mass by their rarity."""
         low, mid, high = (math.cos(x * math.pi) for x in (0.5, 0.3, 0.1))
         weights = {"near": 0.05, "mid": 0.05 * (mid - low) / (high - low), "far": 1 / 2}
         found = await masses(PAGES, "Far 0", seed_k=3, weighting="score", search_weight=0.05, title_weight=1)
         assert found == {id: weight / sum(weights.values()) for id, weight in weights.items()}
 
-    async def test_what_may_not_be_started_from_has_no_mass_but_can_be_reached(self):
+    async def test_an_artifact_that_may_not_start_has_no_mass_but_can_be_reached(self):
         scope = Scope(start={"text": {"$ne": "0.3"}})
         options = {"seed_k": 1, "roots": ["mid", "off"], "scope": scope}
         assert await masses(PAGES, **options) == {"near": 0.5, "off": 0.5}
         async with corpus_of(PAGES) as corpus:
-            hits, walk = await walked(corpus, policy=PersonalizedPageRank(**options))
+            hits, walk = await walk_all(corpus, policy=PersonalizedPageRank(**options))
         assert "mid" in ids_of(hits)
         assert walk.summary.stop == "exhausted"
 
-    async def test_what_a_scope_passes_over_has_no_mass(self):
+    async def test_an_artifact_that_a_scope_skips_has_no_mass(self):
         scope = Scope(cross={"text": "0.1"}, keep={"text": "0.1"})
         assert await masses(PAGES, seed_k=2, roots=["off"], scope=scope) == {"near": 1}
 
-    async def test_what_a_scope_passes_over_is_not_explored(self):
+    async def test_an_artifact_that_a_scope_skips_is_not_explored(self):
         policy = PersonalizedPageRank(seed_k=1, scope=Scope.only({"text": {"$ne": "0.3"}}))
         async with corpus_of(PAGES) as corpus:
-            hits, walk = await walked(corpus, policy=policy)
+            hits, walk = await walk_all(corpus, policy=policy)
         assert (ids_of(hits), walk.summary.routed) == (["near"], 0)
 
-    async def test_a_root_that_does_not_exist_is_no_seed_where_fields_lead_on(self):
+    async def test_a_missing_root_is_no_seed_in_a_walk_along_fields(self):
         assert await masses(PAGES, seed_k=1, roots=["nowhere"], edges=[("text", "text")]) == {"near": 1}
 
-    async def test_where_nothing_has_mass_the_walk_is_over(self):
+    async def test_a_walk_without_mass_is_empty(self):
         async with corpus_of(PAGES) as corpus:
             policy = PersonalizedPageRank(search_weight=0, title_weight=1)
-            hits, walk = await walked(corpus, "nobody 0", policy=policy)
+            hits, walk = await walk_all(corpus, "nobody 0", policy=policy)
         assert (hits, walk.summary.stop) == ([], "exhausted")
 
 
@@ -596,7 +616,7 @@ class TestSeeds:
 
 
 def ring(store=None):
-    """Artifacts in a ring of many cycles, some without surfaces, with fields to go by."""
+    """Build artifacts in a ring with many cycles and fields for edges; some have no surface."""
     items = {
         f"{at:02}": item(
             *(f"{(at + step) % 14:02}" for step in (1, 3, 5)),
@@ -653,26 +673,28 @@ async def test_it_passes_the_exam_of_policies_over_a_file(policy, tmp_path):
     ],
     ids=["links", "scope", "fields"],
 )
-async def test_a_step_takes_three_store_calls_whatever_its_size(options, calls):
+async def test_a_step_of_any_size_takes_three_store_calls(options, calls):
     names = [f"n{at:03}" for at in range(200)]
     wide = {name: item(open=True, name=name, to=[]) for name in names}
     wide["hub"] = item(*names, open=True, name="hub", to=names)
     async with corpus_of(wide) as corpus:
         store = Counting(corpus.store)
         policy = PersonalizedPageRank(seed_k=0, roots=["hub"], width=500, **options)
-        hits, _ = await walked(replace(corpus, store=store), policy=policy)
+        hits, _ = await walk_all(replace(corpus, store=store), policy=policy)
     assert len(hits) == 201
     assert store.calls == calls
 
 
-async def test_only_what_is_committed_is_compared_with_the_query():
+async def test_only_committed_artifacts_are_compared_with_the_query():
     names = [f"n{at}" for at in range(30)]
     async with corpus_of({"hub": names} | {name: [] for name in names}) as corpus:
-        hits, walk = await walked(corpus, policy=PersonalizedPageRank(seed_k=0, roots=["hub"], width=3), node_budget=7)
+        hits, walk = await walk_all(
+            corpus, policy=PersonalizedPageRank(seed_k=0, roots=["hub"], width=3), node_budget=7
+        )
     assert sorted(walk._steps.state.memory.best_surfaces) == sorted(ids_of(hits))
 
 
-def test_bad_parameters_are_refused_at_birth():
+def test_bad_parameters_are_refused_when_it_is_created():
     for options in (
         {"restart": 0},
         {"restart": 1.0},

@@ -16,7 +16,10 @@ from airw.values import IndexPlan, Surface
 
 
 def angle(texts):
-    """Embed a text that is a number x as the unit vector at the angle x * pi, so that cosines can be had by hand."""
+    """Embed a text that is a number x as the unit vector at the angle x * pi.
+
+    Cosines can then be computed by hand.
+    """
     return [[math.cos(float(text) * math.pi), math.sin(float(text) * math.pi)] for text in texts]
 
 
@@ -25,7 +28,7 @@ ANGLE = embedder_from(angle, id="angle", dim=2)
 
 @dataclass(frozen=True)
 class Kinds:
-    """Decompose a mapping of surface kinds to texts, in order; lists of texts make several surfaces."""
+    """Decompose a mapping of surface kinds to texts, in order; a list makes several surfaces."""
 
     id: str = "kinds"
 
@@ -61,14 +64,14 @@ class Counting:
 
 
 def chain(**links):
-    """Artifacts whose text is their nearness to the query 0: smaller is nearer."""
+    """Return artifacts whose text is their distance from the query 0."""
     return {name: {"document": text, "links": {"REF": targets}} for name, (text, targets) in links.items()}
 
 
 GRAPH = chain(a=("0.0", ["c", "b"]), b=("0.1", ["d"]), c=("0.2", ["d", "a"]), d=("0.3", ["e"]), e=("0.4", []))
 
 
-async def walked(corpus, query="0", **options):
+async def walk_all(corpus, query="0", **options):
     async with traverse(query, corpus, **options) as walk:
         hits = [hit async for hit in walk]
     return hits, walk.summary
@@ -77,7 +80,7 @@ async def walked(corpus, query="0", **options):
 class TestEager:
     async def test_it_commits_layer_by_layer_nearest_first(self):
         async with corpus_of(GRAPH) as corpus:
-            hits, summary = await walked(corpus, policy=Eager(start_k=1))
+            hits, summary = await walk_all(corpus, policy=Eager(start_k=1))
         assert [(hit.artifact_id, hit.metadata["walk_depth"]) for hit in hits] == [
             ("a", 0),
             ("b", 1),
@@ -88,9 +91,9 @@ class TestEager:
         assert [hit.score for hit in hits] == pytest.approx([math.cos(x * math.pi) for x in (0, 0.1, 0.2, 0.3, 0.4)])
         assert summary.stop == "sufficient"
 
-    async def test_a_hit_says_how_it_was_reached(self):
+    async def test_a_hit_contains_how_it_was_reached(self):
         async with corpus_of(GRAPH) as corpus:
-            hits, _ = await walked(corpus, policy=Eager(start_k=1))
+            hits, _ = await walk_all(corpus, policy=Eager(start_k=1))
         assert hits[3].source == "test"
         assert {key: value for key, value in hits[3].metadata.items() if key != "links"} == {
             "walk_depth": 2,
@@ -102,38 +105,38 @@ class TestEager:
 
     async def test_it_stops_after_select_k_hits(self):
         async with corpus_of(GRAPH) as corpus:
-            hits, summary = await walked(corpus, policy=Eager(start_k=1, select_k=2))
+            hits, summary = await walk_all(corpus, policy=Eager(start_k=1, select_k=2))
         assert [hit.artifact_id for hit in hits] == ["a", "b"]
         assert summary.stop == "sufficient"
 
-    async def test_adjacent_k_keeps_the_nearest_of_each_layer_but_all_of_the_start(self):
+    async def test_adjacent_k_keeps_the_nearest_of_each_layer_and_all_seeds(self):
         async with corpus_of(GRAPH) as corpus:
-            hits, _ = await walked(corpus, policy=Eager(start_k=2, adjacent_k=1, select_k=None), max_depth=1)
+            hits, _ = await walk_all(corpus, policy=Eager(start_k=2, adjacent_k=1, select_k=None), max_depth=1)
         assert [(hit.artifact_id, hit.metadata["walk_depth"]) for hit in hits] == [("a", 0), ("b", 0), ("c", 1)]
 
     @pytest.mark.parametrize(
         ("direction", "found"), [("out", ["d", "e"]), ("in", ["d", "b", "c", "a"]), ("both", ["d", "b", "c", "e", "a"])]
     )
-    async def test_it_follows_links_in_the_direction_asked(self, direction, found):
+    async def test_it_follows_links_in_the_given_direction(self, direction, found):
         policy = Eager(start_k=0, roots=["d"], direction=direction, select_k=None)
         async with corpus_of(GRAPH) as corpus:
-            hits, summary = await walked(corpus, policy=policy)
+            hits, summary = await walk_all(corpus, policy=policy)
         assert [hit.artifact_id for hit in hits] == found
         assert summary.stop == "exhausted"
 
-    async def test_it_follows_links_of_the_types_asked(self):
+    async def test_it_follows_links_of_the_given_types(self):
         items = {
             "a": {"document": "0", "links": {"x": ["b"], "y": ["c"]}},
             "b": {"document": "0"},
             "c": {"document": "0"},
         }
         async with corpus_of(items) as corpus:
-            hits, _ = await walked(corpus, policy=Eager(start_k=0, roots=["a"], types=["y"]))
+            hits, _ = await walk_all(corpus, policy=Eager(start_k=0, roots=["a"], types=["y"]))
         assert [(hit.artifact_id, hit.metadata.get("walk_edge")) for hit in hits] == [("a", None), ("c", "y")]
 
     async def test_an_artifact_scores_by_its_best_surface_and_that_surface_is_the_hit(self):
         async with corpus_of({"a": {"description": "0.5", "chunk": ["0.4", "0.1", "0.3"]}}) as corpus:
-            hits, _ = await walked(corpus, policy=Eager())
+            hits, _ = await walk_all(corpus, policy=Eager())
         assert [(hit.surface_kind, hit.surface_index, hit.text) for hit in hits] == [("chunk", 2, "0.1")]
 
     async def test_an_artifact_without_surfaces_only_routes(self):
@@ -149,39 +152,39 @@ class TestEager:
             assert walk.path(hits[1]) == ["a", "b", "c"]
             assert walk.summary.routed == 1
 
-    async def test_links_to_other_corpora_and_to_nothing_are_not_followed(self):
+    async def test_links_to_other_corpora_and_dangling_links_are_not_followed(self):
         items = {"a": {"document": "0", "links": {"REF": [["other", "b"], "nowhere"]}}, "b": {"document": "0"}}
         async with corpus_of(items) as corpus:
-            hits, _ = await walked(corpus, policy=Eager(start_k=0, roots=["a"]))
+            hits, _ = await walk_all(corpus, policy=Eager(start_k=0, roots=["a"]))
         assert [hit.artifact_id for hit in hits] == ["a"]
 
     async def test_a_root_that_does_not_exist_is_not_a_hit(self):
         async with corpus_of(GRAPH) as corpus:
-            hits, _ = await walked(corpus, policy=Eager(start_k=0, roots=["nowhere", "e"]))
+            hits, _ = await walk_all(corpus, policy=Eager(start_k=0, roots=["nowhere", "e"]))
         assert [hit.artifact_id for hit in hits] == ["e"]
 
-    async def test_a_step_costs_three_store_calls_whatever_its_size(self):
+    async def test_a_step_of_any_size_costs_three_store_calls(self):
         wide = {f"n{i:03}": {"document": "0.1", "links": {"REF": []}} for i in range(200)}
         wide["hub"] = {"document": "0", "links": {"REF": sorted(wide)}}
         async with corpus_of(wide) as corpus:
             store = Counting(corpus.store)
             policy = Eager(start_k=1, adjacent_k=None, select_k=None)
-            hits, _ = await walked(replace(corpus, store=store), policy=policy, node_budget=500)
+            hits, _ = await walk_all(replace(corpus, store=store), policy=policy, node_budget=500)
         assert len(hits) == 201
         assert store.calls == {"search_vectors": 1, "get_records": 2, "best_of": 1, "neighbors": 2}
 
     @pytest.mark.parametrize("seeding", ["dense", "lexical", "hybrid"])
     async def test_every_search_mode_can_find_the_start(self, seeding):
         async with corpus_of(GRAPH) as corpus:
-            hits, _ = await walked(corpus, "0.3", policy=Eager(start_k=1, select_k=1, seeding=seeding))
+            hits, _ = await walk_all(corpus, "0.3", policy=Eager(start_k=1, select_k=1, seeding=seeding))
         assert [hit.artifact_id for hit in hits] == ["d"]
 
-    def test_bad_parameters_are_refused_at_birth(self):
+    def test_bad_parameters_are_refused_when_it_is_created(self):
         for options in ({"select_k": -1}, {"start_k": None}, {"adjacent_k": 1.5}, {"roots": "abc"}):
             with pytest.raises(ArgumentError):
                 Eager(**options)
 
-    def test_an_unknown_direction_or_seeding_is_refused_at_birth(self):
+    def test_an_unknown_direction_or_seeding_is_refused_when_it_is_created(self):
         for options in ({"direction": "sideways"}, {"seeding": "psychic"}):
             with pytest.raises(ArgumentError, match="must be one of"):
                 Eager(**options)
@@ -195,7 +198,7 @@ NOTES = {
 
 
 class TestCollapsedTree:
-    async def test_it_routes_by_summaries_and_gives_their_parts(self):
+    async def test_it_routes_by_summaries_and_returns_their_parts(self):
         async with corpus_of(NOTES) as corpus:
             flat = await corpus.search("0", surfaces=["chunk"])
             hits = await top_k(traverse("0", corpus, policy=CollapsedTree(seed_k=1)))
@@ -204,7 +207,7 @@ class TestCollapsedTree:
 
     async def test_routers_are_not_hits_and_their_parts_name_them(self):
         async with corpus_of(NOTES) as corpus:
-            hits, summary = await walked(corpus, policy=CollapsedTree())
+            hits, summary = await walk_all(corpus, policy=CollapsedTree())
         assert {hit.surface_kind for hit in hits} == {"chunk"}
         assert all(hit.metadata["seed"] == hit.artifact_id and hit.metadata["walk_depth"] == 1 for hit in hits)
         assert (summary.routed, summary.emitted, summary.stop) == (3, 4, "exhausted")
@@ -220,20 +223,20 @@ class TestCollapsedTree:
             hits = await top_k(traverse("0", corpus, policy=CollapsedTree()))
         assert [(hit.surface_kind, hit.score) for hit in hits] == [("description", pytest.approx(1.0))]
 
-    async def test_a_corpus_of_parts_alone_gives_nothing(self):
+    async def test_a_corpus_of_parts_alone_has_no_hits(self):
         async with corpus_of({"a": {"chunk": ["0.1", "0.2"]}}) as corpus:
             assert await top_k(traverse("0", corpus, policy=CollapsedTree())) == []
 
-    async def test_a_budget_that_routers_eat_is_reported(self):
+    async def test_a_budget_spent_on_routers_is_reported(self):
         async with corpus_of(NOTES) as corpus:
-            hits, summary = await walked(corpus, policy=CollapsedTree(), node_budget=3)
+            hits, summary = await walk_all(corpus, policy=CollapsedTree(), node_budget=3)
         assert hits == []
         assert (summary.stop, summary.routed, summary.left_out) == ("node_budget", 3, {"node_budget": 4})
 
     async def test_a_walk_costs_at_most_three_store_calls_a_step(self):
         async with corpus_of(NOTES) as corpus:
             store = Counting(corpus.store)
-            await walked(replace(corpus, store=store), policy=CollapsedTree())
+            await walk_all(replace(corpus, store=store), policy=CollapsedTree())
         assert store.calls == {"search_vectors": 1, "records_of": 1, "similarities": 1}
 
 
@@ -244,7 +247,7 @@ async def test_a_store_that_is_no_open_corpus_is_refused(policy):
             await top_k(traverse("0", store, policy=policy))
 
 
-async def test_the_query_is_embedded_once_a_walk():
+async def test_the_query_is_embedded_once_per_walk():
     asked = []
 
     def embed(texts):

@@ -1,4 +1,4 @@
-"""Eager, Scored and Mmr in the exam of all policies: along links and shared values, with a scope, by a scorer."""
+"""Eager, Scored and Mmr in the exam of policies: links, shared values, scopes and scorers."""
 
 import pytest
 
@@ -9,7 +9,10 @@ from tests.support.artifact_corpora import ANGLE, corpus_of, item
 
 
 def ring(store=None):
-    """Artifacts in a ring of many cycles; one has two surfaces, one none, and there are ties."""
+    """Build artifacts in a ring with many cycles, ties, and one artifact without surfaces.
+
+    One artifact has two surfaces.
+    """
     texts = {3: ["0.9", "0.2"], 9: []}
     items = {
         f"{at:02}": item(
@@ -57,12 +60,12 @@ EXAMINED = {f"{strategy}-{way}": maker(strategy, way) for strategy in STRATEGIES
 SOONER = ("links", "all")
 
 
-def named(names, *ways):
-    """Of these, all but those of some ways are left to the slow part."""
+def params_of(names, *ways):
+    """Return the names as parameters; those that end with none of `ways` are slow."""
     return [pytest.param(name, marks=() if name.endswith(ways) else pytest.mark.slow) for name in names]
 
 
-@pytest.mark.parametrize("name", named(EXAMINED, *SOONER))
+@pytest.mark.parametrize("name", params_of(EXAMINED, *SOONER))
 async def test_it_passes_the_exam(name):
     report = await PolicySuite(EXAMINED[name], ring, "0.3").run()
     assert report.passed, str(report)
@@ -70,7 +73,7 @@ async def test_it_passes_the_exam(name):
 
 @pytest.mark.slow
 @pytest.mark.asyncio_only
-@pytest.mark.parametrize("name", named((name for name in EXAMINED if not name.endswith("scope")), "links"))
+@pytest.mark.parametrize("name", params_of((name for name in EXAMINED if not name.endswith("scope")), "links"))
 async def test_it_passes_the_exam_over_a_file(name, tmp_path):
     path = tmp_path / "ring.airw"
     async with ring(path):

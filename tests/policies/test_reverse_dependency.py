@@ -1,4 +1,7 @@
-"""`ReverseDependency` on real stores: from libraries to what depends on them; and both `ir` policies in the exam."""
+"""`ReverseDependency` on real stores: from libraries to their dependents.
+
+Both `ir` policies also take the exam here.
+"""
 
 import json
 import math
@@ -19,12 +22,15 @@ from airw.walking import NodeCommitted
 
 
 def angle(texts):
-    """Embed a text that is a number x as the unit vector at the angle x * pi, so that cosines can be had by hand."""
+    """Embed a text that is a number x as the unit vector at the angle x * pi.
+
+    Cosines can then be computed by hand.
+    """
     return [[math.cos(float(text) * math.pi), math.sin(float(text) * math.pi)] for text in texts]
 
 
 def cosine(text):
-    """The cosine of a text to the query 0."""
+    """Return the cosine of a text to the query 0."""
     return pytest.approx(math.cos(float(text) * math.pi), abs=1e-6)
 
 
@@ -50,7 +56,10 @@ def corpus_of(items, store=None):
 
 
 def packages(**needs):
-    """Packages by name, `_` standing for `-`: how far each is from the query 0, and what it depends on."""
+    """Return packages by name: distances from the query 0, and dependencies.
+
+    In names `_` is written for `-`.
+    """
     return {
         name.replace("_", "-"): {"document": text, "links": {"REF": list(refs)}}
         for name, (text, *refs) in needs.items()
@@ -67,16 +76,16 @@ STACK = packages(
 )
 
 
-async def walked(corpus, *, query="0", **options):
-    """Give hits in the order they came, and the walk."""
+async def walk_all(corpus, *, query="0", **options):
+    """Return the hits in their order, and the walk."""
     walk = traverse(query, corpus, **options)
     return [hit async for hit in walk], walk
 
 
-async def found(items, **options):
-    """Give the ids of the hits with what the policy wrote into them."""
+async def find(items, **options):
+    """Return the ids of the hits with the metadata that the policy added."""
     async with corpus_of(items) as corpus:
-        hits, _ = await walked(corpus, policy=ReverseDependency(**options))
+        hits, _ = await walk_all(corpus, policy=ReverseDependency(**options))
     return [(hit.artifact_id, hit.metadata["walk_depth"], hit.metadata.get("seed")) for hit in hits]
 
 
@@ -93,7 +102,7 @@ class Counting:
 
 async def test_it_finds_the_dependents_of_a_seed_and_theirs_each_depth_best_first():
     async with corpus_of(STACK) as corpus:
-        hits, walk = await walked(corpus, policy=ReverseDependency(seeds=["base"]))
+        hits, walk = await walk_all(corpus, policy=ReverseDependency(seeds=["base"]))
     assert [(hit.artifact_id, hit.metadata["walk_depth"]) for hit in hits] == [
         ("base", 0),
         ("right", 1),
@@ -106,9 +115,9 @@ async def test_it_finds_the_dependents_of_a_seed_and_theirs_each_depth_best_firs
     assert walk.summary.stop == "exhausted"
 
 
-async def test_a_hit_tells_its_fan_in_and_its_way_and_all_but_seeds_the_seed():
+async def test_a_hit_contains_its_fan_in_and_path_and_all_but_seeds_their_seed():
     async with corpus_of(STACK) as corpus:
-        hits, _ = await walked(corpus, policy=ReverseDependency(seeds=["base"]))
+        hits, _ = await walk_all(corpus, policy=ReverseDependency(seeds=["base"]))
     base, right, _, far, _ = ({name: value for name, value in hit.metadata.items() if name != "links"} for hit in hits)
     assert base == {"fan_in": 2, "walk_depth": 0, "walk_parent": None, "walk_path": ["base"]}
     assert (right["fan_in"], right["seed"], right["walk_edge"]) == (2, "base", "REF")
@@ -125,13 +134,13 @@ async def test_the_edge_behind_a_hit_runs_from_the_dependent_to_what_it_depends_
             return edges[-1]
 
     async with corpus_of(STACK) as corpus:
-        await walked(corpus, policy=Noting(seeds=["base", ("other", "x")]), max_depth=1)
+        await walk_all(corpus, policy=Noting(seeds=["base", ("other", "x")]), max_depth=1)
     assert edges == [None, Edge("right", "base", "REF", "derived"), Edge("left", "base", "REF", "derived")]
 
 
-async def test_a_seed_that_the_corpus_does_not_hold_only_routes():
+async def test_a_seed_outside_the_corpus_only_routes():
     async with corpus_of(STACK) as corpus:
-        hits, walk = await walked(corpus, policy=ReverseDependency(seeds=["numpy"]), max_depth=1)
+        hits, walk = await walk_all(corpus, policy=ReverseDependency(seeds=["numpy"]), max_depth=1)
     assert [(hit.artifact_id, hit.metadata["seed"], hit.metadata["walk_path"]) for hit in hits] == [
         ("right", "numpy", ["numpy", "right"]),
         ("base", "numpy", ["numpy", "base"]),
@@ -140,15 +149,15 @@ async def test_a_seed_that_the_corpus_does_not_hold_only_routes():
 
 
 @pytest.mark.parametrize("seeds", [[], ["nobody-needs-this"], [("elsewhere", "base")], [""]])
-async def test_seeds_that_nothing_depends_on_give_nothing(seeds):
-    assert await found(STACK, seeds=seeds) == []
+async def test_seeds_without_dependents_have_no_hits(seeds):
+    assert await find(STACK, seeds=seeds) == []
 
 
-async def test_it_goes_two_links_deep_unless_told_otherwise():
+async def test_the_default_depth_cap_is_two():
     items = packages(a=("0.1",), b=("0.1", "a"), c=("0.1", "b"), d=("0.1", "c"))
     async with corpus_of(items) as corpus:
-        hits, walk = await walked(corpus, policy=ReverseDependency(seeds=["a"]))
-        deeper, _ = await walked(corpus, policy=ReverseDependency(seeds=["a"], max_depth=3))
+        hits, walk = await walk_all(corpus, policy=ReverseDependency(seeds=["a"]))
+        deeper, _ = await walk_all(corpus, policy=ReverseDependency(seeds=["a"], max_depth=3))
     assert [hit.artifact_id for hit in hits] == ["a", "b", "c"]
     assert walk.summary.left_out == {"max_depth": 1}
     assert [hit.artifact_id for hit in deeper] == ["a", "b", "c", "d"]
@@ -156,7 +165,7 @@ async def test_it_goes_two_links_deep_unless_told_otherwise():
 
 async def test_cycles_end_and_no_artifact_comes_twice():
     async with corpus_of(STACK) as corpus:
-        hits, walk = await walked(corpus, policy=ReverseDependency(seeds=["far"]), max_depth=None)
+        hits, walk = await walk_all(corpus, policy=ReverseDependency(seeds=["far"]), max_depth=None)
     assert [hit.artifact_id for hit in hits] == ["far", "top"]
     assert walk.summary.stop == "exhausted"
 
@@ -177,32 +186,32 @@ SPELLINGS = [
 @pytest.mark.parametrize("written", ["scikit-learn", "scikit_learn", "scikit.learn"])
 async def test_a_library_outside_is_found_in_any_spelling(seed, written):
     items = packages(model=("0.1", written), other=("0.2", "scikit"))
-    assert await found(items, seeds=[seed]) == [("model", 1, "scikit-learn")]
+    assert await find(items, seeds=[seed]) == [("model", 1, "scikit-learn")]
 
 
 @pytest.mark.parametrize("seed", SPELLINGS)
 @pytest.mark.parametrize("id", ["scikit-learn", "Scikit_Learn", "scikit.learn"])
 async def test_a_library_inside_is_found_in_any_spelling(seed, id):
     items = {id: {"document": "0.3"}, **packages(model=("0.1", "scikit-learn"))}
-    assert await found(items, seeds=[seed]) == [(id, 0, None), ("model", 1, id)]
+    assert await find(items, seeds=[seed]) == [(id, 0, None), ("model", 1, id)]
 
 
-async def test_a_library_outside_that_keeps_its_capitals_in_links_is_found_as_they_write_it():
-    assert await found(packages(app=("0.1", "PyYAML")), seeds=["PyYAML"]) == [("app", 1, "pyyaml")]
+async def test_a_library_outside_with_capitals_in_links_is_found_as_written_there():
+    assert await find(packages(app=("0.1", "PyYAML")), seeds=["PyYAML"]) == [("app", 1, "pyyaml")]
 
 
 async def test_spellings_of_one_library_are_one_seed():
     items = packages(app=("0.1", "my-lib"), tool=("0.2", "My_Lib"))
-    assert await found(items, seeds=["My_Lib", "my-lib", "MY.LIB>=2"]) == [("app", 1, "my-lib"), ("tool", 1, "my-lib")]
+    assert await find(items, seeds=["My_Lib", "my-lib", "MY.LIB>=2"]) == [("app", 1, "my-lib"), ("tool", 1, "my-lib")]
 
 
-async def test_an_exact_id_is_chosen_before_one_that_is_only_spelled_alike():
+async def test_an_exact_id_is_preferred_to_a_similar_spelling():
     items = packages(my_lib=("0.3",), app=("0.1", "my-lib")) | {"My_Lib": {"document": "0.2"}}
-    assert await found(items, seeds=["My_Lib"]) == [("My_Lib", 0, None)]
-    assert await found(items, seeds=["my-lib"]) == [("my-lib", 0, None), ("app", 1, "my-lib")]
+    assert await find(items, seeds=["My_Lib"]) == [("My_Lib", 0, None)]
+    assert await find(items, seeds=["my-lib"]) == [("my-lib", 0, None), ("app", 1, "my-lib")]
 
 
-async def test_an_id_means_itself_though_another_artifact_goes_by_the_same_name():
+async def test_an_id_resolves_to_itself_even_if_another_artifact_has_that_name():
     class Aliases:
         id = "aliases"
 
@@ -217,40 +226,40 @@ async def test_an_id_means_itself_though_another_artifact_goes_by_the_same_name(
         edge_extractor=Aliases(),
     )
     async with build(source, store=MemoryStore()) as corpus:
-        [hit], _ = await walked(corpus, policy=ReverseDependency(seeds=["b"]))
+        [hit], _ = await walk_all(corpus, policy=ReverseDependency(seeds=["b"]))
     assert hit.artifact_id == "b"
 
 
-async def test_of_artifacts_that_a_seed_may_mean_it_means_the_first():
+async def test_an_ambiguous_seed_resolves_to_the_first_artifact():
     items = {"a_b": {"document": "0.2"}, "A.B": {"document": "0.1"}}
-    assert await found(items, seeds=["a-b"]) == [("A.B", 0, None)]
+    assert await find(items, seeds=["a-b"]) == [("A.B", 0, None)]
 
 
-async def test_links_of_another_type_are_followed_where_asked_and_ids_then_are_exact():
+async def test_links_of_another_type_are_followed_on_request_and_ids_are_then_exact():
     items = {
         "tools": {"document": "0.3", "links": {"REF": ["hammer"]}},
         "hammer": {"document": "0.1", "links": {"PARENT": ["tools"]}},
         "nail": {"document": "0.2", "links": {"PARENT": ["wood_work"]}},
     }
-    assert await found(items, seeds=["tools"], edge_type="PARENT") == [("tools", 0, None), ("hammer", 1, "tools")]
-    assert await found(items, seeds=["wood_work"], edge_type="PARENT") == [("nail", 1, "wood_work")]
+    assert await find(items, seeds=["tools"], edge_type="PARENT") == [("tools", 0, None), ("hammer", 1, "tools")]
+    assert await find(items, seeds=["wood_work"], edge_type="PARENT") == [("nail", 1, "wood_work")]
     for seed in ("wood-work", "Wood_Work", "wood_work>1"):
-        assert await found(items, seeds=[seed], edge_type="PARENT") == []
+        assert await find(items, seeds=[seed], edge_type="PARENT") == []
 
 
-async def test_a_pair_of_the_walked_corpus_means_its_id():
-    assert await found(STACK, seeds=[("pkgs", "LEFT"), "left"]) == [
+async def test_a_pair_of_the_walked_corpus_resolves_to_its_id():
+    assert await find(STACK, seeds=[("pkgs", "LEFT"), "left"]) == [
         ("left", 0, None),
         ("top", 1, "left"),
         ("far", 2, "left"),
     ]
 
 
-async def test_a_pair_of_another_corpus_routes_to_those_that_link_there_and_hits_are_json_clean():
+async def test_a_pair_of_another_corpus_routes_to_its_referrers_and_hits_are_valid_json():
     items = packages(app=("0.1", ["other", "Meshed"]), tool=("0.2", "Meshed"), lib=("0.3", "app"))
     async with corpus_of(items) as corpus:
         policy = ReverseDependency(seeds=[["other", "Meshed"], ("other", "meshed")], fan_in_weight=1)
-        hits, walk = await walked(corpus, policy=policy)
+        hits, walk = await walk_all(corpus, policy=policy)
     assert [(hit.artifact_id, hit.metadata["seed"]) for hit in hits] == [
         ("app", ("other", "Meshed")),
         ("lib", ("other", "Meshed")),
@@ -262,23 +271,23 @@ async def test_a_pair_of_another_corpus_routes_to_those_that_link_there_and_hits
     assert walk.summary.routed == 2
 
 
-async def test_seeds_of_equal_score_come_sorted_strings_before_pairs_whatever_the_order_given():
+async def test_seeds_of_equal_score_are_sorted_strings_before_pairs():
     items = packages(one=("0.1", "b-lib"), two=("0.1", "a-lib"), three=("0.1", ["c", "lib"]))
     expected = [("two", 1, "a-lib"), ("one", 1, "b-lib"), ("three", 1, ("c", "lib"))]
     for seeds in (["b-lib", "a-lib", ("c", "lib")], {("c", "lib"), "a-lib", "B_Lib"}):
-        assert await found(items, seeds=seeds) == expected
+        assert await find(items, seeds=seeds) == expected
 
 
 async def test_a_dependent_of_several_seeds_is_credited_to_the_best_one_and_on_a_tie_to_the_first_by_name():
     items = packages(worse=("0.3",), better=("0.1",), app=("0.2", "worse", "better"))
-    assert (await found(items, seeds=["worse", "better"]))[-1] == ("app", 1, "better")
-    assert await found(packages(app=("0.2", "y", "x")), seeds=["y", "x"]) == [("app", 1, "x")]
+    assert (await find(items, seeds=["worse", "better"]))[-1] == ("app", 1, "better")
+    assert await find(packages(app=("0.2", "y", "x")), seeds=["y", "x"]) == [("app", 1, "x")]
 
 
 async def test_an_artifact_scores_by_its_best_surface_and_that_surface_is_the_hit():
     items = {"lib": {"description": "0.5", "chunk": "0.1", "note": "0.3", "links": {"REF": ["numpy"]}}}
     async with corpus_of(items) as corpus:
-        [hit], _ = await walked(corpus, policy=ReverseDependency(seeds=["numpy"]))
+        [hit], _ = await walk_all(corpus, policy=ReverseDependency(seeds=["numpy"]))
     assert (hit.surface_kind, hit.surface_index, hit.text, hit.score) == ("chunk", 1, "0.1", cosine("0.1"))
 
 
@@ -292,10 +301,10 @@ async def test_an_artifact_without_surfaces_scores_zero_and_only_routes():
     assert [hit.metadata["walk_path"] for hit in walk.ranking] == [["numpy", "bare", "app"]]
 
 
-async def test_fan_in_and_nearness_add_to_the_score_by_their_weights():
+async def test_fan_in_and_similarity_add_to_the_score_by_their_weights():
     policy = ReverseDependency(seeds=["base"], fan_in_weight=0.5, proximity_weight=0.3)
     async with corpus_of(STACK) as corpus:
-        hits, _ = await walked(corpus, policy=policy)
+        hits, _ = await walk_all(corpus, policy=policy)
     for hit in hits:
         near = 0.3 / (1 + hit.metadata["walk_depth"])
         expected = math.cos(float(hit.text) * math.pi) + 0.5 * hit.metadata["fan_in"] / 2 + near
@@ -316,38 +325,38 @@ async def test_the_largest_fan_in_may_be_that_of_a_library_outside():
     assert hits[0].score == pytest.approx(math.cos(0.1 * math.pi) + 2 / 4, abs=1e-6)
 
 
-async def test_fields_of_the_same_name_do_not_hide_what_the_policy_says():
+async def test_fields_of_the_same_name_do_not_hide_metadata_of_the_policy():
     items = packages(app=("0.1", "numpy"))
     items["app"]["fields"] = {"seed": "apple", "fan_in": "many"}
     async with corpus_of(items) as corpus:
-        [hit], _ = await walked(corpus, policy=ReverseDependency(seeds=["numpy"]))
+        [hit], _ = await walk_all(corpus, policy=ReverseDependency(seeds=["numpy"]))
     assert (hit.metadata["seed"], hit.metadata["fan_in"]) == ("numpy", 0)
 
 
 @pytest.mark.parametrize("scope", [Scope(), Scope(keep={"links": {"$exists": True}})], ids=["open", "scoped"])
-async def test_a_step_costs_three_store_calls_whatever_its_size(scope):
+async def test_a_step_of_any_size_costs_three_store_calls(scope):
     wide = packages(hub=("0.5",)) | {
         f"n{at:03}": {"document": "0.1", "links": {"REF": ["hub", f"n{at // 2:03}"]}} for at in range(200)
     }
     policy = ReverseDependency(seeds=["hub", "numpy"], fan_in_weight=1, proximity_weight=1, scope=scope)
     async with corpus_of(wide) as corpus:
         store = Counting(corpus.store)
-        hits, walk = await walked(replace(corpus, store=store), policy=policy, node_budget=500)
+        hits, walk = await walk_all(replace(corpus, store=store), policy=policy, node_budget=500)
     assert (len(hits), walk.summary.steps) == (201, 2)
     assert store.calls == {"max_fan_in": 1, "resolve": 1, "best_of": 2, "referrers": 2, "get_records": 2}
 
 
-async def test_without_a_weight_for_it_the_largest_fan_in_is_not_asked_for():
+async def test_without_a_weight_for_it_the_largest_fan_in_is_not_read():
     async with corpus_of(STACK) as corpus:
         store = Counting(corpus.store)
-        await walked(replace(corpus, store=store), policy=ReverseDependency(seeds=["base"]))
+        await walk_all(replace(corpus, store=store), policy=ReverseDependency(seeds=["base"]))
     assert not store.calls["max_fan_in"]
 
 
-async def test_dependents_that_a_limit_keeps_out_are_counted():
+async def test_dependents_that_a_limit_excludes_are_counted():
     hub = {f"n{at:02}": {"document": "0.1", "links": {"REF": ["numpy"]}} for at in range(50)}
     async with corpus_of(hub) as corpus:
-        hits, walk = await walked(corpus, policy=ReverseDependency(seeds=["numpy"]), limits=Limits(max_fanout=7))
+        hits, walk = await walk_all(corpus, policy=ReverseDependency(seeds=["numpy"]), limits=Limits(max_fanout=7))
     assert [hit.artifact_id for hit in hits] == [f"n{at:02}" for at in range(7)]
     assert (walk.summary.left_out, walk.summary.at_least) == ({"max_fanout": 43}, ())
 
@@ -371,16 +380,16 @@ ENGLISH = {"lang": "en"}
         (["numpy"], Scope.only(ENGLISH), ["right"]),
     ],
 )
-async def test_a_scope_says_where_to_start_what_to_cross_and_what_to_keep(seeds, scope, ids):
+async def test_a_scope_selects_artifacts_to_start_from_cross_and_keep(seeds, scope, ids):
     async with corpus_of(SCOPED) as corpus:
-        hits, _ = await walked(corpus, policy=ReverseDependency(seeds=seeds, scope=scope))
+        hits, _ = await walk_all(corpus, policy=ReverseDependency(seeds=seeds, scope=scope))
     assert [hit.artifact_id for hit in hits] == ids
 
 
-async def test_what_may_be_neither_crossed_nor_kept_takes_nothing_of_the_budget():
+async def test_artifacts_neither_crossed_nor_kept_do_not_count_in_the_budget():
     async with corpus_of(SCOPED) as corpus:
         policy = ReverseDependency(seeds=["base"], scope=Scope.only(ENGLISH))
-        hits, walk = await walked(corpus, policy=policy, node_budget=2)
+        hits, walk = await walk_all(corpus, policy=policy, node_budget=2)
     assert [hit.artifact_id for hit in hits] == ["base", "right"]
     assert (walk.summary.routed, walk.summary.committed) == (0, 2)
 
@@ -388,12 +397,12 @@ async def test_what_may_be_neither_crossed_nor_kept_takes_nothing_of_the_budget(
 @pytest.mark.parametrize(
     "seeds", ["numpy", b"numpy", None, 7, [7], [None], [("a",)], [("a", "b", "c")], [("a", 1)], [{"a", "b"}]]
 )
-def test_seeds_that_are_no_list_of_ids_and_pairs_are_refused(seeds):
+def test_seeds_must_be_a_list_of_ids_and_pairs(seeds):
     with pytest.raises(ArgumentError, match="seed"):
         ReverseDependency(seeds=seeds)
 
 
-def test_a_lone_string_as_seeds_is_refused_with_what_would_do():
+def test_a_single_string_as_seeds_is_refused_with_a_suggestion():
     with pytest.raises(ArgumentError, match=r"not 'numpy'; one is \['numpy'\]"):
         ReverseDependency(seeds="numpy")
 
@@ -411,7 +420,7 @@ def test_any_other_number_is_a_weight(weight):
 
 
 @pytest.mark.parametrize("options", [{"edge_type": ["REF"]}, {"scope": {"lang": "en"}}, {"max_depth": -1}])
-def test_other_bad_parameters_are_refused_at_birth(options):
+def test_other_bad_parameters_are_refused_when_it_is_created(options):
     with pytest.raises(ArgumentError, match=next(iter(options))):
         ReverseDependency(seeds=["numpy"], **options)
 
@@ -446,7 +455,7 @@ NOTES = {
 
 async def notes_found(scope, **options):
     async with corpus_of(NOTES) as corpus:
-        hits, walk = await walked(corpus, policy=CollapsedTree(scope=scope, **options))
+        hits, walk = await walk_all(corpus, policy=CollapsedTree(scope=scope, **options))
     return [(hit.artifact_id, hit.surface_kind) for hit in hits], walk.summary
 
 
@@ -465,21 +474,21 @@ GOLD, PRIX = [("gold", "readme_chunk"), ("gold", "chunk")], [("prix", "chunk")]
     ],
     ids=["open", "start", "cross", "keep", "only", "apart"],
 )
-async def test_a_scope_says_which_summaries_are_searched_which_lead_on_and_what_is_returned(scope, expected):
+async def test_a_scope_selects_summaries_to_search_and_expand_and_parts_to_return(scope, expected):
     assert (await notes_found(scope))[0] == expected
 
 
-async def test_seed_k_counts_only_summaries_that_are_not_passed_over():
+async def test_seed_k_counts_only_summaries_that_are_not_skipped():
     assert (await notes_found(Scope(start=ENGLISH), seed_k=1))[0] == GOLD
     assert (await notes_found(Scope(cross=ENGLISH, keep=ENGLISH), seed_k=1))[0] == GOLD
 
 
-async def test_parts_that_may_not_be_returned_take_nothing_of_the_budget():
-    found, summary = await notes_found(Scope(keep=ENGLISH))
-    assert (len(found), summary.committed, summary.routed) == (3, 5, 2)
+async def test_parts_that_may_not_be_returned_do_not_count_in_the_budget():
+    hits, summary = await notes_found(Scope(keep=ENGLISH))
+    assert (len(hits), summary.committed, summary.routed) == (3, 5, 2)
 
 
-async def test_each_surface_is_asked_for_its_own_metadata():
+async def test_a_scope_applies_to_the_metadata_of_each_surface():
     @dataclass(frozen=True)
     class Paged(Kinds):
         def decompose(self, artifact):
@@ -491,7 +500,7 @@ async def test_each_surface_is_asked_for_its_own_metadata():
     source = from_mapping(NOTES, name="pkgs", strategy=Paged("paged"), embedder=embedder_from(angle, id="angle", dim=2))
     async with build(source, store=MemoryStore()) as corpus:
         scope = Scope(start={"page": 0}, cross={"page": 0}, keep={"page": 2})
-        hits, _ = await walked(corpus, policy=CollapsedTree(scope=scope))
+        hits, _ = await walk_all(corpus, policy=CollapsedTree(scope=scope))
     assert [(hit.artifact_id, hit.surface_kind) for hit in hits] == [("gold", "readme_chunk")]
 
 
@@ -500,7 +509,7 @@ async def test_a_scope_costs_no_store_call():
     for scope in (Scope(), Scope.only(ENGLISH)):
         async with corpus_of(NOTES) as corpus:
             store = Counting(corpus.store)
-            await walked(replace(corpus, store=store), policy=CollapsedTree(scope=scope))
+            await walk_all(replace(corpus, store=store), policy=CollapsedTree(scope=scope))
         calls.append(store.calls)
     assert calls[0] == calls[1] == {"search_vectors": 1, "records_of": 1, "similarities": 1}
 
@@ -516,7 +525,7 @@ async def test_a_scope_costs_no_store_call():
         {"max_depth": 1.5},
     ],
 )
-def test_bad_parameters_of_a_collapsed_tree_are_refused_at_birth(options):
+def test_bad_parameters_of_a_collapsed_tree_are_refused_when_it_is_created(options):
     with pytest.raises(ArgumentError, match=next(iter(options))):
         CollapsedTree(**options)
 
@@ -527,7 +536,10 @@ SIZE = 14
 
 
 def ring(store=None):
-    """Artifacts in a ring of many cycles, most of them with a summary and parts, two with one surface, one without."""
+    """Build artifacts in a ring with many cycles; most have a summary and parts.
+
+    Two artifacts have one surface, one has none.
+    """
     items = {}
     for at in range(SIZE):
         kinds = [] if at == 9 else ["document"] if at % 6 == 2 else ["description", "chunk", "readme_chunk"]
@@ -581,9 +593,9 @@ async def test_the_policies_pass_their_exam_over_a_file(make, tmp_path):
 
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
-async def test_the_walk_over_a_file_is_that_in_memory(make, tmp_path):
+async def test_a_walk_of_a_file_equals_one_in_memory(make, tmp_path):
     async with ring() as one, ring(tmp_path / "ring.airw") as other:
-        told = [[hit.to_dict() for hit in (await walked(each, policy=make()))[0]] for each in (one, other)]
+        told = [[hit.to_dict() for hit in (await walk_all(each, policy=make()))[0]] for each in (one, other)]
     for hit, twin in zip(*told, strict=True):
         assert hit.pop("score") == pytest.approx(twin.pop("score"), abs=1e-6)
     assert told[0] == told[1] != []

@@ -1,4 +1,7 @@
-"""What a scope lets start, cross and return; on all three strategies, along links and along shared values."""
+"""The effect of a scope on starting, crossing and returning.
+
+It is tested on three strategies, along links and along shared values.
+"""
 
 from dataclasses import replace
 from itertools import chain, pairwise
@@ -36,7 +39,7 @@ START, CROSS, KEEP = ({"start": True}, {"cross": True}, {"keep": True})
 
 
 def node(text, *to, **fields):
-    """An artifact that may be started from, crossed and kept, unless the fields say otherwise."""
+    """Return an artifact that may start, be crossed and be kept, unless the fields forbid it."""
     return item(text, to=to, **{"start": True, "cross": True, "keep": True, **fields})
 
 
@@ -53,7 +56,7 @@ TREE = {
 
 
 def tree(**lacking):
-    """The tree, in which the artifacts named lack what is given."""
+    """Return the tree, in which the named artifacts lack the given fields."""
     return {name: {**each, **dict.fromkeys(lacking.get(name, ()), False)} for name, each in TREE.items()}
 
 
@@ -61,7 +64,7 @@ def policy_of(make, way, scope, **options):
     return make(**{"start_k": 0, "roots": ["a"], "select_k": None, "scope": scope, **WAYS[way], **options})
 
 
-async def walked_tree(make, way, scope, items=TREE, limits=None, **options):
+async def walk_tree(make, way, scope, items=TREE, limits=None, **options):
     bounds = {name: options.pop(name) for name in ("max_depth", "node_budget") if name in options}
     async with corpus_of(items) as corpus:
         return await walk_all(corpus, policy_of(make, way, scope, **options), limits=limits, **bounds)
@@ -73,108 +76,109 @@ def paths(hits, walk):
 
 class TestKeep:
     @every_walk
-    async def test_what_may_not_be_kept_only_routes(self, make, way):
-        hits, walk = await walked_tree(make, way, Scope(keep=KEEP), tree(a=["keep"], c=["keep"], z=["keep"]))
+    async def test_an_artifact_that_may_not_be_kept_only_routes(self, make, way):
+        hits, walk = await walk_tree(make, way, Scope(keep=KEEP), tree(a=["keep"], c=["keep"], z=["keep"]))
         assert paths(hits, walk) == ["ab", "abx", "acy", "ad"]
         assert (walk.summary.emitted, walk.summary.routed, walk.summary.stop) == (4, 3, "exhausted")
 
     @every_walk
-    async def test_routers_are_no_part_of_select_k(self, make, way):
-        hits, walk = await walked_tree(make, way, Scope(keep=KEEP), tree(a=["keep"], b=["keep"]), select_k=3)
+    async def test_routers_do_not_count_in_select_k(self, make, way):
+        hits, walk = await walk_tree(make, way, Scope(keep=KEEP), tree(a=["keep"], b=["keep"]), select_k=3)
         assert len(hits) == len(walk.ranking) == 3
         assert (walk.summary.routed, walk.summary.stop) == (2, "sufficient")
 
     @every_walk
-    async def test_routers_are_part_of_the_node_budget_and_of_adjacent_k(self, make, way):
+    async def test_routers_count_in_the_node_budget_and_in_adjacent_k(self, make, way):
         items = tree(b=["keep"])
-        hits, walk = await walked_tree(make, way, Scope(keep=KEEP), items, node_budget=2)
+        hits, walk = await walk_tree(make, way, Scope(keep=KEEP), items, node_budget=2)
         assert (ids(hits), walk.summary.routed, walk.summary.stop) == (["a"], 1, "node_budget")
-        hits, walk = await walked_tree(make, way, Scope(keep=KEEP), items, adjacent_k=1)
+        hits, walk = await walk_tree(make, way, Scope(keep=KEEP), items, adjacent_k=1)
         assert paths(hits, walk) == ["a", "abx"]
 
 
 class TestCross:
     @every_walk
-    async def test_what_may_not_be_crossed_is_a_hit_with_nothing_behind_it(self, make, way):
-        hits, walk = await walked_tree(make, way, Scope(cross=CROSS), tree(b=["cross"], d=["cross"]))
+    async def test_an_artifact_that_may_not_be_crossed_is_a_hit_without_neighbours(self, make, way):
+        hits, walk = await walk_tree(make, way, Scope(cross=CROSS), tree(b=["cross"], d=["cross"]))
         assert paths(hits, walk) == ["a", "ab", "ac", "acy", "ad"]
         assert walk.summary.stop == "exhausted"
 
     @every_walk
-    async def test_another_way_to_what_lies_behind_it_is_taken(self, make, way):
+    async def test_its_neighbours_can_be_reached_by_another_path(self, make, way):
         items = {**tree(b=["cross"]), "c": node("0.1", "x", "y")}
-        hits, walk = await walked_tree(make, way, Scope(cross=CROSS), items)
+        hits, walk = await walk_tree(make, way, Scope(cross=CROSS), items)
         assert "acx" in paths(hits, walk)
 
     @every_walk
-    async def test_a_start_that_may_not_be_crossed_is_all_there_is(self, make, way):
-        hits, walk = await walked_tree(make, way, Scope(cross=CROSS), tree(a=["cross"]))
+    async def test_a_walk_whose_seed_may_not_be_crossed_ends_there(self, make, way):
+        hits, walk = await walk_tree(make, way, Scope(cross=CROSS), tree(a=["cross"]))
         assert (ids(hits), walk.summary.edges, walk.summary.stop) == (["a"], 0, "exhausted")
 
     @every_walk
-    async def test_nothing_is_asked_of_what_may_not_be_crossed(self, make, way):
+    async def test_links_of_an_artifact_that_may_not_be_crossed_are_not_read(self, make, way):
         async with corpus_of(tree(a=["cross"])) as corpus:
             store = Counting(corpus.store)
             await walk_all(replace(corpus, store=store), policy_of(make, way, Scope(cross=CROSS)))
         assert not {"neighbors", "matching"} & {*store.calls}
 
     @every_walk
-    async def test_it_takes_no_place_of_max_traverse(self, make, way):
-        """b is committed first; a, then c or d, whichever is chosen before the other, are gone on from."""
-        hits, walk = await walked_tree(
-            make, way, Scope(cross=CROSS), tree(b=["cross"]), max_traverse=2, roots=["b", "a"]
-        )
+    async def test_it_does_not_count_in_max_traverse(self, make, way):
+        """b is committed first.
+
+        Then a, and c or d, whichever is chosen first, are expanded.
+        """
+        hits, walk = await walk_tree(make, way, Scope(cross=CROSS), tree(b=["cross"]), max_traverse=2, roots=["b", "a"])
         assert paths(hits, walk) in (["a", "ac", "acy", "ad", "b"], ["a", "ac", "ad", "adz", "b"])
 
 
 class TestStart:
     @every_walk
-    async def test_roots_that_may_not_be_started_from_are_barred(self, make, way):
-        hits, walk = await walked_tree(
+    async def test_roots_that_may_not_start_are_skipped(self, make, way):
+        hits, walk = await walk_tree(
             make, way, Scope(start=START), tree(a=["start"], x=["start"]), roots=["x", "a", "d"]
         )
         assert paths(hits, walk) == ["d", "dz"]
         assert walk.summary.committed == 2
 
     @every_walk
-    async def test_they_may_be_found_later(self, make, way):
-        hits, walk = await walked_tree(
+    async def test_skipped_roots_may_be_found_later(self, make, way):
+        hits, walk = await walk_tree(
             make, way, Scope(start=START), tree(x=["start"], b=["start"]), roots=["x", "b", "a"]
         )
         assert paths(hits, walk) == ["a", "ab", "abx", "ac", "acy", "ad", "adz"]
 
     @every_walk
-    async def test_a_search_for_the_start_finds_what_may_be_started_from(self, make, way):
+    async def test_a_search_for_seeds_finds_artifacts_that_may_start(self, make, way):
         options = {"roots": (), "start_k": 2, "max_depth": 0}
-        hits, _ = await walked_tree(make, way, Scope(start=START), tree(a=["start"], c=["start"]), **options)
+        hits, _ = await walk_tree(make, way, Scope(start=START), tree(a=["start"], c=["start"]), **options)
         assert ids(hits) == ["b", "d"]
 
     @every_walk
-    async def test_where_nothing_may_be_started_from_the_walk_is_empty(self, make, way):
-        hits, walk = await walked_tree(make, way, Scope(start={"start": "never"}), start_k=3)
+    async def test_a_walk_in_which_nothing_may_start_is_empty(self, make, way):
+        hits, walk = await walk_tree(make, way, Scope(start={"start": "never"}), start_k=3)
         assert (hits, walk.summary.committed, walk.summary.stop) == ([], 0, "exhausted")
 
 
-class TestPassedOver:
-    """What may be neither crossed nor kept is as if it were not there."""
+class TestSkipped:
+    """An artifact that may be neither crossed nor kept is treated as missing."""
 
     SCOPE = Scope(cross=CROSS, keep=KEEP)
 
     @every_walk
-    async def test_it_is_not_committed_and_nothing_behind_it_is_found(self, make, way):
-        hits, walk = await walked_tree(make, way, self.SCOPE, tree(b=["cross", "keep"]))
+    async def test_it_is_not_committed_and_its_neighbours_are_not_found(self, make, way):
+        hits, walk = await walk_tree(make, way, self.SCOPE, tree(b=["cross", "keep"]))
         assert paths(hits, walk) == ["a", "ac", "acy", "ad", "adz"]
         assert (walk.summary.committed, walk.summary.routed, walk.summary.left_out) == (5, 0, {})
         assert walk.summary.stop == "exhausted"
 
     @every_walk
-    async def test_it_takes_no_place_of_adjacent_k(self, make, way):
-        hits, walk = await walked_tree(make, way, self.SCOPE, tree(b=["cross", "keep"]), adjacent_k=1)
+    async def test_it_does_not_count_in_adjacent_k(self, make, way):
+        hits, walk = await walk_tree(make, way, self.SCOPE, tree(b=["cross", "keep"]), adjacent_k=1)
         assert paths(hits, walk) == ["a", "ac", "acy"]
 
     @every_walk
-    async def test_it_takes_no_place_of_the_node_budget(self, make, way):
-        hits, walk = await walked_tree(
+    async def test_it_does_not_count_in_the_node_budget(self, make, way):
+        hits, walk = await walk_tree(
             make,
             way,
             self.SCOPE,
@@ -187,60 +191,64 @@ class TestPassedOver:
         assert "b" not in ids(hits)
 
     @every_walk
-    async def test_it_takes_no_place_of_select_k(self, make, way):
-        hits, walk = await walked_tree(
+    async def test_it_does_not_count_in_select_k(self, make, way):
+        hits, walk = await walk_tree(
             make, way, self.SCOPE, tree(b=["cross", "keep"], y=["cross", "keep"]), select_k=3, adjacent_k=1
         )
         assert paths(hits, walk) == ["a", "ac"]
-        hits, walk = await walked_tree(make, way, self.SCOPE, tree(b=["cross", "keep"]), select_k=3)
+        hits, walk = await walk_tree(make, way, self.SCOPE, tree(b=["cross", "keep"]), select_k=3)
         assert (len(hits), walk.summary.routed, walk.summary.stop) == (3, 0, "sufficient")
 
     @every_walk
-    async def test_it_is_passed_over_as_a_root_too(self, make, way):
-        hits, walk = await walked_tree(make, way, self.SCOPE, tree(a=["cross", "keep"]), roots=["a", "c"])
+    async def test_it_is_skipped_as_a_root_too(self, make, way):
+        hits, walk = await walk_tree(make, way, self.SCOPE, tree(a=["cross", "keep"]), roots=["a", "c"])
         assert paths(hits, walk) == ["c", "cy"]
 
     @every_walk
-    async def test_it_takes_no_place_of_start_k(self, make, way):
+    async def test_it_does_not_count_in_start_k(self, make, way):
         items = tree(a=["cross", "keep"], b=["cross", "keep"])
-        hits, _ = await walked_tree(make, way, self.SCOPE, items, roots=(), start_k=2, max_depth=0)
+        hits, _ = await walk_tree(make, way, self.SCOPE, items, roots=(), start_k=2, max_depth=0)
         assert ids(hits) == ["c", "d"]
 
     @every_walk
-    async def test_where_only_such_are_left_the_walk_is_exhausted(self, make, way):
+    async def test_a_walk_with_only_skipped_artifacts_left_is_exhausted(self, make, way):
         shut = ["cross", "keep"]
-        hits, walk = await walked_tree(make, way, self.SCOPE, tree(b=shut, c=shut, d=shut))
+        hits, walk = await walk_tree(make, way, self.SCOPE, tree(b=shut, c=shut, d=shut))
         assert (ids(hits), walk.summary.stop, walk.summary.left_out) == (["a"], "exhausted", {})
         assert walk.summary.edges == 3
 
     @every_walk
-    async def test_found_again_it_is_passed_over_again(self, make, way):
+    async def test_it_is_skipped_again_if_it_is_found_again(self, make, way):
         items = {**tree(x=["cross", "keep"]), "c": node("0.1", "x", "y"), "y": node("0.25", "x")}
-        hits, walk = await walked_tree(make, way, self.SCOPE, items)
+        hits, walk = await walk_tree(make, way, self.SCOPE, items)
         assert paths(hits, walk) == ["a", "ab", "ac", "acy", "ad", "adz"]
         assert walk.summary.stop == "exhausted"
 
     @every_walk
-    async def test_it_may_be_kept_where_it_may_not_be_crossed_and_the_other_way_round(self, make, way):
-        hits, walk = await walked_tree(make, way, self.SCOPE, tree(b=["cross"], c=["keep"], d=["cross", "keep"]))
+    async def test_an_artifact_may_be_kept_but_not_crossed_and_the_other_way_round(self, make, way):
+        hits, walk = await walk_tree(make, way, self.SCOPE, tree(b=["cross"], c=["keep"], d=["cross", "keep"]))
         assert paths(hits, walk) == ["a", "ab", "acy"]
         assert walk.summary.routed == 1
 
 
 class TestTogether:
     @every_walk
-    async def test_only_keeps_the_whole_walk_to_one_filter(self, make, way):
+    async def test_only_applies_one_filter_to_the_whole_walk(self, make, way):
         items = {**TREE, "c": node("0.1", "y", keep=False), "z": node("0.3", keep=False), "e": node("0.01", keep=False)}
-        hits, walk = await walked_tree(make, way, Scope.only(KEEP), items, start_k=1, roots=["e", "a"])
+        hits, walk = await walk_tree(make, way, Scope.only(KEEP), items, start_k=1, roots=["e", "a"])
         assert paths(hits, walk) == ["a", "ab", "abx", "ad"]
         assert walk.summary.routed == 0
 
-    def test_only_is_all_three(self):
-        told = parse_filter(KEEP)
-        assert Scope.only(KEEP) == Scope(start=KEEP, cross=told, keep=KEEP) == Scope(start=told, cross=told, keep=told)
+    def test_only_sets_all_three_filters(self):
+        parsed = parse_filter(KEEP)
+        assert (
+            Scope.only(KEEP)
+            == Scope(start=KEEP, cross=parsed, keep=KEEP)
+            == Scope(start=parsed, cross=walk_as_dicts, keep=walk_as_dicts)
+        )
 
     @every_walk
-    async def test_each_filter_is_asked_on_its_own(self, make, way):
+    async def test_each_filter_applies_by_itself(self, make, way):
         scope = Scope(start={"kind": "hub"}, cross={"kind": {"$in": ["hub", "list"]}}, keep={"kind": "note"})
         items = {
             "h": item("0.3", to=["l", "n"], kind="hub"),
@@ -249,35 +257,35 @@ class TestTogether:
             "n": item("0.1", to=["l"], kind="note"),
             "o": item("0", kind="note"),
         }
-        hits, walk = await walked_tree(make, way, scope, items, roots=["o", "h", "n"])
+        hits, walk = await walk_tree(make, way, scope, items, roots=["o", "h", "n"])
         assert paths(hits, walk) == ["hlm", "hn"]
 
     @every_walk
-    async def test_the_surface_by_which_an_artifact_scores_is_asked(self, make, way):
+    async def test_filters_apply_to_the_surface_by_which_an_artifact_scores(self, make, way):
         items = {
             "a": item("0", to=["b", "c"]),
             "b": item(("0.1", {"lang": "en"}), ("0.2", {"lang": "de"})),
             "c": item(("0.2", {"lang": "en"}), ("0.1", {"lang": "de"})),
         }
         scope = Scope(keep={"lang": {"$ne": "de"}}, cross={"lang": {"$ne": "de"}})
-        hits, _ = await walked_tree(make, way, scope, items)
+        hits, _ = await walk_tree(make, way, scope, items)
         assert [(hit.artifact_id, hit.text) for hit in hits] == [("a", "0"), ("b", "0.1")]
 
     @pytest.mark.parametrize("make", [Eager, Scored, Mmr])
-    async def test_an_artifact_without_surfaces_has_no_fields_to_ask(self, make):
+    async def test_an_artifact_without_surfaces_has_no_fields_to_filter(self, make):
         items = {"a": node("0", "b"), "b": item(to=["c"], kind="x"), "c": node("0.1")}
         for cross, found in (
             ({"kind": {"$ne": "y"}}, ["a", "c"]),
             ({"kind": {"$exists": False}}, ["a", "c"]),
             (KEEP, ["a"]),
         ):
-            hits, walk = await walked_tree(make, "links", Scope(cross=cross, keep=KEEP), items)
+            hits, walk = await walk_tree(make, "links", Scope(cross=cross, keep=KEEP), items)
             assert ids(hits) == found
-        hits, walk = await walked_tree(make, "links", Scope(cross={"kind": "x"}, keep=KEEP), items, roots=["b"])
+        hits, walk = await walk_tree(make, "links", Scope(cross={"kind": "x"}, keep=KEEP), items, roots=["b"])
         assert (hits, walk.summary.committed) == ([], 0)
 
     @every_walk
-    async def test_it_costs_no_call_more(self, make, way):
+    async def test_a_scope_costs_no_additional_call(self, make, way):
         async with corpus_of(TREE) as corpus:
             calls = []
             for scope in (Scope(), Scope(cross=CROSS, keep=KEEP)):
@@ -289,33 +297,33 @@ class TestTogether:
 
 class TestHonesty:
     @every_walk
-    async def test_a_walk_that_is_to_select_nothing_has_enough_at_once(self, make, way):
-        hits, walk = await walked_tree(make, way, Scope(), select_k=0)
+    async def test_a_walk_with_select_k_of_zero_is_sufficient_at_once(self, make, way):
+        hits, walk = await walk_tree(make, way, Scope(), select_k=0)
         assert (hits, walk.summary.committed, walk.summary.stop) == ([], 0, "sufficient")
 
     @every_walk
-    async def test_the_walk_looks_over_the_depth_cap_but_not_behind_what_may_not_be_crossed(self, make, way):
-        hits, walk = await walked_tree(make, way, Scope(cross=CROSS), tree(b=["cross"]), max_depth=1)
+    async def test_the_count_beyond_the_depth_cap_does_not_cross_what_may_not_be_crossed(self, make, way):
+        hits, walk = await walk_tree(make, way, Scope(cross=CROSS), tree(b=["cross"]), max_depth=1)
         assert len(hits) == 4
         assert (walk.summary.stop, walk.summary.left_out) == ("exhausted", {"max_depth": 2})
 
     @every_walk
-    async def test_and_over_the_budget(self, make, way):
-        _, walk = await walked_tree(make, way, Scope(cross=CROSS), tree(b=["cross"]), node_budget=4, adjacent_k=3)
+    async def test_the_count_beyond_the_budget_does_not_cross_it_either(self, make, way):
+        _, walk = await walk_tree(make, way, Scope(cross=CROSS), tree(b=["cross"]), node_budget=4, adjacent_k=3)
         assert (walk.summary.committed, walk.summary.stop) == (4, "node_budget")
         assert walk.summary.left_out["node_budget"] in (
             (1, 2) if make is Mmr else (2,)
         )  # Mmr chooses among near equals
 
     @every_walk
-    async def test_without_a_look_what_lies_there_is_unknown(self, make, way):
-        _, walk = await walked_tree(make, way, Scope(keep=KEEP), max_depth=1, limits=Limits(count_beyond_limits=False))
+    async def test_without_the_count_beyond_the_limits_the_counts_are_unknown(self, make, way):
+        _, walk = await walk_tree(make, way, Scope(keep=KEEP), max_depth=1, limits=Limits(count_beyond_limits=False))
         assert (walk.summary.unknown, walk.summary.left_out) == (("max_depth",), {})
 
 
 @pytest.mark.parametrize("name", ["start", "cross", "keep"])
 @pytest.mark.parametrize("filter", [{"$near": 1}, {"year": {"$above": 3}}, {"year": {}}, "year", {3: 4}])
-def test_a_malformed_filter_is_refused_at_birth(name, filter):
+def test_a_malformed_filter_is_refused_when_the_scope_is_created(name, filter):
     with pytest.raises(FilterError):
         Scope(**{name: filter})
     with pytest.raises(FilterError):
@@ -324,12 +332,12 @@ def test_a_malformed_filter_is_refused_at_birth(name, filter):
 
 @pytest.mark.parametrize("make", [Eager, Scored, Mmr])
 @pytest.mark.parametrize("scope", [{"keep": {"lang": "en"}}, None, Compare("lang", "$eq", "en")])
-def test_what_is_no_scope_is_refused_at_birth(make, scope):
+def test_an_object_that_is_no_scope_is_refused_when_the_policy_is_created(make, scope):
     with pytest.raises(ArgumentError, match=r"scope must be a Scope, not .*; for one filter pass Scope\.only"):
         make(scope=scope)
 
 
-def test_a_scope_is_a_value_that_holds_filters_as_read():
+def test_a_scope_is_a_value_with_parsed_filters():
     assert Scope(keep={"a": 1}) == Scope(keep=parse_filter({"a": 1})) != Scope(cross={"a": 1})
     assert Scope(start={}, cross=None, keep={}) == Scope()
     assert Eager(scope=Scope(keep={"a": 1})) == Eager(scope=Scope(keep={"a": 1})) != Eager()
@@ -350,7 +358,7 @@ edges = st.none() | st.sampled_from([[("tags", "tags")], [("rank", "group"), ("t
 every_backend = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
 
-async def told(corpus, policy, query, **options):
+async def walk_as_dicts(corpus, policy, query, **options):
     hits, walk = await walk_all(corpus, policy, query, **options)
     summary = walk.summary.to_dict() | {"seconds": None}
     return [hit.to_dict() for hit in hits], [hit.to_dict() for hit in walk.ranking], summary
@@ -360,7 +368,7 @@ async def told(corpus, policy, query, **options):
 @pytest.mark.parametrize("make", [Eager, Scored, Mmr])
 @given(data=st.data())
 @settings(max_examples=examples(60))
-def test_every_path_starts_crosses_and_ends_where_it_may(make, backend, data):
+def test_every_path_obeys_the_three_filters(make, backend, data):
     graph, scope, max_depth = data.draw(graphs()), data.draw(scopes), data.draw(depths)
     policy = make(roots=graph.roots, scope=Scope(**scope), edges=data.draw(edges), **data.draw(numbers))
 
@@ -405,7 +413,7 @@ def test_breadth_first_walks_are_those_of_a_simple_reference(backend, data):
 @pytest.mark.parametrize("make", [Eager, Scored, Mmr])
 @given(data=st.data())
 @settings(max_examples=examples(40))
-def test_a_scope_that_all_satisfy_changes_nothing(make, backend, data):
+def test_a_scope_that_all_artifacts_pass_changes_nothing(make, backend, data):
     graph, max_depth = data.draw(graphs()), data.draw(depths)
     policy = make(roots=graph.roots, edges=data.draw(edges), **data.draw(numbers))
     filters = data.draw(st.sets(st.sampled_from(["start", "cross", "keep"]), min_size=1))
@@ -414,16 +422,16 @@ def test_a_scope_that_all_satisfy_changes_nothing(make, backend, data):
     async def main():
         async with corpus_of(graph.items, embedder=EIGHTHS) as corpus:
             for options in ({}, {"node_budget": 5}):
-                expected = await told(corpus, policy, graph.query, max_depth=max_depth, **options)
+                expected = await walk_as_dicts(corpus, policy, graph.query, max_depth=max_depth, **options)
                 scoped = replace(policy, scope=all_of_them)
-                assert await told(corpus, scoped, graph.query, max_depth=max_depth, **options) == expected
+                assert await walk_as_dicts(corpus, scoped, graph.query, max_depth=max_depth, **options) == expected
 
     anyio.run(main, backend=backend)
 
 
 @pytest.mark.asyncio_only
 @every_walk
-async def test_a_file_is_walked_as_memory_is(make, way, tmp_path):
+async def test_a_walk_of_a_file_equals_one_in_memory(make, way, tmp_path):
     items = tree(b=["cross"], c=["keep"], d=["cross", "keep"], x=["start"])
     path = tmp_path / "tree.airw"
     async with corpus_of(items, path):
@@ -436,4 +444,4 @@ async def test_a_file_is_walked_as_memory_is(make, way, tmp_path):
             {"start": START, "cross": CROSS, "keep": KEEP},
         ):
             policy = policy_of(make, way, Scope(**filters), start_k=2, roots=["x", "a"])
-            assert await told(filed, policy, "0") == await told(corpus, policy, "0")
+            assert await walk_as_dicts(filed, policy, "0") == await walk_as_dicts(corpus, policy, "0")

@@ -1,4 +1,4 @@
-"""Best first, by a scorer of one's own, on real stores and against a reference in plain Python."""
+"""Best-first walks by a custom scorer, on real stores and compared with a plain reference."""
 
 import math
 from dataclasses import replace
@@ -53,7 +53,7 @@ FORK = {
 
 
 class TestOrder:
-    async def test_each_step_goes_on_from_the_best_that_was_admitted_however_long_ago(self):
+    async def test_each_step_expands_the_best_artifact_of_the_whole_frontier(self):
         assert await find_ids(FORK, from_root(per_iteration_limit=1)) == ["a", "c", "b", "d", "e"]
         backwards = from_root(per_iteration_limit=1, scorer=lambda node: -by_rank(node))
         assert await find_ids(FORK, backwards) == ["a", "b", "c", "d", "e"]
@@ -79,7 +79,7 @@ class TestOrder:
             name: pytest.approx(cos(float(each["texts"][0])), abs=1e-6) for name, each in FORK.items()
         }
 
-    async def test_adjacent_k_admits_the_nearest_whatever_the_scorer_says(self):
+    async def test_adjacent_k_admits_the_nearest_whatever_their_score(self):
         items = {
             "a": item("0", to=["b", "c", "d"], rank=0),
             "b": item("0.3", rank=3),
@@ -88,7 +88,7 @@ class TestOrder:
         }
         assert await find_ids(items, from_root(scorer=by_rank, adjacent_k=2)) == ["a", "d", "c"]
 
-    async def test_what_waits_and_is_found_again_nearer_takes_the_shorter_way(self):
+    async def test_a_waiting_artifact_found_on_a_shorter_path_takes_it(self):
         items = {
             "a": item("0", to=["b"]),
             "b": item("0.1", to=["c"]),
@@ -101,7 +101,7 @@ class TestOrder:
             hits, _ = await walk_all(corpus, policy)
         assert [hit.metadata["walk_path"] for hit in hits][-2:] == [["z"], ["z", "far"]]
 
-    async def test_minus_infinity_is_a_score_like_any_other(self):
+    async def test_minus_infinity_is_a_valid_score(self):
         scorer = lambda node: -math.inf if node.id == "c" else math.inf if node.id == "e" else 0  # noqa: E731 (one line)
         async with corpus_of(FORK) as corpus:
             hits, walk = await walk_all(corpus, from_root(scorer=scorer, select_k=None))
@@ -133,7 +133,7 @@ class TestHowMany:
         assert await find_ids(items, policy) == ["a", "c", "b"]
         assert await find_ids(items, replace(policy, per_iteration_limit=2)) == ["a", "b", "c"]
 
-    async def test_those_at_the_depth_cap_are_committed_in_passing(self):
+    async def test_artifacts_at_the_depth_cap_are_committed_with_the_others(self):
         items = {
             "a": item("0", to=["x", "y", "z"]),
             "b": item("0.25"),
@@ -150,7 +150,7 @@ class TestHowMany:
         assert ids(capped.ranking) == ids(free.ranking) == ["a", "x", "y", "b", "z"]
         assert (capped.summary.steps, free.summary.steps) == (3, 5)
 
-    async def test_a_step_that_overshoots_is_in_the_stream_and_cut_in_the_ranking(self):
+    async def test_a_step_beyond_select_k_is_in_the_stream_and_cut_in_the_ranking(self):
         items = {"a": item("0.5", to=["x", "y", "z"]), "x": item("0.1"), "y": item("0.2"), "z": item("0.3")}
         async with corpus_of(items) as corpus:
             hits, walk = await walk_all(corpus, from_root(select_k=2), max_depth=1)
@@ -172,13 +172,13 @@ class TestHowMany:
             hits, walk = await walk_all(corpus, Scored(select_k=0, scorer=asked.append))
         assert (hits, asked, walk.summary.stop) == ([], [], "sufficient")
 
-    async def test_max_traverse_bounds_what_is_gone_on_from_but_not_what_is_committed(self):
+    async def test_max_traverse_limits_the_expanded_but_not_the_committed_artifacts(self):
         async with corpus_of(FORK) as corpus:
             hits, walk = await walk_all(corpus, from_root(max_traverse=2, per_iteration_limit=1))
         assert ids(hits) == ["a", "c", "b"]  # c is gone on from, though nothing lies behind it
         assert walk.summary.stop == "exhausted"
 
-    async def test_enough_is_said_though_the_last_step_held_a_router(self):
+    async def test_a_walk_is_sufficient_even_if_its_last_step_contains_a_router(self):
         items = {"a": item("0", kind="x"), "b": item("0.1", kind="y"), "c": item("0.2", kind="x")}
         async with corpus_of(items) as corpus:
             hits, walk = await walk_all(corpus, Scored(select_k=1, scope=Scope(keep={"kind": "x"})), max_depth=0)
@@ -187,7 +187,7 @@ class TestHowMany:
 
 
 async def steps_of(items, policy, **options):
-    """Give the ids that each step commits."""
+    """Return the ids that each step commits."""
     steps = []
 
     class Noted(Scored):
@@ -203,7 +203,7 @@ async def steps_of(items, policy, **options):
 
 
 class TestScorer:
-    async def test_it_sees_the_artifact_by_its_best_surface(self):
+    async def test_a_scorer_sees_the_best_surface_of_an_artifact(self):
         seen = {}
         items = {"a": item("0.5", "0.25", to=["b"], rank=7), "b": item("0.1", rank=[1])}
         async with corpus_of(items) as corpus:
@@ -219,7 +219,7 @@ class TestScorer:
         await find_ids(FORK, from_root(scorer=lambda node: seen.append(node.id) or 0.0, per_iteration_limit=1))
         assert seen == ["a", "b", "c", "d", "e"]
 
-    async def test_what_is_not_admitted_is_not_scored_until_it_is(self):
+    async def test_an_artifact_is_not_scored_until_it_is_admitted(self):
         seen = []
         items = {"a": item("0", to=["b", "c"]), "b": item("0.1", to=["c"]), "c": item("0.2")}
         policy = from_root(scorer=lambda node: seen.append((node.id, node.depth)) or 0.0, adjacent_k=1)
@@ -227,12 +227,12 @@ class TestScorer:
         assert seen == [("a", 0), ("b", 1), ("c", 2)]
 
     @pytest.mark.parametrize("score", [3, np.float32(0.5), np.int64(7), Fraction(1, 2), -0.0])
-    async def test_any_real_number_will_do_and_hits_have_it_as_a_float(self, score):
+    async def test_a_score_may_be_any_real_number_and_is_a_float_in_hits(self, score):
         async with corpus_of(FORK) as corpus:
             hits, _ = await walk_all(corpus, from_root(scorer=lambda node: score))
         assert {(hit.score, type(hit.score)) for hit in hits} == {(float(score), float)}
 
-    async def test_events_tell_its_scores_too(self):
+    async def test_events_contain_its_scores_too(self):
         async with corpus_of(FORK) as corpus:
             walk = traverse("0", corpus, policy=from_root(scorer=by_rank))
             told = {
@@ -242,7 +242,7 @@ class TestScorer:
             }
         assert told == {name: (each["rank"], each["rank"]) for name, each in FORK.items()}
 
-    async def test_async_scorers_run_at_once_but_not_more_than_may(self):
+    async def test_async_scorers_run_concurrently_up_to_the_limit(self):
         running, most = [], []
 
         async def scorer(node):
@@ -279,13 +279,13 @@ class TestScorer:
                 await walk_all(corpus, from_root(scorer=lambda node: math.nan if node.id == "c" else 1))
 
     @pytest.mark.parametrize("answer", ["5", "high", 1j, None, True, [1.0], np.array([1.0]), np.float32("nan")])
-    async def test_what_is_no_number_is_a_policy_error(self, answer):
+    async def test_a_score_that_is_no_number_is_a_policy_error(self, answer):
         async with corpus_of(FORK) as corpus:
             with pytest.raises(PolicyError, match=r"scorer returned .* for 'a'; return a number"):
                 await walk_all(corpus, from_root(scorer=lambda node: answer))
 
     @pytest.mark.parametrize("is_async", [False, True])
-    async def test_its_errors_end_the_walk_as_themselves(self, is_async):
+    async def test_its_errors_end_the_walk_unchanged(self, is_async):
         error = KeyError("year")
 
         def scorer(node):
@@ -298,14 +298,14 @@ class TestScorer:
 
         hits = []
         async with corpus_of(FORK) as corpus:
-            walk_of = walked_into(hits, corpus, from_root(scorer=late if is_async else scorer))
+            walk_of = walk_into(hits, corpus, from_root(scorer=late if is_async else scorer))
             with pytest.raises(KeyError) as raised:
                 await walk_of
         assert raised.value is error
         assert error.__notes__ == ["for node 'd'", "raised in Scored.select during a walk"]
         assert ids(hits) == ["a", "b", "c"]
 
-    async def test_what_it_does_to_a_node_changes_no_hit(self):
+    async def test_a_scorer_that_changes_a_node_changes_no_hit(self):
         def scorer(node):
             node.metadata.clear()
             node.content = node.id = "spoiled"
@@ -330,8 +330,8 @@ class TestScorer:
             assert store.calls == ["search_vectors", "get_records", "neighbors", "best_of", "get_records"]
 
 
-async def walked_into(hits, corpus, policy):
-    """Walk, and keep the hits that come before an error."""
+async def walk_into(hits, corpus, policy):
+    """Walk, and append the hits that come before an error."""
     async with traverse("0", corpus, policy=policy) as walk:
         async for hit in walk:
             hits.append(hit)
@@ -347,7 +347,7 @@ async def walked_into(hits, corpus, policy):
         ({"max_traverse": 1.5}, "max_traverse"),
     ],
 )
-def test_bad_parameters_are_refused_at_birth(options, told):
+def test_bad_parameters_are_refused_when_it_is_created(options, told):
     with pytest.raises(ArgumentError, match=told):
         Scored(**options)
 
@@ -356,7 +356,10 @@ def test_bad_parameters_are_refused_at_birth(options, told):
 
 
 def best_first(graph, score, scope, max_depth, *, select_k, per_iteration_limit):
-    """What one step takes: the best, until as many as may have something behind them are taken."""
+    """Return the `choose` of a reference walk, which takes the best nodes.
+
+    A step ends once it has enough nodes that may have neighbours.
+    """
 
     def choose(pool, committed):
         room = len(pool) if select_k is None else select_k - len(nodes_to_keep(graph, committed, scope))
@@ -414,7 +417,7 @@ def test_walks_are_those_of_a_simple_reference(backend, scorer, data):
 
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("policy", [Scored(scorer=by_rank, select_k=None), Scored(edges=[("rank", "rank")])])
-async def test_a_file_is_walked_as_memory_is(policy, tmp_path):
+async def test_a_walk_of_a_file_equals_one_in_memory(policy, tmp_path):
     for number in range(5):
         graph = graph_of(number)
         async with corpus_of(graph.items, embedder=EIGHTHS) as corpus:

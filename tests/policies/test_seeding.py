@@ -1,4 +1,4 @@
-"""Where walks start: what a search finds, what the query names, and given roots."""
+"""The seeds of walks: hits of a search, names in the query, and given roots."""
 
 import math
 import unicodedata
@@ -21,13 +21,13 @@ SEARCHES = ["dense", "lexical", "hybrid"]
 LIGHT = HashingEmbedder(dim=64)
 
 
-def starting(**options):
-    """A policy for the start alone: in the order in which it was found."""
+def seeds_only(**options):
+    """Return a policy that commits only the seeds, in their order."""
     return Eager(**{"select_k": None, "max_depth": 0, **options})
 
 
-async def started(corpus, query, **options):
-    return ids((await walk_all(corpus, starting(**options), query))[0])
+async def seeds_of(corpus, query, **options):
+    return ids((await walk_all(corpus, seeds_only(**options), query))[0])
 
 
 # --- searches and roots ----------------------------------------------------------------------------------------------
@@ -48,33 +48,33 @@ def words(store=None):
 class TestSearches:
     @pytest.mark.parametrize("seeding", SEARCHES)
     @pytest.mark.parametrize("start_k", [1, 2, 5])
-    async def test_a_walk_starts_from_what_that_search_finds_in_its_order(self, seeding, start_k):
+    async def test_a_walk_starts_from_the_hits_of_the_search_in_their_order(self, seeding, start_k):
         async with words() as corpus:
             expected = await search(corpus, "keys and locks", k=start_k, mode=seeding)
-            assert await started(corpus, "keys and locks", seeding=seeding, start_k=start_k) == ids(expected)
+            assert await seeds_of(corpus, "keys and locks", seeding=seeding, start_k=start_k) == ids(expected)
 
     @pytest.mark.parametrize("seeding", SEARCHES)
-    async def test_roots_come_after_what_was_found_in_their_order_and_each_once(self, seeding):
+    async def test_roots_follow_the_hits_in_their_order_without_duplicates(self, seeding):
         async with words() as corpus:
             found = ids(await search(corpus, "keys", k=2, mode=seeding))
             rest = [name for name in reversed(WORDS) if name not in found]
             roots = [rest[0], found[1], rest[1], rest[0], "none", found[0]]
-            assert await started(corpus, "keys", seeding=seeding, start_k=2, roots=roots) == [*found, *rest[:2]]
+            assert await seeds_of(corpus, "keys", seeding=seeding, start_k=2, roots=roots) == [*found, *rest[:2]]
 
     @pytest.mark.parametrize("seeding", [*SEARCHES, "titles"])
-    async def test_without_a_search_roots_are_all_there_is(self, seeding):
+    async def test_without_a_search_roots_are_the_only_seeds(self, seeding):
         async with words() as corpus:
             store = Counting(corpus.store)
             counted, roots = replace(corpus, store=store), ("delta", "beta", "delta")
-            assert await started(counted, "alpha", seeding=seeding, start_k=0, roots=roots) == ["delta", "beta"]
-            assert await started(counted, "alpha", seeding=seeding, start_k=0) == []
+            assert await seeds_of(counted, "alpha", seeding=seeding, start_k=0, roots=roots) == ["delta", "beta"]
+            assert await seeds_of(counted, "alpha", seeding=seeding, start_k=0) == []
         assert not {"search_vectors", "search_text", "resolve"} & {*store.calls}
 
-    async def test_words_that_nothing_holds_find_nothing(self):
+    async def test_words_of_no_artifact_find_nothing(self):
         async with words() as corpus:
-            hits, walk = await walk_all(corpus, starting(seeding="lexical"), "zebra")
+            hits, walk = await walk_all(corpus, seeds_only(seeding="lexical"), "zebra")
             assert (hits, walk.summary.stop, walk.summary.steps) == ([], "exhausted", 0)
-            assert await started(corpus, "zebra", seeding="lexical", roots=["beta"]) == ["beta"]
+            assert await seeds_of(corpus, "zebra", seeding="lexical", roots=["beta"]) == ["beta"]
 
     @pytest.mark.parametrize(
         ("options", "calls"),
@@ -97,7 +97,7 @@ class TestSearches:
             store, embedder = Counting(corpus.store), Counting(corpus.embedder)
             hits, _ = await walk_all(
                 replace(corpus, store=store, embedder=embedder),
-                starting(**{"start_k": 2, **options}, select_k=1),
+                seeds_only(**{"start_k": 2, **options}, select_k=1),
                 "beta keys",
             )
         assert len(hits) == 1
@@ -107,11 +107,11 @@ class TestSearches:
 
     @pytest.mark.parametrize("seeding", [*SEARCHES, "titles"])
     @pytest.mark.parametrize("make", [Eager, Scored, Mmr])
-    async def test_every_strategy_starts_so(self, make, seeding):
+    async def test_every_strategy_has_the_same_seeds(self, make, seeding):
         async with words() as corpus:
             options = {"seeding": seeding, "start_k": 2, "roots": ["gamma"]}
             hits, _ = await walk_all(corpus, make(**options, select_k=None, max_depth=0), "beta or keys")
-            assert sorted(ids(hits)) == sorted(await started(corpus, "beta or keys", **options))
+            assert sorted(ids(hits)) == sorted(await seeds_of(corpus, "beta or keys", **options))
 
 
 ONLY = {"kind": "y"}
@@ -119,19 +119,19 @@ ONLY = {"kind": "y"}
 
 class TestStartFilter:
     @pytest.mark.parametrize("seeding", SEARCHES)
-    async def test_it_is_part_of_the_search_so_that_as_many_are_found(self, seeding):
+    async def test_the_scope_is_part_of_the_search_so_that_start_k_are_found(self, seeding):
         async with words() as corpus:
             expected = ids(await search(corpus, "keys locks", k=2, mode=seeding, filter=ONLY))
             store = ScriptedStore(corpus.store)
             options = {"seeding": seeding, "start_k": 2, "scope": Scope(start=ONLY)}
-            assert await started(replace(corpus, store=store), "keys locks", **options) == expected
+            assert await seeds_of(replace(corpus, store=store), "keys locks", **options) == expected
         assert len(expected) == 2
         asked = [call.options["filter"] for call in store.log if call.method.startswith("search")]
         assert asked == [parse_filter(ONLY)] * (2 if seeding == "hybrid" else 1)
 
     @pytest.mark.parametrize("make", [Eager, Scored, partial(Scored, scorer=lambda node: node.similarity_score), Mmr])
     async def test_an_artifact_starts_with_the_surface_that_the_search_found_even_if_another_is_nearer(self, make):
-        """The start must be of part 1, which is the farther surface of b and the nearer one of c."""
+        """The seed must be part 1, the farther surface of b and the nearer one of c."""
         items = {
             "a": item(("0.1", {"part": 2})),
             "b": item(("0.2", {"part": 2}), ("0.4", {"part": 1})),
@@ -142,16 +142,16 @@ class TestStartFilter:
         assert [(hit.artifact_id, hit.text) for hit in hits] == [("c", "0.3"), ("b", "0.4")]
         assert [hit.score for hit in hits] == pytest.approx([math.cos(x * math.pi) for x in (0.3, 0.4)], abs=1e-6)
 
-    async def test_it_bars_roots_and_names_too(self):
+    async def test_the_scope_applies_to_roots_and_names_too(self):
         async with words() as corpus:
             scope = Scope(start=ONLY)
-            assert await started(corpus, "keys", start_k=0, roots=[*WORDS], scope=scope) == ["beta", "delta", "eps"]
-            assert await started(corpus, "alpha, beta", seeding="titles", scope=scope) == ["beta"]
+            assert await seeds_of(corpus, "keys", start_k=0, roots=[*WORDS], scope=scope) == ["beta", "delta", "eps"]
+            assert await seeds_of(corpus, "alpha, beta", seeding="titles", scope=scope) == ["beta"]
 
-    async def test_names_that_it_bars_take_no_place(self):
+    async def test_names_outside_the_scope_do_not_count_in_start_k(self):
         async with words() as corpus:
             options = {"seeding": "titles", "scope": Scope(start=ONLY), "start_k": 1}
-            assert await started(corpus, "alpha, beta", **options) == ["beta"]
+            assert await seeds_of(corpus, "alpha, beta", **options) == ["beta"]
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
@@ -209,9 +209,9 @@ ASKED = [
 
 class TestTitles:
     @pytest.mark.parametrize(("query", "found"), ASKED)
-    async def test_a_walk_starts_from_what_the_query_names(self, query, found):
+    async def test_a_walk_starts_from_the_names_in_the_query(self, query, found):
         async with notes() as corpus:
-            assert await started(corpus, query, seeding="titles", start_k=9) == found
+            assert await seeds_of(corpus, query, seeding="titles", start_k=9) == found
 
     @pytest.mark.parametrize(
         ("query", "found"),
@@ -226,24 +226,24 @@ class TestTitles:
     )
     async def test_of_overlapping_names_the_longest_counts_and_longer_ones_come_first(self, query, found):
         async with notes() as corpus:
-            assert await started(corpus, query, seeding="titles", start_k=9) == found
+            assert await seeds_of(corpus, query, seeding="titles", start_k=9) == found
 
     async def test_accents_may_be_written_in_either_way(self):
         async with notes() as corpus:
             query = unicodedata.normalize("NFD", "the café Müller piece")
             assert query != unicodedata.normalize("NFC", query)
-            assert await started(corpus, query, seeding="titles") == ["n4.md"]
+            assert await seeds_of(corpus, query, seeding="titles") == ["n4.md"]
 
     @pytest.mark.parametrize("title", [unicodedata.normalize("NFD", "Café"), "हिन्दी", "ภาษาที่"])
-    async def test_a_name_may_end_in_a_mark(self, title):
+    async def test_a_name_may_end_with_a_punctuation_mark(self, title):
         source = from_mapping({"n1.md": f"# {title}"}, name="one", embedder=LIGHT, edge_extractor=MarkdownLinks())
         async with build(source, store=MemoryStore()) as corpus:
-            assert await started(corpus, f"what is {title}?", seeding="titles") == ["n1.md"]
+            assert await seeds_of(corpus, f"what is {title}?", seeding="titles") == ["n1.md"]
 
-    async def test_an_ambiguous_name_gives_all_and_start_k_cuts(self):
+    async def test_an_ambiguous_name_seeds_all_its_artifacts_up_to_start_k(self):
         async with notes() as corpus:
-            assert await started(corpus, "The twins and York", seeding="titles", start_k=9) == [*TWINS, "places/n2.md"]
-            assert await started(corpus, "the twins and York", seeding="titles", start_k=2) == TWINS[:2]
+            assert await seeds_of(corpus, "The twins and York", seeding="titles", start_k=9) == [*TWINS, "places/n2.md"]
+            assert await seeds_of(corpus, "the twins and York", seeding="titles", start_k=2) == TWINS[:2]
 
     async def test_names_of_any_extractor_count_in_the_strongest_tier_that_has_one(self):
         @dataclass(frozen=True)
@@ -259,33 +259,35 @@ class TestTitles:
             "a3": item("0", names=[[], [], ["low tier"]]),
         }
         async with corpus_of(items, embedder=LIGHT, links=Names()) as corpus:
-            assert await started(corpus, "first", seeding="titles") == ["a1"]
-            assert await started(corpus, "shared", seeding="titles") == ["a2"]
-            assert await started(corpus, "the low tier", seeding="titles") == ["a1"]
+            assert await seeds_of(corpus, "first", seeding="titles") == ["a1"]
+            assert await seeds_of(corpus, "shared", seeding="titles") == ["a2"]
+            assert await seeds_of(corpus, "the low tier", seeding="titles") == ["a1"]
 
-    async def test_a_name_as_it_is_written_is_preferred_to_its_folded_form(self):
+    async def test_an_exactly_written_name_is_preferred_to_its_folded_form(self):
         items = {"Lisp": item("a dialect"), "lisp": item("a way of speaking")}
         async with corpus_of(items, embedder=LIGHT) as corpus:
-            assert await started(corpus, "Lisp", seeding="titles") == ["Lisp"]
-            assert await started(corpus, "LISP", seeding="titles") == ["lisp"]
+            assert await seeds_of(corpus, "Lisp", seeding="titles") == ["Lisp"]
+            assert await seeds_of(corpus, "LISP", seeding="titles") == ["lisp"]
         async with corpus_of({"Café": item("a place"), "café": item("a drink")}, embedder=LIGHT) as corpus:
             for query in (unicodedata.normalize(form, "one Café") for form in ("NFC", "NFD")):
-                assert await started(corpus, query, seeding="titles") == ["Café"]
+                assert await seeds_of(corpus, query, seeding="titles") == ["Café"]
 
-    async def test_names_are_looked_up_in_one_call_however_long_the_query(self):
+    async def test_names_are_looked_up_in_one_call_for_any_query(self):
         async with notes() as corpus:
             store = ScriptedStore(corpus.store)
             query = " ".join(["New York"] * 200)
-            hits, _ = await walk_all(replace(corpus, store=store), starting(seeding="titles", select_k=None), query)
+            hits, _ = await walk_all(replace(corpus, store=store), seeds_only(seeding="titles", select_k=None), query)
         assert ids(hits) == ["places/n1.md"]
         assert store.calls["resolve"] == 1
 
-    async def test_roots_come_after_the_named(self):
+    async def test_roots_follow_the_named_artifacts(self):
         async with notes() as corpus:
-            found = await started(corpus, "York", seeding="titles", start_k=1, roots=["n9.md", "places/n2.md", "n4.md"])
+            found = await seeds_of(
+                corpus, "York", seeding="titles", start_k=1, roots=["n9.md", "places/n2.md", "n4.md"]
+            )
         assert found == ["places/n2.md", "n9.md", "n4.md"]
 
-    async def test_the_walk_goes_on_from_there_by_links(self):
+    async def test_the_walk_continues_along_links(self):
         linked = {**NOTES, "n9.md": "---\ntitle: Board games\n---\nLike [[New York]] and [chess](n5.md)."}
         source = from_mapping(linked, name="notes", embedder=LIGHT, edge_extractor=MarkdownLinks())
         async with build(source, store=MemoryStore()) as corpus:
@@ -296,14 +298,14 @@ class TestTitles:
 
 
 @pytest.mark.asyncio_only
-async def test_a_file_names_and_finds_what_memory_does(tmp_path):
+async def test_seeds_from_a_file_equal_those_in_memory(tmp_path):
     path = tmp_path / "notes.airw"
     async with notes(path), words(tmp_path / "words.airw"):
         pass
     async with open_corpus(path, embedder=LIGHT) as filed, notes() as corpus:
         for query, found in ASKED:
-            assert await started(filed, query, seeding="titles", start_k=9) == found
-            assert await started(corpus, query, seeding="hybrid") == await started(filed, query, seeding="hybrid")
+            assert await seeds_of(filed, query, seeding="titles", start_k=9) == found
+            assert await seeds_of(corpus, query, seeding="hybrid") == await seeds_of(filed, query, seeding="hybrid")
     async with open_corpus(tmp_path / "words.airw", embedder=LIGHT) as filed, words() as corpus:
         for seeding in SEARCHES:
             options = {
@@ -312,4 +314,4 @@ async def test_a_file_names_and_finds_what_memory_does(tmp_path):
                 "start_k": 2,
                 "roots": ["alpha", "delta"],
             }
-            assert await started(filed, "keys", **options) == await started(corpus, "keys", **options)
+            assert await seeds_of(filed, "keys", **options) == await seeds_of(corpus, "keys", **options)

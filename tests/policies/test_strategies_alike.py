@@ -1,4 +1,4 @@
-"""What Eager, Scored, Mmr and strategies of one's own keep alike."""
+"""The common behaviour of Eager, Scored, Mmr and custom strategies."""
 
 import pytest
 
@@ -13,18 +13,18 @@ ALL = [Eager, Scored, Mmr, EVERYTHING]
 
 
 @pytest.mark.parametrize("kind", [Eager, EVERYTHING])
-async def test_a_walk_cut_by_the_depth_cap_says_how_much_lies_below(kind):
+async def test_a_walk_cut_by_the_depth_cap_counts_the_nodes_below(kind):
     walk, _ = await walk_of(kind(edges=LINKS, start_k=1, select_k=None), max_depth=1)
     assert (walk.summary.left_out, walk.summary.truncated) == ({"max_depth": 2}, True)
 
 
 @pytest.mark.parametrize("kind", ALL)
-async def test_what_only_routes_takes_no_place_of_select_k(kind):
+async def test_routers_do_not_count_in_select_k(kind):
     keep = Scope(keep={"weight": {"$gte": 4}})
     assert ids((await walk_of(kind(edges=LINKS, start_k=1, select_k=2, scope=keep)))[1]) == "ef"
 
 
-async def test_max_traverse_does_not_count_what_may_not_be_crossed():
+async def test_max_traverse_does_not_count_artifacts_that_may_not_be_crossed():
     scope = Scope(cross={"weight": {"$ne": 1}})
     policy = Eager(edges=LINKS, start_k=1, select_k=None, max_traverse=2, scope=scope)
     assert ids((await walk_of(policy))[1]) == "abce"
@@ -36,12 +36,12 @@ async def test_select_k_of_0_streams_nothing(kind):
 
 
 @pytest.mark.parametrize("options", [{"select_k": -1}, {"start_k": "x"}, {"edges": 7}, {"roots": "abc"}])
-def test_a_strategy_of_ones_own_checks_its_parameters_at_birth_too(options):
+def test_a_custom_strategy_checks_its_parameters_when_it_is_created_too(options):
     with pytest.raises(ArgumentError):
         Strategy.build(EVERYTHING(), **options)
 
 
-async def test_a_node_that_a_strategy_holds_back_and_that_is_found_nearer_takes_the_smaller_depth():
+async def test_a_waiting_node_found_on_a_shorter_path_takes_the_smaller_depth():
     fields = {
         "near": {"to": ["a"], "weight": 9},
         "middle": {"to": ["b"], "from": ["a"], "weight": 8},
@@ -81,7 +81,7 @@ async def test_a_scorer_sees_the_depth_at_which_an_artifact_is_admitted():
     assert hits["x"] == (1, pytest.approx(4.9))
 
 
-async def test_a_scorer_is_asked_once_about_each_that_is_admitted_and_about_no_other():
+async def test_a_scorer_is_called_once_for_each_admitted_node_and_no_other():
     asked = []
     scorer = lambda node: asked.append(node.id) or -node.metadata["weight"]  # noqa: E731 (one line)
     policy = Scored(scorer=scorer, edges=LINKS, start_k=1, adjacent_k=1, select_k=None)
@@ -102,7 +102,7 @@ async def test_an_iteration_may_be_async():
     assert ids((await walk_of(strategy_from(iteration)))[1]) == "abcdef"
 
 
-async def test_what_finalize_nodes_writes_comes_with_the_ranking():
+async def test_metadata_written_by_finalize_nodes_is_in_the_ranking():
     class Ranked(EVERYTHING):
         def finalize_nodes(self, selected):
             for at, node in enumerate(selected := list(selected)):

@@ -1,4 +1,4 @@
-"""Strategies of one's own: a body written once walks here as in graph-retriever; what else a strategy may rely on."""
+"""Custom strategies: a body walks here as in graph-retriever, and its further guarantees."""
 
 import copy
 from dataclasses import dataclass, field
@@ -59,7 +59,7 @@ def test_a_body_walks_random_graphs_as_in_graph_retriever(body, number):
 
 
 class TestWalk:
-    async def test_iteration_is_shown_what_each_step_let_in_nearest_first(self):
+    async def test_iteration_receives_the_admitted_nodes_of_each_step_nearest_first(self):
         seen = []
 
         def iteration(self, nodes, tracker):
@@ -69,11 +69,11 @@ class TestWalk:
         await walk_of(strategy_from(iteration))
         assert seen == [[("a", 0)], [("b", 1), ("c", 1)], [("d", 2), ("e", 2)], [("f", 3)]]
 
-    async def test_adjacent_k_bounds_what_it_is_shown(self):
+    async def test_adjacent_k_limits_the_nodes_that_iteration_receives(self):
         _, hits = await walk_of(strategy_class(Everything)(edges=LINKS, start_k=1, adjacent_k=1, select_k=None))
         assert ids(hits) == "abdf"
 
-    async def test_iteration_is_shown_nothing_where_nothing_new_was_found_while_nodes_wait(self):
+    async def test_iteration_receives_no_nodes_if_none_is_new_while_nodes_wait(self):
         seen = []
 
         def iteration(self, nodes, tracker):
@@ -84,7 +84,7 @@ class TestWalk:
         _, hits = await walk_of(strategy_from(iteration, start_k=3), line_of(a="", b="", c=""))
         assert (seen, ids(hits)) == ([3, 0, 0], "cba")
 
-    async def test_a_node_tells_what_is_known_of_its_artifact(self):
+    async def test_a_node_contains_the_fields_of_its_artifact(self):
         nodes, queries = [], []
 
         def iteration(self, found, tracker):
@@ -110,7 +110,7 @@ class TestWalk:
         walk, hits = await walk_of(strategy_from(iteration))
         assert ids(hits) == ids(walk.ranking) == "acbedf"
 
-    async def test_finalize_nodes_adds_nothing_and_gives_each_once(self):
+    async def test_finalize_nodes_adds_no_hits_and_returns_each_once(self):
         class Adds(strategy_class(Everything)):
             def finalize_nodes(self, selected):
                 stranger = Node("stranger", "", 0, 0.0, np.zeros(2, np.float32))
@@ -119,7 +119,7 @@ class TestWalk:
         walk, _ = await walk_of(Adds(edges=LINKS, start_k=1, max_depth=1))
         assert ids(walk.ranking) == "abc"
 
-    async def test_what_is_gone_on_from_and_not_selected_only_routes(self):
+    async def test_a_node_that_is_traversed_but_not_selected_only_routes(self):
         def iteration(self, nodes, tracker):
             tracker.select([node for node in nodes if node.id in "ef"])
             tracker.traverse(nodes)
@@ -127,7 +127,7 @@ class TestWalk:
         walk, hits = await walk_of(strategy_from(iteration))
         assert (ids(hits), walk.summary.routed, walk.path(hits[-1])) == ("ef", 4, ["a", "b", "d", "f"])
 
-    async def test_what_is_selected_and_not_gone_on_from_has_nothing_behind_it(self):
+    async def test_a_node_that_is_selected_but_not_traversed_is_not_expanded(self):
         def iteration(self, nodes, tracker):
             tracker.select(nodes)
             tracker.traverse([node for node in nodes if node.id != "b"])
@@ -135,7 +135,7 @@ class TestWalk:
         _, hits = await walk_of(strategy_from(iteration))
         assert ids(hits) == "abce"
 
-    async def test_going_on_from_nothing_ends_the_walk(self):
+    async def test_traversing_no_node_ends_the_walk(self):
         walk, hits = await walk_of(strategy_class(SelectsOnly)(edges=LINKS, start_k=2))
         assert (ids(hits), walk.summary.steps, walk.summary.stop) == ("ab", 1, "exhausted")
 
@@ -143,7 +143,7 @@ class TestWalk:
         walk, hits = await walk_of(strategy_from(lambda self, nodes, tracker: None))
         assert (hits, walk.ranking, walk.summary.stop) == ([], [], "sufficient")
 
-    async def test_an_empty_start_ends_the_walk(self):
+    async def test_a_walk_without_seeds_ends(self):
         walk, hits = await walk_of(strategy_class(Everything)(start_k=0))
         assert (hits, walk.ranking, walk.summary.stop) == ([], [], "exhausted")
 
@@ -152,7 +152,7 @@ class TestWalk:
         assert (ids(hits), ids(walk.ranking), walk.summary.stop) == ("abc", "ab", "sufficient")
 
     @pytest.mark.parametrize(("most", "expected"), [(0, "a"), (1, "abc"), (2, "abcd"), (None, "abcdef")])
-    async def test_max_traverse_bounds_what_is_gone_on_from(self, most, expected):
+    async def test_max_traverse_limits_the_expanded_nodes(self, most, expected):
         _, hits = await walk_of(strategy_class(Everything)(edges=LINKS, start_k=1, select_k=None, max_traverse=most))
         assert ids(hits) == expected
 
@@ -163,7 +163,7 @@ class TestWalk:
         other = Strategy.build(strategy, max_depth=3)
         assert ids((await walk_of(other, max_depth=max_depth))[1]) == expected
 
-    async def test_at_the_depth_cap_nothing_is_added_to_go_on_from(self):
+    async def test_at_the_depth_cap_no_node_is_traversed(self):
         added = []
 
         def iteration(self, nodes, tracker):
@@ -172,14 +172,14 @@ class TestWalk:
         walk, hits = await walk_of(strategy_from(iteration), max_depth=1)
         assert (added, ids(hits), walk.summary.stop) == ([1, 0], "abc", "exhausted")
 
-    async def test_a_generator_that_is_selected_is_not_lost(self):
+    async def test_select_accepts_a_generator(self):
         def iteration(self, nodes, tracker):
             tracker.select(node for node in nodes)
             tracker.traverse(node for node in nodes)
 
         assert ids((await walk_of(strategy_from(iteration)))[1]) == "abcdef"
 
-    async def test_selecting_twice_gives_a_hit_once(self):
+    async def test_a_node_selected_twice_is_one_hit(self):
         def iteration(self, nodes, tracker):
             tracker.select([*nodes, *nodes])
             tracker.traverse(nodes)
@@ -188,8 +188,8 @@ class TestWalk:
         assert ids(hits) == ids(walk.ranking) == "abcdef"
 
     @pytest.mark.parametrize("first", ["select", "traverse"])
-    async def test_a_node_that_is_gone_is_an_error_that_says_what_to_do(self, first):
-        """It was selected, or gone on from, in a step before."""
+    async def test_the_error_about_a_node_of_an_earlier_step_suggests_a_remedy(self, first):
+        """It was selected or traversed in an earlier step."""
 
         def iteration(self, nodes, tracker):
             kept = getattr(self, "kept", [])
@@ -211,7 +211,7 @@ class TestWalk:
         with pytest.raises(PolicyError, match="'stranger', which does not wait"):
             await walk_of(strategy_from(iteration))
 
-    async def test_an_error_of_the_strategy_ends_the_walk_as_itself(self):
+    async def test_an_error_of_the_strategy_ends_the_walk_unchanged(self):
         def iteration(self, nodes, tracker):
             raise KeyError("own")
 
@@ -245,7 +245,7 @@ class TestWalk:
         assert ids(hits) == "abcdef"
         assert hits[0].metadata["links"] == ["b", "c"]
 
-    async def test_a_scope_holds_for_what_a_strategy_is_shown_and_returns(self):
+    async def test_a_scope_applies_to_the_nodes_a_strategy_receives_and_returns(self):
         seen = []
 
         def iteration(self, nodes, tracker):
@@ -262,14 +262,14 @@ class TestWalk:
 class TestReuse:
     STRATEGY = strategy_class(KeepsHeap)(edges=LINKS, start_k=2, select_k=4)
 
-    async def test_walks_one_after_another_are_the_same_and_leave_the_strategy_as_it_was(self):
+    async def test_successive_walks_are_equal_and_leave_the_strategy_unchanged(self):
         strategy, before = self.STRATEGY, copy.deepcopy(self.STRATEGY)
         first, again = [ids((await walk_of(strategy))[1]) for _ in range(2)]
         assert first == again == "bdfa"
         assert strategy == before
         assert (strategy.heap, strategy.query_embedding) == ([], None)
 
-    async def test_walks_at_the_same_time_are_each_as_one_alone(self):
+    async def test_concurrent_walks_equal_a_walk_alone(self):
         found = {}
 
         async def run(at, corpus):
@@ -282,7 +282,7 @@ class TestReuse:
         assert found == dict.fromkeys(range(8), "bdfa")
         assert self.STRATEGY.heap == []
 
-    async def test_walks_that_take_turns_are_each_as_one_alone(self):
+    async def test_walks_that_take_turns_equal_a_walk_alone(self):
         async with corpus_of(*LINE) as corpus:
             walks = [traverse(QUERY, corpus, policy=self.STRATEGY) for _ in range(3)]
             turns = [[(await anext(walk)).artifact_id for walk in walks] for _ in range(4)]
@@ -307,19 +307,19 @@ class TestTracker:
             counts.append(tracker.num_remaining)
         assert counts == [2, 1, 0, 0]
 
-    def test_without_select_k_there_is_always_room(self):
+    def test_without_select_k_num_remaining_never_reaches_zero(self):
         tracker = NodeTracker(None, None)
         tracker.select([node(str(at)) for at in range(100)])
         assert tracker.num_remaining > 10**9
 
-    def test_select_keeps_the_order_and_writes_what_is_known_of_each(self):
+    def test_select_keeps_the_order_and_writes_metadata(self):
         tracker = NodeTracker(5, None)
         tracker.select(node(id, depth) for depth, id in enumerate("ba"))
         assert [each.id for each in tracker.selected] == ["b", "a"]
         assert tracker.selected[1].extra_metadata == {"_depth": 1, "_similarity_score": 0.5}
         assert tracker.to_traverse == {}
 
-    def test_traverse_takes_each_once_a_walk_and_says_how_many_it_took(self):
+    def test_traverse_accepts_each_node_once_per_walk_and_returns_their_number(self):
         tracker = NodeTracker(5, None)
         assert tracker.traverse(node(id) for id in "ab") == 2
         tracker.to_traverse.clear()
@@ -327,12 +327,12 @@ class TestTracker:
         assert list(tracker.to_traverse) == ["c"]
         assert tracker.selected == []
 
-    def test_traverse_takes_nothing_at_the_depth_cap_which_may_come_again_nearer(self):
+    def test_traverse_refuses_nodes_at_the_depth_cap_until_they_are_found_nearer(self):
         tracker = NodeTracker(5, 2)
         assert tracker.traverse([node("a", 1), node("b", 2), node("c", 3)]) == 1
         assert tracker.traverse([node("b", 1)]) == 1
 
-    def test_select_and_traverse_does_both_of_what_can_be_read_once(self):
+    def test_select_and_traverse_accepts_a_generator(self):
         tracker = NodeTracker(5, 1)
         assert tracker.select_and_traverse(iter([node("a"), node("b", 1)])) == 1
         assert [each.id for each in tracker.selected] == ["a", "b"]
@@ -342,48 +342,48 @@ class TestTracker:
 class TestBuild:
     BASE = Eager(select_k=6, start_k=5, adjacent_k=9, max_depth=2)
 
-    def test_without_options_it_gives_what_it_was_given(self):
+    def test_without_options_it_returns_the_base(self):
         assert Strategy.build(self.BASE) == self.BASE
 
-    def test_an_option_replaces_that_parameter_alone(self):
+    def test_an_option_replaces_only_its_parameter(self):
         expected = Eager(select_k=7, start_k=5, adjacent_k=9, max_depth=2)
         assert Strategy.build(self.BASE, select_k=7) == Strategy.build(self.BASE, k=7) == expected
 
     @pytest.mark.parametrize("kind", [Eager, Scored, Mmr, strategy_class(Everything)])
-    def test_a_value_that_is_the_default_is_a_value_like_any_other(self, kind):
+    def test_an_option_may_be_the_default_value(self, kind):
         assert Strategy.build(kind(select_k=10), select_k=5).select_k == 5
         assert Strategy.build(kind(select_k=10), k=5).select_k == 5
 
-    def test_another_strategy_takes_the_place_of_the_base_and_other_options_are_for_it(self):
+    def test_another_strategy_replaces_the_base_and_receives_the_other_options(self):
         assert Strategy.build(self.BASE, strategy=Mmr(select_k=3)) == Mmr(select_k=3)
         assert Strategy.build(None, strategy=Mmr(), k=9, lambda_mult=0.2) == Mmr(select_k=9, lambda_mult=0.2)
 
-    def test_another_strategy_comes_before_the_other_options(self):
+    def test_another_strategy_is_applied_before_the_other_options(self):
         with pytest.raises(ValueError, match="strategy must come before the other options"):
             Strategy.build(self.BASE, k=7, strategy=Mmr())
 
     @pytest.mark.parametrize("strategy", [{"select_k": 7}, None, Eager, "eager", NodeTracker(1, 1)])
-    def test_what_is_no_policy_is_refused(self, strategy):
+    def test_an_object_that_is_no_policy_is_refused(self, strategy):
         with pytest.raises(ArgumentError, match=r"strategy must be a policy such as Eager\(\), not"):
             Strategy.build(self.BASE, strategy=strategy)
         with pytest.raises(ValueError, match=r"strategy must be a policy such as Eager\(\), not"):
             Strategy.build(strategy)
 
     @pytest.mark.parametrize("options", [{"invalid": 4}, {"lambda_mult": 0.3}, {"per_iteration_limit": 2}])
-    def test_an_option_that_the_strategy_has_not_is_a_type_error(self, options):
+    def test_an_unknown_option_is_a_type_error(self, options):
         with pytest.raises(TypeError, match=next(iter(options))):
             Strategy.build(self.BASE, **options)
 
-    def test_a_value_that_cannot_be_used_is_refused(self):
+    def test_an_invalid_value_is_refused(self):
         with pytest.raises(ArgumentError, match="select_k"):
             Strategy.build(self.BASE, k=-1)
 
-    def test_it_leaves_the_base_as_it_was(self):
+    def test_the_base_stays_unchanged(self):
         base = strategy_class(KeepsHeap)(select_k=10)
         Strategy.build(base, select_k=7)
         assert base == strategy_class(KeepsHeap)(select_k=10)
 
-    def test_a_strategy_without_an_iteration_cannot_be_made(self):
+    def test_a_strategy_without_iteration_cannot_be_created(self):
         with pytest.raises(TypeError, match="iteration"):
             Strategy()
 
@@ -393,7 +393,10 @@ class TestBuild:
 
 @dataclass(kw_only=True)
 class OddFirst:
-    """Goes on from everything, selects odd numbers at once and the even ones that wait when it finds nothing new."""
+    """Expands all nodes and selects odd numbers at once.
+
+    It selects waiting even numbers if there are no new nodes.
+    """
 
     even: list = field(default_factory=list)
 
@@ -432,7 +435,7 @@ SUITES = {name: PolicySuite(make, ring, RING_QUERY) for name, make in EXAMINED.i
         if case.name != NOT_FROZEN
     ],
 )
-async def test_a_strategy_passes_the_exam_but_for_being_frozen(suite, case):
+async def test_a_strategy_passes_the_exam_except_for_being_frozen(suite, case):
     await suite.check(case)
 
 

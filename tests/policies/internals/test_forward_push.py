@@ -1,4 +1,4 @@
-"""Forward push: exact in the end, and bounded on the way, against a linear solve."""
+"""Forward push: exact in the end, and bounded before, compared with a linear solve."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ class Exploring:
 
 @st.composite
 def explorings(draw, *, loops=True):
-    """Pushes over a part of a graph, whatever the order and the number of nodes a step."""
+    """Draw pushes over a part of a graph, in any order and with any number of nodes per step."""
     graph = draw(graphs(loops=loops))
     seeds, restart = draw(some_seeds(graph)), draw(RESTARTS)
     exploring = Exploring(graph, seeds, restart)
@@ -52,7 +52,7 @@ def explorings(draw, *, loops=True):
 
 class TestPush:
     @given(explorings())
-    def test_what_rests_and_what_still_walks_is_the_whole_truth_after_any_exploration(self, drawn):
+    def test_settled_and_residual_mass_add_up_to_the_exact_values(self, drawn):
         exploring, seeds, restart = drawn
         nodes, from_each = list(exploring.graph), exact_from_each(exploring.graph, seeds, restart)
         for push in (exploring.push, exploring.push.push_fully()):
@@ -67,7 +67,7 @@ class TestPush:
 
     @settings(max_examples=examples(300))
     @given(st.booleans().flatmap(lambda loops: st.tuples(st.just(loops), explorings(loops=loops))))
-    def test_the_truth_lies_within_the_bounds_and_below_that_of_the_unseen(self, drawn):
+    def test_exact_values_lie_within_the_bounds_and_below_the_bound_of_unseen_nodes(self, drawn):
         loops, (exploring, seeds, restart) = drawn
         values = exact(exploring.graph, seeds, restart)
         for push in (exploring.push, exploring.push.push_fully()):
@@ -77,7 +77,7 @@ class TestPush:
                 assert lower.get(node, 0) - CLOSE <= value <= upper.get(node, bounds.unseen) + CLOSE
 
     @given(explorings())
-    def test_settled_nothing_is_left_where_it_was_explored(self, drawn):
+    def test_after_a_full_push_explored_nodes_have_no_residual(self, drawn):
         push = drawn[0].push.push_fully()
         assert push.residual[push.explored].sum() < ROUNDING
 
@@ -90,7 +90,7 @@ class TestPush:
         values, found = exact(graph, seeds, restart), exploring.by_name(exploring.push.push_fully().estimate)
         assert {node: found.get(node, 0) for node in graph} == pytest.approx(values, abs=CLOSE)
 
-    def test_upper_bounds_are_reached_by_the_worst_that_may_lie_behind_what_is_not_explored(self):
+    def test_upper_bounds_are_reached_by_the_worst_unexplored_graph(self):
         pair, restart = {"a": ["b"], "b": ["a"]}, 0.3
         alone, looped, both = {"a": []}, {"a": ["a"]}, {"a": [], "b": ["a"]}
         for graph, seeds, loops in [
@@ -120,7 +120,7 @@ class TestPush:
         exploring.push.push_fully()
         assert (first.residual.tolist(), first.estimate.tolist(), first.targets.tolist()) == ([1], [0], [])
 
-    def test_a_tiny_restart_ends_too_and_what_is_left_is_in_the_bounds(self):
+    def test_a_tiny_restart_ends_too_and_its_residual_is_in_the_bounds(self):
         graph = {"a": ["b"], "b": ["a", "c"], "c": ["a"]}
         exploring = Exploring(graph, {"a": 1}, 1e-6)
         exploring.explore(["a"])
@@ -132,27 +132,27 @@ class TestPush:
 
 
 class TestFinal:
-    def told(self, lower, upper, *, order, unseen=0.0, rivals=()):
+    def final_ranks(self, lower, upper, *, order, unseen=0.0, rivals=()):
         bounds = Bounds(np.array(lower), np.array(upper), unseen)
         is_rival = np.zeros(len(lower), np.bool_)
         is_rival[list(rivals)] = True
         return has_final_rank(bounds, np.array(order), is_rival).tolist()
 
-    def test_a_place_is_final_where_nothing_can_pass_it_in_either_direction(self):
-        assert self.told([0.5, 0.2, 0.1], [0.6, 0.3, 0.2], order=[0, 1, 2]) == [True, True, True]
-        assert self.told([0.5, 0.2, 0.1], [0.6, 0.3, 0.21], order=[0, 1, 2]) == [True, False, False]
+    def test_a_rank_is_final_if_no_node_can_pass_it_in_either_direction(self):
+        assert self.final_ranks([0.5, 0.2, 0.1], [0.6, 0.3, 0.2], order=[0, 1, 2]) == [True, True, True]
+        assert self.final_ranks([0.5, 0.2, 0.1], [0.6, 0.3, 0.21], order=[0, 1, 2]) == [True, False, False]
 
-    def test_what_is_behind_something_that_may_fall_is_not_final(self):
-        assert self.told([0.1, 0.3, 0.2], [0.6, 0.3, 0.2], order=[0, 1, 2]) == [False, False, False]
+    def test_a_rank_behind_a_node_that_may_fall_is_not_final(self):
+        assert self.final_ranks([0.1, 0.3, 0.2], [0.6, 0.3, 0.2], order=[0, 1, 2]) == [False, False, False]
 
-    def test_what_may_rise_from_far_behind_counts_too(self):
-        assert self.told([0.5, 0.1, 0.05], [0.6, 0.15, 0.55], order=[0, 1, 2]) == [False, False, False]
+    def test_a_node_that_may_rise_from_far_behind_counts_too(self):
+        assert self.final_ranks([0.5, 0.1, 0.05], [0.6, 0.15, 0.55], order=[0, 1, 2]) == [False, False, False]
 
-    def test_rivals_and_the_unseen_may_come_between(self):
-        assert self.told([0.5, 0.2, 0.0], [0.6, 0.3, 0.4], order=[0, 1], rivals=[2]) == [True, False]
-        assert self.told([0.5, 0.2], [0.6, 0.3], order=[0, 1], unseen=0.4) == [True, False]
+    def test_rivals_and_unseen_nodes_may_come_between(self):
+        assert self.final_ranks([0.5, 0.2, 0.0], [0.6, 0.3, 0.4], order=[0, 1], rivals=[2]) == [True, False]
+        assert self.final_ranks([0.5, 0.2], [0.6, 0.3], order=[0, 1], unseen=0.4) == [True, False]
 
-    def test_who_is_among_the_first_is_told_before_the_place_is(self):
+    def test_a_node_is_known_to_be_among_the_first_before_its_rank_is_final(self):
         bounds = Bounds(np.array([0.4, 0.3, 0.2]), np.array([0.5, 0.5, 0.3]), 0.25)
         is_rival = np.array([False, False, True])
 
@@ -165,4 +165,4 @@ class TestFinal:
         assert is_among_first(bounds, np.array([2]), np.array([True, True, False]), 3).tolist() == [False]  # the unseen
 
     def test_equals_are_final_in_any_order(self):
-        assert self.told([0.5, 0.5], [0.5, 0.5], order=[1, 0], unseen=0.5) == [True, True]
+        assert self.final_ranks([0.5, 0.5], [0.5, 0.5], order=[1, 0], unseen=0.5) == [True, True]
