@@ -244,7 +244,7 @@ class TestTogether:
         assert (
             Scope.only(KEEP)
             == Scope(start=KEEP, cross=parsed, keep=KEEP)
-            == Scope(start=parsed, cross=walk_as_dicts, keep=walk_as_dicts)
+            == Scope(start=parsed, cross=parsed, keep=parsed)
         )
 
     @every_walk
