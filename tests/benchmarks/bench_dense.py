@@ -1,4 +1,4 @@
-"""Exact dense search over 100,000 x 384 beside plain numpy in one run, and the speed of writing."""
+"""Exact dense search over 100,000 x 384 compared with plain numpy, and the write speed."""
 
 import time
 
@@ -26,7 +26,7 @@ def change(number, vector):
 
 
 def best_by_hand(matrix, queries):
-    """The best `K` rows for each query, best first: what any exact search has to do."""
+    """Return the best `K` rows for each query, best first, as any exact search must."""
     found = []
     for scores in queries @ matrix.T:
         top = np.argpartition(scores, -K)[-K:]

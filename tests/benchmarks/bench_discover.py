@@ -1,7 +1,7 @@
-"""Discovery: what several sources cost beside one, what one that hangs costs, and searches of all kinds beside `ir`.
+"""Discovery over several sources, with one that hangs, and searches compared with `ir`.
 
-Beside `ir`: records of 60 words, each library with its own light embedder (512 cells, feature hashing); `ir` with its
-store in memory, its faster one, ours in a file. Four corpora are a quarter of the records each.
+The comparison has records of 60 words, each library with its own light embedder (512 cells, feature hashing). The store
+of `ir` is in memory, its faster one; ours is in a file. Four corpora have a quarter of the records each.
 """
 
 import math
@@ -27,7 +27,7 @@ QUERIES, ROUNDS, PARTS = 15, 3, 4
 
 
 async def slow_corpora(stack, count, delays):
-    """Corpora in memory whose searches take several seconds."""
+    """Open corpora in memory whose searches take several seconds."""
     opened = []
     for at in range(count):
         texts = {f"d{at}-{number}": f"signing keys {number} of {at}" for number in range(20)}
@@ -38,7 +38,7 @@ async def slow_corpora(stack, count, delays):
 
 
 async def seconds(*arguments, **options):
-    """The median of several runs."""
+    """Return the median of several runs."""
     times = []
     for _ in range(RUNS):
         start = time.perf_counter()
@@ -99,11 +99,11 @@ CASES = [
 
 
 @pytest.mark.parametrize("count", [10_000, 100_000])
-def test_searches_beside_ir(count, made_up, times, tmp_path):
-    texts = {str(at): text for at, text in enumerate(made_up(count))}
+def test_searches_beside_ir(count, make_texts, times, tmp_path):
+    texts = {str(at): text for at, text in enumerate(make_texts(count))}
     asked = {
-        "common": made_up(QUERIES, words=6, seed=3),
-        "rarer": made_up(QUERIES, words=6, seed=4, rare=True),
+        "common": make_texts(QUERIES, words=6, seed=3),
+        "rarer": make_texts(QUERIES, words=6, seed=4, rare=True),
     }
     theirs = their_corpus(texts, "all")
     their_parts = [their_corpus(part, f"part{at}") for at, part in enumerate(parts_of(texts))]
@@ -146,7 +146,7 @@ class Case:
     filtered: Callable | None = None
 
     async def compare(self, times, theirs, ours):
-        """Ask both in turns; the first round is not counted."""
+        """Search with both in turns; the first round does not count."""
         for turn in range(ROUNDS + 1):
             for at, query in enumerate(self.queries):
                 extra = {} if self.filtered is None else {"filter": self.filtered(turn * QUERIES + at)}

@@ -1,4 +1,7 @@
-"""Throughput of the light embedder beside ir's, which makes the same kind of vectors, in one run."""
+"""Throughput of the light embedder and of that of `ir`, in one run.
+
+Both make the same kind of vectors.
+"""
 
 import itertools
 import random
@@ -16,7 +19,7 @@ RUNS = 3
 
 
 def documents() -> list[str]:
-    """Texts of 60 words, drawn by Zipf's law from 20,000 made-up ones."""
+    """Return texts of 60 words, drawn by Zipf's law from 20,000 made-up ones."""
     draw = random.Random(2)
     syllables = ["ba", "ke", "lo", "mi", "tu", "ra", "sen", "tor", "pli", "gan", "est", "ing", "con", "ver", "qua"]
     words = ["".join(draw.choices(syllables, k=draw.randint(1, 4))) for _ in range(20_000)]

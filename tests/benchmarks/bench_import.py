@@ -1,4 +1,4 @@
-"""Time to import and to start, beyond the libraries it needs, beside `ir`."""
+"""Time to import and to start, without the required libraries, compared with `ir`."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ GOAL_MS = 20
 
 
 def fastest_ms(*command: str) -> float:
-    """The fastest of several fresh processes, in milliseconds."""
+    """Return the time of the fastest of several new processes, in milliseconds."""
 
     def one() -> float:
         start = time.perf_counter()

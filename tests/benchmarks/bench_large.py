@@ -1,6 +1,7 @@
-"""A corpus too large for one matrix in memory: a million records of 384 dimensions, beside exact search in numpy.
+"""A corpus too large for one matrix in memory, compared with exact search in numpy.
 
-Takes several minutes and 4 GB of disk. `AIRW_BENCH_ROWS` sets another number of records.
+It has a million records of 384 dimensions. The benchmark takes several minutes and 4 GB of disk. `AIRW_BENCH_ROWS` sets
+another number of records.
 """
 
 import os
@@ -22,7 +23,7 @@ TOPICS = np.random.default_rng(0).standard_normal((2_000, DIM)).astype(np.float3
 
 
 def near_topics(count: int, seed: int):
-    """Unit vectors around 2,000 topics; those of one topic have a cosine of about 0.5."""
+    """Return unit vectors around 2,000 topics; those of a topic have a cosine of about 0.5."""
     random = np.random.default_rng(seed)
     rows = TOPICS[random.integers(0, len(TOPICS), count)] + random.standard_normal((count, DIM), np.float32)
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)

@@ -1,7 +1,7 @@
-"""Walks and paths along links in a SQLite corpus, and how fast links are read from markdown.
+"""Walks and paths along links in a SQLite corpus, and reading links from markdown.
 
-Notes of ten random links each. `AIRW_BENCH_NOTES` names other sizes, as in `10000,100000,1000000`: a million takes
-several minutes and 3 GB of disk. `AIRW_DATA` adds the markdown collections there to the made-up ones.
+Notes have ten random links each. `AIRW_BENCH_NOTES` sets other sizes, as in `10000,100000,1000000`: a million takes
+several minutes and 3 GB of disk. `AIRW_DATA` adds its markdown collections to the made-up ones.
 """
 
 import os
@@ -63,8 +63,8 @@ async def fill(store: SqliteStore, count: int) -> None:
         await store.apply([note(number, count, draw) for number in range(start, min(count, start + PAGE))])
 
 
-async def walked(corpus: Corpus, root: int, *, count_beyond_limits: bool = True, **options):
-    """Walk three hops and read the events: milliseconds, nodes and edges."""
+async def time_walk(corpus: Corpus, root: int, *, count_beyond_limits: bool = True, **options):
+    """Walk three hops and read the events; return milliseconds, nodes and edges."""
     policy = LinkWalk(roots=[name(root)], max_depth=3, **options)
     start = time.perf_counter()
     walk = traverse(
@@ -74,8 +74,8 @@ async def walked(corpus: Corpus, root: int, *, count_beyond_limits: bool = True,
     return (time.perf_counter() - start) * 1e3, walk.summary.committed, edges
 
 
-async def drawn(corpus: Corpus, root: int, direction: str):
-    """Read a tree of three hops, as `airw link tree` does: milliseconds, nodes and edges."""
+async def time_tree(corpus: Corpus, root: int, direction: str):
+    """Read a tree of three hops as `airw link tree` does; return milliseconds, nodes, edges."""
     start = time.perf_counter()
     tree = await read_tree(walk_links(corpus, [name(root)], direction=direction, max_nodes=1_000_000))
     return (time.perf_counter() - start) * 1e3, len(tree.nodes), len(tree.edges)
@@ -83,19 +83,19 @@ async def drawn(corpus: Corpus, root: int, direction: str):
 
 async def medians(run: Callable[[int], Awaitable[tuple[float, int, int]]]) -> tuple[float, float, float]:
     """Return the medians over the roots; each root counts its fastest run."""
-    told = [min([await run(root) for _ in range(RUNS)]) for root in range(0, 7 * ROOTS, 7)]
-    return tuple(statistics.median(column) for column in zip(*told, strict=True))
+    runs = [min([await run(root) for _ in range(RUNS)]) for root in range(0, 7 * ROOTS, 7)]
+    return tuple(statistics.median(column) for column in zip(*runs, strict=True))
 
 
 async def paths(corpus: Corpus, count: int, **options) -> tuple[float, float]:
     """Return the median milliseconds and hops of paths between random notes."""
-    draw, graph, told = random.Random(1), CorpusGraph(corpus), []
+    draw, graph, runs = random.Random(1), CorpusGraph(corpus), []
     for _ in range(PATHS):
         ends = [name(draw.randrange(count)) for _ in range(2)]
         start = time.perf_counter()
         path = await graph.path(*ends, **options)
-        told.append(((time.perf_counter() - start) * 1e3, len(path.edges)))
-    return tuple(statistics.median(column) for column in zip(*told, strict=True))
+        runs.append(((time.perf_counter() - start) * 1e3, len(path.edges)))
+    return tuple(statistics.median(column) for column in zip(*runs, strict=True))
 
 
 @pytest.mark.parametrize("count", SIZES)
@@ -110,8 +110,10 @@ def test_trees_and_paths(count, tmp_path):
             corpus = Corpus("notes", store, HashingEmbedder())
             print(f"\n{count:,} notes of {LINKS} links, {size / 1e6:,.0f} MB")
             print("  three hops                   ms     nodes     edges   ms per 1,000 nodes")
-            runs = {way: partial(walked, corpus, **options) for way, options in WALKS.items()}
-            runs |= {f"tree {direction}": partial(drawn, corpus, direction=direction) for direction in ("out", "both")}
+            runs = {way: partial(time_walk, corpus, **options) for way, options in WALKS.items()}
+            runs |= {
+                f"tree {direction}": partial(time_tree, corpus, direction=direction) for direction in ("out", "both")
+            }
             for way, run in runs.items():
                 ms, nodes, edges = await medians(run)
                 print(f"  {way:24}{ms:9.1f}{nodes:10,.0f}{edges:10,.0f}{ms / nodes * 1000:15.1f}")
@@ -123,9 +125,9 @@ def test_trees_and_paths(count, tmp_path):
     anyio.run(main)
 
 
-def made_up_notes(made_up) -> dict[str, str]:
-    """A thousand notes of headings, lists, code, wiki links and markdown links."""
-    texts = made_up(1_000, words=WORDS)
+def make_notes(make_texts) -> dict[str, str]:
+    """Return a thousand notes of headings, lists, code, wiki links and markdown links."""
+    texts = make_texts(1_000, words=WORDS)
     return {f"{at % 20}/n{at}.md": markdown(at, text.split()) for at, text in enumerate(texts)}
 
 
@@ -136,8 +138,8 @@ def markdown(at: int, words: list[str]) -> str:
     return f"---\ntitle: Note {at}\ntags: [a, b]\n---\n# {words[0]}\n\n" + "\n\n## More\n\n- ".join(parts) + "\n"
 
 
-def collections(made_up) -> dict[str, dict[str, str]]:
-    found = {"made up": made_up_notes(made_up)}
+def collections(make_texts) -> dict[str, dict[str, str]]:
+    found = {"made up": make_notes(make_texts)}
     for path in sorted(Path(os.environ.get("AIRW_DATA", "/nowhere")).glob("md-*/*.tar.gz")):
         with tarfile.open(path) as archive:
             files = [each for each in archive if each.isfile() and each.name.endswith(".md")]
@@ -145,9 +147,9 @@ def collections(made_up) -> dict[str, dict[str, str]]:
     return found
 
 
-def test_links_of_markdown(made_up):
+def test_links_of_markdown(make_texts):
     print("\nlinks of markdown, one core     files      MB     links     MB/s   files/s")
-    for collection, notes in collections(made_up).items():
+    for collection, notes in collections(make_texts).items():
         seconds, size = [], sum(len(text.encode()) for text in notes.values()) / 1e6
         for _ in range(RUNS):
             start = time.perf_counter()

@@ -1,9 +1,9 @@
-"""Throughput of all-MiniLM-L6-v2 by torch and by onnxruntime, at the same number of threads, in one run.
+"""Throughput of all-MiniLM-L6-v2 by torch and by onnxruntime with equal threads.
 
-The two take turns, and the best time of each counts: what else the machine does meanwhile hits both. Both get the same
-texts in batches of 32: real ones, cut from the example documents, and ones of words that are one token each. The latter
-are the worst case: all of one length, there is nothing to fill up, and both spend nearly all time in the same matrix
-products.
+The two take turns in one run, and the best time of each counts, since other work on the machine affects both. Both get
+the same texts in batches of 32: real ones, cut from the example documents, and ones of words that are one token each.
+The latter are the worst case: all have one length, so there is no padding, and both spend nearly all time in the same
+matrix products.
 """
 
 import random
@@ -30,7 +30,7 @@ def folders(minilm_folder, tmp_path_factory):
 
 
 def real_texts(words: int) -> list[str]:
-    """Passages of `words` words from random places in the documents."""
+    """Return passages of `words` words from random places in the documents."""
     found = [word for path in sorted(DOCUMENTS.glob("*.md")) for word in path.read_text(encoding="utf-8").split()]
     draw = random.Random(words)
     starts = [draw.randrange(len(found) - words) for _ in range(SIZES[words])]
@@ -49,7 +49,7 @@ async def seconds(embedder, texts) -> float:
 
 
 async def fastest(embedders, texts) -> list[float]:
-    """The best time of each, measured in turns; the first turn warms up."""
+    """Return the best time of each, measured in turns; the first turn warms up."""
     times = [[await seconds(each, texts) for each in embedders] for _ in range(ROUNDS + 1)]
     return [min(column) for column in zip(*times[1:], strict=True)]
 

@@ -1,7 +1,8 @@
-"""Local personalised PageRank beside the exact one over the whole graph: time and error.
+"""Local personalised PageRank compared with the exact one: time and error.
 
-A random digraph of 1,000,000 nodes, each with ten links out, in arrays: the store that answers from them knows nothing
-of walks. Exact is power iteration over a sparse matrix (scipy), which is made before the clock starts.
+The graph is a random digraph of 1,000,000 nodes in arrays, each with ten links out. The store that answers from them
+contains nothing specific to walks. The exact method is power iteration over a sparse matrix (scipy), which is made
+before the clock starts.
 """
 
 import time
@@ -43,7 +44,10 @@ class Graph:
 
 
 def digraph():
-    """Draw the links of each node from different tenths of the nodes, so no link is double or leads back."""
+    """Draw links of each node from different tenths of the nodes.
+
+    No link is double or leads back.
+    """
     share = COUNT // DEGREE
     tenths = np.arange(DEGREE) * share
     targets = tenths + np.random.default_rng(7).integers(0, share, (COUNT, DEGREE))

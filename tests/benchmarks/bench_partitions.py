@@ -1,8 +1,8 @@
-"""One build beside an ingest in partitions that Dask drives, with one worker process and with two, in one run.
+"""A build compared with an ingest in partitions by Dask, with one worker process and two.
 
-100,000 records of 60 words, the light embedder. All read the same files, one a partition; each party starts with
-workers that run and have imported what they need, as a cluster that is there would. The work of both cores is what two
-workers can win, as a build already embeds in one thread while it writes in another.
+There are 100,000 records of 60 words, with the light embedder. All read the same files, one per partition. Each run
+starts with workers that have imported what they need, as in an existing cluster. Two workers can win at most the work
+of both cores, since a build already embeds in one thread while it writes in another.
 """
 
 import json
@@ -28,7 +28,7 @@ def read(file: Path) -> dict[str, str]:
 
 
 def ingest(plan, number: int, file: Path):
-    """Read and ingest one partition, in a worker."""
+    """Read and ingest one partition in a worker."""
     return anyio.run(ingest_partition, plan, number, read(file))
 
 
@@ -44,7 +44,7 @@ def client_of(workers: int, folder: Path):
         yield client
 
 
-def built(store: Path, files: list[Path]) -> int:
+def run_build(store: Path, files: list[Path]) -> int:
     def pages():
         for file in files:
             yield [Artifact(name, text) for name, text in read(file).items()]
@@ -56,7 +56,7 @@ def built(store: Path, files: list[Path]) -> int:
     return anyio.run(main)
 
 
-def ingested(store: Path, files: list[Path], run) -> int:
+def ingest_files(store: Path, files: list[Path], run) -> int:
     """Ingest all files; `run` calls `ingest` with the plan and each number and file."""
 
     async def finish():
@@ -79,9 +79,9 @@ def by(client: Client):
     )
 
 
-def test_partitions_beside_one_build(made_up, times, tmp_path):
+def test_partitions_beside_one_build(make_texts, times, tmp_path):
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not find this file
-    texts, files = made_up(RECORDS), []
+    texts, files = make_texts(RECORDS), []
     for start in range(0, RECORDS, PER_PARTITION):
         files.append(tmp_path / f"{start}.json")
         files[-1].write_text(
@@ -89,10 +89,10 @@ def test_partitions_beside_one_build(made_up, times, tmp_path):
         )
     with client_of(1, tmp_path / "one") as one, client_of(2, tmp_path / "two") as two:
         ways = (
-            lambda store: built(store, files),
-            lambda store: ingested(store, files, in_turn),
-            lambda store: ingested(store, files, by(one)),
-            lambda store: ingested(store, files, by(two)),
+            lambda store: run_build(store, files),
+            lambda store: ingest_files(store, files, in_turn),
+            lambda store: ingest_files(store, files, by(one)),
+            lambda store: ingest_files(store, files, by(two)),
         )
         for run in range(RUNS):
             for who, way in zip(PARTIES, ways, strict=True):

@@ -1,4 +1,4 @@
-"""Three strategies beside graph-retriever, over shared metadata and ids: equal hits, and times.
+"""Three strategies compared with graph-retriever, over metadata and ids: hits and times.
 
 10,000 artifacts with 64-dimensional vectors. Over metadata, each has ten of 5,000 tags; over ids, ten links.
 """
@@ -30,7 +30,7 @@ EDGES = {"metadata": [("tags", "tags")], "ids": [("links", "$id")]}
 
 @dataclass(frozen=True)
 class Whole:
-    """One surface per artifact: its text is the id."""
+    """A strategy with one surface per artifact, whose text is the id."""
 
     id: str = "whole"
 
@@ -50,7 +50,10 @@ def graph():
 
 
 async def our_times(fields, vectors, policies):
-    """Return per policy the fastest walk, in seconds to the first hit and in all, and its hits."""
+    """Return the fastest walk per policy, and its hits.
+
+    Times are seconds to the first hit, and in all.
+    """
     embedder = embedder_from(lambda texts: [vectors[text] for text in texts], id="given", dim=DIM)
     source = from_mapping(fields, name="graph", strategy=Whole(), embedder=embedder)
     found = []

@@ -1,7 +1,7 @@
-"""Builds, searches and memory beside `ir`, with its store of files and with its store in memory, in one run.
+"""Builds, searches and memory compared with `ir`, with its stores in files and in memory.
 
-10,000 records of 60 words, each library with its own light embedder (512 cells, feature hashing): that is what users
-get. The goals are beside the store of files, which keeps what it holds, as ours does; the one in memory does not.
+10,000 records of 60 words, each library with its own light embedder (512 cells, feature hashing), as users get them.
+The goals compare with the store of files, which is persistent like ours; the one in memory is not.
 """
 
 import json
@@ -101,7 +101,7 @@ PARTIES = ("ir", "ir, memory", "airw")
 
 
 async def time_builds(times, texts, folder):
-    """Build everything, rebuild, and rebuild after one change, in turns; the last builds stay open."""
+    """Build all, rebuild, and rebuild after one change, in turns; keep the last builds open."""
     for run in range(BUILDS):
         built = {name: party(name, folder / f"{name} {run}") for name in PARTIES}
         for name, one in built.items():
@@ -163,20 +163,20 @@ def memory_now() -> float:
 
 
 def memory_at_most() -> float:
-    """Peak memory of this process; `getrusage` would count its parent as well."""
+    """Return the peak memory of this process; `getrusage` would include its parent."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024 / 1e6
 
 
 def memory_of(name: str, folder: Path, given: Path) -> tuple[float, float]:
-    """The result of `use` in its own process, minus the memory of the texts."""
+    """Return the result of `use` in its own process, minus the memory of the texts."""
     command = [sys.executable, __file__, name, str(folder), str(given)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def test_beside_ir(made_up, times, tmp_path):
-    texts = {str(number): text for number, text in enumerate(made_up(RECORDS))}
-    queries = [made_up(QUERIES, words=6, seed=3, rare=rare) for rare in (False, True)]
+def test_beside_ir(make_texts, times, tmp_path):
+    texts = {str(number): text for number, text in enumerate(make_texts(RECORDS))}
+    queries = [make_texts(QUERIES, words=6, seed=3, rare=rare) for rare in (False, True)]
 
     async def main():
         built = await time_builds(times, texts, tmp_path)
@@ -187,9 +187,9 @@ def test_beside_ir(made_up, times, tmp_path):
     anyio.run(main)
     given = tmp_path / "given.json"
     given.write_text(json.dumps([texts, queries[0][:5]]))
-    held = {name: memory_of(name, tmp_path / f"{name} memory", given) for name in PARTIES}
+    memory = {name: memory_of(name, tmp_path / f"{name} memory", given) for name in PARTIES}
     figures = {row: {name: times.typical(row, name) for name in PARTIES} for row in list(GOALS)[:-2]}
-    figures |= {row: {name: held[name][at] for name in PARTIES} for at, row in enumerate(list(GOALS)[-2:])}
+    figures |= {row: {name: memory[name][at] for name in PARTIES} for at, row in enumerate(list(GOALS)[-2:])}
     print(f"\n{'ms':28}{'ir':>10}{'airw':>10}{'ratio':>9}{'goal':>6}{'ok':>4}{'ir, memory':>13}{'ratio':>9}")
     for row, goal in GOALS.items():
         slow, in_memory, fast = (figures[row][name] for name in PARTIES)

@@ -1,7 +1,7 @@
-"""Cost of a walk per committed node: airw with a batched policy, ir node by node, plain loops.
+"""Cost of a walk per committed node: a batched policy, ir node by node, plain loops.
 
-A beam on a random digraph (out-degree 10, 64-dimensional unit vectors): each step commits the `WIDTH` nearest of what
-was found, or all of it. All must give the same nodes.
+The walk is a beam on a random digraph (out-degree 10, 64-dimensional unit vectors). Each step commits the `WIDTH`
+nearest nodes, or all of them. All must return the same nodes.
 """
 
 import time
@@ -31,7 +31,7 @@ class Digraph:
 
 
 class Batched(Policy):
-    """One matrix product a step."""
+    """A policy with one matrix product per step."""
 
     def __init__(self, graph, width):
         self.graph, self.width = graph, width
@@ -56,7 +56,7 @@ class Batched(Policy):
 
 
 class OneByOne:
-    """One dot product per node, as ir requires."""
+    """A policy with one dot product per node, as ir requires."""
 
     def __init__(self, graph, width):
         self.graph, self.width = graph, width
@@ -95,8 +95,8 @@ def with_airw(graph, budget, width, **limits):
     return anyio.run(main)
 
 
-def bare(graph, budget, width):
-    """The same policy in the shortest async generator with the same hits: no limits, no checks."""
+def minimal_walk(graph, budget, width):
+    """The same policy in the shortest async generator with the same hits, without checks."""
 
     async def walk(policy):
         visited, paths, frontier, depth = set(), {}, [(node, None) for node in await policy.seed(None, None)], 0
@@ -143,7 +143,7 @@ def with_ir(graph, budget, width):
 
 
 def by_hand(graph, budget, width):
-    """The smallest loop that finds the same nodes: arrays only, no hits, no paths."""
+    """Return the same nodes by the smallest loop: arrays only, no hits, no paths."""
     start = time.perf_counter()
     visited, places = np.zeros(len(graph.edges), bool), np.empty(len(graph.edges), np.intp)
     frontier, ids, count = np.array(graph.seeds), [], 0
@@ -166,7 +166,7 @@ def test_cost_per_committed_node(size, budget, width):
     graph = Digraph(size)
     ways = {
         "by hand": by_hand,
-        "bare": bare,
+        "bare": minimal_walk,
         "airw": with_airw,
         "airw, no count": partial(with_airw, count_beyond_limits=False),
         "ir": with_ir,

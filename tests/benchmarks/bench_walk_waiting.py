@@ -49,8 +49,8 @@ class Slow:
         return call
 
 
-def linked(count=2_000, degree=6):
-    """Artifacts of a few words each, linked at random."""
+def source(count=2_000, degree=6):
+    """Return a source of artifacts of a few words each, linked at random."""
     draw, ids = random.Random(3), [f"n{number:04}" for number in range(count)]
     texts = {id: " ".join(f"w{draw.randrange(500)}" for _ in range(20)) for id in ids}
     links = {id: {"REF": draw.sample(ids, degree)} for id in ids}
@@ -59,7 +59,10 @@ def linked(count=2_000, degree=6):
 
 
 async def slow_walk(corpus, factor):
-    """Walk once; return seconds to the first hit and in all, and calls by depth of the next hit."""
+    """Walk once; return seconds to the first hit and in all, and calls per depth.
+
+    The depth is that of the next hit.
+    """
     store = Slow(corpus.store, CALL)
     policy = Eager(select_k=None, start_k=4 * factor, adjacent_k=20 * factor)
     slow, budget = replace(corpus, store=store), 64 * factor
@@ -80,7 +83,7 @@ async def slow_walk(corpus, factor):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_store_of_10_ms_a_call(backend):
     async def main():
-        async with build(linked(), store=MemoryStore()) as corpus:
+        async with build(source(), store=MemoryStore()) as corpus:
             return {64 * factor: [await slow_walk(corpus, factor) for _ in range(RUNS)] for factor in (1, 2)}
 
     print(f"\na store of 10 ms a call, {backend}, depth 3 (goals: 156 ms, first hit 60 ms, 12 calls)")
@@ -107,7 +110,10 @@ GOAL = 20  # ms above idle
 
 
 class Digraph:
-    """Unit vectors with random edges; one edge per node forms a ring, so every node can be reached."""
+    """Unit vectors with random edges.
+
+    One edge per node forms a ring, so that every node can be reached.
+    """
 
     def __init__(self):
         draw = np.random.default_rng(7)
@@ -121,7 +127,10 @@ class Digraph:
 
 
 class InThread(Policy):
-    """Best first over a digraph; slow work runs in a thread, so that gaps come from the operator."""
+    """A best-first policy whose slow work runs in a thread.
+
+    Gaps on the event loop then come from the operator.
+    """
 
     def __init__(self, graph, seeds):
         self.graph, self.seeds = graph, seeds
@@ -158,7 +167,10 @@ class Narrow(InThread):
 
 
 class Ticker:
-    """Sleeps 1 ms repeatedly; records the longest gap and the longest garbage collection, in ms."""
+    """Sleeps 1 ms repeatedly.
+
+    It records the longest gap and the longest garbage collection, in ms.
+    """
 
     async def __aenter__(self):
         self.gap = self.pause = 0.0
@@ -190,7 +202,10 @@ class Ticker:
 
 
 async def gaps(walk, wanted):
-    """Return the walk's seconds, its longest gap, the longest idle gap in equal time, and collections."""
+    """Return the seconds of a walk, its longest gap, the longest idle gap, and collections.
+
+    The idle gap is measured over equal time.
+    """
     start, hits = time.perf_counter(), 0
     async with Ticker() as busy, walk:
         async for _ in walk:

@@ -13,8 +13,11 @@ SYLLABLES = ["ba", "ke", "lo", "mi", "tu", "ra", "sen", "tor", "pli", "gan", "es
 
 
 @pytest.fixture(scope="session")
-def made_up():
-    """Makes `count` texts from 20,000 made-up words: by Zipf's law, or with rare words equally likely."""
+def make_texts():
+    """Return a function that makes `count` texts from 20,000 made-up words.
+
+    Words are drawn by Zipf's law, or with rare words equally likely.
+    """
     vocabulary = ["".join(each) for each in itertools.islice(itertools.product(SYLLABLES, repeat=4), 20_000)]
     random.Random(1).shuffle(vocabulary)
 
@@ -38,7 +41,10 @@ class Times:
         self._runs[operation, who][given].append(((time.perf_counter() if end is None else end) - start) * 1000)
 
     def typical(self, operation: str, who: str) -> float:
-        """Return the median over the inputs of the fastest run: other work on the machine only adds time."""
+        """Return the median over the inputs of their fastest runs.
+
+        Other work on the machine only adds time.
+        """
         return statistics.median(map(min, self._runs[operation, who].values()))
 
 

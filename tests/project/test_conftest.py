@@ -1,4 +1,4 @@
-"""The promises that `conftest.py` makes to every other test."""
+"""The guarantees of `conftest.py` for all other tests."""
 
 import os
 from pathlib import Path
@@ -54,7 +54,7 @@ async def test_those_that_exist(number, text): pass
 
 @pytest.fixture
 def run(pytester, monkeypatch):
-    """Run pytest in a process of its own, with this suite's conftest beside the given test modules."""
+    """Run pytest in a process, with this suite's conftest beside the given test modules."""
     pytester.makeconftest((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8"))
     pytester.makepyprojecttoml(f"""
         [tool.pytest.ini_options]
@@ -93,13 +93,13 @@ def test_a_skipped_module_is_an_error_under_require_all(run, monkeypatch):
 
 
 def test_async_tests_run_on_both_loops_unless_marked_and_pairwise_ones_on_few_combinations(run):
-    """The loop is one of the values that are paired."""
+    """The loop is one of the paired values."""
     result = run(test_a=BACKENDS, test_b=PAIRS)
     result.stdout.fnmatch_lines(["*test_a.py ... *", f"*test_b.py {'.' * (9 + 18 + 5)} *"])
     result.assert_outcomes(passed=3 + 9 + 18 + 5)
 
 
-def test_each_test_has_a_home_of_its_own_that_is_not_made_yet(home, tmp_path):
+def test_each_test_has_its_own_home_that_does_not_exist_yet(home, tmp_path):
     assert os.environ["AIRW_HOME"] == str(home)
     assert not home.exists()
     assert tmp_path not in home.parents

@@ -1,4 +1,4 @@
-"""Every block of the documentation runs, in order, and prints what it says it prints.
+"""Every block of the documentation runs, in order, and prints the output shown below it.
 
 Each page has one namespace, one event loop, one working folder (with a copy of `examples` in it) and one `AIRW_HOME`;
 so has each docstring. What runs:
@@ -8,7 +8,7 @@ so has each docstring. What runs:
 - `console` blocks: each line that starts with `$ ` runs in a shell; the lines below it must equal its output.
 - `>>>` examples in docstrings.
 
-In expected output `...` stands for anything, and times in ms are not compared. There is no way to exempt a block.
+In expected output `...` matches anything, and times in ms are not compared. No block can be exempted.
 """
 
 import ast
@@ -46,7 +46,7 @@ INSTALLS = re.compile(r"airw\[([\w,-]+)\]")
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: the line its body starts at, its body, and the `text` block that follows at once."""
+    """A fenced block: its first line, its body, and the `text` block that follows at once."""
 
     path: Path
     line: int
@@ -79,14 +79,14 @@ def assert_output(expected: str, printed: str) -> None:
 
 
 def commands_of(body: str) -> list[tuple[str, str]]:
-    """Each command of a console block, with the output shown below it."""
+    """Return each command of a console block with the output below it."""
     shown = re.split(r"^\$ ", body.replace("\\\n", " "), flags=re.MULTILINE)
     assert not shown[0].strip(), "a console block starts with `$ ` and a command"
     return [(command, output) for command, _, output in (entry.partition("\n") for entry in shown[1:])]
 
 
 def check_mention(command: str) -> None:
-    """Commands that would install or test from within a test are checked against what exists."""
+    """Check commands that would install or test against the files that exist."""
     if command.startswith("make "):
         targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
         assert command.split()[1] in targets
@@ -143,8 +143,8 @@ class Session:
 
 
 @cache
-def documented() -> list[doctest.DocTest]:
-    """Every docstring of the library."""
+def library_docstrings() -> list[doctest.DocTest]:
+    """Return every docstring of the library."""
     names = ["airw", *(module.name for module in pkgutil.walk_packages(airw.__path__, "airw."))]
     modules = [importlib.import_module(name) for name in names if not name.endswith("__main__")]
     finder = doctest.DocTestFinder(exclude_empty=False)
@@ -155,7 +155,7 @@ def each_page():
     """Yield the blocks of each page and of each docstring that has any."""
     for path in PAGES:
         yield str(path.relative_to(ROOT)), blocks_of(path, path.read_text(encoding="utf-8"))
-    for test in documented():
+    for test in library_docstrings():
         yield test.name, blocks_of(Path(test.filename), test.docstring, (test.lineno or 0) + 1)
 
 
@@ -169,7 +169,7 @@ def test_page(blocks, tmp_path, monkeypatch):
         session.run_all(blocks)
 
 
-@pytest.mark.parametrize("test", [pytest.param(t, id=t.name) for t in documented() if t.examples])
+@pytest.mark.parametrize("test", [pytest.param(t, id=t.name) for t in library_docstrings() if t.examples])
 def test_docstring(test, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     report = io.StringIO()
@@ -187,7 +187,7 @@ def test_docstring(test, tmp_path, monkeypatch):
         ("a 1 s\n", "a 2 s\n", False),
     ],
 )
-def test_expected_output_is_exact_but_for_dots_and_milliseconds(expected, printed, same):
+def test_expected_output_is_exact_except_for_dots_and_milliseconds(expected, printed, same):
     assert same_output(expected, printed) is same
 
 

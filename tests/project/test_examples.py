@@ -1,4 +1,4 @@
-"""The examples and the demo run as they are printed."""
+"""The examples and the demo run as printed."""
 
 import os
 import re
@@ -17,8 +17,8 @@ LONGEST = {"own_store.py": 90}
 
 
 @cache
-def ran(name):
-    """Run an example, once for all tests that look at what it printed."""
+def run_example(name):
+    """Run an example, once for all tests of its output."""
     command = [sys.executable, ROOT / "examples" / name]
     return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
 
@@ -27,14 +27,14 @@ def ran(name):
     "file", [pytest.param(file, id=file.name, marks=[pytest.mark.slow] * (file.name in SLOW)) for file in EXAMPLES]
 )
 def test_every_example_runs_and_prints(file):
-    done = ran(file.name)
+    done = run_example(file.name)
     assert done.returncode == 0, done.stderr
     assert done.stdout
     assert len(file.read_text(encoding="utf-8").splitlines()) <= LONGEST.get(file.name, 60)
 
 
 def test_a_store_of_six_methods_is_searched_and_walked():
-    done = ran("own_store.py")
+    done = run_example("own_store.py")
     searched, walked = done.stdout.splitlines()[:3], done.stdout.splitlines()[3:]
     assert all(re.fullmatch(r"0\.\d{3}  eip-\d+\.md", line) for line in searched)
     assert [re.fullmatch(r"0\.\d{3}  eip-\d+\.md(?: > eip-\d+\.md)*", line) for line in walked].count(None) == 0
@@ -43,17 +43,17 @@ def test_a_store_of_six_methods_is_searched_and_walked():
 
 
 @pytest.mark.slow
-def test_a_policy_of_under_sixty_lines_takes_the_whole_exam():
+def test_a_policy_of_under_sixty_lines_passes_the_whole_exam():
     assert len((ROOT / "examples" / "own_policy.py").read_text(encoding="utf-8").splitlines()) < 60
-    done = ran("own_policy.py")
+    done = run_example("own_policy.py")
     hits, exam = done.stdout.split("policy: ")
     assert re.fullmatch(r"(?:0\.\d{3}  eip-\d+\.md(?: > eip-\d+\.md)*\n){5}", hits)
     assert exam.startswith("28 passed\n")
 
 
-def test_the_agent_stops_when_it_has_enough_and_says_when_a_limit_or_the_deadline_stopped_it_first():
-    """Of a walk that it left it does not say how much was left out; in a hurry it keeps what it keeps first."""
-    done = ran("agent_loop.py")
+def test_the_agent_stops_with_enough_hits_or_reports_the_limit_or_deadline():
+    """A walk that it left reports no counts. In a hurry it keeps its first hits."""
+    done = run_example("agent_loop.py")
     runs = re.findall(r"((?:0\.\d{3}  .*\n)+)stopped: (.*); left out: (.*)\n((?:  kept .*\n)+)", done.stdout)
     hits, ends, left_out, kept = zip(*runs, strict=True)
     assert "".join(f"{a}stopped: {b}; left out: {c}\n{d}" for a, b, c, d in runs) == done.stdout
@@ -77,7 +77,7 @@ def demo_commands():
     return [shlex.split(line.replace("$(BIN)/airw", "airw"))[1:] for line in recipe[1].strip().split("\n")]
 
 
-def test_the_demo_walks_to_depth_two_and_says_why_it_stopped(home):
+def test_the_demo_walks_to_depth_two_and_prints_why_it_stopped(home):
     environment = {**os.environ, "AIRW_HOME": str(home)}
     printed = ""
     for arguments in demo_commands() * 2:

@@ -1,4 +1,4 @@
-"""What importing loads: the front doors alone, until something is used."""
+"""The modules that an import loads: only the front doors, until something is used."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ ROOMS = sorted(
 
 
 def modules_after(statement: str) -> set[str]:
-    """The modules that a fresh interpreter has loaded after a statement, beyond those it starts with."""
+    """Return the modules that a statement loads in a new interpreter."""
     code = f"import json, sys; before = set(sys.modules); {statement}; print(json.dumps([*set(sys.modules) - before]))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     return set(json.loads(done.stdout.splitlines()[-1]))
@@ -29,8 +29,8 @@ def test_importing_a_package_loads_no_other_part_and_no_library(room):
     assert {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names == {"airw"}
 
 
-def rooms_of(statement: str) -> set[str]:
-    """The packages of airw that a statement loads more of than their front door, and the libraries."""
+def packages_of(statement: str) -> set[str]:
+    """Return the packages that a statement loads beyond their front door, and the libraries."""
     loaded = modules_after(statement)
     libraries = {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names - {"airw"}
     return {name.split(".")[1] for name in loaded if name.count(".") > 1 and name.startswith("airw.")} | libraries
@@ -45,6 +45,6 @@ def rooms_of(statement: str) -> set[str]:
     ],
 )
 def test_a_name_loads_only_what_it_needs(name, rooms):
-    """No SQLite, HTTP, YAML, Markdown, terminal or model before they are used."""
-    loaded = rooms_of(f"from airw import {name}")
+    """No SQLite, HTTP, YAML, Markdown, terminal or model is loaded before it is used."""
+    loaded = packages_of(f"from airw import {name}")
     assert loaded - {"_base", "anyio", "sniffio", "idna", "numpy", "typing_extensions"} == rooms

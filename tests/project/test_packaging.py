@@ -1,4 +1,4 @@
-"""What is built can be installed and used on its own, and holds no data sets."""
+"""The wheel can be installed and used alone, and contains no data sets."""
 
 import os
 import subprocess
@@ -21,19 +21,19 @@ def run(*command, **options) -> str:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory) -> Path:
-    """A folder with the sdist, and the wheel that was built from it."""
+def dist(tmp_path_factory) -> Path:
+    """A folder with the sdist, and the wheel built from it."""
     folder = tmp_path_factory.mktemp("dist")
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
     return folder
 
 
 @pytest.fixture(scope="module")
-def wheel(built) -> Path:
-    return next(built.glob("*.whl"))
+def wheel(dist) -> Path:
+    return next(dist.glob("*.whl"))
 
 
-def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel):
+def test_the_wheel_contains_the_whole_package_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     files = [path.relative_to(ROOT) for path in (ROOT / "airw").rglob("*") if path.is_file()]
@@ -41,8 +41,8 @@ def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel):
     assert "airw/py.typed" in names
 
 
-def test_the_sdist_holds_tests_and_docs_but_no_data(built):
-    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+def test_the_sdist_contains_tests_and_docs_but_no_data(dist):
+    with tarfile.open(next(dist.glob("*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"airw/py.typed", "tests/conftest.py", "README.md", "LICENSE", "Makefile", "pyproject.toml"} <= names
     assert not [name for name in names if name.startswith("examples/data")]

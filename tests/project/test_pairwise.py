@@ -1,4 +1,7 @@
-"""Tests marked `pairwise` run on few cases, in which each two values of any two parameters occur together."""
+"""Tests marked `pairwise` run on few cases.
+
+In these, each two values of any two parameters occur together.
+"""
 
 from itertools import combinations, product
 from random import Random

@@ -1,4 +1,4 @@
-"""What the linters, the type checker and the house rules say about the code: `make test` is the one gate."""
+"""The checks of linters, type checkers and house rules: `make test` is the one gate."""
 
 import ast
 import json
@@ -32,7 +32,7 @@ def _forgotten():
     tree_of.cache_clear()
 
 
-def shown(path: Path) -> str:
+def relative_path(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
@@ -43,13 +43,13 @@ def run(*command) -> str:
     return result.stdout
 
 
-def loaded_by(statement: str) -> set[str]:
-    """The top-level names of the modules that a statement loads in a fresh interpreter."""
+def libraries_of(statement: str) -> set[str]:
+    """Return the top-level names of the modules that a statement loads in a new interpreter."""
     code = f"import json, sys; before = set(sys.modules); {statement}; print(json.dumps([*set(sys.modules) - before]))"
     return {name.partition(".")[0] for name in json.loads(run(sys.executable, "-c", code))}
 
 
-def test_ruff_has_no_complaint():
+def test_ruff_has_no_complaints():
     run(sys.executable, "-m", "ruff", "check", ".")
 
 
@@ -57,7 +57,7 @@ def test_the_code_is_formatted():
     run(sys.executable, "-m", "ruff", "format", "--check", ".")
 
 
-def test_types_are_complete_and_right():
+def test_types_are_complete_and_correct():
     run(sys.executable, "-m", "mypy")
 
 
@@ -70,25 +70,25 @@ def test_imports_go_down_the_layers():
 
 
 def test_import_airw_loads_only_anyio_and_numpy():
-    """Sqlite, HTTP, YAML, Markdown, terminals and models are loaded where they are used."""
-    loaded = loaded_by("import airw")
-    allowed = loaded_by("import anyio.lowlevel, anyio.streams.memory, anyio.to_thread, numpy.typing")
+    """Sqlite, HTTP, YAML, Markdown, terminals and models are loaded when they are used."""
+    loaded = libraries_of("import airw")
+    allowed = libraries_of("import anyio.lowlevel, anyio.streams.memory, anyio.to_thread, numpy.typing")
     assert loaded - allowed - sys.stdlib_module_names == {"airw"}
     assert "sqlite3" not in loaded
 
 
-def test_every_name_in_all_is_there_once():
+def test_every_name_in_all_exists_once():
     assert len(set(airw.__all__)) == len(airw.__all__)
     assert [name for name in airw.__all__ if not hasattr(airw, name)] == []
 
 
 def test_no_file_is_too_long():
-    lengths = {shown(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
+    lengths = {relative_path(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
     assert {path: length for path, length in lengths.items() if length > LONGEST_FILE} == {}
 
 
 def length_of(function) -> int:
-    """The lines of its body, without the docstring."""
+    """Return the number of lines of its body, without the docstring."""
     body = function.body[1:] if ast.get_docstring(function) else function.body
     return body[-1].end_lineno - body[0].lineno + 1 if body else 0
 
@@ -99,7 +99,7 @@ def test_no_function_is_too_long():
 
 
 def imports_of(path: Path) -> set[str]:
-    """The modules that a file imports, and the names that it takes from them, all with dots."""
+    """Return the modules that a file imports, and the names from them, with dots."""
     found = set()
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
@@ -111,15 +111,15 @@ def imports_of(path: Path) -> set[str]:
 
 
 def home_of(name: str) -> str | None:
-    """The package of airw that keeps this name to itself, if one does; all may use `airw._base`."""
+    """Return the package to which a name is private, if any; all may use `airw._base`."""
     parts = name.split(".")
     if parts[0] != "airw" or parts[1:2] == ["_base"]:
         return None
     return next((".".join(parts[:at]) for at, part in enumerate(parts) if part.startswith("_")), None)
 
 
-def test_no_package_imports_what_is_private_to_another():
-    """A private module is for its own package and what lies below it, and a private name for its module."""
+def test_no_package_imports_private_names_of_another():
+    """A private module is for its own package and those below, a private name for its module."""
     faults = []
     for path in MODULES:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
@@ -128,24 +128,27 @@ def test_no_package_imports_what_is_private_to_another():
     assert faults == []
 
 
-def test_only_tests_of_internals_import_what_is_private():
-    """They are in folders named `internals`; all other tests see what a user sees."""
+def test_only_tests_of_internals_import_private_names():
+    """They are in folders named `internals`; all other tests use what users see."""
     paths = [path for path in TESTS if "internals" not in path.parts and any(map(home_of, imports_of(path)))]
-    assert list(map(shown, paths)) == []
+    assert list(map(relative_path, paths)) == []
 
 
-def test_tests_import_no_other_test_and_leave_the_import_path_alone():
-    """What several test files share is in `tests/support`."""
+def test_tests_import_no_other_test_and_do_not_change_the_import_path():
+    """Code shared by several test files is in `tests/support`."""
     faults = []
     for path in set(TESTS) - {Path(__file__)}:
         others = {name for name in imports_of(path) if re.match(r"tests\.(?!support\.)", name)}
         touched = re.findall(r"sys\.path(?:\.insert|\.append|\.extend| \+?= ).*", path.read_text(encoding="utf-8"))
-        faults += [f"{shown(path)}: {fault}" for fault in (*others, *touched)]
+        faults += [f"{relative_path(path)}: {fault}" for fault in (*others, *touched)]
     assert faults == []
 
 
 def test_every_folder_of_tests_mirrors_a_package():
-    """But for those of the project as a whole; a folder `internals` holds laws of what is private to its package."""
+    """Exceptions are tests of the whole project.
+
+    A folder `internals` tests what is private to its package.
+    """
     folders = {path.parent.relative_to(ROOT / "tests") for path in TESTS if path.name.startswith("test_")}
     mirrored = {Path(*(part for part in folder.parts if part != "internals")) for folder in folders} - {Path("project")}
     packages = {Path("_base" if folder == Path("base") else folder) for folder in mirrored}
@@ -153,7 +156,7 @@ def test_every_folder_of_tests_mirrors_a_package():
 
 
 def test_the_names_of_tests_are_the_same_in_every_process(request):
-    """Or they could not be run by several, or asked for by name."""
+    """Otherwise pytest-xdist could not run them, and nobody could select them by name."""
     assert [item.nodeid for item in request.session.items if re.search(r" at 0x[0-9a-f]{6}", item.nodeid)] == []
 
 
@@ -161,15 +164,18 @@ PACKAGES = [path for path in MODULES if path.name == "__init__.py" and not {"_ba
 every_package = pytest.mark.parametrize("path", PACKAGES, ids=lambda path: str(path.relative_to(ROOT)))
 
 
-def imported(nodes) -> dict[str, str]:
-    """The names that import statements bring, each with its module."""
+def import_homes(nodes) -> dict[str, str]:
+    """Return the names that import statements bring, each with its module."""
     assert all(isinstance(node, ast.ImportFrom) for node in nodes)
     return {alias.asname or alias.name: node.module for node in nodes for alias in node.names}
 
 
 @every_package
-def test_init_files_say_once_for_the_checker_and_once_for_python_where_names_are(path):
-    """Nothing else stands in them, and no name is both a module's and that of something in the package."""
+def test_init_files_list_names_once_for_the_checker_and_once_for_python(path):
+    """They contain nothing else.
+
+    No name is both a module and something else in the package.
+    """
     package = ".".join(path.parent.relative_to(ROOT).parts)
     docstring, *nodes = tree_of(path).body
     assert isinstance(docstring, ast.Expr)
@@ -177,9 +183,9 @@ def test_init_files_say_once_for_the_checker_and_once_for_python_where_names_are
     if not nodes:
         return
     *imports, choice, listing = nodes
-    assert set(imported(imports)) == {"TYPE_CHECKING", "lazy_names"}
+    assert set(import_homes(imports)) == {"TYPE_CHECKING", "lazy_names"}
     assert ast.unparse(choice.test) == "TYPE_CHECKING"
-    checked = imported(choice.body)
+    checked = import_homes(choice.body)
     modules = {name for name, module in checked.items() if module == package}
     [assignment] = choice.orelse
     assert ast.unparse(assignment.targets[0]) == "(__getattr__, __dir__)"

@@ -205,9 +205,9 @@ async def _the_vectors_of_artifacts_are_in_plan_order_and_repeated_for_repeated_
     store = await fixture.open_store([backwards("old"), put("c", "1", "2"), two])
     await store.apply([one, put("empty")], removals=["c"])
     asked = ["b", "absent", "a", "empty", "b", "c", "\ud800", "b\0"]
-    held = [one, None, two, None, one, None, None, None]
-    ids = [[record.id for record in each.records] if each else [] for each in held]
-    rows = np.concatenate([each.vectors for each in held if each])
+    changes = [one, None, two, None, one, None, None, None]
+    ids = [[record.id for record in each.records] if each else [] for each in changes]
+    rows = np.concatenate([each.vectors for each in changes if each])
     expect_equal(tuple(await store.vectors_of(asked)), (ids, rows), f"vectors_of({asked})")
     for nothing in ([], ["absent"], ["empty", "absent"]):
         found = await store.vectors_of(nothing)
@@ -334,11 +334,11 @@ async def _bm25_statistics_are_those_of_the_whole_corpus_whatever_the_filter(fix
     store = await fixture.open_store(changes)
     [free] = await store.search_text(["w7 w30"], 1_000)
     for options in ({"filter": parse_filter({"n": 2})}, {"filter": parse_filter({"n": 1}), "per_artifact": True}):
-        [held] = await store.search_text(["w7 w30"], 1_000, **options)
-        expect(len(held), f"expected records for {options}, got none")
+        [filtered] = await store.search_text(["w7 w30"], 1_000, **options)
+        expect(len(filtered), f"expected records for {options}, got none")
         scores = dict(zip(free.record_ids, free.scores.tolist(), strict=True))
-        ratios = held.scores / np.array([scores[each] for each in held.record_ids])
-        expect_equal(ratios, np.ones(len(held)), "scores with a filter divided by those without")
+        ratios = filtered.scores / np.array([scores[each] for each in filtered.record_ids])
+        expect_equal(ratios, np.ones(len(filtered)), "scores with a filter divided by those without")
 
 
 @case(CASES, "apply", "search_text")
@@ -403,8 +403,8 @@ async def _vectors_of_a_replaced_or_removed_artifact_are_removed(fixture):
     await store.apply([put("a", "delta")], removals=["b"])
     [ranking] = await store.search_vectors(vector_of("beta")[None], 10)
     expect_equal(sorted(ranking.artifact_ids), ["a", "c"], "artifacts found after a replacement and a removal")
-    gone = await store.vectors([record_id("a", 1), record_id("b")])
-    expect(np.isnan(gone).all(), f"expected rows of NaN for records that are gone, got {gone.tolist()}")
+    missing = await store.vectors([record_id("a", 1), record_id("b")])
+    expect(np.isnan(missing).all(), f"expected rows of NaN for removed records, got {missing.tolist()}")
     expect_equal(await store.vectors([record_id("a")]), vector_of("delta")[None], "the vector of a replaced record")
 
 
