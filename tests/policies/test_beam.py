@@ -307,7 +307,7 @@ def layers_of(width):
         ({"edges": [("next", "tag")]}, ["matching", "best_of", "get_records"]),
     ],
 )
-async def test_a_step_costs_three_store_calls_whatever_its_width(width, options, step):
+async def test_a_step_of_any_width_costs_three_store_calls(width, options, step):
     async with corpus_of(layers_of(width)) as corpus:
         store, embedder = Counting(corpus.store), Counting(corpus.embedder)
         policy = from_root(width=width, **options)

@@ -315,7 +315,7 @@ def both_walks(items, query, mine, other, **options):
 
 
 @pytest.mark.parametrize(("budget", "count", "left"), [(5, 0, 5), (10, 0, 10), (11, 1, 9), (15, 5, 5)])
-def test_a_budget_spent_on_routers_gives_the_same_hits_and_airw_reports_it(budget, count, left):
+def test_a_budget_spent_on_routers_leads_to_the_same_hits_and_airw_reports_it(budget, count, left):
     """F26."""
     items = {f"n{at:02}": artifact(("description", str(at)), ("chunk", str(50 + at))) for at in range(12)}
     policies = CollapsedTree(seed_k=10), ir.collapsed_tree_policy(seed_k=10)

@@ -214,7 +214,7 @@ class TestByHops:
         assert [hit.artifact_id for hit in searched] == ["n0", "n1", "n2", "n3"]
         assert [hit.artifact_id for hit in given] == ["n5"]
 
-    async def test_roots_come_before_what_a_search_finds(self):
+    async def test_roots_come_before_hits_of_a_search(self):
         items = {**TREE, "i": note(text="near")}
         policy = LinkWalk(roots=["g"], start_k=1, max_depth=0)
         async with corpus_of(items) as corpus:
@@ -754,7 +754,7 @@ def layers_of(width):
         ({"roots": [], "start_k": 1, "seeding": "lexical"}, ["search_text", "records_of"], None),
     ],
 )
-async def test_a_step_costs_two_store_calls_whatever_its_width(width, options, start, step):
+async def test_a_step_of_any_width_costs_two_store_calls(width, options, start, step):
     items = layers_of(width)
     items["a"]["text"] = "near the very start"
     async with corpus_of(items) as corpus:

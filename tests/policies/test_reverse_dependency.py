@@ -125,7 +125,7 @@ async def test_a_hit_contains_its_fan_in_and_path_and_all_but_seeds_their_seed()
     assert hits[0].source == "pkgs"
 
 
-async def test_the_edge_behind_a_hit_runs_from_the_dependent_to_what_it_depends_on():
+async def test_the_edge_of_a_hit_runs_from_the_dependent_to_its_dependency():
     edges = []
 
     class Noting(ReverseDependency):
@@ -425,7 +425,7 @@ def test_other_bad_parameters_are_refused_when_it_is_created(options):
         ReverseDependency(seeds=["numpy"], **options)
 
 
-def test_equal_seeds_make_equal_policies_whatever_their_order_and_container():
+def test_equal_seeds_in_any_order_and_container_make_equal_policies():
     policy = ReverseDependency(seeds=["b", ("c", "d"), "a", "b"])
     assert policy == ReverseDependency(seeds=iter(["a", "b", ["c", "d"]]))
     assert policy.seeds == ("a", "b", ("c", "d"))

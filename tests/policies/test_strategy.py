@@ -235,7 +235,7 @@ class TestWalk:
         ]
         assert [hit.metadata["_similarity_score"] for hit in hits] == [hit.score for hit in hits]
 
-    async def test_changing_a_node_s_metadata_changes_neither_hits_nor_where_it_leads(self):
+    async def test_changing_metadata_of_a_node_changes_neither_hits_nor_edges(self):
         def iteration(self, nodes, tracker):
             for node in nodes:
                 node.metadata.clear()

@@ -44,7 +44,7 @@ def packages_of(statement: str) -> set[str]:
         ("from_notes", {"sources", "indexing", "links", "protocols", "values"}),
     ],
 )
-def test_a_name_loads_only_what_it_needs(name, rooms):
+def test_a_name_loads_only_the_packages_it_needs(name, rooms):
     """No SQLite, HTTP, YAML, Markdown, terminal or model is loaded before it is used."""
     loaded = packages_of(f"from airw import {name}")
     assert loaded - {"_base", "anyio", "sniffio", "idna", "numpy", "typing_extensions"} == rooms

@@ -180,7 +180,7 @@ class TestCounts:
 class TestWithoutKeeping:
     """Unselected entries are dropped at the next step anyway; until then they wait."""
 
-    async def test_dropping_what_is_not_selected_makes_no_difference_to_the_walk(self):
+    async def test_dropping_unselected_entries_does_not_change_the_walk(self):
         edges = {"a": "bcd", "b": "ce", "c": "f"}
         told = [await walk_paths(Dropping(edges, decide, keeps=False)) for decide in (first, first_alone)]
         assert told[0][0] == told[1][0] == ["a", "ab", "abc", "abcf"]

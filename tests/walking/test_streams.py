@@ -232,7 +232,7 @@ PLANS = st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=4)
 
 
 @given(PLANS, st.integers(1, 3), st.randoms(use_true_random=False))
-def test_turns_are_the_same_whatever_the_timing(plans, buffer, chance):
+def test_turns_are_the_same_for_every_timing(plans, buffer, chance):
     """Items and failure are those of a plain loop.
 
     Sources have any length, end or fail, and run at any pace.
@@ -387,7 +387,7 @@ async def test_a_failure_that_the_body_lets_through_leaves_the_block_as_itself(b
         assert caught.value is source.error
 
 
-async def test_the_failure_of_a_walk_arrives_with_its_note_and_its_summary_says_failed():
+async def test_the_failure_of_a_walk_keeps_its_note_and_its_summary_reports_it():
     walk = walk_of(Chain(fails_at=1))
     async with nothing_left(), prefetch(walk) as hits:
         with pytest.raises(Boom) as caught:

@@ -584,7 +584,7 @@ async def test_a_position_committed_before_is_no_longer_live():
 
 
 @pytest.mark.parametrize("bad", [None, 3, np.array(0), np.array([[0]]), np.array([True]), np.array([0.0])], ids=plain)
-async def test_a_selection_that_holds_no_positions_is_a_policy_error(bad):
+async def test_a_selection_without_positions_is_a_policy_error(bad):
     error = await error_of(Net(TREE, select=lambda state, frontier: bad))
     assert str(error).startswith("Net.select ")
     assert "position" in str(error)

@@ -71,7 +71,7 @@ async def test_a_source_without_end_is_read_one_past_its_cap_at_most_and_closed(
     ],
     ids=str,
 )
-async def test_each_limit_holds_against_neighbours_without_end(form, source, limits, stop):
+async def test_each_limit_applies_to_endless_neighbours(form, source, limits, stop):
     sources = Sources()
     limits = {"max_fanout": 50} | limits
     bounds = {name: limits.pop(name) for name in ("max_depth", "node_budget") if name in limits}
@@ -561,7 +561,7 @@ async def measure(make):
 @pytest.mark.pairwise
 @pytest.mark.parametrize("form", [Batched, FORMS["per node"]], ids=["batched", "per node"])
 @pytest.mark.parametrize("hub", HUBS.values(), ids=HUBS)
-async def test_a_hub_of_three_million_costs_only_what_is_read_of_it(form, hub, numbers):
+async def test_a_hub_of_three_million_costs_only_the_part_that_is_read(form, hub, numbers):
     """The default limits apply. Memory of the policy itself does not count."""
 
     def make():
@@ -578,7 +578,7 @@ async def test_a_hub_of_three_million_costs_only_what_is_read_of_it(form, hub, n
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hub", [HUBS["list"], HUBS["generator"]], ids=["list", "generator"])
-async def test_three_million_seeds_cost_only_what_is_read_of_them(hub, numbers):
+async def test_three_million_seeds_cost_only_the_part_that_is_read(hub, numbers):
     ids, summary, seconds, peak = await measure(lambda: Batched(seeds=hub(numbers)))
     assert ids == [str(n) for n in range(1, 65)]
     assert summary.left_out["max_frontier"] == (HUB - 100_000 if summary.at_least == () else 1)

@@ -310,7 +310,7 @@ def test_every_hit_is_reachable_emitted_once_and_within_depth_and_budget(graph, 
 
 @given(graphs())
 @settings(max_examples=examples(50))
-def test_an_unbounded_walk_emits_exactly_what_is_reachable(graph):
+def test_an_unbounded_walk_emits_exactly_the_reachable_nodes(graph):
     hits, summary = walk(Batched(graph))
     reachable, todo = set(), list(graph.seeds)
     while todo:

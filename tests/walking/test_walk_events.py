@@ -289,7 +289,7 @@ async def test_events_can_be_prefetched():
         assert [summarize(event) async for event in events][-1] == "exhausted"
 
 
-async def test_asend_gives_the_next_event():
+async def test_asend_returns_the_next_event():
     assert summarize(await walk_of(Net(TREE)).events().asend(None)) == "a"
 
 

@@ -37,7 +37,7 @@ async def _filters_act_before_the_cut(search, fixture):
         expect_equal(found, expected, f"artifacts found with k={k} and {options}")
 
 
-async def _surface_metadata_is_what_a_filter_sees(search, fixture):
+async def _filters_see_each_record_by_itself(search, fixture):
     """Check that filters apply to records: one record of an artifact may pass and another not."""
     change = put("a", "word", "word", vectors=axes(0, 10))
     records = [replace(record, metadata={"page": at}) for at, record in enumerate(change.records)]
@@ -96,7 +96,7 @@ _CHECKS = {
     "equal_scores_go_by_artifact_and_then_surface_also_at_the_cut": _equal_scores_go_by_artifact_and_then_surface,
     "only_the_wanted_surfaces_are_searched": _only_the_wanted_surfaces_are_searched,
     "filters_act_before_the_cut": _filters_act_before_the_cut,
-    "filters_see_each_record_by_itself": _surface_metadata_is_what_a_filter_sees,
+    "filters_see_each_record_by_itself": _filters_see_each_record_by_itself,
     "filters_follow_every_write": _filters_follow_every_write,
 }
 
