@@ -1,4 +1,4 @@
-"""Commands run in this process."""
+"""Fixtures that run commands in this process."""
 
 import json
 import re
@@ -9,23 +9,23 @@ from airw.cli import main
 
 
 @pytest.fixture
-def printed(capsys):
-    """Run a command that must end with a code, and return what it printed."""
+def output_of(capsys):
+    """Return a function that runs a command, checks its exit code and returns its output."""
 
     def run(*argv, code=0, err=""):
         assert main(list(map(str, argv))) == code
-        told = capsys.readouterr()
-        assert re.fullmatch(err, told.err), told.err
-        return told.out
+        output = capsys.readouterr()
+        assert re.fullmatch(err, output.err), output.err
+        return output.out
 
     return run
 
 
 @pytest.fixture
-def objects(printed):
-    """The same in JSON; return the objects."""
+def objects(output_of):
+    """Return a function that runs a command in JSON and returns the objects it printed."""
 
     def run(*argv, **options):
-        return [json.loads(line) for line in printed(*argv, "--format", "json", **options).splitlines()]
+        return [json.loads(line) for line in output_of(*argv, "--format", "json", **options).splitlines()]
 
     return run

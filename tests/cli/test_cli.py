@@ -1,4 +1,4 @@
-"""The command line, as a user meets it."""
+"""The command line as a user sees it: build, search, traverse, and commands about corpora."""
 
 import json
 import os
@@ -54,15 +54,15 @@ sys.exit(main())
 
 
 class TestBuild:
-    def test_it_says_what_it_did_and_what_the_corpus_contains(self, notes, capsys):
+    def test_it_reports_its_changes_and_the_contents_of_the_corpus(self, notes, capsys):
         assert main(["build", str(notes), "--embedder", "light"]) == 0
-        printed = capsys.readouterr()
-        assert re.match(r"notes: 4 added, 0 updated, 0 unchanged, 0 removed in \d+\.\d s\n", printed.out)
-        assert printed.out.endswith(
+        output = capsys.readouterr()
+        assert re.match(r"notes: 4 added, 0 updated, 0 unchanged, 0 removed in \d+\.\d s\n", output.out)
+        assert output.out.endswith(
             "corpora/notes.airw contains 4 documents, 8 surfaces, 3 links "
             "(1 dangling; `airw link check -c notes -v` lists them)\n"
         )
-        assert printed.err == ""
+        assert output.err == ""
 
     def test_a_second_build_needs_no_flag_and_indexes_only_what_changed(self, notes, corpus, capsys):
         (notes / "bread.md").write_text("# Bread\n\nRye.\n", encoding="utf-8")
@@ -70,17 +70,17 @@ class TestBuild:
         assert main(["build", str(notes)]) == 0
         assert "0 added, 1 updated, 2 unchanged, 1 removed" in capsys.readouterr().out
 
-    def test_no_prune_keeps_what_is_gone(self, notes, corpus, capsys):
+    def test_no_prune_keeps_removed_documents(self, notes, corpus, capsys):
         (notes / "vault.md").unlink()
         main(["build", str(notes), "--no-prune"])
         assert "3 unchanged, 0 removed" in capsys.readouterr().out
 
-    def test_what_cannot_be_read_is_named_and_the_rest_is_indexed(self, notes, capsys):
+    def test_an_unreadable_file_is_reported_and_the_rest_is_indexed(self, notes, capsys):
         (notes / "bad.md").write_bytes(b"caf\xe9")
         assert main(["build", str(notes), "--embedder", "light"]) == 1
-        printed = capsys.readouterr()
-        assert "4 added" in printed.out
-        assert printed.err.startswith("airw: left out: bad.md: ")
+        output = capsys.readouterr()
+        assert "4 added" in output.out
+        assert output.err.startswith("airw: left out: bad.md: ")
 
     def test_json_lines_are_a_source_too(self, tmp_path, capsys):
         file = tmp_path / "items.jsonl"
@@ -88,7 +88,7 @@ class TestBuild:
         assert main(["build", str(file), "--embedder", "light", "--name", "items"]) == 0
         assert "items: 2 added" in capsys.readouterr().out
 
-    def test_a_folder_that_is_not_there_is_one_line(self, tmp_path, capsys, error):
+    def test_a_missing_folder_is_one_line(self, tmp_path, capsys, error):
         assert "nowhere" in error("build", str(tmp_path / "nowhere"), "--embedder", "light")
         assert main(["ls"]) == 0
         assert "no corpora yet" in capsys.readouterr().out
@@ -103,7 +103,7 @@ class TestBuild:
         assert main(["search", "bread"]) == 0
         assert "bread.md" in capsys.readouterr().out
 
-    def test_a_missing_model_names_what_would_do(self, notes, monkeypatch, error):
+    def test_a_missing_model_is_an_error_with_a_remedy(self, notes, monkeypatch, error):
         monkeypatch.setitem(sys.modules, "sentence_transformers", None)
         assert "light" in error("build", str(notes))
 
@@ -126,7 +126,7 @@ class TestSearch:
         assert main(["search", corpus, "-k", "1", "signing keys"]) == 0
         assert "keys.md" in capsys.readouterr().out
 
-    def test_json_gives_one_object_a_line(self, corpus, capsys):
+    def test_json_is_one_object_per_line(self, corpus, capsys):
         main(["search", corpus, "signing keys", "--format", "json", "-m", "lexical"])
         lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert [(line["type"], line["rank"], line["artifact_id"]) for line in lines] == [("hit", 1, "keys.md")]
@@ -141,7 +141,7 @@ class TestSearch:
         dense, bm25 = first["metadata"]["dense_score"], first["metadata"]["lexical_score"]
         assert first["score"] == pytest.approx(dense / 2 + bm25 / (bm25 + 8) / 2)
 
-    def test_finding_nothing_is_said(self, corpus, capsys):
+    def test_a_search_without_hits_prints_a_line(self, corpus, capsys):
         assert main(["search", corpus, "zebra", "-m", "lexical"]) == 0
         assert capsys.readouterr().out == "nothing found\n"
 
@@ -162,7 +162,7 @@ class TestSearch:
     def test_mistakes_are_one_line(self, corpus, argv, said, error):
         assert said in error("search", *argv)
 
-    def test_without_a_corpus_it_says_how_to_make_one(self, error):
+    def test_without_a_corpus_the_error_names_the_command_to_build_one(self, error):
         assert "airw build" in error("search", "x")
 
 
@@ -176,7 +176,7 @@ class TestTraverse:
         assert stopped.startswith("stopped: exhausted after 3 hits of 3 documents visited, 3 steps, ")
         assert left_out == "left out: nothing"
 
-    def test_the_summary_says_what_limits_left_out(self, corpus, capsys):
+    def test_the_summary_reports_what_limits_left_out(self, corpus, capsys):
         main(["traverse", corpus, "rotate signing keys", "--start", "1", "--max-depth", "1"])
         assert capsys.readouterr().out.splitlines()[-1] == "left out: max_depth 1"
 
@@ -195,13 +195,13 @@ class TestTraverse:
         main(["traverse", corpus, "copies at night", "--start", "1", "--direction", "in"])
         assert "ops/backup.md > vault.md > keys.md" in capsys.readouterr().out
 
-    def test_the_collapsed_tree_gives_parts(self, corpus, capsys):
+    def test_the_collapsed_tree_returns_chunks(self, corpus, capsys):
         main(["traverse", corpus, "flour", "--policy", "collapsed-tree", "--format", "json"])
         kinds = {json.loads(line).get("surface_kind") for line in capsys.readouterr().out.splitlines()}
         assert kinds == {"chunk", None}
 
     @pytest.mark.slow
-    def test_a_reader_that_leaves_early_is_no_error(self, corpus):
+    def test_a_reader_that_closes_the_pipe_early_is_no_error(self, corpus):
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         pipe = f"'{sys.executable}' -m airw traverse {corpus} 'signing keys' --format json | head -n 1"
         done = subprocess.run(
@@ -229,7 +229,7 @@ class TestCorpora:
         assert main(["ls"]) == 0
         assert "no corpora yet" in capsys.readouterr().out
 
-    def test_removing_what_is_not_there_is_one_line(self, error):
+    def test_removing_an_unknown_corpus_is_one_line(self, error):
         assert "nothing-here" in error("rm", "nothing-here")
 
     def test_several_corpora_need_a_choice(self, notes, corpus, capsys, monkeypatch, error):
@@ -250,13 +250,13 @@ class TestProgram:
         assert main([]) == 0
         assert "examples:" in capsys.readouterr().out
 
-    def test_a_misspelt_flag_is_an_error_not_a_traceback(self, error):
+    def test_a_misspelt_flag_is_an_error_without_a_traceback(self, error):
         said = error("search", "x", "--modus", "dense")
         assert said == "airw: unrecognized arguments: --modus dense; see `airw --help`\n"
 
     @pytest.mark.slow
     def test_a_build_shows_progress_on_a_terminal_only(self, notes):
-        """What is printed where stderr is a terminal holds a moving line; the pipes of all other tests hold none."""
+        """On a terminal stderr shows a moving line; in the pipes of all other tests it does not."""
         command = f"'{sys.executable}' -m airw build '{notes}' --embedder light --name shown"
         spawn = "import pty, sys; sys.exit(pty.spawn(['bash', '-c', sys.argv[1]]))"
         done = subprocess.run(
@@ -266,13 +266,13 @@ class TestProgram:
             timeout=60,
             check=True,
         )
-        printed = done.stdout.decode()
-        assert "building shown" in printed
-        assert "shown: 4 added" in printed
+        output = done.stdout.decode()
+        assert "building shown" in output
+        assert "shown: 4 added" in output
 
     @pytest.mark.slow
     def test_an_interrupted_build_leaves_a_corpus_that_the_next_build_completes(self, tmp_path, home):
-        """Interrupted where it cannot end by itself: another writer holds the file."""
+        """The interrupt comes while the build cannot end: another writer has locked the file."""
         command = ["build", str(tmp_path), "--embedder", "light", "--name", "many"]
         file = home / "corpora" / "many.airw"
         for number in range(300):
@@ -302,7 +302,7 @@ class TestProgram:
 
 
 def _is_building(file: Path) -> bool:
-    """Tell whether somebody holds the lock of the builder."""
+    """Return whether a process has the lock of the builder."""
     import fcntl
 
     with file.with_name(f"{file.name}-lock").open("rb") as lock:

@@ -1,4 +1,4 @@
-"""Whole documents within a budget, as a user meets them: airw context."""
+"""Whole documents within a budget, as a user sees them: `airw context`."""
 
 import io
 import json
@@ -24,8 +24,8 @@ NOTES = {
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """A corpus that no test changes, and its notes."""
+def corpus_and_notes(tmp_path_factory):
+    """Build a corpus that no test changes; return the folder of its notes and its file."""
     base = tmp_path_factory.mktemp("built")
     for name, text in NOTES.items():
         (base / "vault").mkdir(exist_ok=True)
@@ -37,27 +37,27 @@ def built(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def shared(built, monkeypatch):
-    """The same, as the corpus that is meant."""
-    monkeypatch.setenv("AIRW_CORPUS", str(built[1]))
-    return built[0]
+def default_notes(corpus_and_notes, monkeypatch):
+    """Make it the default corpus, and return the folder of its notes."""
+    monkeypatch.setenv("AIRW_CORPUS", str(corpus_and_notes[1]))
+    return corpus_and_notes[0]
 
 
 @pytest.fixture
-def printed(printed):
-    """Run it, which must go well, and return what it printed."""
-    return lambda *argv: printed("context", *argv)
+def output_of(output_of):
+    """Return a function that runs the command successfully and returns its output."""
+    return lambda *argv: output_of("context", *argv)
 
 
 @pytest.fixture
-def told(printed):
-    """The same in JSON, read."""
-    return lambda *argv: json.loads(printed(*argv, "--format", "json"))
+def bundle_of(output_of):
+    """Return a function that runs the command in JSON and returns the object it printed."""
+    return lambda *argv: json.loads(output_of(*argv, "--format", "json"))
 
 
 @pytest.fixture
-def refused(error):
-    """Run it, which must fail, and give its one line."""
+def error_of(error):
+    """Return a function that runs the command, which must fail, and returns its error line."""
     return lambda *argv: error("context", *argv)
 
 
@@ -66,27 +66,29 @@ def stdin(monkeypatch):
     return lambda text: monkeypatch.setattr("sys.stdin", io.StringIO(text))
 
 
-def ids(told):
-    return [note["id"] for note in told["notes"]]
+def ids(bundle):
+    return [note["id"] for note in bundle["notes"]]
 
 
 class TestSelectors:
-    def test_a_walk_is_printed_in_its_order_with_links_and_whole_texts(self, printed, shared):
-        assert printed("--walk", "keys.md", "--max-hops", "1", "--typed-only") == (
+    def test_a_walk_is_printed_in_its_order_with_links_and_whole_texts(self, output_of, default_notes):
+        assert output_of("--walk", "keys.md", "--max-hops", "1", "--typed-only") == (
             "Notes of vault\n\n"
-            f"# keys.md: Signing keys\nhop 0; via walk; {shared}/keys.md\n\nRotate the signing keys.\n\n"
-            f"# vault.md: Vault\nhop 1; via walk:keys.md; {shared}/vault.md\n← supported-by  keys.md\n\n"
+            f"# keys.md: Signing keys\nhop 0; via walk; {default_notes}/keys.md\n\nRotate the signing keys.\n\n"
+            f"# vault.md: Vault\nhop 1; via walk:keys.md; {default_notes}/vault.md\n← supported-by  keys.md\n\n"
             "# Vault\n\nWhere secrets rest.\n\n"
         )
 
-    def test_named_walked_and_found_documents_come_in_that_order_each_once(self, told):
-        found = told("--query", "bread", "-m", "lexical", "--walk", "keys", "--note", "vault.md", "--note", "long.md")
+    def test_named_documents_come_first_then_walked_then_found_ones_without_duplicates(self, bundle_of):
+        found = bundle_of(
+            "--query", "bread", "-m", "lexical", "--walk", "keys", "--note", "vault.md", "--note", "long.md"
+        )
         assert ids(found) == ["vault.md", "long.md", "keys.md", "index.md", "bread.md"]
         assert (found["store"], found["truncated"], found["left_out"], found["notes_count"]) == ("vault", False, {}, 5)
         assert {"from": "keys.md", "to": "vault.md", "type": "supports", "source": "typed"} in found["edges"]
 
-    def test_several_walks_are_one_from_several_roots(self, told):
-        assert ids(told("--walk", "vault.md", "--walk", "bread.md", "--max-hops", "0")) == ["vault.md", "bread.md"]
+    def test_several_walks_become_one_with_several_roots(self, bundle_of):
+        assert ids(bundle_of("--walk", "vault.md", "--walk", "bread.md", "--max-hops", "0")) == ["vault.md", "bread.md"]
 
     @pytest.mark.parametrize(
         ("options", "found"),
@@ -98,59 +100,59 @@ class TestSelectors:
             (["--direction", "in"], ["index.md"]),
         ],
     )
-    def test_a_walk_is_bounded_as_in_a_tree(self, told, options, found):
-        assert ids(told("--walk", "index.md", *options)) == found
+    def test_a_walk_has_the_limits_of_a_tree(self, bundle_of, options, found):
+        assert ids(bundle_of("--walk", "index.md", *options)) == found
 
-    def test_what_the_walk_left_out_is_told(self, told, printed):
-        found = told("--walk", "index.md", "--max-hops", "1")
+    def test_what_the_walk_left_out_is_reported(self, bundle_of, output_of):
+        found = bundle_of("--walk", "index.md", "--max-hops", "1")
         assert (found["truncated"], found["left_out"]) == (True, {"max_hops": 1})
-        assert printed("--walk", "index.md", "--max-hops", "1").endswith("\n\nleft out: max_hops 1\n")
+        assert output_of("--walk", "index.md", "--max-hops", "1").endswith("\n\nleft out: max_hops 1\n")
 
-    def test_a_query_without_a_match_is_no_error(self, printed, told):
-        assert printed("--query", "zebra", "-m", "lexical") == "Notes of vault\n\nno notes\n"
-        assert told("--query", "zebra", "-m", "lexical")["notes"] == []
+    def test_a_query_without_a_match_is_no_error(self, output_of, bundle_of):
+        assert output_of("--query", "zebra", "-m", "lexical") == "Notes of vault\n\nno notes\n"
+        assert bundle_of("--query", "zebra", "-m", "lexical")["notes"] == []
 
     @pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
-    def test_a_query_ranks(self, told, mode):
-        found = told("--query", "where secrets rest", "-k", "1", "-m", mode)
+    def test_a_query_ranks(self, bundle_of, mode):
+        found = bundle_of("--query", "where secrets rest", "-k", "1", "-m", mode)
         assert ids(found) == ["vault.md"]
         assert re.fullmatch(r"query:\d+\.\d{4}", found["notes"][0]["via"])
 
-    def test_documents_have_several_names(self, told, shared):
-        assert ids(told("--note", "Signing Keys", "--note", shared / "bread.md", "--note", "vault")) == [
+    def test_documents_have_several_names(self, bundle_of, default_notes):
+        assert ids(bundle_of("--note", "Signing Keys", "--note", default_notes / "bread.md", "--note", "vault")) == [
             "keys.md",
             "bread.md",
             "vault.md",
         ]
 
-    def test_ids_are_read_from_standard_input(self, told, stdin):
+    def test_ids_are_read_from_standard_input(self, bundle_of, stdin):
         stdin("bread.md\n\n  vault.md  \r\nbread.md\n")
-        assert ids(told("--note", "keys.md", "--note", "-", "--note", "long.md")) == [
+        assert ids(bundle_of("--note", "keys.md", "--note", "-", "--note", "long.md")) == [
             "keys.md",
             "bread.md",
             "vault.md",
             "long.md",
         ]
 
-    def test_an_empty_standard_input_gives_no_document(self, printed, stdin):
+    def test_an_empty_standard_input_selects_no_document(self, output_of, stdin):
         stdin("")
-        assert printed("--note", "-") == "Notes of vault\n\nno notes\n"
+        assert output_of("--note", "-") == "Notes of vault\n\nno notes\n"
 
-    def test_a_tree_can_be_piped_into_it(self, told, stdin, capsys):
+    def test_a_tree_can_be_piped_into_it(self, bundle_of, stdin, capsys):
         assert main(["link", "tree", "index.md", "--format", "json"]) == 0
         tree = json.loads(capsys.readouterr().out)
         stdin("\n".join(node["id"] for node in tree["nodes"]))
-        assert ids(told("--note", "-")) == [node["id"] for node in tree["nodes"]]
+        assert ids(bundle_of("--note", "-")) == [node["id"] for node in tree["nodes"]]
 
 
 class TestBudget:
     @pytest.mark.parametrize("form", ["text", "json", "records"])
-    def test_what_is_printed_is_never_longer_and_every_document_in_it_is_whole(self, printed, form):
-        whole = printed("--walk", "index.md", "--note", "long.md", "--format", form)
+    def test_the_output_never_exceeds_the_budget_and_has_only_whole_documents(self, output_of, form):
+        whole = output_of("--walk", "index.md", "--note", "long.md", "--format", form)
         texts = [text.split("---\n")[-1].strip() for text in NOTES.values()]
         seen = set()
         for most in range(900, len(whole) + 1_000, 499):
-            text = printed("--walk", "index.md", "--note", "long.md", "--format", form, "--max-chars", most)
+            text = output_of("--walk", "index.md", "--note", "long.md", "--format", form, "--max-chars", most)
             assert len(text) <= most
             content = "\n".join(note["content"] for note in json.loads(text)["notes"]) if form == "json" else text
             shown = [each for each in texts if each in content]
@@ -164,54 +166,54 @@ class TestBudget:
         notes=st.lists(st.sampled_from(sorted(NOTES)), max_size=5),
         form=st.sampled_from(["text", "records"]),
     )
-    def test_every_budget_holds_or_is_refused(self, capsys, most, notes, form):
+    def test_every_budget_is_kept(self, capsys, most, notes, form):
         chosen = [word for note in notes for word in ("--note", note)] or ["--query", "keys", "-m", "lexical"]
         code = main(["context", *chosen, "--max-chars", str(most), "--format", form])
-        told = capsys.readouterr()
-        assert (code, told.err) == (0, "")
-        assert len(told.out) <= most
+        output = capsys.readouterr()
+        assert (code, output.err) == (0, "")
+        assert len(output.out) <= most
 
-    def test_a_document_that_does_not_fit_is_counted_and_smaller_ones_follow(self, told):
-        found = told("--note", "keys.md", "--note", "long.md", "--note", "bread.md", "--max-chars", "1500")
+    def test_a_document_that_does_not_fit_is_counted_and_smaller_ones_follow(self, bundle_of):
+        found = bundle_of("--note", "keys.md", "--note", "long.md", "--note", "bread.md", "--max-chars", "1500")
         assert ids(found) == ["keys.md", "bread.md"]
         assert (found["truncated"], found["left_out"]) == (True, {"max_chars": 1})
 
-    def test_estimated_tokens_are_said_to_be_estimated(self, printed, told):
-        text = printed("--note", "keys.md", "--note", "long.md", "--max-tokens", "150")
+    def test_estimated_tokens_are_marked_as_estimated(self, output_of, bundle_of):
+        text = output_of("--note", "keys.md", "--note", "long.md", "--max-tokens", "150")
         assert text.startswith("Notes of vault; tokens are estimated, one for 4 bytes of UTF-8\n")
         assert text.endswith("\nleft out: max_tokens 1\n")
         assert len(text.encode()) <= 600
-        assert "estimated" in told("--note", "keys.md", "--max-tokens", "400")["tokens"]
+        assert "estimated" in bundle_of("--note", "keys.md", "--max-tokens", "400")["tokens"]
 
-    def test_a_tokenizer_counts_exactly(self, printed, tmp_path):
+    def test_a_tokenizer_counts_exactly(self, output_of, tmp_path):
         tokenizers = pytest.importorskip("tokenizers")
         words = tokenizers.models.WordLevel({"[UNK]": 0}, unk_token="[UNK]")
         tokenizer = tokenizers.Tokenizer(words)
         tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
         tokenizer.save(str(tmp_path / "tokenizer.json"))
         chosen = ["--note", "keys.md", "--note", "vault.md", "--note", "long.md", "--note", "bread.md"]
-        text = printed(*chosen, "--max-tokens", "150", "--tokenizer", tmp_path / "tokenizer.json")
+        text = output_of(*chosen, "--max-tokens", "150", "--tokenizer", tmp_path / "tokenizer.json")
         assert "estimated" not in text
         assert len(tokenizer.encode(text).ids) <= 150
         assert text.endswith("\nleft out: max_tokens 1\n")
 
 
 class TestForms:
-    def test_records_have_a_header_a_line_each_and_texts_between_marks(self, printed, shared):
-        assert printed("--note", "vault.md", "--note", "keys.md", "--format", "records") == (
+    def test_records_have_a_header_one_line_per_document_and_texts_between_marks(self, output_of, default_notes):
+        assert output_of("--note", "vault.md", "--note", "keys.md", "--format", "records") == (
             "H airw=1 records=1 store=vault mode=context notes=2 truncated=false\n"
-            f'N vault.md - "Vault" tags=- path={shared}/vault.md hop=- via=note\n'
+            f'N vault.md - "Vault" tags=- path={default_notes}/vault.md hop=- via=note\n'
             "B vault.md lines=3\n# Vault\n\nWhere secrets rest.\nB-END vault.md\n"
-            f'N keys.md - "Signing keys" tags=- path={shared}/keys.md hop=- via=note\n'
+            f'N keys.md - "Signing keys" tags=- path={default_notes}/keys.md hop=- via=note\n'
             "E keys.md vault.md supports typed\n"
             "B keys.md lines=1\nRotate the signing keys.\nB-END keys.md\n"
         )
 
     @pytest.mark.parametrize("form", ["text", "json", "records"])
-    def test_a_file_gets_what_would_be_printed(self, printed, tmp_path, form):
+    def test_a_file_gets_the_same_text_as_the_terminal(self, output_of, tmp_path, form):
         argv = ["--walk", "index.md", "--format", form]
-        shown = printed(*argv)
-        assert printed(*argv, "--output", tmp_path / "context") == ""
+        shown = output_of(*argv)
+        assert output_of(*argv, "--output", tmp_path / "context") == ""
         assert (tmp_path / "context").read_text(encoding="utf-8") == shown
 
 
@@ -240,24 +242,24 @@ class TestMistakes:
             (["--note", "keys.md", "--output", "/no/such/folder/file"], "/no/such/folder/file"),
         ],
     )
-    def test_they_are_one_line_and_exit_with_2(self, refused, argv, said):
-        assert said in refused(*argv)
+    def test_they_are_one_line_and_exit_with_2(self, error_of, argv, said):
+        assert said in error_of(*argv)
 
-    def test_a_tokenizer_that_is_not_there_is_named(self, refused):
+    def test_a_missing_tokenizer_file_is_named(self, error_of):
         pytest.importorskip("tokenizers")
-        said = refused("--note", "keys.md", "--max-tokens", "9", "--tokenizer", "/no/such.json")
+        said = error_of("--note", "keys.md", "--max-tokens", "9", "--tokenizer", "/no/such.json")
         assert "/no/such.json" in said
 
-    def test_a_tokenizer_needs_its_package(self, refused, monkeypatch):
+    def test_a_tokenizer_needs_its_package(self, error_of, monkeypatch):
         monkeypatch.setitem(sys.modules, "tokenizers", None)
-        assert "pip install tokenizers" in refused(
+        assert "pip install tokenizers" in error_of(
             "--note", "keys.md", "--max-tokens", "100", "--tokenizer", "tokenizer.json"
         )
 
 
 @pytest.mark.slow
 class TestPipes:
-    def test_documents_go_through_pipes_and_a_reader_that_leaves_early_is_no_error(self):
+    def test_ids_come_from_a_pipe_and_a_reader_that_closes_it_early_is_no_error(self):
         airw = f"'{sys.executable}' -u -m airw"
         script = f"printf 'keys.md\\nlong.md\\nvault.md\\n' | {airw} context --note - | head -n 1"
         done = subprocess.run(

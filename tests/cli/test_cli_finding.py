@@ -1,4 +1,4 @@
-"""The commands that find, as a user meets them: discover, expand, calibrate."""
+"""Commands that find documents, as a user sees them: discover, expand, calibrate."""
 
 import json
 import re
@@ -25,7 +25,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    """A folder with two corpora in `corpora`, and with the notes that they were built from beside it."""
+    """Build two corpora; return the folder that contains them and their notes."""
     folder = tmp_path_factory.mktemp("library")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AIRW_HOME", str(folder))
@@ -59,28 +59,28 @@ def cases(tmp_path):
 
 
 @pytest.fixture
-def damaged(others, home):
+def corrupt_corpus(others, home):
     (home / "corpora" / "others.airw").write_bytes(b"not a database, but long enough to look at" * 50)
     return others
 
 
 @pytest.fixture
-def lines(printed):
-    """Run a command that must end with a code, and return the lines it printed."""
-    return lambda *argv, **options: printed(*argv, **options).splitlines()
+def lines(output_of):
+    """Return a function that runs a command, checks its exit code and returns its lines."""
+    return lambda *argv, **options: output_of(*argv, **options).splitlines()
 
 
 class TestDiscover:
-    def test_commits_to_the_few_that_answer(self, notes, lines):
+    def test_prints_the_few_documents_that_answer(self, notes, lines):
         (line,) = lines("discover", notes, "signing keys")
         assert re.fullmatch(r"  1 +0\.\d{4}  keys\.md  Signing keys", line)
 
-    def test_says_why_where_nothing_answers(self, notes, lines):
+    def test_without_an_answer_it_prints_the_reason(self, notes, lines):
         assert lines("discover", "zebra") == ["no document answers the query: abstain:no_evidence"]
         low = lines("discover", "signing keys", "-m", "dense", "--min-score", "0.99")
         assert low == ["no document answers the query: abstain:below_floor"]
 
-    def test_tells_of_each_of_several_corpora_then_of_them_all(self, notes, others, lines):
+    def test_reports_on_each_of_several_corpora_then_prints_the_fused_hits(self, notes, others, lines):
         *answers, first, second = lines("discover", notes, others, "signing keys", "--max-k", "2")
         told = sorted(re.fullmatch(r"(\w+) +ok +(\d) hits  \d+ ms", line).groups() for line in answers)
         assert told == [("notes", "3"), ("others", "2")]
@@ -88,15 +88,15 @@ class TestDiscover:
         assert second.split()[2:] == ["others", "vault.md", "Vault"]
 
     def test_takes_corpora_as_words_and_as_options(self, notes, others, objects, monkeypatch):
-        def asked(*argv):
+        def sources_of(*argv):
             return sorted(each["source"] for each in objects("discover", *argv) if each["type"] == "progress")
 
-        assert asked("-c", notes, "-c", others, "night") == ["notes", "others"]
-        assert asked(notes, "-k", "2", "-c", others, "night") == ["notes", "others"]
+        assert sources_of("-c", notes, "-c", others, "night") == ["notes", "others"]
+        assert sources_of(notes, "-k", "2", "-c", others, "night") == ["notes", "others"]
         monkeypatch.setenv("AIRW_CORPUS", notes)
-        assert asked("night") == ["notes"]
+        assert sources_of("night") == ["notes"]
 
-    def test_streams_in_json_each_answer_the_results_and_a_summary(self, notes, others, objects):
+    def test_json_has_each_answer_then_the_hits_and_a_summary(self, notes, others, objects):
         told = objects("discover", notes, others, "signing keys")
         assert [each["type"] for each in told] == ["progress", "progress", "hit", "hit", "hit", "summary"]
         early, late = told[:2]
@@ -117,17 +117,17 @@ class TestDiscover:
         assert progress["report"]["reason"] == "no_evidence"
         assert (summary["abstained"], summary["reason"], summary["n_selected"]) == (True, "abstain:no_evidence", 0)
 
-    def test_one_corpus_that_fails_does_not_stop_the_others(self, notes, damaged, capsys):
-        assert main(["discover", notes, damaged, "signing keys"]) == 1
+    def test_one_corpus_that_fails_does_not_stop_the_others(self, notes, corrupt_corpus, capsys):
+        assert main(["discover", notes, corrupt_corpus, "signing keys"]) == 1
         told = capsys.readouterr()
         assert re.search(r"^others +failed", told.out, re.MULTILINE)
         assert "keys.md" in told.out
         assert told.err.startswith("airw: 'others' did not answer: '")
         assert told.err.count("\n") == 1
 
-    def test_all_failing_is_an_error(self, damaged, notes, capsys):
-        assert "others.airw" in self.failure(capsys, "discover", damaged, "signing keys")
-        late = self.failure(capsys, "discover", notes, damaged, "signing keys", "--source-timeout", "0")
+    def test_if_all_corpora_fail_it_is_an_error(self, corrupt_corpus, notes, capsys):
+        assert "others.airw" in self.failure(capsys, "discover", corrupt_corpus, "signing keys")
+        late = self.failure(capsys, "discover", notes, corrupt_corpus, "signing keys", "--source-timeout", "0")
         assert "no source answered" in late
         assert "no source answered" in self.failure(capsys, "discover", notes, "signing keys", "--timeout", "0")
 
@@ -138,9 +138,9 @@ class TestDiscover:
         assert told.count("\n") == 1
         return told
 
-    def test_reveals_passages_and_bodies_below_a_folder(self, notes, library, lines):
-        asked = ("discover", "bake an hour", "-m", "lexical", "--expand", "1", "--disclose", "body")
-        assert lines(*asked, "--root", str(library / "notes"))[1:] == [
+    def test_discloses_passages_and_bodies_below_a_folder(self, notes, library, lines):
+        sources_of = ("discover", "bake an hour", "-m", "lexical", "--expand", "1", "--disclose", "body")
+        assert lines(*sources_of, "--root", str(library / "notes"))[1:] == [
             "     passage:",
             "       # Bread",
             "",
@@ -158,18 +158,18 @@ class TestDiscover:
             "",
             "       Bake it for an hour.",
         ]
-        assert lines(*asked, "--root", str(library / "notes" / "ops"))[-2:] == [
+        assert lines(*sources_of, "--root", str(library / "notes" / "ops"))[-2:] == [
             "     note:",
             "       pointer_outside_roots",
         ]
 
-    def test_narrows_and_commits_as_it_is_told(self, notes, objects):
-        def found(*argv):
+    def test_options_of_search_and_selection_take_effect(self, notes, objects):
+        def ids_of(*argv):
             return [each["artifact_id"] for each in objects("discover", "night", *argv) if each["type"] == "hit"]
 
-        assert found("--strategy", "top_k", "--max-k", "2", "-m", "dense") == ["ops/backup.md", "bread.md"]
-        assert found("--filter", '{"status": "Final"}', "--strategy", "top_k", "-m", "dense") == []
-        assert found("--rel", "0", "--max-k", "5", "-k", "2", "-m", "dense") == ["ops/backup.md", "bread.md"]
+        assert ids_of("--strategy", "top_k", "--max-k", "2", "-m", "dense") == ["ops/backup.md", "bread.md"]
+        assert ids_of("--filter", '{"status": "Final"}', "--strategy", "top_k", "-m", "dense") == []
+        assert ids_of("--rel", "0", "--max-k", "5", "-k", "2", "-m", "dense") == ["ops/backup.md", "bread.md"]
 
     @pytest.mark.parametrize(
         ("argv", "said"),
@@ -192,12 +192,12 @@ class TestDiscover:
     def test_mistakes_are_one_line(self, notes, error, argv, said):
         assert said in error("discover", *argv)
 
-    def test_one_number_is_no_floor_for_several_corpora(self, notes, others, error):
+    def test_one_number_as_floor_is_refused_for_several_corpora(self, notes, others, error):
         assert "--min-score" in error("discover", notes, others, "night", "--min-score", "0.3")
 
 
 class TestExpand:
-    def test_prints_what_stands_around_a_surface(self, notes, lines):
+    def test_prints_the_passage_around_a_surface(self, notes, lines):
         assert lines("expand", "bread.md") == ["Bread", "", "Flour, water, salt."]
         assert lines("expand", notes, "bread.md", "--surface-index", "1", "--window", "0") == [
             "# Bread",
@@ -213,7 +213,7 @@ class TestExpand:
         whole = lines("expand", "bread.md", "--parent")
         assert (whole[0], whole[-1]) == ("Bread", "Bake it for an hour.")
 
-    def test_prints_json_with_what_it_was_put_together_from(self, notes, objects):
+    def test_prints_json_with_the_ids_of_its_records(self, notes, objects):
         (told,) = objects("expand", "bread.md", "--parent")
         assert (told["type"], told["artifact_id"], told["source"], told["surface_index"]) == (
             "passage",
@@ -240,26 +240,26 @@ class TestExpand:
 
 
 class TestCalibrate:
-    def test_finds_a_floor_and_sums_up(self, notes, cases, lines):
+    def test_prints_a_floor_and_a_summary(self, notes, cases, lines):
         floor, positive, negative, measured = lines("calibrate", cases, "-m", "dense")
         assert re.fullmatch(r"floor: 0\.\d{4} \(calibrated\) for dense search of 'notes', k=10", floor)
         assert re.fullmatch(r"with an answer: 2 cases, best scores .*; 1 more were not found", positive)
         assert negative.startswith("without one: 2 cases")
         assert "specificity 1.0000" in measured
 
-    def test_keeps_the_floor_where_discover_finds_it(self, notes, cases, lines, objects, capsys):
+    def test_saves_the_floor_for_discover(self, notes, cases, lines, objects, capsys):
         lines = lines("calibrate", notes, cases, "-m", "dense", "--save")
         assert lines[-1] == "saved as dense; `airw discover --min-score auto` uses it"
         progress, summary = objects("discover", "a month in Rome", "-m", "dense", "--min-score", "auto")
         assert f"floor: {progress['report']['floor']:.4f} " in lines[0]
         assert summary["reason"] == "abstain:below_floor"
 
-    def test_says_in_json_what_it_found(self, notes, cases, objects):
+    def test_prints_the_calibration_in_json(self, notes, cases, objects):
         (told,) = objects("calibrate", cases, "-m", "dense", "--sensitivity-weight", "1", "-k", "1")
         assert (told["type"], told["saved"], told["sensitivity"]) == ("calibration", False, 1)
         assert (told["sensitivity_weight"], told["k"], told["mode"]) == (1, 1, "dense")
 
-    def test_keeps_nothing_where_one_kind_of_case_is_missing(self, notes, tmp_path, capsys):
+    def test_saves_nothing_if_one_kind_of_case_is_missing(self, notes, tmp_path, capsys):
         file = tmp_path / "cases.jsonl"
         file.write_text('{"query": "signing keys", "gold": "keys.md"}\n', encoding="utf-8")
         assert main(["calibrate", str(file), "--save"]) == 1
@@ -267,7 +267,7 @@ class TestCalibrate:
         assert told.out.startswith("floor: none (no abstention cases)")
         assert told.err == "airw: nothing saved, because there is no floor\n"
 
-    def test_a_search_without_a_floor_says_so(self, notes, capsys):
+    def test_a_search_without_a_stored_floor_prints_a_warning(self, notes, capsys):
         assert main(["discover", "signing keys", "--min-score", "auto"]) == 0
         told = capsys.readouterr()
         assert "keys.md" in told.out

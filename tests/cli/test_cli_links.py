@@ -1,4 +1,4 @@
-"""The commands that follow links, as a user meets them: link tree, path, list, check."""
+"""Commands that follow links, as a user sees them: link tree, path, list, check."""
 
 import json
 import os
@@ -24,7 +24,7 @@ NOTES = {
 }
 
 
-def written(folder):
+def write_notes(folder):
     for name, text in NOTES.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -33,26 +33,26 @@ def written(folder):
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """A corpus that no test changes, and its notes."""
+def corpus_and_notes(tmp_path_factory):
+    """Build a corpus that no test changes; return the folder of its notes and its file."""
     base = tmp_path_factory.mktemp("built")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AIRW_HOME", str(base))
-        assert main(["build", str(written(base / "vault")), "--embedder", "light"]) == 0
+        assert main(["build", str(write_notes(base / "vault")), "--embedder", "light"]) == 0
     return base / "vault", base / "corpora" / "vault.airw"
 
 
 @pytest.fixture
-def shared(built, monkeypatch):
-    """The same, as the corpus that is meant."""
-    monkeypatch.setenv("AIRW_CORPUS", str(built[1]))
-    return built[0]
+def default_notes(corpus_and_notes, monkeypatch):
+    """Make it the default corpus, and return the folder of its notes."""
+    monkeypatch.setenv("AIRW_CORPUS", str(corpus_and_notes[1]))
+    return corpus_and_notes[0]
 
 
 @pytest.fixture
 def vault(tmp_path, capsys):
-    """The notes of a corpus of the test's own."""
-    assert main(["build", str(written(tmp_path / "vault")), "--embedder", "light"]) == 0
+    """Build a corpus that the test may change, and return the folder of its notes."""
+    assert main(["build", str(write_notes(tmp_path / "vault")), "--embedder", "light"]) == 0
     capsys.readouterr()
     return tmp_path / "vault"
 
@@ -68,10 +68,10 @@ def ids(text):
     return [node["id"] for node in json.loads(text)["nodes"]]
 
 
-@pytest.mark.usefixtures("shared")
+@pytest.mark.usefixtures("default_notes")
 class TestTree:
-    def test_text_is_an_indented_tree_that_marks_what_stands_elsewhere(self, printed):
-        assert printed("link", "tree", "index.md") == (
+    def test_text_is_an_indented_tree_that_marks_repeated_documents(self, output_of):
+        assert output_of("link", "tree", "index.md") == (
             "index.md  Index\n"
             "├─ → part-of  keys.md  Signing keys\n"
             "│  └─ → supports  vault.md  Vault\n"
@@ -81,15 +81,15 @@ class TestTree:
             "   └─ ← related  vault.md  Vault (seen)\n"
         )
 
-    def test_the_last_line_says_what_was_left_out(self, printed):
-        assert printed("link", "tree", "index.md", "--max-hops", "1").splitlines()[-1] == "left out: max_hops 1"
-        assert "left out: max_nodes" in printed("link", "tree", "index.md", "--max-nodes", "2")
-        assert "left out: max_edges" in printed("link", "tree", "index.md", "--max-edges", "1")
-        assert "left out: max_fanout" in printed("link", "tree", "index.md", "--max-fanout", "1")
-        assert printed("link", "tree", "index.md", "--timeout", "0") == "left out: timeout unknown\n"
+    def test_the_last_line_reports_what_was_left_out(self, output_of):
+        assert output_of("link", "tree", "index.md", "--max-hops", "1").splitlines()[-1] == "left out: max_hops 1"
+        assert "left out: max_nodes" in output_of("link", "tree", "index.md", "--max-nodes", "2")
+        assert "left out: max_edges" in output_of("link", "tree", "index.md", "--max-edges", "1")
+        assert "left out: max_fanout" in output_of("link", "tree", "index.md", "--max-fanout", "1")
+        assert output_of("link", "tree", "index.md", "--timeout", "0") == "left out: timeout unknown\n"
 
-    def test_several_roots_stand_beside_each_other(self, printed):
-        told = printed("link", "tree", "bread.md", "lone.md", "--direction", "out")
+    def test_several_roots_have_a_tree_each(self, output_of):
+        told = output_of("link", "tree", "bread.md", "lone.md", "--direction", "out")
         assert told == "bread.md  Bread\nlone.md  Lone\n"
 
     @pytest.mark.parametrize(
@@ -109,38 +109,38 @@ class TestTree:
             (["--inline-only", "--max-hops", "1"], ["keys.md", "index.md"]),
         ],
     )
-    def test_links_are_chosen_by_direction_type_and_origin(self, printed, options, found):
-        assert sorted(ids(printed("link", "tree", "keys.md", *options, "--format", "json"))) == sorted(found)
+    def test_links_are_chosen_by_direction_type_and_origin(self, output_of, options, found):
+        assert sorted(ids(output_of("link", "tree", "keys.md", *options, "--format", "json"))) == sorted(found)
 
-    def test_json_is_one_object_that_its_schema_describes(self, printed):
-        told = json.loads(printed("link", "tree", "index.md", "--format", "json"))
-        schema = json.loads(printed("link", "tree", "--schema"))
+    def test_json_is_one_object_that_follows_its_schema(self, output_of):
+        told = json.loads(output_of("link", "tree", "index.md", "--format", "json"))
+        schema = json.loads(output_of("link", "tree", "--schema"))
         assert told.keys() >= {"root", "direction", "max_hops", "truncated", "nodes", "edges", "spanning_tree"}
         assert set(told) == set(schema["properties"])
         assert (told["root"], told["max_hops"], told["truncated"]) == ("index.md", 3, False)
         assert {"from": "index.md", "to": "keys.md", "type": "part-of", "source": "typed"} in told["edges"]
 
-    def test_records_have_an_exact_budget(self, printed):
-        whole = printed("link", "tree", "index.md", "--format", "records")
-        cut = printed("link", "tree", "index.md", "--format", "records", "--max-chars", len(whole) - 1)
+    def test_records_have_an_exact_budget(self, output_of):
+        whole = output_of("link", "tree", "index.md", "--format", "records")
+        cut = output_of("link", "tree", "index.md", "--format", "records", "--max-chars", len(whole) - 1)
         assert len(cut) < len(whole)
         assert "truncated=true" in cut.splitlines()[0]
 
-    def test_other_formats_are_whole_documents(self, printed):
-        assert printed("link", "tree", "index.md", "--format", "dot").startswith("digraph {")
-        page = printed("link", "tree", "index.md", "--format", "html")
+    def test_other_formats_are_whole_documents(self, output_of):
+        assert output_of("link", "tree", "index.md", "--format", "dot").startswith("digraph {")
+        page = output_of("link", "tree", "index.md", "--format", "html")
         assert page.lower().startswith("<!doctype html>")
         assert "Signing keys" in page
 
     @pytest.mark.parametrize("form", ["text", "json", "records", "dot", "html"])
-    def test_a_file_gets_what_would_be_printed(self, printed, tmp_path, form):
+    def test_a_file_gets_the_same_text_as_the_terminal(self, output_of, tmp_path, form):
         argv = ["link", "tree", "index.md", "--format", form]
-        shown = printed(*argv)
-        assert printed(*argv, "--output", tmp_path / "tree") == ""
+        shown = output_of(*argv)
+        assert output_of(*argv, "--output", tmp_path / "tree") == ""
         assert (tmp_path / "tree").read_text(encoding="utf-8") == shown
 
-    def test_costs_can_count_instead_of_hops(self, printed):
-        assert sorted(ids(printed("link", "tree", "index.md", "--weighted", "--format", "json"))) == [
+    def test_costs_can_be_counted_instead_of_hops(self, output_of):
+        assert sorted(ids(output_of("link", "tree", "index.md", "--weighted", "--format", "json"))) == [
             "bread.md",
             "index.md",
             "keys.md",
@@ -151,73 +151,73 @@ class TestTree:
 
 class TestWords:
     @pytest.mark.parametrize("word", ["keys.md", "keys", "Signing keys", "SIGNING KEYS"])
-    def test_a_document_has_several_names(self, printed, shared, word):
-        assert printed("link", "path", word, "keys.md").startswith("keys.md  Signing keys\n")
+    def test_a_document_has_several_names(self, output_of, default_notes, word):
+        assert output_of("link", "path", word, "keys.md").startswith("keys.md  Signing keys\n")
 
-    def test_a_path_means_the_document_of_that_file(self, printed, shared, monkeypatch):
-        assert printed("link", "list", shared / "ops" / "backup.md").startswith("→ related  inline  index.md")
-        monkeypatch.chdir(shared / "ops")
-        assert printed("link", "list", "./backup.md").startswith("→ related  inline  index.md")
+    def test_a_path_means_the_document_of_that_file(self, output_of, default_notes, monkeypatch):
+        assert output_of("link", "list", default_notes / "ops" / "backup.md").startswith("→ related  inline  index.md")
+        monkeypatch.chdir(default_notes / "ops")
+        assert output_of("link", "list", "./backup.md").startswith("→ related  inline  index.md")
 
-    def test_an_id_is_meant_before_a_path(self, printed, vault, monkeypatch):
+    def test_an_id_takes_precedence_over_a_path(self, output_of, vault, monkeypatch):
         (vault / "ops" / "keys.md").write_text("# Other keys\n", encoding="utf-8")
-        printed("build", vault)
+        output_of("build", vault)
         monkeypatch.chdir(vault / "ops")
-        assert "Signing keys" in printed("link", "tree", "keys.md")
-        assert "Other keys" in printed("link", "tree", "./keys.md")
+        assert "Signing keys" in output_of("link", "tree", "keys.md")
+        assert "Other keys" in output_of("link", "tree", "./keys.md")
 
-    def test_a_corpus_is_named_by_an_option_or_the_environment(self, printed, vault, error, monkeypatch):
-        printed("build", vault, "--name", "second", "--embedder", "light")
+    def test_a_corpus_is_named_by_an_option_or_the_environment(self, output_of, vault, error, monkeypatch):
+        output_of("build", vault, "--name", "second", "--embedder", "light")
         assert "-c" in error("link", "tree", "index.md")
-        assert printed("link", "tree", "lone.md", "-c", "second") == "lone.md  Lone\n"
+        assert output_of("link", "tree", "lone.md", "-c", "second") == "lone.md  Lone\n"
         monkeypatch.setenv("AIRW_CORPUS", "vault")
-        assert printed("link", "tree", "lone.md") == "lone.md  Lone\n"
+        assert output_of("link", "tree", "lone.md") == "lone.md  Lone\n"
 
 
-@pytest.mark.usefixtures("shared")
+@pytest.mark.usefixtures("default_notes")
 class TestPath:
-    def test_each_hop_has_an_arrow_a_type_an_id_and_a_title(self, printed):
-        assert printed("link", "path", "bread.md", "vault.md", "--type", "related") == (
+    def test_each_hop_has_an_arrow_a_type_an_id_and_a_title(self, output_of):
+        assert output_of("link", "path", "bread.md", "vault.md", "--type", "related") == (
             "bread.md  Bread\n← related  index.md  Index\n← related  ops/backup.md  Backup\n"
             "← related  vault.md  Vault\n3 hops\n"
         )
 
-    def test_options_may_stand_between_the_ends(self, printed):
-        assert printed("link", "path", "keys.md", "-d", "out", "vault.md").endswith("\n1 hop\n")
+    def test_options_may_stand_between_the_ends(self, output_of):
+        assert output_of("link", "path", "keys.md", "-d", "out", "vault.md").endswith("\n1 hop\n")
 
-    def test_no_path_is_said_and_is_no_error(self, printed):
-        assert printed("link", "path", "lone.md", "keys.md", code=1) == (
+    def test_a_missing_path_is_reported_with_exit_code_1(self, output_of):
+        assert output_of("link", "path", "lone.md", "keys.md", code=1) == (
             "no path from lone.md to keys.md within 10 hops\nthere is no path of any length\n"
         )
 
-    def test_a_limit_that_may_hide_a_path_is_told(self, printed):
-        told = printed("link", "path", "bread.md", "vault.md", "--max-hops", "1", code=1)
+    def test_a_limit_that_may_hide_a_path_is_reported(self, output_of):
+        told = output_of("link", "path", "bread.md", "vault.md", "--max-hops", "1", code=1)
         assert re.fullmatch(r"no path from bread.md to vault.md within 1 hop\nleft out: max_hops \d+\n", told)
-        late = printed("link", "path", "bread.md", "vault.md", "--timeout", "0", code=1)
+        late = output_of("link", "path", "bread.md", "vault.md", "--timeout", "0", code=1)
         assert late.endswith("\nleft out: timeout unknown\n")
 
-    def test_json_is_one_object_that_its_schema_describes(self, printed):
-        told = json.loads(printed("link", "path", "keys.md", "vault.md", "--format", "json"))
-        assert set(told) == set(json.loads(printed("link", "path", "--schema"))["properties"])
+    def test_json_is_one_object_that_follows_its_schema(self, output_of):
+        told = json.loads(output_of("link", "path", "keys.md", "vault.md", "--format", "json"))
+        assert set(told) == set(json.loads(output_of("link", "path", "--schema"))["properties"])
         assert (told["found"], told["path_length"], [node["id"] for node in told["nodes"]]) == (
             True,
             1,
             ["keys.md", "vault.md"],
         )
-        missed = json.loads(printed("link", "path", "keys.md", "lone.md", "--format", "json", code=1))
+        missed = json.loads(output_of("link", "path", "keys.md", "lone.md", "--format", "json", code=1))
         assert (missed["found"], missed["nodes"], missed["truncated"]) == (False, [], False)
 
-    def test_there_are_other_formats(self, printed):
+    def test_there_are_other_formats(self, output_of):
         argv = ["link", "path", "keys.md", "vault.md", "--format"]
-        assert "mode=link.path from=keys.md to=vault.md" in printed(*argv, "records")
-        assert printed(*argv, "dot").startswith("digraph {")
-        assert "Signing keys" in printed(*argv, "html")
+        assert "mode=link.path from=keys.md to=vault.md" in output_of(*argv, "records")
+        assert output_of(*argv, "dot").startswith("digraph {")
+        assert "Signing keys" in output_of(*argv, "html")
 
 
-@pytest.mark.usefixtures("shared")
+@pytest.mark.usefixtures("default_notes")
 class TestList:
-    def test_links_are_listed_both_ways_then_those_that_lead_nowhere_with_their_lines(self, printed):
-        assert printed("link", "list", "keys.md") == (
+    def test_links_are_listed_in_both_directions_then_unresolved_ones_with_their_lines(self, output_of):
+        assert output_of("link", "list", "keys.md") == (
             "→ supports  typed  vault.md  Vault\n"
             "← has-part  typed  index.md  Index\n"
             "← related  inline  index.md  Index\n"
@@ -225,20 +225,20 @@ class TestList:
             "→ related  inline  keys.md:9: 'log' may be a/log.md, b/log.md\n"
         )
 
-    def test_links_are_chosen_as_in_a_tree(self, printed):
+    def test_links_are_chosen_like_in_a_tree(self, output_of):
         def count(*options):
-            return len(printed("link", "list", "keys.md", *options).splitlines())
+            return len(output_of("link", "list", "keys.md", *options).splitlines())
 
         assert (count("-d", "in"), count("-d", "out"), count("--typed-only"), count("--inline-only")) == (2, 3, 2, 3)
         assert (count("--type", "has-part"), count("--exclude-type", "related")) == (1, 2)
-        assert printed("link", "list", "keys.md", "-d", "in", "--no-inverses", "--typed-only").startswith("← part-of")
+        assert output_of("link", "list", "keys.md", "-d", "in", "--no-inverses", "--typed-only").startswith("← part-of")
 
-    def test_none_are_told_so(self, printed):
-        assert printed("link", "list", "lone.md") == "no links found\n"
-        assert printed("link", "list", "lone.md", "--format", "json") == "[]\n"
+    def test_a_document_without_links_prints_a_line(self, output_of):
+        assert output_of("link", "list", "lone.md") == "no links found\n"
+        assert output_of("link", "list", "lone.md", "--format", "json") == "[]\n"
 
-    def test_json_is_an_array_of_alike_objects(self, printed):
-        told = json.loads(printed("link", "list", "keys.md", "--format", "json"))
+    def test_json_is_an_array_of_objects_with_the_same_keys(self, output_of):
+        told = json.loads(output_of("link", "list", "keys.md", "--format", "json"))
         assert len({tuple(each) for each in told}) == 1
         assert told[0] == {
             "direction": "out",
@@ -259,8 +259,8 @@ class TestList:
             9,
         )
 
-    def test_records_are_lines(self, printed):
-        assert printed("link", "list", "keys.md", "--format", "records").splitlines() == [
+    def test_records_are_lines(self, output_of):
+        assert output_of("link", "list", "keys.md", "--format", "records").splitlines() == [
             "H airw=1 records=1 mode=link.list id=keys.md direction=both truncated=false",
             "E keys.md vault.md supports typed",
             "E index.md keys.md part-of typed",
@@ -271,37 +271,37 @@ class TestList:
 
 
 class TestCheck:
-    def test_it_tells_what_the_graph_is_like_and_on_demand_each_link_that_leads_nowhere(self, shared, printed):
-        short, long = printed("link", "check"), printed("link", "check", "-v")
+    def test_it_summarizes_the_graph_and_lists_unresolved_links_on_demand(self, default_notes, output_of):
+        short, long = output_of("link", "check"), output_of("link", "check", "-v")
         assert "links of type related, inline, dangling: 1\n" in short
         assert long == short + (
             "keys.md:8: 'nowhere' leads nowhere (related, inline)\n"
             "keys.md:9: 'log' may be a/log.md, b/log.md (related, inline)\n"
         )
 
-    def test_strict_fails_where_a_link_leads_nowhere(self, printed, vault):
-        printed("link", "check", "--strict", code=1)
+    def test_strict_fails_if_a_link_is_unresolved(self, output_of, vault):
+        output_of("link", "check", "--strict", code=1)
         (vault / "nowhere.md").write_text("# Nowhere\n", encoding="utf-8")
-        printed("build", vault)
-        printed("link", "check", "--strict")
+        output_of("build", vault)
+        output_of("link", "check", "--strict")
 
-    def test_json_is_one_object(self, shared, printed):
-        told = json.loads(printed("link", "check", "--format", "json", "-v"))
+    def test_json_is_one_object(self, default_notes, output_of):
+        told = json.loads(output_of("link", "check", "--format", "json", "-v"))
         assert (told["type"], told["name"], told["artifacts"]) == ("check", "vault", 8)
         assert [(each["id"], each["ref"], each["state"]) for each in told["unresolved"]] == [
             ("keys.md", "nowhere", "dangling"),
             ("keys.md", "log", "ambiguous"),
         ]
-        assert "unresolved" not in json.loads(printed("link", "check", "--format", "json"))
+        assert "unresolved" not in json.loads(output_of("link", "check", "--format", "json"))
 
-    def test_a_build_tells_them_too(self, printed, vault):
-        assert "(1 dangling, 1 ambiguous; `airw link check -c vault -v` lists them)\n" in printed("build", vault)
+    def test_a_build_reports_unresolved_links_too(self, output_of, vault):
+        assert "(1 dangling, 1 ambiguous; `airw link check -c vault -v` lists them)\n" in output_of("build", vault)
         lines = r"airw: keys\.md:8: 'nowhere' leads nowhere .*\nairw: keys\.md:9: 'log' may be .*\n"
-        assert "(1 dangling, 1 ambiguous)\n" in printed("build", vault, "-v", err=lines)
+        assert "(1 dangling, 1 ambiguous)\n" in output_of("build", vault, "-v", err=lines)
 
-    def test_info_counts_links_by_type_origin_and_state(self, vault, printed):
-        assert "  related, inline 1 ambiguous, 1 dangling, 4 resolved\n" in printed("info")
-        told = json.loads(printed("info", "--format", "json"))["links"]
+    def test_info_counts_links_by_type_origin_and_state(self, vault, output_of):
+        assert "  related, inline 1 ambiguous, 1 dangling, 4 resolved\n" in output_of("info")
+        told = json.loads(output_of("info", "--format", "json"))["links"]
         assert {"type": "supports", "origin": "typed", "state": "resolved", "count": 1} in told
 
 
@@ -346,10 +346,10 @@ class TestMistakes:
             ([], "COMMAND"),
         ],
     )
-    def test_they_are_one_line_and_exit_with_2(self, shared, error, argv, said):
+    def test_they_are_one_line_and_exit_with_2(self, default_notes, error, argv, said):
         assert said in error("link", *argv)
 
-    def test_a_file_that_is_not_indexed_is_reported_to_exist(self, vault, error):
+    def test_the_error_about_a_file_that_is_not_indexed_mentions_that_it_exists(self, vault, error):
         (vault / "new.md").write_text("# New\n", encoding="utf-8")
         assert "(the file exists, but is not indexed)" in error("link", "tree", vault / "new.md")
 
@@ -360,7 +360,7 @@ class TestMistakes:
 
 @pytest.mark.slow
 class TestPipes:
-    def test_a_reader_that_leaves_early_is_no_error(self, vault):
+    def test_a_reader_that_closes_the_pipe_early_is_no_error(self, vault):
         for name in range(200):
             (vault / f"more{name:03}.md").write_text("[[index]]\n", encoding="utf-8")
         assert main(["build", str(vault)]) == 0
@@ -370,7 +370,7 @@ class TestPipes:
         )
         assert (done.stdout, done.stderr) == ("index.md  Index\n", "")
 
-    def test_a_terminal_without_these_characters_gets_others(self, shared):
+    def test_a_terminal_without_the_characters_gets_escapes(self, default_notes):
         text = process("link", "tree", "index.md", env={"PYTHONIOENCODING": "ascii"})
         assert (text.returncode, text.stderr) == (0, b"")
         assert b"\\u251c\\u2500 \\u2192 part-of  keys.md" in text.stdout

@@ -1,4 +1,7 @@
-"""The commands that keep corpora, as a user meets them: register, build, maintain, coverage, ls, info, rm."""
+"""Commands that manage corpora, as a user sees them.
+
+These are register, build, maintain, coverage, ls, info and rm.
+"""
 
 import fcntl
 import re
@@ -38,37 +41,37 @@ def items(tmp_path):
 
 
 @pytest.fixture
-def built(notes, printed):
-    printed("build", notes, "--embedder", "light")
+def corpus(notes, output_of):
+    output_of("build", notes, "--embedder", "light")
     return "notes"
 
 
 class TestRegister:
-    def test_it_says_what_was_registered_and_builds_nothing(self, notes, home, printed):
-        told = printed("register", "vault", "notes", "--root", notes, "--embedder", "light")
+    def test_it_prints_the_registration_and_builds_nothing(self, notes, home, output_of):
+        told = output_of("register", "vault", "notes", "--root", notes, "--embedder", "light")
         assert told.splitlines() == [
             f"registered vault: notes root={notes}, embedder light",
             "`airw build vault` builds it; `airw maintain` builds it each time",
         ]
         assert not (home / "corpora").exists()
 
-    def test_what_a_kind_takes_is_json_or_plain_text(self, items, printed):
+    def test_a_parameter_is_json_or_plain_text(self, items, output_of):
         options = ["--param", "text_key=body", "--param", 'metadata_keys=["id"]', "--strategy", "Chunked"]
-        printed("register", "logs", "jsonl", "--root", items, *options)
+        output_of("register", "logs", "jsonl", "--root", items, *options)
         kept = list_corpora()["logs"]
         assert kept.params == {"path": str(items), "text_key": "body", "metadata_keys": ["id"]}
         assert kept.strategy["name"] == "Chunked"
         spec = '{"name": "Chunked", "params": {"chunk_size": 300, "overlap": 30}}'
-        printed("register", "logs", "jsonl", "--root", items, "--strategy", spec)
+        output_of("register", "logs", "jsonl", "--root", items, "--strategy", spec)
         assert list_corpora()["logs"].strategy["params"]["chunk_size"] == 300
 
-    def test_what_is_a_number_elsewhere_only_is_text(self, items, printed):
-        printed("register", "logs", "jsonl", "--root", items, "--param", "text_key=NaN")
+    def test_a_number_that_json_lacks_is_text(self, items, output_of):
+        output_of("register", "logs", "jsonl", "--root", items, "--param", "text_key=NaN")
         assert list_corpora()["logs"].params["text_key"] == "NaN"
 
-    def test_paths_are_kept_whole_so_that_any_folder_will_do(self, notes, printed, monkeypatch):
+    def test_paths_are_stored_as_absolute_so_that_they_work_from_any_folder(self, notes, output_of, monkeypatch):
         monkeypatch.chdir(notes)
-        printed("register", "vault", "notes", "--root", "../notes")
+        output_of("register", "vault", "notes", "--root", "../notes")
         assert list_corpora()["vault"].params == {"root": str(notes)}
 
     @pytest.mark.parametrize(
@@ -84,13 +87,13 @@ class TestRegister:
             ),
         ],
     )
-    def test_when_it_is_maintained_is_kept(self, notes, printed, options, kept):
-        printed("register", "vault", "notes", "--root", notes, *options)
+    def test_the_options_of_maintenance_are_stored(self, notes, output_of, options, kept):
+        output_of("register", "vault", "notes", "--root", notes, *options)
         assert list_corpora()["vault"].maintenance == kept
 
-    def test_a_window_alone_leaves_the_interval_of_the_kind(self, printed, monkeypatch):
+    def test_a_window_alone_keeps_the_default_interval_of_the_kind(self, output_of, monkeypatch):
         monkeypatch.setenv("AIRW_FETCHERS", "somewhere")
-        printed("register", "r", "records", "--param", "fetcher=somewhere:rows", "--window", "22:00-06:00")
+        output_of("register", "r", "records", "--param", "fetcher=somewhere:rows", "--window", "22:00-06:00")
         assert list_corpora()["r"].maintenance == Maintenance("interval", every_hours=24, window=("22:00", "06:00"))
 
     @pytest.mark.parametrize(
@@ -123,7 +126,7 @@ class TestRegister:
             (["x", "y", "notes"], "unrecognized arguments: notes"),
         ],
     )
-    def test_mistakes_are_one_line_and_leave_nothing_behind(self, home, error, argv, said):
+    def test_mistakes_are_one_line_and_create_nothing(self, home, error, argv, said):
         assert said in error("register", *argv)
         assert not home.exists()
 
@@ -137,11 +140,11 @@ class TestRegister:
 
 
 class TestBuild:
-    def test_a_path_is_known_by_its_name_from_then_on(self, notes, built, printed, tmp_path, monkeypatch):
+    def test_a_built_path_can_be_built_again_by_its_name(self, notes, corpus, output_of, tmp_path, monkeypatch):
         (notes / "new.md").write_text("# New\n", encoding="utf-8")
         monkeypatch.chdir(tmp_path / "notes")
-        assert "1 added, 0 updated, 3 unchanged" in printed("build", built)
-        assert list_corpora()[built].to_dict() == {
+        assert "1 added, 0 updated, 3 unchanged" in output_of("build", corpus)
+        assert list_corpora()[corpus].to_dict() == {
             "name": "notes",
             "kind": "notes",
             "params": {"root": str(notes)},
@@ -150,38 +153,38 @@ class TestBuild:
             "maintenance": None,
         }
 
-    def test_a_file_of_json_lines_is_known_by_its_name_too(self, items, printed):
-        printed("build", items, "--embedder", "light", "--name", "rows")
-        assert "2 unchanged" in printed("build", "ROWS")
+    def test_a_built_file_of_json_lines_can_be_built_again_by_its_name(self, items, output_of):
+        output_of("build", items, "--embedder", "light", "--name", "rows")
+        assert "2 unchanged" in output_of("build", "ROWS")
 
-    def test_a_registered_corpus_is_built_as_it_was_registered(self, notes, printed, objects):
-        printed("register", "v", "notes", "--root", notes, "--embedder", "light", "--strategy", "WholeText")
-        assert "3 added" in printed("build", "v")
+    def test_a_registered_corpus_is_built_with_its_registered_options(self, notes, output_of, objects):
+        output_of("register", "v", "notes", "--root", notes, "--embedder", "light", "--strategy", "WholeText")
+        assert "3 added" in output_of("build", "v")
         (about,) = objects("info", "v")
         assert (about["artifacts"], about["records"]) == (3, 3)
         assert about["strategy_id"].startswith("WholeText")
 
-    def test_its_path_keeps_what_was_registered_of_it(self, notes, printed, objects):
+    def test_building_its_path_keeps_the_registered_options(self, notes, output_of, objects):
         options = ["--embedder", "light", "--strategy", "WholeText", "--reindex-on", "manual"]
-        printed("register", "notes", "notes", "--root", notes, *options)
+        output_of("register", "notes", "notes", "--root", notes, *options)
         before = list_corpora()["notes"]
-        printed("build", notes)
+        output_of("build", notes)
         assert list_corpora()["notes"] == before
         assert objects("info", "notes")[0]["records"] == 3
 
-    def test_an_embedder_that_is_named_is_remembered(self, notes, built, printed, monkeypatch):
-        monkeypatch.setitem(sys.modules, "sentence_transformers", None)  # what default would need
-        printed("register", built, "notes", "--root", notes)
-        printed("build", built, "--embedder", "light")
-        assert list_corpora()[built].embedder == "light"
-        assert "3 unchanged" in printed("build", built)
+    def test_an_embedder_option_is_stored_in_the_registry(self, notes, corpus, output_of, monkeypatch):
+        monkeypatch.setitem(sys.modules, "sentence_transformers", None)  # the embedder `default` needs it
+        output_of("register", corpus, "notes", "--root", notes)
+        output_of("build", corpus, "--embedder", "light")
+        assert list_corpora()[corpus].embedder == "light"
+        assert "3 unchanged" in output_of("build", corpus)
 
-    def test_a_folder_here_wins_over_a_registered_name_and_says_what_it_replaced(
-        self, notes, built, printed, tmp_path, monkeypatch
+    def test_a_folder_here_takes_precedence_over_a_registered_name_and_the_output_names_both(
+        self, notes, corpus, output_of, tmp_path, monkeypatch
     ):
         here = write(tmp_path / "elsewhere" / "notes", {"only.md": "# Only\n"})
         monkeypatch.chdir(here.parent)
-        told = printed("build", built)
+        told = output_of("build", corpus)
         assert "1 added, 0 updated, 0 unchanged, 3 removed" in told
         assert told.endswith(f"notes is now registered as notes root={here}; before, it was notes root={notes}\n")
 
@@ -195,39 +198,39 @@ class TestBuild:
         error("build", notes)
         assert list_corpora() == {}
 
-    def test_a_name_that_is_not_registered_is_told_from_a_path(self, built, error):
+    def test_the_error_about_an_unknown_name_suggests_names_and_a_path(self, corpus, error):
         told = error("build", "notez")
         assert "registered: notes" in told
         assert "'./notez'" in told
 
-    def test_a_corpus_from_before_there_was_a_registry_is_registered_by_its_path(
-        self, notes, built, home, printed, error
+    def test_a_corpus_missing_from_the_registry_is_registered_by_building_its_path(
+        self, notes, corpus, home, output_of, error
     ):
         (home / "registry.json").unlink()
-        assert "not registered; build it from its path" in error("build", built)
-        assert "3 unchanged" in printed("build", notes)  # with the embedder that it was built with
-        assert "3 unchanged" in printed("build", built)
+        assert "not registered; build it from its path" in error("build", corpus)
+        assert "3 unchanged" in output_of("build", notes)  # with the embedder that it was built with
+        assert "3 unchanged" in output_of("build", corpus)
 
-    def test_a_preset_needs_no_registration(self, printed, tmp_path, monkeypatch):
+    def test_a_preset_needs_no_registration(self, output_of, tmp_path, monkeypatch):
         write(tmp_path / ".claude/skills", {"deploy/SKILL.md": "---\nname: deploy\ndescription: Ship it\n---\nDo.\n"})
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("HOME", str(tmp_path))
-        assert "skills: 1 added" in printed("build", "skills", "--embedder", "light")
+        assert "skills: 1 added" in output_of("build", "skills", "--embedder", "light")
         assert (list_corpora()["skills"].kind, list_corpora()["skills"].embedder) == ("skills", "light")
 
-    def test_a_folder_named_like_a_preset_is_read_as_a_path_and_says_so(self, printed, tmp_path, monkeypatch):
+    def test_a_folder_named_like_a_preset_is_read_as_a_path_with_a_warning(self, output_of, tmp_path, monkeypatch):
         write(tmp_path / "skills", NOTES)
         monkeypatch.chdir(tmp_path)
-        printed("build", "skills", "--embedder", "light", err="airw: 'skills' exists here, .*\n")
+        output_of("build", "skills", "--embedder", "light", err="airw: 'skills' exists here, .*\n")
         assert list_corpora()["skills"].kind == "notes"
 
-    def test_a_preset_that_was_never_built_is_built_when_it_is_first_asked(self, printed, tmp_path, monkeypatch):
+    def test_a_preset_that_was_never_built_is_built_at_its_first_search(self, output_of, tmp_path, monkeypatch):
         write(tmp_path / ".claude/skills", {"deploy/SKILL.md": "---\nname: deploy\ndescription: Ship it\n---\nDo.\n"})
         monkeypatch.chdir(tmp_path)
-        printed("register", "skills", "skills", "--root", ".claude/skills", "--embedder", "light")
+        output_of("register", "skills", "skills", "--root", ".claude/skills", "--embedder", "light")
         said = r"airw: corpus 'skills' is not built yet; building it now\n"
-        assert "deploy" in printed("search", "skills", "ship", err=said)
-        assert "deploy" in printed("discover", "skills", "ship")
+        assert "deploy" in output_of("search", "skills", "ship", err=said)
+        assert "deploy" in output_of("discover", "skills", "ship")
 
     @pytest.mark.parametrize(
         ("argv", "said"),
@@ -241,58 +244,60 @@ class TestBuild:
             (["a", "b"], "unrecognized"),
         ],
     )
-    def test_mistakes_are_one_line_and_leave_nothing_behind(self, home, error, argv, said):
+    def test_mistakes_are_one_line_and_create_nothing(self, home, error, argv, said):
         assert said in error("build", *argv)
         assert not home.exists()
 
 
 class TestMaintain:
     @pytest.fixture
-    def three(self, notes, items, tmp_path, printed):
-        """One that can be built, one that cannot, and one that waits to be named."""
+    def three_corpora(self, notes, items, tmp_path, output_of):
+        """Register a corpus that can be built, one that cannot, and one with manual maintenance."""
         for name, kind, root, *more in (
             ("good", "notes", notes),
             ("bad", "notes", tmp_path / "nowhere"),
             ("rows", "jsonl", items, "--reindex-on", "manual", "--param", "text_key=body"),
         ):
-            printed("register", name, kind, "--root", root, "--embedder", "light", *more)
+            output_of("register", name, kind, "--root", root, "--embedder", "light", *more)
 
-    def test_one_that_fails_does_not_stop_the_others_and_is_told_by_the_exit_code(self, three, printed, error):
-        bad, good, rows = printed("maintain", code=1, err="airw: 1 of 3 corpora failed\n").splitlines()
+    def test_a_corpus_that_fails_does_not_stop_the_others_but_changes_the_exit_code(
+        self, three_corpora, output_of, error
+    ):
+        bad, good, rows = output_of("maintain", code=1, err="airw: 1 of 3 corpora failed\n").splitlines()
         assert re.fullmatch(r"bad +failed +.*nowhere.*", bad)
         assert re.fullmatch(r"good +built +3 added, 0 updated, 0 unchanged, 0 removed in \d+\.\d s", good)
         assert re.fullmatch(r"rows +manual +.*", rows)
         assert "nowhere" in error("maintain", "bad")
-        assert re.match(r"rows +built +2 added", printed("maintain", "rows"))
+        assert re.match(r"rows +built +2 added", output_of("maintain", "rows"))
 
-    def test_a_dry_run_says_what_is_due_and_makes_nothing(self, three, home, printed):
-        told = printed("maintain", "--dry-run")
+    def test_a_dry_run_lists_due_corpora_and_builds_nothing(self, three_corpora, home, output_of):
+        told = output_of("maintain", "--dry-run")
         assert re.findall(r"^(\w+) +(\S+)", told, re.MULTILINE) == [("bad", "due"), ("good", "due"), ("rows", "manual")]
         assert not (home / "corpora").exists()
 
-    def test_json_tells_of_each_corpus_and_then_how_it_went(self, three, objects):
+    def test_json_has_an_object_per_corpus_and_a_summary(self, three_corpora, objects):
         bad, good, rows, summary = objects("maintain", code=1, err="airw: .*\n")
         assert [each["action"] for each in (bad, good, rows)] == ["failed", "built", "manual"]
         assert (good["type"], good["name"], good["report"]["added"]) == ("maintained", "good", 3)
         assert summary == {"type": "summary", "ok": False, "dry_run": False}
 
-    def test_what_is_left_out_is_counted(self, notes, built, printed):
+    def test_files_that_are_left_out_are_counted(self, notes, corpus, output_of):
         (notes / "odd.md").write_bytes(b"caf\xe9")
-        assert "; 1 left out" in printed("maintain")
+        assert "; 1 left out" in output_of("maintain")
 
-    def test_when_it_was_is_kept(self, built, printed, objects):
-        assert objects("info", built)[0]["maintained"] is None
-        printed("maintain")
-        assert objects("info", built)[0]["maintained"].endswith("+00:00")
-        assert re.search(r"  last +\d{4}-", printed("info", built))
+    def test_the_time_of_the_last_maintenance_is_stored(self, corpus, output_of, objects):
+        assert objects("info", corpus)[0]["maintained"] is None
+        output_of("maintain")
+        assert objects("info", corpus)[0]["maintained"].endswith("+00:00")
+        assert re.search(r"  last +\d{4}-", output_of("info", corpus))
 
-    def test_while_another_runs_it_is_refused(self, built, home, error):
+    def test_while_another_maintenance_runs_it_is_refused(self, corpus, home, error):
         with (home / "maintenance.lock").open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             assert "maintenance" in error("maintain")
 
-    def test_without_corpora_it_says_how_to_register_one(self, home, printed):
-        assert "airw register" in printed("maintain")
+    def test_without_corpora_it_names_the_command_to_register_one(self, home, output_of):
+        assert "airw register" in output_of("maintain")
         assert not home.exists()
 
     @pytest.mark.parametrize(
@@ -304,50 +309,50 @@ class TestMaintain:
             (["a", "-c", "b"], "one corpus"),
         ],
     )
-    def test_mistakes_are_one_line_and_leave_nothing_behind(self, home, error, argv, said):
+    def test_mistakes_are_one_line_and_create_nothing(self, home, error, argv, said):
         assert said in error("maintain", *argv)
         assert not home.exists()
 
 
 class TestCoverage:
-    def test_all_that_is_there_is_covered(self, built, printed):
-        told = printed("coverage", built)
+    def test_an_up_to_date_corpus_is_fully_covered(self, corpus, output_of):
+        told = output_of("coverage", corpus)
         assert told.startswith("notes: 3 of 3 documents indexed (100.0%)\n")
         assert re.search(r"^missing +0 ", told, re.MULTILINE)
 
-    def test_what_is_missing_outdated_and_gone_is_counted_and_listed(self, notes, built, printed):
+    def test_missing_outdated_and_removed_documents_are_counted_and_listed(self, notes, corpus, output_of):
         write(notes, {"new.md": "# New\n", "bread.md": "# Bread\n\nRye.\n", "draft.txt": "left out"})
         (notes / "vault.md").unlink()
-        told = printed("coverage", code=1)
+        told = output_of("coverage", code=1)
         assert re.findall(r"^(missing|outdated|gone) +(\d+)", told, re.MULTILINE) == [
             ("missing", "1"),
             ("outdated", "1"),
             ("gone", "1"),
         ]
         assert "new.md" not in told
-        listed = printed("coverage", "-v", code=1)
+        listed = output_of("coverage", "-v", code=1)
         assert re.findall(r"^ {4}(\S+)$", listed, re.MULTILINE) == ["new.md", "bread.md", "vault.md", "draft.txt"]
 
-    def test_what_cannot_be_read_is_missing_too(self, notes, built, printed):
+    def test_an_unreadable_file_is_counted_as_a_problem(self, notes, corpus, output_of):
         (notes / "odd.md").write_bytes(b"caf\xe9")
-        assert re.search(r"^problems +1 ", printed("coverage", code=1), re.MULTILINE)
+        assert re.search(r"^problems +1 ", output_of("coverage", code=1), re.MULTILINE)
 
-    def test_json_is_one_object(self, notes, built, objects):
+    def test_json_is_one_object(self, notes, corpus, objects):
         write(notes, {"new.md": "# New\n"})
-        (told,) = objects("coverage", built, code=1)
+        (told,) = objects("coverage", corpus, code=1)
         assert (told["type"], told["name"], told["missing"]) == ("coverage", "notes", ["new.md"])
         assert told["ratio"] == pytest.approx(3 / 4)
 
-    def test_before_a_build_all_is_missing_and_nothing_is_made(self, notes, home, printed):
-        printed("register", "v", "notes", "--root", notes, "--embedder", "light")
-        assert printed("coverage", code=1).startswith("v: 0 of 3 documents indexed (0.0%)\n")
+    def test_before_a_build_all_documents_are_missing_and_nothing_is_created(self, notes, home, output_of):
+        output_of("register", "v", "notes", "--root", notes, "--embedder", "light")
+        assert output_of("coverage", code=1).startswith("v: 0 of 3 documents indexed (0.0%)\n")
         assert not (home / "corpora").exists()
 
-    def test_it_is_put_right_by_a_build(self, notes, built, printed):
+    def test_a_build_makes_coverage_complete(self, notes, corpus, output_of):
         write(notes, {"new.md": "# New\n"})
-        printed("coverage", code=1)
-        printed("build", built)
-        printed("coverage")
+        output_of("coverage", code=1)
+        output_of("build", corpus)
+        output_of("coverage")
 
     @pytest.mark.parametrize(
         ("argv", "said"),
@@ -358,15 +363,15 @@ class TestCoverage:
             (["a", "-c", "b"], "one corpus"),
         ],
     )
-    def test_mistakes_are_one_line_and_leave_nothing_behind(self, home, error, argv, said):
+    def test_mistakes_are_one_line_and_create_nothing(self, home, error, argv, said):
         assert said in error("coverage", *argv)
         assert not home.exists()
 
 
 class TestInfo:
-    def test_it_tells_in_sections_what_is_known(self, notes, built, home, printed):
-        printed("register", built, "notes", "--root", notes, "--embedder", "light", "--window", "22:00-06:00")
-        told = printed("info", built)
+    def test_it_prints_sections(self, notes, corpus, home, output_of):
+        output_of("register", corpus, "notes", "--root", notes, "--embedder", "light", "--window", "22:00-06:00")
+        told = output_of("info", corpus)
         assert re.findall(r"^\S.*", told, re.MULTILINE) == [
             "notes",
             "file",
@@ -382,64 +387,64 @@ class TestInfo:
         assert (rows["when"], rows["last"]) == ("each time, from 22:00 to 06:00", "never")
         assert max(map(len, told.splitlines())) < 120 + len(str(home))
 
-    def test_its_keys_are_the_same_for_every_corpus(self, notes, built, home, printed, objects):
-        printed("register", "later", "notes", "--root", notes)
-        (whole,), (bare,) = objects("info", built), objects("info", "later")
+    def test_its_keys_are_the_same_for_every_corpus(self, notes, corpus, home, output_of, objects):
+        output_of("register", "later", "notes", "--root", notes)
+        (whole,), (bare,) = objects("info", corpus), objects("info", "later")
         assert list(bare) == list(whole)
         assert (bare["bytes"], bare["artifacts"], bare["embedder_id"]) == (None, None, None)
         assert bare["definition"]["params"] == whole["definition"]["params"] == {"root": str(notes)}
-        assert "not built yet" in printed("info", "later")
+        assert "not built yet" in output_of("info", "later")
         (home / "registry.json").unlink()
-        assert objects("info", built)[0]["definition"] is None
+        assert objects("info", corpus)[0]["definition"] is None
 
-    def test_floors_are_told_with_the_embedder_that_they_hold_for(self, built, tmp_path, printed, objects):
+    def test_floors_are_marked_current_only_for_the_embedder_of_the_corpus(self, corpus, tmp_path, output_of, objects):
         cases = tmp_path / "cases.jsonl"
         cases.write_text('{"query": "signing keys", "gold": "keys.md"}\n{"query": "zebra"}\n', encoding="utf-8")
-        printed("calibrate", cases, "-m", "dense", "--save")
-        (floor,) = objects("info", built)[0]["floors"].values()
+        output_of("calibrate", cases, "-m", "dense", "--save")
+        (floor,) = objects("info", corpus)[0]["floors"].values()
         assert (floor["mode"], floor["current"]) == ("dense", True)
-        assert re.search(rf"^  dense +{floor['min_score']:.4f}$", printed("info", built), re.MULTILINE)
+        assert re.search(rf"^  dense +{floor['min_score']:.4f}$", output_of("info", corpus), re.MULTILINE)
         old = About("n", tmp_path, config={"embedder_id": "new"}, calibrations={"dense": {"embedder_id": "old"}})
         assert old.floors()["dense"]["current"] is False
 
-    def test_two_corpora_are_refused(self, built, error):
-        assert "one corpus" in error("info", built, "-c", "other")
+    def test_two_corpora_are_refused(self, corpus, error):
+        assert "one corpus" in error("info", corpus, "-c", "other")
 
 
 class TestListAndRemove:
-    def test_what_is_registered_and_not_built_is_listed_and_can_be_removed(self, notes, built, home, printed):
-        printed("register", "later", "notes", "--root", notes)
-        later, first = printed("ls").splitlines()
+    def test_a_registered_corpus_that_is_not_built_is_listed_and_can_be_removed(self, notes, corpus, home, output_of):
+        output_of("register", "later", "notes", "--root", notes)
+        later, first = output_of("ls").splitlines()
         assert later == f"later                 not built yet: notes root={notes}, embedder default"
         assert first.startswith("notes ")
-        assert printed("rm", "Later") == "removed later: its registration\n"
+        assert output_of("rm", "Later") == "removed later: its registration\n"
         assert list(list_corpora()) == ["notes"]
 
-    def test_a_damaged_corpus_is_told_of_and_the_others_are_listed(self, built, home, printed):
+    def test_a_damaged_corpus_is_reported_and_the_others_are_listed(self, corpus, home, output_of):
         (home / "corpora" / "broken.airw").write_text("no corpus " * 100)
-        (line,) = printed("ls", code=1, err=r"airw: broken: [^\n]*\n").splitlines()
+        (line,) = output_of("ls", code=1, err=r"airw: broken: [^\n]*\n").splitlines()
         assert line.startswith("notes ")
 
-    def test_file_and_registration_go_together(self, built, home, printed, error):
+    def test_removing_a_corpus_removes_file_and_registration(self, corpus, home, output_of, error):
         file = home / "corpora" / "notes.airw"
-        assert printed("rm", built) == f"removed notes: {file} and its registration\n"
+        assert output_of("rm", corpus) == f"removed notes: {file} and its registration\n"
         assert (list((home / "corpora").iterdir()), list_corpora()) == ([], {})
-        error("rm", built)
+        error("rm", corpus)
 
-    def test_a_corpus_that_was_never_registered_goes_too(self, built, home, printed):
+    def test_a_corpus_that_was_never_registered_can_be_removed(self, corpus, home, output_of):
         (home / "registry.json").unlink()
-        assert printed("rm", built) == f"removed notes: {home / 'corpora' / 'notes.airw'}\n"
+        assert output_of("rm", corpus) == f"removed notes: {home / 'corpora' / 'notes.airw'}\n"
 
 
 class TestProgram:
-    def test_a_damaged_registry_is_one_line(self, built, home, error):
+    def test_a_damaged_registry_is_one_line(self, corpus, home, error):
         (home / "registry.json").write_text("{", encoding="utf-8")
-        for command in (["ls"], ["build", built], ["maintain"], ["coverage"], ["info", built]):
+        for command in (["ls"], ["build", corpus], ["maintain"], ["coverage"], ["info", corpus]):
             assert "registry.json" in error(*command)
 
     @pytest.mark.slow
     def test_a_corpus_lives_from_registration_to_removal(self, notes, home):
-        """Real processes, which share nothing but the home folder."""
+        """The commands run in processes that share only the home folder."""
 
         def run(*argv):
             command = [sys.executable, "-m", "airw", *map(str, argv)]

@@ -1,4 +1,7 @@
-"""The parser names commands and choices without importing them: here they are compared with the real ones."""
+"""The parser lists commands and choices without importing them.
+
+These tests compare them with the real ones.
+"""
 
 import argparse
 import inspect
@@ -18,7 +21,7 @@ from airw.views.bundled import FORMS
 
 
 def commands(of):
-    """Each command below a parser, with its words."""
+    """Yield the parser of each command below a parser."""
     groups = [action for action in of._actions if isinstance(action, argparse._SubParsersAction)]
     if not groups:
         yield of
@@ -31,13 +34,13 @@ COMMANDS = {command.prog.removeprefix("airw "): command for command in commands(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_something_that_does_it(name):
+def test_every_command_has_a_function_that_runs_it(name):
     module, _, function = COMMANDS[name].get_default("run").partition(".")
     assert inspect.iscoroutinefunction(getattr(import_module(f"airw.cli.{module}"), function))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_explains_itself(name, capsys, monkeypatch):
+def test_every_command_has_a_help_text(name, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     with pytest.raises(SystemExit) as leaving:
         main([*name.split(), "--help"])
@@ -70,5 +73,5 @@ def test_choices_are_those_of_the_library(option, real):
     assert offered == [set(real)] * len(offered)
 
 
-def test_context_is_printed_in_every_form_of_a_bundle():
+def test_context_offers_every_form_of_a_bundle():
     assert choices("context", "--format") == FORMS

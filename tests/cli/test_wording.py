@@ -1,4 +1,4 @@
-"""The messages of the command line speak of commands, options and documents, never of Python."""
+"""Messages of the command line speak of commands, options and documents, not of Python."""
 
 import re
 
@@ -60,7 +60,7 @@ MISTAKES = """
 
 @pytest.fixture
 def corpora(tmp_path, capsys):
-    """Two corpora with two notes each, `notes` and `other`."""
+    """Build two corpora with two notes each, `notes` and `other`."""
     for name in ("notes", "other"):
         folder = tmp_path / name
         folder.mkdir()
@@ -102,7 +102,7 @@ def test_no_message_speaks_of_python(error, command, tmp_path, monkeypatch):
         ("cannot be read (OSError: [Errno 2] no file)", "cannot be read (no file)"),
     ],
 )
-def test_parameters_become_options_and_functions_commands(message, translated):
+def test_parameters_are_translated_to_options_and_functions_to_commands(message, translated):
     assert translate(message) == translated
 
 
