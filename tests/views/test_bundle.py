@@ -1,4 +1,4 @@
-"""Whole notes put together within a budget: what is in, what is told of the rest, and how little is read for it."""
+"""Bundles of whole notes within a budget: contents, left-out notes and store calls."""
 
 import json
 import math
@@ -34,7 +34,7 @@ def fields(id, text):
     return {**front.fields, "title": note_title(id, front.fields, text, front.body)}
 
 
-def opened(texts, store=None):
+def open_vault(texts, store=None):
     source = from_mapping(
         texts,
         name="vault",
@@ -46,15 +46,15 @@ def opened(texts, store=None):
     return build(source, store=MemoryStore() if store is None else store)
 
 
-async def bundled(corpus, **options):
-    """Read a bundle to its end; give it, and what came."""
+async def read_bundle(corpus, **options):
+    """Read a bundle to its end, check that it contains the notes that came, and return it."""
     async with bundle(corpus, **options) as bundling:
         notes = [note async for note in bundling]
     assert list(bundling.bundle.notes) == notes
     return bundling.bundle
 
 
-def followed(*, types=None, exclude=(), origins=None, **more):
+def make_edges(*, types=None, exclude=(), origins=None, **more):
     return FollowedLinks(filter=LinkFilter(types=types, exclude=exclude, origins=origins), **more)
 
 
@@ -63,56 +63,56 @@ def ids(bundle):
 
 
 class TestSelectors:
-    async def test_named_notes_come_first_then_those_of_the_walk_then_those_found_each_once(self):
-        async with opened(VAULT) as corpus:
+    async def test_named_notes_come_first_then_walked_then_found_ones_without_duplicates(self):
+        async with open_vault(VAULT) as corpus:
             walk = walk_links(corpus, ["keys.md"])
-            found = await bundled(corpus, notes=["vault.md"], walk=walk, query="flour", k=4, mode="lexical")
+            found = await read_bundle(corpus, notes=["vault.md"], walk=walk, query="flour", k=4, mode="lexical")
         assert [(note.node.id, note.via, note.hop) for note in found.notes[:3]] == [
             ("vault.md", "note", None),
             ("keys.md", "walk", 0),
             ("index.md", "walk:keys.md", 1),
         ]
-        assert found.notes[3].via == "walk:index.md"  # bread, which the search finds, too
+        assert found.notes[3].via == "walk:index.md"  # the search finds bread, too
         assert len(found.notes) == 4
         assert not found.truncated
 
-    async def test_what_a_search_finds_tells_its_score(self):
-        async with opened(VAULT) as corpus:
-            found = await bundled(corpus, query="flour", mode="lexical")
+    async def test_a_note_found_by_a_search_has_its_score(self):
+        async with open_vault(VAULT) as corpus:
+            found = await read_bundle(corpus, query="flour", mode="lexical")
             [hit] = await corpus.search("flour", mode="lexical")
         assert [(note.node.id, note.via) for note in found.notes] == [("bread.md", f"query:{hit.score:.4f}")]
 
     async def test_a_search_without_a_match_is_no_error(self):
-        async with opened(VAULT) as corpus:
-            found = await bundled(corpus, query="zebra", mode="lexical")
+        async with open_vault(VAULT) as corpus:
+            found = await read_bundle(corpus, query="zebra", mode="lexical")
         assert (found.notes, found.truncated) == ((), False)
         assert bundle_document(found) == "Notes of vault\n\nno notes\n"
 
-    async def test_notes_that_are_not_there_are_named_all_at_once(self):
-        async with opened(VAULT) as corpus:
+    async def test_all_missing_notes_are_named_in_one_error(self):
+        async with open_vault(VAULT) as corpus:
             with pytest.raises(NoLedgerEntry, match=r"'vault' contains no artifact 'x', 'y', 'z' and 1 more"):
-                await bundled(corpus, notes=["keys.md", "x", "y", "z", "w"])
+                await read_bundle(corpus, notes=["keys.md", "x", "y", "z", "w"])
 
-    async def test_any_other_walk_will_do(self):
-        async with opened(VAULT) as corpus:
-            found = await bundled(corpus, walk=traverse("flour", corpus, policy=CollapsedTree(seed_k=1)))
+    async def test_any_other_walk_is_accepted(self):
+        async with open_vault(VAULT) as corpus:
+            found = await read_bundle(corpus, walk=traverse("flour", corpus, policy=CollapsedTree(seed_k=1)))
         assert ids(found)[0] == "bread.md"
 
-    async def test_the_text_of_a_note_is_its_body_once_whatever_its_chunks_share(self):
+    async def test_the_text_of_a_note_is_its_body_once_even_if_its_chunks_overlap(self):
         body = "\n\n".join(f"Paragraph {at} says a little more than the one before it." for at in range(100))
-        async with opened({"long.md": f"---\ntitle: Long\n---\n{body}\n"}) as corpus:
-            found = await bundled(corpus, notes=["long.md"])
+        async with open_vault({"long.md": f"---\ntitle: Long\n---\n{body}\n"}) as corpus:
+            found = await read_bundle(corpus, notes=["long.md"])
         assert found.notes[0].content.strip() == body
 
-    async def test_of_an_artifact_without_chunks_all_surfaces_are_told(self):
+    async def test_an_artifact_without_chunks_is_the_text_of_all_its_surfaces(self):
         async with build(from_mapping({"a": "one two"}, name="plain", embedder="light"), store=MemoryStore()) as corpus:
-            assert (await bundled(corpus, notes=["a"])).notes[0].content == "one two"
+            assert (await read_bundle(corpus, notes=["a"])).notes[0].content == "one two"
 
 
 class TestEdges:
-    async def test_an_edge_is_told_with_the_later_of_its_notes(self):
-        async with opened(VAULT) as corpus:
-            found = await bundled(corpus, notes=["bread.md", "vault.md", "keys.md", "index.md"])
+    async def test_an_edge_comes_with_the_later_of_its_notes(self):
+        async with open_vault(VAULT) as corpus:
+            found = await read_bundle(corpus, notes=["bread.md", "vault.md", "keys.md", "index.md"])
         told = [[(edge.source, edge.target, edge.type) for edge in note.edges] for note in found.notes]
         assert told == [
             [],
@@ -121,10 +121,10 @@ class TestEdges:
             [("index.md", "bread.md", "related"), ("index.md", "keys.md", "related")],
         ]
 
-    async def test_a_link_is_named_from_the_note_that_it_is_told_with(self):
-        async with opened(VAULT) as corpus:
-            found = await bundled(corpus, notes=["keys.md", "vault.md"])
-            bare = await bundled(corpus, notes=["keys.md", "vault.md"], edges=FollowedLinks(inverses=None))
+    async def test_a_link_is_named_from_the_note_that_it_comes_with(self):
+        async with open_vault(VAULT) as corpus:
+            found = await read_bundle(corpus, notes=["keys.md", "vault.md"])
+            bare = await read_bundle(corpus, notes=["keys.md", "vault.md"], edges=FollowedLinks(inverses=None))
         assert "\n← supported-by  keys.md\n" in bundle_document(found)
         assert "\n← supports  keys.md\n" in bundle_document(bare)
 
@@ -138,15 +138,15 @@ class TestEdges:
             ({"types": ["supported-by"], "direction": "in"}, 1),
             ({"types": ["supports"], "inverses": None, "direction": "in"}, 1),
             ({"types": ["held-by"], "inverses": Inverses({"supports": "held-by"})}, 1),
-            ({"exclude": ["supports"]}, 2),  # it is supported-by the other way
+            ({"exclude": ["supports"]}, 2),  # in the other direction it is supported-by
             ({"exclude": ["supports"], "direction": "out"}, 1),
             ({"origins": ["typed"]}, 1),
             ({"origins": ["inline"]}, 1),
         ],
     )
-    async def test_edges_are_told_that_such_a_walk_could_follow(self, choice, count):
-        async with opened(VAULT) as corpus:
-            found = await bundled(corpus, notes=["index.md", "keys.md", "vault.md"], edges=followed(**choice))
+    async def test_only_edges_that_such_a_walk_could_follow_are_listed(self, choice, count):
+        async with open_vault(VAULT) as corpus:
+            found = await read_bundle(corpus, notes=["index.md", "keys.md", "vault.md"], edges=make_edges(**choice))
         assert len(found.edges) == count
 
     @pytest.mark.parametrize(
@@ -159,16 +159,16 @@ class TestEdges:
             ({"inverses": {}}, "inverses must be"),
         ],
     )
-    def test_a_choice_is_checked_at_birth(self, choice, said):
+    def test_invalid_filters_of_edges_are_refused_when_they_are_created(self, choice, said):
         with pytest.raises(ArgumentError, match=said):
-            followed(**choice)
+            make_edges(**choice)
 
 
 class TestBudget:
-    async def test_a_note_that_does_not_fit_is_left_out_whole_and_a_smaller_one_still_comes_in(self):
+    async def test_a_note_that_does_not_fit_is_left_out_whole_and_a_smaller_one_is_still_added(self):
         texts = {"a.md": "small", "b.md": "long " * 100, "c.md": "small, too"}
-        async with opened(texts) as corpus:
-            found = await bundled(corpus, notes=list(texts), max_chars=200)
+        async with open_vault(texts) as corpus:
+            found = await read_bundle(corpus, notes=list(texts), max_chars=200)
         assert ids(found) == ["a.md", "c.md"]
         assert (found.left_out, found.at_least) == ({"max_chars": 1}, ())
         assert bundle_document(found).endswith("left out: max_chars 1\n")
@@ -181,15 +181,15 @@ class TestBudget:
         links=st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=20),
         hops=st.integers(0, 3),
     )
-    async def test_no_document_is_longer_than_asked_and_every_note_in_it_is_whole(self, sizes, most, form, links, hops):
+    async def test_no_document_exceeds_its_budget_and_every_note_in_it_is_whole(self, sizes, most, form, links, hops):
         texts = {f"n{at}.md": f"# Käse {at}\n\n{'wörter ' * size}" for at, size in enumerate(sizes)}
         for one, other in links:
             if one < len(sizes):
                 texts[f"n{one}.md"] += f"\n[[n{other}]]"
-        async with opened(texts) as corpus:
+        async with open_vault(texts) as corpus:
             notes = sorted(texts)[:3]
             with anyio.fail_after(30):
-                found = await bundled(
+                found = await read_bundle(
                     corpus,
                     notes=notes,
                     walk=walk_links(corpus, ["n0.md"], max_hops=hops),
@@ -198,7 +198,7 @@ class TestBudget:
                     form=form,
                     max_chars=most,
                 )
-                whole = await bundled(corpus, notes=ids(found))
+                whole = await read_bundle(corpus, notes=ids(found))
         document = bundle_document(found, form)
         assert len(document) <= most
         assert [note.content for note in found.notes] == [note.content for note in whole.notes]
@@ -209,67 +209,67 @@ class TestBudget:
 
     @settings(max_examples=examples(20))
     @given(sizes=st.lists(st.integers(0, 60), min_size=1, max_size=12), most=st.integers(60, 500))
-    async def test_tokens_are_counted_of_the_whole_document(self, sizes, most):
-        def count(text):  # as many tokenizers do, it joins white space where texts meet
+    async def test_tokens_of_the_whole_document_are_counted(self, sizes, most):
+        def count(text):  # like many tokenizers, it joins white space between texts
             return len(re.findall(r"\s+\S?|\w\w?|\W", text))
 
         texts = {f"n{at}.md": f"# Note {at}\n\n{'words ' * size}" for at, size in enumerate(sizes)}
-        async with opened(texts) as corpus:
-            found = await bundled(corpus, notes=sorted(texts), max_tokens=most, count_tokens=count)
+        async with open_vault(texts) as corpus:
+            found = await read_bundle(corpus, notes=sorted(texts), max_tokens=most, count_tokens=count)
         assert count(bundle_document(found)) <= most
         assert len(found.notes) + sum(found.left_out.values()) == len(texts)
 
-    async def test_tokens_that_do_not_add_up_are_counted_of_the_whole(self):
+    async def test_tokens_that_do_not_add_up_are_counted_for_the_whole_text(self):
         def count(text):
             return (len(text) // 50) ** 2
 
         texts = {f"n{at}.md": f"# Note {at}\n\n{'words ' * 10}" for at in range(8)}
-        async with opened(texts) as corpus:
-            found = await bundled(corpus, notes=sorted(texts), max_tokens=64, count_tokens=count)
+        async with open_vault(texts) as corpus:
+            found = await read_bundle(corpus, notes=sorted(texts), max_tokens=64, count_tokens=count)
         assert count(bundle_document(found)) <= 64
         assert 2 <= len(found.notes) < 8
 
-    async def test_tokens_that_nothing_counts_are_estimated_and_that_is_told(self):
-        async with opened(VAULT) as corpus:
-            found = await bundled(corpus, notes=list(VAULT), max_tokens=70)
+    async def test_without_a_counter_tokens_are_estimated_and_marked_as_estimated(self):
+        async with open_vault(VAULT) as corpus:
+            found = await read_bundle(corpus, notes=list(VAULT), max_tokens=70)
         document = bundle_document(found)
         assert document.startswith("Notes of vault; tokens are estimated, one for 4 bytes of UTF-8\n")
         assert estimate_tokens(document) == math.ceil(len(document.encode()) / 4) <= 70
         assert found.to_dict()["tokens"] == "tokens are estimated, one for 4 bytes of UTF-8"
         assert 0 < len(found.notes) < len(VAULT)
 
-    async def test_two_budgets_hold_both_and_the_one_that_refused_is_named(self):
-        async with opened({"a.md": "a", "b.md": "b " * 50}) as corpus:
-            found = await bundled(corpus, notes=["a.md", "b.md"], max_chars=10_000, max_tokens=60)
+    async def test_two_budgets_are_both_kept_and_the_one_that_was_exceeded_is_named(self):
+        async with open_vault({"a.md": "a", "b.md": "b " * 50}) as corpus:
+            found = await read_bundle(corpus, notes=["a.md", "b.md"], max_chars=10_000, max_tokens=60)
         assert (ids(found), found.left_out) == (["a.md"], {"max_tokens": 1})
 
-    async def test_a_budget_that_everything_fits_in_leaves_nothing_out(self):
-        async with opened(VAULT) as corpus:
-            found = await bundled(corpus, walk=walk_links(corpus, ["index.md"]), max_chars=2_000)
+    async def test_a_large_budget_leaves_nothing_out(self):
+        async with open_vault(VAULT) as corpus:
+            found = await read_bundle(corpus, walk=walk_links(corpus, ["index.md"]), max_chars=2_000)
         assert len(found.notes) == 4
         assert not found.truncated
         assert "left out" not in bundle_document(found)
 
-    async def test_what_limits_of_the_walk_left_out_is_told_under_their_names(self):
-        async with opened(VAULT) as corpus:
-            found = await bundled(corpus, walk=walk_links(corpus, ["index.md"], max_hops=1))
-            late = await bundled(corpus, walk=walk_links(corpus, ["index.md"], timeout=0))
+    async def test_what_limits_of_the_walk_left_out_is_reported_by_their_names(self):
+        async with open_vault(VAULT) as corpus:
+            found = await read_bundle(corpus, walk=walk_links(corpus, ["index.md"], max_hops=1))
+            late = await read_bundle(corpus, walk=walk_links(corpus, ["index.md"], timeout=0))
         assert (ids(found), found.left_out) == (["index.md", "bread.md", "keys.md"], {"max_hops": 1})
         assert late.unknown == ("timeout",)
 
     async def test_a_full_budget_stops_the_walk(self):
         texts = {f"n{at:04}.md": f"[[n{at + 1:04}]] {'text ' * 10}" for at in range(500)}
-        async with opened(texts) as corpus:
+        async with open_vault(texts) as corpus:
             walk = walk_links(corpus, ["n0000.md"], max_hops=None)
-            found = await bundled(corpus, walk=walk, max_chars=1_000)
+            found = await read_bundle(corpus, walk=walk, max_chars=1_000)
         assert (walk.summary.stop, walk.summary.committed < 60) == ("closed", True)
         assert found.at_least == ("max_chars",)
         assert found.left_out["max_chars"] >= 1
 
-    async def test_after_many_in_a_row_that_do_not_fit_no_more_are_tried(self):
+    async def test_after_many_notes_in_a_row_that_do_not_fit_no_more_are_tried(self):
         texts = {f"n{at:04}.md": "" if at == 400 else "long " * 200 for at in range(500)}
-        async with opened(texts | {"a.md": "small"}) as corpus:
-            found = await bundled(corpus, notes=["a.md", *sorted(texts)], max_chars=500)
+        async with open_vault(texts | {"a.md": "small"}) as corpus:
+            found = await read_bundle(corpus, notes=["a.md", *sorted(texts)], max_chars=500)
         assert ids(found) == ["a.md"]
         assert (found.left_out, found.at_least) == ({"max_chars": 500}, ())  # all of them are known
 
@@ -292,15 +292,15 @@ class TestBudget:
             ({"walk": ["keys.md"]}, "walk must be"),
         ],
     )
-    async def test_what_cannot_be_used_is_refused_by_the_call(self, options, said):
-        async with opened(VAULT) as corpus:
+    async def test_invalid_arguments_are_refused_by_the_call(self, options, said):
+        async with open_vault(VAULT) as corpus:
             with pytest.raises(ArgumentError, match=said):
                 bundle(corpus, **options)
 
 
 class TestStream:
     async def test_the_first_note_comes_before_the_others_are_read(self):
-        async with opened(VAULT) as corpus:
+        async with open_vault(VAULT) as corpus:
             walk = walk_links(corpus, ["index.md"])
             async with bundle(corpus, walk=walk) as bundling:
                 assert (await anext(bundling)).node.id == "index.md"
@@ -310,7 +310,7 @@ class TestStream:
             assert walk.summary.stop == "closed"
             assert [note async for note in bundling] == []
 
-    async def test_many_notes_take_few_calls(self):
+    async def test_many_notes_need_few_store_calls(self):
         calls = []
 
         class Noting(MemoryStore):
@@ -319,13 +319,13 @@ class TestStream:
                 return await super().records_of(artifact_ids, **options)
 
         texts = {f"n{at:04}.md": "text" for at in range(300)}
-        async with opened(texts, Noting()) as corpus:
+        async with open_vault(texts, Noting()) as corpus:
             calls.clear()
-            await bundled(corpus, notes=sorted(texts))
+            await read_bundle(corpus, notes=sorted(texts))
         assert calls == [1, 2, 4, 8, 16, 32, 64, 64, 64, 45]
 
-    async def test_one_task_takes_at_a_time(self):
-        async with opened(VAULT) as corpus, bundle(corpus, walk=walk_links(corpus, ["index.md"])) as bundling:
+    async def test_only_one_task_may_read_at_a_time(self):
+        async with open_vault(VAULT) as corpus, bundle(corpus, walk=walk_links(corpus, ["index.md"])) as bundling:
             errors = []
 
             async def take():
@@ -341,15 +341,15 @@ class TestStream:
         assert "iterate in one task" in errors[0]
 
     async def test_a_cancelled_request_ends_it(self):
-        async with opened(VAULT) as corpus:
+        async with open_vault(VAULT) as corpus:
             bundling = bundle(corpus, walk=walk_links(corpus, ["index.md"]))
             with anyio.CancelScope() as scope:
                 scope.cancel()
                 await anext(bundling)
             assert [note async for note in bundling] == []
 
-    async def test_what_was_taken_is_in_the_bundle_so_far(self):
-        async with opened(VAULT) as corpus, bundle(corpus, notes=list(VAULT)) as bundling:
+    async def test_the_bundle_contains_the_notes_read_so_far(self):
+        async with open_vault(VAULT) as corpus, bundle(corpus, notes=list(VAULT)) as bundling:
             assert bundling.bundle == Bundle("vault")
             await anext(bundling)
             assert ids(bundling.bundle) == ["index.md"]
@@ -357,8 +357,8 @@ class TestStream:
 
 class TestForms:
     async def test_text_has_a_heading_a_line_about_it_its_links_and_its_text(self):
-        async with opened(VAULT) as corpus:
-            found = await bundled(corpus, walk=walk_links(corpus, ["vault.md"], max_hops=1), max_chars=1_000)
+        async with open_vault(VAULT) as corpus:
+            found = await read_bundle(corpus, walk=walk_links(corpus, ["vault.md"], max_hops=1), max_chars=1_000)
         assert bundle_document(found) == (
             "Notes of vault\n\n"
             "# vault.md: Vault\nhop 0; via walk\n\n# Vault\n\nWhere secrets rest.\n\n"
@@ -368,8 +368,8 @@ class TestForms:
         )
 
     async def test_json_is_one_object(self):
-        async with opened(VAULT) as corpus:
-            found = await bundled(corpus, walk=walk_links(corpus, ["vault.md"], max_hops=1))
+        async with open_vault(VAULT) as corpus:
+            found = await read_bundle(corpus, walk=walk_links(corpus, ["vault.md"], max_hops=1))
         told = json.loads(bundle_document(found, "json"))
         assert list(told) == ["store", "truncated", "left_out", "at_least", "unknown", "notes_count", "notes", "edges"]
         assert (told["store"], told["truncated"], told["left_out"], told["notes_count"]) == (
@@ -390,10 +390,10 @@ class TestForms:
         }
         assert told["edges"] == [{"from": "keys.md", "to": "vault.md", "type": "supports", "source": "typed"}]
 
-    async def test_records_tell_where_a_text_begins_and_ends(self):
+    async def test_records_mark_where_a_text_begins_and_ends(self):
         texts = {"a b.md": "---\ntitle: 'An \"a\"'\n---\nB-END a%20b.md\nmore\n", "c.md": "[[a b]]\n"}
-        async with opened(texts) as corpus:
-            found = await bundled(corpus, notes=list(texts), max_chars=1_000)
+        async with open_vault(texts) as corpus:
+            found = await read_bundle(corpus, notes=list(texts), max_chars=1_000)
         assert bundle_document(found, "records").splitlines() == [
             "H airw=1 records=1 store=vault mode=context notes=2 truncated=false",
             'N a%20b.md - "An \\"a\\"" tags=- path=- hop=- via=note',

@@ -1,4 +1,4 @@
-"""Walks along links and paths for Graphviz: text that its grammar takes, whatever ids and titles hold."""
+"""Walks and paths for Graphviz: valid DOT text with any ids and titles."""
 
 import re
 import shutil
@@ -20,8 +20,8 @@ NODE = re.compile(rf"  {QUOTED} \[label={QUOTED}(, peripheries=2)?\];")
 EDGE = re.compile(rf"  {QUOTED} -> {QUOTED} \[label={QUOTED}(, style=dashed)?\];")
 
 
-def parsed(dot):
-    """The label, the nodes and the edges of a graph; fails on a line that is none of these."""
+def parse_dot(dot):
+    """Return label, nodes and edges of a graph; fail on any other line."""
     first, shape, *lines, last, end = dot.split("\n")
     assert (first, shape, last, end) == ("digraph {", "  node [shape=box];", "}", "")
     label = re.fullmatch(rf"  label={QUOTED};", lines[0]) if lines else None
@@ -41,20 +41,20 @@ odd = st.text("ab \\\"'{}[];->\n\x00\x85\u2028\u202e\ud800é%|", min_size=1, max
 
 
 @given(st.lists(st.builds(NodeView, odd | st.tuples(odd, odd), odd | st.none()), min_size=1, max_size=4), odd)
-def test_whatever_ids_titles_and_types_hold_the_text_is_a_graph(nodes, type_):
+def test_with_any_ids_titles_and_types_the_text_is_a_graph(nodes, type_):
     nodes = list({node.id: node for node in nodes}.values())
     edges = [Edge(nodes[0].id, node.id, type_) for node in nodes]
     dot = tree_dot(WalkTree([nodes[0].id], "out", 1, nodes, edges, []))
-    _, named, linked = parsed(dot)
+    _, named, linked = parse_dot(dot)
     assert (len(named), len(linked)) == (len(nodes), len(edges))
     dot.encode()
     assert dot.replace("\n", "").isprintable()
 
 
-async def test_tree_edges_are_solid_others_dashed_and_all_point_as_they_are_stored(tmp_path):
+async def test_tree_edges_are_solid_others_dashed_and_all_have_their_stored_direction(tmp_path):
     notes = {"a": note("b", title="Alpha"), "b": note("c"), "c": note("a", ("supports", "b"))}
     async with vault(tmp_path, notes) as corpus:
-        label, nodes, edges = parsed(tree_dot(await tree_of(corpus, "a.md")))
+        label, nodes, edges = parse_dot(tree_dot(await tree_of(corpus, "a.md")))
     assert (label, nodes["a.md"], nodes["b.md"]) == (None, (r"a.md\nAlpha", True), (r"b.md\nb", False))
     assert edges == [
         ("a.md", "b.md", "related", False), ("c.md", "a.md", "related", False),
@@ -64,38 +64,38 @@ async def test_tree_edges_are_solid_others_dashed_and_all_point_as_they_are_stor
 
 async def test_what_was_left_out_is_the_label(tmp_path):
     async with vault(tmp_path, {"a": note("b"), "b": note()}) as corpus:
-        assert parsed(tree_dot(await tree_of(corpus, "a.md", max_hops=0)))[0] == "left out: max_hops 1"
+        assert parse_dot(tree_dot(await tree_of(corpus, "a.md", max_hops=0)))[0] == "left out: max_hops 1"
 
 
 def test_a_path_has_its_ends_in_double_lines():
     path = LinkPath("a", "c", "both", 9, ("a", "b", "c"), (Edge("b", "a", "x"), Edge("b", "c", 'y"')), 2.0)
-    _, nodes, edges = parsed(path_dot(path, [NodeView("a"), NodeView("b"), NodeView("c")]))
+    _, nodes, edges = parse_dot(path_dot(path, [NodeView("a"), NodeView("b"), NodeView("c")]))
     assert {id: is_end for id, (_, is_end) in nodes.items()} == {"a": True, "b": False, "c": True}
     assert edges == [("b", "a", "x", False), ("b", "c", r"y\"", False)]
 
 
 def test_no_path_is_a_graph_without_nodes():
-    assert parsed(path_dot(LinkPath("a", "b", "both", 9, left_out={"max_hops": 2}), [])) == (
+    assert parse_dot(path_dot(LinkPath("a", "b", "both", 9, left_out={"max_hops": 2}), [])) == (
         "left out: max_hops 2", {}, [],
     )  # fmt: skip
 
 
 @given(graphs(), bounds)
 @settings(max_examples=examples(20))
-def test_the_graph_of_a_walk_is_that_of_its_tree(graph, given_bounds):
+def test_the_graph_of_a_walk_equals_that_of_its_tree(graph, given_bounds):
     tree = text_of_graph(graph, **given_bounds).tree
-    _, nodes, edges = parsed(tree_dot(tree))
+    _, nodes, edges = parse_dot(tree_dot(tree))
     assert list(nodes) == [node.id for node in tree.nodes]
     assert [edge[:3] for edge in edges] == [(edge.source, edge.target, edge.type) for edge in tree.edges]
     assert sum(not dashed for *_, dashed in edges) == len(tree.spanning_tree)
 
 
 @pytest.mark.parametrize("text", ["plain", '"\\', "\\", "\\n\n", "}];", "<b>"])
-def test_a_label_says_what_the_title_says(text):
-    """What Graphviz makes of a quoted label: `\\"` and `\\\\` stand for a character, `\\n` ends a line."""
+def test_a_label_shows_the_title_unchanged(text):
+    """Graphviz reads `\\"` and `\\\\` in a quoted label as one character, `\\n` as a line end."""
     link = TreeLink("a", "b", 1, text, Edge("a", "b", text))
     tree = WalkTree(["a"], "out", 1, [NodeView("a", text), NodeView("b")], [link.edge], [link])
-    _, nodes, edges = parsed(tree_dot(tree))
+    _, nodes, edges = parse_dot(tree_dot(tree))
     assert read(nodes["a"][0]) == ["a", text.replace("\n", "\\n")]
     assert read(edges[0][2]) == [text.replace("\n", "\\n")]
 

@@ -1,4 +1,4 @@
-"""The page of a walk, looked at in a real browser, and what of it can be read without one."""
+"""The page of a walk in a real browser, and its text without a browser."""
 
 import json
 import random
@@ -43,7 +43,7 @@ HOSTILE = [
 
 
 def edges_and_steps(links):
-    """Edges as stored, and steps of a tree that reach the children, from `(parent, child, type, against)`."""
+    """Return stored edges, and the steps of a tree, from `(parent, child, type, against)`."""
     hops, steps = {}, []
     for parent, child, type_, against in links:
         hops[child] = hops.get(parent, 0) + 1
@@ -66,7 +66,7 @@ def small_tree(**changed) -> WalkTree:
 
 
 def large_tree(size, *, fan=6, seen=300, seed=1) -> WalkTree:
-    """A tree in the order of its walk, and edges between any two."""
+    """Return a tree in the order of its walk, with edges between any two artifacts."""
     chance = random.Random(seed)
     ids = [f"n{number}" for number in range(size)]
     links = [(ids[(n - 1) // fan], ids[n], chance.choice(["supports", "part-of"]), n % 3 == 0) for n in range(1, size)]
@@ -98,7 +98,10 @@ def browser(tmp_path_factory):
 
 @pytest.fixture
 def look(browser, tmp_path):
-    """Opens a page; whatever a test does with it, nothing is complained of and nothing else is asked for."""
+    """Return a function that opens a page.
+
+    Check that the page causes no complaints and no other requests.
+    """
     opened = []
 
     def open_page(html: str, *, size=(1280, 800)):
@@ -161,7 +164,7 @@ def view(browser) -> str:
 
 
 def boxes(browser, selector="#nodes text"):
-    """The bounding boxes of what is visible, as (left, right, top, bottom)."""
+    """Return the bounding boxes of visible elements as (left, right, top, bottom)."""
     script = """return [...document.querySelectorAll(arguments[0])].map(each => each.getBoundingClientRect())
         .filter(box => box.width).map(box => [box.left, box.right, box.top, box.bottom])"""
     return run(browser, script, selector)
@@ -180,12 +183,12 @@ def test_every_artifact_and_every_edge_of_a_real_walk_is_drawn_once(look):
 
     notes = {f"{n}.md": f"# Note {n}\n\nSee [[{n + 1}]], [[{n * 3 % 8}]] and [[0]]." for n in range(8)}
 
-    async def walked():
+    async def read_walk():
         source = from_mapping(notes, name="notes", embedder=HashingEmbedder(), edge_extractor=MarkdownLinks())
         async with build(source, store=MemoryStore()) as corpus:
             return await read_tree(walk_links(corpus, ["3.md"], max_hops=2))
 
-    tree = anyio.run(walked)
+    tree = anyio.run(read_walk)
     page = look(tree_page(tree))
     assert len(tree.references) > 3
     assert texts(page, ".node").count("3.md") == 1
@@ -221,7 +224,7 @@ def test_arrows_show_the_stored_direction(look, is_round):
     assert "arrow" in style(page, "#links path", "markerEnd")
 
 
-def test_the_line_on_top_says_what_was_walked_and_left_out(look):
+def test_the_line_on_top_describes_the_walk_and_what_was_left_out(look):
     page = look(tree_page(small_tree()))
     assert one(page, "h1").text == page.title == "Links of Alpha"
     assert one(page, "#facts").text == "From a · links both ways · at most 3 hops · 4 artifacts · 5 links"
@@ -234,7 +237,7 @@ def test_the_line_on_top_says_what_was_walked_and_left_out(look):
     assert one(page, "#left-out").text == "left out: timeout unknown"
 
 
-def test_pointing_at_an_artifact_tells_of_it_and_lights_its_links(look):
+def test_pointing_at_an_artifact_describes_it_and_highlights_its_links(look):
     page = look(tree_page(small_tree()))
     assert not one(page, "#card").is_displayed()
     point_at(page, node(page, 0))
@@ -252,7 +255,7 @@ def test_pointing_at_an_artifact_tells_of_it_and_lights_its_links(look):
     assert not one(page, "#card").is_displayed()
 
 
-def test_a_click_pins_and_dims_the_rest_until_escape(look):
+def test_a_click_pins_an_artifact_and_dims_the_rest_until_escape(look):
     page = look(tree_page(small_tree()))
     node(page, 1).click()
     point_at(page, node(page, 3))
@@ -267,7 +270,7 @@ def test_a_click_pins_and_dims_the_rest_until_escape(look):
     assert "pinned" not in one(page, "#drawing").get_attribute("class").split()
 
 
-def test_the_drawing_is_walked_and_pinned_with_keys(look):
+def test_keys_move_through_the_drawing_and_pin_artifacts(look):
     page = look(tree_page(small_tree()))
     focused = "return document.activeElement.getAttribute('aria-label')"
     one(page, "#listed").click()
@@ -321,7 +324,7 @@ def test_dragging_from_an_artifact_moves_the_view_and_neither_pins_nor_unpins(lo
     assert texts(page, ".pinned .at text") == ["Delta"]
 
 
-def test_the_wheel_keeps_what_it_points_at_in_place(look):
+def test_the_wheel_zooms_around_the_pointer(look):
     page = look(tree_page(small_tree()))
     middle = (
         "const b = arguments[0].getBoundingClientRect(); return [b.left + b.width / 2, b.top + b.height / 2, b.width]"
@@ -333,7 +336,7 @@ def test_the_wheel_keeps_what_it_points_at_in_place(look):
     assert after[:2] == pytest.approx(before[:2], abs=2)
 
 
-def test_search_finds_by_title_and_id_and_enter_goes_there(look):
+def test_search_finds_titles_and_ids_and_enter_moves_to_the_artifact(look):
     page = look(tree_page(large_tree(50, fan=49, seen=0)))
     press(page, "/")
     press(page, "TITLE OF N4")
@@ -388,7 +391,7 @@ def test_hostile_titles_ids_tags_and_types_are_only_text(look):
 
 @pytest.fixture
 def beacon():
-    """A server on the loopback interface: its address, and the paths that were asked for."""
+    """Run a server on the loopback interface; return its address and the requested paths."""
     asked = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -435,7 +438,7 @@ def test_the_policy_stops_what_a_page_must_not_do(browser, beacon, tmp_path):
 
 @pytest.mark.parametrize("is_round", [False, True])
 @pytest.mark.parametrize("size", [12, 30])
-def test_labels_of_a_small_tree_are_all_there_and_do_not_overlap(look, size, is_round):
+def test_labels_of_a_small_tree_are_all_visible_and_do_not_overlap(look, size, is_round):
     page = look(tree_page(large_tree(size, fan=4, seen=5)))
     if is_round:
         press(page, "r")
@@ -459,7 +462,7 @@ def test_a_thousand_artifacts_are_drawn_with_labels_that_thin_out(look):
     assert len(boxes(page)) == 1_000
 
 
-def test_of_ten_thousand_artifacts_the_page_says_how_many_are_drawn(look):
+def test_for_ten_thousand_artifacts_the_page_states_how_many_are_drawn(look):
     page = look(tree_page(large_tree(10_000)))
     assert len(texts(page, ".node")) == 2_000
     assert one(page, "#undrawn").text.startswith("Drawn: 2,000 of 10,000 artifacts, ")
@@ -468,7 +471,7 @@ def test_of_ten_thousand_artifacts_the_page_says_how_many_are_drawn(look):
     assert one(page, "#found").text == "1 found, 1 of them not drawn"
 
 
-def test_a_long_chain_opens_and_the_list_of_it_stays_in_the_window(look):
+def test_a_long_chain_opens_and_its_list_stays_in_the_window(look):
     page = look(tree_page(chain(2_100)))
     assert len(texts(page, ".node")) == 2_000
     one(page, "#listed").click()
@@ -476,7 +479,7 @@ def test_a_long_chain_opens_and_the_list_of_it_stays_in_the_window(look):
     assert texts(page, "#list li:not(:has(li))")[-1] == "hop 2,099: → next n2099"
 
 
-def test_the_same_walk_gives_the_same_page_and_the_same_places(look):
+def test_the_same_walk_makes_the_same_page_with_the_same_positions(look):
     assert tree_page(large_tree(40)) == tree_page(large_tree(40))
     places = """return [...document.querySelectorAll(".node, path")].map(
         each => each.getAttribute("transform") ?? each.getAttribute("d"))"""
@@ -496,7 +499,7 @@ def test_screen_readers_find_the_drawing_and_the_list(look):
     assert {"part-of", "has-part"} & set(names)
 
 
-def test_dark_narrow_and_printed_it_can_be_read(look):
+def test_the_page_is_readable_in_dark_mode_narrow_and_printed(look):
     page = look(tree_page(small_tree()), size=(400, 700))
     assert run(page, "return document.documentElement.scrollWidth <= innerWidth")
     light = style(page, "body", "backgroundColor")
@@ -513,14 +516,14 @@ def test_dark_narrow_and_printed_it_can_be_read(look):
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
 
 
-def test_a_script_that_fails_leaves_the_list(browser, look):
+def test_if_the_script_fails_the_list_remains(browser, look):
     page = look(tree_page(small_tree()).replace('id="walk">{', 'id="walk">!'))
     assert one(page, "#list").is_displayed()
     assert not one(page, "#drawing").is_displayed()
     assert "SyntaxError" in complaints(browser)[0]
 
 
-def test_without_scripts_there_is_the_list(tmp_path):
+def test_without_scripts_the_page_shows_the_list(tmp_path):
     path = tmp_path / "page.html"
     path.write_text(tree_page(small_tree()), encoding="utf-8")
     with chromium(tmp_path / "profile", javascript=False) as page:
@@ -583,7 +586,7 @@ def test_a_walk_without_artifacts_several_roots_and_loops_open(look):
 
 
 class Reader(HTMLParser):
-    """Checks that elements are nested as they close, and keeps what is in the element `walk`."""
+    """A parser that checks the nesting of elements and stores the text of the element `walk`."""
 
     VOID = frozenset({"meta", "input"})
 
@@ -608,7 +611,7 @@ class Reader(HTMLParser):
 
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.text() | st.sampled_from(HOSTILE)), max_size=12), st.text())
-def test_any_walk_is_well_formed_and_holds_its_json(links, title):
+def test_the_page_of_any_walk_is_well_formed_and_contains_its_json(links, title):
     ids = [f"{number}{text}" for number, (_, text) in zip(count(1), links, strict=False)]
     tree_links = [
         ((["root", *ids])[above % (n + 1)], id, text or "t", above % 2)
@@ -630,7 +633,7 @@ def test_any_walk_is_well_formed_and_holds_its_json(links, title):
     assert data == json.loads(json.dumps(tree.to_dict()))
 
 
-def test_lists_are_nested_only_as_deep_as_browsers_follow():
+def test_lists_are_nested_only_as_deep_as_browsers_allow():
     page = Reader(tree_page(chain(2_000)))
     assert page.items == 2_004
     assert page.deepest < 80

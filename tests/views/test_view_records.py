@@ -1,4 +1,4 @@
-"""Records: lines that parse back, edges as soon as both ends are listed, and a budget that is kept to the character."""
+"""Records of walks: they can be parsed, list edges early, and keep a budget exactly."""
 
 import json
 import re
@@ -34,8 +34,8 @@ def header_of(line):
     return dict(pair.split("=", 1) for pair in pairs)
 
 
-def parsed(records):
-    """The header, the artifacts, the edges, and the kinds of the lines, in their order."""
+def parse_records(records):
+    """Return the header, the artifacts, the edges, and the kinds of the lines in their order."""
     assert records.endswith("\n")
     header, *lines = records.removesuffix("\n").split("\n")
     nodes, edges = [], []
@@ -71,9 +71,9 @@ def trees(draw):
 
 @given(trees())
 @settings(max_examples=examples(60))
-def test_every_line_parses_back_to_what_was_written(tree):
+def test_every_line_can_be_parsed_back(tree):
     records = tree_records(tree)
-    header, nodes, edges, _ = parsed(records)
+    header, nodes, edges, _ = parse_records(records)
     assert nodes == list(tree.nodes)
     assert sorted(map(repr, edges)) == sorted(map(repr, tree.edges))
     roots = [] if header["root"] == "-" else header["root"].split(",")
@@ -89,8 +89,8 @@ def test_every_line_parses_back_to_what_was_written(tree):
 
 @given(trees())
 @settings(max_examples=examples(40))
-def test_an_edge_comes_as_soon_as_both_its_ends_are_listed(tree):
-    _, nodes, edges, kinds = parsed(tree_records(tree))
+def test_an_edge_is_listed_as_soon_as_both_its_ends_are(tree):
+    _, nodes, edges, kinds = parse_records(tree_records(tree))
     listed, rest, written = set(), list(nodes), list(edges)
     for kind in kinds:
         if kind == "N":
@@ -134,9 +134,9 @@ def test_a_budget_is_kept_exactly_and_no_line_that_fits_is_left_out(tree):
 
 @given(graphs(), bounds)
 @settings(max_examples=examples(30))
-def test_the_records_of_a_walk_list_what_its_tree_lists(graph, given_bounds):
+def test_the_records_of_a_walk_list_the_artifacts_and_edges_of_its_tree(graph, given_bounds):
     tree = text_of_graph(graph, **given_bounds).tree
-    header, nodes, edges, _ = parsed(tree_records(tree))
+    header, nodes, edges, _ = parse_records(tree_records(tree))
     assert (nodes, set(edges), len(edges)) == (list(tree.nodes), set(tree.edges), len(tree.edges))
     assert header["truncated"] == str(tree.truncated).lower()
 
@@ -156,7 +156,7 @@ async def test_two_notes_and_their_link(tmp_path):
     assert "truncated=true left_out=max_chars:3" in alone
 
 
-async def test_a_walk_and_a_budget_that_both_cut_are_both_named(tmp_path):
+async def test_if_a_walk_and_a_budget_both_leave_something_out_both_are_named(tmp_path):
     async with vault(tmp_path, {"root": note(*"abcde"), **{name: note() for name in "abcde"}}) as corpus:
         tree = await tree_of(corpus, "root.md", max_fanout=2)
     whole = tree_records(tree)
@@ -175,7 +175,7 @@ def test_a_budget_is_a_whole_number(max_chars):
 
 def test_a_path_names_its_ends_its_length_and_its_cost():
     path = LinkPath("a b", "c", "both", 10, ("a b", "c"), (Edge("c", "a b", "cites", "typed"),), 1.5)
-    header, nodes, edges, kinds = parsed(path_records(path, [NodeView("a b"), NodeView("c")]))
+    header, nodes, edges, kinds = parse_records(path_records(path, [NodeView("a b"), NodeView("c")]))
     assert header == {
         "airw": "1", "records": "1", "mode": "link.path", "from": "a%20b", "to": "c", "direction": "both",
         "max_hops": "10", "found": "true", "length": "1", "cost": "1.5", "truncated": "false",
@@ -183,9 +183,9 @@ def test_a_path_names_its_ends_its_length_and_its_cost():
     assert ([node.id for node in nodes], edges, kinds) == (["a b", "c"], list(path.edges), "NNE")
 
 
-def test_a_path_that_was_not_found_says_so_and_which_limit_may_have_hidden_it():
+def test_a_missing_path_names_the_limit_that_may_have_hidden_it():
     path = LinkPath("a", "b", "out", None, left_out={"max_nodes": 1}, at_least=("max_nodes",))
-    header, nodes, edges, _ = parsed(path_records(path, []))
+    header, nodes, edges, _ = parse_records(path_records(path, []))
     assert (nodes, edges) == ([], [])
     assert [header[name] for name in ("found", "length", "cost", "max_hops", "truncated", "left_out")] == [
         "false", "-", "-", "-", "true", "max_nodes:1+",

@@ -1,4 +1,4 @@
-"""The published schemas: what is printed keeps them, and they refuse what is wrong."""
+"""The published schemas: outputs follow them, and they refuse invalid objects."""
 
 import copy
 import json
@@ -20,7 +20,7 @@ PATH = jsonschema.Draft202012Validator(path_schema())
 
 
 @pytest.mark.parametrize("schema", [tree_schema(), path_schema()])
-def test_a_schema_is_one_and_is_given_afresh(schema):
+def test_a_schema_is_valid_and_each_call_returns_a_new_copy(schema):
     jsonschema.Draft202012Validator.check_schema(schema)
     schema.clear()
     assert tree_schema()
@@ -28,7 +28,7 @@ def test_a_schema_is_one_and_is_given_afresh(schema):
 
 
 def objects(schema):
-    """Every part of a schema that describes an object with named fields."""
+    """Yield every part of a schema that describes an object with named fields."""
     if isinstance(schema, dict):
         if schema.get("type") == "object" and "properties" in schema:
             yield schema
@@ -40,7 +40,7 @@ def objects(schema):
 
 
 @pytest.mark.parametrize("schema", [tree_schema(), path_schema()])
-def test_no_object_may_hold_what_is_not_named_or_lack_what_is(schema):
+def test_every_object_requires_all_its_fields_and_allows_no_others(schema):
     found = list(objects(schema))
     assert len(found) >= 3
     for part in found:
@@ -50,13 +50,13 @@ def test_no_object_may_hold_what_is_not_named_or_lack_what_is(schema):
 
 @given(graphs(), st.integers(1, 2), bounds, st.sampled_from(BACKENDS))
 @settings(max_examples=examples(40))
-def test_every_tree_keeps_the_schema(graph, roots, given_bounds, backend):
+def test_every_tree_follows_the_schema(graph, roots, given_bounds, backend):
     printed = text_of_graph(graph, roots, backend, **given_bounds).tree.to_dict()
     TREE.validate(printed)
     assert json.loads(json.dumps(printed, allow_nan=False)) == printed
 
 
-async def test_trees_of_several_corpora_and_of_no_time_keep_it_too(tmp_path):
+async def test_trees_of_several_corpora_and_with_a_timeout_of_zero_follow_the_schema(tmp_path):
     graph = Graph(2, ((0, 1, "cites", "typed"),))
     async with vault(tmp_path, {"a": note("b", tags="[x]"), "b": note()}) as one, corpus_of(graph) as two:
         both = FederatedCorpus([one, two])
@@ -109,7 +109,7 @@ TOLD = {
         (("extra",), None),
     ],
 )
-def test_what_is_wrong_in_a_tree_is_refused(place, value):
+def test_an_invalid_tree_is_refused(place, value):
     TREE.validate(TOLD)
     wrong = copy.deepcopy(TOLD)
     part = wrong
@@ -120,11 +120,11 @@ def test_what_is_wrong_in_a_tree_is_refused(place, value):
 
 
 @pytest.mark.parametrize("name", sorted(TOLD))
-def test_nothing_may_be_missing_from_a_tree(name):
+def test_every_field_of_a_tree_is_required(name):
     assert not TREE.is_valid({key: value for key, value in TOLD.items() if key != name})
 
 
-def test_a_tree_that_names_nothing_left_out_is_not_truncated():
+def test_a_tree_that_left_nothing_out_is_not_truncated():
     whole = {**TOLD, "truncated": False, "left_out": {}}
     assert TREE.is_valid(whole)
     assert not TREE.is_valid({**whole, "truncated": True})
@@ -145,7 +145,7 @@ HIDDEN = LinkPath("a", "b", "out", 2, left_out={"max_hops": 2}, at_least=("max_h
         (LinkPath("a", "a", "in", 10, ("a",), (), 0.0), [NodeView("a")]),
     ],
 )
-def test_every_path_keeps_the_schema(path, nodes):
+def test_every_path_follows_the_schema(path, nodes):
     printed = path_dict(path, nodes)
     PATH.validate(printed)
     assert json.loads(json.dumps(printed, allow_nan=False)) == printed
@@ -166,7 +166,7 @@ def test_every_path_keeps_the_schema(path, nodes):
         (FOUND, {"notes": []}),
     ],
 )
-def test_what_is_wrong_in_a_path_is_refused(path, wrong):
+def test_an_invalid_path_is_refused(path, wrong):
     printed = path_dict(path, [NodeView(id) for id in path.nodes])
     assert PATH.is_valid(printed)
     assert not PATH.is_valid({**printed, **wrong})

@@ -1,4 +1,4 @@
-"""Walks along links and paths as text: the layout, kept files, and lines that stream as soon as they are final."""
+"""Walks and paths as text: the layout, stored examples, and lines that stream early."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -65,7 +65,7 @@ VAULT = {
         ("tree.dot", tree_dot, {}),
     ],
 )
-async def test_a_vault_is_written_as_it_was_kept(tmp_path, name, write, options):
+async def test_the_text_of_a_vault_equals_the_stored_file(tmp_path, name, write, options):
     async with vault(tmp_path, VAULT) as corpus:
         tree = await tree_of(corpus, "index.md", **options)
     nodes = [replace(node, path=str(Path(node.path).relative_to(tmp_path))) for node in tree.nodes]
@@ -74,7 +74,7 @@ async def test_a_vault_is_written_as_it_was_kept(tmp_path, name, write, options)
 
 
 class TestLayout:
-    async def test_each_note_and_reference_has_one_line_indented_below_where_it_was_found(self, tmp_path):
+    async def test_each_note_and_reference_has_one_line_indented_below_its_parent(self, tmp_path):
         notes = {
             "a": note(("supports", "b"), "c", title="Alpha"), "b": note("c", title="Beta"), "c": note("d", title="C"),
             "d": note(("part-of", "a"), title="Delta"),
@@ -97,7 +97,7 @@ class TestLayout:
             "a.md  a", "└─ → related  b.md  b", "   └─ → related  c.md  c", "      └─ → related  a.md  a (seen)",
         ]  # fmt: skip
 
-    async def test_what_was_left_out_is_said_where_it_was_and_at_the_end(self, tmp_path):
+    async def test_what_was_left_out_is_reported_in_place_and_at_the_end(self, tmp_path):
         notes = {"a": note("b", "c", "d"), "b": note("e"), **{name: note() for name in "cde"}}
         async with vault(tmp_path, notes) as corpus:
             cut = tree_text(await tree_of(corpus, "a.md", max_nodes=2))
@@ -107,7 +107,7 @@ class TestLayout:
         assert near.splitlines()[-1] == "left out: max_hops 1"
         assert late == "left out: timeout unknown"
 
-    def test_counts_that_are_lower_bounds_or_unknown_are_said_so(self):
+    def test_counts_that_are_lower_bounds_or_unknown_are_marked(self):
         tree = WalkTree(["a"], "both", 1, [NodeView("a")], [], [], left_out={"max_nodes": 1, "max_hops": 3},
                         at_least=["max_nodes"], unknown=["max_edges"])  # fmt: skip
         assert tree_text(tree) == "a\nleft out: max_edges unknown, max_hops 3, max_nodes at least 1"
@@ -119,13 +119,13 @@ class TestLayout:
             "b.md  b", "└─ → related  c.md  c", "a.md  a", "└─ → related  c.md  c (seen)",
         ]  # fmt: skip
 
-    async def test_ids_of_several_corpora_name_theirs(self, tmp_path):
+    async def test_ids_of_several_corpora_contain_the_name_of_the_corpus(self, tmp_path):
         graph = Graph(2, ((0, 1, "cites", "typed"),))
         async with vault(tmp_path, {"a": note()}) as one, corpus_of(graph) as two:
             text = tree_text(await tree_of(FederatedCorpus([one, two]), ("graph", "n0")))
         assert text == "graph/n0  Node n0\n└─ → cites  graph/n1  Node n1"
 
-    def test_whatever_ids_titles_and_types_hold_each_takes_one_line(self):
+    def test_with_any_ids_titles_and_types_each_artifact_has_one_line(self):
         bad = "a\r\nb\tc\x00\x1b[2J\x85\u2028\u202e\ud800"
         nodes = [NodeView(bad, bad), NodeView(("s\n", bad), bad)]
         link = TreeLink(bad, ("s\n", bad), 1, bad, Edge(bad, ("s\n", bad), bad))
@@ -143,8 +143,8 @@ class TestLayout:
         assert (len(lines), lines[-1].strip()) == (depth, f"└─ → x  n{depth - 1}")
 
 
-def expected_text(tree):
-    """The layout by recursion, from the tree alone."""
+def render_lines(tree):
+    """Yield the lines of the layout by recursion, from the tree alone."""
     nodes = {node.id: node for node in tree.nodes}
     place = {edge: at for at, edge in enumerate(tree.edges)}
     seen = {link.edge for link in tree.references}
@@ -174,11 +174,11 @@ def expected_text(tree):
 
 
 class Due:
-    """For each line the number of the event at which nothing could come before it, or change it, any more.
+    """The events after which a line can no longer change or get another before it.
 
-    A line for an artifact is known once that is committed and the step that found it is done; what follows the last
-    line below an artifact, once the step of that artifact is done; and what was left out, at the end. A line is due
-    when it and all before it are known.
+    The line of an artifact is final when the artifact is committed and the step that found it is done. The end of
+    the lines below an artifact is final when the step of the artifact is done. The line about what was left out is
+    final at the end of the walk. A line is due when it and all lines before it are final.
     """
 
     def __init__(self, steps):
@@ -228,9 +228,9 @@ class Due:
 
 @given(graphs(), st.integers(1, 3), bounds, st.sampled_from(BACKENDS))
 @settings(max_examples=examples(100))
-def test_streamed_lines_are_those_of_the_whole_text_and_none_is_held_back(graph, roots, given_bounds, backend):
+def test_streamed_lines_equal_the_whole_text_and_come_as_early_as_possible(graph, roots, given_bounds, backend):
     answer = text_of_graph(graph, roots, backend, **given_bounds)
-    expected = list(expected_text(answer.tree))
+    expected = list(render_lines(answer.tree))
     rest = [line for line in answer.lines[len(expected) :] if line.startswith("left out: ")]
     assert answer.lines == [*expected, *rest]
     assert len(rest) == answer.tree.truncated
@@ -238,7 +238,7 @@ def test_streamed_lines_are_those_of_the_whole_text_and_none_is_held_back(graph,
     assert [at for at, (_, lines) in enumerate(answer.steps) for _ in lines] == Due(answer.steps).of_lines()
 
 
-async def test_the_root_is_out_with_the_first_event_and_its_first_child_with_the_second_commitment(tmp_path):
+async def test_the_root_is_printed_at_the_first_event_and_its_first_child_at_the_second_commit(tmp_path):
     async with vault(tmp_path, {"a": note("b", "c"), "b": note("d"), "c": note(), "d": note()}) as corpus:
         steps = (await text_of_walk(corpus, "a.md", direction="out")).steps
     given_at = [(type(event).__name__, [line.split()[-1] for line in lines]) for event, lines in steps if lines]
@@ -251,7 +251,7 @@ async def test_the_root_is_out_with_the_first_event_and_its_first_child_with_the
     assert [type(event) for event, _ in steps][-1] is WalkEnded
 
 
-async def test_a_walk_that_fails_or_is_closed_has_given_only_lines_that_hold(tmp_path):
+async def test_a_walk_that_fails_or_is_closed_printed_only_final_lines(tmp_path):
     async with vault(tmp_path, VAULT) as corpus:
         whole = tree_text(await tree_of(corpus, "index.md")).splitlines()
         lines, given_lines = TreeTextWriter(), []
@@ -275,7 +275,7 @@ class TestPaths:
     PATH = LinkPath("a", "c", "both", 10, ("a", "b", "c"), (Edge("b", "a", "supports"), Edge("b", "c", "cites")), 1.25)
     NODES = (NodeView("a", "Alpha"), NodeView("b"), NodeView("c", "Two\x1blines"))
 
-    def test_each_step_says_which_way_the_edge_was_walked(self):
+    def test_each_step_shows_the_direction_in_which_the_edge_was_walked(self):
         assert path_text(self.PATH, self.NODES).splitlines() == [
             "a  Alpha", "← supported-by  b", r"→ cites  c  Two\x1blines", "2 hops, cost 1.25",
         ]  # fmt: skip
@@ -284,7 +284,7 @@ class TestPaths:
     def test_a_path_to_itself_has_no_hops(self):
         assert path_text(LinkPath("a", "a", "both", 10, ("a",), (), 0.0), self.NODES[:1]) == "a  Alpha\n0 hops"
 
-    def test_no_path_says_whether_a_limit_hid_it(self):
+    def test_a_missing_path_reports_whether_a_limit_may_have_hidden_it(self):
         assert path_text(LinkPath("a", "b\n", "out", 10), ()) == (
             "no path from a to b\\n within 10 hops\nthere is no path of any length"
         )
@@ -295,12 +295,12 @@ class TestPaths:
         ]  # fmt: skip
         assert path_dict(limited, ())["reason"] == "left out: max_hops 3, max_nodes at least 1"
 
-    def test_a_found_path_says_what_may_have_hidden_a_shorter_one(self):
+    def test_a_path_reports_the_limit_that_may_have_hidden_a_shorter_one(self):
         path = LinkPath("a", "a", "both", 10, ("a",), (), 0.0, left_out={"max_fanout": 2})
         assert path_text(path, self.NODES[:1]).splitlines()[-1] == "a shorter one may have been left out: max_fanout 2"
         assert path_dict(path, self.NODES[:1])["truncated"]
 
-    def test_as_json_edges_are_as_stored_and_the_length_is_that_of_the_path(self):
+    def test_in_json_edges_have_their_stored_direction_and_the_length_is_that_of_the_path(self):
         told_path = path_dict(self.PATH, self.NODES)
         assert (told_path["path_length"], told_path["cost"], told_path["reason"]) == (2, 1.25, None)
         assert told_path["edges"][0] == {"from": "b", "to": "a", "type": "supports", "source": "inline"}

@@ -1,4 +1,4 @@
-"""Walks along links read as trees: what qipu's own tests ask of them, its faults that must not return, and laws."""
+"""Trees of walks: requirements from the tests of qipu, its known faults, and laws."""
 
 from collections import deque
 
@@ -33,7 +33,7 @@ from tests.support.link_corpora import (
 
 @pytest.fixture
 def tree(tmp_path):
-    """The tree of a walk through notes, from one of them."""
+    """Return a function that returns the tree of a walk through notes, from one of them."""
 
     async def of(notes, *roots, **options):
         async with vault(tmp_path, notes) as corpus:
@@ -64,18 +64,18 @@ class TestWhatIsListed:
             walked = await tree(notes, "a", direction=direction, weighted=weighted)
             assert (ids(walked), walked.direction) == (found, direction)
 
-    async def test_hops_are_bounded_and_what_lies_behind_is_counted(self, tree):
+    async def test_hops_are_limited_and_notes_beyond_are_counted(self, tree):
         walked = await tree(CHAIN, "a", max_hops=2)
         assert (ids(walked), walked.max_hops, walked.truncated) == (["a", "b", "c"], 2, True)
         assert walked.left_out == {"max_hops": 1}
 
-    async def test_the_default_is_three_hops_whatever_the_values_are(self, tree):
+    async def test_the_default_is_three_hops_for_any_values(self, tree):
         for weighted in (False, True):
             walked = await tree(CHAIN, "a", weighted=weighted)
             assert [link.hop for link in walked.spanning_tree] == [1, 2, 3]
             assert (walked.max_hops, walked.left_out) == (3, {"max_hops": 1})
 
-    async def test_notes_are_bounded_and_no_link_names_one_that_is_not_listed(self, tree):
+    async def test_notes_are_limited_and_every_link_ends_at_listed_notes(self, tree):
         notes = {"root": note("a", "b", "c"), **{name: note(f"{name}{name}") for name in "abc"}}
         notes |= {name * 2: note() for name in "abc"}
         walked = await tree(notes, "root", max_nodes=3)
@@ -83,12 +83,12 @@ class TestWhatIsListed:
         assert edge_counts(walked) == {("root", "a"): 1, ("root", "b"): 1}
         assert walked.unlisted == {"root.md": 1}
 
-    async def test_edges_are_bounded(self, tree):
+    async def test_edges_are_limited(self, tree):
         walked = await tree(HUB, "root", max_edges=2)
         assert (len(walked.edges), walked.left_out) == (2, {"max_edges": 3})
 
     @pytest.mark.parametrize("direction", ["out", "in", "both"])
-    async def test_edges_at_each_note_are_bounded(self, tree, direction):
+    async def test_edges_of_each_note_are_limited(self, tree, direction):
         notes = {"root": note(), **{name: note("root") for name in "abcde"}} if direction == "in" else HUB
         walked = await tree(notes, "root", max_fanout=2, direction=direction)
         assert (ids(walked), len(walked.edges), walked.left_out) == (["root", "a", "b"], 2, {"max_fanout": 3})
@@ -97,18 +97,18 @@ class TestWhatIsListed:
         walked = await tree({**HUB, "a": note("f"), "f": note()}, "root", max_fanout=2, max_hops=1)
         assert walked.left_out == {"max_fanout": 3, "max_hops": 1}
 
-    async def test_a_deadline_is_told(self, tree):
+    async def test_a_deadline_is_reported(self, tree):
         walked = await tree(CHAIN, "a", timeout=0)
         assert (walked.timed_out, walked.truncated, walked.unknown, ids(walked)) == (True, True, ("timeout",), [])
         assert walked.to_dict()["unknown"] == ["timeout"]
 
-    async def test_several_roots_stand_side_by_side_in_the_order_given(self, tree):
+    async def test_several_roots_are_listed_in_their_order(self, tree):
         walked = await tree({"a": note("c"), "b": note("c", "a"), "c": note()}, "b", "a")
         assert (walked.roots, ids(walked)) == (("b.md", "a.md"), ["b", "a", "c"])
         assert links(walked) == ["b>c related"]
         assert links(walked, "references") == ["b>a related", "a>c related"]
 
-    async def test_titles_types_tags_and_paths_are_told(self, tree, tmp_path):
+    async def test_nodes_have_titles_types_tags_and_paths(self, tree, tmp_path):
         walked = await tree({"sub/a": note(title="Alpha", type="idea", tags="[x, 7]"), "b": note()}, "sub/a")
         [node] = walked.nodes
         assert (node.id, node.title, node.type, node.tags) == ("sub/a.md", "Alpha", "idea", ("x", "7"))
@@ -122,7 +122,7 @@ class TestWhatIsListed:
         assert links(walked) == ["n0>n1 related", "n1>n2 related"]
 
 
-class TestNothingIsCalledTruncatedThatIsWhole:
+class TestAWholeGraphIsNotTruncated:
     """A graph that fits a limit exactly is whole."""
 
     @pytest.mark.parametrize("weighted", [False, True])
@@ -144,9 +144,7 @@ class TestNothingIsCalledTruncatedThatIsWhole:
         assert links(walked, "references") == ["b>c related"]
         assert not walked.truncated
 
-    async def test_notes_at_the_last_hop_and_the_last_that_max_nodes_allows_are_not_asked_for_edges_between_them(
-        self, tree
-    ):
+    async def test_edges_between_notes_at_a_limit_are_not_read(self, tree):
         notes = {"a": note("b"), "b": note("c"), "c": note("a")}
         for limit in ({"max_hops": 1}, {"max_nodes": 3}):
             walked = await tree(notes, "a", **limit)
@@ -158,7 +156,7 @@ class TestHowItWasReached:
         notes = {"root": note(("supports", "c"), ("related", "a"), ("derived-from", "b")), **{n: note() for n in "abc"}}
         assert links(await tree(notes, "root")) == ["root>b derived-from", "root>a related", "root>c supports"]
 
-    async def test_what_is_found_again_is_a_reference_and_stands_once_in_the_tree(self, tree):
+    async def test_a_note_found_again_is_a_reference_and_is_in_the_tree_once(self, tree):
         notes = {"root": note("a", "b", "c"), "a": note("b", "c"), "b": note("c"), "c": note()}
         walked = await tree(notes, "root")
         assert [(link.source, link.hop) for link in walked.spanning_tree] == [("root.md", 1)] * 3
@@ -166,7 +164,7 @@ class TestHowItWasReached:
         assert [link.hop for link in walked.references] == [1, 1, 1]
         assert len(walked.edges) == 6
 
-    async def test_an_edge_walked_against_is_called_by_its_inverse_and_stays_as_it_is_stored(self, tree):
+    async def test_an_edge_walked_backwards_has_its_inverse_name_and_keeps_its_stored_direction(self, tree):
         notes = {"a": note(("supports", "b")), "b": note()}
         walked = await tree(notes, "b", direction="in")
         assert links(walked) == ["b<a supported-by"]
@@ -185,17 +183,17 @@ class TestHowItWasReached:
             ({"types": ["supports"], "inverses": None}, ["b", "a"]),
         ],
     )
-    async def test_types_are_compared_with_what_an_edge_is_called_on_the_way(self, tree, chosen, found):
+    async def test_types_are_compared_with_the_name_of_an_edge_in_the_walked_direction(self, tree, chosen, found):
         assert ids(await tree({"a": note(("supports", "b")), "b": note()}, "b", **chosen)) == found
 
-    async def test_types_and_origins_are_chosen(self, tree):
+    async def test_types_and_origins_can_be_filtered(self, tree):
         notes = {"a": note(("supports", "b"), body="[[c]]"), "b": note(), "c": note()}
         assert ids(await tree(notes, "a", types=["supports"])) == ["a", "b"]
         assert ids(await tree(notes, "a", exclude=["supports"])) == ["a", "c"]
         assert ids(await tree(notes, "a", origins=["typed"])) == ["a", "b"]
         assert ids(await tree(notes, "a", origins=["inline"])) == ["a", "c"]
 
-    async def test_by_cost_the_cheapest_way_counts_and_hops_are_whole(self, tree):
+    async def test_by_cost_the_cheapest_path_counts_and_hops_are_integers(self, tree):
         notes = {
             "a": note(("cites", "z"), ("part-of", "b")), "b": note(("part-of", "z")),
             "z": note(value=100),
@@ -219,7 +217,7 @@ class TestHowItWasReached:
         assert [link.hop for link in (await tree(notes, "a")).spanning_tree] == [1, 2]
 
 
-class TestManners:
+class TestUse:
     @pytest.mark.parametrize(
         ("options", "named"),
         [
@@ -237,21 +235,21 @@ class TestManners:
             ({"timeout": -1}, "timeout"),
         ],
     )
-    def test_what_cannot_be_used_is_refused_at_the_call(self, options, named):
+    def test_invalid_arguments_are_refused_by_the_call(self, options, named):
         with pytest.raises(ArgumentError, match=named):
             walk_links(None, ["a"], **options)
 
-    def test_roots_are_a_list_that_is_not_empty(self):
+    def test_roots_must_be_a_non_empty_list(self):
         with pytest.raises(ArgumentKindError, match="roots must be a list"):
             walk_links(None, "a.md")
         with pytest.raises(ArgumentError, match="roots must contain at least one"):
             walk_links(None, [])
 
-    async def test_a_root_that_is_not_there_is_named(self, tree):
+    async def test_a_missing_root_is_named_in_the_error(self, tree):
         with pytest.raises(NoLedgerEntry, match=r"nowhere\.md"):
             await tree(CHAIN, "nowhere")
 
-    async def test_a_walk_is_read_once_and_only_a_walk(self, tmp_path):
+    async def test_a_walk_is_read_once_and_other_values_are_refused(self, tmp_path):
         async with vault(tmp_path, CHAIN) as corpus:
             walk = walk_links(corpus, ["a.md"])
             await read_tree(walk)
@@ -260,7 +258,7 @@ class TestManners:
         with pytest.raises(ArgumentError, match="walk must be a walk, such as walk_links returns"):
             await read_tree("a.md")
 
-    async def test_a_walk_of_another_maker_is_read_with_the_bounds_that_are_said(self, tmp_path):
+    async def test_a_walk_of_another_policy_is_read_with_the_given_bounds(self, tmp_path):
         async with vault(tmp_path, CHAIN) as corpus:
             policy = LinkWalk(roots=["b.md"], direction="in")
             plain = await read_tree(traverse("", corpus, policy=policy))
@@ -269,12 +267,12 @@ class TestManners:
         assert (said.direction, said.max_hops) == ("both", None)
         assert links(plain) == links(said) == ["b<a related"]
 
-    async def test_a_walk_that_goes_back_over_its_edges_lists_each_once_too(self, tmp_path):
+    async def test_a_walk_that_returns_over_its_edges_lists_each_edge_once(self, tmp_path):
         async with vault(tmp_path, CHAIN) as corpus:
             walked = await read_tree(traverse("", corpus, policy=LinkWalk(roots=["c.md"]), max_depth=9))
         assert (len(walked.edges), walked.references) == (5, ())
 
-    async def test_a_walk_without_edges_is_no_tree(self, tmp_path):
+    async def test_a_walk_without_edges_is_refused(self, tmp_path):
         async with vault(tmp_path, CHAIN) as corpus:
             alone = await read_tree(traverse("b", corpus, policy=CollapsedTree(seed_k=1)))
         assert alone.spanning_tree == ()
@@ -294,7 +292,7 @@ class TestManners:
         assert (ids(sofar), sofar.edges, sofar.unlisted) == (["a"], (), {"a": 1})
         assert (sofar.truncated, sofar.unknown, sofar.direction, sofar.max_hops) == (True, ("closed",), "out", 2)
 
-    async def test_several_corpora_are_walked_as_one(self, tmp_path):
+    async def test_several_corpora_are_walked_as_one_graph(self, tmp_path):
         async with (
             vault(tmp_path / "one", {"a": note("b"), "b": note()}) as one,
             corpus_of(Graph(2, ((0, 1, "cites", "typed"),))) as two,
@@ -310,7 +308,7 @@ class TestManners:
         }  # fmt: skip
         assert [(node.id, node.title) for node in told] == [(("graph", "n1"), "Node n1"), (("vault", "none.md"), None)]
 
-    async def test_describing_many_takes_one_call_and_none_takes_none(self, tmp_path):
+    async def test_describing_many_artifacts_is_one_store_call_and_describing_none_is_no_call(self, tmp_path):
         async with corpus_of(Graph(300, (), frozenset({7}))) as corpus:
             counted = Counting(corpus)
             nodes = await describe(counted, [*map(name_of, range(300)), "n0", "nowhere"])
@@ -322,7 +320,7 @@ class TestManners:
 
 
 class Counting:
-    """A corpus that notes the calls of its store, which it also is."""
+    """A corpus that is its own store and records the calls."""
 
     def __init__(self, corpus):
         self._inner, self.calls = corpus.store, []
@@ -333,8 +331,11 @@ class Counting:
         return getattr(self._inner, name)
 
 
-def reference(graph, roots, direction="both", max_hops=None):
-    """Breadth-first search in a few lines: nodes, edges by where they were met first, and the edge each came by."""
+def breadth_first(graph, roots, direction="both", max_hops=None):
+    """Walk breadth-first; return the hops of nodes, the edges, and the edge to each node.
+
+    Each edge is mapped to its first `(node, end, type)`.
+    """
     queue, hops, met, ways = deque(roots), dict.fromkeys(roots, 0), {}, {}
     while queue:
         here = queue.popleft()
@@ -363,7 +364,7 @@ def reference(graph, roots, direction="both", max_hops=None):
 @settings(max_examples=examples(60))
 def test_a_tree_equals_breadth_first_search(graph, roots, direction, max_hops):
     roots = graph.ids[:roots]
-    hops, met, ways = reference(graph, roots, direction, max_hops)
+    hops, met, ways = breadth_first(graph, roots, direction, max_hops)
     tree = run(graph, roots, direction=direction, max_hops=max_hops)
     assert [node.id for node in tree.nodes] == list(hops)
     assert tree.edges == tuple(met)
@@ -372,7 +373,7 @@ def test_a_tree_equals_breadth_first_search(graph, roots, direction, max_hops):
     }
     named = {link.edge: (link.source, link.target, link.type) for link in (*tree.spanning_tree, *tree.references)}
     assert named == met
-    whole = reference(graph, roots, direction)[0]
+    whole = breadth_first(graph, roots, direction)[0]
     assert tree.truncated == (whole != hops) == ("max_hops" in tree.left_out)
 
 
@@ -386,7 +387,7 @@ def run(graph, roots, backend="asyncio", **options):
 
 @given(graphs(), st.integers(1, 2), bounds, st.sampled_from(BACKENDS))
 @settings(max_examples=examples(80))
-def test_whatever_the_limits_are_a_tree_is_consistent(graph, roots, given_bounds, backend):
+def test_a_tree_is_consistent_with_any_limits(graph, roots, given_bounds, backend):
     tree = run(graph, graph.ids[:roots], backend, **given_bounds)
     listed = [node.id for node in tree.nodes]
     hops = dict.fromkeys(tree.roots, 0) | {link.target: link.hop for link in tree.spanning_tree}
@@ -410,7 +411,7 @@ def test_whatever_the_limits_are_a_tree_is_consistent(graph, roots, given_bounds
 @given(graphs(), st.sampled_from(("max_nodes", "max_edges")), st.integers(1, 9))
 @settings(max_examples=examples(60))
 @example(Graph(2, ((0, 1, "related", "typed"), (1, 0, "related", "typed"))), "max_edges", 2)
-def test_a_tree_is_truncated_exactly_when_the_graph_holds_more(graph, limit, count):
+def test_a_tree_is_truncated_exactly_if_the_graph_contains_more(graph, limit, count):
     whole = run(graph, ["n0"], max_hops=None)
     tree = run(graph, ["n0"], max_hops=None, **{limit: count})
     assert not whole.truncated
