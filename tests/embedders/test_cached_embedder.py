@@ -1,4 +1,4 @@
-"""The embedding cache: the other embedder's vectors, remembered within a limit, whatever happens to the file."""
+"""The embedding cache: stored vectors of another embedder, its limit and its faults."""
 
 import gc
 import os
@@ -30,14 +30,14 @@ ENTRY = 128 + 4 * DIM
 
 
 def vector(*parts: str) -> np.ndarray:
-    """A vector that goes with these strings and no others, of a length that is not quite one."""
+    """Return the vector for these strings and no others; its length is almost one."""
     seed = int.from_bytes(sha256("|".join(parts).encode("utf-8", "surrogatepass")).digest()[:8], "little")
     row = np.random.default_rng(seed).standard_normal(DIM)
     return (row / np.linalg.norm(row) * (1 + 1e-6)).astype(np.float32)
 
 
 class Recorder:
-    """An embedder that remembers what it was asked for and embeds queries in another way than documents."""
+    """An embedder that records its calls and embeds queries and documents differently."""
 
     dim = DIM
 
@@ -57,7 +57,7 @@ class Recorder:
 
 
 class Never(Recorder):
-    """An embedder that must not be asked."""
+    """An embedder that must not be called."""
 
     async def embed_documents(self, texts):
         raise AssertionError(f"asked for {texts!r}")
@@ -67,7 +67,7 @@ class Never(Recorder):
 
 
 class Unloaded(Never):
-    """A model that knows its width only when it is loaded."""
+    """A model that knows its width only after it is loaded."""
 
     @property
     def dim(self):
@@ -83,8 +83,8 @@ def sql(path, statement, *values):
         return raw.execute(statement, values).fetchall()
 
 
-def counted(path) -> int:
-    """The bytes that the entries count, after making sure that the file's own sum agrees."""
+def count_bytes(path) -> int:
+    """Return the bytes of all entries, and check that the stored sum agrees."""
     [(total,)] = sql(path, "SELECT bytes FROM total")
     [(entries,)] = sql(path, "SELECT ifnull(sum(128 + 4 * dim), 0) FROM entry JOIN vector USING (id)")
     [(vectors,)] = sql(path, "SELECT ifnull(sum(124 + length(data)), 0) FROM vector")  # 4 of the 128 are its checksum
@@ -100,7 +100,7 @@ def path(tmp_path) -> Path:
 # --- the same as without it -----------------------------------------------------------------------------------------
 
 
-async def test_vectors_are_the_other_embedders_bit_for_bit_the_first_time_and_later(path):
+async def test_vectors_equal_those_of_the_other_embedder_bit_for_bit_at_first_and_later(path):
     texts = ["keys", "", "Straße \ud800 \0 \U0001f600\n", "bread" * 10_000]
     for place in (None, path):
         inner = Recorder()
@@ -117,7 +117,7 @@ async def test_vectors_are_the_other_embedders_bit_for_bit_the_first_time_and_la
             assert inner.calls == [texts, "keys"]
 
 
-async def test_one_call_embeds_all_that_is_missing_each_text_once(path):
+async def test_one_call_embeds_all_missing_texts_without_duplicates(path):
     inner = Recorder()
     async with CachedEmbedder(inner, path=path) as embedder:
         await embedder.embed_documents(["b", "a"])
@@ -137,7 +137,7 @@ async def test_thousands_of_texts_are_one_call_in_their_order(path):
     assert inner.calls == [texts[:100], texts[100:5_000]]
 
 
-async def test_no_texts_are_an_empty_answer_of_the_right_width():
+async def test_without_texts_the_answer_is_empty_with_the_right_width():
     assert (await CachedEmbedder(Recorder()).embed_documents([])).shape == (0, DIM)
 
 
@@ -149,8 +149,8 @@ async def test_an_answer_may_be_changed_without_changing_the_next_one():
             rows[:] = 0
 
 
-async def test_a_file_needs_no_model_for_what_it_holds(path):
-    """Not even for the width, which some models tell only once they are loaded."""
+async def test_stored_vectors_need_no_model(path):
+    """Not even the width needs it, which some models know only after they are loaded."""
     async with CachedEmbedder(Recorder(), path=path) as embedder:
         await embedder.embed_documents(["a", "b"])
         await embedder.embed_query("a")
@@ -160,7 +160,7 @@ async def test_a_file_needs_no_model_for_what_it_holds(path):
 
 
 async def test_ids_in_one_file_never_mix(path):
-    """Nor where an id and a text, put together, read the same."""
+    """They do not mix even if an id and a text, joined, are the same string."""
     ids = ["m", "m1", "m|document", "mdocument", "\ud800", ""]
     texts = ["a", "1a", "document", "documenta", "query", ""]
     for new in (True, False):
@@ -170,16 +170,16 @@ async def test_ids_in_one_file_never_mix(path):
                 assert (await embedder.embed_query("a") == vector(id, "query", "a")).all()
 
 
-async def test_an_inner_embedder_of_another_width_under_the_same_id_is_asked_again(path):
+async def test_an_inner_embedder_of_another_width_with_the_same_id_is_called_again(path):
     wide = embedder_from(lambda texts: np.ones((len(texts), 9)), id="recorder-v1", dim=9)
     async with CachedEmbedder(Recorder(), path=path) as embedder:
         await embedder.embed_documents(["a", "b"])
     async with CachedEmbedder(wide, path=path) as embedder:
         assert (await embedder.embed_documents(["a", "b"])).shape == (2, 9)
-    assert counted(path) == 2 * (128 + 36)
+    assert count_bytes(path) == 2 * (128 + 36)
 
 
-async def test_a_model_that_turns_out_to_be_of_another_width_is_an_error_until_its_width_is_known(path):
+async def test_a_model_with_another_width_than_stored_is_an_error_until_its_width_is_known(path):
     class Changed(Recorder):
         @property
         def dim(self):
@@ -199,7 +199,7 @@ async def test_a_model_that_turns_out_to_be_of_another_width_is_an_error_until_i
         assert (await embedder.embed_documents(["a", "b"])).shape == (2, 9)
 
 
-async def test_the_file_holds_no_texts(path):
+async def test_the_file_contains_no_texts(path):
     async with CachedEmbedder(Recorder(), path=path) as embedder:
         await embedder.embed_documents(["a secret"])
         written = b"".join(file.read_bytes() for file in path.parent.iterdir())
@@ -215,7 +215,7 @@ steps = st.lists(st.tuples(st.sampled_from(["document", "query"]), some_texts), 
 
 
 class Model:
-    """What the cache must do, in five lines: the texts it holds, the latest use last."""
+    """A model of the cache in five lines: its texts in order of use, the latest last."""
 
     def __init__(self, room):
         self.room, self.held = room, OrderedDict()
@@ -234,7 +234,7 @@ class Model:
 @settings(max_examples=examples(40))
 @given(steps, st.integers(0, 7), st.integers(1, ENTRY - 1), st.booleans())
 def test_any_calls_equal_the_inner_embedder_and_evict_the_least_recently_used(steps, room, spare, reopens):
-    """The size never passes the limit; the order of use outlives a closed cache."""
+    """The size never exceeds the limit; the order of use outlives a closed cache."""
 
     async def run(path):
         model, inner = Model(room), Recorder()
@@ -251,7 +251,7 @@ def test_any_calls_equal_the_inner_embedder_and_evict_the_least_recently_used(st
                     assert (await embedder.embed_query(text) == vector(inner.id, kind, text)).all()
                 assert inner.calls == [text for text in texts if model.missing(kind, [text])]
             if path.exists():
-                assert counted(path) == len(model.held) * ENTRY
+                assert count_bytes(path) == len(model.held) * ENTRY
             if reopens:
                 await embedder.aclose()
                 embedder = CachedEmbedder(inner, path=path, max_bytes=room * ENTRY + spare)
@@ -266,7 +266,7 @@ async def test_a_call_larger_than_the_limit_keeps_its_last_texts(path):
     inner = Recorder()
     async with CachedEmbedder(inner, path=path, max_bytes=100 * ENTRY) as embedder:
         assert (await embedder.embed_documents(texts) == documents(texts)).all()
-        assert counted(path) == 100 * ENTRY
+        assert count_bytes(path) == 100 * ENTRY
         await embedder.embed_documents(texts[-100:])
     assert len(inner.calls) == 1
 
@@ -282,7 +282,7 @@ async def test_the_file_does_not_grow_when_entries_make_room(path):
     assert max(sizes) < 1.5 * 200 * (128 + 4 * 384)
 
 
-async def test_uses_are_remembered_without_a_write_until_there_are_many(path, monkeypatch):
+async def test_uses_are_written_only_after_there_are_many(path, monkeypatch):
     texts = [f"text {number}" for number in range(40)]
     monkeypatch.setattr(cached, "_PENDING_USES", 40)
     async with CachedEmbedder(Recorder(), path=path) as embedder:
@@ -294,7 +294,7 @@ async def test_uses_are_remembered_without_a_write_until_there_are_many(path, mo
         assert sql(path, "SELECT max(used) FROM entry") == [(before + 40,)]
 
 
-# --- several at once ------------------------------------------------------------------------------------------------
+# --- concurrent use -------------------------------------------------------------------------------------------------
 
 
 async def test_concurrent_calls_each_get_their_own_answer(path):
@@ -313,7 +313,7 @@ async def test_concurrent_calls_each_get_their_own_answer(path):
     ):
         for seed in range(6):
             group.start_soon(work, (one, two)[seed % 2], seed)
-    assert counted(path) <= limit
+    assert count_bytes(path) <= limit
 
 
 def test_one_embedder_serves_one_event_loop_after_another():
@@ -353,11 +353,11 @@ def test_processes_share_one_file(path):
         printed, problems = worker.communicate(timeout=60)
         assert worker.returncode == 0, problems
         assert printed.split() == [str(number) for number in range(60)]
-    assert 0 < counted(path) <= 200 * (128 + 64)
+    assert 0 < count_bytes(path) <= 200 * (128 + 64)
 
 
 @pytest.mark.slow
-def test_what_one_process_embedded_another_need_not(path):
+def test_a_text_embedded_by_one_process_is_stored_for_another(path):
     worker = hammer(path, 5, rounds=1, limit=1 << 20)
     worker.communicate(timeout=60)
     chooser = random.Random(5)
@@ -380,7 +380,7 @@ def test_a_process_killed_at_any_moment_leaves_a_whole_file(path):
         worker.send_signal(signal.SIGKILL)
         worker.communicate()
         assert sql(path, "PRAGMA integrity_check") == [("ok",)]
-        assert 0 < counted(path) <= 200 * (128 + 64)
+        assert 0 < count_bytes(path) <= 200 * (128 + 64)
     worker = hammer(path, 99, rounds=20)
     _, problems = worker.communicate(timeout=60)
     assert worker.returncode == 0, problems
@@ -404,7 +404,7 @@ async def test_a_cancelled_call_leaves_the_cache_usable(path):
         assert (await embedder.embed_documents(["a"]) == documents(["a"])).all()
 
 
-async def test_cancelling_at_any_moment_never_gives_a_wrong_answer_later(path):
+async def test_cancelling_at_any_moment_never_causes_a_wrong_answer_later(path):
     chooser = random.Random(11)
     async with CachedEmbedder(Recorder(), path=path, max_bytes=300 * ENTRY) as embedder:
         for _ in range(40):
@@ -414,10 +414,10 @@ async def test_cancelling_at_any_moment_never_gives_a_wrong_answer_later(path):
         texts = [f"text {number}" for number in range(900)]
         assert (await embedder.embed_documents(texts) == documents(texts)).all()
     assert sql(path, "PRAGMA integrity_check") == [("ok",)]
-    assert counted(path) == 300 * ENTRY
+    assert count_bytes(path) == 300 * ENTRY
 
 
-async def test_a_closed_cache_says_so_and_closing_twice_is_harmless(path):
+async def test_a_closed_cache_raises_an_error_and_closing_twice_is_harmless(path):
     for place in (None, path):
         async with CachedEmbedder(Recorder(), path=place) as embedder:
             await embedder.embed_query("a")
@@ -426,13 +426,13 @@ async def test_a_closed_cache_says_so_and_closing_twice_is_harmless(path):
             await embedder.embed_query("a")
 
 
-async def test_a_cache_that_was_never_used_closes_and_makes_no_file(path):
+async def test_a_cache_that_was_never_used_closes_and_creates_no_file(path):
     async with CachedEmbedder(Recorder(), path=path):
         pass
     assert not path.exists()
 
 
-async def test_a_forgotten_cache_closes_itself_without_a_warning(path, recwarn):
+async def test_a_cache_that_is_not_closed_closes_itself_without_a_warning(path, recwarn):
     for place in (None, path):
         embedder = CachedEmbedder(Recorder(), path=place)
         await embedder.embed_documents(["a"])
@@ -466,7 +466,7 @@ async def test_a_forgotten_cache_closes_itself_without_a_warning(path, recwarn):
 )
 @pytest.mark.parametrize("known", [True, False], ids=["width-known", "width-unknown"])
 async def test_a_damaged_vector_is_embedded_again(path, statement, known):
-    """Whatever it became, and whether or not the model knows its width before it is loaded."""
+    """This is true for any damage, and whether the model knows its width before loading."""
 
     class Loading(Recorder):
         @property
@@ -484,21 +484,21 @@ async def test_a_damaged_vector_is_embedded_again(path, statement, known):
             assert (await embedder.embed_documents(["a", "b"]) == documents(["a", "b"])).all()
     assert len(inner.calls) == 1
     if not statement.startswith("UPDATE entry"):
-        assert counted(path) == 2 * ENTRY
+        assert count_bytes(path) == 2 * ENTRY
 
 
-def flipped(content: bytes, at: int) -> bytes:
+def flip_byte(content: bytes, at: int) -> bytes:
     return content[:at] + bytes([content[at] ^ 0x5A]) + content[at + 1 :]
 
 
-async def test_a_flipped_byte_anywhere_gives_right_answers_or_an_error_that_says_what_to_do(path):
+async def test_with_a_flipped_byte_answers_are_right_or_there_is_an_error_with_a_remedy(path):
     texts = [f"text {number}" for number in range(300)]
     async with CachedEmbedder(Recorder(), path=path) as embedder:
         await embedder.embed_documents(texts)
     content = path.read_bytes()
     chooser, answers = random.Random(2), 0
     for at in [*range(0, 100, 12), *(chooser.randrange(len(content)) for _ in range(30))]:
-        path.write_bytes(flipped(content, at))
+        path.write_bytes(flip_byte(content, at))
         with suppress(StoreError):
             async with CachedEmbedder(Recorder(), path=path) as embedder:
                 assert (await embedder.embed_documents(texts) == documents(texts)).all()
@@ -529,8 +529,8 @@ def newer(path):
 
 
 @pytest.mark.parametrize("spoil", [garbage, cut_short, without_a_table, without_a_total, newer])
-async def test_a_damaged_file_is_an_error_that_says_delete_it(path, spoil):
-    """And deleting it is enough."""
+async def test_a_damaged_file_is_an_error_with_the_advice_to_delete_it(path, spoil):
+    """Deleting it is enough."""
     texts = [f"text {number}" for number in range(500)]
     async with CachedEmbedder(Recorder(), path=path) as embedder:
         await embedder.embed_documents(texts)
@@ -544,7 +544,7 @@ async def test_a_damaged_file_is_an_error_that_says_delete_it(path, spoil):
         assert (await embedder.embed_documents(texts) == documents(texts)).all()
 
 
-async def test_a_database_of_something_else_is_refused_and_left_alone(path):
+async def test_a_database_of_another_program_is_refused_and_not_changed(path):
     sql(path, "CREATE TABLE mine (x)")
     before = path.read_bytes()
     with pytest.raises(StoreCorrupt, match="another application; choose another path"):
@@ -552,14 +552,14 @@ async def test_a_database_of_something_else_is_refused_and_left_alone(path):
     assert path.read_bytes() == before
 
 
-async def test_a_path_where_no_file_can_be_is_an_error_that_names_it(path):
+async def test_an_impossible_path_is_an_error_that_names_it(path):
     for place in (path.parent, path / "in" / "no" / "folder"):
         with pytest.raises(StoreError, match=r"cannot be read or written .* that you can write to"):
             await CachedEmbedder(Recorder(), path=place).embed_query("a")
 
 
 async def test_a_full_disk_is_an_error_and_nothing_is_half_written(path):
-    """The database's own limit on its pages stands for the disk."""
+    """The page limit of the database simulates the disk."""
     texts = [f"text {number}" for number in range(500)]
     async with CachedEmbedder(Recorder(), path=path) as embedder:
         await embedder.embed_documents(["a"])
@@ -567,10 +567,10 @@ async def test_a_full_disk_is_an_error_and_nothing_is_half_written(path):
         with pytest.raises(StoreError, match="cannot grow"):
             await embedder.embed_documents(texts)
         assert (await embedder.embed_documents(["a"]) == documents(["a"])).all()
-        assert counted(path) == ENTRY
+        assert count_bytes(path) == ENTRY
 
 
-async def test_while_another_process_writes_reading_goes_on_and_writing_waits(path):
+async def test_while_another_process_writes_reading_continues_and_writing_waits(path):
     async with CachedEmbedder(Recorder(), path=path) as embedder:
         await embedder.embed_documents(["a"])
         with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
@@ -578,7 +578,7 @@ async def test_while_another_process_writes_reading_goes_on_and_writing_waits(pa
             assert (await embedder.embed_documents(["a"]) == documents(["a"])).all()
             with anyio.move_on_after(0.1) as scope:
                 await embedder.embed_documents(["b"])
-            assert scope.cancelled_caught  # and soon, though the other still holds it
+            assert scope.cancelled_caught  # and soon, although the other process still has the lock
             async with anyio.create_task_group() as group:
                 group.start_soon(embedder.embed_documents, ["c"])
                 await anyio.sleep(0.1)
@@ -586,7 +586,7 @@ async def test_while_another_process_writes_reading_goes_on_and_writing_waits(pa
         assert len(sql(path, "SELECT id FROM entry")) == 2
 
 
-async def test_a_file_locked_for_too_long_is_an_error_not_a_cache_left_out(path, monkeypatch):
+async def test_a_file_locked_for_too_long_is_an_error(path, monkeypatch):
     monkeypatch.setattr(cached, "_WAIT", 0.1)
     embedder = CachedEmbedder(Recorder(), path=path)
     await embedder.embed_documents(["a"])
@@ -612,7 +612,7 @@ async def test_a_file_locked_for_too_long_is_an_error_not_a_cache_left_out(path,
         (None, "must return"),
     ],
 )
-async def test_a_wrong_answer_is_refused_and_not_kept(path, answer, why):
+async def test_an_invalid_answer_is_refused_and_not_stored(path, answer, why):
     class Wrong(Recorder):
         async def embed_documents(self, texts):
             return answer
@@ -625,10 +625,10 @@ async def test_a_wrong_answer_is_refused_and_not_kept(path, answer, why):
             await embedder.embed_documents(["a", "b"])
         with pytest.raises(EmbedderError, match="'recorder-v1'"):
             await embedder.embed_query("a")
-    assert counted(path) == 0
+    assert count_bytes(path) == 0
 
 
-async def test_what_the_inner_embedder_raises_arrives_as_it_is():
+async def test_an_error_of_the_inner_embedder_is_not_wrapped():
     class Fails(Recorder):
         async def embed_documents(self, texts):
             raise EmbedderError("quota spent")
@@ -638,7 +638,7 @@ async def test_what_the_inner_embedder_raises_arrives_as_it_is():
 
 
 @pytest.mark.parametrize("bad", ["one string", ["fine", b"bytes"], [None]])
-async def test_what_is_no_list_of_strings_is_refused(bad):
+async def test_a_value_that_is_not_a_list_of_strings_is_refused(bad):
     with pytest.raises(EmbedderError, match="CachedEmbedder takes"):
         await CachedEmbedder(Never()).embed_documents(bad)
 
@@ -654,12 +654,12 @@ async def test_what_is_no_list_of_strings_is_refused(bad):
         ({"path": ":memory:"}, "path"),
     ],
 )
-def test_unusable_options_are_refused_at_birth(options, name):
+def test_invalid_options_are_refused_when_a_cache_is_created(options, name):
     with pytest.raises(ArgumentError, match=name):
         CachedEmbedder(**{"embedder": Recorder(), **options})
 
 
-def test_it_takes_a_specification_and_shows_what_it_wraps(tmp_path):
+def test_it_accepts_a_specification_and_its_repr_shows_the_inner_embedder(tmp_path):
     embedder = CachedEmbedder("light", path=tmp_path / "c")
     assert embedder.id == "hashing-v1-512"
     assert repr(embedder) == f"CachedEmbedder(HashingEmbedder(dim=512), path={str(tmp_path / 'c')!r})"

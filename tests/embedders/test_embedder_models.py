@@ -52,7 +52,7 @@ async def test_a_mapped_folder_serves_the_default(folder, minilm, monkeypatch):
     check_embedder(default, minilm.id, 384, "notes")
 
 
-def test_the_id_follows_the_weights_and_not_the_place(folder, tmp_path):
+def test_the_id_depends_on_the_weights_and_not_on_the_path(folder, tmp_path):
     same = shutil.copytree(folder, tmp_path / "elsewhere")
     other = shutil.copytree(folder, tmp_path / "changed")
     with (other / "model.safetensors").open("r+b") as weights:
@@ -70,11 +70,11 @@ async def test_concurrent_first_calls_load_one_model(folder, monkeypatch):
     made = []
     original = sentence_transformers.SentenceTransformer
 
-    def counted(*args, **kwargs):
+    def load_and_record(*args, **kwargs):
         made.append(args)
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(sentence_transformers, "SentenceTransformer", counted)
+    monkeypatch.setattr(sentence_transformers, "SentenceTransformer", load_and_record)
     fresh = SentenceTransformerEmbedder(folder)
     async with anyio.create_task_group() as group:
         for text in TEXTS:
@@ -82,8 +82,8 @@ async def test_concurrent_first_calls_load_one_model(folder, monkeypatch):
     assert made == [(str(folder),)]
 
 
-def test_the_thread_count_is_the_one_asked_for(folder):
-    """Asked of torch after encoding in a fresh process: the count is the process's."""
+def test_the_thread_count_is_the_requested_one(folder):
+    """A new process reads it from torch after encoding, because it applies to the process."""
     code = (
         "import sys, anyio, torch; from airw.embedders import SentenceTransformerEmbedder as E;"
         f"anyio.run(E({str(folder)!r}, threads=1).embed_query, 'x'); print(torch.get_num_threads())"
@@ -93,8 +93,8 @@ def test_the_thread_count_is_the_one_asked_for(folder):
     assert done.stdout.strip() == "1"
 
 
-async def test_a_model_that_is_not_there_is_an_error_that_says_what_would_do(folder):
-    """Offline, a hub name that was never fetched; the folder is asked for so that the libraries are there."""
+async def test_a_missing_model_is_an_error_with_a_remedy(folder):
+    """The hub name was never downloaded; the fixture `folder` skips without the libraries."""
     embedder = SentenceTransformerEmbedder("no-such-org/no-such-model")
     with pytest.raises(EmbedderUnavailable, match=r"no-such-model.*AIRW_MODEL_DIR.*folder.*'light'") as caught:
         await embedder.embed_query("text")

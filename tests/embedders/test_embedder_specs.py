@@ -59,7 +59,7 @@ async def test_any_function_from_texts_to_rows_becomes_an_embedder(fn):
     assert (await embedder.embed_query("abc") == rows[0]).all()
 
 
-async def test_a_function_gets_a_list_and_is_not_called_for_nothing():
+async def test_a_function_receives_a_list_and_is_not_called_without_texts():
     seen = []
     embedder = embedder_from(lambda texts: seen.append(texts) or rows_of(texts), id="x", dim=2)
     assert (await embedder.embed_documents(())).shape == (0, 2)
@@ -96,13 +96,13 @@ async def test_a_sync_function_runs_in_a_worker_thread_an_async_one_on_the_loop(
         ([1.0, 2.0], "shape"),
     ],
 )
-async def test_a_wrong_answer_names_the_embedder_and_what_is_wrong(answer, why):
+async def test_the_error_about_an_invalid_answer_names_the_embedder_and_the_fault(answer, why):
     with pytest.raises(EmbedderError, match=why) as caught:
         await embedder_from(lambda texts: answer, id="mine-v1", dim=2).embed_documents(["a", "b"])
     assert "'mine-v1'" in str(caught.value)
 
 
-async def test_what_a_function_raises_is_kept_as_the_cause():
+async def test_an_error_of_a_function_is_the_cause_of_the_error():
     def fail(texts):
         raise RuntimeError("quota\nspent")
 
@@ -111,7 +111,7 @@ async def test_what_a_function_raises_is_kept_as_the_cause():
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
-async def test_an_error_of_ours_passes_unchanged():
+async def test_an_error_of_this_library_is_not_wrapped():
     error = EmbedderUnavailable("no key")
 
     def fail(texts):
@@ -153,7 +153,7 @@ def test_a_url_with_a_model_is_a_server():
     assert resolve_embedder(spec) == HttpEmbedder("https://example.org/v1", "BAAI/bge-small-en")
 
 
-def test_a_url_without_a_model_is_refused_with_what_would_do():
+def test_a_url_without_a_model_is_refused_with_a_remedy():
     with pytest.raises(ArgumentError, match=r"add the model.*'http://localhost:8080/v1#model'"):
         resolve_embedder("http://localhost:8080/v1")
 
@@ -173,7 +173,7 @@ def test_an_embedder_passes_through():
 
 
 @pytest.mark.parametrize("spec", ["", "  ", None, 3, rows_of, HashingEmbedder])
-def test_anything_else_is_refused_with_the_list_of_what_is_understood(spec):
+def test_any_other_value_is_refused_with_a_list_of_valid_ones(spec):
     with pytest.raises(ArgumentError, match=r"'light'.*'default'.*folder.*embedder_from") as caught:
         resolve_embedder(spec)
     assert "\n" not in str(caught.value)
@@ -189,7 +189,7 @@ def test_a_corpus_accepts_the_embedder_it_was_built_with():
     check_embedder(SentenceTransformerEmbedder("org/model"), "st:org/model", 384, "notes")
 
 
-def test_a_corpus_refuses_another_embedder_and_says_the_fix():
+def test_a_corpus_refuses_another_embedder_with_a_remedy():
     with pytest.raises(EmbedderMismatch, match=r"'notes'.*'st:all-MiniLM-L6-v2'.*'hashing-v1-512'.*rebuild"):
         check_embedder(HashingEmbedder(), "st:all-MiniLM-L6-v2", 384, "notes")
 
@@ -224,7 +224,7 @@ async def test_without_the_library_the_error_names_the_command_that_installs_it(
         await SentenceTransformerEmbedder().embed_query("text")
 
 
-async def test_a_missing_folder_is_an_error_that_says_what_would_do(tmp_path):
+async def test_a_missing_folder_is_an_error_with_a_remedy(tmp_path):
     embedder = SentenceTransformerEmbedder(tmp_path / "gone")
     with pytest.raises(EmbedderUnavailable, match=r"gone.*AIRW_MODEL_DIR.*'light'"):
         _ = embedder.id
@@ -234,7 +234,7 @@ async def test_a_missing_folder_is_an_error_that_says_what_would_do(tmp_path):
         await embedder.embed_documents(["text"])
 
 
-def test_a_folder_that_is_no_model_is_an_error(tmp_path):
+def test_a_folder_without_a_model_is_an_error(tmp_path):
     with pytest.raises(EmbedderUnavailable, match="no weights"):
         _ = SentenceTransformerEmbedder(tmp_path).id
     with pytest.raises(EmbedderUnavailable, match="cannot be read as a model folder"):
@@ -244,13 +244,13 @@ def test_a_folder_that_is_no_model_is_an_error(tmp_path):
         _ = SentenceTransformerEmbedder(tmp_path / "model").id
 
 
-def test_a_folder_gives_id_and_width_without_the_library(no_library, tmp_path):
+def test_id_and_width_are_read_from_a_folder_without_the_library(no_library, tmp_path):
     embedder = SentenceTransformerEmbedder(make_folder(tmp_path / "minilm"))
     name, _, digest = embedder.id.partition("@")
     assert (name, len(digest), embedder.dim) == ("bert-384", 12, 384)
 
 
-def test_the_id_is_of_the_content_wherever_the_folder_lies(tmp_path, monkeypatch):
+def test_the_id_depends_on_the_content_and_not_on_the_path(tmp_path, monkeypatch):
     one, other = make_folder(tmp_path / "a" / "one"), make_folder(tmp_path / "b" / "other")
     ids = {SentenceTransformerEmbedder(one).id, resolve_embedder(str(other)).id, resolve_embedder(other).id}
     monkeypatch.setenv("AIRW_MODEL_DIR", str(one))
@@ -259,7 +259,7 @@ def test_the_id_is_of_the_content_wherever_the_folder_lies(tmp_path, monkeypatch
     assert resolve_embedder("all-mpnet-base-v2").id == "st:all-mpnet-base-v2"
 
 
-def test_other_weights_or_settings_give_another_id(tmp_path):
+def test_other_weights_or_settings_change_the_id(tmp_path):
     folders = [
         make_folder(tmp_path / "one"),
         make_folder(tmp_path / "weights", weights=b"weightS"),
@@ -282,18 +282,18 @@ def test_a_width_that_only_the_loaded_model_knows_is_not_guessed(tmp_path):
             _ = embedder.dim
 
 
-async def test_no_texts_need_no_library_where_the_folder_tells_the_width(no_library, tmp_path):
+async def test_without_texts_no_library_is_needed_if_the_folder_contains_the_width(no_library, tmp_path):
     embedder = SentenceTransformerEmbedder(make_folder(tmp_path / "model"))
     assert (await embedder.embed_documents([])).shape == (0, 384)
 
 
 @pytest.mark.parametrize("options", [{"model": ""}, {"model": 3}, {"batch_size": 0}, {"threads": 0}])
-def test_unusable_options_are_refused_at_birth(options):
+def test_invalid_options_are_refused_when_an_embedder_is_created(options):
     with pytest.raises(ArgumentError, match=next(iter(options))):
         SentenceTransformerEmbedder(**options)
 
 
-def test_every_error_is_one_of_ours():
+def test_every_error_is_one_of_this_library():
     assert issubclass(EmbedderUnavailable, AirwError)
     assert issubclass(EmbedderMismatch, ValueError)
 
@@ -307,7 +307,7 @@ def test_importing_the_embedders_loads_no_model_library():
 
 
 @pytest.mark.parametrize("options", [{"folder": " "}, {"folder": 3}, {"batch_size": 0}, {"threads": 0}])
-def test_unusable_options_of_an_exported_model_are_refused_at_birth(options):
+def test_invalid_options_of_an_exported_model_are_refused_when_it_is_created(options):
     with pytest.raises(ArgumentError, match=next(iter(options))):
         OnnxEmbedder(**{"folder": "model", **options})
 

@@ -1,4 +1,4 @@
-"""The hashing embedder: what a user may rely on."""
+"""The hashing embedder: the properties that a user may rely on."""
 
 import hashlib
 import math
@@ -40,7 +40,7 @@ def cosine(one, other, dim=4096):
 # --- HashingEmbedder ------------------------------------------------------------------------------------------------
 
 
-async def test_hashing_gives_one_unit_row_a_text_in_their_order():
+async def test_hashing_returns_one_unit_row_per_text_in_their_order():
     texts = ["rotate the keys", "bake bread", LONG]
     rows = await HashingEmbedder().embed_documents(texts)
     assert rows.shape == (3, 512)
@@ -50,7 +50,7 @@ async def test_hashing_gives_one_unit_row_a_text_in_their_order():
         assert (row == await HashingEmbedder().embed_query(text)).all()
 
 
-async def test_hashing_takes_no_texts():
+async def test_hashing_accepts_an_empty_list():
     assert (await HashingEmbedder(8).embed_documents([])).shape == (0, 8)
 
 
@@ -66,15 +66,15 @@ phrases = st.lists(
 
 
 @given(st.lists(texts | phrases, max_size=8), st.lists(texts | phrases, max_size=3), st.sampled_from([1, 7, 512]))
-def test_a_vector_depends_on_nothing_but_its_text(some, others, dim):
-    """Bit for bit, whatever stands beside it in the batch."""
+def test_a_vector_depends_only_on_its_text(some, others, dim):
+    """It is equal bit for bit with any other texts in the batch."""
     alone = embed_each(some, dim)
     together = embed([*others, *some, *others], dim)[len(others) : len(others) + len(some)]
     assert all((one == same).all() for one, same in zip(alone, together, strict=True))
 
 
 def test_a_vector_does_not_depend_on_the_size_of_the_batch():
-    """Bit for bit, over several slices, inline or in a worker thread."""
+    """It is equal bit for bit over several slices, inline or in a worker thread."""
     texts = [" ".join(WORDS[number % 250 : number % 250 + 50]) for number in range(5_000)]
     texts[17] = LONG * 6  # longer than a slice
     rows = embed(texts, 64)
@@ -84,7 +84,10 @@ def test_a_vector_does_not_depend_on_the_size_of_the_batch():
 
 @pytest.mark.slow
 def test_vectors_are_the_same_in_another_process_and_release():
-    """Pinned: another value means that every corpus built with `hashing-v1` must be rebuilt, so the id must change."""
+    """Another value would mean that every corpus built with `hashing-v1` must be rebuilt.
+
+    So the id must change, too.
+    """
     texts = ["Rotate the signing keys; rotate them often.", "Crème brûlée 東京 \ud800 हिन्दी"]
     digest = hashlib.sha256(embed(texts).tobytes()).hexdigest()
     assert digest[:16] == "e9cd503e53d4b1fc"
@@ -140,8 +143,8 @@ def test_part_of_a_chinese_or_japanese_text_is_found():
     assert abs(cosine("東京都の天気予報", "音楽")) < 0.05
 
 
-def test_marks_stay_with_their_letters():
-    """A vowel sign does not cut a Hindi word in two, so words that share a letter only have nothing in common."""
+def test_combining_marks_stay_with_their_letters():
+    """A vowel sign does not split a Hindi word; so words that share only a letter differ."""
     assert abs(cosine("हिन्दी", "हानि")) < 0.05
 
 
@@ -177,25 +180,25 @@ async def test_hashing_refuses_what_is_not_a_list_of_strings(bad):
     assert "\n" not in str(caught.value)
 
 
-async def test_a_query_that_is_no_string_is_refused():
+async def test_a_query_that_is_not_a_string_is_refused():
     with pytest.raises(EmbedderError, match=r"takes strings, not \[.text.\]"):
         await HashingEmbedder().embed_query(["text"])
 
 
 @pytest.mark.parametrize("dim", [0, -1, 2.0, True, "512"])
-def test_hashing_refuses_a_width_that_is_no_count(dim):
+def test_hashing_refuses_an_invalid_width(dim):
     with pytest.raises(ArgumentError, match="dim"):
         HashingEmbedder(dim)
 
 
-def test_the_id_of_hashing_names_its_width_and_equals_are_equal():
+def test_the_id_of_hashing_contains_its_width_and_embedders_compare_by_value():
     assert HashingEmbedder().id == "hashing-v1-512"
     assert HashingEmbedder(64).id == "hashing-v1-64"
     assert HashingEmbedder(64) == HashingEmbedder(dim=64)
 
 
 async def test_the_loop_runs_other_tasks_while_texts_are_hashed():
-    """Between any two of its slices, of which this takes more than 50."""
+    """They run between any two slices; this input has more than 50 slices."""
     ticks = 0
 
     async def tick():
@@ -218,7 +221,7 @@ async def test_cancelling_takes_effect_between_slices():
     assert scope.cancelled_caught
 
 
-async def test_short_texts_pass_a_checkpoint():
+async def test_short_texts_run_a_checkpoint():
     with anyio.CancelScope() as scope:
         scope.cancel()
         await HashingEmbedder().embed_query("short")

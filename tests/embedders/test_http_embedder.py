@@ -1,6 +1,6 @@
-"""The HTTP embedder against a real server on the loopback interface, with every fault that servers have.
+"""The HTTP embedder against a real server on the loopback interface, with all its faults.
 
-What it shares with other clients is tested in tests/base/test_http_clients.py.
+The behaviour that it shares with other clients is tested in tests/base/test_http_clients.py.
 """
 
 import gc
@@ -52,21 +52,21 @@ def embedder(server) -> HttpEmbedder:
     return HttpEmbedder(server.url, "m", timeout=30)
 
 
-def expected(server, texts):
+def rows_of(server, texts):
     rows = np.array([server.row(text) for text in texts])
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 async def failure(awaitable) -> str:
-    """The message of the error, which is one line."""
+    """Return the message of the error, which is one line."""
     with pytest.raises(EmbedderError) as caught:
         await awaitable
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-async def arrival(server, requests=1):
-    """Wait until the server has got so many more requests."""
+async def wait_for_arrival(server, requests=1):
+    """Wait until the server has received this many more requests."""
     for _ in range(requests):
         assert await anyio.to_thread.run_sync(partial(server.arrived.acquire, timeout=30))
 
@@ -82,17 +82,17 @@ async def test_documents_become_unit_rows_in_their_order(server, embedder):
     texts = words(5)
     rows = await embedder.embed_documents(texts)
     assert rows.dtype == np.float32
-    np.testing.assert_allclose(rows, expected(server, texts), atol=1e-6)
+    np.testing.assert_allclose(rows, rows_of(server, texts), atol=1e-6)
     assert isinstance(embedder, Embedder)
 
 
 async def test_a_query_is_the_row_of_its_text(server, embedder):
     row = await embedder.embed_query("signing keys")
     assert row.shape == (8,)
-    np.testing.assert_allclose(row, expected(server, ["signing keys"])[0], atol=1e-6)
+    np.testing.assert_allclose(row, rows_of(server, ["signing keys"])[0], atol=1e-6)
 
 
-async def test_a_request_is_what_the_api_asks_for_and_no_more(server, embedder):
+async def test_a_request_has_exactly_the_fields_that_the_api_needs(server, embedder):
     await embedder.embed_documents(["", "Straße 東京"])
     (asked,) = server.requests
     assert asked.path == "/v1/embeddings"
@@ -100,7 +100,7 @@ async def test_a_request_is_what_the_api_asks_for_and_no_more(server, embedder):
     assert "Authorization" not in asked.headers
 
 
-async def test_dimensions_are_asked_for_and_then_known(server):
+async def test_dimensions_are_requested_and_become_the_width(server):
     embedder = HttpEmbedder(server.url, "m", dimensions=8)
     assert (embedder.dim, embedder.id) == (8, "api:m@8")
     assert (await embedder.embed_documents([])).shape == (0, 8)
@@ -120,7 +120,7 @@ async def test_the_width_is_learned_from_the_first_answer_even_without_texts(ser
 
 async def test_answers_out_of_order_are_put_in_order(server, embedder):
     server.plan(alter(lambda answer: {**answer, "data": answer["data"][::-1]}))
-    np.testing.assert_allclose(await embedder.embed_documents(words(9)), expected(server, words(9)), atol=1e-6)
+    np.testing.assert_allclose(await embedder.embed_documents(words(9)), rows_of(server, words(9)), atol=1e-6)
 
 
 # --- batches --------------------------------------------------------------------------------------------------------
@@ -137,10 +137,10 @@ async def test_batches_keep_to_count_and_characters_and_order(server):
         texts[7:8],
         texts[8:9],
     ]
-    np.testing.assert_allclose(rows, expected(server, texts), atol=1e-6)
+    np.testing.assert_allclose(rows, rows_of(server, texts), atol=1e-6)
 
 
-async def test_no_more_requests_are_on_their_way_than_allowed_queries_included(server):
+async def test_at_most_the_allowed_number_of_requests_runs_concurrently_including_queries(server):
     server.always = later(0.05)
     embedder = HttpEmbedder(server.url, "m", batch_size=1, max_concurrency=3)
     async with anyio.create_task_group() as group:
@@ -152,10 +152,10 @@ async def test_no_more_requests_are_on_their_way_than_allowed_queries_included(s
     assert server.most_busy == 3
 
 
-async def test_order_is_kept_whatever_order_the_batches_come_back_in(server):
+async def test_rows_keep_their_order_if_batches_return_in_another_order(server):
     server.plan(later(0.1), later(0.05))
     embedder = HttpEmbedder(server.url, "m", batch_size=2)
-    np.testing.assert_allclose(await embedder.embed_documents(words(7)), expected(server, words(7)), atol=1e-6)
+    np.testing.assert_allclose(await embedder.embed_documents(words(7)), rows_of(server, words(7)), atol=1e-6)
 
 
 SIZE_REFUSALS = [
@@ -169,13 +169,13 @@ SIZE_REFUSALS = [
 
 
 @pytest.mark.parametrize(("code", "body"), SIZE_REFUSALS)
-async def test_a_batch_that_is_too_much_is_halved_until_it_is_taken(server, embedder, code, body):
+async def test_a_batch_that_is_too_large_is_halved_until_the_server_accepts_it(server, embedder, code, body):
     server.always = at_most(3, code, body)
-    np.testing.assert_allclose(await embedder.embed_documents(words(9)), expected(server, words(9)), atol=1e-6)
+    np.testing.assert_allclose(await embedder.embed_documents(words(9)), rows_of(server, words(9)), atol=1e-6)
     assert server.sizes == [9, 4, 2, 2, 5, 2, 3]
 
 
-async def test_a_single_text_that_is_too_much_is_named(server):
+async def test_a_single_text_that_is_too_large_is_named_in_the_error(server):
     def send(handler, texts):
         (status(413, {"error": "must have less than 512 tokens"}) if "long" in texts else type(handler).send_rows)(
             handler, texts
@@ -187,10 +187,10 @@ async def test_a_single_text_that_is_too_much_is_named(server):
     assert "text 13 by itself (4 characters): 413: must have less than 512 tokens; shorten it" in said
 
 
-# --- trying again ---------------------------------------------------------------------------------------------------
+# --- retries --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_slow_answer_is_tried_again_after_the_timeout(server):
+async def test_a_slow_answer_is_retried_after_the_timeout(server):
     server.plan(later(30))
     start = time.monotonic()
     await HttpEmbedder(server.url, "m", timeout=0.2).embed_query("a")
@@ -198,7 +198,7 @@ async def test_a_slow_answer_is_tried_again_after_the_timeout(server):
     assert len(server.requests) >= 2
 
 
-async def test_a_refused_connection_says_so_after_its_tries(server, monkeypatch):
+async def test_a_refused_connection_is_an_error_after_all_attempts(server, monkeypatch):
     with EmbeddingServer() as gone:
         url = gone.url
     said = await failure(HttpEmbedder(url, "m", retries=1).embed_query("a"))
@@ -207,10 +207,10 @@ async def test_a_refused_connection_says_so_after_its_tries(server, monkeypatch)
     assert "is it running? (2 attempts)" in said
 
 
-# --- answers that cannot be used ------------------------------------------------------------------------------------
+# --- invalid answers ------------------------------------------------------------------------------------------------
 
 
-def edited(at, **values):
+def edit(at, **values):
     def change(answer):
         answer["data"][at].update(values)
         return answer
@@ -223,20 +223,20 @@ def without_first(answer):
 
 
 UNUSABLE = {
-    "NaN": (edited(1, embedding=[math.nan] * 8), "not finite"),
-    "infinity": (edited(1, embedding=[1e999] * 8), "not finite"),
-    "ragged": (edited(1, embedding=[1.0] * 7), "one width"),
-    "words": (edited(1, embedding=["a"] * 8), "numbers"),
-    "nothing in it": (edited(1, embedding=None), "one width|numbers"),
+    "NaN": (edit(1, embedding=[math.nan] * 8), "not finite"),
+    "infinity": (edit(1, embedding=[1e999] * 8), "not finite"),
+    "ragged": (edit(1, embedding=[1.0] * 7), "one width"),
+    "words": (edit(1, embedding=["a"] * 8), "numbers"),
+    "nothing in it": (edit(1, embedding=None), "one width|numbers"),
     "no width": (alter(lambda a: {"data": [{**item, "embedding": []} for item in a["data"]]}), "empty vectors"),
     "nested": (alter(lambda a: {"data": [{**item, "embedding": [[1.0]]} for item in a["data"]]}), "shape"),
     "base64": (alter(lambda a: {"data": [{**item, "embedding": "AACAPw=="} for item in a["data"]]}), "numbers"),
     "too few": (alter(without_first), "2 vectors for 3 texts"),
     "too many": (alter(lambda a: {"data": a["data"] + [{"index": 3, "embedding": [1.0]}]}), "4 vectors for 3 texts"),
-    "twice": (edited(2, index=1), "2 vectors of index 1, and none of index 2"),
-    "out of range": (edited(2, index=3), "index 3 for 3 texts"),
-    "index no number": (edited(2, index="2"), "index '2'"),
-    "no index": (edited(2, index=None), "index None"),
+    "twice": (edit(2, index=1), "2 vectors of index 1, and none of index 2"),
+    "out of range": (edit(2, index=3), "index 3 for 3 texts"),
+    "index no number": (edit(2, index="2"), "index '2'"),
+    "no index": (edit(2, index=None), "index None"),
     "no data": (
         alter(lambda a: {"error": "model not\nloaded"}),
         "without a list of vectors as 'data': model not loaded",
@@ -252,7 +252,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize(("fault", "why"), UNUSABLE.values(), ids=UNUSABLE)
-async def test_an_answer_that_cannot_be_used_is_an_error_that_says_why(server, embedder, fault, why):
+async def test_an_invalid_answer_is_an_error_with_the_reason(server, embedder, fault, why):
     server.plan(fault)
     with pytest.raises(EmbedderError, match=why) as caught:
         await embedder.embed_documents(words(3))
@@ -295,7 +295,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("code", "body", "why"), REFUSALS)
-async def test_a_refusal_is_not_tried_again_and_gives_the_servers_reason(server, embedder, code, body, why):
+async def test_a_refusal_is_not_retried_and_reports_the_reason_of_the_server(server, embedder, code, body, why):
     server.plan(status(code, body))
     said = await failure(embedder.embed_documents(words(3)))
     assert why in said
@@ -304,12 +304,12 @@ async def test_a_refusal_is_not_tried_again_and_gives_the_servers_reason(server,
 
 
 @pytest.mark.parametrize("texts", ["one string", ["a", 3], [None]])
-async def test_what_is_not_a_list_of_texts_is_refused_before_anything_is_sent(server, embedder, texts):
+async def test_a_value_that_is_not_a_list_of_texts_is_refused_before_any_request(server, embedder, texts):
     await failure(embedder.embed_documents(texts))
     assert server.requests == []
 
 
-async def test_half_characters_are_refused_with_their_position(server):
+async def test_unpaired_surrogates_are_refused_with_their_position(server):
     said = await failure(HttpEmbedder(server.url, "m", batch_size=2).embed_documents([*words(3), "a\ud800"]))
     assert "text 3: it contains an unpaired surrogate" in said
 
@@ -368,7 +368,7 @@ async def test_a_key_that_http_cannot_carry_is_refused_and_not_repeated(server, 
     assert "S3cret" not in "".join(traceback.format_exception(caught.value))
 
 
-async def test_no_log_repr_or_attribute_holds_the_key(server, embedder, monkeypatch, caplog):
+async def test_no_log_repr_or_attribute_contains_the_key(server, embedder, monkeypatch, caplog):
     monkeypatch.setenv("AIRW_EMBEDDER_KEY", SECRET)
     server.plan(status(503), cut)
     with caplog.at_level(logging.DEBUG):
@@ -379,7 +379,7 @@ async def test_no_log_repr_or_attribute_holds_the_key(server, embedder, monkeypa
     assert SECRET not in caplog.text + repr(embedder) + held
 
 
-async def test_an_authorization_that_the_client_brings_is_left_alone(server, monkeypatch):
+async def test_an_authorization_header_of_the_client_is_not_changed(server, monkeypatch):
     monkeypatch.setenv("AIRW_EMBEDDER_KEY", SECRET)
     async with httpx.AsyncClient(headers={"Authorization": "Bearer own-1"}) as client:
         server.plan(status(400, {"error": "{authorization}"}))
@@ -392,7 +392,7 @@ async def test_an_authorization_that_the_client_brings_is_left_alone(server, mon
     assert basic.startswith("Basic ")
 
 
-# --- queries that fly together --------------------------------------------------------------------------------------
+# --- shared queries -------------------------------------------------------------------------------------------------
 
 
 async def gather(*calls):
@@ -417,7 +417,7 @@ async def test_equal_queries_at_the_same_time_share_one_request(server, embedder
     assert len(server.requests) == 3
 
 
-async def test_when_the_first_asker_is_cancelled_the_others_get_their_answer(server, embedder):
+async def test_if_the_first_caller_is_cancelled_the_others_get_their_answer(server, embedder):
     server.plan(later(30))
     answers = []
 
@@ -433,7 +433,7 @@ async def test_when_the_first_asker_is_cancelled_the_others_get_their_answer(ser
                     await ask()
 
             group.start_soon(ask_first)
-            await arrival(server)
+            await wait_for_arrival(server)
             group.start_soon(ask)
             group.start_soon(ask)
             await anyio.sleep(0.05)
@@ -443,14 +443,14 @@ async def test_when_the_first_asker_is_cancelled_the_others_get_their_answer(ser
     assert embedder._shared_queries.get() == {}
 
 
-async def test_equal_queries_share_a_failure_and_the_next_one_asks_again(server, embedder):
-    async def said():
+async def test_equal_queries_share_a_failure_and_the_next_one_sends_a_request_again(server, embedder):
+    async def catch_error():
         with pytest.raises(EmbedderError) as caught:
             await embedder.embed_query("a")
         return caught.value
 
     server.plan(status(404, {"error": "no model"}))
-    errors = await gather(*[said] * 5)
+    errors = await gather(*[catch_error] * 5)
     assert len(server.requests) == 1
     assert len({str(error) for error in errors}) == 1
     assert len({id(error) for error in errors}) == 5
@@ -462,7 +462,7 @@ async def test_equal_queries_share_a_failure_and_the_next_one_asks_again(server,
 
 
 @pytest.mark.parametrize("held", [True, False])
-async def test_cancelling_hangs_up_on_the_server(server, held):
+async def test_cancelling_closes_the_connection(server, held):
     server.always = later(30)
     embedder = HttpEmbedder(server.url, "m", batch_size=1)
 
@@ -472,7 +472,7 @@ async def test_cancelling_hangs_up_on_the_server(server, held):
 
     async with anyio.create_task_group() as group:
         group.start_soon(embed)
-        await arrival(server, 4)
+        await wait_for_arrival(server, 4)
         start = time.monotonic()
         group.cancel_scope.cancel()
     assert time.monotonic() - start < 15
@@ -480,7 +480,7 @@ async def test_cancelling_hangs_up_on_the_server(server, held):
     assert len(server.requests) == 4
 
 
-async def test_waiting_to_try_again_can_be_cancelled(server, embedder):
+async def test_waiting_for_a_retry_can_be_cancelled(server, embedder):
     server.always = status(503, Retry_After="60")
     with anyio.move_on_after(0.2) as scope:
         await embedder.embed_query("a")
@@ -495,7 +495,7 @@ async def test_the_first_failure_stops_the_other_batches(server):
     assert len(server.requests) == 3
 
 
-async def test_closing_while_a_request_is_on_its_way_ends_it_with_an_error(server, embedder):
+async def test_closing_during_a_request_ends_it_with_an_error(server, embedder):
     server.always = later(30)
     said = []
 
@@ -505,21 +505,21 @@ async def test_closing_while_a_request_is_on_its_way_ends_it_with_an_error(serve
     with anyio.fail_after(25):
         async with embedder, anyio.create_task_group() as group:
             group.start_soon(ask)
-            await arrival(server)
+            await wait_for_arrival(server)
             await embedder.aclose()
     assert "its client is closed" in said[0]
 
 
-# --- what it is -----------------------------------------------------------------------------------------------------
+# --- identity -------------------------------------------------------------------------------------------------------
 
 URL = "http://localhost:8080/v1"
 
 
-def test_its_id_names_the_model_and_never_the_server():
+def test_its_id_contains_the_model_and_never_the_server():
     assert HttpEmbedder(URL, "org/m").id == HttpEmbedder("https://other.org", "org/m").id == "api:org/m"
 
 
-def test_embedders_of_the_same_model_at_the_same_place_are_equal():
+def test_embedders_of_the_same_model_at_the_same_url_are_equal():
     one = HttpEmbedder(URL, "m", dimensions=4)
     assert one == HttpEmbedder("HTTP://LocalHost:8080/v1/", "m", dimensions=4, retries=0)
     others = {HttpEmbedder(URL, "m"), HttpEmbedder(URL, "n", dimensions=4), HttpEmbedder(URL + "2", "m", dimensions=4)}
@@ -539,7 +539,7 @@ def test_embedders_of_the_same_model_at_the_same_place_are_equal():
         " http://h/v1 ",
     ],
 )
-def test_a_base_url_is_understood(url):
+def test_a_base_url_is_accepted(url):
     assert HttpEmbedder(url, "m").id == "api:m"
 
 
@@ -565,7 +565,7 @@ def test_a_base_url_is_understood(url):
         ("https://host/v1?api-key=S3cret", "without a query"),
     ],
 )
-def test_another_url_is_refused_without_repeating_its_secrets(url, why):
+def test_an_invalid_url_is_refused_without_repeating_its_secrets(url, why):
     with pytest.raises(ArgumentError, match=why) as caught:
         HttpEmbedder(url, "m")
     assert "\n" not in str(caught.value)
@@ -591,7 +591,7 @@ def test_another_url_is_refused_without_repeating_its_secrets(url, why):
         {"client": object()},
     ],
 )
-def test_unusable_options_are_refused_at_birth(options):
+def test_invalid_options_are_refused_when_an_embedder_is_created(options):
     with pytest.raises(ArgumentError, match=next(iter(options))) as caught:
         HttpEmbedder(**{"url": URL, "model": "m", **options})
     assert "sk-not" not in str(caught.value)
@@ -655,8 +655,8 @@ async def test_a_build_whose_server_fails_ends_with_its_reason_and_can_be_comple
         assert len(await corpus.search("stars")) == 3
 
 
-async def test_a_request_that_is_cancelled_while_it_sends_leaves_no_generator_behind():
-    """Trio warns of one, and warnings are errors here."""
+async def test_a_request_that_is_cancelled_while_sending_leaves_no_open_generator():
+    """Trio warns about an open generator, and warnings are errors here."""
     sending = anyio.Event()
 
     class Stuck(httpx.AsyncBaseTransport):

@@ -1,4 +1,4 @@
-"""How a model that runs in this process shares it with others: by torch and by onnxruntime alike."""
+"""Models that run in this process, by torch or onnxruntime, do not block other tasks."""
 
 import anyio
 import anyio.from_thread
@@ -15,7 +15,7 @@ LONG = "how to bake sourdough bread at home, a recipe for a loaf of bread, stock
 
 @pytest.fixture(scope="module", params=["torch", "onnxruntime"])
 def model(request):
-    """The same model, run by either; loaded by the first test that asks it."""
+    """Return the same model, run by torch or onnxruntime; the first use loads it."""
     if request.param == "torch":
         return SentenceTransformerEmbedder(request.getfixturevalue("minilm_folder"))
     return OnnxEmbedder(request.getfixturevalue("minilm_export"))
@@ -53,7 +53,7 @@ async def test_a_query_does_not_wait_for_all_documents(model):
 
 
 async def test_cancelling_takes_effect_between_batches(model, monkeypatch):
-    """Ten batches, cancelled in the first: no other is begun."""
+    """After cancelling in the first of ten batches no other one is started."""
     await model.embed_query("loads the model")
     began, run = [], model._turns.run
     scope = anyio.CancelScope()
@@ -75,7 +75,7 @@ async def test_cancelling_takes_effect_between_batches(model, monkeypatch):
     assert (await model.embed_query("still works")).shape == (384,)
 
 
-async def test_waiting_queries_hold_no_worker_threads(model):
+async def test_waiting_queries_occupy_no_worker_threads(model):
     await model.embed_query("loads the model")
     used = []
     async with anyio.create_task_group() as group:
@@ -95,6 +95,6 @@ async def test_waiting_queries_hold_no_worker_threads(model):
         (["bread", "bread \ud800 recipe"], "text 1: it contains an unpaired surrogate at position 6"),
     ],
 )
-async def test_what_is_no_list_of_whole_strings_is_refused_and_nothing_put_in_its_place(model, texts, why):
+async def test_a_value_that_is_not_a_list_of_valid_strings_is_refused_and_not_replaced(model, texts, why):
     with pytest.raises(EmbedderError, match=why):
         await model.embed_documents(texts)

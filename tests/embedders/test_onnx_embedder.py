@@ -1,4 +1,4 @@
-"""The onnxruntime embedder and the export that makes its files, with the real all-MiniLM-L6-v2, offline."""
+"""The onnxruntime embedder and its export, with the real all-MiniLM-L6-v2, offline."""
 
 import json
 import os
@@ -54,8 +54,8 @@ def torch(original) -> SentenceTransformerEmbedder:
     return SentenceTransformerEmbedder(original)
 
 
-def copied(folder: Path, place: Path) -> Path:
-    """A copy to change, which shares the large files: those are replaced, never written to."""
+def copy_model(folder: Path, place: Path) -> Path:
+    """Copy a folder; large files become links, so tests replace them and never write to them."""
     return shutil.copytree(folder, place, copy_function=_copy_or_link)
 
 
@@ -73,14 +73,14 @@ def replace(path: Path, content: bytes) -> None:
 
 @pytest.fixture
 def whole(original, bare, tmp_path) -> Path:
-    """A folder with the weights and their export side by side."""
-    folder = copied(original, tmp_path / "whole")
-    copied(bare / "airw-onnx", folder / "airw-onnx")
+    """Return a folder with the weights and their export."""
+    folder = copy_model(original, tmp_path / "whole")
+    copy_model(bare / "airw-onnx", folder / "airw-onnx")
     return folder
 
 
-def fresh(code: str) -> str:
-    """Run code in a new interpreter and give what it prints."""
+def run_code(code: str) -> str:
+    """Run code in a new interpreter and return its output."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -90,8 +90,8 @@ def fresh(code: str) -> str:
 # --- the same model -------------------------------------------------------------------------------------------------
 
 
-async def test_id_width_and_vectors_are_those_of_torch(onnx, torch):
-    """Short, long, empty, cut and mixed texts, in several batches, as documents and as queries."""
+async def test_id_width_and_vectors_equal_those_of_torch(onnx, torch):
+    """The texts are short, long, empty, cut and mixed, in several batches, also as queries."""
     ours, theirs = await onnx.embed_documents(MANY), await torch.embed_documents(MANY)
     assert (onnx.id, onnx.dim) == (torch.id, torch.dim)
     assert ours.dtype == np.float32
@@ -121,8 +121,8 @@ def change_pooling(folder: Path, mode: str) -> None:
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
 
 
-def test_another_pooling_and_the_prompts_of_the_model_are_kept(original, tmp_path):
-    folder = copied(original, tmp_path / "minilm")
+def test_another_pooling_and_the_prompts_of_the_model_are_used(original, tmp_path):
+    folder = copy_model(original, tmp_path / "minilm")
     change_pooling(folder, "cls")
     prompts = {"prompts": {"query": "search for this: ", "document": "a note: "}}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
@@ -145,7 +145,7 @@ def test_it_passes_the_exam_of_embedders(bare):
 
 
 def test_neither_torch_nor_its_libraries_are_loaded_or_needed(bare):
-    """In a new process in which importing them fails."""
+    """In this new process importing them fails."""
     heavy = ("torch", "sentence_transformers", "transformers", "onnx")
     code = f"""
 import sys
@@ -159,11 +159,11 @@ rows = anyio.run(embedder.embed_documents, {TEXTS!r})
 print(type(embedder).__name__, rows[0] @ rows[1] > 0.5 > rows[0] @ rows[2])
 print(any(sys.modules[name] for name in {heavy!r}))
 """
-    assert fresh(code) == "OnnxEmbedder True\nFalse"
+    assert run_code(code) == "OnnxEmbedder True\nFalse"
 
 
 def test_a_forked_process_can_embed(bare):
-    """The model is loaded and was used before the fork, whose child has none of the parent's other threads."""
+    """The model was used before the fork; the child has no other threads of the parent."""
     code = f"""
 import os, anyio
 from airw.embedders import OnnxEmbedder
@@ -174,7 +174,7 @@ if child == 0:
     os._exit(0 if anyio.run(embedder.embed_documents, {TEXTS!r} * 20).shape == (60, 384) else 1)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    assert fresh(code) == "0"
+    assert run_code(code) == "0"
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -188,7 +188,7 @@ async def test_rows_keep_the_order_of_the_texts(onnx):
     np.testing.assert_allclose(await onnx.embed_documents(MANY[:40]), alone, atol=1e-5)
 
 
-async def test_concurrent_first_calls_load_one_model_and_hold_one_thread(bare, monkeypatch):
+async def test_concurrent_first_calls_load_one_model_and_occupy_one_thread(bare, monkeypatch):
     onnxruntime = pytest.importorskip("onnxruntime")
     made, used = [], []
     original = onnxruntime.InferenceSession
@@ -206,7 +206,7 @@ async def test_concurrent_first_calls_load_one_model_and_hold_one_thread(bare, m
     assert max(used) == 1
 
 
-async def test_no_texts_give_no_rows_and_load_nothing(bare, monkeypatch):
+async def test_without_texts_there_are_no_rows_and_nothing_is_loaded(bare, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert (await OnnxEmbedder(bare).embed_documents([])).shape == (0, 384)
 
@@ -217,11 +217,11 @@ def test_embedders_of_the_same_folder_are_equal(bare, tmp_path):
     assert repr(OnnxEmbedder(bare)) == f"OnnxEmbedder({str(bare)!r})"
 
 
-# --- which embedder runs a folder -----------------------------------------------------------------------------------
+# --- choice of the embedder -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("missing", ["onnxruntime", "tokenizers"])
-def test_a_folder_is_run_by_what_is_installed(missing, whole, bare, original, monkeypatch):
+def test_a_folder_is_run_by_the_installed_library(missing, whole, bare, original, monkeypatch):
     assert resolve_embedder(whole) == resolve_embedder(f"{whole}/") == OnnxEmbedder(whole)
     assert resolve_embedder(original) == SentenceTransformerEmbedder(original)
     monkeypatch.setenv("AIRW_MODEL_DIR", str(whole))
@@ -233,10 +233,10 @@ def test_a_folder_is_run_by_what_is_installed(missing, whole, bare, original, mo
         anyio.run(resolve_embedder(bare).embed_query, "text")
 
 
-# --- what does not fit is noticed -----------------------------------------------------------------------------------
+# --- mismatched files -----------------------------------------------------------------------------------------------
 
 
-def test_other_weights_beside_the_export_are_noticed(whole):
+def test_other_weights_than_those_of_the_export_are_an_error(whole):
     assert OnnxEmbedder(whole).id == SentenceTransformerEmbedder(whole).id
     weights = whole / "model.safetensors"
     content = weights.read_bytes()
@@ -245,7 +245,7 @@ def test_other_weights_beside_the_export_are_noticed(whole):
         _ = OnnxEmbedder(whole).id
 
 
-def test_other_prompts_beside_the_export_are_noticed(whole):
+def test_other_prompts_than_those_of_the_export_are_an_error(whole):
     (whole / "config_sentence_transformers.json").write_text('{"prompts": {"query": "q: "}}')
     with pytest.raises(EmbedderUnavailable, match=r"settings.*changed after.*`airw model export"):
         anyio.run(OnnxEmbedder(whole).embed_query, "text")
@@ -253,8 +253,8 @@ def test_other_prompts_beside_the_export_are_noticed(whole):
 
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
 @pytest.mark.parametrize("fault", ["changed", "cut", "gone"])
-def test_a_file_that_was_not_exported_is_noticed(name, fault, bare, tmp_path):
-    path = copied(bare, tmp_path / "copy") / "airw-onnx" / name
+def test_a_file_that_was_not_exported_is_an_error(name, fault, bare, tmp_path):
+    path = copy_model(bare, tmp_path / "copy") / "airw-onnx" / name
     content = path.read_bytes()
     middle = len(content) // 2
     faulty = {"changed": content[:middle] + b"!" + content[middle + 1 :], "cut": content[:-1], "gone": b""}[fault]
@@ -284,9 +284,9 @@ def refusal(capsys, *argv) -> str:
     return line
 
 
-def test_the_command_exports_into_the_folder_and_says_size_and_difference(original, tmp_path, capsys):
-    """Again after a change, as the error about it says, and then in place of the first."""
-    folder = copied(original, tmp_path / "minilm")
+def test_the_command_exports_into_the_folder_and_prints_size_and_difference(original, tmp_path, capsys):
+    """After a change it exports again, as the error advises, and replaces the first export."""
+    folder = copy_model(original, tmp_path / "minilm")
     ids = []
     for pooling in ("mean", "max"):
         change_pooling(folder, pooling)
@@ -305,8 +305,8 @@ def test_the_command_exports_into_the_folder_and_says_size_and_difference(origin
     assert not list(folder.glob(".airw-onnx-*"))
 
 
-def test_what_is_not_plain_is_refused_and_nothing_is_left_behind(original, tmp_path, capsys):
-    folder = copied(original, tmp_path / "minilm")
+def test_an_unsupported_model_is_refused_and_nothing_is_left_behind(original, tmp_path, capsys):
+    folder = copy_model(original, tmp_path / "minilm")
     change_pooling(folder, "weightedmean")
     line = refusal(capsys, folder, "--to", tmp_path / "target")
     assert "cannot be exported: its pooling is 'weightedmean', not one of mean, cls, max" in line
@@ -317,13 +317,13 @@ def test_what_is_not_plain_is_refused_and_nothing_is_left_behind(original, tmp_p
     assert not list(folder.glob("*airw-onnx*"))
 
 
-def test_a_folder_with_weights_of_its_own_is_no_target(original, tmp_path, capsys):
-    other = copied(original, tmp_path / "other")
+def test_a_target_folder_that_contains_weights_is_refused(original, tmp_path, capsys):
+    other = copy_model(original, tmp_path / "other")
     assert "contains weights" in refusal(capsys, original, "--to", other)
     assert not list(other.glob("*airw-onnx*"))
 
 
-def test_a_folder_that_is_no_model_is_refused(tmp_path, original, capsys):
+def test_a_folder_without_a_model_is_refused(tmp_path, original, capsys):
     assert "there is no model folder" in refusal(capsys, tmp_path / "gone")
     assert "contains no weights" in refusal(capsys, tmp_path)
     (tmp_path / "file").write_text("")

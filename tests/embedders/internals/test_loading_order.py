@@ -1,4 +1,4 @@
-"""Libraries that bring each other down when they are loaded without care."""
+"""The order of loading: some libraries crash others if they are loaded first."""
 
 import subprocess
 import sys
@@ -9,8 +9,8 @@ import pytest
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 
-def test_it_loads_after_the_indexes_of_a_large_corpus(minilm_export):
-    """Whose library, loaded without care, brings down every C++ library that is loaded after it."""
+def test_onnxruntime_loads_after_the_indexes_of_a_large_corpus(minilm_export):
+    """Loaded in the wrong way, the library of the indexes crashes every later C++ library."""
     code = """
         import sys, anyio, numpy as np
         from airw.embedders import OnnxEmbedder
