@@ -1,4 +1,4 @@
-"""An agent that stops a walk when it knows enough: python examples/agent_loop.py [QUESTION]."""
+"""An agent that stops a walk when it knows enough: agent_loop.py [QUESTION]."""
 
 import sys
 from pathlib import Path
@@ -27,7 +27,7 @@ def matching_words(question: str, texts: list[str]) -> set[str]:
 
 
 async def answer(question: str, corpus: airw.Corpus, *, seconds: float, budget: int, thinking: float) -> None:
-    """Read hits until the agent has enough or the walk ends; print the reason and the useful hits."""
+    """Read hits until the agent has enough; print why the walk ended and the useful hits."""
     texts: list[str] = []
     useful: list[airw.SearchHit] = []
     reason = None
@@ -48,7 +48,7 @@ async def answer(question: str, corpus: airw.Corpus, *, seconds: float, budget: 
 
 
 async def main(question: str) -> None:
-    """Ask without pressure, then with a budget of three nodes, then with a model too slow for the timeout."""
+    """Ask without limits, with a budget of three nodes, and with a model that is too slow."""
     async with airw.build(airw.from_notes(NOTES, embedder="light"), store=airw.stores.MemoryStore()) as corpus:
         await answer(question, corpus, seconds=10, budget=64, thinking=0)
         await answer(question, corpus, seconds=10, budget=3, thinking=0)

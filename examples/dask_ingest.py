@@ -1,4 +1,4 @@
-"""Build a corpus with several processes and Dask: python examples/dask_ingest.py [WORKERS]."""
+"""Build a corpus with several processes and Dask: dask_ingest.py [WORKERS]."""
 
 import sys
 import tempfile

@@ -1,4 +1,4 @@
-"""Show the links around a note and a path to another: python examples/linked_notes.py [FROM TO]."""
+"""Show the links around a note and a path to another: linked_notes.py [FROM TO]."""
 
 import sys
 import tempfile
@@ -13,7 +13,7 @@ NOTES = Path(__file__).parent / "data" / "eips"
 
 
 async def main(start: str, end: str) -> None:
-    """Print the links around a note during the walk, then a path to another note; write a page."""
+    """Print the links around a note while walking, then a path to another; write a page."""
     source = airw.from_notes(NOTES, embedder="light")
     async with airw.build(source, store=airw.stores.MemoryStore()) as corpus:
         writer, reader = TreeTextWriter(), TreeReader(direction="out", max_hops=2)

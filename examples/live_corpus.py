@@ -1,4 +1,4 @@
-"""A corpus that changes while another connection searches it: python examples/live_corpus.py."""
+"""A corpus that changes while another connection searches it: live_corpus.py."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Search three corpora at once; one is slow, one fails: python examples/many_corpora.py [QUESTION]."""
+"""Search three corpora at once; one is slow, one fails: many_corpora.py [QUESTION]."""
 
 import sys
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class Remote:
 
 
 async def main(question: str) -> None:
-    """Print each corpus as it answers, with the hits that are final by then; then the committed hits."""
+    """Print each corpus as it answers, with the hits final by then; then what was chosen."""
     broken = Remote("broken", 0.1, airw.errors.EmbedderError("the model's server refuses connections"))
     sources = [
         airw.from_notes(NOTES, name="eips", embedder="light"),

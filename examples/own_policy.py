@@ -1,4 +1,4 @@
-"""A walk policy of your own, and the suite that checks it: python examples/own_policy.py [QUESTION]."""
+"""A walk policy of your own, and the suite that checks it: own_policy.py [QUESTION]."""
 
 import sys
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ class Greedy(airw.Policy[dict[str, str | None]]):
 
 
 async def main(question: str) -> int:
-    """Print the best hits of a walk and the report of the suite; return the number of failures."""
+    """Print the best hits of a walk and the suite's report; return the number of failures."""
     async with airw.build(airw.from_notes(NOTES, embedder="light"), store=airw.stores.MemoryStore()) as corpus:
         for hit in await airw.top_k(airw.traverse(question, corpus, policy=Greedy()), k=5):
             print(f"{hit.score:.3f}  {' > '.join(hit.metadata['walk_path'])}")

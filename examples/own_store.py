@@ -1,4 +1,4 @@
-"""A store of your own with the six methods that walks and searches need: python examples/own_store.py."""
+"""A store of your own with the six methods that walks and searches need: own_store.py."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from airw.values.filters import Filter, matches
 
 
 class FolderStore:
-    """A store of Markdown files: one record per file, linked to the files whose names it mentions."""
+    """A store of Markdown files: one record per file, with links to the files it mentions."""
 
     def __init__(self, texts: Mapping[str, str], vectors: Floats) -> None:
         self.records = {name: Record(name, name, "document", 0, text) for name, text in texts.items()}

@@ -1,4 +1,4 @@
-"""Index a folder of linked notes and stream a walk over them: python examples/quickstart.py [QUESTION]."""
+"""Index a folder of linked notes and stream a walk over them: quickstart.py [QUESTION]."""
 
 import sys
 from pathlib import Path

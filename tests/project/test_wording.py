@@ -1,4 +1,4 @@
-"""The words of the library: what a machine can see of names, docstrings, messages and pages.
+"""The words of the library: what a machine can see of names, docstrings and pages.
 
 The rules are in CONTRIBUTING.md, "Words". A rule that a machine cannot check is left to the reader of a change.
 """
@@ -18,7 +18,8 @@ import airw
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "airw").rglob("*.py"))
-OWN_NAMES = [path for path in MODULES if "compat" not in path.parts]  # those of `compat` are given by other libraries
+OWN_NAMES = [path for path in MODULES if "compat" not in path.parts]  # other libraries chose the names of `compat`
+TESTS = sorted([*(ROOT / "tests").rglob("*.py"), *(ROOT / "examples").glob("*.py")])
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 GLOSSARY = ROOT / "docs" / "glossary.md"
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -60,7 +61,7 @@ def _forgotten():
     tree_of.cache_clear()
 
 
-def shown(path: Path) -> str:
+def relative_path(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
@@ -70,11 +71,11 @@ def nodes_of(paths, kinds) -> Iterator[tuple[Path, ast.AST]]:
 
 def docstrings() -> Iterator[tuple[str, ast.AST, str]]:
     """Yield where each docstring stands, its node, and its text."""
-    for path, node in nodes_of(MODULES, DOCUMENTED):
+    for path, node in nodes_of([*MODULES, *TESTS], DOCUMENTED):
         text = ast.get_docstring(node)
         if text:
             name = getattr(node, "name", "module")
-            yield f"{shown(path)}:{getattr(node, 'lineno', 1)} {name}", node, text
+            yield f"{relative_path(path)}:{getattr(node, 'lineno', 1)} {name}", node, text
 
 
 def is_participle(name: str) -> bool:
@@ -93,20 +94,23 @@ def test_an_imperative_is_no_participle(name):
 
 
 def test_functions_are_not_named_by_a_participle():
-    """`ranked(hits)` leaves open what it does; `rank(hits)` does not. Properties may state a fact: `truncated`."""
+    """`ranked(hits)` leaves open what it does; `rank(hits)` does not.
+
+    Properties may state a fact: `truncated`.
+    """
     faults = []
-    for path, node in nodes_of(OWN_NAMES, FUNCTIONS):
+    for path, node in nodes_of([*OWN_NAMES, *TESTS], FUNCTIONS):
         decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
         is_field = decorators & {"property", "cached_property"} and not node.name.startswith("_")
         if is_participle(node.name) and not is_field:
-            faults.append(f"{shown(path)}:{node.lineno} {node.name}")
+            faults.append(f"{relative_path(path)}:{node.lineno} {node.name}")
     assert faults == []
 
 
 def test_each_class_has_a_name_of_its_own():
     homes = defaultdict(list)
     for path, node in nodes_of(OWN_NAMES, ast.ClassDef):
-        homes[node.name].append(shown(path))
+        homes[node.name].append(relative_path(path))
     assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
 
 
@@ -125,7 +129,7 @@ def test_the_first_line_of_a_docstring_is_short():
 
 
 def sentences(prose: str) -> list[str]:
-    """The sentences of a text without code, tables and headings; an item of a list is a sentence, too."""
+    """The sentences of a text without code, tables and headings; list items count, too."""
     prose = re.sub(r"```.*?```|~~~.*?~~~", "\n\n", prose, flags=re.DOTALL)
     prose = re.sub(r"(?m)^ *(\||#|>>>|\.\.\. ).*$", "\n", prose)
     prose = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", prose)  # of a link, its text
@@ -149,7 +153,7 @@ def test_sentences_in_docstrings_are_short():
     assert [f"{place}: {sentence}" for place, _, text in docstrings() for sentence in too_long(text)] == []
 
 
-every_page = pytest.mark.parametrize("page", PAGES, ids=shown)
+every_page = pytest.mark.parametrize("page", PAGES, ids=relative_path)
 
 
 @every_page
@@ -212,7 +216,7 @@ def test_retired_words_do_not_come_back():
     faults = []
     for path in [*PAGES, *MODULES]:
         text = " ".join(path.read_text(encoding="utf-8").lower().split())
-        faults += [f"{shown(path)}: {word!r}, write {better!r}" for word, better in RETIRED.items() if word in text]
+        faults += [f"{relative_path(path)}: {word!r}, write {better!r}" for word, better in RETIRED.items() if word in text]
     assert faults == []
 
 
