@@ -216,7 +216,8 @@ def test_retired_words_do_not_come_back():
     faults = []
     for path in [*PAGES, *MODULES]:
         text = " ".join(path.read_text(encoding="utf-8").lower().split())
-        faults += [f"{relative_path(path)}: {word!r}, write {better!r}" for word, better in RETIRED.items() if word in text]
+        place = relative_path(path)
+        faults += [f"{place}: {word!r}, write {better!r}" for word, better in RETIRED.items() if word in text]
     assert faults == []
 
 
