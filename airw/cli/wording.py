@@ -57,8 +57,8 @@ def translate(message: str) -> str:
     Example:
         >>> translate("max_hops must be a whole number of at least 0, not -1")
         '--max-hops must be a whole number of at least 0, not -1'
-        >>> translate("corpus 'max_hops' holds no artifact 'a'; register('b', kind, ...) helps")
-        "corpus 'max_hops' holds no document 'a'; `airw register NAME KIND` helps"
+        >>> translate("corpus 'max_hops' contains no artifact 'a'; register('b', kind, ...) helps")
+        "corpus 'max_hops' contains no document 'a'; `airw register NAME KIND` helps"
     """
     rules = _rules()
     # One pattern for quoted text and phrases: what begins first wins, so a phrase inside quotes is never replaced.

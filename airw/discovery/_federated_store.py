@@ -57,10 +57,10 @@ class FederatedStore:
     """The reading methods of a store, answered by the stores of several corpora.
 
     Artifacts are `ArtifactRef(source, id)`, records are `source/id`. A call is one call of each store whose artifacts
-    it concerns; the docstrings of `neighbors` and `max_fan_in` name their further calls. An artifact of a
-    corpus that is not a member is unknown. So is a plain text, except in `resolve`, `referrers` and `fan_in`. If
-    answers are ranked together, ties are in the order of the stores, then in the order of each store. An error gets a
-    note with the name of its corpus.
+    it concerns; the docstrings of `neighbors` and `max_fan_in` name their further calls. An artifact of a corpus that
+    is not a member is unknown. So is a plain text, except in `resolve`, `referrers` and `fan_in`. If answers are ranked
+    together, ties are in the order of the stores, then in the order of each store. An error gets a note with the name
+    of its corpus.
 
     Args:
         stores: The stores by the name of their corpus; a name must not contain `/`.

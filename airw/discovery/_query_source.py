@@ -276,7 +276,7 @@ async def load_floor(corpus: OpenCorpus[Any], query: SearchQuery) -> tuple[float
         return None, f"{' and '.join(query.rescaling_options)} move scores off the scale that floors are calibrated on"
     key, tag = await in_thread(query.scale)
     if is_anonymous(tag):
-        return None, "the reranker has no name that a floor could be stored under: give it an attribute `id`"
+        return None, "the reranker has no name that a floor could be stored under: add an attribute `id` to it"
     with name_missing_method(query.verb, corpus.store):
         record = await corpus.store.calibration(key)
     return _read_floor(record, key, query.mode, tag, corpus.embedder.id)

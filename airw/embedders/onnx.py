@@ -47,7 +47,7 @@ GRAPH, TOKENIZER, MANIFEST = "model.onnx", "tokenizer.json", "export.json"
 
 # Settings that change vectors and are not part of the model's id.
 _SETTINGS = ("config.json", "config_sentence_transformers.json", "tokenizer.json", "tokenizer_config.json")
-# Tokens in one run, including padding. The results of a layer for so many tokens fit into the cache of a core, and
+# Tokens in one run, including padding. The results of a layer for this many tokens fit into the cache of a core, and
 # texts of different length need little padding. In `bench_models`, texts of 8 words run 3 times as fast as with torch
 # if they differ in length, and 1.2 times as fast if they do not.
 _RUN_TOKENS = 192

@@ -218,7 +218,9 @@ def check_storable(tag: str | None, rescaled: Sequence[str]) -> None:
         ArgumentError: If the reranker has no name, or an option moved the scores off their scale.
     """
     if is_anonymous(tag):
-        raise ArgumentError("rerank has no name, and a floor is stored under the reranker's name: give it an `id`")
+        raise ArgumentError(
+            "rerank has no name, and a floor is stored under the reranker's name: add an attribute `id` to it"
+        )
     if rescaled:
         raise ArgumentError(
             f"{' and '.join(rescaled)} {'moves' if len(rescaled) == 1 else 'move'} scores off the scale that stored "

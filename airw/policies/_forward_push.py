@@ -171,10 +171,10 @@ class ForwardPush:
         """Return bounds of the exact values, whatever the unexplored part of the graph is.
 
         Let `w = 1 - restart`. Of the mass that reaches a node, at least `restart` comes to rest there at the first
-        visit. With all later visits it is at most `restart / (1 - g)`, where `g` is the probability to
-        come back before coming to rest. Let `q` be the probability to return in one step. Any other return takes two
-        steps or more. So `g` is at most `w * q + w**2 * (1 - q)`. Mass at any other node needs one step or more to get
-        here, which costs a factor `w`.
+        visit. With all later visits it is at most `restart / (1 - g)`, where `g` is the probability to come back before
+        coming to rest. Let `q` be the probability to return in one step. Any other return takes two steps or more. So
+        `g` is at most `w * q + w**2 * (1 - q)`. Mass at any other node needs one step or more to get here, which costs
+        a factor `w`.
 
         Args:
             may_loop: Whether a node that is not explored may be its own neighbour.

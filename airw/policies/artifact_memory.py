@@ -20,7 +20,7 @@ from airw.protocols import BestRecordFinder, OpenCorpus, RecordLookup, VectorSea
 from airw.values import Record, SearchHit
 from airw.walking import CommittedNode, Frontier
 
-_OFFLOAD_ABOVE = 1 << 20  # numbers; comparing so many with a query takes about a millisecond
+_OFFLOAD_ABOVE = 1 << 20  # numbers; comparing this many with a query takes about a millisecond
 _ALLOWED = Permissions(start=True, cross=True, keep=True)
 
 A = TypeVar("A", bound="ArtifactMemory")

@@ -16,7 +16,7 @@ from airw.policies.artifact_policy import ArtifactNode, ArtifactPolicy
 from airw.values import Edge
 from airw.walking import CommittedNode, Frontier, WalkState
 
-_OFFLOAD_ABOVE = 2_000  # paths; comparing so many takes about a millisecond
+_OFFLOAD_ABOVE = 2_000  # paths; comparing this many takes about a millisecond
 
 
 class PathNode(NamedTuple):

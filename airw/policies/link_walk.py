@@ -27,7 +27,7 @@ from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeIdLike, Sea
 from airw.walking import CommittedNode, Frontier, LazyNeighbors, Policy, WalkState
 
 _START_K = 4
-_OFFLOAD_ABOVE = 2_000  # link steps; handling so many takes about a millisecond
+_OFFLOAD_ABOVE = 2_000  # link steps; handling this many takes about a millisecond
 
 
 class LinkStep(NamedTuple):

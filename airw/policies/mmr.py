@@ -20,7 +20,7 @@ from airw.values import SearchHit
 from airw.walking import CommittedNode, Frontier, WalkState
 
 _MAX_PICKS = 64  # choices per step, if they are at the depth cap and nothing new can compete in between
-_OFFLOAD_ABOVE = 1 << 19  # numbers; comparing so many takes about a millisecond
+_OFFLOAD_ABOVE = 1 << 19  # numbers; comparing this many takes about a millisecond
 
 
 class Pick(NamedTuple):

@@ -30,7 +30,7 @@ from airw.walking import CommittedNode, Frontier, WalkState
 Weighting: TypeAlias = Literal["uniform", "score"]
 _WEIGHTINGS: tuple[Weighting, ...] = ("uniform", "score")
 _METADATA_FIELDS = ("ppr_lower", "ppr_upper", "rank_final")
-_OFFLOAD_ABOVE = 5_000  # neighbours; numbering and pushing to so many takes about a millisecond
+_OFFLOAD_ABOVE = 5_000  # neighbours; numbering and pushing to this many takes about a millisecond
 _DIGITS = -round(math.log10(ROUNDING))
 
 

@@ -22,7 +22,7 @@ from airw.policies.artifact_policy import ArtifactNode
 from airw.values import SearchHit
 from airw.walking import CommittedNode, Frontier, WalkState
 
-_OFFLOAD_ABOVE = 5_000  # artifacts; sorting so many takes about a millisecond
+_OFFLOAD_ABOVE = 5_000  # artifacts; sorting this many takes about a millisecond
 
 
 @dataclass(slots=True, eq=False)

@@ -49,7 +49,7 @@ class WalkRecord:
         self._waiting: dict[Hashable, Any] = {}
         # With `scores_paths`: all waiting positions of an id, one per path.
         self._path_positions: dict[Hashable, list[int]] = {}
-        # Without: the position of each id, indexed only when it is asked for. See `_waiting_position`.
+        # Without: the position of each id, indexed only when it is needed. See `_waiting_position`.
         self._position_index: dict[Hashable, int] = {}
         self._indexed_rows = 0
         self._fresh_start = 0

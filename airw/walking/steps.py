@@ -43,8 +43,8 @@ class Steps:
     """The work of one walk, in pieces that `WalkRun` requests one by one.
 
     The walk begins with its seeds. A step scores the discovered nodes, selects from the frontier, commits the selection
-    in slices, and expands the committed nodes. The hits of a slice are delivered before the next slice is
-    committed. All state is in fields, so that nothing has to stay open while the consumer works.
+    in slices, and expands the committed nodes. The hits of a slice are delivered before the next slice is committed.
+    All state is in fields, so that nothing has to stay open while the consumer works.
 
     `is_idle` is set by `WalkRun`: True between two requests, until the walk ends. `stop_reason` is the reason found
     here; `WalkRun` finds the others. `steps_done` is the number of steps whose expansion is done or was skipped.

@@ -63,7 +63,7 @@ def prefetch(walk: AsyncGenerator[Item, Any], *, buffer: int = 32) -> "ReadAhead
 
     Args:
         walk: A walk, or any other async generator; the block closes it.
-        buffer: The number of hits that may wait for the consumer, at least 1. When so many wait, the walk pauses.
+        buffer: The number of hits that may wait for the consumer, at least 1. When that many wait, the walk pauses.
 
     Returns:
         An async context manager and async iterator of the walk's hits, in their order.

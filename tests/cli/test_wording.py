@@ -107,7 +107,9 @@ def test_parameters_are_translated_to_options_and_functions_to_commands(message,
 
 
 def test_an_error_is_described_in_one_line():
-    assert describe_error(NoLedgerEntry("corpus 'a' holds\nno artifact 'b'")) == "corpus 'a' holds no document 'b'"
+    assert (
+        describe_error(NoLedgerEntry("corpus 'a' contains\nno artifact 'b'")) == "corpus 'a' contains no document 'b'"
+    )
     assert describe_error(StoreCorrupt("it is damaged")) == "it is damaged"
     assert describe_error(FileNotFoundError(2, "No such file or directory", "a")) == "No such file or directory: 'a'"
     assert describe_error(ValueError("odd")) == "unexpected error: ValueError: odd"

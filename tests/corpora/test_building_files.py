@@ -69,7 +69,7 @@ async def fresh_content(word, id="e"):
 
 
 KILLED = """
-# Each child builds and is killed: at a moment, or by itself after so many pages. The parent starts no thread.
+# Each child builds and is killed: at a moment, or by itself after a number of pages. The parent starts no thread.
 def child(moment, page):
     pages = 0
 

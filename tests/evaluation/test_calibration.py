@@ -240,7 +240,7 @@ class TestCalibrating:
             ({"sensitivity_weight": 2}, "sensitivity_weight"),
             ({"floor_grid": [math.nan]}, "floor_grid"),
             ({"rerank": "oracle"}, "oracle"),
-            ({"persist": True, "rerank": functools.partial(by_words)}, "give it an `id`"),
+            ({"persist": True, "rerank": functools.partial(by_words)}, "add an attribute `id`"),
             ({"persist": True, "boost": lambda hit: 1.0}, "boost moves scores"),
             ({"cases": ["rotate signing keys"]}, "cases must be DiscoveryCases, as load_cases returns them"),
         ],
@@ -278,9 +278,9 @@ class TestStoring:
         nameless = {"mode": "lexical", "rerank": functools.partial(by_words)}
         found = await calibrate_min_score(notes, CASES, **nameless)
         assert found.min_score is not None
-        with pytest.raises(ArgumentError, match="give it an `id`"):
+        with pytest.raises(ArgumentError, match="add an attribute `id`"):
             await calibrate_min_score(notes, CASES, persist=True, **nameless)
-        with pytest.raises(ArgumentError, match="give it an `id`"):
+        with pytest.raises(ArgumentError, match="add an attribute `id`"):
             await found.save(notes)
         assert await load_calibration(notes, **nameless) is None
         assert await notes.store.calibration() == {}

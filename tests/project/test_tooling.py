@@ -27,7 +27,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _forgotten():
+def _clear_cache():
     yield
     tree_of.cache_clear()
 

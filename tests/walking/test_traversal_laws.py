@@ -57,7 +57,7 @@ bounds = st.fixed_dictionaries(
 
 
 class Batched(Policy):
-    """Walks a graph; with `width`, it commits so many nodes per step and keeps the others."""
+    """Walks a graph; with `width`, it commits that many nodes per step and keeps the others."""
 
     def __init__(self, graph, *, width=None, enough=None, disorder=None, lazily=False):
         self.graph, self.width, self.enough, self.disorder, self.lazily = graph, width, enough, disorder, lazily
