@@ -20,7 +20,10 @@ ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "airw").rglob("*.py"))
 OWN_NAMES = [path for path in MODULES if "compat" not in path.parts]  # other libraries chose the names of `compat`
 TESTS = sorted([*(ROOT / "tests").rglob("*.py"), *(ROOT / "examples").glob("*.py")])
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 GLOSSARY = ROOT / "docs" / "glossary.md"
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 DOCUMENTED = (ast.Module, ast.ClassDef, *FUNCTIONS)
