@@ -8,12 +8,22 @@ or scores are not cosines.
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from airw._base.arrays import Floats
 from airw.protocols.indexing import Embedder
-from airw.values import ArtifactChange, Direction, Edge, LedgerEntry, LinkCount, NodeId, Ranking, Record, UnresolvedLink
+from airw.values import (
+    ArtifactChange,
+    Direction,
+    Edge,
+    LedgerEntry,
+    LinkCount,
+    NodeId,
+    Ranking,
+    Record,
+    TermCounts,
+    UnresolvedLink,
+)
 from airw.values.filters import Filter
 
 
@@ -266,88 +276,6 @@ class RecordWriter(Protocol):
         ...
 
 
-class RunRows(NamedTuple):
-    """The stored rows of an ingest run.
-
-    Args:
-        row: The row of the run itself.
-        parts: The rows of its parts by part number, ascending.
-    """
-
-    row: dict[str, Any]
-    parts: dict[int, dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class IngestRun:
-    """The identity of one ingest run, which writes a corpus in parts.
-
-    Args:
-        name: The source of the run, by its name in lower case. A store keeps one run per name: the one that began last.
-        mark: A unique text that distinguishes this run from earlier ones of the same name.
-        settings: The settings that the corpus must have while parts are written.
-    """
-
-    name: str
-    mark: str
-    settings: Mapping[str, Any]
-
-    def fits(self, config: Mapping[str, Any]) -> bool:
-        """Return whether the settings of a corpus contain all those that the run requires."""
-        return all(name in config and config[name] == value for name, value in self.settings.items())
-
-
-@runtime_checkable
-class RunKeeper(Protocol):
-    """Writes each part of an ingest run exactly once.
-
-    Ingests in partitions need this, because their workers may be killed and their parts repeated. Each part has a row
-    of JSON that describes its result. The row is written in the same transaction as the artifacts of the part.
-    """
-
-    async def begin_run(self, run: IngestRun, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
-        """Store the row of a new run, and remove artifacts.
-
-        The run replaces an earlier run of the same name with all its parts, so that late workers of that run can no
-        longer write.
-        """
-        ...
-
-    async def read_run(self, run: IngestRun, parts: Sequence[int] | None = None) -> RunRows | None:
-        """Return the row of a run and the stored rows of these parts, or of all parts.
-
-        Workers call this to skip a part that is written, and the end of an ingest to find missing parts. Parts that
-        have no row yet are absent from the result. The result is `None` if the run was replaced or forgotten.
-        """
-        ...
-
-    async def apply_part(
-        self, run: IngestRun, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
-    ) -> dict[str, Any] | None:
-        """Write the artifacts of a part as `apply` does, and the row of the part.
-
-        A worker may repeat this call. If the part already has a row, nothing is written.
-
-        Returns:
-            The stored row of the part: this one, or the one that it had already. `None` if the run was replaced or
-            forgotten, or if the corpus no longer has the settings that the run requires; nothing is written then.
-
-        Raises:
-            StoreError: If `apply` would raise it, or if the row is not JSON. Nothing of the call is stored then.
-        """
-        ...
-
-    async def forget_run(
-        self, run: IngestRun, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()
-    ) -> None:
-        """Delete the rows of these parts, or the whole run, and remove artifacts.
-
-        The end of an ingest forgets the run, and parts that must be written again. The call does nothing if the run
-        was replaced or forgotten.
-        """
-        ...
-
-
 class VectorSearch(VectorRanker, BestRecordFinder, Protocol):
     """Ranks records by cosine, and reads vectors."""
 
@@ -403,6 +331,64 @@ class TextSearch(Protocol):
         This is the lexical channel of a search; scores are BM25. Parameters and order are those of `search_vectors`.
         Texts are split into words as SQLite's `unicode61` tokenizer does. Word statistics are those of the whole
         corpus, regardless of the filter, and all scores are positive. A query without words has an empty ranking.
+        """
+        ...
+
+
+@runtime_checkable
+class TermStatistics(TextSearch, Protocol):
+    """Ranks records by BM25 with the word counts of several corpora.
+
+    If all corpora of a discovery have this capability, they rank texts as one corpus with all their records would. It
+    asks each for its counts, adds them with `TermCounts.sum`, and passes the sum to each search.
+
+    Example:
+        >>> import anyio
+        >>> from airw.stores import MemoryStore
+        >>> from airw.testing.changes import put
+        >>> from airw.values import TermCounts
+        >>> async def main():
+        ...     async with MemoryStore() as one, MemoryStore() as two:
+        ...         await one.apply([put("a", "rotate the keys"), put("b", "the weather")])
+        ...         await two.apply([put("c", "keys, keys and keys")])
+        ...         pooled = TermCounts.sum([await store.term_statistics(["keys"]) for store in (one, two)])
+        ...         rankings = [await store.search_text(["keys"], 10, statistics=pooled) for store in (one, two)]
+        ...         return pooled.frequencies, [ranking.artifact_ids for [ranking] in rankings]
+        >>> anyio.run(main)
+        ({'keys': 2}, [['a'], ['c']])
+    """
+
+    async def term_statistics(self, queries: Sequence[str]) -> TermCounts:
+        """Return the counts behind the BM25 scores of these queries, for the whole corpus.
+
+        They are the same for any filter and any surfaces. A word that no record contains has a frequency of 0.
+        """
+        ...
+
+    async def search_text(
+        self,
+        queries: Sequence[str],
+        k: int,
+        *,
+        filter: Filter | None = None,
+        surfaces: Sequence[str] | None = None,
+        per_artifact: bool = False,
+        statistics: TermCounts | None = None,
+    ) -> list[Ranking]:
+        """Return, per query, the `k` best records that contain at least one of its words.
+
+        Scores computed with the counts of several stores equal, to the last bit, those of one store with all records.
+
+        Args:
+            queries: The queries, in plain words.
+            k: The largest number of results per query.
+            filter: A condition on the metadata of records.
+            surfaces: The surface kinds to search; `None` for all.
+            per_artifact: Whether to rank artifacts, each by its best record.
+            statistics: The counts to compute scores with; `None` for those of this store.
+
+        Raises:
+            ArgumentError: If the statistics are of another formula, or lack a word of the queries.
         """
         ...
 

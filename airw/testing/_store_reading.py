@@ -21,7 +21,7 @@ from airw.testing._store_tools import (
 )
 from airw.testing.changes import EAST, put, record_id
 from airw.testing.exam import Case, case, expect_equal, expect_refusal
-from airw.values import ArtifactChange
+from airw.values import ArtifactChange, Ranking, TermCounts
 
 CASES: list[StoreCase] = []
 
@@ -85,6 +85,59 @@ CASES += [
     )
     for method in ("get_records", "records_of", "neighbors", "resolve")
 ]
+
+
+@case(
+    CASES,
+    "term_statistics",
+    "search_text",
+    promise="With the word counts of several stores, scores are, to the last bit, those of one store with all records.",
+)
+async def _searches_with_pooled_counts_rank_as_one_store(fixture: StoreFixture) -> None:
+    content = diverse_artifacts()
+    here, there = content[::2], content[1::2]
+    is_writable = "apply" in fixture.offers
+    store = await fixture.open_store([] if is_writable else here)
+    if is_writable:
+        await store.apply(here)
+    calls = calls_about(content)["search_text"]
+    async with MemoryStore() as other, MemoryStore() as whole:
+        await other.apply(there)
+        await whole.apply(content)
+        for call in calls:
+            queries, k = call.arguments
+            pooled = TermCounts.sum([await each.term_statistics(queries) for each in (store, other)])
+            parts = [await each.search_text(queries, k, **call.options, statistics=pooled) for each in (store, other)]
+            expected = await whole.search_text(queries, k, **call.options)
+            for query, one, two, ranking in zip(queries, *parts, expected, strict=True):
+                # By score, then artifact. A stable sort, so that ties within an artifact keep their order.
+                got = sorted(_rank_keys(one) + _rank_keys(two), key=lambda row: row[:2])[:k]
+                expect_equal(got, _rank_keys(ranking), f"search_text{call} with pooled counts, for {query!r}")
+
+
+def _rank_keys(ranking: Ranking) -> list[tuple[float, str, str]]:
+    """Return the rows of a ranking as tuples that sort by score, then by artifact."""
+    scores = (-np.asarray(ranking.scores, np.float64)).tolist()
+    return list(zip(scores, ranking.artifact_ids, ranking.record_ids, strict=True))
+
+
+@case(
+    CASES,
+    "term_statistics",
+    "search_text",
+    promise="`search_text` refuses word counts of another formula or of other queries, and names what is wrong.",
+)
+async def _counts_that_do_not_fit_are_refused(fixture: StoreFixture) -> None:
+    store = await fixture.open_store([put("a", "rotate the keys")])
+    counts = await store.term_statistics(["keys"])
+    bad: dict[str, tuple[Any, str]] = {
+        "counts of other queries": (counts, "'rotate'"),
+        "counts of another formula": (replace(counts, formula="tf-idf"), "'tf-idf'"),
+        "a mapping instead of counts": ({"keys": 1}, "TermCounts"),
+    }
+    for fault, (statistics, named) in bad.items():
+        call = store.search_text(["rotate keys"], 5, statistics=statistics)
+        await expect_refusal(ArgumentError, call, f"search_text with {fault}", "statistics", named)
 
 
 @case(CASES, "neighbors", promise="`neighbors` refuses an unknown direction and names it.")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from airw._base.messages import one_line
-from airw.protocols import RunKeeper, Store
+from airw.protocols import RunKeeper, Store, TermStatistics
 from airw.stores import MemoryStore
 from airw.testing.changes import ODD_IDS, put, vector_of
 from airw.testing.exam import Case
@@ -18,7 +18,7 @@ from airw.values.filters import parse_filter
 GROUPS = {
     "records": ("records_of", "get_records", "artifact_ids", "ledger", "counts"),
     "vectors": ("search_vectors", "similarities", "best_of", "vectors", "vectors_of"),
-    "text": ("search_text",),
+    "text": ("search_text", "term_statistics"),
     "links": (
         *("neighbors", "resolve", "referrers", "fan_in", "max_fan_in", "matching"),
         *("unresolved_links", "link_counts"),
@@ -29,7 +29,7 @@ _MAX_CALLS = 5  # calls per method when a case looks at the store after each of 
 _LINK_STATES = ("resolved", "dangling", "ambiguous", "foreign")
 
 
-class FullStore(Store, RunKeeper, Protocol):
+class FullStore(TermStatistics, Store, RunKeeper, Protocol):
     """A store with all methods; a case uses only the methods that it needs."""
 
 
@@ -104,6 +104,7 @@ def calls_about(changes: Iterable[ArtifactChange]) -> dict[str, list[StoreCall]]
             *(_call(["one two", "three", "?!", ""], k, **options) for k, options in searches),
             _call(["CAFE", "keys' OR", '"bucher', "日本", "text:rotate*", "NEAR(", "\ud800", "s", "rotate\0keys"], 5),
         ],
+        "term_statistics": [_call(["one two", "three", "?!", "CAFE 日本", "absent"]), _call([""]), _call([])],
         "neighbors": [_call(ids, **choice) for choice in choices] + [_call([])],
         "resolve": [_call(refs), _call([])],
         "referrers": [_call(nodes), _call(nodes, types=["r"]), _call(nodes, types=[])],

@@ -24,6 +24,7 @@ CAPABILITIES: Mapping[str, tuple[str, ...]] = {
     ),
     "writing": ("writing",),
     "closing": ("aclose",),
+    "statistics": ("term_statistics", "search_text"),
     "runs": ("begin_run", "read_run", "apply_part", "forget_run"),
     "graph": ("records_of", "neighbors"),
     "walk": ("get_records", "search_vectors", "best_of", "neighbors"),
@@ -34,10 +35,11 @@ CAPABILITIES: Mapping[str, tuple[str, ...]] = {
 """The capabilities that a store may offer besides `apply`, with the methods that each needs.
 
 `graph`, `walk` and `search` are the protocols `GraphStore`, `WalkStore` and `SearchStore` of `airw.protocols`, which
-single functions of the library need. `persistent` and `shared` are about opening the same content again.
+single functions of the library need. `statistics` and `runs` are the optional `TermStatistics` and `RunKeeper`.
+`persistent` and `shared` are about opening the same content again.
 """
 
-STORE = tuple(name for name, methods in CAPABILITIES.items() if methods and name != "runs")
+STORE = tuple(name for name, methods in CAPABILITIES.items() if methods and name not in ("runs", "statistics"))
 """The capabilities of the protocol `airw.protocols.Store`."""
 
 _METHODS = frozenset(method for methods in CAPABILITIES.values() for method in methods)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         UnresolvedLink,
         canonical_node_id,
     )
+    from airw.values.term_counts import TermCounts
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -56,6 +57,7 @@ else:
                 "UnresolvedLink",
                 "canonical_node_id",
             ],
+            "term_counts": ["TermCounts"],
         },
     )
 
@@ -87,6 +89,7 @@ __all__ = [
     "SearchHit",
     "StopReason",
     "Surface",
+    "TermCounts",
     "UnresolvedLink",
     "canonical_node_id",
 ]

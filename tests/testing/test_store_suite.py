@@ -214,6 +214,19 @@ class CollapsesAfterTheCut(Twisted):
         ]
 
 
+@breaks("searches_with_pooled_counts*", "counts_that_do_not_fit*")
+class IgnoresStatistics(Twisted):
+    async def twist(self, search, queries, k, options):
+        return await search(queries, k, **{name: value for name, value in options.items() if name != "statistics"})
+
+
+@breaks("searches_with_pooled_counts*", "term_statistics_answers_as_a_memory_store_does")
+class CountsNoRecords(MemoryStore):
+    async def term_statistics(self, queries):
+        counts = await super().term_statistics(queries)
+        return replace(counts, records=max(counts.frequencies.values(), default=0))
+
+
 @breaks("only_the_wanted_surfaces*", "search_*_answers_as_a_memory_store_does")
 class IgnoresSurfaces(Twisted):
     async def twist(self, search, queries, k, options):

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from airw._base.arrays import NDArray
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 from airw.stores._indexes.texts import split_queries, split_words
-from airw.values import Ranking
+from airw.values import Ranking, TermCounts
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 _RankedRow: TypeAlias = tuple[float, str, int, int, str]
 
 _K1, _B = 1.2, 0.75
+_FORMULA = "bm25 of fts5/unicode61"  # changes with any rule that a score depends on
 _LEAST_WEIGHT = 1e-6  # FTS5's weight of a word in half of all rows or more, where BM25 would be zero or negative
 _GROWTH = 4  # factor by which more records are read while they belong to too few artifacts
 _MAX_BYTES = 1 << 26  # memory of all postings
@@ -94,6 +97,7 @@ class InvertedIndex:
         allowed: NDArray[np.int64] | None = None,
         surfaces: Sequence[str] | None = None,
         per_artifact: bool = False,
+        statistics: TermCounts | None = None,
     ) -> list[Ranking]:
         """Return the `k` best records or artifacts of each query.
 
@@ -106,27 +110,43 @@ class InvertedIndex:
             allowed: The numbers (rowids) of the records to rank; `None` for all.
             surfaces: The surface kinds to rank; `None` for all.
             per_artifact: Whether to rank artifacts, each by its best record.
+            statistics: The word counts to compute scores with; `None` for those of this index.
 
         Returns:
             One ranking per query, best first; ties by artifact id, then surface index.
 
         Raises:
+            ArgumentError: If the statistics are of another formula, or lack a word of the queries.
             sqlite3.DatabaseError: If the text index does not match the records.
         """
+        words_by_query = split_queries(queries)
+        if statistics is not None:
+            _check_statistics(statistics, words_by_query)
         self._update(connection)
         if surfaces is not None:
             self._read_kinds(connection)
         k, rankings = max(k, 0), []
-        for words in split_queries(queries):
-            scores = self._score(connection, words if k else [])
+        for words in words_by_query:
+            scores = self._score(connection, words if k else [], statistics)
             matches = self._select_rows(np.flatnonzero(scores), allowed, surfaces)
             best = self._find_best(connection, scores, matches, k, per_artifact=per_artifact)
             ids, artifact_ids = [row[-1] for row in best], [row[1] for row in best]
             rankings.append(Ranking(ids, artifact_ids, np.array([-row[0] for row in best], np.float64)))
         return rankings
 
+    def count_terms(self, connection: "sqlite3.Connection", queries: Sequence[str]) -> TermCounts:
+        """Return the counts behind the scores of these queries.
+
+        The postings that this reads stay in memory for the search that follows.
+        """
+        self._update(connection)
+        words = sorted({word for words in split_queries(queries) for word in words})
+        frequencies = {word: len(self._get_postings(connection, word).rows) for word in words}
+        return TermCounts(_FORMULA, self._count, self._word_count, frequencies)
+
     def _clear(self) -> None:
         self._count = self._last = 0  # number of live rows; highest rowid ever indexed
+        self._word_count = 0  # in all live rows
         # One entry per row. Removed rows keep their position, so that postings stay valid.
         self._rowids: NDArray[np.int64] = np.empty(0, np.int64)
         self._lengths: NDArray[np.float64] = np.empty(0)
@@ -166,7 +186,8 @@ class InvertedIndex:
         self._add_new_words(connection, new_lengths)
         self._rowids, self._live, self._lengths = numbers, live, np.concatenate([self._lengths, new_lengths])
         self._count, self._last = count, last
-        self._compute_norms()
+        self._word_count = int(self._lengths[self._live].sum())
+        self._norms = _compute_norms(self._lengths, self._word_count, count)
 
     def _add_new_words(self, connection: "sqlite3.Connection", lengths: NDArray[np.float64]) -> None:
         """Add the new rows to the postings in memory."""
@@ -182,23 +203,25 @@ class InvertedIndex:
                 if word in self._postings:
                     self._postings[word].new.append((row, count))
 
-    def _compute_norms(self) -> None:
-        """Compute the part of the BM25 denominator that depends on the length of each row."""
-        words = float(self._lengths[self._live].sum())
-        average = words / self._count if words else 1.0
-        self._norms = _K1 * (1 - _B + _B * self._lengths / average)
-
-    def _score(self, connection: "sqlite3.Connection", words: Sequence[str]) -> NDArray[np.float64]:
+    def _score(
+        self, connection: "sqlite3.Connection", words: Sequence[str], statistics: TermCounts | None
+    ) -> NDArray[np.float64]:
         """Return the BM25 score of each row, 0 for rows without any of the words.
 
-        The arithmetic is that of FTS5, step by step, so that rounding is the same, too.
+        The arithmetic is that of FTS5, step by step, so that rounding is the same, too. It is the same for statistics
+        of several indexes, so that their scores equal those of one index with all rows.
         """
         scores = np.zeros(len(self._rowids))
         for word in words:
             postings = self._get_postings(connection, word)
-            rows, counts, row_count = postings.rows, postings.counts, len(postings.rows)
-            weight = math.log((self._count - row_count + 0.5) / (row_count + 0.5))
-            scores[rows] += max(weight, _LEAST_WEIGHT) * (counts * (_K1 + 1.0) / (counts + self._norms[rows]))
+            rows, counts = postings.rows, postings.counts
+            if statistics is None:
+                norms, row_count, frequency = self._norms[rows], self._count, len(rows)
+            else:
+                row_count, frequency = statistics.records, statistics.frequencies[word]
+                norms = _compute_norms(self._lengths[rows], statistics.words, row_count)
+            weight = math.log((row_count - frequency + 0.5) / (frequency + 0.5))
+            scores[rows] += max(weight, _LEAST_WEIGHT) * (counts * (_K1 + 1.0) / (counts + norms))
         return scores
 
     def _get_postings(self, connection: "sqlite3.Connection", word: str) -> _PostingList:
@@ -326,6 +349,31 @@ class InvertedIndex:
             [json.dumps(numbers), limit],
         ):
             yield -score_of[number], artifact_id, index, number, record_id
+
+
+def _compute_norms(lengths: NDArray[np.float64], word_count: int, row_count: int) -> NDArray[np.float64]:
+    """Return the part of the BM25 denominator that depends on the length of each row."""
+    average = word_count / row_count if word_count else 1.0
+    norms: NDArray[np.float64] = _K1 * (1 - _B + _B * lengths / average)
+    return norms
+
+
+def _check_statistics(statistics: object, words_by_query: Sequence[Sequence[str]]) -> None:
+    """Check that word counts fit these queries and this index, or raise `ArgumentError`."""
+    if not isinstance(statistics, TermCounts):
+        raise ArgumentError(
+            f"search_text: statistics must be TermCounts, as term_statistics returns, not {short_repr(statistics)}"
+        )
+    if statistics.formula != _FORMULA:
+        raise ArgumentError(
+            f"search_text: the statistics are of the formula {short_repr(statistics.formula)}, but this store "
+            f"computes {_FORMULA!r}; add only counts of stores with one formula"
+        )
+    for word in (word for words in words_by_query for word in words if word not in statistics.frequencies):
+        raise ArgumentError(
+            f"search_text: the statistics have no count of the word {short_repr(word)}; "
+            "pass the sum of what term_statistics returns for the same queries"
+        )
 
 
 def _read_lengths(connection: "sqlite3.Connection", after: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -10,7 +10,7 @@ from airw.errors import StoreError
 from airw.stores._indexes.filter_columns import FilterColumns, RecordNumbers, find_fields
 from airw.stores._indexes.inverted_index import InvertedIndex
 from airw.stores._indexes.texts import TEXT_TABLES, delete_records, insert_records, prepare_texts
-from airw.values import Ranking, Record
+from airw.values import Ranking, Record, TermCounts
 from airw.values.filters import Filter, get_field
 
 if TYPE_CHECKING:
@@ -58,11 +58,22 @@ class TextIndex:
         allowed: RecordNumbers | None,
         surfaces: Sequence[str] | None,
         per_artifact: bool,
+        statistics: TermCounts | None,
     ) -> list[Ranking]:
         """Return the `k` best records or artifacts of each query; see `InvertedIndex.rank`."""
         return self._inverted_index.rank(
-            self._open(), queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact
+            self._open(),
+            queries,
+            k,
+            allowed=allowed,
+            surfaces=surfaces,
+            per_artifact=per_artifact,
+            statistics=statistics,
         )
+
+    def count_terms(self, queries: Sequence[str]) -> TermCounts:
+        """Return the counts behind the scores of these queries; see `InvertedIndex.count_terms`."""
+        return self._inverted_index.count_terms(self._open(), queries)
 
     def close(self) -> None:
         """Close the database."""

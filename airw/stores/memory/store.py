@@ -23,7 +23,7 @@ from airw._base.json import deep_copy
 from airw._base.lru import LruCache
 from airw._base.overriding import override
 from airw.errors import StoreBusy, StoreError
-from airw.protocols import ArtifactVectors, BestRecords, IngestRun, RunKeeper, RunRows, Store
+from airw.protocols import ArtifactVectors, BestRecords, IngestRun, RunKeeper, RunRows, Store, TermStatistics
 from airw.stores._changes import check_changes, check_record, check_width, settings_json
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores._indexes.filter_columns import RecordNumbers
@@ -41,6 +41,7 @@ from airw.values import (
     NodeId,
     Ranking,
     Record,
+    TermCounts,
     UnresolvedLink,
 )
 from airw.values.filters import MISSING, Filter, get_field
@@ -119,7 +120,7 @@ class _StoredRun:
     parts: dict[int, str] = field(default_factory=dict)
 
 
-class MemoryStore(Store, RunKeeper):
+class MemoryStore(TermStatistics, Store, RunKeeper):
     """A `Store` in memory, for tests, trials and corpora that are built in each process.
 
     It runs on asyncio and trio. Every call holds one lock, so a reader never sees half of a write. Calls run in a
@@ -407,9 +408,17 @@ class MemoryStore(Store, RunKeeper):
         filter: Filter | None = None,
         surfaces: Sequence[str] | None = None,
         per_artifact: bool = False,
+        statistics: TermCounts | None = None,
     ) -> list[Ranking]:
         allowed = self._match_filter(filter)
-        return self._texts.rank(queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact)
+        return self._texts.rank(
+            queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact, statistics=statistics
+        )
+
+    @override
+    @_hold_lock
+    def term_statistics(self, queries: Sequence[str]) -> TermCounts:
+        return self._texts.count_terms(queries)
 
     def _match_filter(self, filter: Filter | None) -> RecordNumbers | None:
         """Return the numbers of the records that match the filter; `None` for all records."""

@@ -16,7 +16,16 @@ from airw._base.file_lock import hold_file
 from airw._base.lru import LruCache
 from airw._base.overriding import override
 from airw.errors import StoreError
-from airw.protocols import ArtifactVectors, BestRecords, ChangeFinder, IngestRun, RunKeeper, RunRows, Store
+from airw.protocols import (
+    ArtifactVectors,
+    BestRecords,
+    ChangeFinder,
+    IngestRun,
+    RunKeeper,
+    RunRows,
+    Store,
+    TermStatistics,
+)
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores._indexes.inverted_index import InvertedIndex
 from airw.stores._indexes.value_index import ValueIndex, match_values
@@ -39,6 +48,7 @@ from airw.values import (
     NodeId,
     Ranking,
     Record,
+    TermCounts,
     UnresolvedLink,
 )
 from airw.values.filters import Filter
@@ -51,7 +61,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class SqliteStore(Store, RunKeeper, ChangeFinder):
+class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder):
     """A `Store` in one SQLite file, safe to share between tasks and processes.
 
     It runs on asyncio only, because aiosqlite does. A reader sees only complete writes, also those of other processes,
@@ -277,14 +287,25 @@ class SqliteStore(Store, RunKeeper, ChangeFinder):
         filter: Filter | None = None,
         surfaces: Sequence[str] | None = None,
         per_artifact: bool = False,
+        statistics: TermCounts | None = None,
     ) -> list[Ranking]:
         def rank(connection: "sqlite3.Connection") -> list[Ranking]:
             allowed = None if filter is None else self._filters.match(connection, filter)
             return self._inverted_index.rank(
-                connection, queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact
+                connection,
+                queries,
+                k,
+                allowed=allowed,
+                surfaces=surfaces,
+                per_artifact=per_artifact,
+                statistics=statistics,
             )
 
         return await self._read(rank)
+
+    @override
+    async def term_statistics(self, queries: Sequence[str]) -> TermCounts:
+        return await self._read(self._inverted_index.count_terms, queries)
 
     @override
     async def neighbors(

@@ -217,3 +217,16 @@ def test_putting_row_after_row_does_not_copy_the_matrix_each_time():
         index.put([f"new {at}"], [2_000 + at], ["a"], ["chunk"], [at], vectors=np.ones((1, 2), np.float32))
     assert index._matrix is before
     assert len(index) == 2_000
+
+
+@pytest.mark.parametrize("dim", [1, 3, 17, 64, 384, 1000, 4096])
+def test_a_score_does_not_depend_on_the_other_rows_of_the_index(dim):
+    """So the rankings of several stores can be merged as if they were one store."""
+    rows, queries = corpus(61, dim)
+    whole = {id: score for id, _, score in zip(*to_lists(fill_index(rows).search(queries[:1], 61))[0], strict=True)}
+    for size in (1, 2, 7, 30):
+        for start in range(0, 61, size):
+            [ranking] = fill_index(rows[start : start + size]).search(queries[:1], 61)
+            assert {id: whole[id] for id in ranking.record_ids} == dict(
+                zip(ranking.record_ids, ranking.scores.tolist(), strict=True)
+            )
