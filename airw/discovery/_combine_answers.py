@@ -1,33 +1,37 @@
 """Combine the answers of all sources into one result: merge, select, disclose."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from airw._base.concurrency import call_user_function
-from airw._base.messages import short_repr
+from airw._base.messages import error_text, short_repr
 from airw.discovery._planning import DiscoveryPlan
+from airw.discovery._query_source import SourceRequest, drop_copies
 from airw.discovery._rank_bounds import final_places
+from airw.discovery._union import UnionMember, UnionSearch
+from airw.discovery._union_bounds import PendingBound, bounds_of, final_union_places
 from airw.discovery.disclosure import disclose
 from airw.discovery.results import Answer, DiscoveryResult
 from airw.discovery.selection import Selection, select
 from airw.errors import ArgumentError, DiscoveryError
-from airw.retrieval import fuse_hits
-from airw.retrieval.fusion import fuse_entries
+from airw.retrieval import Mode, fuse_hits
+from airw.retrieval.fusion import fuse_entries, merge_copies
 from airw.values import SearchHit
 
 
-async def combine_answers(plan: DiscoveryPlan, answers: Mapping[str, Answer]) -> DiscoveryResult:
+async def combine_answers(request: SourceRequest, answers: Mapping[str, Answer]) -> DiscoveryResult:
     """Return the result of a discovery; it does not depend on the order of the answers.
 
     Raises:
         DiscoveryError: If no source answered.
         ArgumentError: If the scores of the sources cannot be merged, or a function returns something else than hits.
     """
-    # Answers arrive in any order: use the order of the sources, which decides ties.
-    ordered = [answers[member.name] for member in plan.members]
+    plan = request.plan
+    # Answers arrive in any order; report them in that of the sources.
+    ordered: Sequence[Answer] = [answers[member.name] for member in plan.members]
     _require_answer(plan, ordered)
-    hits = await _merge_hits(plan, ordered)
+    hits, ordered = await _merge_hits(request, ordered)
     selection = await _select_hits(plan, hits, ordered)
     corpora = {source: corpus for member in plan.members for source, corpus in member.corpora.items()}
     results = await disclose(
@@ -63,27 +67,89 @@ def _require_answer(plan: DiscoveryPlan, answers: Sequence[Answer]) -> None:
     raise DiscoveryError(f"no source answered: {errors}", causes) from ExceptionGroup("sources", list(causes.values()))
 
 
-async def _merge_hits(plan: DiscoveryPlan, answers: Sequence[Answer]) -> list[SearchHit]:
-    surviving = {answer.source: answer.survivors for answer in answers if answer.survivors}
+async def _merge_hits(
+    request: SourceRequest, answers: Sequence[Answer]
+) -> tuple[Sequence[SearchHit], Sequence[Answer]]:
+    """Return the candidates of all sources, and the answers; a source may fail while the union is searched."""
+    plan = request.plan
+    if plan.searches_union:
+        return await _search_union(request, answers)
+    return await _merge_sources(plan, answers), answers
+
+
+async def _search_union(
+    request: SourceRequest, answers: Sequence[Answer]
+) -> tuple[Sequence[SearchHit], Sequence[Answer]]:
+    plan = request.plan
+    _require_one_embedder(plan, answers)
+    answer = await request.union_search(has_later_stages=True).run(_take_part(request, answers))
+    answers = [_with_failure(item, answer.failures.get(item.source)) for item in answers]
+    _require_answer(plan, answers)
+    return _drop_copies(plan, answer.hits), answers
+
+
+def _take_part(request: SourceRequest, answers: Iterable[Answer]) -> dict[str, UnionMember]:
+    """Return the sources that take part in the union: those that answered and are not below their floor.
+
+    A source without evidence takes part: one corpus that contains all would rank its artifacts too.
+    """
+    return {
+        answer.source: request.members[answer.source]
+        for answer in answers
+        if answer.error is None and answer.report["reason"] != "below_floor"
+    }
+
+
+def _with_failure(answer: Answer, error: Exception | None) -> Answer:
+    """Return the answer of a source that failed while the union was searched."""
+    if error is None:
+        return answer
+    status = "timeout" if isinstance(error, TimeoutError) else "failed"
+    changes = {"status": status, "error": error_text(error), "abstained": True, "reason": None}
+    return replace(answer, error=error, report={**answer.report, **changes})
+
+
+def _drop_copies(plan: DiscoveryPlan, hits: Iterable[SearchHit]) -> list[SearchHit]:
+    """Return the hits with evidence, without copies of the same thing."""
+    by_source: dict[str | None, list[SearchHit]] = {}
+    candidates = list(filter(plan.search.has_evidence, hits))
+    for hit in candidates:
+        by_source.setdefault(hit.source, []).append(hit)
+    kept = {id(hit) for source, own in by_source.items() for hit in drop_copies(own, plan.dedup_by, source or "")}
+    return merge_copies([hit for hit in candidates if id(hit) in kept], plan.identity)
+
+
+def _require_one_embedder(plan: DiscoveryPlan, answers: Sequence[Answer]) -> None:
+    if plan.merge == "score" or plan.union_search.fusion == "blend":
+        # Cosines of different embedders are on different scales.
+        ids = {answer.source: answer.embedder_id for answer in answers if answer.error is None}
+        if len(set(ids.values())) > 1:
+            embedders = ", ".join(f"{source}: {id}" for source, id in ids.items())
+            raise ArgumentError(f"merge={plan.merge!r} needs one embedder for all corpora, not {embedders}; use 'rrf'")
+
+
+async def _merge_sources(plan: DiscoveryPlan, answers: Sequence[Answer]) -> list[SearchHit]:
+    if not plan.is_multi_source and plan.walk is None:
+        answers = [replace(item, hits=tuple(filter(plan.search.has_evidence, item.hits))) for item in answers]
+    surviving = {answer.source: answer.survivors for answer in _order_sources(plan, answers) if answer.survivors}
     if callable(plan.merge):
         hits = list(await call_user_function(plan.merge, surviving))
         others = [hit for hit in hits if not isinstance(hit, SearchHit)]
         if others:
             raise ArgumentError(f"merge must return SearchHits, not {short_repr(others[0])}")
         return hits
-    if plan.merge == "score":
-        return _merge_by_score(plan, answers)
     return fuse_hits(surviving, rrf_k=plan.rrf_k, weights=plan.merge_weights, identity=plan.identity, k=plan.search.k)
 
 
-def _merge_by_score(plan: DiscoveryPlan, answers: Sequence[Answer]) -> list[SearchHit]:
-    # Cosines of different embedders are on different scales.
-    ids = {answer.source: answer.embedder_id for answer in answers if answer.survivors}
-    if len(set(ids.values())) > 1:
-        embedders = ", ".join(f"{source}: {id}" for source, id in ids.items())
-        raise ArgumentError(f"merge='score' needs one embedder for all corpora, not {embedders}; use 'rrf'")
-    hits = [hit for answer in answers for hit in answer.survivors]
-    return sorted(hits, key=lambda hit: -hit.score)[: plan.search.k]
+def _order_sources(plan: DiscoveryPlan, answers: Sequence[Answer]) -> Sequence[Answer]:
+    """Return the answers in the order that decides ties.
+
+    In `ir`, whose fusion is `"rrf-by-source"`, this is the order of the caller. Elsewhere the best score decides, then
+    the name: nothing may depend on the order in which the corpora are listed.
+    """
+    if plan.merge == "rrf-by-source" or callable(plan.merge):
+        return answers
+    return sorted(answers, key=lambda answer: (-(answer.hits[0].score if answer.hits else 0.0), answer.source))
 
 
 async def _select_hits(plan: DiscoveryPlan, hits: Sequence[SearchHit], answers: Sequence[Answer]) -> Selection:
@@ -122,32 +188,73 @@ def _signals(plan: DiscoveryPlan, selection: Selection, answers: Sequence[Answer
     signals["merge"] = "custom" if callable(plan.merge) else plan.merge
     signals["sources"] = [answer.source for answer in answers]
     signals["per_source"] = {answer.source: dict(answer.report) for answer in answers}
-    if plan.merge == "rrf":
+    if plan.merge in ("rrf", "rrf-by-source"):
         signals["merge_rrf_k"] = plan.rrf_k
     return signals
 
 
-def rank_so_far(plan: DiscoveryPlan, answers: Mapping[str, Answer]) -> list[SearchHit]:
+async def rank_so_far(request: SourceRequest, answers: Mapping[str, Answer]) -> list[SearchHit]:
     """Return the fused ranking of the sources that have answered so far.
 
-    The metadata of each hit gain `rank_final`. Only ranks have bounds, so the list is empty if the merge is not
-    `"rrf"`.
+    The metadata of each hit gain `rank_final`. The list is empty if `merge` is a function.
     """
-    if plan.merge != "rrf":
-        return []
-    # Pending sources stay in the mapping, without hits: positions of sources decide ties, and must not shift later.
-    hits = {member.name: answers[member.name].survivors if member.name in answers else () for member in plan.members}
+    plan = request.plan
+    if plan.searches_union:
+        return await _rank_union_so_far(request, answers)
+    return [] if callable(plan.merge) else _rank_sources_so_far(plan, answers)
+
+
+async def _rank_union_so_far(request: SourceRequest, answers: Mapping[str, Answer]) -> list[SearchHit]:
+    plan = request.plan
+    union = request.union_search(has_later_stages=False)
+    pending = [member.name for member in plan.members if member.name not in answers]
+    # Before the next `await`: other sources may count their words meanwhile, but these scores know nothing of them.
+    bounds = _pending_bounds(request, union, pending)
+    answer = await union.run(_take_part(request, answers.values()))
+    hits = _drop_copies(plan, answer.hits)
+    # Further stages give scores that have no bounds; so does a factor of a source.
+    has_bounds = bounds is not None and answer.channels and not plan.search.has_second_stage and not union.weights
+    if pending and has_bounds:
+        return _mark_final(hits, final_union_places(hits, answer.channels, bounds or [], answer.search))
+    return _mark_final(hits, [not pending] * len(hits))
+
+
+def _pending_bounds(
+    request: SourceRequest, union: UnionSearch, pending: Iterable[str]
+) -> list[Mapping[Mode, PendingBound]] | None:
+    """Return the bounds of each pending source; `None` if not all have counted, or one cannot be compared."""
+    if not request.all_counted.is_set():
+        return None
+    members = [request.members.get(name) for name in pending]
+    known = [member for member in members if member is not None]
+    embedders = {member.corpus.embedder.id for member in request.members.values()}
+    counts = [member.counts for member in known if member.counts is not None]
+    if len(counts) < len(members) or len(embedders) > 1 or len(union.pooled) > 1:
+        return None
+    pooled = next(iter(union.pooled.values()), None)
+    return [] if pooled is None else [bounds_of(item, pooled, union.search.channels) for item in counts]
+
+
+def _rank_sources_so_far(plan: DiscoveryPlan, answers: Mapping[str, Answer]) -> list[SearchHit]:
+    ordered = _order_sources(plan, [answers[member.name] for member in plan.members if member.name in answers])
+    weights = plan.merge_weights or {}
+    if plan.merge == "rrf-by-source":
+        # Pending sources stay in the mapping, without hits: positions of sources decide ties, and must not shift later.
+        hits = {item.name: answers[item.name].survivors if item.name in answers else () for item in plan.members}
+        pending = {place: weights.get(name, 1.0) for place, name in enumerate(hits) if name not in answers}
+    else:
+        # A pending source may turn out to have the best score of all, and then comes first.
+        hits = {answer.source: answer.survivors for answer in ordered}
+        names = [member.name for member in plan.members if member.name not in answers]
+        pending = {-place: weights.get(name, 1.0) for place, name in enumerate(names, start=1)}
     options: dict[str, Any] = {"rrf_k": plan.rrf_k, "weights": plan.merge_weights, "identity": plan.identity}
     entries = fuse_entries(hits, **options)
-    weights = plan.merge_weights or {}
-    pending = {
-        position: weights.get(member.name, 1.0)
-        for position, member in enumerate(plan.members)
-        if member.name not in answers
-    }
     final = final_places(entries, pending, rrf_k=plan.rrf_k, may_merge=plan.identity is not None)
-    ranking = fuse_hits(hits, **options, k=plan.search.k)
+    return _mark_final(fuse_hits(hits, **options, k=plan.search.k), final)
+
+
+def _mark_final(hits: Iterable[SearchHit], final: Iterable[bool]) -> list[SearchHit]:
     return [
         replace(hit, metadata={**hit.metadata, "rank_final": is_final})
-        for hit, is_final in zip(ranking, final, strict=False)
+        for hit, is_final in zip(hits, final, strict=False)
     ]

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, cast
@@ -16,7 +16,7 @@ from airw.discovery.federated import FederatedCorpus
 from airw.discovery.selection import STRATEGIES, Strategy, select
 from airw.errors import ArgumentError
 from airw.protocols import MaybeAwaitable, NeighborhoodPolicy, SearchStore, Selector, WalkStore
-from airw.retrieval import SEARCH_DEFAULTS, Mode, SearchOptions, SearchQuery, SearchTuning, check_corpus
+from airw.retrieval import SEARCH_DEFAULTS, Fusion, Mode, SearchOptions, SearchQuery, SearchTuning, check_corpus
 from airw.retrieval.fusion import Identity, fuse_entries
 from airw.values import SearchHit
 from airw.values.filters import Filter
@@ -31,9 +31,10 @@ Corpora: TypeAlias = Askable | Sequence[Askable] | Mapping[str, Askable] | Feder
 """One corpus, or several as a list or by name; each is open, or a name or path. Or a `FederatedCorpus`."""
 
 Merge: TypeAlias = (
-    Literal["rrf", "score"] | Callable[[Mapping[str, Sequence[SearchHit]]], MaybeAwaitable[Iterable[SearchHit]]]
+    Literal["rrf", "blend", "score", "rrf-by-source"]
+    | Callable[[Mapping[str, Sequence[SearchHit]]], MaybeAwaitable[Iterable[SearchHit]]]
 )
-MERGES = ("rrf", "score")
+MERGES = ("rrf", "blend", "score", "rrf-by-source")
 
 SKILLS = "skills"
 """The name of a corpus that often contains copies of its artifacts.
@@ -140,7 +141,7 @@ class DiscoveryPlan:
             raise ArgumentError(
                 "corpus is a FederatedCorpus, which can only be walked: pass walk=policy, or its corpora as a list"
             )
-        search = SearchQuery.parse(verb, query, cast("SearchOptions", {"mode": _MODE, **search_options}))
+        search = SearchQuery.parse(verb, query, cast("SearchOptions", {"fusion": _FUSION, **search_options}))
         plan = cls(members=members, is_multi_source=is_multi_source, search=search, floors=floors, **plan_options)
         _check_selection(plan, next(iter(floors.values())))
         _check_merge(plan)
@@ -159,16 +160,28 @@ class DiscoveryPlan:
 
     @property
     def rrf_k(self) -> int:
-        """Return the rank constant of the fusion of sources."""
-        return 60 if self.merge_rrf_k is None else self.merge_rrf_k
+        """Return the rank constant of the fusion of several corpora."""
+        return self.search.rrf_k if self.merge_rrf_k is None else self.merge_rrf_k
+
+    @property
+    def searches_union(self) -> bool:
+        """Return whether several corpora are searched as one: not walked, and not fused source by source."""
+        is_union = not callable(self.merge) and self.merge != "rrf-by-source"
+        return self.is_multi_source and self.walk is None and is_union
+
+    @property
+    def union_search(self) -> SearchQuery:
+        """Return the search in the union of the corpora."""
+        fusion = "blend" if self.merge == "blend" else self.search.fusion
+        return replace(self.search, fusion=fusion, rrf_k=self.rrf_k)
 
 
-_MODE: Mode = "hybrid"
+_FUSION: Fusion = "rrf"
 _PLAN_DEFAULTS = {item.name: item.default for item in fields(DiscoveryPlan) if item.default is not MISSING}
 _SEARCH_DEFAULTS = {name: value for name, value in SEARCH_DEFAULTS.items() if name != "per_artifact"}
 DISCOVER_DEFAULTS: Mapping[str, Any] = {
     **_SEARCH_DEFAULTS,
-    "mode": _MODE,
+    "fusion": _FUSION,
     "min_score": None,
     **_PLAN_DEFAULTS,
 }
@@ -220,6 +233,8 @@ def _check_merge(plan: DiscoveryPlan) -> None:
     is_dense = plan.walk is None and search.mode == "dense" and not search.rerank and not search.rescaling_options
     if plan.merge == "score" and not is_dense:
         raise ArgumentError("merge='score' needs mode='dense', whose raw scores can be compared: use 'rrf'")
+    if plan.merge == "blend" and (plan.walk is not None or search.mode != "hybrid"):
+        raise ArgumentError("merge='blend' needs mode='hybrid', as it adds up the scores of both channels: use 'rrf'")
 
 
 def members_of(corpus: Corpora) -> tuple[tuple[Member, ...], bool]:

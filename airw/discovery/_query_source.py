@@ -4,7 +4,9 @@ If it fails or runs out of time, the other sources go on.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,17 +14,25 @@ import anyio
 
 from airw._base.arrays import Floats
 from airw._base.checks import check_number, name_missing_method
-from airw._base.concurrency import in_thread
+from airw._base.concurrency import first_error, in_thread
 from airw._base.messages import error_text
-from airw.corpora import use_corpus
+from airw.corpora import CorpusLike, open_corpus
 from airw.discovery._planning import AUTO, SKILLS, DiscoveryPlan, Member
+from airw.discovery._union import (
+    CorpusView,
+    RememberingStore,
+    UnionMember,
+    UnionSearch,
+    count_terms,
+    pool_counts,
+)
 from airw.discovery.federated import FederatedCorpus
 from airw.discovery.results import Answer
 from airw.errors import ArgumentError, DiscoveryError, FilterError
-from airw.protocols import Embedder, OpenCorpus
-from airw.reranking import is_anonymous
+from airw.protocols import Embedder, OpenCorpus, Reranker
+from airw.reranking import is_anonymous, score_texts
 from airw.retrieval import SearchQuery, formulate_queries, run_search
-from airw.values import SearchHit
+from airw.values import SearchHit, TermCounts
 from airw.walking import WalkPolicy, traverse
 
 
@@ -48,13 +58,13 @@ class QueryEmbeddings:
         self._embeddings: dict[tuple[str, str], _SharedEmbedding] = {}
 
     def wrap(self, corpus: OpenCorpus[Any]) -> OpenCorpus[Any]:
-        """Return the corpus with an embedder that shares its queries.
+        """Return the corpus with an embedder that shares its queries, and a store that remembers its rankings.
 
         A `FederatedCorpus` is returned as it is: it embeds a query once anyway.
         """
         if isinstance(corpus, FederatedCorpus):
             return corpus
-        return _CorpusView(corpus.name, corpus.store, _SharingEmbedder(corpus.embedder, self))
+        return CorpusView(corpus.name, RememberingStore(corpus.store), _SharingEmbedder(corpus.embedder, self))
 
     async def embed(self, embedder: Embedder, text: str) -> Floats:
         """Return the embedding of a query: `(dim,) float32`."""
@@ -94,28 +104,100 @@ class _SharingEmbedder:
         return await self.embeddings.embed(self.embedder, text)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _CorpusView:
-    """A corpus with another embedder."""
+class RememberingReranker:
+    """A reranker that remembers its scores during one discovery.
 
-    name: str
-    store: Any
-    embedder: Embedder
+    The candidates of a union are candidates of its sources too, and a reranker is slow.
+    """
+
+    def __init__(self, reranker: Reranker) -> None:
+        self._reranker = reranker
+        self._scores: dict[tuple[str, str], float] = {}
+
+    async def __call__(self, query: str, texts: Sequence[str]) -> list[float]:
+        """Return the score of each text."""
+        new_texts = [text for text in texts if (query, text) not in self._scores]
+        if new_texts:
+            scores = await score_texts(self._reranker, query, new_texts)
+            self._scores.update(((query, text), score) for text, score in zip(new_texts, scores, strict=True))
+        return [self._scores[query, text] for text in texts]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourceRequest:
-    """The request that all sources of a discovery get, and its deadline."""
+    """The request that all sources of a discovery get, and its deadline.
+
+    Corpora that are opened for it stay open until `opened` is closed: the union of the sources reads them once more.
+
+    `members` are the sources that are open and have counted their words, and `pools` contains the sums of these counts.
+    `waiting` are the sources that have not counted yet, and have not failed. Sources must answer before `deadline`, and
+    the union of them before `last_deadline`.
+    """
 
     plan: DiscoveryPlan
     queries: tuple[str, ...]
     embeddings: QueryEmbeddings
     start: float
     deadline: float
+    last_deadline: float
+    opened: AsyncExitStack
+    reranker: Reranker | None
+    waiting: set[str]
+    all_counted: anyio.Event = field(default_factory=anyio.Event)
+    members: dict[str, UnionMember] = field(default_factory=dict)
+    pools: list[Mapping[str, TermCounts]] = field(default_factory=list)
+
+    @property
+    def search(self) -> SearchQuery:
+        """Return the search that each source runs."""
+        return replace(self.plan.search, rerank=self.reranker)
+
+    def union_search(self, *, has_later_stages: bool) -> UnionSearch:
+        """Return the search in the union of the sources.
+
+        Args:
+            has_later_stages: Whether to rerank and boost.
+        """
+        # Until all sources have counted, each is ranked with its own counts: that ranking it has made already.
+        pooled = self._pool_counts() if self.all_counted.is_set() else {}
+        search = replace(self.plan.union_search, rerank=self.reranker)
+        if not has_later_stages:
+            search = replace(search, rerank=None, boost=None)
+        weights = {name: weight for name, weight in (self.plan.merge_weights or {}).items() if weight != 1}
+        return UnionSearch(
+            search=search,
+            queries=self.queries,
+            pooled=pooled,
+            weights=weights,
+            deadline=self.last_deadline,
+        )
+
+    def _pool_counts(self) -> Mapping[str, TermCounts]:
+        # The same object in each call: the stores remember rankings by it.
+        if not self.pools:
+            self.pools.append(pool_counts([member.counts for member in self.members.values()]))
+        return self.pools[0]
+
+    def stop_waiting_for(self, source: str) -> None:
+        """Note that a source has counted its words, or will not count them any more."""
+        self.waiting.discard(source)
+        if not self.waiting:
+            self.all_counted.set()
+
+    async def open(self, corpus: CorpusLike[Any]) -> OpenCorpus[Any]:
+        """Return the corpus, opened if it is a name or a path."""
+        if not isinstance(corpus, str | os.PathLike):
+            return corpus
+        own = await open_corpus(corpus)
+        self.opened.push_async_callback(own.aclose)
+        return own
 
 
-async def prepare_request(plan: DiscoveryPlan) -> SourceRequest:
+@asynccontextmanager
+async def prepare_request(plan: DiscoveryPlan) -> AsyncIterator[SourceRequest]:
     """Formulate the queries once for all sources, and set the deadline.
+
+    Corpora that the sources open are closed at the end of the block.
 
     Raises:
         DiscoveryError: If formulating takes all the time of the discovery.
@@ -132,8 +214,19 @@ async def prepare_request(plan: DiscoveryPlan) -> SourceRequest:
             )
     # The time of a source starts after formulating, because that is not the work of a source.
     now = anyio.current_time()
-    source_deadline = math.inf if plan.source_timeout is None else now + plan.source_timeout
-    return SourceRequest(plan, queries, QueryEmbeddings(), now, min(overall_deadline, source_deadline))
+    source_timeout = math.inf if plan.source_timeout is None else plan.source_timeout
+    # A source that hangs must not use up the time in which the others are searched as one.
+    reserve = plan.timeout * _RESERVE if plan.searches_union and plan.timeout is not None else 0.0
+    deadline = min(overall_deadline - reserve, now + source_timeout)
+    last_deadline = min(overall_deadline, deadline + source_timeout)
+    async with AsyncExitStack() as opened:
+        rerank = plan.search.rerank
+        reranker = None if rerank is None else RememberingReranker(rerank)
+        waiting = {member.name for member in plan.members}
+        yield SourceRequest(plan, queries, QueryEmbeddings(), now, deadline, last_deadline, opened, reranker, waiting)
+
+
+_RESERVE = 0.1  # of `timeout`, for the union of the sources
 
 
 class _OutOfTime(Exception):
@@ -170,14 +263,14 @@ class _SourceQuery:
         self.scope.deadline = self.request.deadline
         with self.scope:
             try:
-                async with use_corpus(self.member.corpus) as corpus:
-                    await self._find_hits(corpus)
+                await self._find_hits(await self.request.open(self.member.corpus))
             except (ArgumentError, FilterError):
                 raise
             except _OutOfTime:
                 pass
             except Exception as failure:  # noqa: BLE001 - a source may fail in any way; the other sources go on
                 self.error = failure
+        self.request.stop_waiting_for(self.member.name)
         return self._to_answer()
 
     async def _find_hits(self, corpus: OpenCorpus[Any]) -> None:
@@ -190,14 +283,40 @@ class _SourceQuery:
         else:
             self.floor = floor
         if plan.walk is None:
-            hits = await run_search(view, plan.search, self.request.queries)
+            hits = await self._search(view)
         else:
             hits = await self._walk(view, plan.walk)
         # Hits get the name that the caller uses for the corpus. Those of a FederatedCorpus keep the name of their own.
         self.hits = [
             replace(hit, source=name) if hit.source in (None, corpus.name) and hit.source != name else hit
-            for hit in _drop_copies(hits, plan.dedup_by, name)
+            for hit in drop_copies(hits, plan.dedup_by, name)
         ]
+
+    async def _search(self, corpus: OpenCorpus[Any]) -> list[SearchHit]:
+        """Return the source's own ranking, and prepare its part of the union meanwhile."""
+        request, hits = self.request, list[SearchHit]()
+        with first_error():
+            async with anyio.create_task_group() as group:
+                counted = anyio.Event()
+                if request.plan.searches_union:
+                    group.start_soon(self._prepare_union, corpus, counted)
+                hits = await run_search(corpus, request.search, request.queries)
+                if request.plan.searches_union:
+                    await counted.wait()
+                # Do not hold up the answer because another source is slow to count its words.
+                if not request.all_counted.is_set():
+                    group.cancel_scope.cancel()
+        return hits
+
+    async def _prepare_union(self, corpus: OpenCorpus[Any], counted: anyio.Event) -> None:
+        """Count the words of the queries; when all sources have, rank the texts with the counts of all."""
+        request = self.request
+        counts = await count_terms(corpus, request.plan.search, request.queries)
+        request.members[self.member.name] = UnionMember(corpus, counts)
+        request.stop_waiting_for(self.member.name)
+        counted.set()
+        await request.all_counted.wait()
+        await request.union_search(has_later_stages=True).rank_texts(request.members[self.member.name])
 
     async def _walk(self, corpus: OpenCorpus[Any], policy: WalkPolicy) -> list[SearchHit]:
         """Walk a corpus and return the best hit of each artifact; after a timeout, those so far."""
@@ -242,7 +361,7 @@ class _SourceQuery:
         return Answer(self.member.name, hits, report, error, self.embedder_id, self.floor_note)
 
 
-def _drop_copies(hits: Sequence[SearchHit], field_name: str | None, corpus_name: str) -> list[SearchHit]:
+def drop_copies(hits: Sequence[SearchHit], field_name: str | None, corpus_name: str) -> list[SearchHit]:
     """Return the first hit of each value of a metadata field; hits without the field all stay."""
     if field_name == "auto":
         field_name = "name" if corpus_name.casefold() == SKILLS else None
@@ -265,7 +384,7 @@ def _abstention_reason(
         return "below_floor"
     if top is None:
         return "no_hits"
-    if plan.walk is None and not plan.search.has_evidence(hits):
+    if plan.walk is None and not any(map(plan.search.has_evidence, hits)):
         return "no_evidence"
     return None
 

@@ -2,9 +2,10 @@
 
 import warnings
 from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self, Unpack, cast
 
 from airw._base.concurrency import map_bounded
 from airw._base.signatures import shows_options
@@ -85,12 +86,12 @@ async def discover(corpus: Corpora, query: str, **options: Unpack[DiscoverOption
         (['keys'], [], 'abstain:no_evidence')
     """
     plan = DiscoveryPlan.prepare("discover", corpus, query, options)
-    request = await prepare_request(plan)
-    answers = await map_bounded(partial(query_source, request=request), plan.members, limit=len(plan.members))
-    for answer in answers:
-        if answer.floor_note is not None:
-            warnings.warn(f"min_score='auto': no floor for {answer.source!r}: {answer.floor_note}", stacklevel=2)
-    return await combine_answers(plan, {answer.source: answer for answer in answers})
+    async with prepare_request(plan) as request:
+        answers = await map_bounded(partial(query_source, request=request), plan.members, limit=len(plan.members))
+        for answer in answers:
+            if answer.floor_note is not None:
+                warnings.warn(f"min_score='auto': no floor for {answer.source!r}: {answer.floor_note}", stacklevel=2)
+        return await combine_answers(request, {answer.source: answer for answer in answers})
 
 
 @shows_options(DiscoverOptions, DISCOVER_DEFAULTS)
@@ -142,6 +143,8 @@ class DiscoveryStream:
     def __init__(self, plan: DiscoveryPlan) -> None:
         self._plan = plan
         self._answers: dict[str, Answer] = {}
+        self._stack = AsyncExitStack()
+        self._request: SourceRequest | None = None
         self._incoming: ReadAhead[tuple[AsyncGenerator[Answer, None], Answer]] | None = None
         self._result: DiscoveryResult | None = None
 
@@ -153,22 +156,24 @@ class DiscoveryStream:
     async def __aenter__(self) -> Self:
         if self._incoming is not None:
             raise ArgumentError("a DiscoveryStream can only be entered once: call discover_stream again")
-        request = await prepare_request(self._plan)
-        self._incoming = merge(*(_stream_answer(member, request) for member in self._plan.members), buffer=1)
-        await self._incoming.__aenter__()
+        self._incoming = merge(*map(self._stream_answer, self._plan.members), buffer=1)
+        async with AsyncExitStack() as stack:
+            self._request = await stack.enter_async_context(prepare_request(self._plan))
+            # The sources stop before the corpora are closed.
+            await stack.enter_async_context(self._incoming)
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._incoming is not None:
-            await self._incoming.__aexit__(kind, error, trace)
+        await self._stack.__aexit__(kind, error, trace)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> SourceAnswered | DiscoveryResult:
-        if self._incoming is None:
+        if self._incoming is None or self._request is None:
             raise ArgumentError(
                 "a DiscoveryStream yields only inside its block: async with discover_stream(…) as updates"
             )
@@ -177,16 +182,12 @@ class DiscoveryStream:
         try:
             _, answer = await anext(self._incoming)
         except StopAsyncIteration:
-            self._result = await combine_answers(self._plan, self._answers)
+            self._result = await combine_answers(self._request, self._answers)
             return self._result
         self._answers[answer.source] = answer
-        return self._to_event(answer)
-
-    def _to_event(self, answer: Answer) -> SourceAnswered:
         pending = tuple(member.name for member in self._plan.members if member.name not in self._answers)
-        ranking = tuple(rank_so_far(self._plan, self._answers))
+        ranking = tuple(await rank_so_far(self._request, self._answers))
         return SourceAnswered(answer.source, answer.report, answer.hits, ranking, pending)
 
-
-async def _stream_answer(member: Member, request: SourceRequest) -> AsyncGenerator[Answer, None]:
-    yield await query_source(member, request)
+    async def _stream_answer(self, member: Member) -> AsyncGenerator[Answer, None]:
+        yield await query_source(member, cast("SourceRequest", self._request))

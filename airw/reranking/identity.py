@@ -21,7 +21,10 @@ MAX_CHARS = 2_000
 _ANONYMOUS = "~anonymous"  # cannot collide with a name: those are escaped and contain no "~"
 _MAX_TAG = 120  # characters
 
-_SCALES: dict[str, dict[str, float]] = {"rrf": {"rrf_k": 60}, "blend": {"alpha": 0.5, "bm25_sat_k": 8.0}}
+_SCALES: dict[str, dict[str, float]] = {
+    "rrf": {"rrf_k": 60, "alpha": 0.5},
+    "blend": {"alpha": 0.5, "bm25_sat_k": 8.0},
+}
 
 
 def calibration_key(
@@ -45,7 +48,7 @@ def calibration_key(
         tag: The tag of the reranker, as `rerank_tag` returns it.
         fusion: `"rrf"` or `"blend"`.
         rrf_k: The rank constant of `"rrf"`.
-        alpha: The weight of the dense channel in `"blend"`.
+        alpha: The share of the dense channel.
         bm25_sat_k: The BM25 score that counts as one half in `"blend"`.
 
     Raises:

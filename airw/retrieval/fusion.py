@@ -135,6 +135,31 @@ def fuse_hits(
     return [_to_hit(entry) for entry in entries[:k]]
 
 
+def merge_copies(hits: Iterable[SearchHit], identity: Identity) -> list[SearchHit]:
+    """Return the first hit of each thing, in order.
+
+    The metadata of a hit whose copies are dropped gain `fused_sources`, the sources of all of them.
+
+    Args:
+        hits: Ranked hits.
+        identity: Decides which hits are the same thing, as in `fuse_hits`.
+
+    Raises:
+        ArgumentError: If `identity` cannot be used.
+    """
+    if identity is None:
+        return list(hits)
+    identify = _identity_function(identity)
+    copies: dict[Hashable, list[SearchHit]] = {}
+    for hit in hits:
+        copies.setdefault(_merge_key(hit, identify), []).append(hit)
+    merged = []
+    for first, *others in copies.values():
+        sources = list(dict.fromkeys([first.source, *(hit.source for hit in others)]))
+        merged.append(replace(first, metadata={**first.metadata, "fused_sources": sources}) if others else first)
+    return merged
+
+
 def fuse_entries(
     hits_by_source: HitsBySource,
     *,

@@ -3,13 +3,14 @@
 Nothing here does I/O.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from airw.retrieval.fusion import fuse_ranks
-from airw.retrieval.query import SearchQuery
+from airw.retrieval.query import Mode, SearchQuery
 from airw.values import Ranking, Record
 
 
@@ -32,48 +33,90 @@ class RankedRecord(NamedTuple):
     candidate: Candidate
 
 
-class _KeyedRanking(NamedTuple):
-    """A ranking and the keys that it is merged by: artifact ids or record ids."""
+@dataclass(frozen=True, slots=True)
+class ChannelRankings:
+    """What one channel has ranked.
 
-    channel: str
+    Usually a search has one dense and one lexical channel. A search in several corpora may have several of a kind:
+    cosines of two embedders cannot be compared, so each embedder is a channel of its own.
+
+    Args:
+        kind: `"dense"` or `"lexical"`.
+        rankings: One ranking a query.
+        weight: The factor of its ranks in a fusion by rank.
+    """
+
+    kind: Mode
+    rankings: Sequence[Ranking]
+    weight: float = 1.0
+
+
+ArtifactWeight: TypeAlias = Callable[[Any], float]
+"""Returns the factor of the score of an artifact."""
+
+
+class _KeyedRanking(NamedTuple):
+    """A ranking and the keys that it is merged by: artifact ids or record ids.
+
+    Rankings of the same query and of channels of one kind have the same `slot`.
+    """
+
+    slot: int
+    kind: str
+    weight: float
     keys: Sequence[str]
     ranking: Ranking
 
 
-def merge_rankings(rankings: Sequence[Sequence[Ranking]], query: SearchQuery, limit: int | None) -> list[Candidate]:
+def merge_rankings(
+    channels: Sequence[ChannelRankings], query: SearchQuery, limit: int | None, weigh: ArtifactWeight | None = None
+) -> list[Candidate]:
     """Merge the rankings of all channels and queries.
 
     A lone ranking keeps its scores; otherwise the artifacts, or the records, are fused. A fused artifact is represented
     by its record in the ranking that ranks it highest, the earlier ranking on a tie.
 
     Args:
-        rankings: For each channel, one ranking a query.
+        channels: The rankings of each channel.
         query: The search.
         limit: Return at most this many candidates; `None` returns all.
+        weigh: Returns the factor of the score of each artifact. The scores are then fused even if there is only one
+            ranking, because a factor means something else for a negative cosine.
 
     Returns:
-        Candidates, best first.
+        Candidates, best first. Equal scores are in the order of first appearance: dense rankings come before lexical
+        ones. If channels of one kind have ranked two artifacts alike, the larger BM25 score, the larger cosine and then
+        the smaller id come first.
     """
     # Group by query, because a blend adds up the channels of one query before queries are fused.
-    by_query = [
-        [_with_keys(channel, ranking, query) for channel, ranking in zip(query.channels, query_rankings, strict=True)]
-        for query_rankings in zip(*rankings, strict=True)
-    ]
+    by_query = [list(_key_rankings(channels, row, query)) for row in range(len(channels[0].rankings))]
     every = [ranking for query_rankings in by_query for ranking in query_rankings]
     # A single ranking needs no fusion: its scores stay cosines or BM25 scores.
-    if len(every) == 1:
+    if len(every) == 1 and weigh is None:
         return list(_to_candidates(every[0].ranking))[:limit]
     best_places = _find_best_places(every)
     channel_scores = _collect_channel_scores(every)
+    fused = _fuse(by_query, query)
+    if weigh is not None:
+        fused = [(key, score * weigh(best_places[key].artifact_id)) for key, score in fused]
+    # First appearance already orders the ties, unless channels of one kind have equal ranks.
+    if weigh is not None or len({ranking.slot for ranking in every}) < len(every):
+        first_places = _find_first_places(every)
+        fused.sort(key=lambda pair: (-pair[1], first_places[pair[0]], _evidence_key(channel_scores[pair[0]]), pair[0]))
     candidates: list[Candidate] = []
-    for key, score in _fuse(by_query, query)[:limit]:
+    for key, score in fused[:limit]:
         place = best_places[key]
         candidates.append(Candidate(place.record_id, place.artifact_id, score, channel_scores[key]))
     return candidates
 
 
-def _with_keys(channel: str, ranking: Ranking, query: SearchQuery) -> _KeyedRanking:
-    return _KeyedRanking(channel, ranking.artifact_ids if query.ranks_artifacts else ranking.record_ids, ranking)
+def _key_rankings(channels: Sequence[ChannelRankings], row: int, query: SearchQuery) -> Iterator[_KeyedRanking]:
+    """Yield the ranking of each channel for one query, dense channels first."""
+    for channel in sorted(channels, key=lambda channel: query.channels.index(channel.kind)):
+        ranking = channel.rankings[row]
+        slot = row * len(query.channels) + query.channels.index(channel.kind)
+        keys = ranking.artifact_ids if query.ranks_artifacts else ranking.record_ids
+        yield _KeyedRanking(slot, channel.kind, channel.weight, keys, ranking)
 
 
 def _to_candidates(ranking: Ranking) -> Iterator[Candidate]:
@@ -93,18 +136,32 @@ class _BestPlace(NamedTuple):
 
 def _find_best_places(rankings: Sequence[_KeyedRanking]) -> dict[str, _BestPlace]:
     places: dict[str, _BestPlace] = {}
-    for _, keys, ranking in rankings:
+    for _, _, _, keys, ranking in rankings:
         for rank, key in enumerate(keys):
             if key not in places or rank < places[key].rank:
                 places[key] = _BestPlace(rank, ranking.record_ids[rank], ranking.artifact_ids[rank])
     return places
 
 
+def _find_first_places(rankings: Iterable[_KeyedRanking]) -> dict[str, tuple[int, int]]:
+    """Return the slot of the first ranking that contains each key, and the rank there."""
+    places: dict[str, tuple[int, int]] = {}
+    for ranking in rankings:
+        for rank, key in enumerate(ranking.keys):
+            places.setdefault(key, (ranking.slot, rank))
+    return places
+
+
+def _evidence_key(scores: Mapping[str, float]) -> tuple[float, float]:
+    """Return a key that sorts the better channel scores first."""
+    return -scores.get("lexical_score", 0.0), -scores.get("dense_score", 0.0)
+
+
 def _collect_channel_scores(rankings: Sequence[_KeyedRanking]) -> dict[str, dict[str, float]]:
     """Return the best `dense_score` and `lexical_score` of each key."""
     scores_by_key: dict[str, dict[str, float]] = {}
-    for channel, keys, ranking in rankings:
-        name = f"{channel}_score"
+    for _, kind, _, keys, ranking in rankings:
+        name = f"{kind}_score"
         for key, score in zip(keys, ranking.scores.tolist(), strict=True):
             scores = scores_by_key.setdefault(key, {})
             scores[name] = max(score, scores.get(name, score))
@@ -122,9 +179,11 @@ def _fuse(by_query: Sequence[Sequence[_KeyedRanking]], query: SearchQuery) -> li
             return blends[0]
         # Blended scores of different queries are not comparable, so several queries are fused by rank.
         key_lists: list[Sequence[str]] = [[key for key, _ in blend] for blend in blends]
+        weights = [1.0] * len(blends)
     else:
         key_lists = [ranking.keys for query_rankings in by_query for ranking in query_rankings]
-    fused = fuse_ranks(key_lists, rrf_k=query.rrf_k)
+        weights = [ranking.weight for query_rankings in by_query for ranking in query_rankings]
+    fused = fuse_ranks(key_lists, rrf_k=query.rrf_k, weights=weights)
     if len(by_query) == 1:
         return fused
     return [(key, score / len(by_query)) for key, score in fused]
@@ -132,10 +191,11 @@ def _fuse(by_query: Sequence[Sequence[_KeyedRanking]], query: SearchQuery) -> li
 
 def _blend(query_rankings: Sequence[_KeyedRanking], query: SearchQuery) -> list[tuple[str, float]]:
     """Add the weighted scores of both channels; ties in order of first appearance."""
-    dense, lexical = (
-        dict(zip(ranking.keys, ranking.ranking.scores.tolist(), strict=True)) for ranking in query_rankings
-    )
-    alpha, saturation = query.alpha, query.bm25_sat_k
+    scores: dict[str, dict[str, float]] = {"dense": {}, "lexical": {}}
+    for ranking in query_rankings:
+        scores[ranking.kind].update(zip(ranking.keys, ranking.ranking.scores.tolist(), strict=True))
+    dense, lexical = scores["dense"], scores["lexical"]
+    alpha, saturation = query.alpha or 0.0, query.bm25_sat_k
     # A channel that did not rank a key counts 0 for it.
     blend = {
         key: alpha * dense.get(key, 0.0) + (1 - alpha) * _saturate(lexical.get(key, 0.0), saturation)
@@ -164,7 +224,7 @@ def apply_weights(ranked: Sequence[RankedRecord], query: SearchQuery) -> list[Ra
         return weighted
     best: dict[str, RankedRecord] = {}
     for item in weighted:
-        best.setdefault(item.record.artifact_id, item)
+        best.setdefault(item.candidate.artifact_id, item)
     return list(best.values())
 
 

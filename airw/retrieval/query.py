@@ -4,7 +4,7 @@ Nothing here does I/O. `airw.retrieval.searching` runs the search.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypeAlias, TypedDict
@@ -32,13 +32,18 @@ FUSIONS: tuple[Fusion, ...] = ("rrf", "blend")
 `"rrf"` fuses by reciprocal rank; `"blend"` adds a weighted cosine and a weighted, saturated BM25 score.
 """
 
+_ALPHA = 0.5
+# Vectors of hashed words know no more than BM25 does, and know it less well: they only help to order what BM25 finds.
+# `bench_alpha` prints what other values do.
+_ALPHA_BY_EMBEDDER = {"hashing-": 0.1}
+
 
 class SearchTuning(TypedDict, total=False):
     """The options of `search` that control how it ranks, not which records it ranks."""
 
     fusion: Fusion
     rrf_k: int
-    alpha: float
+    alpha: float | None
     bm25_sat_k: float
     fetch_k: int | None
     rerank: Reranker | str | None
@@ -68,19 +73,19 @@ class SearchQuery:
 
     The fields with a default are the options of `search`. `verb` is the function that the caller used: error messages
     name it. `rerank` is a function or `None`: a specification such as `"cross-encoder"` is resolved. `surface_weights`
-    is `None` if all weights are 1.
+    is `None` if all weights are 1. `alpha` is `None` until the embedder is known; `for_embedder` then sets it.
     """
 
     verb: str
     text: str
     k: int = 10
-    mode: Mode = "dense"
+    mode: Mode = "hybrid"
     filter: Filter | None = None
     surfaces: tuple[str, ...] | None = None
     per_artifact: bool = True
-    fusion: Fusion = "rrf"
+    fusion: Fusion = "blend"
     rrf_k: int = 60
-    alpha: float = 0.5
+    alpha: float | None = None
     bm25_sat_k: float = 8.0
     fetch_k: int | None = None
     rerank: Reranker | None = None
@@ -108,10 +113,30 @@ class SearchQuery:
         text = check_query(query)
         return cls(verb=verb, text=text, **{name: _CHECKS[name](name, value) for name, value in options.items()})
 
+    def for_embedder(self, embedder_id: str) -> Self:
+        """Return the query with the default `alpha` of an embedder, unless the caller has set one.
+
+        Example:
+            >>> query = SearchQuery.parse("search", "signing keys", {})
+            >>> query.for_embedder("hashing-v1-512").alpha, query.for_embedder("bert-384").alpha
+            (0.1, 0.5)
+        """
+        return self if self.alpha is not None else replace(self, alpha=default_alpha(embedder_id))
+
     @property
     def depth(self) -> int:
         """Return how deep to read each channel if its ranking is fused or reordered."""
         return hybrid_depth(self.k) if self.fetch_k is None else self.fetch_k
+
+    def ranking_depth(self, n_rankings: int, *, has_later_stage: bool = False) -> int:
+        """Return how deep to read each ranking.
+
+        Args:
+            n_rankings: The number of rankings, of all channels and queries. A lone one is not fused.
+            has_later_stage: Whether the caller reorders the candidates.
+        """
+        is_final = n_rankings == 1 and not self.has_second_stage and not has_later_stage
+        return self.k if is_final else self.depth
 
     @property
     def channels(self) -> tuple[Mode, ...]:
@@ -150,26 +175,49 @@ class SearchQuery:
     def scale(self) -> tuple[str, str | None]:
         """Return the calibration key of the search's scores, and the tag of its reranker.
 
-        A corpus stores the floor for these scores under that key. Call this in a worker thread: the tag of a model in a
-        folder is a hash of its weights, and reading them takes time.
+        A corpus stores the floor for these scores under that key. Call it on a query that knows its embedder, see
+        `for_embedder`; and in a worker thread: the tag of a model in a folder is a hash of its weights, and reading
+        them takes time.
         """
+        alpha = _ALPHA if self.alpha is None else self.alpha
         tag = rerank_tag(self.rerank, self.rerank_text, max_chars=self.rerank_max_chars)
         key = calibration_key(
-            self.mode, tag, fusion=self.fusion, rrf_k=self.rrf_k, alpha=self.alpha, bm25_sat_k=self.bm25_sat_k
+            self.mode, tag, fusion=self.fusion, rrf_k=self.rrf_k, alpha=alpha, bm25_sat_k=self.bm25_sat_k
         )
         return key, tag
 
-    def has_evidence(self, hits: Sequence[SearchHit]) -> bool:
-        """Return whether any hit has evidence.
+    def has_evidence(self, hit: SearchHit) -> bool:
+        """Return whether a hit has evidence: a word of the query, or a cosine that is not 0.
 
-        Evidence is a word in common with the query, or a cosine that is not 0. A search without evidence has no answer,
-        whatever its scores are.
+        A hit without evidence is no answer, whatever its score is.
         """
         if self.mode == "hybrid":
-            return any("lexical_score" in hit.metadata or hit.metadata.get("dense_score") for hit in hits)
+            return "lexical_score" in hit.metadata or bool(hit.metadata.get("dense_score"))
         if self.mode == "dense":
-            return any(hit.metadata.get("dense_score", hit.metadata.get("retrieval_score", hit.score)) for hit in hits)
-        return bool(hits)
+            return bool(hit.metadata.get("dense_score", hit.metadata.get("retrieval_score", hit.score)))
+        return True
+
+
+def default_alpha(embedder_id: str) -> float:
+    """Return the share of the dense channel in a hybrid search with an embedder.
+
+    It is 0.5, and 0.1 for the `light` embedder, whose vectors know words but no meaning.
+    """
+    return next((alpha for start, alpha in _ALPHA_BY_EMBEDDER.items() if embedder_id.startswith(start)), _ALPHA)
+
+
+def rank_weights(channels: Sequence[Mode], alpha: float) -> list[float]:
+    """Return the weight of each channel in a fusion by rank.
+
+    A lone channel, and both channels at `alpha=0.5`, have weight 1.
+
+    Example:
+        >>> rank_weights(["dense", "lexical"], 0.5), rank_weights(["dense", "lexical"], 0.1)
+        ([1.0, 1.0], [0.2, 1.8])
+    """
+    if len(set(channels)) < 2:
+        return [1.0] * len(channels)
+    return [2 * alpha if channel == "dense" else 2 * (1 - alpha) for channel in channels]
 
 
 def channels_of(mode: object) -> tuple[Mode, ...]:
@@ -224,7 +272,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "per_artifact": lambda _, value: value,
     "fusion": partial(check_choice, choices=FUSIONS),
     "rrf_k": check_count,
-    "alpha": partial(check_number, least=0, most=1),
+    "alpha": lambda name, value: None if value is None else check_number(name, value, least=0, most=1),
     "bm25_sat_k": _check_saturation,
     "fetch_k": lambda name, value: None if value is None else check_count(name, value, least=1),
     "rerank": lambda _, value: resolve_reranker(value),

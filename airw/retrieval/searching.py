@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias, Unpack, cast
 
@@ -19,14 +19,26 @@ from airw.protocols import OpenCorpus, Reranker, SearchStore
 from airw.protocols.stores import StoreT_co
 from airw.reranking import score_texts
 from airw.retrieval.merging import (
+    ArtifactWeight,
     Candidate,
+    ChannelRankings,
     RankedRecord,
     append_artifacts,
     apply_weights,
     merge_rankings,
     was_cut_short,
 )
-from airw.retrieval.query import SEARCH_DEFAULTS, Boost, Mode, PassageReader, SearchOptions, SearchQuery, queries_of
+from airw.retrieval.query import (
+    SEARCH_DEFAULTS,
+    Boost,
+    Mode,
+    PassageReader,
+    SearchOptions,
+    SearchQuery,
+    default_alpha,
+    queries_of,
+    rank_weights,
+)
 from airw.retrieval.stitching import stitch
 from airw.values import Ranking, Record, SearchHit
 
@@ -37,6 +49,7 @@ Only a dense channel calls it, so a lexical search embeds nothing.
 """
 
 _MAX_EMBEDDINGS = 16  # queries embedded at once
+_MAX_CHANNELS = 16  # rankings at once
 _MAX_READERS = 16  # calls of a `rerank_text` function at once
 _OFFLOAD_ABOVE = 1_000  # candidates: merging more of them takes longer than about a millisecond
 
@@ -88,8 +101,35 @@ async def formulate_queries(query: SearchQuery) -> tuple[str, ...]:
     return queries_of(await call_user_function(query.formulate, query.text)) or (query.text,)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Channel:
+    """A ranking that a search asks for: its kind, the corpus that makes it, and its weight.
+
+    Args:
+        kind: `"dense"` or `"lexical"`.
+        corpus: Its store ranks, and its embedder embeds the query of a dense channel.
+        weight: The factor of its ranks in a fusion by rank.
+    """
+
+    kind: Mode
+    corpus: OpenCorpus[SearchStore]
+    weight: float
+
+
+def channels_in(corpus: OpenCorpus[SearchStore], query: SearchQuery) -> list[Channel]:
+    """Return the channels of a search in one corpus."""
+    alpha = default_alpha(corpus.embedder.id) if query.alpha is None else query.alpha
+    weights = rank_weights(query.channels, alpha)
+    return [Channel(kind, corpus, weight) for kind, weight in zip(query.channels, weights, strict=True)]
+
+
 async def run_search(
-    corpus: OpenCorpus[SearchStore], query: SearchQuery, queries: Sequence[str] | None = None
+    corpus: OpenCorpus[SearchStore],
+    query: SearchQuery,
+    queries: Sequence[str] | None = None,
+    *,
+    channels: Sequence[Channel] | None = None,
+    weigh: ArtifactWeight | None = None,
 ) -> list[SearchHit]:
     """Search an open corpus as `retrieve` does, with options that are checked already.
 
@@ -100,6 +140,8 @@ async def run_search(
         query: The search.
         queries: The answer of `formulate_queries`, if the caller has it already: a discovery formulates once for all
             corpora. By default the formulator runs here.
+        channels: The rankings to fuse; by default those of the corpus itself. Records are read from the corpus.
+        weigh: The factor of the score of each artifact; by default none.
 
     Raises:
         ArgumentError: If the store lacks a method that the search calls.
@@ -109,7 +151,9 @@ async def run_search(
     with name_missing_method(query.verb, corpus.store):
         if queries is None:
             queries = await formulate_queries(query)
-        candidates = await _FirstStage(corpus, query, queries).run()
+        query = query.for_embedder(corpus.embedder.id)
+        channels = channels_in(corpus, query) if channels is None else channels
+        candidates = await _FirstStage(corpus, query, queries, channels, weigh).run()
         if query.rerank is not None:
             candidates = await _rerank(corpus, query, candidates, query.rerank)
     if query.boost is not None:
@@ -131,7 +175,9 @@ class _FirstStage:
     corpus: OpenCorpus[SearchStore]
     query: SearchQuery
     queries: Sequence[str]
-    vectors: Floats | None = None
+    channels: Sequence[Channel]
+    weigh: ArtifactWeight | None
+    vectors: dict[str, Floats] = field(default_factory=dict)
 
     async def run(self) -> list[RankedRecord]:
         """Return the ranked candidates, best first, before reranking and boost.
@@ -157,39 +203,53 @@ class _FirstStage:
         """Rank in each channel and merge the rankings."""
         rankings = await self._rank_in_channels()
         count = sum(len(ranking) for rankings_of_channel in rankings for ranking in rankings_of_channel)
+        channels = [
+            ChannelRankings(channel.kind, rankings_of_channel, channel.weight)
+            for channel, rankings_of_channel in zip(self.channels, rankings, strict=True)
+        ]
         # Weights need the records, which are read later: until then every ranked record stays a candidate.
         cut = None if self.query.surface_weights else limit
-        return await offload_if(count > _OFFLOAD_ABOVE, merge_rankings, rankings, self.query, cut)
+        return await offload_if(count > _OFFLOAD_ABOVE, merge_rankings, channels, self.query, cut, self.weigh)
 
     async def _rank_in_channels(self) -> list[list[Ranking]]:
         """Rank artifacts, or surfaces if these are weighted or requested, in each channel."""
-        query, channels = self.query, self.query.channels
-        is_lone_ranking = len(channels) == len(self.queries) == 1 and not query.has_second_stage
-        depth = query.k if is_lone_ranking else query.depth
+        query, channels = self.query, self.channels
+        n_rankings = len(channels) * len(self.queries)
+        depth = query.ranking_depth(n_rankings, has_later_stage=self.weigh is not None)
         rankings = await self._query_store(channels, depth, per_artifact=query.ranks_artifacts)
         if query.ranks_artifacts or not query.per_artifact:
             return rankings
         # A weighted search for artifacts ranks surfaces. Artifacts with many matching surfaces may fill such a ranking;
         # extend it by artifacts, or there would be fewer than `k` of them in the end.
-        cut_channels: list[Mode] = [
-            channel
-            for channel, rankings_of_channel in zip(channels, rankings, strict=True)
+        cut_positions = [
+            position
+            for position, rankings_of_channel in enumerate(rankings)
             if any(was_cut_short(ranking, depth, query.k) for ranking in rankings_of_channel)
         ]
+        cut_channels = [channels[position] for position in cut_positions]
         extensions = await self._query_store(cut_channels, query.k, per_artifact=True)
-        for channel, artifact_rankings in zip(cut_channels, extensions, strict=True):
-            position = channels.index(channel)
+        for position, artifact_rankings in zip(cut_positions, extensions, strict=True):
             rankings[position] = list(map(append_artifacts, rankings[position], artifact_rankings))
         return rankings
 
-    async def _query_store(self, channels: Sequence[Mode], depth: int, *, per_artifact: bool) -> list[list[Ranking]]:
+    async def _query_store(self, channels: Sequence[Channel], depth: int, *, per_artifact: bool) -> list[list[Ranking]]:
         store_options = {"filter": self.query.filter, "surfaces": self.query.surfaces, "per_artifact": per_artifact}
-        return await query_rankings(self.corpus, channels, self.queries, self._embed_once, depth, **store_options)
 
-    async def _embed_once(self) -> Floats:
-        if self.vectors is None:
-            self.vectors = await embed_texts(self.corpus, self.queries)
-        return self.vectors
+        async def rank(channel: Channel) -> list[Ranking]:
+            embed = partial(self._embed_once, channel.corpus)
+            (rankings,) = await query_rankings(
+                channel.corpus, [channel.kind], self.queries, embed, depth, **store_options
+            )
+            return rankings
+
+        return await map_bounded(rank, channels, limit=_MAX_CHANNELS)
+
+    async def _embed_once(self, corpus: OpenCorpus[SearchStore]) -> Floats:
+        """Embed the queries, or return the vectors of an earlier call for an embedder with the same id."""
+        embedder_id = corpus.embedder.id
+        if embedder_id not in self.vectors:
+            self.vectors[embedder_id] = await embed_texts(corpus, self.queries)
+        return self.vectors[embedder_id]
 
 
 async def _rerank(
@@ -200,7 +260,7 @@ async def _rerank(
     Ties stay in order; a NaN score comes last. Each distinct text is scored once, because a reranker is slow and
     candidates of one artifact may share its text.
     """
-    texts = await _read_passages(corpus, query, [record for record, _ in candidates])
+    texts = await _read_passages(corpus, query, candidates)
     distinct = list(dict.fromkeys(texts))
     scores = dict(zip(distinct, await score_texts(reranker, query.text, distinct), strict=True))
     rescored = [_with_score(candidate, scores[text]) for candidate, text in zip(candidates, texts, strict=True)]
@@ -217,17 +277,21 @@ def _sort_key(score: float) -> tuple[bool, float]:
     return (True, 0.0) if math.isnan(score) else (False, -score)
 
 
-async def _read_passages(corpus: OpenCorpus[SearchStore], query: SearchQuery, records: Sequence[Record]) -> list[str]:
-    """Return, for each record, the text that the reranker reads."""
+async def _read_passages(
+    corpus: OpenCorpus[SearchStore], query: SearchQuery, candidates: Sequence[RankedRecord]
+) -> list[str]:
+    """Return, for each candidate, the text that the reranker reads."""
+    records = [record for record, _ in candidates]
     if callable(query.rerank_text):
         return await _call_reader(corpus, query.rerank_text, records)
     if query.rerank_text == "surface":
         return [record.text for record in records]
-    ids = list(dict.fromkeys(record.artifact_id for record in records))
+    # The id in the ranking also names the corpus, if there are several.
+    ids = list(dict.fromkeys(candidate.artifact_id for _, candidate in candidates))
     siblings = await corpus.store.records_of(ids)
     texts = dict(zip(ids, await in_thread(_join_records, siblings, query.rerank_max_chars), strict=True))
     # An artifact that was removed meanwhile has no text: score the surface that was found.
-    return [texts[record.artifact_id] or record.text for record in records]
+    return [texts[candidate.artifact_id] or record.text for record, candidate in candidates]
 
 
 def _join_records(artifacts: Sequence[Sequence[Record] | None], max_chars: int) -> list[str]:

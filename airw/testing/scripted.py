@@ -3,16 +3,16 @@
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from itertools import chain, repeat
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import anyio
 import anyio.lowlevel
 
 from airw.errors import ArgumentError
-from airw.protocols import Store
+from airw.protocols import Store, TermStatistics
 
 T = TypeVar("T")
 
@@ -21,7 +21,13 @@ Delays: TypeAlias = float | Sequence[float] | Callable[[], float]
 Failures: TypeAlias = Exception | Sequence[Exception | None]
 """Errors: one for all calls, or a list for the first calls, in which `None` lets a call succeed."""
 
-_METHODS = tuple(name for name in dir(Store) if not name.startswith("_"))
+
+class _ScriptableStore(TermStatistics, Store, Protocol):
+    """A store with all methods that a script may name."""
+
+
+_METHODS = tuple(name for name in dir(_ScriptableStore) if not name.startswith("_"))
+_OPTIONAL_METHODS = ("term_statistics",)
 
 
 class Call(NamedTuple):
@@ -130,6 +136,12 @@ class ScriptedStore(_AnyStore):  # type: ignore[misc]
                 await lock.enter_async_context(self._store.writing(timeout=timeout))
             yield
 
+    def __getattr__(self, name: str) -> Any:
+        """Return an optional method, if the store that answers has it."""
+        if name in _OPTIONAL_METHODS and hasattr(self._store, name):
+            return partial(_forward(name), self)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
     @asynccontextmanager
     async def _call(self, method: str, /, *arguments: Any, **options: Any) -> AsyncIterator[None]:
         """Count and log a call, then wait or fail as the script says, then run the body."""
@@ -146,13 +158,16 @@ class ScriptedStore(_AnyStore):  # type: ignore[misc]
 
 def _forward(method: str) -> Callable[..., Any]:
     """Return a method that follows the script and then passes the call on."""
-    declared = signature(getattr(Store, method))
+    declared = signature(getattr(_ScriptableStore, method))
 
-    @wraps(getattr(Store, method))
+    @wraps(getattr(_ScriptableStore, method))
     async def call(self: ScriptedStore, /, *arguments: Any, **options: Any) -> Any:
         # Log every call in the same form: the defaults of the protocol filled in, as the protocol orders them.
         bound = declared.bind(self, *arguments, **options)
         bound.apply_defaults()
+        # An option of an optional capability: a store without it does not know the name.
+        if bound.kwargs.get("statistics", bound) is None:
+            del bound.arguments["statistics"]
         async with self._call(method, *bound.args[1:], **bound.kwargs):
             return await getattr(self._store, method)(*bound.args[1:], **bound.kwargs)
 
@@ -160,7 +175,7 @@ def _forward(method: str) -> Callable[..., Any]:
 
 
 for _method in _METHODS:
-    if _method != "writing":
+    if _method not in ("writing", *_OPTIONAL_METHODS):
         setattr(ScriptedStore, _method, _forward(_method))
 
 

@@ -1,11 +1,16 @@
 """The counts behind BM25, which several corpora can add up."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from airw._base.checks import check_count
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
+
+_FTS5 = "bm25 of fts5"
+_MAX_FACTOR = 2.2  # k1 + 1
+_LEAST_WEIGHT = 1e-6
 
 _MAX_COUNT = (
     1 << 53
@@ -47,6 +52,29 @@ class TermCounts:
                     f"TermCounts: {short_repr(word)} cannot be in {value} of {self.records} records; "
                     "a frequency is a number of records"
                 )
+
+    def max_score(self, part: "TermCounts") -> float:
+        """Return a BM25 score that no record of a part of these records exceeds.
+
+        The bound is that of a record which is full of the words: however often a word occurs, it adds less than 2.2
+        times its weight. It is infinite for other formulas than that of FTS5.
+
+        Args:
+            part: The counts of some of the records, for the same queries.
+
+        Example:
+            >>> both = TermCounts("bm25 of fts5", records=9, words=90, frequencies={"keys": 1})
+            >>> round(both.max_score(TermCounts("bm25 of fts5", 4, 40, {"keys": 1})), 2)
+            3.81
+        """
+        if not self.formula.startswith(_FTS5):
+            return math.inf if any(part.frequencies.values()) else 0.0
+        weights = (
+            max(math.log((self.records - self.frequencies[word] + 0.5) / (self.frequencies[word] + 0.5)), _LEAST_WEIGHT)
+            for word, count in part.frequencies.items()
+            if count
+        )
+        return sum(weight * _MAX_FACTOR for weight in weights)
 
     @classmethod
     def sum(cls, counts: Iterable["TermCounts"]) -> "TermCounts":

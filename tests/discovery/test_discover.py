@@ -57,16 +57,20 @@ async def test_a_corpus_without_evidence_takes_no_part_in_the_fusion():
     assert per_source(result)["food"]["reason"] == "no_evidence"
 
 
-async def test_several_corpora_are_fused_by_rank_in_the_callers_order():
+async def test_the_order_of_the_list_does_not_matter_unless_sources_are_fused_one_by_one():
     async with corpora(ALL) as many:
         result = await discover(many, "keys", strategy="top_k")
         turned = await discover(many[::-1], "keys", strategy="top_k")
-    assert [each.source for each in result.results] == ["keys", "food", "cars"]
-    assert [each.source for each in turned.results] == ["cars", "food", "keys"]
+        by_source = await discover(many, "keys", strategy="top_k", merge="rrf-by-source")
+        turned_by_source = await discover(many[::-1], "keys", strategy="top_k", merge="rrf-by-source")
+    assert [each.source for each in result.results] == ["food", "keys", "cars"]
+    assert turned.ids == result.ids
+    assert [each.source for each in by_source.results] == ["keys", "food", "cars"]
+    assert [each.source for each in turned_by_source.results] == ["cars", "food", "keys"]
     assert result.signals["merge"] == "rrf"
     assert result.signals["merge_rrf_k"] == 60
     assert result.signals["sources"] == ["keys", "food", "cars"]
-    assert result.results[0].metadata["source_rank"] == 1
+    assert by_source.results[0].metadata["source_rank"] == 1
 
 
 async def test_a_federation_of_one_finds_what_the_corpus_alone_finds():
@@ -94,7 +98,7 @@ async def test_names_and_paths_are_opened_and_closed_again(tmp_path):
     async with airw.build(airw.from_mapping(ALL["cars"], name="cars", embedder="light"), store=path):
         pass
     result = await discover(["keys", "food", path], "keys", strategy="top_k", expand=WholeArtifact())
-    assert [each.source for each in result.results] == ["keys", "food", "cars"]
+    assert [each.source for each in result.results] == ["food", "keys", "cars"]
     assert all(each.passage for each in result.results)
 
 
@@ -139,7 +143,7 @@ def test_the_whole_search_ends_at_the_smaller_of_both_time_limits():
             await discover(many, "keys", timeout=1, source_timeout=9)
             return anyio.current_time() - start
 
-    assert run_on_virtual_clock(main) == 1
+    assert run_on_virtual_clock(main) == pytest.approx(0.9)  # a tenth is kept for the union of the others
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -181,7 +185,7 @@ async def test_a_source_that_fails_is_reported_and_the_others_are_fused():
     assert statuses(result) == {"keys": "ok", "food": "ok", "cars": "failed"}
     assert per_source(result)["cars"]["error"] == "StoreBusy: somebody writes"
     assert per_source(result)["cars"]["abstained"] is True
-    assert [each.source for each in result.results][:2] == ["keys", "food"]
+    assert {each.source for each in result.results} == {"keys", "food"}
 
 
 async def test_if_all_fail_the_error_contains_every_cause():
@@ -321,7 +325,7 @@ async def test_a_merge_by_score_needs_one_dense_scale():
             with pytest.raises(ArgumentError, match="dense"):
                 await discover(many, "keys", merge="score", **options)
     assert scores == sorted(scores, reverse=True)
-    assert len(scores) == 6
+    assert len(scores) == 4  # the other two share nothing with the query
     async with corpora(ALL, embedders={"cars": Counting("other")}) as many:
         with pytest.raises(ArgumentError, match="one embedder"):
             await discover(many, "keys", mode="dense", merge="score")
@@ -363,7 +367,7 @@ async def test_a_walk_replaces_the_search():
         searched = await discover(many[0], "signing keys", mode="dense")
         assert (await discover(many[0], "signing keys", walk=CollapsedTree(), k=1)).n_retrieved == 1
     assert result.mode == "walk"
-    assert [each.source for each in result.results] == ["keys", "food", "cars"]
+    assert [each.source for each in result.results] == ["food", "keys", "cars"]
     assert per_source(result)["keys"]["walk"]["committed"] == 1
     assert one.ids == searched.ids
     assert one.results[0].metadata["walk_depth"] == 0

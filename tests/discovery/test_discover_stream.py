@@ -63,7 +63,8 @@ def test_each_source_is_reported_when_it_answers_and_the_result_comes_last(backe
 def test_while_the_third_of_three_equal_sources_is_pending_the_first_hits_of_the_others_are_final(backend):
     async def main():
         async with corpora(THREE, delays={"C": {"search_text": 1.0}}) as many:
-            return [update for _, update in await collect_updates(many, mode="lexical")]
+            options = {"mode": "lexical", "merge": "rrf-by-source"}
+            return [update for _, update in await collect_updates(many, **options)]
 
     _, second, third, result = run_on_virtual_clock(main, backend=backend)
     assert second.pending == ("C",)
@@ -71,6 +72,32 @@ def test_while_the_third_of_three_equal_sources_is_pending_the_first_hits_of_the
     assert [hit.artifact_id for hit in second.ranking] == ["A1", "B1", "A2", "B2", "A3", "B3"]
     assert third.final == third.ranking
     assert result.ids == ["A1", "B1", "C1"]
+
+
+@pytest.mark.parametrize("merge", ["rrf", "blend"])
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_union_knows_the_final_hits_while_a_source_is_pending_that_lacks_the_words(backend, merge):
+    others = {f"other{number}": "the weather of today" for number in range(5)}
+    texts = {"A": {"a": "keys keys", "b": "rotate the keys of the car", **others}, "B": {"c": "bread"}}
+
+    async def main():
+        async with corpora(texts, delays={"B": {"search_vectors": 1.0}}) as many:
+            return [update for _, update in await collect_updates(many, merge=merge)]
+
+    first, _, result = run_on_virtual_clock(main, backend=backend)
+    assert first.pending == ("B",)
+    assert [hit.artifact_id for hit in first.final][:2] == ["a", "b"]
+    assert result.ids[0] == "a"
+
+
+def test_nothing_is_final_while_a_source_is_pending_whose_words_nobody_knows():
+    async def main():
+        async with corpora(THREE, delays={"C": {"term_statistics": 1.0}}) as many:
+            return [update for _, update in await collect_updates(many, mode="lexical")]
+
+    first, second, third, _ = run_on_virtual_clock(main)
+    assert first.final == second.final == ()
+    assert third.final == third.ranking
 
 
 def test_a_source_that_fails_or_hangs_is_reported_and_no_longer_pending():
@@ -133,10 +160,9 @@ async def test_updates_convert_to_strict_json():
             json.dumps(update.to_dict(), allow_nan=False)
 
 
-@pytest.mark.parametrize("options", [{"mode": "dense", "merge": "score"}, {"merge": lambda hits: hits["keys"]}])
-async def test_a_merge_without_bounds_reports_no_final_hits_before_all_sources_have_answered(options):
+async def test_a_merge_of_the_callers_own_reports_no_ranking_before_all_sources_have_answered():
     async with corpora(ALL) as many:
-        *answers, (_, result) = await collect_updates(many, **options)
+        *answers, (_, result) = await collect_updates(many, merge=lambda hits: hits["keys"])
     assert all(each.ranking == () for _, each in answers)
     assert result.ids
 
@@ -172,25 +198,31 @@ WORDS = st.lists(st.sampled_from(["keys", "keys keys bread", "bread", "keys and 
 @given(st.lists(WORDS, min_size=2, max_size=4), st.data())
 @settings(max_examples=examples(50))
 def test_no_hit_marked_final_ever_moves(texts, data):
-    """This is true for all delays, failures, weights, floors and identities."""
+    """This is true for all delays, failures, modes, fusions, weights, floors and identities."""
     names = [f"n{at}" for at in range(len(texts))]
     named = {
         name: {f"{name}-{place}" if word != "bread" else "bread": word for place, word in enumerate(each)}
         for name, each in zip(names, texts, strict=True)
     }
-    delays = {name: {"search_text": float(data.draw(st.integers(0, 3)))} for name in names}
+    seconds = st.integers(0, 3).map(float)
+    methods = ("search_text", "search_vectors", "term_statistics")
+    delays = {name: {method: data.draw(seconds) for method in methods} for name in names}
     failing = data.draw(st.sets(st.sampled_from(names), max_size=1))
     options = {
         "merge_weights": data.draw(st.dictionaries(st.sampled_from(names), st.sampled_from([0.5, 1.0, 2.0]))),
         "min_score": data.draw(st.dictionaries(st.sampled_from(names), st.sampled_from([0.0, 0.3, 9.0]))),
         "identity": data.draw(st.sampled_from([None, lambda hit: hit.artifact_id == "bread" and "bread"])),
+        "mode": data.draw(st.sampled_from(["lexical", "hybrid", "dense"])),
+        "merge": data.draw(st.sampled_from(["rrf", "rrf-by-source"])),
+        "fusion": data.draw(st.sampled_from(["rrf", "blend"])),
+        "k": data.draw(st.sampled_from([1, 2, 10])),
     }
 
     async def main():
         failures = {name: {"search_text": StoreError("broken")} for name in failing}
         async with corpora(named, delays=delays, failures=failures) as many:
             with suppress(DiscoveryError):
-                return [update for _, update in await collect_updates(many, "keys bread", mode="lexical", **options)]
+                return [update for _, update in await collect_updates(many, "keys bread", **options)]
 
     updates = run_on_virtual_clock(main) or []
     answers = [update for update in updates if isinstance(update, SourceAnswered)]

@@ -434,7 +434,8 @@ def test_the_key_of_a_plain_search_is_its_mode_like_in_ir():
         ({"fusion": "blend", "alpha": 1, "bm25_sat_k": 4.0}, "hybrid+blend+alpha=1.0+bm25_sat_k=4.0"),
         ({"fusion": "blend", "alpha": 0.5, "bm25_sat_k": 8, "rrf_k": 20}, "hybrid+blend"),
         ({"rrf_k": 20}, "hybrid+rrf_k=20"),
-        ({"rrf_k": 60, "alpha": 0.1, "bm25_sat_k": 1.0}, "hybrid"),
+        ({"rrf_k": 60, "alpha": 0.5, "bm25_sat_k": 1.0}, "hybrid"),
+        ({"alpha": 0.1}, "hybrid+alpha=0.1"),
     ],
 )
 def test_a_hybrid_search_on_another_scale_has_another_key(options, key):

@@ -46,6 +46,9 @@ LIBS = ["anyio", "Num_Py", "networkx>=3", "scikit.learn"]
 SEEDS = st.integers(0, 2**32)
 
 
+DEFAULTS = {"mode": "dense", "fusion": "rrf", "alpha": 0.5}  # of `ir`
+
+
 def embed(texts):
     """Embed without meaning: no two texts are equally near to a third."""
     return [np.random.default_rng(zlib.crc32(text.encode())).standard_normal(8) for text in texts]
@@ -147,7 +150,7 @@ class SearchComparison:
 
         async def ours():
             async with our_corpus(self.items) as corpus:
-                return [await retrieve(corpus, query, **options) for query, options, _ in self.searches]
+                return [await retrieve(corpus, query, **DEFAULTS | options) for query, options, _ in self.searches]
 
         other, count = their_corpus(self.items), 0
         for hits, (query, _, options) in zip(anyio.run(ours), self.searches, strict=True):
@@ -256,9 +259,13 @@ def to_ranking(hits):
 async def search_channels(corpus, query, depth, **options):
     """Return the hits of both channels and of the hybrid search over surfaces."""
     scope = {"per_artifact": False}
-    dense = await retrieve(corpus, query, k=depth, **scope)
+    dense = await retrieve(corpus, query, k=depth, mode="dense", **scope)
     lexical = await retrieve(corpus, query, k=depth, mode="lexical", **scope)
-    return dense, lexical, await retrieve(corpus, query, mode="hybrid", fetch_k=depth, **scope, **options)
+    return (
+        dense,
+        lexical,
+        await retrieve(corpus, query, fetch_k=depth, **scope, **DEFAULTS | {"mode": "hybrid"} | options),
+    )
 
 
 @given(SEEDS, st.sampled_from(["rrf", "blend"]), st.booleans())
@@ -267,6 +274,8 @@ def test_a_hybrid_search_of_surfaces_equals_their_fusion_of_our_channels(number,
     chance = Random(number)
     items, depth = items_of(chance), chance.choice([2, 5, 50])
     constants = {"rrf_k": chance.choice([0, 60]), "alpha": chance.choice([0.0, 0.3, 1.0]), "bm25_sat_k": 4.0}
+    if fusion == "rrf":
+        constants["alpha"] = 0.5  # `ir` does not weigh ranks
     options = constants | {"fusion": fusion, "surface_weights": weights_of(chance) if weighted else None, "k": 99}
 
     async def main():
@@ -300,7 +309,7 @@ def of_texts(**texts):
 def both_sides(items, query, *, theirs=None, **options):
     async def main():
         async with our_corpus(items) as corpus:
-            return await retrieve(corpus, query, **options)
+            return await retrieve(corpus, query, **DEFAULTS | options)
 
     return ir.search(their_corpus(items), query, **(options if theirs is None else theirs)), anyio.run(main)
 
@@ -331,7 +340,7 @@ def test_weights_do_not_let_one_artifact_crowd_out_the_others():
     async def main():
         own = from_mapping(items, name=NAME, strategy=Surfaces(), embedder=embedder_from(look_up, id="given", dim=8))
         async with build(own, store=MemoryStore()) as corpus:
-            return await retrieve(corpus, "query", surface_weights={"chunk": 2})
+            return await retrieve(corpus, "query", surface_weights={"chunk": 2}, **DEFAULTS)
 
     assert [hit.artifact_id for hit in theirs] == ["long"]
     ours = anyio.run(main)
@@ -373,7 +382,7 @@ def test_reranked_candidates_are_artifacts_so_that_one_with_many_surfaces_cannot
     async def main():
         own = from_mapping(items, name=NAME, strategy=Surfaces(), embedder=embedder_from(look_up, id="given", dim=8))
         async with build(own, store=MemoryStore()) as corpus:
-            return await retrieve(corpus, "query", rerank=rerank, fetch_k=4)
+            return await retrieve(corpus, "query", rerank=rerank, fetch_k=4, **DEFAULTS)
 
     assert len(anyio.run(main)) == 4
     theirs, ours = shown

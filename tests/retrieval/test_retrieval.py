@@ -1,5 +1,7 @@
 """Searches of one open corpus in the three modes."""
 
+from dataclasses import replace
+
 import anyio
 import pytest
 from hypothesis import given, settings
@@ -15,6 +17,7 @@ from airw.sources import from_mapping
 from airw.stores import MemoryStore
 from tests.support.drawing import examples
 
+RRF = {"mode": "hybrid", "fusion": "rrf", "alpha": 0.5}
 TEXTS = {
     "keys": "rotate the signing keys every quarter",
     "bread": "bake a loaf of bread with rye",
@@ -56,8 +59,8 @@ async def test_lexical_leaves_out_records_without_a_word_of_the_query():
 
 async def test_hybrid_scores_are_fused_ranks_even_if_no_word_matches():
     async with corpus_of(TEXTS) as corpus:
-        both = await retrieve(corpus, "bread", mode="hybrid")
-        one = await retrieve(corpus, "zebra", mode="hybrid")
+        both = await retrieve(corpus, "bread", **RRF)
+        one = await retrieve(corpus, "zebra", **RRF)
     assert both[0].score == pytest.approx(2 / 61)
     assert [hit.score for hit in one] == pytest.approx([1 / (60 + rank) for rank in range(1, len(TEXTS) + 1)])
 
@@ -66,9 +69,9 @@ async def test_hybrid_lifts_a_rare_identifier_that_dense_ranks_last():
     vectors = {"keys": [1, 0], "bread": [0.9, 0.1], "locks": [0.8, 0.2], "error": [-1, 0]}
     table = {TEXTS[name]: vector for name, vector in vectors.items()} | {"QZX9917": [1, 0]}
     async with corpus_of(TEXTS, embedder=axes(table, dim=2)) as corpus:
-        dense = await retrieve(corpus, "QZX9917")
+        dense = await retrieve(corpus, "QZX9917", mode="dense")
         lexical = await retrieve(corpus, "QZX9917", mode="lexical")
-        hybrid = await retrieve(corpus, "QZX9917", mode="hybrid")
+        hybrid = await retrieve(corpus, "QZX9917", **RRF)
     assert ids(dense)[-1] == "error"
     assert ids(lexical) == ["error"]
     assert ids(hybrid)[0] == "error"
@@ -95,9 +98,9 @@ async def test_a_hybrid_hit_has_the_surface_of_the_channel_that_ranks_it_best_an
     chunks = Chunked(chunk_size=8, overlap=0)
     queries = {"needle ": [1, 0], "thread ": [0.6, 0.8]}
     async with corpus_of(items, strategy=chunks, embedder=axes(table | queries, dim=2)) as corpus:
-        assert [hit.text for hit in await retrieve(corpus, "needle ")] == ["beta", "alpha", "gamma"]
-        better, *_ = await retrieve(corpus, "needle ", mode="hybrid")
-        tied, *_ = await retrieve(corpus, "thread ", mode="hybrid")
+        assert [hit.text for hit in await retrieve(corpus, "needle ", mode="dense")] == ["beta", "alpha", "gamma"]
+        better, *_ = await retrieve(corpus, "needle ", **RRF)
+        tied, *_ = await retrieve(corpus, "thread ", **RRF)
     assert (better.artifact_id, better.text) == ("a", "needle")
     assert (tied.artifact_id, tied.text, tied.score) == ("c", "gamma", 2 / 61)
 
@@ -108,9 +111,9 @@ async def test_a_hybrid_search_reads_more_candidates_than_it_returns():
     table = {text: [0, 1] for text in items.values()} | {items["meaning"]: [1, 0], "needle ": [1, 0]}
     table |= {items["both"]: [0.9, 0.1], items["word"]: [-1, 0]}
     async with corpus_of(items, embedder=axes(table, dim=2)) as corpus:
-        assert ids(await retrieve(corpus, "needle ", k=1)) == ["meaning"]
+        assert ids(await retrieve(corpus, "needle ", k=1, mode="dense")) == ["meaning"]
         assert ids(await retrieve(corpus, "needle ", k=1, mode="lexical")) == ["word"]
-        assert ids(await retrieve(corpus, "needle ", k=1, mode="hybrid")) == ["both"]
+        assert ids(await retrieve(corpus, "needle ", k=1, **RRF)) == ["both"]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -174,8 +177,8 @@ async def test_k_limits_the_hits_and_zero_returns_none():
 
 async def test_fetch_k_is_the_number_of_candidates_per_channel_of_a_hybrid_search():
     async with corpus_of(TEXTS) as corpus:
-        assert len(await retrieve(corpus, "bread", mode="hybrid", fetch_k=1)) == 1
-        assert len(await retrieve(corpus, "bread", mode="hybrid")) == len(TEXTS)
+        assert len(await retrieve(corpus, "bread", fetch_k=1, **RRF)) == 1
+        assert len(await retrieve(corpus, "bread", **RRF)) == len(TEXTS)
 
 
 async def test_a_hit_names_its_source_and_its_metadata_belongs_to_the_caller():
@@ -228,7 +231,7 @@ async def test_the_two_channels_of_a_hybrid_search_run_concurrently():
 
     with anyio.fail_after(60):
         async with corpus_of(TEXTS, store=store, embedder=embedder_from(embed, id="meet-v1", dim=2)) as corpus:
-            assert len(await retrieve(corpus, "keys", mode="hybrid")) == len(TEXTS)
+            assert len(await retrieve(corpus, "keys", **RRF)) == len(TEXTS)
 
 
 @pytest.mark.parametrize("mode", ["dense", "hybrid"])
@@ -306,9 +309,9 @@ def test_hybrid_is_the_reciprocal_rank_fusion_of_the_two_channels(items, query, 
     async def main():
         async with corpus_of(items, strategy=Chunked(chunk_size=12, overlap=0)) as corpus:
             options = {"per_artifact": per_artifact}
-            dense = await retrieve(corpus, query, k=50, **options)
+            dense = await retrieve(corpus, query, k=50, **options, mode="dense")
             lexical = await retrieve(corpus, query, k=50, mode="lexical", **options)
-            return dense, lexical, await retrieve(corpus, query, k=k, mode="hybrid", **options)
+            return dense, lexical, await retrieve(corpus, query, k=k, **RRF, **options)
 
     def key(hit):
         return hit.artifact_id if per_artifact else (hit.artifact_id, hit.surface_index)
@@ -324,3 +327,28 @@ def test_hybrid_is_the_reciprocal_rank_fusion_of_the_two_channels(items, query, 
             if key(found) == key(hit)
         ]
         assert hit.surface_index == min(places)[2]
+
+
+async def test_the_default_is_a_hybrid_search_that_blends_both_channels():
+    async with corpus_of(TEXTS) as corpus:
+        plain = await retrieve(corpus, "signing keys")
+        blend = await retrieve(corpus, "signing keys", mode="hybrid", fusion="blend")
+    assert plain == blend
+    assert {"dense_score", "lexical_score"} <= plain[0].metadata.keys()
+
+
+@pytest.mark.parametrize(("embedder_id", "alpha"), [("hashing-v1-512", 0.1), ("bert-384@abc", 0.5)])
+async def test_the_share_of_the_cosine_depends_on_the_embedder_unless_it_is_given(embedder_id, alpha):
+    table = {text: [1, place] for place, text in enumerate(TEXTS.values())} | {"keys ": [0, 1]}
+    async with corpus_of(TEXTS, embedder=axes(table, dim=2)) as corpus:
+        known = replace(corpus, embedder=Renamed(corpus.embedder, embedder_id))
+        assert await retrieve(known, "keys ") == await retrieve(corpus, "keys ", alpha=alpha)
+        rrf = {"fusion": "rrf"}
+        assert await retrieve(known, "keys ", **rrf) == await retrieve(corpus, "keys ", alpha=alpha, **rrf)
+
+
+class Renamed:
+    """An embedder under another id."""
+
+    def __init__(self, embedder, id):
+        self.embed_query, self.id, self.dim = embedder.embed_query, id, embedder.dim

@@ -183,7 +183,10 @@ def test_a_blend_is_the_weighted_sum_of_the_cosine_and_the_saturated_lexical_sco
         async with corpus_of(items, strategy=CHUNKS, embedder=RANDOM) as corpus:
             every = {"k": 50, "per_artifact": per_artifact}
             blend = {"mode": "hybrid", "fusion": "blend", "alpha": alpha, "bm25_sat_k": level}
-            return [await retrieve(corpus, query, **every, **each) for each in ({}, {"mode": "lexical"}, blend)]
+            return [
+                await retrieve(corpus, query, **every, **each)
+                for each in ({"mode": "dense"}, {"mode": "lexical"}, blend)
+            ]
 
     def name_of(hit):
         return hit.artifact_id if per_artifact else key(hit)
@@ -206,22 +209,22 @@ async def test_ties_of_a_fused_search_go_by_the_dense_ranking(fusion):
     table = {"b": [1, 0], "a": [1, 0], "needle": [-1, 0], "needle ": [0, 1]}
     items = {text: text for text in ("b", "a", "needle")}
     async with corpus_of(items, embedder=axes(table)) as corpus:
-        hits = await retrieve(corpus, "needle ", mode="hybrid", fusion=fusion, alpha=1.0)
+        hits = await retrieve(corpus, "needle ", mode="hybrid", fusion=fusion, alpha=1.0 if fusion == "blend" else 0.5)
         if fusion == "blend":
             assert scores(hits) == [0, 0, 0]
-            assert ids(hits) == ids(await retrieve(corpus, "needle ")) == ["a", "b", "needle"]
+            assert ids(hits) == ids(await retrieve(corpus, "needle ", mode="dense")) == ["a", "b", "needle"]
         else:
             assert ids(hits) == ["needle", "a", "b"]
 
 
 async def test_a_hybrid_hit_has_the_score_of_each_channel_that_ranked_it():
     async with corpus_of(TEXTS) as corpus:
-        dense = {hit.artifact_id: hit.score for hit in await retrieve(corpus, "keys")}
+        dense = {hit.artifact_id: hit.score for hit in await retrieve(corpus, "keys", mode="dense")}
         lexical = {hit.artifact_id: hit.score for hit in await retrieve(corpus, "keys", mode="lexical")}
         for hit in await retrieve(corpus, "keys", mode="hybrid"):
             assert hit.metadata["dense_score"] == dense[hit.artifact_id]
             assert hit.metadata.get("lexical_score") == lexical.get(hit.artifact_id)
-        assert not any("score" in name for hit in await retrieve(corpus, "keys") for name in hit.metadata)
+        assert not any("score" in name for hit in await retrieve(corpus, "keys", mode="dense") for name in hit.metadata)
 
 
 # Weights
@@ -231,9 +234,9 @@ async def test_a_weight_multiplies_the_scores_of_its_kind_and_the_best_surface_c
     items = {"a": {"title": "one", "body": "two"}, "b": {"body": "three"}}
     table = {"one": [0.5, 0.75**0.5], "two": [0.8, 0.6], "three": [0.9, 0.19**0.5], "query": [1, 0]}
     async with kinds_of(items, embedder=axes(table)) as corpus:
-        plain = await retrieve(corpus, "query")
-        hits = await retrieve(corpus, "query", surface_weights={"title": np.int64(2), "unknown": 9})
-        down = await retrieve(corpus, "query", surface_weights={"body": np.float32(0.5), "title": 0})
+        plain = await retrieve(corpus, "query", mode="dense")
+        hits = await retrieve(corpus, "query", mode="dense", surface_weights={"title": np.int64(2), "unknown": 9})
+        down = await retrieve(corpus, "query", mode="dense", surface_weights={"body": np.float32(0.5), "title": 0})
     assert [(hit.artifact_id, hit.surface_kind) for hit in plain] == [("b", "body"), ("a", "body")]
     assert [(hit.artifact_id, hit.surface_kind) for hit in hits] == [("a", "title"), ("b", "body")]
     assert scores(hits) == pytest.approx([1.0, 0.9])
@@ -244,8 +247,8 @@ async def test_a_negative_cosine_moves_down_under_a_weight_above_one():
     items = {"a": {"title": "one"}, "b": {"body": "two"}}
     table = {"one": [-0.6, 0.8], "two": [-0.8, 0.6], "query": [1, 0]}
     async with kinds_of(items, embedder=axes(table)) as corpus:
-        assert ids(await retrieve(corpus, "query")) == ["a", "b"]
-        hits = await retrieve(corpus, "query", surface_weights={"title": 2})
+        assert ids(await retrieve(corpus, "query", mode="dense")) == ["a", "b"]
+        hits = await retrieve(corpus, "query", mode="dense", surface_weights={"title": 2})
     assert ids(hits) == ["b", "a"]
     assert scores(hits) == pytest.approx([-0.8, -1.2])
 
@@ -254,7 +257,14 @@ async def test_weights_act_on_the_whole_union_of_both_channels_before_the_cut():
     items = {f"n{at}": {"body": f"body {at}"} for at in range(3)} | {"late": {"title": "needle"}}
     table = {f"body {at}": [1, at / 9] for at in range(3)} | {"needle": [-1, 0], "needle ": [1, 0]}
     async with kinds_of(items, embedder=axes(table)) as corpus:
-        options = {"mode": "hybrid", "fetch_k": 1, "rrf_k": 0, "surface_weights": {"title": 1.5}}
+        options = {
+            "mode": "hybrid",
+            "fusion": "rrf",
+            "alpha": 0.5,
+            "fetch_k": 1,
+            "rrf_k": 0,
+            "surface_weights": {"title": 1.5},
+        }
         assert ids(await retrieve(corpus, "needle ", **options)) == ["late"]
         assert ids(await retrieve(corpus, "needle ", **options | {"surface_weights": {"title": 0.5}})) == ["n0"]
 

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from airw import discovery
@@ -102,7 +103,8 @@ def discover(
         "rel": rel,
         "gap_ratio": gap_ratio,
         "min_score": min_score,
-        "merge": merge,
+        # `ir` fuses source by source.
+        "merge": "rrf-by-source" if merge == "rrf" else merge,
         "merge_weights": merge_weights,
         "merge_rrf_k": merge_rrf_k,
         "loader": loader,
@@ -111,7 +113,8 @@ def discover(
         "dedup_by": dedup_by,
         "roots": roots,
     }
-    return run(discovery.discover, to_airw(corpus), query, **options, **to_airw_options(corpus, search_kw))
+    result = run(discovery.discover, to_airw(corpus), query, **options, **to_airw_options(corpus, search_kw))
+    return replace(result, signals={**result.signals, "merge": merge}) if "merge" in result.signals else result
 
 
 def _by_name(corpus: Any) -> Any:

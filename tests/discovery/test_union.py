@@ -1,0 +1,177 @@
+"""Several corpora that share an embedder answer as one corpus that contains them all."""
+
+import string
+from itertools import permutations
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw.discovery import discover
+from airw.errors import ArgumentError, StoreError
+from airw.retrieval.fusion import fuse_hits
+from tests.support.discoveries import LIGHT, Counting, corpora
+from tests.support.drawing import examples
+
+WORDS = ("rotate", "signing", "keys", "bread", "loaf", "river", "bank", "stone", "light", "water")
+TEXT = st.lists(st.sampled_from(WORDS), min_size=1, max_size=9).map(" ".join)
+PARTS = st.lists(st.lists(TEXT, max_size=5), min_size=1, max_size=4)
+QUERY = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join)
+
+
+def name_parts(parts):
+    """Return texts by corpus and artifact; no id occurs in two corpora."""
+    ids = iter(f"{letter}{digit}" for digit in string.digits for letter in string.ascii_lowercase)
+    return {f"corpus{place}": {next(ids): text for text in texts} for place, texts in enumerate(parts)}
+
+
+def outcome(result):
+    """Return what a discovery found, without the names of the corpora."""
+    hits = [(hit.artifact_id, hit.score, hit.metadata.get("retrieval_score")) for hit in result.results]
+    return hits, result.abstained
+
+
+def count_letters(query, texts):
+    """Return a score for each text, as a reranker does."""
+    return [len(set(query) & set(text)) + len(text) / 100 for text in texts]
+
+
+OPTIONS = st.fixed_dictionaries(
+    {
+        "mode": st.sampled_from(["hybrid", "dense", "lexical"]),
+        "k": st.sampled_from([1, 2, 5, 30]),
+        "rrf_k": st.sampled_from([1, 60]),
+    },
+    optional={
+        "fusion": st.sampled_from(["rrf", "blend"]),
+        "alpha": st.sampled_from([0.0, 0.3, 1.0]),
+        "rerank": st.just(count_letters),
+        "rerank_text": st.just("artifact"),
+        "boost": st.just(lambda hit: 0.01 * len(hit.text)),
+        "surface_weights": st.just({"document": 2.0, "body": 0.5}),
+        "formulate": st.just(lambda query: [query, "river bank"]),
+        "fetch_k": st.sampled_from([1, 3]),
+    },
+)
+
+
+@given(PARTS, QUERY, OPTIONS, st.randoms())
+@settings(max_examples=examples(40))
+def test_a_discovery_in_several_corpora_equals_one_in_a_corpus_that_contains_them_all(parts, query, options, random):
+    texts = name_parts(parts)
+    whole = {id: text for part in texts.values() for id, text in part.items()}
+
+    async def main():
+        async with corpora({"whole": whole}) as (one,), corpora(texts) as many:
+            random.shuffle(many)
+            selection = {"strategy": "top_k", "max_k": 30, "min_score": None}
+            return [await discover(corpus, query, **selection, **options) for corpus in (one, many)]
+
+    one, many = anyio.run(main)
+    assert outcome(many) == outcome(one)
+
+
+@given(PARTS, QUERY, st.sampled_from(["rrf", "blend"]), st.data())
+@settings(max_examples=examples(20))
+def test_no_order_of_the_corpora_gives_another_result(parts, query, merge, data):
+    texts = name_parts(parts)
+    # Some corpora have another embedder, and some a store that cannot count words.
+    others = data.draw(st.sets(st.sampled_from(sorted(texts)))) if merge == "rrf" else set()
+    without_counts = data.draw(st.sets(st.sampled_from(sorted(texts))))
+
+    async def main():
+        async with corpora(texts, embedders=dict.fromkeys(others, Counting("other"))) as many:
+            for corpus in many:
+                if corpus.name in without_counts:
+                    corpus.store.__dict__["term_statistics"] = None
+            options = {"merge": merge, "strategy": "top_k", "max_k": 30}
+            return [outcome(await discover(list(order), query, **options)) for order in permutations(many)]
+
+    first, *rest = anyio.run(main)
+    assert all(result == first for result in rest)
+
+
+UNRELATED = {
+    "cakes": {"c1": "bake the cake", "c2": "melt the sugar"},
+    "cars": {"a1": "change the oil", "a2": "the brakes and the wheels"},
+    "keys": {"k1": "rotate the signing keys", "k2": "keys of the vault"},
+}
+
+
+async def test_the_corpus_that_knows_the_answer_comes_first_in_any_order():
+    async with corpora(UNRELATED) as many:
+        for order in permutations(many):
+            result = await discover(list(order), "rotate the signing keys")
+            assert result.ids[0] == "k1"
+
+
+async def test_the_other_corpora_are_asked_for_their_counts_once_and_for_their_cosines_once():
+    async with corpora(UNRELATED) as many:
+        await discover(many, "signing keys")
+        for corpus in many:
+            assert corpus.store.calls["term_statistics"] == 1
+            assert corpus.store.calls["search_vectors"] == 1
+            assert corpus.store.calls["search_text"] == 2  # with its own counts, and with those of all
+
+
+async def test_a_corpus_that_fails_while_the_union_is_searched_leaves_the_union_of_the_others():
+    # The first search with its own counts succeeds, the second with those of all fails.
+    failures = {"cars": {"search_text": [None, StoreError("gone")]}}
+    async with corpora(UNRELATED, failures=failures) as many:
+        result = await discover(many, "the keys", strategy="top_k", max_k=9)
+    report = result.signals["per_source"]["cars"]
+    assert (report["status"], report["error"], report["abstained"]) == ("failed", "StoreError: gone", True)
+    assert {hit.source for hit in result.results} == {"cakes", "keys"}
+
+
+async def test_the_weight_of_a_corpus_multiplies_the_scores_of_its_hits():
+    async with corpora(UNRELATED) as many:
+        options = {"strategy": "top_k", "max_k": 9}
+        plain = await discover(many, "the keys", **options)
+        heavy = await discover(many, "the keys", merge_weights={"cars": 9.0}, **options)
+    assert plain.results[0].source == "keys"
+    assert [hit.source for hit in heavy.results[:2]] == ["cars", "cars"]
+
+
+async def test_copies_of_the_same_thing_are_one_hit_that_names_its_sources():
+    texts = {"a": {"x": "rotate the keys"}, "b": {"x": "rotate the keys", "y": "keys"}}
+    async with corpora(texts) as many:
+        result = await discover(many, "rotate keys", identity=lambda hit: hit.text, strategy="top_k")
+    assert [hit.artifact_id for hit in result.results] == ["x", "y"]
+    assert result.results[0].metadata["fused_sources"] == ["a", "b"]
+
+
+async def test_a_reranker_reads_each_text_once_and_its_reader_gets_the_corpus_of_the_record():
+    read, scored = [], []
+
+    async def read_text(corpus, record):
+        read.append((corpus.name, record.artifact_id))
+        assert (await corpus.store.get_records([record.id]))[0].text == record.text
+        return record.text
+
+    def rerank(query, texts):
+        scored.extend(texts)
+        return [len(text) for text in texts]
+
+    async with corpora(UNRELATED) as many:
+        result = await discover(many, "the keys", rerank=rerank, rerank_text=read_text, strategy="top_k", max_k=9)
+    assert sorted(scored) == sorted(set(scored))
+    assert set(read) == {(name, id) for name, texts in UNRELATED.items() for id in texts}
+    lengths = [len(UNRELATED[hit.source][hit.artifact_id]) for hit in result.results]
+    assert lengths == sorted(lengths, reverse=True)
+
+
+async def test_a_blend_needs_one_embedder():
+    async with corpora(UNRELATED, embedders={"cars": Counting("other")}) as many:
+        with pytest.raises(ArgumentError, match=r"merge='blend' needs one embedder.*use 'rrf'"):
+            await discover(many, "keys", merge="blend")
+        assert (await discover(many, "signing keys")).ids[0] == "k1"
+
+
+async def test_rrf_by_source_fuses_the_rankings_of_the_sources():
+    async with corpora(UNRELATED) as many:
+        own = {corpus.name: await corpus.search("the keys", mode="hybrid", fusion="rrf") for corpus in many}
+        result = await discover(many, "the keys", merge="rrf-by-source", strategy="top_k", max_k=9)
+    assert [(hit.source, hit.artifact_id) for hit in result.results] == [hit.key for hit in fuse_hits(own, k=9)]
+    assert LIGHT.id == many[0].embedder.id
