@@ -52,6 +52,19 @@ def check_count(name: str, value: object, *, least: int = 0) -> int:
     return value
 
 
+def check_limit(limit: object) -> int | None:
+    """Return `limit` if it is `None` or a whole number of at least 0.
+
+    Raises:
+        ArgumentError: If it is neither.
+
+    Example:
+        >>> check_limit(None), check_limit(0)
+        (None, 0)
+    """
+    return None if limit is None else check_count("limit", limit)
+
+
 def check_choice(name: str, value: object, choices: Sequence[Choice]) -> Choice:
     """Return `value` if it is one of `choices`.
 

@@ -79,6 +79,9 @@ class RecordsByArtifact(Protocol):
             artifact_ids: The artifacts.
             kinds: The surface kinds to include; `None` for all.
             limit: The largest number of records per artifact; at least 0.
+
+        Raises:
+            ArgumentError: If the limit is negative.
         """
         ...
 
@@ -166,7 +169,7 @@ class EdgeReader(Protocol):
             comes first.
 
         Raises:
-            ArgumentError: If the direction or an origin is unknown.
+            ArgumentError: If the direction or an origin is unknown, or the limit is negative.
         """
         ...
 
@@ -444,6 +447,9 @@ class LinkReader(EdgeReader, Protocol):
         Args:
             wanted: Pairs of field and value.
             limit: The largest number of ids per pair; at least 0.
+
+        Raises:
+            ArgumentError: If the limit is negative.
         """
         ...
 
@@ -454,6 +460,9 @@ class LinkReader(EdgeReader, Protocol):
 
         The command line lists them for authors to correct. The order is by artifact id, then as extracted. `limit` is
         the largest number of links in the list.
+
+        Raises:
+            ArgumentError: If the limit is negative.
         """
         ...
 

@@ -147,6 +147,32 @@ async def _a_direction_that_does_not_exist_is_refused(fixture: StoreFixture) -> 
     await expect_refusal(ArgumentError, store.neighbors(["a"], direction=direction), "direction='upwards'", direction)
 
 
+_LIMITED: dict[str, tuple[list[Any], ...]] = {
+    "records_of": (["a"],),
+    "neighbors": (["a"],),
+    "matching": ([("tag", "x")],),
+    "unresolved_links": (),
+}
+
+
+async def _a_limit_below_zero_is_refused(method: str, fixture: StoreFixture) -> None:
+    store = await fixture.open_store(artifacts_with_links())
+    for arguments in (_LIMITED[method], *([([],)] if _LIMITED[method] else [])):
+        call = getattr(store, method)(*arguments, limit=-1)
+        await expect_refusal(ArgumentError, call, f"{method} with limit=-1", "limit", "-1")
+
+
+CASES += [
+    Case(
+        f"a_limit_below_zero_is_refused_by_{method}",
+        f"`{method}` refuses a negative limit and names it.",
+        partial(_a_limit_below_zero_is_refused, method),
+        frozenset([method]),
+    )
+    for method in _LIMITED
+]
+
+
 @case(
     CASES,
     "search_vectors",

@@ -123,8 +123,14 @@ def test_the_error_for_a_change_that_cannot_be_stored_contains_the_value(bad, me
 async def test_arguments_that_cannot_be_used_are_refused():
     async def ask(store):
         for limit in (-1, True, 1.5, "2"):
-            with pytest.raises(ArgumentError, match="limit must be a whole number of at least 0"):
-                await store.unresolved_links(limit=limit)
+            for read in (
+                lambda limit=limit: store.unresolved_links(limit=limit),
+                lambda limit=limit: store.records_of(["a"], limit=limit),
+                lambda limit=limit: store.neighbors([], limit=limit),
+                lambda limit=limit: store.matching([("tag", "x")], limit=limit),
+            ):
+                with pytest.raises(ArgumentError, match="limit must be a whole number of at least 0"):
+                    await read()
         for ask in (store.neighbors, store.referrers, store.fan_in):
             with pytest.raises(ArgumentKindError, match="types must be a list of strings"):
                 await ask(["a"], types="related")

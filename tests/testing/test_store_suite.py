@@ -227,6 +227,23 @@ class CountsNoRecords(MemoryStore):
         return replace(counts, records=max(counts.frequencies.values(), default=0))
 
 
+@breaks("a_limit_below_zero*")
+class TakesAnyLimit(MemoryStore):
+    """A store that reads a negative limit as no limit, as SQL does."""
+
+    async def records_of(self, artifact_ids, *, kinds=None, limit=None):
+        return await super().records_of(artifact_ids, kinds=kinds, limit=limit if (limit or 0) >= 0 else None)
+
+    async def neighbors(self, ids, *, limit=None, **options):
+        return await super().neighbors(ids, limit=limit if (limit or 0) >= 0 else None, **options)
+
+    async def matching(self, wanted, *, limit=None):
+        return await super().matching(wanted, limit=limit if (limit or 0) >= 0 else None)
+
+    async def unresolved_links(self, artifact_ids=None, *, limit=None):
+        return await super().unresolved_links(artifact_ids, limit=limit if (limit or 0) >= 0 else None)
+
+
 @breaks("only_the_wanted_surfaces*", "search_*_answers_as_a_memory_store_does")
 class IgnoresSurfaces(Twisted):
     async def twist(self, search, queries, k, options):

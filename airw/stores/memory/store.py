@@ -17,7 +17,7 @@ import anyio
 import anyio.lowlevel
 
 from airw._base.arrays import Floats
-from airw._base.checks import check_choice, check_count
+from airw._base.checks import check_choice, check_limit
 from airw._base.concurrency import in_thread
 from airw._base.json import deep_copy
 from airw._base.lru import LruCache
@@ -195,6 +195,7 @@ class MemoryStore(TermStatistics, Store, RunKeeper):
     def records_of(
         self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
     ) -> list[list[Record] | None]:
+        check_limit(limit)
         return [self._records_of(id, kinds, limit) if id in self._ledger else None for id in artifact_ids]
 
     def _records_of(self, artifact_id: str, kinds: Sequence[str] | None, limit: int | None) -> list[Record]:
@@ -439,6 +440,7 @@ class MemoryStore(TermStatistics, Store, RunKeeper):
         limit: int | None = None,
     ) -> list[list[Edge]]:
         check_choice("direction", direction, DIRECTIONS)
+        check_limit(limit)
         links = LinkFilter(types=types, exclude=exclude, origins=origins)
         return [self._links.neighbors(id, direction, links)[:limit] for id in ids]
 
@@ -467,6 +469,7 @@ class MemoryStore(TermStatistics, Store, RunKeeper):
     @override
     @_hold_lock_inline_if(_has_few_matches)
     def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
+        check_limit(limit)
         return match_values(lambda field: self._values.get_or_create(field, self._index_values), wanted, limit)
 
     def _index_values(self, field: str) -> ValueIndex:
@@ -479,8 +482,7 @@ class MemoryStore(TermStatistics, Store, RunKeeper):
     def unresolved_links(
         self, artifact_ids: Sequence[str] | None = None, *, limit: int | None = None
     ) -> list[UnresolvedLink]:
-        if limit is not None:
-            check_count("limit", limit)
+        check_limit(limit)
         return list(islice(self._links.list_unresolved(artifact_ids), limit))
 
     @override

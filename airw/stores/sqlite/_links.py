@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from airw._base.checks import check_count
 from airw._base.lru import LruCache
 from airw.stores.sqlite._filter_sql import keys_json, set_json
 from airw.values import Direction, Edge, Extraction, Link, LinkCount, LinkFilter, NodeId, UnresolvedLink
@@ -202,7 +201,7 @@ def list_unresolved(
     rows = connection.execute(
         f"""SELECT artifact_id, ref, type, origin, target_source, file, line, or_ref FROM link
         WHERE state IN ('dangling', 'ambiguous') {condition} ORDER BY artifact_id, position LIMIT :limit""",
-        {"ids": set_json(artifact_ids or ()), "limit": -1 if limit is None else check_count("limit", limit)},
+        {"ids": set_json(artifact_ids or ()), "limit": -1 if limit is None else limit},
     )
     unresolved = [(artifact_id, Link(*link)) for artifact_id, *link in rows]
     # Links are stored without their candidates, so look these up.

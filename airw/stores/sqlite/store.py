@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 import anyio
 
 from airw._base.arrays import Floats
-from airw._base.checks import check_choice
+from airw._base.checks import check_choice, check_limit
 from airw._base.concurrency import in_thread
 from airw._base.file_lock import hold_file
 from airw._base.lru import LruCache
@@ -179,6 +179,7 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder):
     async def records_of(
         self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
     ) -> list[list[Record] | None]:
+        check_limit(limit)
         return await self._read(_records.records_of, artifact_ids, kinds, limit)
 
     @override
@@ -319,6 +320,7 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder):
         limit: int | None = None,
     ) -> list[list[Edge]]:
         check_choice("direction", direction, DIRECTIONS)
+        check_limit(limit)
         links = LinkFilter(types=types, exclude=exclude, origins=origins)
         return await self._read(_links.neighbors, ids, direction, links, limit)
 
@@ -340,6 +342,8 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder):
 
     @override
     async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
+        check_limit(limit)
+
         def match(connection: "sqlite3.Connection") -> list[list[str]]:
             def index_of(field: str) -> ValueIndex:
                 return self._fields.get_or_create(field, FieldIndex).update(connection)
@@ -352,6 +356,7 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder):
     async def unresolved_links(
         self, artifact_ids: Sequence[str] | None = None, *, limit: int | None = None
     ) -> list[UnresolvedLink]:
+        check_limit(limit)
         return await self._read(_links.list_unresolved, artifact_ids, limit)
 
     @override
