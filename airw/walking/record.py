@@ -25,7 +25,10 @@ class WalkRecord:
     A position is the row number of a discovery. The life of a position: `admit` appends it, and `score_fresh` writes
     its score. `frontier` shows it to the policy as live, and `choose` checks that only live positions are selected.
     `commit` makes its id visited, and a visited id is never admitted again. A position that is not selected waits for
-    the next step if the policy keeps its frontier; else `begin_step` forgets it.
+    the next step if the policy keeps its frontier; else `drop_unselected` drops it.
+
+    A node waits from its discovery until it is committed or dropped. `waiting_count` is the number of waiting nodes, or
+    of the waiting paths to them. Limits, events, the state of the policy and the count beyond the limits all use it.
 
     The operator enforces limits from this record alone, and a policy sees read-only views of it. So no policy can get
     round a limit.
@@ -56,11 +59,7 @@ class WalkRecord:
         self.waiting_count = 0
 
     def begin_step(self) -> None:
-        """Forget the nodes that were not selected, unless the policy keeps its frontier."""
-        if not self._keeps_frontier:
-            self._waiting.clear()
-            self._path_positions.clear()
-            self.waiting_count = 0
+        """Note that the nodes admitted from here on are those of a new step."""
         self._fresh_start = len(self._nodes)
 
     # Admitting discovered nodes.
@@ -297,6 +296,16 @@ class WalkRecord:
             self._stop_waiting(position)
             self.waiting_count -= 1
 
+    def drop_unselected(self, selected: Sequence[int]) -> None:
+        """Drop all nodes but the selected ones, unless the policy keeps its frontier."""
+        if self._keeps_frontier or len(selected) == self.waiting_count:
+            return
+        ids = [self._ids[position] for position in selected]
+        self._waiting = dict(zip(ids, map(self._nodes.__getitem__, selected), strict=True))
+        if self._scores_paths:
+            self._path_positions = {id: [position] for id, position in zip(ids, selected, strict=True)}
+        self.waiting_count = len(selected)
+
     def _stop_waiting(self, position: int) -> None:
         id = self._ids[position]
         if not self._scores_paths:
@@ -318,11 +327,10 @@ class WalkRecord:
         if self._scores_paths:
             no_longer_live = [position for id in node_ids for position in self._path_positions.pop(id)]
         self.waiting_count -= len(no_longer_live)
-        # A frontier that is not kept is cleared as a whole by `begin_step`.
+        for id in node_ids:
+            del self._waiting[id]
         if self._keeps_frontier:
             self._is_live[no_longer_live] = False
-            for id in node_ids:
-                del self._waiting[id]
         parents = map(self._parents.__getitem__, positions)
         columns = (
             map(self._nodes.__getitem__, positions),

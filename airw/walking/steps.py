@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from airw._base.concurrency import Pacer
+from airw._base.concurrency import Pacer, offload_if
 from airw._base.messages import short_repr
 from airw.errors import PolicyError
 from airw.values import Limits, SearchHit, StopReason
@@ -75,10 +75,9 @@ class Steps:
         self.ids_of_hits: list[Hashable] = []
         self.read_edges: list[ReadEdges] | None = None
         self._stop_answer: bool | Awaitable[bool] | None = False  # `None`: the policy was not asked since the last hit
-        # The selection of this step, how much of it is committed, and how many other nodes wait.
+        # The selection of this step, cut to the budget, and how much of it is committed.
         self._selected: list[int] = []
         self._selected_done = 0
-        self._left_waiting = 0
         # The slice being delivered: its nodes and hits, the next index to deliver and to count, and the end.
         self._slice: list[CommittedNode] = []
         self._slice_hits: list[SearchHit | None] = []
@@ -156,6 +155,9 @@ class Steps:
     def summarize(self, stop: StopReason, seconds: float) -> WalkSummary:
         """Return the summary of the walk, with the nodes delivered so far."""
         self.count_delivered()
+        if stop == "sufficient":
+            # Nobody looked behind the depth cap, and without it the policy might have found other nodes.
+            self.counts.unknown.update(self.nodes_not_expanded())
         return self.counts.summary(stop, seconds)
 
     def call_stop(self) -> bool | Awaitable[bool]:
@@ -273,13 +275,11 @@ class Steps:
         self._has_discovered = False
         await self._score()
         selected = await self._select() if self.record.waiting_count else []
-        # The node budget cuts the selection, whatever the policy returned.
-        self._selected, self._selected_done = selected[: self._budget - self.counts.committed], 0
-        # Nodes that would wait after this step: if a limit ends the walk, it left them out.
-        waiting = self.record.waiting_count if self.policy.keeps_frontier else len(selected)
-        self._left_waiting = waiting - len(self._selected)
         if selected:
             self.counts.steps += 1
+            await offload_if(len(selected) > _NODES_PER_BATCH, self.record.drop_unselected, selected)
+            # The node budget cuts the selection, whatever the policy returned. The rest of it waits.
+            self._selected, self._selected_done = selected[: self._budget - self.counts.committed], 0
         elif self.record.waiting_count:
             self.stop_reason = "sufficient"  # the policy declined to select from the waiting nodes
         else:
@@ -333,9 +333,8 @@ class Steps:
     def _withhold_hits(self) -> None:
         """End the walk at `max_hits`, and count the hits of this slice that it leaves out."""
         withheld = sum(hit is not None for hit in self._slice_hits[self._slice_end :])
-        # Nodes after this slice have no hits yet, so the count is a lower bound.
-        more = self._selected_done < len(self._selected) or self._left_waiting
-        self.counts.refuse("max_hits", withheld, at_least=bool(more))
+        # Nodes that wait, after this slice or in the frontier, have no hits yet. So the count is a lower bound.
+        self.counts.refuse("max_hits", withheld, at_least=self.record.waiting_count > 0)
         self.stop_reason = "max_hits"
         del self._slice_hits[self._slice_end :]
 
@@ -352,7 +351,7 @@ class Steps:
         else:
             return False
         # A spent budget keeps waiting nodes out, even if `max_hits` is the reason to stop.
-        self.counts.refuse("node_budget" if is_spent else self.stop_reason, self._left_waiting)
+        self.counts.refuse("node_budget" if is_spent else self.stop_reason, self.record.waiting_count)
         return True
 
     # The count beyond the limits.

@@ -122,6 +122,13 @@ class TestWhatIsCommitted:
         }  # fmt: skip
         assert await paths(items, from_root()) == ["a", "ab", "ac", "abd"]
 
+    async def test_a_dropped_artifact_behind_the_budget_counts_as_left_out(self):
+        items = {"a": item("0", to=["b"]), "b": item("0.1")}
+        async with corpus_of(items) as corpus:
+            hits, walk = await walk_all(corpus, Beam(width=1, seed_k=2), node_budget=1)
+        assert [hit.artifact_id for hit in hits] == ["a"]
+        assert (walk.summary.truncated, walk.summary.left_out) == (True, {"node_budget": 1})
+
     async def test_a_dropped_artifact_can_be_reached_again(self):
         items = {"a": item("0", to=["b", "c"]), "b": item("0.1", to=["c"]), "c": item("0.3")}
         assert await paths(items, from_root(width=1)) == ["a", "ab", "abc"]

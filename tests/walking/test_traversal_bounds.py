@@ -236,8 +236,48 @@ async def test_nothing_is_counted_beyond_the_limits_of_a_walk_that_did_not_end_t
         await anext(walk, None)
     except OSError:
         assert end == "failed"
-    assert outcome(walk.summary) == (end, {}, (), ())
+    assert outcome(walk.summary) == (end, {}, (), ("max_depth",) if end == "sufficient" else ())
     assert policy.expanded == []
+
+
+@pytest.mark.parametrize(
+    ("hits", "max_depth", "unknown"),
+    [(1, 0, ("max_depth",)), (1, 1, ()), (3, 1, ("max_depth",)), (3, 2, ()), (3, None, ())],
+)
+async def test_a_walk_that_had_enough_names_the_depth_cap_that_nodes_are_at(hits, max_depth, unknown):
+    _, summary = await ids_of(Net(STAR, stop=lambda state: len(state.results) == hits), max_depth=max_depth)
+    assert outcome(summary) == ("sufficient", {}, (), unknown)
+
+
+async def test_a_walk_that_declines_the_rest_names_the_depth_cap_too():
+    policy = Net(STAR, keeps_frontier=True, select=lambda state, frontier: frontier.fresh[:2])
+    for max_depth, unknown in ((1, ("max_depth",)), (2, ())):
+        ids, summary = await ids_of(policy, max_depth=max_depth)
+        assert (ids, outcome(summary)) == ([0, 1, 2], ("sufficient", {}, (), unknown))
+
+
+@pytest.mark.parametrize("scores_paths", [False, True])
+async def test_nodes_that_a_policy_did_not_select_do_not_wait_unless_it_keeps_them(scores_paths):
+    edges = {0: [1, 2, 2], 1: [2, 3]}
+    for keeps, waiting, left_out in ((False, 0, {"node_budget": 2}), (True, 1 + scores_paths, {"node_budget": 1})):
+        seen = []
+        policy = Net(
+            edges, keeps_frontier=keeps, scores_paths=scores_paths, select=lambda state, frontier: frontier.live[:1],
+            stop=lambda state, seen=seen: seen.append(state.depth_of(2)) or False,
+        )  # fmt: skip
+        walk = walk_of(policy, node_budget=2)
+        *_, step, _ = [event async for event in walk.events()]
+        assert step.waiting == waiting
+        assert seen[-1] == (1 if keeps else None)
+        assert walk.summary.left_out == (left_out if not keeps else {"node_budget": waiting})
+
+
+async def test_the_other_paths_to_a_committed_node_are_not_left_out():
+    policy = Net(
+        {0: [1, 1, 2]}, keeps_frontier=True, scores_paths=True, select=lambda state, frontier: frontier.live[:1]
+    )
+    _, summary = await ids_of(policy, node_budget=2)
+    assert summary.left_out == {"node_budget": 1}
 
 
 # The deadline.
