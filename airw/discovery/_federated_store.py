@@ -9,6 +9,7 @@ import numpy as np
 
 from airw._base.arrays import Floats
 from airw._base.concurrency import map_bounded, offload_if
+from airw._base.notes import add_note
 from airw.discovery._federated_answers import (
     FederatedEdge,
     Positions,
@@ -404,7 +405,7 @@ class FederatedStore:
             try:
                 return await call(self._stores[name], requests[name])
             except Exception as error:
-                error.add_note(f"from corpus {name!r}")
+                add_note(error, f"from corpus {name!r}")
                 raise
 
         names = [name for name in self._stores if name in requests]

@@ -12,6 +12,7 @@ from airw._base.messages import short_repr
 from airw.errors import ArgumentError, PolicyError
 from airw.values import SearchHit
 from airw.walking import CommittedNode, Frontier, Neighbors, Policy, WalkState
+from airw.walking.slips import is_iterable, label_error
 
 T = TypeVar("T")
 _WIDTHS: WeakKeyDictionary[WalkState, int] = WeakKeyDictionary()  # not in the state, which a policy may overwrite
@@ -70,7 +71,7 @@ class PerNode(Policy):
 
     async def score(self, state: WalkState, nodes: Sequence[Any], store: Any) -> list[float]:
         """Call `score` of the policy for each node."""
-        return await self._call_for_each(self.policy.score, nodes, state, lambda node: (state, node, store))
+        return await self._call_for_each("score", nodes, state, lambda node: (state, node, store))
 
     async def select(self, state: WalkState, frontier: Frontier) -> Iterable[int]:
         """Call `select` of the policy with triples, and return the positions of those it returns."""
@@ -82,7 +83,7 @@ class PerNode(Policy):
             best: list[int] = frontier.best_first().tolist()
             return best
         selected = await _await_if_needed(self.policy.select(state, triples))
-        if not isinstance(selected, Iterable):
+        if not is_iterable(selected):
             raise PolicyError(
                 f"{self._name}.select returned {short_repr(selected)}; return (node, depth, score) triples"
             )
@@ -114,7 +115,7 @@ class PerNode(Policy):
 
     async def expand(self, state: WalkState, committed: Sequence[CommittedNode], store: Any) -> list[Neighbors]:
         """Call `expand` of the policy for each node."""
-        return await self._call_for_each(self.policy.expand, committed, state, lambda entry: (state, entry.node, store))
+        return await self._call_for_each("expand", committed, state, lambda entry: (state, entry.node, store))
 
     def node_id(self, node: Any) -> Hashable:
         """Call `node_id` of the policy."""
@@ -129,7 +130,7 @@ class PerNode(Policy):
     async def to_hits(self, state: WalkState, committed: Sequence[CommittedNode], store: Any) -> list[SearchHit | None]:
         """Call `to_hit` of the policy for each node, and copy its hits."""
         arguments = lambda entry: (state, entry.node, entry.score, entry.depth)  # noqa: E731 (one line)
-        return [_copy_hit(hit) for hit in await self._call_for_each(self.policy.to_hit, committed, state, arguments)]
+        return [_copy_hit(hit) for hit in await self._call_for_each("to_hit", committed, state, arguments)]
 
     @property
     def _name(self) -> str:
@@ -137,19 +138,20 @@ class PerNode(Policy):
 
     async def _call_for_each(
         self,
-        method: Callable[..., Any],
+        name: str,
         items: Sequence[T],
         state: WalkState,
         arguments: Callable[[T], tuple[Any, ...]],
     ) -> list[Any]:
         """Call a method for each item; return the answers in the order of the items."""
+        method: Callable[..., Any] = getattr(self.policy, name)
 
         async def call(item: T) -> Any:
             state, node, *others = arguments(item)
             try:
                 return await _await_if_needed(method(state, node, *others))
             except Exception as error:
-                error.add_note(f"for node {short_repr(node)}")
+                label_error(error, name, self.policy, node)
                 raise
 
         # Only a method that can wait gains from running several times at once.
@@ -190,5 +192,5 @@ def _copy_hit(hit: Any) -> SearchHit | None:
             source=hit.source,
             surface_index=hit.surface_index,
         )
-    except AttributeError as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise PolicyError(f"to_hit returned {short_repr(hit)}; return a SearchHit or None") from error

@@ -13,6 +13,7 @@ from airw._base.arrays import NDArray
 from airw._base.checks import check_count
 from airw._base.concurrency import Pacer, map_bounded, offload_if
 from airw._base.messages import short_repr
+from airw._base.notes import add_note
 from airw._base.overriding import override
 from airw.errors import ArgumentError, PolicyError
 from airw.policies._capabilities import Walkable
@@ -141,7 +142,7 @@ class Scored(AdmittingPolicy[ScoredMemory]):
             answer = cast("Callable[[Node], Any]", self.scorer)(node)
             answer = await answer if inspect.isawaitable(answer) else answer
         except Exception as error:
-            error.add_note(f"for node {short_repr(node.id)}")
+            add_note(error, f"for node {short_repr(node.id)}")
             raise
         try:
             score = float(answer) if isinstance(answer, Real) and not isinstance(answer, bool) else math.nan

@@ -9,8 +9,8 @@ import anyio.lowlevel
 
 from airw._base.json import json_clean
 from airw.values import Edge, SearchHit
-from airw.walking.reading import label_error
 from airw.walking.run import WalkRun, to_exception
+from airw.walking.slips import find_edge
 from airw.walking.summary import WalkSummary
 
 _EVENTS_PER_CHECKPOINT = 100
@@ -210,17 +210,13 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
         steps.read_edges = []
         # The counts are those at the end of the step, whenever the consumer requests the event.
         step_done = StepDone(steps.steps_done, steps.counts.committed, steps.counts.edges, steps.record.waiting_count)
-        edge_of, id_at = steps.policy.edge_of, steps.record.id_at
+        id_at = steps.record.id_at
         for groups, ids, reached in read_edges:
             targets = zip(ids, reached, strict=True)
             for parent, nodes in groups:
                 source = id_at(parent)
                 for node, (id, known) in zip(nodes, targets, strict=False):  # `targets` goes on with the next groups
-                    try:
-                        edge = edge_of(node)
-                    except Exception as error:
-                        label_error(error, "edge_of", steps.policy)
-                        raise
+                    edge = find_edge(steps.policy, node)
                     yield EdgeFound(source, id, None if edge is None else edge.type, known, edge)
         yield step_done
 

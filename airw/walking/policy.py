@@ -8,15 +8,18 @@ one walk remembers is a separate object, the memory. The policy's `begin` create
 
 from collections.abc import AsyncIterable, Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.concurrency import in_thread
+from airw._base.messages import short_repr
 from airw._base.vectors import best_first
 from airw.errors import PolicyError
 from airw.values import Edge, Limits, SearchHit
+from airw.walking.slips import is_iterable
 
 T = TypeVar("T")
 if TYPE_CHECKING:  # Python itself supports defaults of type variables from 3.13 on
@@ -126,7 +129,7 @@ class Frontier:
         scores: The score at each position, `(n,) float64`, read-only.
         live: The positions that wait to be selected, `(m,) intp`, ascending.
         fresh: The positions discovered in this step.
-        dropped: The positions that `drop` was called with.
+        dropped: The positions that `drop` has read.
     """
 
     nodes: Sequence[Any]
@@ -140,9 +143,15 @@ class Frontier:
     def drop(self, positions: Iterable[int]) -> None:
         """Remove positions from the frontier, except those that `select` returns.
 
-        If the walk reaches the same node later, it gets a new position.
+        If the walk reaches the same node later, it gets a new position. In each call no more positions are read than
+        nodes wait, so an endless iterable ends.
+
+        Raises:
+            PolicyError: If `positions` is no iterable.
         """
-        self.dropped.extend(positions)
+        if isinstance(positions, str | bytes) or not is_iterable(positions):
+            raise PolicyError(f"frontier.drop takes a list of positions, not {short_repr(positions)}")
+        self.dropped.extend(islice(positions, len(self.live)))
 
     def best_first(self, count: int | None = None) -> NDArray[np.intp]:
         """Return the live positions, highest score first; ties in order of discovery.

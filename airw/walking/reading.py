@@ -3,12 +3,10 @@
 They check each answer, read it lazily and within the limits, and close it before the step ends.
 """
 
-import inspect
 import sys
-from collections.abc import AsyncIterable, Awaitable, Hashable, Iterable, Iterator, Sequence, Sized
+from collections.abc import AsyncIterable, Hashable, Iterable, Iterator, Sequence, Sized
 from itertools import islice
 from operator import itemgetter
-from types import TracebackType
 from typing import Any, NamedTuple, TypeVar, cast
 
 import anyio
@@ -16,10 +14,12 @@ import numpy as np
 
 from airw._base.concurrency import Pacer, map_bounded
 from airw._base.messages import short_repr
+from airw._base.notes import add_note
 from airw.errors import PolicyError
 from airw.values import Limits
 from airw.walking.policy import CommittedNode, LazyNeighbors, Neighbors
 from airw.walking.record import WalkRecord
+from airw.walking.slips import is_iterable
 from airw.walking.summary import WalkCounts
 
 T = TypeVar("T")
@@ -41,70 +41,6 @@ class _ReadResult(NamedTuple):
     more: bool = False
 
 
-class label_errors:  # noqa: N801 (a context manager, used like a verb)
-    """A context manager that adds to each error the name of the policy's method it comes from.
-
-    It also turns a stray `StopIteration` into a `PolicyError`, because a loop would take it for its normal end.
-    """
-
-    __slots__ = ("_method", "_policy")
-
-    def __init__(self, method: str, policy: object) -> None:
-        """Set the method of the policy that is about to be called."""
-        self._method, self._policy = method, policy
-
-    def __enter__(self) -> None:
-        """Enter the block; nothing has to be prepared."""
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Label the error, if there is one."""
-        if isinstance(error, Exception):
-            label_error(error, self._method, self._policy)
-
-
-def label_error(error: Exception, method: str, policy: object, *nodes: Any) -> None:
-    """Add a note to an error that names the policy's method, and the node if one is passed.
-
-    Raises:
-        PolicyError: If it is a stray `StopIteration` or `StopAsyncIteration`.
-    """
-    where = f"{type(policy).__name__}.{method}"
-    # Python turns a `StopIteration` that leaves a coroutine into a `RuntimeError`.
-    stray = error.__cause__ if isinstance(error, RuntimeError) else error
-    if isinstance(stray, StopIteration | StopAsyncIteration):
-        raise PolicyError(f"{where} raised {type(stray).__name__}; return instead") from error
-    # Labels nest, because `edge_of` is called while hits are made: the innermost one is the exact one.
-    if not any(note.startswith("raised in") for note in getattr(error, "__notes__", ())):
-        error.add_note(f"raised in {where} during a walk" + "".join(f", for node {short_repr(node)}" for node in nodes))
-
-
-async def await_answer(method: str, policy: object, answer: Awaitable[T]) -> T:
-    """Await the answer of an async method of a policy.
-
-    Raises:
-        PolicyError: If the answer cannot be awaited: the method is not an `async def`, or an async generator.
-    """
-    if not inspect.isawaitable(answer):
-        where = f"{type(policy).__name__}.{method}"
-        raise PolicyError(
-            f"{where} returned {short_repr(answer)}, which cannot be awaited; write `async def` and `return`"
-        )
-    return await answer
-
-
-def require_plain(method: str, policy: object, answer: T) -> T:
-    """Return the answer of a plain method of a policy.
-
-    Raises:
-        PolicyError: If the answer has to be awaited.
-    """
-    if inspect.isawaitable(answer):
-        if inspect.iscoroutine(answer):
-            answer.close()  # or Python would warn that it was never awaited
-        raise PolicyError(f"{type(policy).__name__}.{method} must be a plain function, not an `async def`")
-    return answer
-
-
 def read_exactly(answer: Iterable[T], count: int, method: str, policy: object) -> list[T]:
     """Return the items of an answer that must contain exactly `count` items.
 
@@ -115,7 +51,7 @@ def read_exactly(answer: Iterable[T], count: int, method: str, policy: object) -
     """
     where = f"{type(policy).__name__}.{method}"
     required = f"return a list with one item per committed node ({count})"
-    if not isinstance(answer, Iterable):
+    if not is_iterable(answer) or isinstance(answer, str | bytes):
         raise PolicyError(f"{where} returned {short_repr(answer)}; {required}")
     items = list(islice(answer, count + 1))
     if len(items) != count:
@@ -133,7 +69,7 @@ async def read_selection(selection: Iterable[Any], record: WalkRecord, policy: o
         PolicyError: If they are not positions, or one of them is not live.
     """
     positions = selection.tolist() if isinstance(selection, np.ndarray) else selection
-    if not isinstance(positions, Iterable):
+    if not is_iterable(positions):
         raise PolicyError(
             f"{type(policy).__name__}.select returned {short_repr(positions)}; return a list of positions"
         )
@@ -145,13 +81,19 @@ async def read_selection(selection: Iterable[Any], record: WalkRecord, policy: o
     return list(selected.values())
 
 
-async def read_items(source: Neighbors, cap: int) -> _ReadResult:
-    """Read at most `cap` items of one iterable or async iterable, and close it."""
+async def read_items(source: Neighbors, cap: int, method: str, policy: object) -> _ReadResult:
+    """Read at most `cap` items of one iterable or async iterable, and close it.
+
+    Raises:
+        PolicyError: If the answer is neither.
+    """
     cap = min(cap, sys.maxsize - 1)
     if isinstance(source, AsyncIterable):
         return await _read_async(source, cap)
-    if isinstance(source, str | bytes) or not isinstance(source, Iterable):
-        raise PolicyError(f"a policy returned {short_repr(source)}; return an iterable or async iterable of nodes")
+    if isinstance(source, str | bytes) or not is_iterable(source):
+        where = f"{type(policy).__name__}.{method}"
+        each = " for each committed node" if method == "expand" else ""
+        raise PolicyError(f"{where} returned {short_repr(source)}; return an iterable or async iterable of nodes{each}")
     if isinstance(source, Sized):
         return _ReadResult(list(islice(source, cap)), len(source))
     # An iterator has no length: one item more shows whether the cap left something out.
@@ -183,9 +125,9 @@ async def _read_async(source: AsyncIterable[Any], cap: int) -> _ReadResult:
     return _ReadResult(items[:cap], None, more=len(items) > cap)
 
 
-async def read_seeds(source: Neighbors, limits: Limits, counts: WalkCounts) -> list[Any]:
+async def read_seeds(source: Neighbors, policy: object, limits: Limits, counts: WalkCounts) -> list[Any]:
     """Read the seeds, at most `max_frontier` of them."""
-    result = await read_items(source, limits.max_frontier)
+    result = await read_items(source, limits.max_frontier, "seed", policy)
     if result.size is not None:
         counts.refuse("max_frontier", result.size - len(result.items))
     elif result.more:
@@ -199,8 +141,9 @@ class NeighborReader:
     It reads at most `max_fanout` neighbours per node and `max_edges` in all.
     """
 
-    def __init__(self, limits: Limits, counts: WalkCounts) -> None:
+    def __init__(self, policy: object, limits: Limits, counts: WalkCounts) -> None:
         """Start with all edges unread."""
+        self._policy = policy
         self._limits = limits
         self._counts = counts
         self._edges_left = limits.max_edges
@@ -232,9 +175,9 @@ class NeighborReader:
     async def _read_source(self, pair: tuple[Neighbors, CommittedNode]) -> _ReadResult:
         source, entry = pair
         try:
-            return await read_items(source, min(self._limits.max_fanout, self._edges_left))
+            return await read_items(source, min(self._limits.max_fanout, self._edges_left), "expand", self._policy)
         except Exception as error:
-            error.add_note(f"for node {short_repr(entry.node)}")
+            add_note(error, f"for node {short_repr(entry.node)}")
             raise
 
     def _charge(self, result: _ReadResult) -> list[Any]:
@@ -262,7 +205,7 @@ class NeighborReader:
         try:
             neighbors += map(_copy, sources) if fits else map(self._read_list, sources, sizes)
         except Exception as error:
-            error.add_note(f"for node {short_repr(entries[len(neighbors)].node)}")
+            add_note(error, f"for node {short_repr(entries[len(neighbors)].node)}")
             raise
         if len(neighbors) < len(sources):
             raise StopIteration  # a source raised it, and `map` ended early; `label_errors` reports it

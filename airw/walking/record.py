@@ -1,6 +1,6 @@
 """The walk record: the nodes that a walk has discovered, waiting or committed."""
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence, Sized
+from collections.abc import AsyncGenerator, Awaitable, Generator, Hashable, Iterable, Iterator, Sequence, Sized
 from functools import partial
 from itertools import chain, islice, pairwise, repeat
 from math import isnan
@@ -11,8 +11,10 @@ import numpy as np
 
 from airw._base.arrays import NDArray, reserve
 from airw._base.messages import short_repr
+from airw._base.notes import add_note
 from airw.errors import PolicyError
 from airw.walking.policy import ColumnView, CommittedNode, Frontier, WalkPolicy
+from airw.walking.slips import require_plain, require_stable_ids
 from airw.walking.summary import WalkCounts
 
 _new_committed_node = partial(tuple.__new__, CommittedNode)  # takes half the time of `CommittedNode(...)`
@@ -90,10 +92,15 @@ class WalkRecord:
         try:
             ids += map(self._policy.node_id, nodes)
         except Exception as error:
-            error.add_note(f"for node {short_repr(nodes[len(ids)])}")
+            add_note(error, f"for node {short_repr(nodes[len(ids)])}")
             raise
         if len(ids) < len(nodes):
             raise StopIteration  # `node_id` raised it, and `map` ended early; `label_errors` reports it
+        # What an `async def` or a generator function returns is hashable: each would be a node of its own.
+        if ids and isinstance(ids[0], Awaitable | Generator | AsyncGenerator):
+            for id in ids:
+                require_plain("node_id", self._policy, id)
+            raise PolicyError(f"{self._policy_name}.node_id returned {short_repr(ids[0])}; write `def` and `return`")
         return ids
 
     def _check_ids(self, nodes: Iterable[Any], ids: Iterable[Any]) -> None:
@@ -103,7 +110,7 @@ class WalkRecord:
                 hashable = _is_hashable(id)
                 _ = hashable and (id in self._visited or id in self._waiting)  # comparing may fail, too
             except Exception as error:
-                error.add_note(f"for node {short_repr(node)}")
+                add_note(error, f"for node {short_repr(node)}")
                 raise
             if not hashable:
                 raise PolicyError(
@@ -136,8 +143,9 @@ class WalkRecord:
             sizes.append(len(waiting))
         self._append_rows([parent for parent, _ in groups], [after - before for before, after in pairwise(sizes)])
         # Only now do all waiting nodes have positions.
-        for id, node, parent in seen_again:
-            self._shorten_path(self._waiting_position(id), node, parent)
+        with require_stable_ids(self._policy):
+            for id, node, parent in seen_again:
+                self._shorten_path(self._waiting_position(id), node, parent)
         return refused
 
     def _append_rows(self, parents: Sequence[int], counts: Sequence[int]) -> None:
@@ -221,6 +229,9 @@ class WalkRecord:
             raise PolicyError(f"{where} returned {short_repr(scores)}; {required}")
         if len(scores) != count:
             raise PolicyError(f"{where} returned {len(scores)} scores; {required}")
+        # numpy would build an array of a score that is a sequence, however long it is.
+        if nested := _find_nested_type(scores):
+            raise PolicyError(f"{where} returned scores that are not numbers ({nested.__name__}); {required}")
         try:
             numbers = _to_numbers(np.asarray(scores))
         except (TypeError, ValueError, OverflowError) as error:
@@ -291,10 +302,11 @@ class WalkRecord:
         """
         dropped = dict.fromkeys(map(self._to_position, positions))
         self._check_live(list(dropped), 0 if self._keeps_frontier else self._fresh_start, "dropped")
-        for position in dropped.keys() - set(selected):
-            self._is_live[position] = False
-            self._stop_waiting(position)
-            self.waiting_count -= 1
+        with require_stable_ids(self._policy):
+            for position in dropped.keys() - set(selected):
+                self._is_live[position] = False
+                self._stop_waiting(position)
+                self.waiting_count -= 1
 
     def drop_unselected(self, selected: Sequence[int]) -> None:
         """Drop all nodes but the selected ones, unless the policy keeps its frontier."""
@@ -324,11 +336,12 @@ class WalkRecord:
         self._visited.update(zip(node_ids, positions, strict=True))
         # All paths to a committed node stop waiting with it.
         no_longer_live: Sequence[int] = positions
-        if self._scores_paths:
-            no_longer_live = [position for id in node_ids for position in self._path_positions.pop(id)]
+        with require_stable_ids(self._policy):
+            if self._scores_paths:
+                no_longer_live = [position for id in node_ids for position in self._path_positions.pop(id)]
+            for id in node_ids:
+                del self._waiting[id]
         self.waiting_count -= len(no_longer_live)
-        for id in node_ids:
-            del self._waiting[id]
         if self._keeps_frontier:
             self._is_live[no_longer_live] = False
         parents = map(self._parents.__getitem__, positions)
@@ -357,7 +370,8 @@ class WalkRecord:
         """
         new_ids = set(self._ids[first_position:])  # without the refused ones, which the walk has not reached
         if self._scores_paths:
-            new_ids = {id for id in new_ids if self._path_positions[id][0] >= first_position}
+            with require_stable_ids(self._policy):
+                new_ids = {id for id in new_ids if self._path_positions[id][0] >= first_position}
         reached = []
         for id in ids:
             if id in new_ids:
@@ -387,11 +401,14 @@ class WalkRecord:
 
     def positions_of(self, committed: Iterable[CommittedNode]) -> list[int]:
         """Return the positions of committed nodes."""
-        return [self._visited[entry.id] for entry in committed]
+        with require_stable_ids(self._policy):
+            return [self._visited[entry.id] for entry in committed]
 
     def path(self, id: Hashable) -> list[Hashable]:
         """Return the ids from the seed to a committed node."""
-        position, path = self._visited[id], []
+        with require_stable_ids(self._policy):
+            position = self._visited[id]
+        path = []
         while position >= 0:
             path.append(self._ids[position])
             position = self._parents[position]
@@ -410,7 +427,10 @@ class WalkRecord:
 
     def _position_of(self, id: Hashable) -> int | None:
         position = self._visited.get(id)
-        return self._waiting_position(id) if position is None and id in self._waiting else position
+        if position is not None or id not in self._waiting:
+            return position
+        with require_stable_ids(self._policy):
+            return self._waiting_position(id)
 
     @property
     def _policy_name(self) -> str:
@@ -432,6 +452,12 @@ def _is_hashable(id: object) -> bool:
     except TypeError:
         return False
     return True
+
+
+def _find_nested_type(scores: Any) -> type | None:
+    """Return the type of a score that has a length and is no number, if there is one."""
+    kinds = set() if isinstance(scores, np.ndarray) else set(map(type, scores))
+    return next((kind for kind in kinds if hasattr(kind, "__len__") and not hasattr(kind, "__float__")), None)
 
 
 def _to_numbers(values: NDArray[Any]) -> NDArray[Any]:

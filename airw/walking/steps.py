@@ -17,15 +17,12 @@ from airw.walking.provenance import Provenance
 from airw.walking.reading import (
     SLICE_SIZE,
     NeighborReader,
-    await_answer,
-    label_error,
-    label_errors,
     read_exactly,
     read_seeds,
     read_selection,
-    require_plain,
 )
 from airw.walking.record import WalkRecord
+from airw.walking.slips import await_answer, label_error, label_errors, require_plain
 from airw.walking.summary import WalkCounts, WalkSummary
 
 NodeGroups: TypeAlias = list[tuple[int, list[Any]]]
@@ -65,7 +62,7 @@ class Steps:
         self.state = WalkState(query, max_depth, node_budget, limits, self.record)
         # A policy may overwrite fields of its state; the operator keeps writing to these two objects.
         self._visited, self._results = self.state.visited, self.state.results
-        self._reader = NeighborReader(limits, self.counts)
+        self._reader = NeighborReader(policy, limits, self.counts)
         self._provenance = Provenance(policy)
         self._pacer = Pacer()
         self.stop_reason: StopReason | None = None
@@ -230,7 +227,7 @@ class Steps:
         self._create_memory()
         with label_errors("seed", self.policy):
             seeds = await await_answer("seed", self.policy, self.policy.seed(self.state, self._store))
-            nodes = await read_seeds(seeds, self._limits, self.counts)
+            nodes = await read_seeds(seeds, self.policy, self._limits, self.counts)
         await self._admit([(-1, nodes)])
 
     def _create_memory(self) -> None:
@@ -246,7 +243,9 @@ class Steps:
         if below_cap:
             with label_errors("expand", self.policy):
                 neighbors = await self._reader.read(await self._call_expand(below_cap), below_cap)
-            await self._admit(list(zip(self.record.positions_of(below_cap), neighbors, strict=True)))
+            with label_errors("node_id", self.policy):
+                positions = self.record.positions_of(below_cap)
+            await self._admit(list(zip(positions, neighbors, strict=True)))
 
     def _split_at_depth_cap(self) -> tuple[list[CommittedNode], list[CommittedNode]]:
         """Return the nodes to expand that are below the depth cap, and those at it."""
@@ -300,15 +299,17 @@ class Steps:
             positions = await answer if inspect.isawaitable(answer) else answer
             selected = await read_selection(positions, self.record, self.policy)
             if frontier.dropped:
-                self.record.drop(frontier.dropped, selected)
+                is_long = len(frontier.dropped) > _NODES_PER_BATCH
+                await offload_if(is_long, self.record.drop, frontier.dropped, selected)
             return selected
 
     async def _commit_slice(self) -> None:
         """Commit the next slice of the selection, and ask the policy for its hits."""
         positions = self._selected[self._selected_done : self._selected_done + SLICE_SIZE]
         self._selected_done += len(positions)
-        entries = self.record.commit(positions)
-        self._visited.update([entry.id for entry in entries])
+        with label_errors("node_id", self.policy):
+            entries = self.record.commit(positions)
+            self._visited.update([entry.id for entry in entries])
         with label_errors("to_hits", self.policy):
             answer = self.policy.to_hits(self.state, tuple(entries), self._store)
             hits = read_exactly(
@@ -381,7 +382,7 @@ class Steps:
             answers = await self._call_expand(entries)
             are_ids = [isinstance(answer, LazyNeighbors) for answer in answers]
             sources = [answer.ids if isinstance(answer, LazyNeighbors) else answer for answer in answers]
-            neighbors = await NeighborReader(self._limits, counts).read(sources, entries)
+            neighbors = await NeighborReader(self.policy, self._limits, counts).read(sources, entries)
         # 2. Share the answer out among the limits. If reading was cut short, each limit is in `at_least`.
         start = 0
         for limit, group in unexpanded.items():

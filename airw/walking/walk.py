@@ -15,8 +15,8 @@ from airw.errors import ArgumentError, PolicyError
 from airw.values import Limits, SearchHit
 from airw.walking.events import WalkEvents
 from airw.walking.policy import WalkPolicy
-from airw.walking.reading import label_errors
 from airw.walking.run import WalkRun, to_exception
+from airw.walking.slips import is_iterable, label_errors, require_plain
 from airw.walking.steps import Steps
 from airw.walking.summary import WalkSummary
 
@@ -107,6 +107,12 @@ def _check_policy(policy: object) -> None:
             f"policy must be a walk policy, not {short_repr(policy)}, which has no {', '.join(missing)}; "
             "inherit from airw.Policy"
         )
+    for name in ("keeps_frontier", "scores_paths"):
+        value = getattr(policy, name)
+        if not isinstance(value, bool):  # a method that is no property would count as True
+            raise ArgumentError(
+                f"{name} of the policy {type(policy).__name__} must be True or False, not {short_repr(value)}"
+            )
 
 
 def _is_seconds(value: object) -> bool:
@@ -193,18 +199,14 @@ class Walk(AsyncGenerator[SearchHit, None]):
     def ranking(self) -> list[SearchHit] | None:
         """The hits in the policy's final order, best first; `None` until the walk has ended."""
         if self._ranking is None and self.summary is not None:
-            hits = self._steps.hits
+            hits, name = self._steps.hits, type(self.policy).__name__
             with label_errors("rank", self.policy):
-                ranked = list(islice(self.policy.rank(self._steps.state, tuple(hits)), len(hits) + 1))
-            name = type(self.policy).__name__
-            try:
-                has_new_hits = not Counter(map(_identity, ranked)) <= Counter(map(_identity, hits))
-            except TypeError as error:
-                raise PolicyError(
-                    f"{name}.to_hits returned hits whose identity cannot be compared ({error}); "
-                    "return hits with a hashable source, artifact_id, surface_kind and surface_index"
-                ) from error
-            if has_new_hits:
+                answer = require_plain("rank", self.policy, self.policy.rank(self._steps.state, tuple(hits)))
+                ranked = list(islice(answer, len(hits) + 1)) if is_iterable(answer) else None
+            wrong = [answer] if ranked is None else [hit for hit in ranked if not isinstance(hit, SearchHit)]
+            if ranked is None or wrong:
+                raise PolicyError(f"{name}.rank returned {short_repr(wrong[0])}; return a list of hits of the walk")
+            if not Counter(map(self._identity, ranked)) <= Counter(map(self._identity, hits)):
                 raise PolicyError(
                     f"{name}.rank returned a hit that the walk did not yield; return only hits of the walk"
                 )
@@ -225,9 +227,9 @@ class Walk(AsyncGenerator[SearchHit, None]):
             # Two nodes may have hits of one surface, so the object itself counts first. A hit that `rank` replaced is
             # another object, and is recognised by its surface.
             self._node_ids[id(known_hit)] = node_id
-            self._node_ids.setdefault(_identity(known_hit), node_id)
+            self._node_ids.setdefault(self._identity(known_hit), node_id)
         self._indexed_hits = len(steps.hits)
-        key = id(hit) if id(hit) in self._node_ids else _identity(hit)
+        key = id(hit) if id(hit) in self._node_ids else self._identity(hit)
         if key not in self._node_ids:
             raise ArgumentError(
                 f"hit {short_repr(hit.artifact_id)} is not of this walk; pass a hit that the walk yielded"
@@ -263,6 +265,22 @@ class Walk(AsyncGenerator[SearchHit, None]):
         self._as_events = True
         return WalkEvents(self._run)
 
+    def _identity(self, hit: SearchHit) -> Hashable:
+        """Return what tells the surface of a hit from others.
+
+        Raises:
+            PolicyError: If it cannot be hashed.
+        """
+        identity = (hit.source, hit.artifact_id, hit.surface_kind, hit.surface_index)
+        try:
+            hash(identity)
+        except TypeError as error:
+            raise PolicyError(
+                f"{type(self.policy).__name__}.to_hits returned hits whose identity cannot be compared ({error}); "
+                "return hits with a hashable source, artifact_id, surface_kind and surface_index"
+            ) from error
+        return identity
+
     async def _next_hit(self) -> SearchHit | None:
         """Return the next hit; `None` at the end of the walk."""
         run, steps = self._run, self._steps
@@ -290,7 +308,3 @@ class Walk(AsyncGenerator[SearchHit, None]):
             if hit is not None:
                 return hit
         return None
-
-
-def _identity(hit: SearchHit) -> Hashable:
-    return hit.source, hit.artifact_id, hit.surface_kind, hit.surface_index

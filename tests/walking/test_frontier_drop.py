@@ -1,5 +1,6 @@
 """`Frontier.drop`: a dropped entry leaves the frontier and may be discovered again."""
 
+from itertools import count, cycle, repeat
 from random import Random
 
 import anyio
@@ -294,6 +295,33 @@ class TestPositions:
         policy = self.Raw(made([3, 2]))
         await walk_paths(policy)
         assert policy.seen == [[0], [1, 2, 3]]
+
+    @pytest.mark.parametrize("keeps", [False, True])
+    @pytest.mark.parametrize(
+        ("endless", "seen"), [(lambda: repeat(3), [[0], [1, 2, 3], [2]]), (lambda: cycle([2, 3]), [[0], [1, 2, 3]])]
+    )
+    async def test_an_endless_iterable_of_positions_is_read_only_as_far_as_nodes_wait(self, endless, seen, keeps):
+        policy = self.Raw(endless(), keeps=keeps)
+        with anyio.fail_after(30):
+            await walk_paths(policy)
+        assert policy.seen == (seen if keeps else seen[:2])
+
+    @pytest.mark.parametrize("keeps", [False, True])
+    async def test_a_huge_range_is_read_only_as_far_as_nodes_wait(self, keeps):
+        policy = self.Raw(range(1, 10**12), keeps=keeps)
+        with anyio.fail_after(30):
+            await walk_paths(policy)
+        assert policy.seen == [[0], [1, 2, 3]]
+
+    @pytest.mark.parametrize("keeps", [False, True])
+    async def test_endless_numbers_that_are_no_positions_are_an_error(self, keeps):
+        with anyio.fail_after(30), pytest.raises(PolicyError, match="position 0, where no node waits"):
+            await walk_paths(self.Raw(count(), keeps=keeps))
+
+    @pytest.mark.parametrize("dropped", [None, 3, "12", b"12", np.array(2)], ids=str)
+    async def test_dropping_something_else_than_a_list_is_an_error(self, dropped):
+        with pytest.raises(PolicyError, match=r"^frontier\.drop takes a list of positions, not"):
+            await walk_paths(self.Raw(dropped))
 
     async def test_drop_may_be_called_several_times_and_while_the_selection_is_read(self):
         class Lazily(Dropping):
