@@ -1,12 +1,12 @@
 """The names by which links can refer to a note, and the references that links contain.
 
-A note has names in four tiers: its id, its paths, its short names, its titles. A reference means the note that has it
-in the strongest tier, if there is exactly one. So the more exact name wins: a title that somebody gives a note cannot
-take over links that refer to another note by its path. Nothing is guessed: two notes with the same name in that tier
-make the link ambiguous.
+A note has names in four tiers: its id, its paths, its short names, its titles. Stores add a fifth tier: all these names
+in any case. A reference means the note that has it in the strongest tier, if there is exactly one. So the more exact
+name wins: a title that somebody gives a note cannot take over links that refer to another note by its path. Nothing is
+guessed: two notes with the same name in that tier make the link ambiguous.
 
-Names and references must agree. A name that begins with `/` is a path below the root. It counts exactly, and only
-notes in that place have it. All other names exist as written and folded, and wiki links are looked up folded.
+Names and references must agree. A name that begins with `/` is a path below the root: only notes in that place have it.
+All other names exist as written and folded, and wiki links are looked up folded.
 """
 
 import re
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from airw._base.frontmatter import NOTE_SUFFIX, strip_suffix
+from airw.values import fold_name
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|mailto:")
@@ -45,14 +46,6 @@ class NoteRef(NamedTuple):
     has_anchor: bool = False
 
 
-def fold(name: str) -> str:
-    """Return a name without differences of case and composition.
-
-    For example, `CAFÉ` with a combining accent becomes `café`.
-    """
-    return _compose(_compose(name).casefold())
-
-
 def to_text(value: Any) -> str | None:
     """Return a string or a number as text; `None` for anything else."""
     return str(value).strip() if isinstance(value, (str, int, float)) and not isinstance(value, bool) else None
@@ -73,7 +66,8 @@ def note_names(artifact_id: str, fields: Mapping[str, Any], title: str) -> list[
     # 3. Short names: the ends of the path, the `id` from the frontmatter, and `165` for `eip-165` with `eip: 165`.
     #    They are mostly unique, but notes in other folders may have them, too.
     ends = ["/".join(parts[start:]) for start in range(len(parts) - 1, 0, -1)] or parts
-    numbers = [to_text(value) for key, value in fields.items() if f"{key}-{to_text(value)}" == parts[-1]]
+    stem = fold_name(parts[-1])
+    numbers = [to_text(value) for key, value in fields.items() if fold_name(f"{key}-{to_text(value)}") == stem]
     short_names = [*_add_folded([*ends, to_text(fields.get("id")), *numbers]), *folder_paths[1]]
     # 4. Titles and aliases, also without suffix: written for readers, so several notes often have the same.
     aliases = map(to_text, as_list(fields.get("aliases")))
@@ -104,7 +98,7 @@ def _folder_names(path: str) -> tuple[list[str], list[str], list[str]]:
 
 def _add_folded(names: Iterable[str | None]) -> list[str]:
     """Return each name that is not empty, followed by its folded form."""
-    return [form for name in names if name for form in (name, fold(name))]
+    return [form for name in names if name for form in (name, fold_name(name))]
 
 
 def _deduplicate(names: Iterable[str], *, without: str = "") -> list[str]:
@@ -135,7 +129,7 @@ def parse_wiki_ref(written: str, artifact_id: str) -> NoteRef | None:
 def _wiki_name(name: str, artifact_id: str) -> str:
     if name.startswith(("./", "../", "/")):
         return _path_name(_compose(_resolve_path(name, artifact_id)))
-    return strip_suffix(fold(name))
+    return strip_suffix(fold_name(name))
 
 
 def parse_path_ref(written: str, artifact_id: str) -> NoteRef | None:

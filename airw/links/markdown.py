@@ -21,7 +21,7 @@ from airw.links._note_names import (
 from airw.values import Artifact, Extraction, Link
 
 _MAX_LINES = 5
-_RULES_VERSION = 2  # to increase if the rules change: the same text with the same settings then has other links
+_RULES_VERSION = 3  # to increase if the rules change: the same text with the same settings then has other links
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,16 +37,17 @@ class MarkdownLinks:
       list of either, or names separated by commas. A plain name has the type `"related"` in the field `links`, and the
       name of the field in others. A field that the frontmatter lacks is read from the filter fields.
 
-    The names of a note are in four name tiers, strongest first:
+    The names of a note are in five name tiers, strongest first:
 
     1. its id;
     2. its path, with and without its suffix (`.md` or `.mdx`);
     3. the ends of that path, its `id` from the frontmatter, and `165` if its stem is `eip-165` and the frontmatter
        has `eip: 165`;
-    4. its title and `aliases`.
+    4. its title and `aliases`;
+    5. all these names in any case. Two notes that differ only by case are ambiguous here.
 
     Names without suffix also exist in lower case, and wiki links use that form. Markdown links, and wiki links that
-    begin with `/`, `./` or `../`, refer to an exact place. There, `a.md` is the note itself. `a` and `a/` are the note
+    begin with `/`, `./` or `../`, refer to a place. There, `a.md` is the note itself. `a` and `a/` are the note
     `a.md`, or the file `index.md`, `_index.md` or, after those, `README.md` in the folder `a`. If both exist, `a` means
     the note and `a/` the folder.
 
@@ -104,7 +105,8 @@ class MarkdownLinks:
             collector.add_problem(f"{front.problem}; links in it are ignored")
         self._read_typed_links(declared_fields, lines, collector)
         self._read_inline_links(text, front.body, collector)
-        return Extraction(sorted(collector.links.values(), key=_line_of), names, collector.problem_texts())
+        links = sorted(collector.links.values(), key=_line_of)
+        return Extraction(links, names, collector.problem_texts(), fold_case=True)
 
     def _read_typed_links(
         self, declared_fields: Mapping[str, Any], lines: Mapping[str, Sequence[int]], collector: "_LinkCollector"

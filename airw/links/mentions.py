@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 from zlib import crc32
@@ -16,10 +16,10 @@ from airw._base.frontmatter import note_title, read_frontmatter
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, SourceError
 from airw.links._commonmark import paragraphs, text_of
-from airw.links._note_names import as_list, fold, to_text
+from airw.links._note_names import as_list, to_text
 from airw.links.markdown import MarkdownLinks
 from airw.protocols import CorpusWideExtractor, EdgeExtractor
-from airw.values import Artifact, Extraction, Link
+from airw.values import Artifact, Extraction, Link, fold_name
 
 _NEVER_COMMON = 10  # notes: a title in so few is never too common, whatever their share
 _WORD = re.compile(r"\w+")
@@ -198,7 +198,7 @@ class MentionFinder:
         problems = list(inner.problems)
         lines = self._mention_lines(artifact.id, text_of(artifact), problems)
         mentions = [Link(target, self.type, "derived", file=artifact.id, line=line) for target, line in lines.items()]
-        return Extraction([*inner.links, *mentions], inner.names, problems)
+        return replace(inner, links=[*inner.links, *mentions], problems=problems)
 
     def _mention_lines(self, artifact_id: str, text: str, problems: list[str]) -> dict[str, int]:
         """Return the first line where each other note is mentioned, in order of line."""
@@ -242,7 +242,7 @@ def _build_automaton(patterns: Sequence[str]) -> Any:
 
 def _fold_text(text: str) -> str:
     """Fold case, composition and white space; remove emphasis by `_`; newlines stay."""
-    text = _SPACES.sub(" ", text.lower() if text.isascii() else fold(text))
+    text = _SPACES.sub(" ", fold_name(text))
     text = _EMPHASIS.sub("", text) if "_" in text else text
     return text.replace(" \n", "\n").replace("\n ", "\n")
 

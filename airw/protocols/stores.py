@@ -403,7 +403,8 @@ class LinkReader(EdgeReader, Protocol):
         """Return the artifacts that each reference means, as sorted ids.
 
         Walks that start from named artifacts call this, and so does the command line for names typed by users. A
-        reference means the artifacts that carry it as a name in the strongest tier in which any artifact does. The
+        reference means the artifacts that carry it as a name in the strongest tier in which any artifact does. The last
+        tier has the folded names of artifacts with `Extraction.fold_case`, compared with the folded reference. The
         list is empty if the reference dangles, and has several ids if it is ambiguous.
         """
         ...

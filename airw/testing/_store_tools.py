@@ -71,7 +71,7 @@ def calls_about(changes: Iterable[ArtifactChange]) -> dict[str, list[StoreCall]]
     record_ids = sorted({record.id for change in changes for record in change.records})
     # Each list contains ids that are absent or cannot be stored, and one id twice.
     ids, records = [*names, *absent, *names[:1]], [*record_ids, *absent, *record_ids[:1]]
-    refs = [*names, *absent, "T", "U"]
+    refs = [*names, *absent, "T", "U", "FOLD/B", "FOLD/SAME"]
     nodes = [*refs, *(ArtifactRef("else", ref) for ref in refs)]
     vectors = np.array([vector_of("one two"), vector_of("three")], np.float32)
     cuts: list[dict[str, Any]] = [{"kinds": ["chunk"]}, {"kinds": ["title", "chunk"], "limit": 1}, {"kinds": []}]
@@ -135,11 +135,14 @@ def artifacts_with_names() -> list[ArtifactChange]:
     """Return artifacts with names, and links by name that are resolved, ambiguous or dangling."""
     many, either, wider = Link("T", "r", "typed", file="f.md", line=3), Link("no", "b", or_ref="T"), Link("W", "c")
     others = Link("V", "q"), Link("b", "r"), Link("no", "q")
+    in_any_case = Link("FOLD/B"), Link("no", or_ref="fold/B"), Link("fold/SAME"), Link("u")
     return [
         put("a", names=[["T"], ["U"], ["V", "b"]], links=[either, Link("b"), Link("T", target_source="else"), wider]),
         put("b", names=[[], ["T"], ["W"]], links=[many, Link("a"), Link("no", "r"), Link("no", "r"), Link("t")]),
         put("c", names=[["T"], ["U"]], links=[Link("no", or_ref="no too"), Link("V", or_ref="c")]),
         put("B", names=[[], ["U"], ["T", "W"]], links=[*others, Link("B"), Link("a", "d", or_ref="c")]),
+        put("Fold", names=[["Fold/b"], ["Fold/same"]], links=in_any_case, fold_case=True),
+        put("fold", names=[["fold/Same"], ["same"]], links=[Link("FOLD/b"), Link("SAME")], fold_case=True),
     ]
 
 

@@ -45,6 +45,7 @@ def put(
     vectors: Sequence[Sequence[float]] | None = None,
     links: Sequence[Link] = (),
     names: Sequence[Sequence[str]] = (),
+    fold_case: bool = False,
     version: str = "1",
     dim: int = 4,
 ) -> ArtifactChange:
@@ -68,5 +69,5 @@ def put(
         ),
         records,
         np.array(rows, np.float32).reshape(len(records), -1) if records else np.empty((0, 0), np.float32),
-        Extraction(links, names),
+        Extraction(links, names, fold_case=fold_case),
     )

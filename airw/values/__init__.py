@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         NodeIdLike,
         UnresolvedLink,
         canonical_node_id,
+        fold_name,
     )
     from airw.values.term_counts import TermCounts
 else:
@@ -56,6 +57,7 @@ else:
                 "NodeIdLike",
                 "UnresolvedLink",
                 "canonical_node_id",
+                "fold_name",
             ],
             "term_counts": ["TermCounts"],
         },
@@ -92,4 +94,5 @@ __all__ = [
     "TermCounts",
     "UnresolvedLink",
     "canonical_node_id",
+    "fold_name",
 ]

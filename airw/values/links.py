@@ -1,5 +1,6 @@
 """Links between artifacts: as written, as stored, and as edges that a walk follows."""
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -148,11 +149,28 @@ class Extraction:
             A reference is looked up in the strongest tier in which any artifact has that name. If exactly one
             artifact has it there, the reference means that artifact. If several have it, the link is ambiguous.
         problems: The parts that could not be read, one line each.
+        fold_case: True if all names also count in any case, as `fold_name` compares them. They then are one more tier,
+            weaker than all others.
     """
 
     links: Sequence[Link] = ()
     names: Sequence[Sequence[str]] = ()
     problems: Sequence[str] = ()
+    fold_case: bool = False
+
+
+def fold_name(name: str) -> str:
+    """Return a name without differences of case and composition.
+
+    Stores compare references with the names of artifacts in this form, if nothing has the name as written.
+
+    Example:
+        >>> fold_name("CAFE\N{COMBINING ACUTE ACCENT}/Keys.md")
+        'café/keys.md'
+    """
+    if name.isascii():
+        return name.lower()
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -285,7 +285,7 @@ def test_settings_choose_fields_and_type_and_make_the_id():
     settings = {"fields": ["see"], "inline_type": "mentions"}
     links = extract("---\nsee: a\nlinks: b\n---\n[[c]]", **settings).links
     assert [(link.target_ref, link.type) for link in links] == [("a", "see"), ("c", "mentions")]
-    assert MarkdownLinks(**settings).id == "MarkdownLinks(fields=('see',), inline_type='mentions') 2"
+    assert MarkdownLinks(**settings).id == "MarkdownLinks(fields=('see',), inline_type='mentions') 3"
     assert MarkdownLinks(**settings).id != MarkdownLinks().id
     assert isinstance(MarkdownLinks(), EdgeExtractor)
 

@@ -59,7 +59,8 @@ class JournalStore(MemoryStore):
 
 def _change(line: Mapping[str, Any]) -> ArtifactChange:
     records = [Record(**each) for each in line["records"]]
-    extraction = Extraction([Link(**each) for each in line["extraction"]["links"]], line["extraction"]["names"])
+    links = [Link(**each) for each in line["extraction"]["links"]]
+    extraction = Extraction(**{**line["extraction"], "links": links})
     return ArtifactChange(LedgerEntry(**line["entry"]), records, np.array(line["vectors"], np.float32), extraction)
 
 

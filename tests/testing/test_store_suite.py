@@ -571,6 +571,13 @@ class FoldsNames(MemoryStore):
         await super().apply(changed, removals=removals)
 
 
+@breaks("if_no_name_is*", "resolve_answers_as_a_memory_store_does")
+class NeverFoldsCase(MemoryStore):
+    async def apply(self, puts, *, removals=()):
+        changed = [replace(each, extraction=replace(each.extraction, fold_case=False)) for each in puts]
+        await super().apply(changed, removals=removals)
+
+
 class OtherEdges(MemoryStore):
     """A store that returns other edges: `twist(neighbors, ids, options)`."""
 

@@ -7,7 +7,8 @@ own artifacts, and other edges appear, disappear or become ambiguous without any
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from itertools import chain
+from typing import TypeAlias, TypeVar
 
 from airw._base.lru import LruCache
 from airw.values import (
@@ -21,8 +22,13 @@ from airw.values import (
     LinkState,
     NodeId,
     UnresolvedLink,
+    fold_name,
 )
 
+K = TypeVar("K")
+V = TypeVar("V")
+
+_FOLDED_TIER = 1 << 30  # the weakest tier: the folded names of artifacts whose names count in any case
 _CACHED_FILTERS = 32  # link filters whose `max_fan_in` is cached
 
 
@@ -53,11 +59,15 @@ class LinkTable:
         # Names, by artifact and by name. A name counts in the strongest tier in which its artifact has it.
         self._names: dict[str, dict[str, int]] = {}  # artifact -> name -> tier
         self._carriers: dict[str, dict[str, int]] = {}  # name -> artifact -> tier
+        # The folded names of artifacts whose names count in any case.
+        self._folded: dict[str, Sequence[str]] = {}  # artifact -> folded names
+        self._folded_carriers: dict[str, set[str]] = {}  # folded name -> artifacts
         # Links, by artifact and by reference. `_pairs` leads from one name to all pairs that contain it.
         self._links: dict[str, Sequence[Link]] = {}  # artifact -> its links, in order
         self._mentions: dict[str, dict[_Ref, list[Link]]] = {}  # artifact -> reference -> links
         self._sources: dict[_Ref, set[str]] = {}  # reference -> artifacts with such a link
         self._pairs: dict[str, set[_NamePair]] = {}  # name -> references
+        self._spellings: dict[str, set[str]] = {}  # folded name -> other names in references
         # Emptied by each change, as one name can change the meaning of any link.
         self._max_fan_in = LruCache[LinkFilter, int](_CACHED_FILTERS)
 
@@ -74,15 +84,18 @@ class LinkTable:
         self._names[artifact_id] = names
         for name, tier in names.items():
             self._carriers.setdefault(name, {})[artifact_id] = tier
+        if extraction.fold_case:
+            folded_names = self._folded[artifact_id] = tuple(dict.fromkeys(map(fold_name, names)))
+            for name in folded_names:
+                self._folded_carriers.setdefault(name, set()).add(artifact_id)
         self._links[artifact_id] = tuple(extraction.links)
         mentions = self._mentions[artifact_id] = {}
         for link in extraction.links:
             ref = _get_ref(link)
             mentions.setdefault(ref, []).append(link)
-            self._sources.setdefault(ref, set()).add(artifact_id)
-            if isinstance(ref, _NamePair):
-                for name in (ref.first, ref.second):
-                    self._pairs.setdefault(name, set()).add(ref)
+            if ref not in self._sources:
+                self._add_ref(ref)
+            self._sources[ref].add(artifact_id)
 
     def remove(self, artifact_id: str) -> None:
         """Remove the links and names of one artifact; the links of other artifacts to it stay."""
@@ -90,6 +103,8 @@ class LinkTable:
             del self._carriers[name][artifact_id]
             if not self._carriers[name]:
                 del self._carriers[name]
+        for name in self._folded.pop(artifact_id, ()):
+            _discard(self._folded_carriers, name, artifact_id)
         self._max_fan_in.clear()
         self._links.pop(artifact_id, None)
         for ref in self._mentions.pop(artifact_id, ()):
@@ -97,13 +112,23 @@ class LinkTable:
             if not self._sources[ref]:
                 self._remove_ref(ref)
 
+    def _add_ref(self, ref: _Ref) -> None:
+        self._sources[ref] = set()
+        if isinstance(ref, _NamePair):
+            for name in (ref.first, ref.second):
+                self._pairs.setdefault(name, set()).add(ref)
+        for name in _get_names(ref):
+            if (folded_name := fold_name(name)) != name:
+                self._spellings.setdefault(folded_name, set()).add(name)
+
     def _remove_ref(self, ref: _Ref) -> None:
         del self._sources[ref]
         if isinstance(ref, _NamePair):
             for name in (ref.first, ref.second):
-                self._pairs[name].discard(ref)
-                if not self._pairs[name]:
-                    del self._pairs[name]
+                _discard(self._pairs, name, ref)
+        for name in _get_names(ref):
+            if (folded_name := fold_name(name)) != name and name not in self._sources and name not in self._pairs:
+                _discard(self._spellings, folded_name, name)
 
     def resolve(self, ref: str) -> Sequence[str]:
         """Return the artifacts that carry a name in its strongest tier, sorted."""
@@ -111,8 +136,10 @@ class LinkTable:
 
     def _find_carriers(self, name: str) -> tuple[int, Sequence[str]]:
         """Return the strongest tier of a name, and the artifacts that carry it there, sorted."""
-        carriers = self._carriers.get(name, {})
-        strongest = min(carriers.values(), default=0)
+        carriers = self._carriers.get(name)
+        if carriers is None:
+            return _FOLDED_TIER, sorted(self._folded_carriers.get(fold_name(name), ()))
+        strongest = min(carriers.values())
         return strongest, sorted(artifact_id for artifact_id, tier in carriers.items() if tier == strongest)
 
     def _find_candidates(self, ref: str | _NamePair) -> Sequence[str]:
@@ -145,7 +172,7 @@ class LinkTable:
     def degree(self, artifact_id: str, direction: Direction) -> int:
         """Return the number of references that `neighbors` would look at."""
         outgoing = len(self._mentions.get(artifact_id, ())) if direction != "in" else 0
-        names = self._names.get(artifact_id, ()) if direction != "out" else ()
+        names = self._list_spellings(artifact_id) if direction != "out" else ()
         return outgoing + sum(len(self._sources[ref]) for name in names for ref in self._find_refs_with(name))
 
     def counts(self) -> dict[str, int]:
@@ -217,8 +244,16 @@ class LinkTable:
         if node not in self._names:
             return [ref for ref in self._find_refs_with(node) if self._find_target(ref) == node]
         # Another artifact may carry a name of this node in a stronger tier, so each reference is resolved.
-        refs = dict.fromkeys(ref for name in self._names[node] for ref in self._find_refs_with(name))
+        refs = dict.fromkeys(ref for name in self._list_spellings(node) for ref in self._find_refs_with(name))
         return [ref for ref in refs if self._find_candidates(ref) == [node]]
+
+    def _list_spellings(self, artifact_id: str) -> Iterable[str]:
+        """Return the texts of references that may lead to an artifact."""
+        names, folded_names = self._names.get(artifact_id, {}), self._folded.get(artifact_id)
+        if not folded_names:
+            return names
+        spellings = chain.from_iterable(self._spellings.get(name, ()) for name in folded_names)
+        return dict.fromkeys(chain(names, folded_names, spellings))
 
     def _find_refs_with(self, name: str) -> Iterator[str | _NamePair]:
         """Return the stored references with a name, alone or in a pair."""
@@ -249,6 +284,20 @@ def _get_ref(link: Link) -> _Ref:
     if link.or_ref is None or link.or_ref == link.target_ref:
         return link.target_ref
     return _NamePair(link.target_ref, link.or_ref)
+
+
+def _get_names(ref: _Ref) -> Iterable[str]:
+    """Return the names in a reference to this corpus."""
+    if isinstance(ref, tuple):
+        return ()
+    return (ref,) if isinstance(ref, str) else (ref.first, ref.second)
+
+
+def _discard(sets: dict[K, set[V]], key: K, value: V) -> None:
+    """Remove a value from the set of a key, and the key with its last value."""
+    sets[key].discard(value)
+    if not sets[key]:
+        del sets[key]
 
 
 def _sort_key(node: NodeId) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airw._base.lru import LruCache
 from airw.stores.sqlite._filter_sql import keys_json, set_json
-from airw.values import Direction, Edge, Extraction, Link, LinkCount, LinkFilter, NodeId, UnresolvedLink
+from airw.values import Direction, Edge, Extraction, Link, LinkCount, LinkFilter, NodeId, UnresolvedLink, fold_name
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,26 +25,32 @@ _EdgeGroup: TypeAlias = tuple[str, str, bool, str, Collection[str]]
 The corpus is `""`, or ":" and the name of another corpus, so that edges to other corpora sort last.
 """
 
-# A reference resolves if exactly one artifact carries it in the strongest tier in which any artifact does. LIMIT 2
-# suffices to tell one carrier from several.
-_RESOLVE = """
+_FOLDED_TIER = 1 << 30
+"""The weakest tier: the folded names of artifacts whose names count in any case."""
+
+# The artifacts that a reference may mean: those that carry it in the strongest tier in which any artifact does. If none
+# does, the folded reference is looked up in the weakest tier. A reference that equals its folded form has none in the
+# table: the first lookup finds the weakest tier, too. LIMIT 2 suffices to tell one carrier from several.
+_CARRIERS = f"""
+    SELECT tier, artifact_id FROM name
+    WHERE key = link.{{ref}} AND tier = (SELECT min(tier) FROM name WHERE key = link.{{ref}})
+    UNION ALL
+    SELECT tier, artifact_id FROM name
+    WHERE key = link.{{folded}} AND tier = {_FOLDED_TIER} AND NOT EXISTS (SELECT 1 FROM name WHERE key = link.{{ref}})
+    LIMIT 2"""
+# A reference resolves if exactly one artifact carries it.
+_RESOLVE = f"""
     UPDATE link SET (target, state) = (
         SELECT CASE count(*) WHEN 1 THEN min(artifact_id) END,
             CASE count(*) WHEN 0 THEN 'dangling' WHEN 1 THEN 'resolved' ELSE 'ambiguous' END
-        FROM (
-            SELECT artifact_id FROM name
-            WHERE key = link.ref AND tier = (SELECT min(tier) FROM name WHERE key = link.ref) LIMIT 2
-        )
+        FROM ({_CARRIERS.format(ref="ref", folded="folded")})
     )
-    WHERE target_source IS NULL AND or_ref IS NULL AND {column} IN (SELECT value FROM json_each(:changed))"""
+    WHERE target_source IS NULL AND or_ref IS NULL AND {{column}} IN (SELECT value FROM json_each(:changed))"""
 # One row for one of two names, or no row if nobody carries it.
-_SIDE = """
+_SIDE = f"""
     SELECT * FROM (
-        SELECT count(*) > 1 AS is_many, tier, {place} AS place, min(artifact_id) AS artifact_id
-        FROM (
-            SELECT tier, artifact_id FROM name
-            WHERE key = link.{ref} AND tier = (SELECT min(tier) FROM name WHERE key = link.{ref}) LIMIT 2
-        )
+        SELECT count(*) > 1 AS is_many, tier, {{place}} AS place, min(artifact_id) AS artifact_id
+        FROM ({_CARRIERS})
         GROUP BY tier
     )"""
 # Of two names, one that resolves wins over an ambiguous one, then the stronger tier, then the first name. The row with
@@ -54,8 +60,8 @@ _RESOLVE_PAIR = f"""
         SELECT CASE is_many WHEN 0 THEN artifact_id END,
             CASE is_many WHEN 0 THEN 'resolved' WHEN 1 THEN 'ambiguous' ELSE 'dangling' END
         FROM (
-            {_SIDE.format(place=0, ref="ref")}
-            UNION ALL {_SIDE.format(place=1, ref="or_ref")}
+            {_SIDE.format(place=0, ref="ref", folded="folded")}
+            UNION ALL {_SIDE.format(place=1, ref="or_ref", folded="or_folded")}
             UNION ALL SELECT 2, 0, 0, NULL
         )
         ORDER BY is_many, tier, place LIMIT 1
@@ -109,7 +115,7 @@ def replace_links(
         connection.execute(f"DELETE FROM {table} WHERE artifact_id IN (SELECT value FROM json_each(:ids))", removed_ids)
     connection.executemany("INSERT INTO name (key, tier, artifact_id) VALUES (?, ?, ?)", new_names)
     connection.executemany(
-        "INSERT INTO link VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO link VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (row for artifact_id, extraction in extractions.items() for row in _link_rows(artifact_id, extraction)),
     )
     # A link of another artifact changes its meaning only if a name in its reference was added, removed or moved to
@@ -120,21 +126,22 @@ def replace_links(
 
 def _resolve_links(connection: "sqlite3.Connection", artifact_ids: str, names: str) -> None:
     """Resolve the links of these artifacts, and all links with one of these names."""
-    changed = [("artifact_id", artifact_ids), ("ref", names)]
+    changed = [("artifact_id", artifact_ids), ("ref", names), ("folded", names)]
     for column, values in changed:
         connection.execute(_RESOLVE.format(column=column), {"changed": values})
-    # Most corpora have no reference with two names, and skip three statements.
+    # Most corpora have no reference with two names, and skip five statements.
     (has_pairs,) = connection.execute("SELECT EXISTS (SELECT 1 FROM link WHERE or_ref IS NOT NULL)").fetchone()
     if not has_pairs:
         return
-    for column, values in [*changed, ("or_ref", names)]:
+    for column, values in [*changed, ("or_ref", names), ("or_folded", names)]:
         connection.execute(_RESOLVE_PAIR.format(column=column), {"changed": values})
 
 
 def _name_rows(artifact_id: str, extraction: Extraction) -> set[tuple[str, int, str]]:
     # The id of an artifact is in the strongest tier, together with its strongest names.
     tiers = [[artifact_id], *extraction.names]
-    return {(name, max(0, tier - 1), artifact_id) for tier, names in enumerate(tiers) for name in names}
+    rows = {(name, max(0, tier - 1), artifact_id) for tier, names in enumerate(tiers) for name in names}
+    return rows | {(fold_name(name), _FOLDED_TIER, artifact_id) for name, *_ in rows} if extraction.fold_case else rows
 
 
 def _link_rows(artifact_id: str, extraction: Extraction) -> Iterable[tuple[Any, ...]]:
@@ -152,16 +159,34 @@ def _link_rows(artifact_id: str, extraction: Extraction) -> Iterable[tuple[Any, 
             link.or_ref,
             None,
             "foreign" if is_foreign else "",  # resolved afterwards
+            None if is_foreign else _fold_differing(link.target_ref),
+            None if is_foreign or link.or_ref is None else _fold_differing(link.or_ref),
         )
+
+
+def _fold_differing(ref: str) -> str | None:
+    folded = fold_name(ref)
+    return folded if folded != ref else None
 
 
 def resolve(connection: "sqlite3.Connection", refs: Sequence[str]) -> list[list[str]]:
     """Return the artifacts that carry each reference in its strongest tier, sorted."""
-    carriers: list[list[str]] = [[] for _ in refs]
+    carriers = _find_carriers(connection, refs, "(SELECT min(tier) FROM name WHERE key = requested.value)")
+    missing = [position for position, artifact_ids in enumerate(carriers) if not artifact_ids]
+    if missing:
+        folded = _find_carriers(connection, [fold_name(refs[position]) for position in missing], str(_FOLDED_TIER))
+        for position, artifact_ids in zip(missing, folded, strict=True):
+            carriers[position] = artifact_ids
+    return carriers
+
+
+def _find_carriers(connection: "sqlite3.Connection", keys: Sequence[str], tier: str) -> list[list[str]]:
+    """Return the artifacts that carry each key in a tier, which is an SQL expression; sorted."""
+    carriers: list[list[str]] = [[] for _ in keys]
     for position, artifact_id in connection.execute(
-        """SELECT requested.key, artifact_id FROM json_each(?) AS requested JOIN name ON name.key = requested.value
-        WHERE tier = (SELECT min(tier) FROM name WHERE key = requested.value) ORDER BY requested.key, artifact_id""",
-        [keys_json(refs)],
+        f"""SELECT requested.key, artifact_id FROM json_each(?) AS requested JOIN name ON name.key = requested.value
+        WHERE tier = {tier} ORDER BY requested.key, artifact_id""",
+        [keys_json(keys)],
     ):
         carriers[position].append(artifact_id)
     return carriers

@@ -27,7 +27,7 @@ APPLICATION_ID = 0x61697277  # "airw"
 _PATIENCE = 5.0  # seconds to wait for processes that create, close or recover the file at the same time
 _RETRY_EVERY = 0.01  # seconds
 _CACHE = 8_192  # KiB of pages per connection: enough for the inner pages, which every step of a walk reads again
-VERSION = 3
+VERSION = 4
 
 _TABLES = (
     *TEXT_TABLES,
@@ -57,10 +57,15 @@ _TABLES = (
         or_ref TEXT,
         target TEXT,
         state TEXT NOT NULL,
+        folded TEXT,
+        or_folded TEXT,
         PRIMARY KEY (artifact_id, type, origin, position)
     ) WITHOUT ROWID""",
     "CREATE INDEX link_by_ref ON link (ref)",
     "CREATE INDEX link_by_or_ref ON link (or_ref) WHERE or_ref IS NOT NULL",
+    # The folded form of a reference, if it is another text. Most references have none.
+    "CREATE INDEX link_by_folded ON link (folded) WHERE folded IS NOT NULL",
+    "CREATE INDEX link_by_or_folded ON link (or_folded) WHERE or_folded IS NOT NULL",
     # A covering index for incoming edges, as the rows of these links are spread over the whole file.
     "CREATE INDEX link_by_target ON link (target, type, origin, artifact_id) WHERE target IS NOT NULL",
     "CREATE INDEX link_unresolved ON link (artifact_id, position) WHERE state IN ('dangling', 'ambiguous')",

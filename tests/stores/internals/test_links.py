@@ -24,7 +24,7 @@ from airw.values import Edge, Extraction, Link, LinkCount, LinkFilter, Unresolve
 from tests.support.drawing import examples
 
 NAMES = ["a", "b", "c"]
-REFS = [*NAMES, "T", "U"]
+REFS = [*NAMES, "T", "U", "t", "A"]
 TYPES = ["r", "q"]
 LINKS = st.builds(
     Link,
@@ -35,7 +35,10 @@ LINKS = st.builds(
     or_ref=st.none() | st.sampled_from(REFS),
 )
 EXTRACTIONS = st.builds(
-    Extraction, st.lists(LINKS, max_size=3), st.lists(st.lists(st.sampled_from(REFS), max_size=2), max_size=3)
+    Extraction,
+    st.lists(LINKS, max_size=3),
+    st.lists(st.lists(st.sampled_from(REFS), max_size=2), max_size=3),
+    fold_case=st.booleans(),
 )
 STEPS = st.lists(
     st.tuples(
@@ -53,8 +56,15 @@ def carriers(name, final):
         tiers_of_name = [tier for tier, names in enumerate([[artifact_id], *extraction.names]) if name in names]
         if tiers_of_name:
             tiers[artifact_id] = max(0, tiers_of_name[0] - 1)
-    strongest = min(tiers.values(), default=0)
+    if not tiers:
+        in_any_case = [id for id, each in final.items() if each.fold_case and name.lower() in fold_names(id, each)]
+        return 9, sorted(in_any_case)
+    strongest = min(tiers.values())
     return strongest, [artifact_id for artifact_id in sorted(tiers) if tiers[artifact_id] == strongest]
+
+
+def fold_names(artifact_id, extraction):
+    return [name.lower() for names in [[artifact_id], *extraction.names] for name in names]
 
 
 def candidates(link, final):

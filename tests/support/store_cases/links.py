@@ -341,6 +341,26 @@ async def _names_are_compared_letter_by_letter(fixture):
     await expect_edges(store, ["x"], [[]])
 
 
+@case(CASES, "apply", "neighbors", "resolve")
+async def _if_no_name_is_written_so_the_names_of_artifacts_that_fold_case_are_compared_in_any_case(fixture):
+    links = [Link("/A/BETA/"), Link("label", "pair", or_ref="/a/BETA/")]
+    store = await fixture.open_store([put("a/Beta.md", names=[["/a/Beta/"]], fold_case=True), put("x", links=links)])
+    folded = [Edge("x", "a/Beta.md", "pair"), Edge("x", "a/Beta.md", "related")]
+    await expect_edges(store, ["x"], [folded])
+    await expect_edges(store, ["a/Beta.md"], [folded], direction="in")
+    expect_equal(await store.resolve(["A/BETA.md", "/a/beta/"]), [["a/Beta.md"]] * 2, "names in another case")
+    # Two artifacts that fit are no answer, whatever their tiers; a name as written outranks both.
+    await store.apply([put("b", names=[[], [], ["/a/beta/"]], fold_case=True)])
+    await expect_edges(store, ["x"], [[]])
+    expect_equal(await store.resolve(["/A/BETA/"]), [["a/Beta.md", "b"]], "two artifacts that fit")
+    await store.apply([put("c", names=[[], [], [], ["/A/BETA/", "/a/BETA/"]])])
+    await expect_edges(store, ["x"], [[Edge("x", "c", "pair"), Edge("x", "c", "related")]])
+    await store.apply([put("b", names=[["/a/beta/"]])], removals=["c"])  # its names now count as written only
+    await expect_edges(store, ["x"], [folded])
+    await store.apply([], removals=["a/Beta.md"])
+    await expect_edges(store, ["x"], [[]])
+
+
 @case(CASES, "apply", "counts")
 async def _counts_count_links_by_state(fixture):
     foreign = Link("a", target_source="else")
