@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from airw._base.frontmatter import NOTE_SUFFIX, split_frontmatter
 from airw.errors import SourceError
+from airw.links._toml_tables import find_toml_tables
 from airw.values import Artifact
 
 if TYPE_CHECKING:
@@ -88,8 +89,9 @@ def text_of(artifact: Artifact) -> str:
 def inline_links(text: str) -> tuple[list[Target], list[tuple[str, int]]]:
     """Return the links of a markdown text, and the problems with their lines.
 
-    Embeds of notes and reference definitions are links; a definition that an image uses is not. Images, and links
-    in code, comments and tags, are not. The text of a footnote is searched like other text.
+    Embeds of notes and reference definitions are links; a definition that an image uses is not. Images, links in code,
+    comments and tags, and TOML tables in blocks of site generators, are not. The text of a footnote is searched like
+    other text.
 
     Returns:
         The links in order of line, and pairs of a problem and its line. Lines count from 0.
@@ -97,8 +99,9 @@ def inline_links(text: str) -> tuple[list[Target], list[tuple[str, int]]]:
     if not _LOCAL.search(text):
         return [], []
     # Blocks first: they separate text from code, and collect the reference definitions that links anywhere may use.
+    text = _NEWLINE.sub("\n", text)
     markdown, tokens, env = _link_parser(), list["Token"](), dict[str, Any]()
-    markdown.block.parse(_NEWLINE.sub("\n", text), markdown, env, tokens)
+    markdown.block.parse(text, markdown, env, tokens)
     definitions = env.get("references", {})
     problems: list[tuple[str, int]] = []
     if _DEEP_LINE in env:
@@ -111,6 +114,9 @@ def inline_links(text: str) -> tuple[list[Target], list[tuple[str, int]]]:
             for line, piece in _split_unreadable(token.content, token.map[0], problems):
                 _collect_links(piece, line, env, targets, images)
     targets += [Target(item["href"], item["map"][0]) for item in definitions.values() if item["href"] not in images]
+    if any(target.is_wiki for target in targets):
+        toml_tables = find_toml_tables(text)
+        targets = [target for target in targets if not (target.is_wiki and target.line in toml_tables)]
     return sorted(targets, key=lambda target: target.line), problems
 
 

@@ -32,7 +32,7 @@ class MarkdownLinks:
       relative to the note's own folder, `/a.md` to the root. Wiki links are `[[target]]`, `[[target|label]]`,
       `[[label|target]]`, `[[target#heading]]`, `[[target^block]]` and `![[target]]`; they refer to a note in any
       folder, in any case. Ignored are URLs, places in the same note, images, embedded media, footnote definitions,
-      code, comments, tags and templates.
+      code, comments, tags, templates, and TOML tables (`[[name]]`) in the blocks of site generators.
     - **Typed links**: the frontmatter fields in `fields`. A value is a mapping with `id` and `type`, a plain name, a
       list of either, or names separated by commas. A plain name has the type `"related"` in the field `links`, and the
       name of the field in others. A field that the frontmatter lacks is read from the filter fields.

@@ -104,11 +104,33 @@ def test_wiki_links_name_notes_without_regard_to_case(text, found):
         r"\[t](a.md) \[[a]]",
         "[t](note.md#x) [t](./note#y)",
         "![alt [t](a.md)](i.png)",
+        "{{< code-toggle file=hugo >}}\n[[cascade]]\n[cascade.params]\ncolor = 'red'\n{{< /code-toggle >}}",
+        "a\n\n{{% code %}}\ntitle='x'\n\n[[menus.main]] # one\n\n# two\nname = 'a'\n\n[[a.'b']]\nx.y=1\n{{%/code%}}",
+        "{% highlight toml %}\n[[resources]]\nsrc = '*'\n{% endhighlight %}",
+        "{{< tabs >}}\n{{< code >}}\n[[a]]\nb = 1\n{{< /code >}}\n{{< /tabs >}}",
+        "+++\r\n[[resources]]\r\nsrc = 'a'\r\n+++\r\ntext",
     ],
 )
 def test_text_that_is_no_link_to_another_note_is_ignored(text):
     extraction = extract(text)
     assert (extraction.links, extraction.problems) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{< note >}}\n[[a]]\n{{< /note >}}",
+        "{{< note >}}\nSee [[a]]\nx = 1\n{{< /note >}}",
+        "{{< note >}}\n[[a]]\n{{< /note >}}\nx = 1",
+        "{{< note >}}\n[[a]]\n\nText follows.\n{{< /note >}}",
+        "[[a]]\nx = 1\n{{< note >}}\n{{< /note >}}",
+        "{{< figure >}}\n[[a]]\nx = 1",
+        "{{< note >}}\n[[a]]\nx == 1\n{{< /note >}}",
+        "+++\n[[a]]\nx = 1",
+    ],
+)
+def test_a_wiki_link_beside_or_in_a_block_of_a_site_generator_stays_a_link(text):
+    assert refs(text) == ["a"]
 
 
 @pytest.mark.parametrize(
