@@ -42,7 +42,7 @@ class _Thresholds(NamedTuple):
 
     dangling: float = 0.25  # the vaults have 4 to 24 %, mostly links to files that were not indexed
     ambiguous: float = 0.05  # the vaults have less than 1 %; with more, the names are too unspecific
-    isolated: float = 2 / 3  # sets with up to 58 % still gain from links; above, most queries meet no link at all
+    isolated: float = 0.6  # sets with up to 58 % still gain from links; above, most queries meet no link at all
     hub_share: float = 0.4  # links written by people: 4 to 25 %; misleading mentions of common titles: 54 %
     hub_edges: int = 10  # a hub with fewer edges does not crowd out other artifacts
     gain: float = 0.3  # links for further reading have a gain of 0.5 to 1.6; unpruned co-citations have 0.2

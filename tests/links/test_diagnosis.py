@@ -5,6 +5,7 @@ The verdicts are tested on graphs whose use is known.
 
 import json
 import tarfile
+from itertools import combinations
 from random import Random
 
 import networkx as nx
@@ -113,6 +114,15 @@ class TestVerdicts:
         assert bad.outlook == "doubtful"
         assert names(bad) == {"alike": False}
         assert abs(bad.gain) < 0.2
+
+    async def test_links_of_a_third_of_the_artifacts_are_doubtful_however_good_they_are(self):
+        random = Random(4)
+        vectors = {id: vector(id, random) for id in IDS}
+        few = [id for id in IDS if topic(id) < 7]
+        linked = [(one, other) for one, other in combinations(few, 2) if topic(one) == topic(other)]
+        found = await diagnose([Edge(*pair, "x") for pair in linked], ids=IDS, vectors=vectors)
+        assert (found.isolated, found.outlook, names(found)) == (0.65, "doubtful", {"isolated": False, "alike": True})
+        assert str(found).splitlines()[1].startswith("- 65% of the artifacts have no link")
 
     async def test_the_most_similar_records_count(self):
         apart, same = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)
