@@ -131,20 +131,27 @@ class CorpusGraph:
     ) -> list[list[NodeId]]:
         """Return the ids of the artifacts that link to each node, sorted.
 
-        A node can also be the target of links that the corpus does not contain, such as a library that others need.
+        A name is resolved as in a link: `"pyyaml"` means the artifact `PyYAML` if its extractor says so. A node can
+        also be the target of links that the corpus does not contain, such as a library that others need.
+
+        Args:
+            ids: Ids or names of artifacts, `(source, id)` pairs, or references that lead to no artifact.
+            types: The link types that count; `None` for all.
 
         Raises:
             ArgumentKindError: If `ids` is not a list of ids.
         """
-        return cast("list[list[NodeId]]", await self.store.referrers(self._to_nodes("ids", ids), types=types))
+        nodes: list[Any] = await self._resolve_nodes(self._to_nodes("ids", ids))
+        return cast("list[list[NodeId]]", await self.store.referrers(nodes, types=types))
 
     async def fan_in(self, ids: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[int]:
-        """Return the number of artifacts that link to each node.
+        """Return the number of artifacts that link to each node, which is named as in `reverse_neighbors`.
 
         Raises:
             ArgumentKindError: If `ids` is not a list of ids.
         """
-        return await self.store.fan_in(self._to_nodes("ids", ids), types=types)
+        nodes: list[Any] = await self._resolve_nodes(self._to_nodes("ids", ids))
+        return await self.store.fan_in(nodes, types=types)
 
     async def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
         """Return the largest `fan_in` of all nodes; 0 if there are no links."""
@@ -161,10 +168,19 @@ class CorpusGraph:
             ArgumentKindError: If `refs` is not a list of references.
         """
         nodes = self._to_nodes("refs", refs)
-        resolvable = [node for node in nodes if isinstance(node, str) or node[0] in self.members]
-        artifacts = await self.store.resolve(resolvable) if resolvable else []
-        candidates = dict(zip(resolvable, artifacts, strict=True))
+        candidates = await self._find_candidates(nodes)
         return [_choose_target(node, candidates.get(node, ())) for node in nodes]
+
+    async def _resolve_nodes(self, nodes: Sequence[NodeId]) -> list[NodeId]:
+        """Return the artifact that each node means, as links do: a node that several may mean stays as it is."""
+        candidates = await self._find_candidates(nodes)
+        return [candidates[node][0] if len(candidates.get(node, ())) == 1 else node for node in nodes]
+
+    async def _find_candidates(self, nodes: Sequence[NodeId]) -> dict[NodeId, Sequence[NodeId]]:
+        """Return the artifacts that each node may mean; nodes of corpora that are not open are missing."""
+        resolvable: list[Any] = [node for node in nodes if isinstance(node, str) or node[0] in self.members]
+        artifacts = await self.store.resolve(resolvable) if resolvable else []
+        return dict(zip(resolvable, artifacts, strict=True))
 
     async def unresolved_links(
         self, ids: Sequence[NodeId] | None = None, *, limit: int | None = None

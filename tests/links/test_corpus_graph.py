@@ -161,6 +161,17 @@ class TestIds:
             ])  # fmt: skip
             assert await CorpusGraph(store).resolve(["my-lib", "my.lib", "y"]) == ["My_Lib", "my.lib", "y"]
 
+    async def test_those_who_link_to_an_artifact_are_found_by_any_of_its_names(self):
+        async with corpus_of("notes", {"PyYAML": [], "a": ["PyYAML"], "b": ["pyyaml"], "c": ["gone"]}) as corpus:
+            graph = CorpusGraph(corpus)
+            names = ["PyYAML", "pyyaml", ("notes", "pyyaml"), "gone", "PYYAML"]
+            assert await graph.reverse_neighbors(names) == [["a", "b"], ["a", "b"], ["a", "b"], ["c"], []]
+            assert await graph.fan_in(names) == [2, 2, 2, 1, 0]
+
+    async def test_an_ambiguous_name_stands_for_the_links_that_are_written_so(self):
+        async with corpus_of("notes", {"My_Lib": [], "my.lib": [], "a": ["my-lib"], "b": ["my.lib"]}) as corpus:
+            assert await CorpusGraph(corpus).reverse_neighbors(["my-lib", "my.lib"]) == [["a"], ["b"]]
+
     @pytest.mark.parametrize(
         "ask",
         [
@@ -229,5 +240,6 @@ class TestWalking:
                 with pytest.raises(NoLedgerEntry):
                     await graph.path(n, "c")
             assert await CorpusGraph(several).resolve(["c", ("notes", "n"), ("films", "f")]) == [c, n, ("films", "f")]
+            assert await CorpusGraph(several).reverse_neighbors(["c", b, "m"]) == [[b], [n], []]
             walk = traverse("", CorpusGraph(several), policy=LinkWalk(roots=[n]))
             assert [(hit.source, hit.artifact_id) async for hit in walk] == [n, b, c]
