@@ -145,7 +145,9 @@ class CorpusGraph:
         return cast("list[list[NodeId]]", await self.store.referrers(nodes, types=types))
 
     async def fan_in(self, ids: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[int]:
-        """Return the number of artifacts that link to each node, which is named as in `reverse_neighbors`.
+        """Return the number of artifacts that link to each node.
+
+        A node is named as in `reverse_neighbors`.
 
         Raises:
             ArgumentKindError: If `ids` is not a list of ids.
@@ -172,12 +174,12 @@ class CorpusGraph:
         return [_choose_target(node, candidates.get(node, ())) for node in nodes]
 
     async def _resolve_nodes(self, nodes: Sequence[NodeId]) -> list[NodeId]:
-        """Return the artifact that each node means, as links do: a node that several may mean stays as it is."""
+        """Return the artifact that each node means; a node that several may mean stays as it is."""
         candidates = await self._find_candidates(nodes)
         return [candidates[node][0] if len(candidates.get(node, ())) == 1 else node for node in nodes]
 
     async def _find_candidates(self, nodes: Sequence[NodeId]) -> dict[NodeId, Sequence[NodeId]]:
-        """Return the artifacts that each node may mean; nodes of corpora that are not open are missing."""
+        """Return the artifacts that each node may mean; nodes of other corpora are missing."""
         resolvable: list[Any] = [node for node in nodes if isinstance(node, str) or node[0] in self.members]
         artifacts = await self.store.resolve(resolvable) if resolvable else []
         return dict(zip(resolvable, artifacts, strict=True))
