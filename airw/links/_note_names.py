@@ -25,6 +25,7 @@ _ANCHOR = re.compile(r"[#^]")
 # If a wiki link has two sides, either may be the label, and labels contain `#` and `^` as in "C# for beginners" and
 # "x^2". So the anchor of the first and of the last side must look like one.
 _SIDE_ANCHORS = re.compile(r"(?<=\S)#(?=\S)|(?<=\S)\^"), re.compile(r"(?<=\S)#(?=\S)|(?<=\S)\^(?=[\w-]{6,}\Z)")
+_MAX_ENDS = 64  # of a path, the shortest first; their total length grows with the square of their number
 _INDEX_STEMS = frozenset({"index", "_index"})
 
 
@@ -48,7 +49,12 @@ class NoteRef(NamedTuple):
 
 def to_text(value: Any) -> str | None:
     """Return a string or a number as text; `None` for anything else."""
-    return str(value).strip() if isinstance(value, (str, int, float)) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return None
+    try:
+        return str(value).strip()
+    except ValueError:  # Python writes no integer of thousands of digits
+        return None
 
 
 def as_list(value: Any) -> list[Any]:
@@ -65,7 +71,7 @@ def note_names(artifact_id: str, fields: Mapping[str, Any], title: str) -> list[
     paths = [*_add_folded([path]), "/" + _compose(path), _compose(artifact_id), *folder_paths[0]]
     # 3. Short names: the ends of the path, the `id` from the frontmatter, and `165` for `eip-165` with `eip: 165`.
     #    They are mostly unique, but notes in other folders may have them, too.
-    ends = ["/".join(parts[start:]) for start in range(len(parts) - 1, 0, -1)] or parts
+    ends = ["/".join(parts[start:]) for start in range(len(parts) - 1, max(0, len(parts) - 1 - _MAX_ENDS), -1)] or parts
     stem = fold_name(parts[-1])
     numbers = [to_text(value) for key, value in fields.items() if fold_name(f"{key}-{to_text(value)}") == stem]
     short_names = [*_add_folded([*ends, to_text(fields.get("id")), *numbers]), *folder_paths[1]]

@@ -55,7 +55,9 @@ class CallableLinks:
         """
         targets_by_type = self.function(artifact.id, fields)
         if not isinstance(targets_by_type, Mapping):
-            raise SourceError(f"{self.id} returned {targets_by_type!r:.80}; return a mapping of edge types to targets")
+            raise SourceError(
+                f"{self.id} returned {short_repr(targets_by_type)}; return a mapping of edge types to targets"
+            )
         links = dict.fromkeys(
             link for type_, targets in targets_by_type.items() for link in self._to_links(type_, targets)
         )
@@ -67,7 +69,7 @@ class CallableLinks:
 
     def _to_links(self, type_: Any, targets: Any) -> Iterator[Link]:
         if not isinstance(type_, str) or isinstance(targets, str) or not isinstance(targets, Sequence):
-            raise SourceError(f"{self.id} returned {targets!r:.80} for {type_!r}; return a list of targets")
+            raise SourceError(f"{self.id} returned {short_repr(targets)} for {type_!r}; return a list of targets")
         for target in targets:
             match target:
                 case str() if target:
@@ -75,7 +77,9 @@ class CallableLinks:
                 case [str() as source, str() as artifact_id] if source and artifact_id:
                     yield Link(artifact_id, type_, "derived", target_source=source)
                 case _:
-                    raise SourceError(f"{self.id} returned the target {target!r:.80}; return an id or [source, id]")
+                    raise SourceError(
+                        f"{self.id} returned the target {short_repr(target)}; return an id or [source, id]"
+                    )
 
 
 def extractor_from(function: EdgeFunction, *, id: str) -> CallableLinks:

@@ -1,7 +1,7 @@
 """Links between markdown notes: written in the text, or declared in the frontmatter."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,7 +100,7 @@ class MarkdownLinks:
         declared_fields = {**fields, **front.fields}
         title = note_title(artifact.id, declared_fields, text, front.body)
         names = note_names(artifact.id, declared_fields, title)
-        collector = _LinkCollector(artifact.id, names)
+        collector = _LinkCollector(artifact.id, [set(group) for group in names])
         if front.problem:
             collector.add_problem(f"{front.problem}; links in it are ignored")
         self._read_typed_links(declared_fields, lines, collector)
@@ -139,7 +139,7 @@ class _LinkCollector:
     """Collects the links of a note without duplicates, and its problems with their lines."""
 
     artifact_id: str
-    names: Sequence[Sequence[str]]
+    names: Sequence[Collection[str]]
     links: dict[tuple[str, str | None, str, str], Link] = field(default_factory=dict)
     problems: dict[str, list[int]] = field(default_factory=dict)
 
@@ -195,5 +195,5 @@ def _parse_entry(entry: Any, type_: str, artifact_id: str) -> tuple[NoteRef | No
         type_, entry = entry.get("type", type_), entry.get("id")
     written = to_text(entry)
     if written is None or not isinstance(type_, str) or not type_:
-        raise UnusableReference(f"an entry must be a name, or a mapping with id and type, not {entry!r:.80}")
+        raise UnusableReference(f"an entry must be a name, or a mapping with id and type, not {short_repr(entry)}")
     return (parse_typed_ref(written, artifact_id) if written else None), written, type_

@@ -21,10 +21,11 @@ from airw.links.markdown import MarkdownLinks
 from airw.protocols import CorpusWideExtractor, EdgeExtractor
 from airw.values import Artifact, Extraction, Link, fold_name
 
+_MAX_CHARS = 500  # of a title; a longer one is no name, and the search needs memory for each character
 _NEVER_COMMON = 10  # notes: a title in so few is never too common, whatever their share
 _WORD = re.compile(r"\w+")
 _WORD_EDGE = re.compile(r"\b")
-_EMPHASIS = re.compile(r"(?<!\w)_+|_+(?!\w)")
+_EMPHASIS = re.compile(r"(?<!\w)_+|(?<!_)_++(?!\w)")
 _SPACES = re.compile(r"[^\S \n]+|  +")
 _CELLS = 1 << 20  # per row of counts
 
@@ -39,9 +40,9 @@ class TitleMentions:
     then the longer one. Code, comments, HTML tags, frontmatter, links with their texts, and URLs are skipped. A note
     can be mentioned and linked in the same text: the target of a link is known only after the extraction.
 
-    Titles that are too short or too common are skipped. A title of several notes is a mention of none of them. It also
-    hides shorter titles that are part of it. In scripts without spaces between words, a title is found only between
-    other characters, such as punctuation.
+    Titles that are too short, longer than 500 characters, or too common are skipped. A title of several notes is a
+    mention of none of them. It also hides shorter titles that are part of it. In scripts without spaces between words,
+    a title is found only between other characters, such as punctuation.
 
     All titles must be known before the first note is read. So `build` reads the source twice. If a title appeared,
     disappeared or changed, it extracts the links of every note again, without embedding them. The title of a note from
@@ -146,7 +147,8 @@ class TitleSurvey:
 
     def _is_distinctive(self, title: str) -> bool:
         max_share = max(self._settings.max_share, _NEVER_COMMON / self._words.text_count)
-        return len(title) >= self._settings.min_chars and self._words.share(title) <= max_share
+        has_length = self._settings.min_chars <= len(title) <= _MAX_CHARS
+        return has_length and self._words.share(title) <= max_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,7 @@ class MentionFinder:
         titles: The id of the note for each folded title; `""` if several notes have the title.
 
     Raises:
-        ArgumentError: If a title is empty or not a string, or the library for the search is not installed.
+        ArgumentError: If a title is empty, too long or not a string, or the library for the search is not installed.
     """
 
     inner: EdgeExtractor
@@ -176,6 +178,12 @@ class MentionFinder:
         """Check the titles and build the automaton."""
         if not all(isinstance(title, str) and title and isinstance(note, str) for title, note in self.titles.items()):
             raise ArgumentError(f"titles must be a mapping of titles to note ids, not {short_repr(self.titles)}")
+        if longest := max((title for title in self.titles if len(title) > _MAX_CHARS), key=len, default=None):
+            raise ArgumentError(
+                f"a title has at most {_MAX_CHARS} characters, not {len(longest)}: {short_repr(longest)}"
+            )
+        if not isinstance(self.type, str) or not self.type:
+            raise ArgumentError(f"type must be a non-empty string, not {short_repr(self.type)}")
         # The id depends on all titles: if one changes, a build extracts the links of every note again.
         text = json.dumps(sorted(self.titles.items()))
         digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
@@ -213,7 +221,8 @@ class MentionFinder:
                 continue
             if not paragraph.is_prose:
                 mentioned = self._search_titles(paragraph.mask_markup(), paragraph.line)
-            lines = mentioned | lines
+            for note, line in mentioned.items():
+                lines.setdefault(note, line)
         del lines[artifact_id]
         return dict(sorted(lines.items(), key=lambda item: item[1]))
 

@@ -1,6 +1,7 @@
 """Edge extractors as JSON and back: the settings of a corpus contain its extractor."""
 
 import json
+import re
 import zlib
 from base64 import b85decode, b85encode
 from collections.abc import Callable, Mapping
@@ -13,9 +14,17 @@ from airw.links.markdown import MarkdownLinks
 from airw.links.mentions import MentionFinder, TitleMentions
 from airw.protocols import EdgeExtractor
 
+_MAX_JSON = 1 << 25  # bytes of titles as JSON: about 400,000 notes; a few kilobytes in a file could unpack to more
+_MAX_COUNT = 1_000_000  # titles
+# One object whose values are texts: nothing nests, so that reading it takes little more memory than its size.
+_TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_FLAT_JSON = re.compile(rb"\{(?:%b: %b(?:, |(?=\})))*+\}" % (_TEXT, _TEXT))
+
 
 def extractor_spec(extractor: object) -> dict[str, Any] | None:
-    """Return an extractor as JSON, or `None` if that is not possible, as for a function.
+    """Return an extractor as JSON, or `None` if that is not possible.
+
+    It is not possible for a function, an extractor within two others, or more than 32 MB of titles.
 
     `extractor_from_spec` makes an equal extractor from it.
 
@@ -24,15 +33,14 @@ def extractor_spec(extractor: object) -> dict[str, Any] | None:
         {'name': 'MarkdownLinks', 'params': {'fields': ['links'], 'inline_type': 'related'}}
     """
     if not isinstance(extractor, TitleMentions | MentionFinder):
-        return spec_of(extractor, _KNOWN)
-    inner = extractor_spec(extractor.inner)
-    params: dict[str, Any] = {"inner": inner, "type": extractor.type}
+        return spec_of(extractor, _INNER)
+    params: dict[str, Any] = {"inner": spec_of(extractor.inner, _INNER), "type": extractor.type}
     if isinstance(extractor, MentionFinder):
         params["titles"] = _encode_titles(extractor.titles)
     else:
         params["min_chars"] = extractor.min_chars
         params["max_share"] = extractor.max_share
-    return None if inner is None else {"name": type(extractor).__name__, "params": params}
+    return None if None in params.values() else {"name": type(extractor).__name__, "params": params}
 
 
 def extractor_from_spec(spec: Mapping[str, Any]) -> EdgeExtractor:
@@ -42,7 +50,8 @@ def extractor_from_spec(spec: Mapping[str, Any]) -> EdgeExtractor:
         spec: `{"name": …, "params": {…}}`. Missing parameters have their default.
 
     Raises:
-        ArgumentError: If there is no extractor of that name, or `spec` or a parameter is not valid.
+        ArgumentError: If there is no extractor of that name, or `spec` or a parameter is not valid. A specification
+            comes from a file, so it may be a stranger's: titles are read up to 32 MB.
 
     Example:
         >>> extractor_from_spec({"name": "MarkdownLinks"})
@@ -53,28 +62,52 @@ def extractor_from_spec(spec: Mapping[str, Any]) -> EdgeExtractor:
 
 def _title_mentions(**params: Any) -> TitleMentions:
     inner = params.pop("inner", {"name": "MarkdownLinks"})
-    return TitleMentions(inner=extractor_from_spec(inner), **params)
+    return TitleMentions(inner=_inner_from_spec(inner), **params)
 
 
 def _mention_finder(*, inner: Mapping[str, Any], type: str, titles: str) -> MentionFinder:
-    return MentionFinder(extractor_from_spec(inner), type, _decode_titles(titles))
+    return MentionFinder(_inner_from_spec(inner), type, _decode_titles(titles))
 
 
-def _encode_titles(titles: Mapping[str, str]) -> str:
-    # Settings contain the titles of the whole corpus: compressed, they need about 20 characters each.
-    return b85encode(zlib.compress(json.dumps(dict(titles)).encode())).decode()
+def _inner_from_spec(spec: Mapping[str, Any]) -> EdgeExtractor:
+    # Of one level only: a stranger's specification could nest deeper than Python's stack.
+    return from_spec(spec, _INNER, "inner edge extractor")
+
+
+def _encode_titles(titles: Mapping[str, str]) -> str | None:
+    """Return the titles of a whole corpus in about 20 characters each; `None` if too many."""
+    text = json.dumps(dict(titles)).encode()
+    return b85encode(zlib.compress(text)).decode() if len(text) <= _MAX_JSON and len(titles) <= _MAX_COUNT else None
 
 
 def _decode_titles(encoded: str) -> dict[str, str]:
     try:
-        return dict(json.loads(zlib.decompress(b85decode(encoded))))
+        return dict(json.loads(_decompress(b85decode(encoded[: _MAX_JSON + 1]))))
     except (ValueError, TypeError, zlib.error) as error:
         raise ArgumentError("the stored titles of MentionFinder cannot be read; build the corpus again") from error
 
 
-_KNOWN: dict[str, Callable[..., EdgeExtractor]] = {
+def _decompress(packed: bytes) -> bytes:
+    """Return the JSON of titles.
+
+    Raises:
+        ValueError: If it is too large, incomplete, or no mapping of texts to texts.
+    """
+    unpacking = zlib.decompressobj()
+    text = unpacking.decompress(packed, _MAX_JSON)
+    if not unpacking.eof:
+        raise ValueError("the titles are too large or incomplete")
+    if not _FLAT_JSON.fullmatch(text) or text.count(b'": "') > _MAX_COUNT:
+        raise ValueError("the titles are too many, or no mapping of texts to texts")
+    return text
+
+
+_INNER: dict[str, Callable[..., EdgeExtractor]] = {
     "MarkdownLinks": MarkdownLinks,
     "DependencyLinks": DependencyLinks,
+}
+_KNOWN: dict[str, Callable[..., EdgeExtractor]] = {
+    **_INNER,
     "MentionFinder": _mention_finder,
     "TitleMentions": _title_mentions,
 }

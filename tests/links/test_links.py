@@ -456,3 +456,21 @@ def test_a_result_that_is_no_edges_is_an_error_that_names_the_extractor(answer):
 def test_an_extractor_needs_a_function_and_an_id(function, id):
     with pytest.raises(ArgumentError, match=r"function|id"):
         extractor_from(function, id=id)
+
+
+def test_names_of_a_deep_path_and_many_aliases_take_linear_time():
+    began = time.process_time()
+    names = extract("", id="a/" * 50_000 + "b.md").names
+    assert sum(len(name) for tier in names for name in tier) < 10**6
+    aliases, links = (", ".join(f"{word}{number}" for number in range(20_000)) for word in ("alias", "link"))
+    found = extract(f"---\naliases: [{aliases}]\nlinks: [{links}]\n---\n")
+    assert (len(found.links), len(found.names[3])) == (20_000, 20_000 + 2)
+    assert time.process_time() - began < 20
+
+
+def test_a_number_of_thousands_of_digits_is_no_name():
+    fields = {"id": 10**5_000, "aliases": [10**5_000], "links": [10**5_000]}
+    found = MarkdownLinks().extract(Artifact("note.md", "text"), fields)
+    assert found.names[2] == ["note"]
+    assert found.links == []
+    assert "an entry must be a name" in found.problems[0]

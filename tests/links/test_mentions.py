@@ -6,6 +6,10 @@ After any changes, the mentions are those of a fresh build.
 import pickle
 import re
 import sys
+import time
+import tracemalloc
+import zlib
+from base64 import b85encode
 
 import anyio
 import pytest
@@ -213,6 +217,88 @@ def test_titles_that_cannot_be_read_back_are_an_error_that_contains_the_fix(titl
     spec = extractor_spec(finder("sort"))
     with pytest.raises(ArgumentError, match="build the corpus again"):
         extractor_from_spec({**spec, "params": {**spec["params"], "titles": titles}})
+
+
+def titles_spec(text):
+    """Return the specification of a finder whose titles are this text, packed as in a file."""
+    params = {"inner": {"name": "MarkdownLinks"}, "type": "mentions", "titles": b85encode(zlib.compress(text)).decode()}
+    return {"name": "MentionFinder", "params": params}
+
+
+def test_a_file_whose_titles_unpack_to_sixty_megabytes_is_refused_before_they_fill_the_memory():
+    spec = titles_spec(b'{"a": "' + b"a" * 60_000_000 + b'"}')
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            ArgumentError, match="stored titles of MentionFinder cannot be read; build the corpus again"
+        ):
+            extractor_from_spec(spec)
+        assert tracemalloc.get_traced_memory()[1] < 80_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"a": ' + b"[" * 100_000 + b"}",
+        b'{"a": {"b": "c"}}',
+        b'{"a": ' + b"9" * 5_000 + b"}",
+        b'{"a": NaN}',
+        b'["a", "b"]',
+        b'{"a": "b",}',
+        b'{"a": "b"',
+        b'{"' + b"long " * 200 + b'": "b"}',
+    ],
+)
+def test_titles_that_are_no_mapping_of_short_texts_to_texts_are_refused(text):
+    with pytest.raises(ArgumentError):
+        extractor_from_spec(titles_spec(text))
+
+
+def test_truncated_titles_are_refused():
+    spec = titles_spec(b'{"sort": "a.md"}')
+    packed = b85encode(zlib.compress(b'{"sort": "a.md"}')[:-6]).decode()
+    with pytest.raises(ArgumentError, match="build the corpus again"):
+        extractor_from_spec({**spec, "params": {**spec["params"], "titles": packed}})
+
+
+def test_odd_titles_are_read_back():
+    titles = {'a "b" \\ c': "a.md", "": "b", "\u2028é\ud800": "c\n", 'x": "y': "", ", ": "}"}
+    del titles[""]
+    finder = MentionFinder(MarkdownLinks(), "mentions", titles)
+    assert extractor_from_spec(extractor_spec(finder)).titles == titles
+    assert extractor_from_spec(extractor_spec(MentionFinder(MarkdownLinks(), "mentions", {}))).titles == {}
+
+
+def test_an_extractor_within_many_others_is_refused():
+    spec = {"name": "MarkdownLinks"}
+    for _ in range(2_000):
+        spec = {"name": "TitleMentions", "params": {"inner": spec}}
+    with pytest.raises(ArgumentError, match="there is no inner edge extractor 'TitleMentions'"):
+        extractor_from_spec(spec)
+    nested = TitleMentions(inner=MentionFinder(MarkdownLinks(), "mentions", {}))
+    assert extractor_spec(nested) is None
+
+
+def test_a_title_of_more_than_500_characters_is_none():
+    notes = [Artifact(f"{size}.md", f"---\naliases: [{'a' * size}]\n---\n") for size in (500, 501)]
+    assert sorted(map(len, TitleMentions(min_chars=400).over(notes).titles)) == [500]
+
+
+def test_a_run_of_underscores_takes_linear_time():
+    began = time.process_time()
+    assert find_mentions("a" + "_" * 200_000 + "b __sort__ _sort_", "sort") == [("sort", 1)]
+    assert time.process_time() - began < 2
+
+
+def test_a_note_that_mentions_thousands_of_others_takes_linear_time():
+    titles = [f"title {number}" for number in range(8_000)]
+    notes = TitleMentions(max_share=1).over(Artifact(title, f"# {title}") for title in titles)
+    text = "\n\n".join(titles)
+    began = time.process_time()
+    assert len(notes.extract(Artifact("all", text), {}).links) == 8_000
+    assert time.process_time() - began < 4
 
 
 def test_its_id_changes_only_with_the_titles_and_the_settings():
