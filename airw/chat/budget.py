@@ -103,5 +103,5 @@ def _is_free(error: ChatError) -> bool:
     """Return whether a failed request cost nothing: the server refused or never received it."""
     import httpx
 
-    # Errors of HTTP statuses and keys have no cause. An answer that is too large has none either, and counts as free.
+    # Errors of HTTP statuses and keys have no cause. An answer that arrived and cannot be used always has one.
     return error.__cause__ is None or isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout)

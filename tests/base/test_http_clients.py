@@ -4,6 +4,7 @@ These are the embedder, the reranker and the chat client.
 """
 
 import gc
+import json
 import os
 import subprocess
 import sys
@@ -172,6 +173,35 @@ async def test_reading_an_endless_body_stops(kind, server, make, monkeypatch):
     with anyio.fail_after(25):
         assert "more than 2,000 bytes for 1 texts" in await failure(kind, make(timeout=30))
     assert await anyio.to_thread.run_sync(server.hung_up.wait, 20)
+
+
+async def test_answers_are_requested_without_compression(kind, server, make):
+    await kind.ask(make(), "a")
+    assert server.requests[0].headers["Accept-Encoding"] == "identity"
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "gzip, identity"])
+async def test_a_compressed_answer_is_refused_and_never_unpacked(kind, server, make, encoding):
+    """A few kilobytes of such an answer unpack to gigabytes, which no bound on the answer would notice in time."""
+    server.plan(status(200, "[" * 100, Content_Encoding=encoding))
+    said = await failure(kind, make(timeout=30))
+    assert f"answered in the encoding {encoding!r}, although the request asked for none" in said
+    assert len(server.requests) == 1
+
+
+async def test_the_reason_inside_a_compressed_refusal_is_not_read(kind, server, make):
+    server.plan(status(400, {"error": "secret reason"}, Content_Encoding="gzip"))
+    said = await failure(kind, make(timeout=30))
+    assert "answered 400: nothing" in said
+
+
+async def test_an_answer_that_states_that_it_is_not_compressed_is_read(kind, server, make):
+    def send(handler, texts):
+        body = json.dumps(handler.owner.answer(texts)).encode()
+        handler.send(200, body, headers={"Content-Encoding": "Identity"})
+
+    server.plan(send)
+    await kind.ask(make(), "a")
 
 
 @pytest.mark.pairwise

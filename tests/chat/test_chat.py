@@ -18,7 +18,7 @@ from airw.chat import ChatClient, ChatModel, resolve_chat
 from airw.chat.questions import ChatPrompt, fill_template, list_items, strip_bullet
 from airw.errors import ArgumentError, ArgumentKindError, ChatBudgetSpent, ChatError, ChatUnavailable
 from tests.support.chat_server import ChatServer, choice, message, usage
-from tests.support.embedding_server import alone, alter, dripping, later, status
+from tests.support.embedding_server import alone, alter, dripping, flooding, later, status
 
 URL = "http://localhost:8080/v1"
 SECRET = "sk-S3cret/4711"
@@ -218,6 +218,15 @@ async def test_an_answer_that_cannot_be_used_is_also_charged(server):
         server.plan(fault)
         await failure(chat.complete("1234"))
         assert chat.tokens_used == used
+
+
+async def test_an_answer_that_is_too_large_or_compressed_is_also_charged(server, monkeypatch):
+    monkeypatch.setattr("airw._base.http.calls.LARGEST_ITEM", 1_000)
+    for fault in (flooding, status(200, "x", Content_Encoding="gzip")):
+        chat = ChatClient(server.url, "m", max_tokens=100)
+        server.plan(fault)
+        await failure(chat.complete("1234"))
+        assert chat.tokens_used == 101
 
 
 async def test_a_request_that_was_refused_or_never_arrived_costs_nothing(server):

@@ -117,6 +117,13 @@ class RequestTooLarge(Exception):
     """A refusal of a request because it is too large."""
 
 
+class AnswerRefused(Exception):
+    """The cause of an error about an answer that arrived and is not read.
+
+    The server has done its work, so a budget charges for it.
+    """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
     """A server and the settings of the requests to it.
@@ -252,18 +259,30 @@ async def _send_once(
         response = await client.send(request, stream=True, follow_redirects=False)
         try:
             max_bytes = (1 + texts) * LARGEST_ITEM if response.is_success else LARGEST_ERROR
-            content = await _read_body(response, max_bytes)
+            encoding = _encoding_of(response)
+            # A compressed body is never read: a small one may unpack to gigabytes.
+            content = b"" if encoding else await _read_body(response, max_bytes)
         finally:
             await response.aclose()
     if not response.is_success:
         raise _error_of_status(server, response, content)
+    if encoding:
+        refusal = f"answered in the encoding {encoding!r}, although the request asked for none; turn compression off"
+        raise server.error(f"{server.label} {refusal}") from AnswerRefused(encoding)
     if len(content) > max_bytes:
-        raise server.error(f"{server.label} answered with more than {max_bytes:,} bytes for {texts} texts")
+        refusal = f"answered with more than {max_bytes:,} bytes for {texts} texts"
+        raise server.error(f"{server.label} {refusal}") from AnswerRefused(refusal)
     # The error may quote the answer, and the answer may repeat the key.
     try:
         return await read(content, texts)
     except server.error as error:
         raise server.error(_redact(str(error), request)) from error.__cause__
+
+
+def _encoding_of(response: "httpx.Response") -> str:
+    """Return the encoding of a body, such as `gzip`, or `""` if it is sent as it is."""
+    encoding = one_line(response.headers.get("Content-Encoding", ""), longest=40)
+    return "" if encoding.lower() == "identity" else encoding
 
 
 async def _read_body(response: "httpx.Response", max_bytes: int) -> bytes:
@@ -285,7 +304,7 @@ def _build_request(server: Server, client: "httpx.AsyncClient", body: bytes) -> 
     from airw._base.http.body import Body
 
     timeout = httpx.Timeout(server.timeout, connect=min(server.timeout, LONGEST_CONNECT))
-    headers = {"Content-Type": "application/json"}
+    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
     request = client.build_request("POST", server.url + server.path, content=body, headers=headers, timeout=timeout)
     request.stream = Body(body)
     key = None if "Authorization" in request.headers or client.auth else _read_key(server)
@@ -324,16 +343,16 @@ def _translate_errors(server: Server) -> Iterator[None]:
         raise server.error(f"{server.label} failed ({message})") from cause
 
 
-def _describe(error: Exception) -> tuple[str, Exception | None]:
+def _describe(error: Exception) -> tuple[str, Exception]:
     """Return the message of an error without the key, and the error itself as its cause.
 
-    If the error contains the key, the cause is `None`, so that no traceback shows it.
+    If the error contains the key, the cause is another error without it, so that no traceback shows it.
     """
     message = " ".join(f"{type(error).__name__}: {error}".split())
     # The public property `request` raises if there is no request.
     request = getattr(error, "_request", None)
     redacted = _redact(message, request) if request else message
-    return one_line(redacted), error if redacted == message else None
+    return one_line(redacted), error if redacted == message else AnswerRefused(one_line(redacted))
 
 
 def _error_of_status(server: Server, response: "httpx.Response", content: bytes) -> Exception:
