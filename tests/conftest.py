@@ -118,8 +118,9 @@ def _homes(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def home(_homes, monkeypatch) -> Path:
     """The home of this test, which does not exist yet, without settings of the developer."""
-    for name in ("XDG_DATA_HOME", "AIRW_CHAT", "AIRW_CORPUS", "AIRW_FETCHERS", "AIRW_MODEL_DIR", "AIRW_PROJECTS"):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("CHAT", "CORPUS", "FETCHERS", "MODEL_DIR", "PROJECTS", "ALLOWED_ORIGINS", "ALLOWED_FOLDERS"):
+        monkeypatch.delenv(f"AIRW_{name}", raising=False)
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     folder = next(_homes)
     monkeypatch.setenv("AIRW_HOME", str(folder))
     return folder

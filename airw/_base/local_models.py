@@ -7,6 +7,8 @@ import re
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,21 +18,37 @@ from anyio.lowlevel import RunVar
 
 from airw._base.arrays import Floats
 from airw._base.concurrency import in_thread
-from airw._base.messages import error_text
+from airw._base.messages import error_text, one_line, short_repr
 from airw.errors import AirwError, ArgumentError, EmbedderUnavailable
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 MODEL_FOLDER_HINT = (
     "set AIRW_MODEL_DIR to the folder of all-MiniLM-L6-v2, pass a model folder, or use the embedder 'light'"
 )
+FIT_HINT = "pass the embedder it was built with, or rebuild it with this one"
+HUB_PREFIX = "st:"
+"""The beginning of the id of a model that is known only by its name on the hub."""
 
 # The name of a model on the Hugging Face hub: `model` or `owner/model`.
-_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
+_HUB_NAME = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?", re.ASCII)
+_LIBRARY = "sentence_transformers"
+_FIRST_SAFE_VERSION = 6  # before it, the settings of a model folder could name code to run
+_INSTALL = "pip install 'airw[sentence-transformers]'"
 # Modules of sentence-transformers that do not change the width of the vectors.
 _WIDTH_KEEPING = {"Transformer", "Pooling", "Normalize"}
 _SETTINGS = ("modules.json", "sentence_bert_config.json", "*/config.json")
 
 R = TypeVar("R")
+
+
+def is_hub_name(model: str) -> bool:
+    """Return whether a text can be the name of a model on the hub: `model` or `owner/model`.
+
+    Example:
+        >>> [is_hub_name(text) for text in ("BAAI/bge-small-en-v1.5", "/srv/models/bge", "a/b/c", "./bge")]
+        [True, False, False, False]
+    """
+    return _HUB_NAME.fullmatch(model) is not None and not model.startswith(".")
 
 
 def locate_model(model: str | os.PathLike[str]) -> tuple[str, Path | None]:
@@ -50,10 +68,49 @@ def locate_model(model: str | os.PathLike[str]) -> tuple[str, Path | None]:
     separators = {os.sep, os.altsep or os.sep, "/"}
     has_separator = any(separator in model for separator in separators)
     # "owner/model" may be a name on the hub or a path: it is a path if that folder exists.
-    if has_separator and (not _HUB_NAME.fullmatch(model) or model.startswith(".") or Path(model).is_dir()):
+    if has_separator and (not is_hub_name(model) or is_folder(model)):
         folder = Path(model).expanduser().absolute()
         return folder.name, folder
     return model, None
+
+
+def check_library(label: str, *, error: type[AirwError], fix: str) -> None:
+    """Check that sentence-transformers is installed, without loading it.
+
+    Raises:
+        AirwError: If it is not; of type `error`, with the advice `fix`.
+    """
+    if find_spec(_LIBRARY) is None:
+        raise error(f"{label} needs sentence-transformers: {_INSTALL}; {fix}")
+
+
+def load_library(label: str, *, error: type[AirwError], fix: str) -> Any:
+    """Load sentence-transformers and return it; this takes seconds.
+
+    Raises:
+        AirwError: If it is missing, cannot be loaded, or is older than version 6; of type `error`.
+    """
+    check_library(label, error=error, fix=fix)
+    try:
+        library = import_module(_LIBRARY)
+    except ImportError as cause:
+        raise error(f"{label} needs sentence-transformers ({error_text(cause)}): {_INSTALL}; {fix}") from cause
+    version = str(getattr(library, "__version__", "0"))
+    major = version.partition(".")[0]
+    if not major.isdecimal() or int(major) < _FIRST_SAFE_VERSION:
+        raise error(
+            f"{label} needs sentence-transformers {_FIRST_SAFE_VERSION} or newer, not {one_line(version)}, as older "
+            f"ones run code that a model folder names: {_INSTALL}; {fix}"
+        )
+    return library
+
+
+def is_folder(spec: str) -> bool:
+    """Return whether there is a folder of this path, which may be an impossible one."""
+    try:
+        return Path(spec).is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 def require_folder(folder: Path, *, error: type[AirwError] = EmbedderUnavailable, fix: str = MODEL_FOLDER_HINT) -> Path:
@@ -62,8 +119,8 @@ def require_folder(folder: Path, *, error: type[AirwError] = EmbedderUnavailable
     Raises:
         AirwError: If it does not exist; of type `error`, with the advice `fix`.
     """
-    if not folder.is_dir():
-        raise error(f"there is no model folder {str(folder)!r}; {fix}")
+    if not is_folder(str(folder)):
+        raise error(f"there is no model folder {short_repr(str(folder))}; {fix}")
     return folder
 
 
@@ -149,12 +206,17 @@ class SerialWorker:
 
     async def run(self, function: Callable[[], R]) -> R:
         """Wait for a turn, then return the result of the function, called in a worker thread."""
+        async with self.lock:
+            return await in_thread(self._run_alone, function)
+
+    @property
+    def lock(self) -> anyio.Lock:
+        """The lock of the running event loop: one task of it at a time has a turn."""
         loop_lock = self._loop_lock.get(None)
         if loop_lock is None:
             loop_lock = anyio.Lock()
             self._loop_lock.set(loop_lock)
-        async with loop_lock:
-            return await in_thread(self._run_alone, function)
+        return loop_lock
 
     def _run_alone(self, function: Callable[[], R]) -> R:
         with self._lock:

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
@@ -18,7 +18,8 @@ from airw.corpora.naming import corpus_path, is_corpus_name
 from airw.corpora.opening import CUSTOM, Corpus, Opening
 from airw.corpora.pipeline import Builder, BuildProgress, BuildReport, SourcePages, sum_reports, with_survey
 from airw.corpora.recipes import UPSERT_SOURCE, BuildRecipe, OnError, recipes_by_source
-from airw.embedders import resolve_embedder
+from airw.corpora.trust import remember_embedder
+from airw.embedders import is_same_model, resolve_embedder
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, EmbedderUnavailable, SourceError, StoreError
 from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, Source, Store
 from airw.stores import SqliteStore
@@ -221,6 +222,7 @@ async def _build(request: BuildRequest) -> Corpus:
     async with AsyncExitStack() as exit_stack, aclosing(SourcePages(request.source, request.batch_size)) as pages:
         # Read the first page before a new file is created: a source that is missing then leaves no empty corpus.
         async with request.lock_store(exit_stack, pages.peek) as store:
+            recipe = await keep_embedder_id(recipe, store, embedder)
             recipe = await with_survey(recipe, request.source, request.batch_size)
             config = await make_config(request, recipe, store, embedder)
             outdated = await find_outdated(request, recipe, store, config)
@@ -251,6 +253,17 @@ def to_corpus(builder: Builder, report: BuildReport, *, owns_store: bool) -> Cor
     )
 
 
+async def keep_embedder_id(recipe: BuildRecipe, store: Store, embedder: Embedder) -> BuildRecipe:
+    """Return the recipe with the id under which the store already knows the embedder.
+
+    An older index may know the same weights by another id. Then nothing needs to be embedded again.
+    """
+    stored_id = (await store.config()).get("embedder_id")
+    if isinstance(stored_id, str) and await in_thread(is_same_model, embedder, stored_id):
+        return replace(recipe, embedder_id=stored_id)
+    return recipe
+
+
 async def make_config(request: BuildRequest, recipe: BuildRecipe, store: Store, embedder: Embedder) -> dict[str, Any]:
     """Return the settings that the corpus will have after this build."""
     stored = await store.config()
@@ -260,6 +273,9 @@ async def make_config(request: BuildRequest, recipe: BuildRecipe, store: Store, 
         spec = stored["embedder"]
     else:
         spec = await in_thread(_storable_spec, request.spec, recipe.embedder_id)
+        # The user named it here, so the file may name it when it is opened here.
+        if isinstance(request.target, Path):
+            await in_thread(remember_embedder, spec)
     return {
         **stored,
         "name": request.name or stored.get("name", request.source.name),

@@ -11,10 +11,20 @@ import anyio
 
 from airw._base.checks import check_methods
 from airw._base.concurrency import in_thread
+from airw._base.local_models import FIT_HINT, MODEL_FOLDER_HINT, is_folder, require_folder
+from airw._base.messages import short_repr
 from airw._base.signatures import shows_options
 from airw.corpora.naming import find_corpus_path, is_corpus_name
-from airw.embedders import check_embedder, resolve_embedder
-from airw.errors import CorpusNotFound, EmbedderMismatch, EmbedderUnavailable
+from airw.corpora.trust import check_allowed, is_network_path
+from airw.embedders import (
+    MissingEmbedder,
+    OnnxEmbedder,
+    SentenceTransformerEmbedder,
+    check_embedder,
+    is_same_model,
+    resolve_embedder,
+)
+from airw.errors import ArgumentError, CorpusNotFound, EmbedderError, EmbedderUnavailable, StoreCorrupt
 from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, IndexingStrategy, OpenCorpus, SearchStore, Store
 from airw.protocols.stores import StoreT_co
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, check_corpus, run_search
@@ -28,6 +38,9 @@ if TYPE_CHECKING:  # the code that changes a corpus is loaded only when one is c
 
 CorpusLike: TypeAlias = OpenCorpus[StoreT_co] | str | os.PathLike[str]
 """An open corpus, or the name or path of one."""
+
+_ADVICE = "pass embedder=..., or search with mode='lexical'"
+_MODEL_ADVICE = "pass embedder=..., set AIRW_MODEL_DIR to the folder of its model, or search with mode='lexical'"
 
 CUSTOM = "custom"
 """The embedder in the settings of a corpus that was built with an embedder object, not a specification."""
@@ -203,10 +216,14 @@ def open_corpus(
     No model is loaded until a query needs one. Nothing is written, so a read-only folder works, as long as nobody
     else writes to it at the same time. It runs on asyncio only.
 
+    The settings of the file name the embedder. A server or a model folder is used only if it was named on this machine
+    too: by a build or a registration, or in `AIRW_ALLOWED_ORIGINS` or `AIRW_ALLOWED_FOLDERS`. Without its embedder the
+    corpus opens all the same, and only what needs a new vector fails.
+
     Args:
         name_or_path: The name of the corpus, or the path of its file.
         embedder: The embedder that the corpus was built with; by default the one named in its settings. If the build
-            received an embedder object, pass it again.
+            received an embedder object, pass it again, or search with `mode="lexical"`.
         strategy: The strategy that the corpus was built with. Only `upsert` needs it, and only if it is your own.
         edge_extractor: The link extractor that the corpus was built with; needed in the same case.
 
@@ -215,7 +232,8 @@ def open_corpus(
 
     Raises:
         CorpusNotFound: If there is no such corpus, or its first build stopped before it wrote anything.
-        EmbedderMismatch: If the corpus was built with another embedder.
+        EmbedderMismatch: If the corpus was built with another embedder than the one passed.
+        EmbedderUnavailable: If the embedder that is passed cannot be made, such as a model folder that does not exist.
         StoreCorrupt: If the file is not a corpus, or is damaged.
 
     Example:
@@ -244,7 +262,7 @@ async def _open(
     store = await SqliteStore.open(path)
     try:
         config = await store.config()
-        name = path.stem if is_corpus_name(name_or_path) else config.get("name", path.stem)
+        name = path.stem if is_corpus_name(name_or_path) else str(config.get("name", path.stem))
         resolved = await in_thread(_resolve_embedder, name, config, embedder)
         return Corpus(name, store, resolved, owns_store=True, strategy=strategy, edge_extractor=edge_extractor)
     except BaseException:
@@ -254,30 +272,77 @@ async def _open(
 
 
 def _resolve_embedder(name: str, config: Mapping[str, Any], requested: EmbedderLike | None) -> Embedder:
+    """Return the embedder of a corpus: the requested one, or the one that its settings name.
+
+    Raises:
+        CorpusNotFound: If the corpus was never built.
+        StoreCorrupt: If the settings are not those of a corpus.
+        EmbedderError: If the requested embedder does not fit or cannot be made.
+    """
     if "embedder_id" not in config:
         raise CorpusNotFound(f"corpus {name!r} is empty, because its first build did not finish; build it again")
-    if requested is None and config["embedder"] == CUSTOM:
-        raise EmbedderMismatch(
-            f"corpus {name!r} was built with an embedder object, {config['embedder_id']!r}; "
-            f"pass it again: open_corpus({name!r}, embedder=...)"
-        )
-    embedder = resolve_embedder(_find_spec(config) if requested is None else requested)
-    check_embedder(embedder, config["embedder_id"], config["dim"], name)
+    spec, stored_id, dim = config.get("embedder"), config["embedder_id"], config.get("dim")
+    if not isinstance(spec, str) or not isinstance(stored_id, str) or type(dim) is not int:
+        raise StoreCorrupt(f"the settings of corpus {name!r} do not name its embedder; build the corpus again")
+    if requested is not None:
+        embedder = resolve_embedder(requested)
+        check_embedder(embedder, stored_id, dim, name)
+        return embedder
+    # A corpus without its embedder is still of use: lexical searches, links and lists need no vector.
+    try:
+        return _make_stored(spec, stored_id, dim, name)
+    except EmbedderError as error:
+        return MissingEmbedder(stored_id, dim, _explain(error, name, stored_id))
+
+
+def _explain(error: EmbedderError, name: str, stored_id: str) -> EmbedderError:
+    """Return an error with the advice for whoever opens the corpus."""
+    message = str(error)
+    advice = _MODEL_ADVICE if message.endswith((MODEL_FOLDER_HINT, _MODEL_ADVICE)) else _ADVICE
+    # The error itself advises whoever chooses an embedder for new vectors.
+    for hint in (MODEL_FOLDER_HINT, _MODEL_ADVICE, FIT_HINT):
+        message = message.removesuffix(f"; {hint}")
+    explained = type(error)(
+        f"the embedder of corpus {name!r}, {short_repr(stored_id)}, is not here: {message}; {advice}"
+    )
+    explained.__cause__ = error
+    return explained
+
+
+def _make_stored(spec: str, stored_id: str, dim: int, name: str) -> Embedder:
+    """Return the embedder that the settings of a corpus name.
+
+    Raises:
+        EmbedderError: If it is not allowed, cannot be made on this machine, or does not fit.
+    """
+    if spec == CUSTOM:
+        raise EmbedderUnavailable("the corpus was built with an object, which a file cannot contain")
+    # The settings may name a model folder that exists only where the corpus was built. The default embedder may be
+    # the same model.
+    if Path(spec).is_absolute() and not is_network_path(spec) and not is_folder(spec):
+        if (default := _find_default(stored_id)) is not None:
+            return default
+        require_folder(Path(spec))
+    check_allowed(spec)
+    try:
+        embedder = resolve_embedder(spec)
+    except ArgumentError as error:
+        raise EmbedderUnavailable(f"its file names no embedder: {error}") from error
+    if isinstance(embedder, SentenceTransformerEmbedder):
+        embedder.adopt(stored_id, _MODEL_ADVICE)
+    check_embedder(embedder, stored_id, dim, name)
+    if isinstance(embedder, OnnxEmbedder | SentenceTransformerEmbedder):
+        embedder.check_runnable()
     return embedder
 
 
-def _find_spec(config: Mapping[str, Any]) -> str:
-    """Return the embedder specification of a corpus that works on this machine.
-
-    The settings may name a model folder that exists only on the machine that built the corpus. If the default
-    embedder is the same model, its specification is returned instead.
-    """
-    spec = str(config["embedder"])
-    if Path(spec).is_absolute() and not Path(spec).is_dir():
-        with suppress(EmbedderUnavailable):
-            if resolve_embedder("default").id == config["embedder_id"]:
-                return "default"
-    return spec
+def _find_default(stored_id: str) -> Embedder | None:
+    """Return the default embedder if it is the model of these vectors."""
+    with suppress(EmbedderUnavailable):
+        default = resolve_embedder("default")
+        if is_same_model(default, stored_id):
+            return default
+    return None
 
 
 def use_corpus(corpus: CorpusLike[StoreT_co]) -> AbstractAsyncContextManager[OpenCorpus[StoreT_co]]:

@@ -24,7 +24,15 @@ from airw._base.checks import check_count
 from airw._base.concurrency import in_thread
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
-from airw.corpora.building import BuildOptions, BuildRequest, find_outdated, find_pruning, make_config, to_corpus
+from airw.corpora.building import (
+    BuildOptions,
+    BuildRequest,
+    find_outdated,
+    find_pruning,
+    keep_embedder_id,
+    make_config,
+    to_corpus,
+)
 from airw.corpora.opening import Corpus, Opening
 from airw.corpora.pipeline import Builder, BuildReport, Page, SourcePages
 from airw.corpora.recipes import BuildRecipe, OnError
@@ -173,6 +181,7 @@ async def _begin(
     request: BuildRequest, recipe: BuildRecipe, store: RunStore, embedder: Embedder
 ) -> tuple[IngestRun, dict[str, Any]]:
     """Begin the run and return it with the settings of the corpus."""
+    recipe = await keep_embedder_id(recipe, store, embedder)
     config = await make_config(request, recipe, store, embedder)
     outdated = sorted(await find_outdated(request, recipe, store, config))
     run_settings = {name: config[name] for name in ("embedder_id", "dim")}

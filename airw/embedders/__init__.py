@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     from airw.embedders.export import ExportReport, export_model
     from airw.embedders.hashing import HashingEmbedder
     from airw.embedders.http import HttpEmbedder
+    from airw.embedders.missing import MissingEmbedder
     from airw.embedders.onnx import OnnxEmbedder
     from airw.embedders.sentence import SentenceTransformerEmbedder
-    from airw.embedders.specs import check_embedder, resolve_embedder
+    from airw.embedders.specs import check_embedder, is_builtin, is_same_model, resolve_embedder
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -22,9 +23,10 @@ else:
             "export": ["ExportReport", "export_model"],
             "hashing": ["HashingEmbedder"],
             "http": ["HttpEmbedder"],
+            "missing": ["MissingEmbedder"],
             "onnx": ["OnnxEmbedder"],
             "sentence": ["SentenceTransformerEmbedder"],
-            "specs": ["check_embedder", "resolve_embedder"],
+            "specs": ["check_embedder", "is_builtin", "is_same_model", "resolve_embedder"],
         },
     )
 
@@ -33,10 +35,13 @@ __all__ = [
     "ExportReport",
     "HashingEmbedder",
     "HttpEmbedder",
+    "MissingEmbedder",
     "OnnxEmbedder",
     "SentenceTransformerEmbedder",
     "check_embedder",
     "embedder_from",
     "export_model",
+    "is_builtin",
+    "is_same_model",
     "resolve_embedder",
 ]

@@ -23,7 +23,7 @@ import anyio
 import numpy as np
 
 from airw._base.concurrency import in_thread
-from airw._base.local_models import file_hash, folder_id, require_folder, weight_files
+from airw._base.local_models import MODEL_FOLDER_HINT, file_hash, folder_id, load_library, require_folder, weight_files
 from airw._base.messages import error_text
 from airw.embedders.onnx import GRAPH, MANIFEST, PLACE, TOKENIZER, Manifest, OnnxEmbedder, read_export, settings_hash
 from airw.embedders.sentence import SentenceTransformerEmbedder
@@ -176,9 +176,8 @@ def _load(source: Path) -> Any:
     """Load the model, and refuse it if it is not simple."""
     try:
         # Without torch's fused attention: exported, the separate operations are a little faster.
-        model = import_module("sentence_transformers").SentenceTransformer(
-            str(source), device="cpu", model_kwargs={"attn_implementation": "eager"}
-        )
+        library = load_library(f"the export of {source.name!r}", error=EmbedderUnavailable, fix=MODEL_FOLDER_HINT)
+        model = library.SentenceTransformer(str(source), device="cpu", model_kwargs={"attn_implementation": "eager"})
         model.eval()
         reason = _find_obstacle(model)
     except Exception as error:

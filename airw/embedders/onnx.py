@@ -29,6 +29,7 @@ import numpy as np
 from airw._base.arrays import Floats, NDArray
 from airw._base.checks import check_count, check_texts
 from airw._base.local_models import (
+    MODEL_FOLDER_HINT,
     SerialWorker,
     file_hash,
     folder_id,
@@ -246,6 +247,18 @@ class OnnxEmbedder:
         row: Floats = (await self._turns.run(partial(model.embed, checked, "query")))[0]
         return row
 
+    def check_runnable(self) -> None:
+        """Check that the packages and the folder of the model are there, without loading them.
+
+        Raises:
+            EmbedderUnavailable: If one of them is missing.
+        """
+        require_folder(self._folder)
+        if not can_run():
+            raise EmbedderUnavailable(
+                f"{self._label} needs onnxruntime and tokenizers: pip install 'airw[onnx]'; {MODEL_FOLDER_HINT}"
+            )
+
     @property
     def _label(self) -> str:
         return f"the model {self._folder.name!r}"
@@ -262,10 +275,7 @@ class OnnxEmbedder:
         if self._model is not None:
             return self._model
         manifest = self._get_manifest()
-        if not can_run():
-            raise EmbedderUnavailable(
-                f"{self._label} needs onnxruntime and tokenizers: pip install 'airw[onnx]', or use the embedder 'light'"
-            )
+        self.check_runnable()
         check_files(self._folder, manifest)
         self._model = model = _Model(self._folder / PLACE, manifest, self._threads, self._label)
         return model

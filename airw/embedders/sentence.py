@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -9,12 +10,18 @@ from typing import Any, cast
 
 from airw._base.arrays import Floats
 from airw._base.checks import check_count, check_texts
+from airw._base.concurrency import in_thread
+from airw._base.hub import check_hub, find_snapshot, run_abandonable
 from airw._base.local_models import (
     DEFAULT_MODEL,
+    HUB_PREFIX,
     MODEL_FOLDER_HINT,
     SerialWorker,
+    check_library,
     folder_id,
     folder_width,
+    is_folder,
+    load_library,
     locate_model,
     require_folder,
     run_batches,
@@ -22,7 +29,7 @@ from airw._base.local_models import (
 )
 from airw._base.messages import error_text
 from airw._base.vectors import unit_rows
-from airw.errors import EmbedderError, EmbedderUnavailable
+from airw.errors import EmbedderError, EmbedderMismatch, EmbedderUnavailable
 
 
 class SentenceTransformerEmbedder:
@@ -31,6 +38,9 @@ class SentenceTransformerEmbedder:
     Creating one loads and reads nothing; the model is loaded at the first call. One batch is encoded at a time, always
     in a worker thread. A query that arrives while documents are embedded waits for one batch, not for all of them. The
     vector of a text may differ by about 1e-6 in another batch.
+
+    A model of the hub is downloaded once and then loaded from the hub's cache, without asking the hub again. If the hub
+    does not answer within 5 seconds, that is an error. A download can be cancelled; it may go on in the background.
 
     Args:
         model: A name on the Hugging Face hub, or a folder: a path object, or a string with a path separator. For the
@@ -42,18 +52,19 @@ class SentenceTransformerEmbedder:
         ArgumentError: If `model` is neither a name nor a path, or a count is not a whole number of at least 1.
 
     Example:
-        >>> SentenceTransformerEmbedder("sentence-transformers/all-mpnet-base-v2").id
-        'st:sentence-transformers/all-mpnet-base-v2'
+        >>> SentenceTransformerEmbedder("sentence-transformers/all-mpnet-base-v2")
+        SentenceTransformerEmbedder('sentence-transformers/all-mpnet-base-v2')
     """
 
     def __init__(
         self, model: str | os.PathLike[str] = DEFAULT_MODEL, *, batch_size: int = 32, threads: int | None = None
     ) -> None:
         self._name, self._folder = locate_model(model)
+        self._fix = MODEL_FOLDER_HINT
         self._batch_size = check_count("batch_size", batch_size, least=1)
         self._threads = spare_cores() if threads is None else check_count("threads", threads, least=1)
         self._model: Any = None
-        self._id: str | None = None if self._folder else f"st:{self._name}"
+        self._id: str | None = None
         self._dim: int | None = None
         self._turns = SerialWorker(self._name)
 
@@ -73,16 +84,40 @@ class SentenceTransformerEmbedder:
     def id(self) -> str:
         """Return the id of the model.
 
-        For a folder it is `<architecture>-<width>@<hash of weights and settings>`, independent of its path. For a name
-        on the hub it is `st:<name>`; the hub is trusted not to change the weights of a name. The first call reads the
-        weights of a folder, which takes about 0.1 s for 90 MB, so call it in a worker thread.
+        It is `<architecture>-<width>@<hash of weights and settings>`, independent of the place of the model: a folder,
+        or the cache of the hub. Before a model of the hub is downloaded, its id is `st:<name>`; the hub is trusted not
+        to change the weights of a name. The first call reads the weights, which takes about 0.1 s for 90 MB, so call it
+        in a worker thread. The id of an object does not change.
 
         Raises:
             EmbedderUnavailable: If the folder does not exist or is not a model folder.
         """
         if self._id is None:
-            self._id = folder_id(cast("Path", self._folder))
+            self._id = self._read_id()
         return self._id
+
+    def adopt(self, stored_id: str, fix: str) -> None:
+        """Take the id of a corpus that was built with a model that is not downloaded yet.
+
+        The id is compared when the model is loaded.
+
+        Args:
+            stored_id: The id of the vectors in the corpus.
+            fix: The advice in errors, for the user of that corpus.
+        """
+        self._fix = fix
+        if not stored_id.startswith(HUB_PREFIX) and self._find_folder() is None:
+            self._id = stored_id
+
+    def check_runnable(self) -> None:
+        """Check that the package and the folder of the model are there, without loading them.
+
+        Raises:
+            EmbedderUnavailable: If one of them is missing.
+        """
+        if self._folder is not None:
+            require_folder(self._folder, fix=self._fix)
+        check_library(self._label, error=EmbedderUnavailable, fix=self._fix)
 
     @property
     def dim(self) -> int:
@@ -124,44 +159,82 @@ class SentenceTransformerEmbedder:
     async def _encode_documents(self, texts: list[str]) -> Floats:
         return await self._turns.run(partial(self._encode, texts, "encode_document"))
 
+    def _find_folder(self) -> Path | None:
+        """Return the folder of the model; for one of the hub, `None` before its download."""
+        return self._folder or find_snapshot(self._name)
+
+    def _read_id(self) -> str:
+        if self._folder is not None:
+            return folder_id(self._folder, fix=self._fix)
+        folder = find_snapshot(self._name)
+        # What is in the cache may be of an unusual kind: then it is known by its name.
+        with suppress(EmbedderUnavailable):
+            return f"{HUB_PREFIX}{self._name}" if folder is None else folder_id(folder)
+        return f"{HUB_PREFIX}{self._name}"
+
     def _has_width(self) -> bool:
-        if self._dim is None and self._folder:
-            self._dim = folder_width(self._folder)
+        if self._dim is None and (folder := self._find_folder()) is not None:
+            self._dim = folder_width(folder)
         return self._dim is not None
 
     async def _load(self) -> None:
-        if self._model is None:
+        if self._model is not None:
+            return
+        if await in_thread(self._find_folder) is not None:
             await self._turns.run(self._load_once)
+            return
+        check_library(self._label, error=EmbedderUnavailable, fix=self._fix)
+        await check_hub(self._label, self._name, error=EmbedderUnavailable, fix=self._fix)
+        library = await in_thread(self._load_library)
+        # A download takes long: a cancelled caller leaves it behind.
+        async with self._turns.lock:
+            if self._model is None:
+                await run_abandonable(partial(self._download, library))
+
+    def _load_library(self) -> Any:
+        return load_library(self._label, error=EmbedderUnavailable, fix=self._fix)
 
     def _load_once(self) -> None:
         if self._model is None:
-            source = str(require_folder(self._folder)) if self._folder else self._name
-            model = _load_model(source, self._name)
-            # Settings may contradict the model, so measure the width with a vector.
-            self._dim = len(_run_model(model, ["a"], "encode_document", 1, self._label)[0])
-            self._model = model
+            folder = require_folder(cast("Path", self._find_folder()), fix=self._fix)
+            self._keep(self._make_model(self._load_library(), str(folder)))
+
+    def _download(self, library: Any) -> None:
+        # sentence-transformers itself would prefer a folder of this name in the working folder, whoever made it.
+        if is_folder(self._name):
+            raise EmbedderUnavailable(
+                f"{self._label} is a name on the hub, but there is a folder {self._name!r} here too; "
+                f"write {f'./{self._name}'!r} for the folder, or start elsewhere"
+            )
+        model = self._make_model(library, self._name)
+        folder = find_snapshot(self._name)
+        if folder is not None and self._id is not None and not self._id.startswith(HUB_PREFIX):
+            found = folder_id(folder)
+            if found != self._id:
+                raise EmbedderMismatch(
+                    f"{self._label} on the hub has the id {found!r}, but the corpus was built with {self._id!r}; "
+                    f"{self._fix}"
+                )
+        self._keep(model)
+
+    def _make_model(self, library: Any, source: str) -> Any:
+        try:
+            return library.SentenceTransformer(source)
+        except Exception as error:  # any error of four libraries or of the network
+            raise EmbedderUnavailable(
+                f"the model {source!r} cannot be loaded ({error_text(error)}); {self._fix}"
+            ) from error
+
+    def _keep(self, model: Any) -> None:
+        # Settings may contradict the model, so measure the width with a vector.
+        self._dim = len(_run_model(model, ["a"], "encode_document", 1, self._label)[0])
+        self._model = model
 
     def _encode(self, texts: list[str], method: str) -> Floats:
         # Before each batch, because another embedder with another number of threads may have run since the last one.
         import_module("torch").set_num_threads(self._threads)
         rows = _run_model(self._model, texts, method, self._batch_size, self._label)
         return unit_rows(rows, count=len(texts), dim=self._dim, of=self._label)
-
-
-def _load_model(source: str, name: str) -> Any:
-    try:
-        library = import_module("sentence_transformers")
-    except ImportError as error:
-        raise EmbedderUnavailable(
-            f"the model {name!r} needs sentence-transformers ({error}): pip install 'airw[sentence-transformers]', "
-            "or use the embedder 'light'"
-        ) from error
-    try:
-        return library.SentenceTransformer(source)
-    except Exception as error:  # any error of four libraries or of the network
-        raise EmbedderUnavailable(
-            f"the model {source!r} cannot be loaded ({error_text(error)}); {MODEL_FOLDER_HINT}"
-        ) from error
 
 
 def _run_model(model: Any, texts: list[str], method: str, batch_size: int, label: str) -> Any:

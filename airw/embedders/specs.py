@@ -3,12 +3,25 @@
 import os
 from contextlib import suppress
 
+from airw._base.local_models import FIT_HINT, HUB_PREFIX, is_hub_name
+from airw._base.messages import short_repr
 from airw.embedders.hashing import HashingEmbedder
-from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch
+from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, EmbedderUnavailable
 from airw.protocols import Embedder
 
 LIGHT = {"light", "hashing", "hash"}
+_SUGGESTED = ("light", "default", "hashing", "local")
 DEFAULT = {"default", "local", "minilm", "st", "sentence-transformers"}
+
+
+def is_builtin(spec: str) -> bool:
+    """Return whether a specification is a name of airw, such as `"light"` or `"default"`.
+
+    Example:
+        >>> is_builtin("light"), is_builtin("BAAI/bge-small-en-v1.5")
+        (True, False)
+    """
+    return spec.strip().lower() in LIGHT | DEFAULT
 
 
 def resolve_embedder(spec: str | os.PathLike[str] | Embedder) -> Embedder:
@@ -30,7 +43,8 @@ def resolve_embedder(spec: str | os.PathLike[str] | Embedder) -> Embedder:
     fails with a message that names the command to install them.
 
     Raises:
-        ArgumentError: If it is anything else, such as a URL without a model, or a function.
+        ArgumentError: If it is anything else, such as `""`, a URL without a model, or a function; or if it is nearly
+            `"light"` or `"default"`.
 
     Example:
         >>> resolve_embedder("light")
@@ -44,6 +58,7 @@ def resolve_embedder(spec: str | os.PathLike[str] | Embedder) -> Embedder:
         key = spec.strip().lower()
         if key in LIGHT:
             return HashingEmbedder()
+        _check_spelling(key)
         return _local_model(None if key in DEFAULT else spec.strip())
     # isinstance(spec, Embedder) would read `id` and `dim`, which may read files.
     if not isinstance(spec, str | type) and hasattr(spec, "embed_documents") and hasattr(spec, "embed_query"):
@@ -52,6 +67,23 @@ def resolve_embedder(spec: str | os.PathLike[str] | Embedder) -> Embedder:
         f"embedder must be 'light', 'default', a model's name on the hub, a model folder, 'http://host:8080/v1#model', "
         f"an Embedder, or embedder_from(fn, id=..., dim=...), not {spec!r}"
     )
+
+
+def _check_spelling(key: str) -> None:
+    """Refuse a name that is nearly one of airw's own, instead of asking the hub for it.
+
+    A model of that name on the hub can still be named, with its owner.
+    """
+    import difflib
+
+    if key in DEFAULT or "/" in key:
+        return
+    similar = difflib.get_close_matches(key, _SUGGESTED, n=1, cutoff=0.75)
+    if similar:
+        raise ArgumentError(
+            f"there is no embedder {short_repr(key)}; did you mean {similar[0]!r}? "
+            f"A model of that name on the hub is named with its owner, as in {'owner/' + key!r}"
+        )
 
 
 def _local_model(model: str | os.PathLike[str] | None) -> Embedder:
@@ -79,6 +111,26 @@ def _server_model(spec: str) -> Embedder:
     return HttpEmbedder(url, model)
 
 
+def is_same_model(embedder: Embedder, stored_id: str) -> bool:
+    """Return whether an embedder makes the vectors that are stored under an id.
+
+    An older index may know a model by its name on the hub, `st:<name>`. Then the ids of the weights are compared: those
+    of the embedder, and those that the name means here. It may read the weights, so call it in a worker thread.
+
+    Example:
+        >>> is_same_model(HashingEmbedder(), "hashing-v1-512"), is_same_model(HashingEmbedder(), "hashing-v1-64")
+        (True, False)
+    """
+    if embedder.id == stored_id:
+        return True
+    name = stored_id.removeprefix(HUB_PREFIX)
+    if name == stored_id or not is_hub_name(name):
+        return False
+    with suppress(EmbedderUnavailable):
+        return _local_model(name).id == embedder.id
+    return False
+
+
 def check_embedder(embedder: Embedder, stored_id: str, stored_dim: int, corpus_name: str) -> None:
     """Check that an embedder has the id and the width of the vectors in a corpus.
 
@@ -92,15 +144,15 @@ def check_embedder(embedder: Embedder, stored_id: str, stored_dim: int, corpus_n
     Example:
         >>> check_embedder(HashingEmbedder(), "hashing-v1-512", 512, "notes")
     """
-    fix = "pass the embedder it was built with, or rebuild it with this one"
-    if embedder.id != stored_id:
+    if not is_same_model(embedder, stored_id):
         raise EmbedderMismatch(
-            f"corpus {corpus_name!r} was built with embedder {stored_id!r}, not {embedder.id!r}; {fix}"
+            f"corpus {corpus_name!r} was built with embedder {stored_id!r}, not {embedder.id!r}; {FIT_HINT}"
         )
     width = stored_dim
     with suppress(EmbedderError):
         width = embedder.dim
     if width != stored_dim:
         raise EmbedderMismatch(
-            f"corpus {corpus_name!r} has vectors of width {stored_dim}, not {width}, the width of {stored_id!r}; {fix}"
+            f"corpus {corpus_name!r} has vectors of width {stored_dim}, not {width}, the width of {stored_id!r}; "
+            f"{FIT_HINT}"
         )

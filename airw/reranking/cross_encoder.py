@@ -11,13 +11,24 @@ import numpy as np
 
 from airw._base.arrays import Floats
 from airw._base.checks import check_count
-from airw._base.local_models import SerialWorker, folder_id, locate_model, require_folder, run_batches, spare_cores
+from airw._base.concurrency import in_thread
+from airw._base.hub import check_hub, find_snapshot, run_abandonable
+from airw._base.local_models import (
+    SerialWorker,
+    check_library,
+    folder_id,
+    is_folder,
+    load_library,
+    locate_model,
+    require_folder,
+    run_batches,
+    spare_cores,
+)
 from airw._base.messages import error_text
 from airw.errors import RerankerError, RerankerUnavailable
 from airw.reranking.scores import check_inputs
 
 DEFAULT_MODEL = "cross-encoder/ms-marco-MiniLM-L-6-v2"
-INSTALL = "pip install 'airw[sentence-transformers]'"
 _FIX = "pass a folder saved by sentence-transformers' CrossEncoder, or a name on the hub"
 
 
@@ -86,7 +97,7 @@ class CrossEncoderReranker:
         """
         checked = check_inputs(query, texts, of=self._label)
         if checked and self._model is None:
-            await self._worker.run(self._load_once)
+            await self._load()
         logits = await run_batches(checked, size=self._batch_size, dim=1, encode=partial(self._logits, query))
         with np.errstate(over="ignore"):  # exp overflows to infinity for very low logits: the score is 0
             scores: list[float] = (1.0 / (1.0 + np.exp(-logits[:, 0].astype(np.float64)))).tolist()
@@ -96,10 +107,50 @@ class CrossEncoderReranker:
     def _label(self) -> str:
         return f"the reranker {self._name!r}"
 
+    def check_runnable(self) -> None:
+        """Check that the package and the folder of the model are there, without loading them.
+
+        Raises:
+            RerankerUnavailable: If one of them is missing.
+        """
+        if self._folder is not None:
+            require_folder(self._folder, error=RerankerUnavailable, fix=_FIX)
+        check_library(self._label, error=RerankerUnavailable, fix=_FIX)
+
+    async def _load(self) -> None:
+        if await in_thread(self._find_folder) is not None:
+            await self._worker.run(self._load_once)
+            return
+        check_library(self._label, error=RerankerUnavailable, fix=_FIX)
+        await check_hub(self._label, self._name, error=RerankerUnavailable, fix=_FIX)
+        library = await in_thread(self._load_library)
+        # A download takes long: a cancelled caller leaves it behind.
+        async with self._worker.lock:
+            if self._model is None:
+                self._model = await run_abandonable(partial(self._make_model, library, self._name))
+
+    def _find_folder(self) -> Path | None:
+        """Return the folder of the model; for one of the hub, `None` before its download."""
+        return self._folder or find_snapshot(self._name)
+
+    def _load_library(self) -> Any:
+        return load_library(self._label, error=RerankerUnavailable, fix=_FIX)
+
     def _load_once(self) -> None:
         if self._model is None:
-            source = require_folder(self._folder, error=RerankerUnavailable, fix=_FIX) if self._folder else self._name
-            self._model = _load_model(str(source), self._label)
+            folder = require_folder(cast("Path", self._find_folder()), error=RerankerUnavailable, fix=_FIX)
+            self._model = self._make_model(self._load_library(), str(folder))
+
+    def _make_model(self, library: Any, source: str) -> Any:
+        # sentence-transformers itself would prefer a folder of this name in the working folder, whoever made it.
+        if self._folder is None and is_folder(source) and not Path(source).is_absolute():
+            raise RerankerUnavailable(
+                f"{self._label} is a name on the hub, but there is a folder of this name here too"
+            )
+        try:
+            return library.CrossEncoder(source)
+        except Exception as error:  # four libraries and the network raise errors here
+            raise RerankerUnavailable(f"{self._label} cannot be loaded ({error_text(error)}); {_FIX}") from error
 
     async def _logits(self, query: str, texts: list[str]) -> Floats:
         return await self._worker.run(partial(self._predict, query, texts))
@@ -111,17 +162,6 @@ class CrossEncoderReranker:
         if rows.size != len(texts):
             raise RerankerError(f"{self._label} returns {rows.shape[1:]} numbers a text, not one: is it a classifier?")
         return rows.reshape(len(texts), 1)
-
-
-def _load_model(source: str, label: str) -> Any:
-    try:
-        library = import_module("sentence_transformers")
-    except ImportError as error:
-        raise RerankerUnavailable(f"{label} needs sentence-transformers ({error}): {INSTALL}") from error
-    try:
-        return library.CrossEncoder(source)
-    except Exception as error:  # four libraries and the network raise errors here
-        raise RerankerUnavailable(f"{label} cannot be loaded ({error_text(error)}); {_FIX}") from error
 
 
 def _run_model(model: Any, query: str, texts: list[str], activation: Any, label: str) -> Floats:

@@ -1,10 +1,9 @@
 """Make a reranker from a short specification."""
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from airw._base.messages import short_repr
-from airw.errors import ArgumentError, ArgumentKindError, RerankerUnavailable
+from airw.errors import ArgumentError, ArgumentKindError
 from airw.protocols import Reranker
 
 if TYPE_CHECKING:
@@ -32,7 +31,8 @@ def resolve_reranker(spec: str | Reranker | None) -> Reranker | None:
     Raises:
         ArgumentError: If the specification is another string.
         ArgumentKindError: If it is neither a string, a callable nor `None`.
-        RerankerUnavailable: If sentence-transformers, which runs cross-encoders, is not installed.
+        RerankerUnavailable: If sentence-transformers, which runs cross-encoders, is not installed; or if there is no
+            such model folder.
 
     Example:
         >>> resolve_reranker(None) is None
@@ -50,9 +50,9 @@ def resolve_reranker(spec: str | Reranker | None) -> Reranker | None:
     name, separator, model = spec.partition(":")
     if name != CROSS_ENCODER or bool(separator) != bool(model.strip()):
         raise ArgumentError(f"rerank must be {_CHOICES}, not {short_repr(spec)}")
-    from airw.reranking.cross_encoder import INSTALL, CrossEncoderReranker
+    from airw.reranking.cross_encoder import CrossEncoderReranker
 
-    if find_spec("sentence_transformers") is None:
-        raise RerankerUnavailable(f"rerank={spec!r} needs sentence-transformers: {INSTALL}")
     reranker = CrossEncoderReranker(model) if model else CrossEncoderReranker()
+    # Before a query is embedded: a model that is not there would fail only after that.
+    reranker.check_runnable()
     return _RERANKERS.setdefault(reranker, reranker)

@@ -29,6 +29,7 @@ from airw.errors import (
     CorpusNotFound,
     EmbedderError,
     EmbedderMismatch,
+    EmbedderUnavailable,
     NoLedgerEntry,
     SourceError,
     StoreCorrupt,
@@ -179,10 +180,10 @@ async def test_an_embedder_with_another_id_embeds_everything_again():
 
 @pytest.mark.asyncio_only
 async def test_a_corpus_with_a_custom_embedder_is_never_searched_with_another():
-    """F11: opening it by name needs its embedder, and a different one is refused."""
+    """F11: a search by vectors needs its embedder, and a different one is refused."""
     async with build(notes({"a": "alpha"}, embedder=of_width(512, "mine"))):
         pass
-    with pytest.raises(EmbedderMismatch, match=r"'mine'.*embedder="):
+    with pytest.raises(EmbedderUnavailable, match=r"'mine'.*embedder="):
         await search("notes", "alpha")
     for other in ("light", of_width(512, "other"), of_width(4, "mine")):
         with pytest.raises(EmbedderMismatch):

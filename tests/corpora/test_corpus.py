@@ -190,8 +190,12 @@ async def test_a_build_interrupted_before_its_first_write_leaves_no_corpus(home)
 async def test_an_embedder_passed_as_an_object_must_be_passed_again():
     async with build(notes(embedder=custom())) as corpus:
         hits = await corpus.search("keys")
-    with pytest.raises(EmbedderMismatch, match=r"'mine-v1'.*open_corpus\('notes', embedder="):
-        await open_corpus("notes")
+    async with open_corpus("notes") as corpus:
+        assert corpus.embedder_id == "mine-v1"
+        with pytest.raises(
+            EmbedderUnavailable, match=r"'mine-v1'.*pass embedder=\.\.\., or search with mode='lexical'"
+        ):
+            await corpus.search("keys", mode="dense")
     for other in (custom("other-v1"), custom(dim=3), "light"):
         with pytest.raises(EmbedderMismatch, match="notes"):
             await open_corpus("notes", embedder=other)
@@ -374,11 +378,12 @@ async def build_with_model(folder, file, spec):
 async def test_a_corpus_built_with_a_model_folder_opens_if_the_model_is_in_another_folder(tmp_path, monkeypatch):
     there, here, other = (model_folder(tmp_path / name, name[:4].encode()) for name in ("mini", "mini copy", "swapped"))
     await build_with_model(there, tmp_path / "notes.airw", str(tmp_path / "another machine"))
-    with pytest.raises(EmbedderUnavailable, match=r"another machine.*AIRW_MODEL_DIR"):
-        await open_corpus(tmp_path / "notes.airw")
-    monkeypatch.setenv("AIRW_MODEL_DIR", str(other))
-    with pytest.raises(EmbedderUnavailable, match="another machine"):
-        await open_corpus(tmp_path / "notes.airw")
+    for elsewhere in (None, other):
+        if elsewhere is not None:
+            monkeypatch.setenv("AIRW_MODEL_DIR", str(elsewhere))
+        async with open_corpus(tmp_path / "notes.airw") as corpus:
+            with pytest.raises(EmbedderUnavailable, match=r"no model folder '.*another machine'; .*AIRW_MODEL_DIR"):
+                await corpus.search("text", mode="dense")
     with pytest.raises(EmbedderMismatch, match="was built with embedder 'bert-4@"):
         await open_corpus(tmp_path / "notes.airw", embedder=other)
     monkeypatch.setenv("AIRW_MODEL_DIR", str(here))
@@ -388,14 +393,16 @@ async def test_a_corpus_built_with_a_model_folder_opens_if_the_model_is_in_anoth
 
 
 @pytest.mark.asyncio_only
-async def test_replaced_weights_in_the_same_folder_are_noticed_when_a_corpus_is_opened(tmp_path):
+async def test_replaced_weights_in_the_same_folder_are_noticed_before_they_are_used(tmp_path, monkeypatch):
     folder = model_folder(tmp_path / "mini")
+    monkeypatch.setenv("AIRW_ALLOWED_FOLDERS", str(tmp_path))
     await build_with_model(folder, tmp_path / "notes.airw", str(folder))
-    async with open_corpus(tmp_path / "notes.airw"):
-        pass
+    async with open_corpus(tmp_path / "notes.airw") as corpus:
+        assert corpus.embedder_id == resolve_embedder(folder).id
     (folder / "model.safetensors").write_bytes(b"other weights")
-    with pytest.raises(EmbedderMismatch, match="pass the embedder it was built with, or rebuild it with this one"):
-        await open_corpus(tmp_path / "notes.airw")
+    async with open_corpus(tmp_path / "notes.airw") as corpus:
+        with pytest.raises(EmbedderMismatch, match=r"was built with embedder 'bert-4@.*, not 'bert-4@"):
+            await corpus.search("text", mode="dense")
 
 
 @pytest.mark.parametrize("given", ["models/mini", "./models/mini", Path("models", "mini")])

@@ -99,4 +99,3 @@ async def test_a_missing_model_is_an_error_with_a_remedy(folder):
     with pytest.raises(EmbedderUnavailable, match=r"no-such-model.*AIRW_MODEL_DIR.*folder.*'light'") as caught:
         await embedder.embed_query("text")
     assert "\n" not in str(caught.value)
-    assert caught.value.__cause__ is not None

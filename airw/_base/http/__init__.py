@@ -1,7 +1,7 @@
 """HTTP clients of model servers: keys, time-outs, retries, batches and errors."""
 
 from airw._base.http.api import Api, ApiClient, Exchange, PerLoop
-from airw._base.http.calls import Server, base_url
+from airw._base.http.calls import Server, base_url, origin_of
 from airw._base.http.replies import decode_json, describe_reply, order_by_index
 
 __all__ = [
@@ -14,4 +14,5 @@ __all__ = [
     "decode_json",
     "describe_reply",
     "order_by_index",
+    "origin_of",
 ]

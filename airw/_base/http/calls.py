@@ -52,6 +52,7 @@ _URL = re.compile(
     r"(?P<origin>https?://(\[(?P<v6>[\da-f:.]+)\]|(?P<host>[\w.-]+))(:(?P<port>\d{1,5}))?)(?P<path>(/[^\s\\\0-\x1f\x7f]*)?)",
     re.ASCII | re.IGNORECASE,
 )
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 _EXAMPLE = "such as 'http://localhost:8080/v1'"
 
 
@@ -84,6 +85,22 @@ def base_url(url: str, *, path: str) -> str:
     if base.endswith(path):
         raise ArgumentError(f"url must be the base of an API; write {base.removesuffix(path)!r}")
     return base
+
+
+def origin_of(url: str) -> str:
+    """Return the origin of a URL in a normal form: scheme, host and port, in lower case.
+
+    The default port of the scheme is left out.
+
+    Raises:
+        ArgumentError: If it is not such a URL.
+
+    Example:
+        >>> origin_of("HTTPS://Example.com:443/v1"), origin_of("http://localhost:8080/v1")
+        ('https://example.com', 'http://localhost:8080')
+    """
+    scheme, _, rest = base_url(url, path="#").partition("://")
+    return f"{scheme}://{rest.partition('/')[0].removesuffix(_DEFAULT_PORTS[scheme])}"
 
 
 def _is_host(name: str | None, v6: str | None) -> bool:
