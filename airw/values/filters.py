@@ -14,6 +14,9 @@
 Of the conditions on a field, a missing field matches only `$ne`, `$nin` and `$exists: False`. Values compare as in
 Python, so `True == 1 == 1.0`. Every store must agree with `matches`.
 `$gt`, `$gte`, `$lt` and `$lte` compare numbers with numbers and strings with strings; other pairs never match.
+
+A filter nests at most 50 levels deep, its values included. It has at most 5,000 conditions, and compares with at most
+1,000,000 values.
 """
 
 import math
@@ -28,6 +31,11 @@ import numpy as np
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.errors import FilterError
+
+_MAX_DEPTH = 50
+_MAX_CONDITIONS = 5_000
+_MAX_VALUES = 1_000_000
+_MAX_INT_BITS = 10_000  # Python refuses to print numbers of more than 4,300 digits, about 14,300 bits
 
 MISSING: Any = object()
 """The value that `get_field` returns for a missing field."""
@@ -76,82 +84,137 @@ def parse_filter(filter: Mapping[str, Any] | Filter | None) -> Filter | None:
     """Parse and check a filter, so that stores need not know its syntax.
 
     Args:
-        filter: A mapping of fields to conditions, or a parsed filter, which is returned unchecked.
+        filter: A mapping of fields to conditions, or a parsed filter. Of that, only size and operators are checked.
 
     Returns:
         The parsed filter. It is `None`, which means no filter, for `None` and `{}`.
 
     Raises:
-        FilterError: If a filter, key, operator or operand is malformed, a condition is empty, or a number is not
-            finite.
+        FilterError: If a filter, key, operator or operand is malformed, a condition is empty, a number is not finite
+            or has thousands of digits, or the filter is too deep or too large.
 
     Example:
         >>> parse_filter({"year": {"$gte": 2020}})
         Compare(path='year', op='$gte', operand=2020)
     """
-    if filter is None or isinstance(filter, Compare | And | Or | Not):
-        return filter
-    if not isinstance(filter, Mapping):
-        raise FilterError(f"filter must be a mapping of fields to conditions, not {short_repr(filter)}")
-    parts = [part for key, condition in filter.items() for part in _parse_entry(key, condition)]
-    if not parts:
-        return None
-    return parts[0] if len(parts) == 1 else And(tuple(parts))
+    return _Parser().parse(filter)
 
 
-def _parse_entry(key: object, condition: Any) -> Iterable[Filter]:
-    if not isinstance(key, str):
-        raise FilterError(f"filter keys must be strings, not {short_repr(key)}")
-    if key in ("$and", "$or"):
-        if not isinstance(condition, list | tuple):
-            raise FilterError(f"{key} takes a list of filters, not {short_repr(condition)}")
-        # Refuse None here: `parse_filter` would read a forgotten part as a filter that matches everything.
-        if None in condition:
-            raise FilterError(f"{key} contains None; each part must be a filter")
-        parts = tuple(parse_filter(part) or And(()) for part in condition)
-        return [And(parts) if key == "$and" else Or(parts)]
-    if key == "$not":
+@dataclass(slots=True)
+class _Parser:
+    """Parses one filter, and counts its conditions and values."""
+
+    conditions: int = 0
+    values: int = 0
+
+    def parse(self, filter: object, depth: int = 0) -> Filter | None:
+        _check_depth(depth)
+        if filter is None:
+            return None
+        if isinstance(filter, Compare | And | Or | Not):
+            self._check_parsed(filter, 2 * depth)
+            return filter
+        if not isinstance(filter, Mapping):
+            raise FilterError(f"filter must be a mapping of fields to conditions, not {short_repr(filter)}")
+        parts = [part for key, condition in filter.items() for part in self._parse_entry(key, condition, depth)]
+        if not parts:
+            return None
+        return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+    def _check_parsed(self, filter: Filter, depth: int) -> None:
+        # A mapping of several fields becomes an `And`, so parsing may double the levels, and adds one at the end.
+        level = (depth - 1) // 2
+        _check_depth(level)
+        match filter:
+            case Compare(path, op, operand):
+                self._count_condition()
+                _check_operator(path, op)
+                self._check_value(path, operand, level)
+            case And(parts) | Or(parts):
+                for part in parts:
+                    self._check_parsed(part, depth + 1)
+            case Not(part):
+                self._check_parsed(part, depth + 1)
+            case _:
+                raise FilterError(f"a part of the filter must be Compare, And, Or or Not, not {short_repr(filter)}")
+
+    def _parse_entry(self, key: object, condition: Any, depth: int) -> Iterable[Filter]:
+        if not isinstance(key, str):
+            raise FilterError(f"filter keys must be strings, not {short_repr(key)}")
+        if key in ("$and", "$or"):
+            if not isinstance(condition, list | tuple):
+                raise FilterError(f"{key} takes a list of filters, not {short_repr(condition)}")
+            # Refuse None here: `parse` would read a forgotten part as a filter that matches everything.
+            if any(part is None for part in condition):
+                raise FilterError(f"{key} contains None; each part must be a filter")
+            parts = tuple(self.parse(part, depth + 1) or And(()) for part in condition)
+            return [And(parts) if key == "$and" else Or(parts)]
+        if key == "$not":
+            if not isinstance(condition, Mapping):
+                raise FilterError(f"$not takes a mapping, not {short_repr(condition)}")
+            return [Not(self.parse(condition, depth + 1) or And(()))]
+        if key.startswith("$"):
+            raise FilterError(
+                f"filter has the unknown operator {short_repr(key)} in place of a field; use $and, $or or $not"
+            )
         if not isinstance(condition, Mapping):
-            raise FilterError(f"$not takes a mapping, not {short_repr(condition)}")
-        return [Not(parse_filter(condition) or And(()))]
-    if key.startswith("$"):
-        raise FilterError(
-            f"filter has the unknown operator {short_repr(key)} in place of a field; use $and, $or or $not"
-        )
-    if not isinstance(condition, Mapping):
-        return [Compare(key, "$eq", _clean_operand(key, condition))]
-    if not condition:
-        raise FilterError(f"the condition on {short_repr(key)} is empty; to match an empty mapping use {{'$eq': {{}}}}")
-    return [_parse_condition(key, op, operand) for op, operand in condition.items()]
+            return [Compare(key, "$eq", self._clean_operand(key, condition, depth))]
+        if not condition:
+            raise FilterError(
+                f"the condition on {short_repr(key)} is empty; to match an empty mapping use {{'$eq': {{}}}}"
+            )
+        return [self._parse_condition(key, op, operand, depth) for op, operand in condition.items()]
+
+    def _parse_condition(self, path: str, op: object, operand: Any, depth: int) -> Compare:
+        checked = _check_operator(path, op)
+        if op in ("$in", "$nin") and not isinstance(operand, list | tuple | AbstractSet):
+            raise FilterError(f"{op} on {short_repr(path)} takes a list, not {short_repr(operand)}")
+        if op == "$exists" and not isinstance(operand, bool):
+            raise FilterError(f"$exists on {short_repr(path)} takes True or False, not {short_repr(operand)}")
+        return Compare(path, checked, self._clean_operand(path, operand, depth))
+
+    def _clean_operand(self, path: str, value: Any, depth: int) -> Any:
+        self._count_condition()
+        self._check_value(path, value, depth)
+        # Dates and the like are stored as their JSON form, so the operand must have that form, too.
+        # The result is also a copy: a caller who changes a list later does not change the parsed filter.
+        return json_clean(value)
+
+    def _count_condition(self) -> None:
+        self.conditions += 1
+        if self.conditions > _MAX_CONDITIONS:
+            raise FilterError(f"filter has more than {_MAX_CONDITIONS:,} conditions; use $in for many values")
+
+    def _check_value(self, path: str, value: Any, depth: int) -> None:
+        """Check a value to compare with, and all values in it."""
+        _check_depth(depth)
+        self.values += 1
+        if self.values > _MAX_VALUES:
+            raise FilterError(f"filter compares with more than {_MAX_VALUES:,} values; split the search")
+        if isinstance(value, Mapping):
+            for item in value.values():
+                self._check_value(path, item, depth + 1)
+        elif isinstance(value, list | tuple | AbstractSet | np.ndarray):
+            for item in value:
+                self._check_value(path, item, depth + 1)
+        # Metadata is stored as JSON, which has no NaN and no infinity: such a condition could never match as meant.
+        elif isinstance(value, float | np.floating) and not math.isfinite(value):
+            raise FilterError(f"the condition on {short_repr(path)} compares with {value!r}; use finite numbers")
+        elif isinstance(value, int) and value.bit_length() > _MAX_INT_BITS:
+            raise FilterError(f"the condition on {short_repr(path)} compares with a number of thousands of digits")
 
 
-def _parse_condition(path: str, op: object, operand: Any) -> Compare:
+def _check_depth(depth: int) -> None:
+    if depth > _MAX_DEPTH:
+        raise FilterError(f"filter nests deeper than {_MAX_DEPTH} levels; write it flatter")
+
+
+def _check_operator(path: str, op: object) -> str:
     if not isinstance(op, str) or op not in _TESTS:
         raise FilterError(
-            f"the condition on {path!r} has the unknown operator {short_repr(op)}; use {', '.join(_TESTS)}"
+            f"the condition on {short_repr(path)} has the unknown operator {short_repr(op)}; use {', '.join(_TESTS)}"
         )
-    if op in ("$in", "$nin") and not isinstance(operand, list | tuple | AbstractSet):
-        raise FilterError(f"{op} on {path!r} takes a list, not {short_repr(operand)}")
-    if op == "$exists" and not isinstance(operand, bool):
-        raise FilterError(f"$exists on {path!r} takes True or False, not {short_repr(operand)}")
-    return Compare(path, op, _clean_operand(path, operand))
-
-
-def _clean_operand(path: str, value: Any) -> Any:
-    # Metadata is stored as JSON, which has no NaN and no infinity: such a condition could never match as meant.
-    if not _is_finite(value):
-        raise FilterError(f"the condition on {path!r} compares with {short_repr(value)}; use finite numbers")
-    # Dates and the like are stored as their JSON form, so the operand must have that form, too.
-    # The result is also a copy: a caller who changes a list later does not change the parsed filter.
-    return json_clean(value)
-
-
-def _is_finite(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return all(map(_is_finite, value.values()))
-    if isinstance(value, list | tuple | AbstractSet | np.ndarray):
-        return all(map(_is_finite, value))
-    return not isinstance(value, float | np.floating) or math.isfinite(value)
+    return op
 
 
 def get_field(metadata: Mapping[str, Any], path: str) -> Any:
@@ -195,6 +258,9 @@ def index_keys(value: Any) -> set[Hashable]:
 def matches(filter: Filter | None, metadata: Mapping[str, Any]) -> bool:
     """Return whether JSON-clean metadata satisfies a parsed filter; `None` accepts everything.
 
+    Raises:
+        FilterError: If an operator is unknown.
+
     Example:
         >>> matches(parse_filter({"tags": {"$contains": "a"}}), {"tags": ["a", "b"]})
         True
@@ -207,10 +273,11 @@ def matches(filter: Filter | None, metadata: Mapping[str, Any]) -> bool:
             # `$exists` comes first: it is the only operator about the field and not about its value.
             if op == "$exists":
                 return (value is not MISSING) is operand
+            test = _TESTS[_check_operator(path, op)]
             # A missing field differs from every value, but it has no order and contains nothing.
             if value is MISSING:
                 return op in ("$ne", "$nin")
-            return _TESTS[op](value, operand)
+            return test(value, operand)
         case And(parts):
             return all(matches(part, metadata) for part in parts)
         case Or(parts):

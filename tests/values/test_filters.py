@@ -222,3 +222,90 @@ def test_an_order_holds_in_one_direction_or_in_neither(path, value, metadata):
     )
     assert not (matches_condition("$gt") and matches_condition("$lte"))
     assert not (matches_condition("$gt") and matches_condition("$lt"))
+
+
+def nest(levels, inner, wrap):
+    for _ in range(levels):
+        inner = wrap(inner)
+    return inner
+
+
+WRAPS = {
+    "not": lambda part: {"$not": part},
+    "and": lambda part: {"$and": [part]},
+    "or of two": lambda part: {"$or": [part, {"b": 1}]},
+    "two fields": lambda part: {"b": 1, "$not": part},
+    "not, parsed": Not,
+    "and, parsed": lambda part: And((part,)),
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPS.values(), ids=[*WRAPS])
+def test_a_filter_may_nest_fifty_levels_deep_and_no_deeper(wrap):
+    inner = Compare("a", "$eq", 1) if isinstance(wrap({"a": 1}), Not | And) else {"a": 1}
+    parsed = parse_filter(nest(50, inner, wrap))
+    assert parse_filter(parsed) is parsed
+    assert matches(parsed, {"a": 1}) in {True, False}
+    for levels in (120, 400, 100_000):
+        with pytest.raises(FilterError, match="nests deeper than 50 levels") as refusal:
+            parse_filter(nest(levels, inner, wrap))
+        assert len(str(refusal.value)) < 1_000
+
+
+@pytest.mark.parametrize("wrap", [lambda value: [value], lambda value: {"x": value}], ids=["lists", "mappings"])
+def test_values_to_compare_with_are_bounded_too(wrap):
+    for filter in ({"a": {"$eq": nest(100, 1, wrap)}}, Compare("a", "$eq", nest(10_000, 1, wrap))):
+        with pytest.raises(FilterError, match="nests deeper than 50 levels"):
+            parse_filter(filter)
+
+
+@pytest.mark.parametrize(
+    ("filter", "reason"),
+    [
+        ({"$or": [{"a": 1}] * 5_001}, "more than 5,000 conditions"),
+        ({"a": {"$in": range(1_000_001)}}, "takes a list"),
+        ({"a": {"$in": list(range(1_000_001))}}, "more than 1,000,000 values"),
+        ({"a": 10**5_000}, "thousands of digits"),
+        ({"a": {"$in": [-(10**5_000)]}}, "thousands of digits"),
+    ],
+    ids=["conditions", "a range", "values", "digits", "digits in a list"],
+)
+def test_the_size_of_a_filter_is_bounded(filter, reason):
+    with pytest.raises(FilterError, match=reason) as refusal:
+        parse_filter(filter)
+    assert len(str(refusal.value)) < 1_000
+
+
+LONG = "x" * 10_000_000
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        LONG,
+        {"$" + LONG: 1},
+        {"$and": LONG},
+        {"$not": LONG},
+        {LONG: {}},
+        {LONG: {"$foo": 1}},
+        {LONG: {"$in": LONG}},
+        {LONG: {"$exists": LONG}},
+        {LONG: float("nan")},
+        {"a": {"$" + LONG: 1}},
+        {LONG: 10**5_000},
+    ],
+    ids=range(11),
+)
+def test_the_message_about_a_filter_of_ten_megabytes_is_short(filter):
+    with pytest.raises(FilterError) as refusal:
+        parse_filter(filter)
+    assert len(str(refusal.value)) < 1_000
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("metadata", [{"a": 1}, {}])
+def test_an_unknown_operator_of_a_parsed_filter_is_a_filter_error(metadata):
+    with pytest.raises(FilterError, match="unknown operator"):
+        matches(Compare("a", "$foo", 1), metadata)
+    with pytest.raises(FilterError, match="unknown operator"):
+        parse_filter(Not(And((Compare("a", "$foo", 1),))))

@@ -8,13 +8,13 @@ available in SQL. These are mostly lists, and numbers very close to the operand.
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airw._base.checks import find_text_fault
 from airw.stores._changes import metadata_json
-from airw.values.filters import MISSING, And, Compare, Filter, Not, Or, get_field, matches, parse_filter
+from airw.values.filters import MISSING, And, Compare, Filter, Not, Or, get_field, matches
 
 if TYPE_CHECKING:
     import sqlite3
@@ -245,9 +245,21 @@ def _to_dict(filter: Filter) -> dict[str, Any]:
             return {"$not": _to_dict(part)}
 
 
+def _from_dict(filter: Mapping[str, Any]) -> Filter:
+    [(key, value)] = filter.items()
+    if isinstance(value, list):
+        parts = tuple(map(_from_dict, value))
+        return And(parts) if key == "$and" else Or(parts)
+    if key == "$not":
+        return Not(_from_dict(value))
+    [(op, operand)] = value.items()
+    return Compare(key, op, operand)
+
+
 @lru_cache(maxsize=64)
-def _parse(filter: str) -> Filter | None:
-    return parse_filter(json.loads(filter))
+def _parse(filter: str) -> Filter:
+    # Not `parse_filter`: the filter was checked where it came in, and is deeper here than its author wrote it.
+    return _from_dict(json.loads(filter))
 
 
 def _matches(metadata: str | None, filter: str) -> bool | None:
