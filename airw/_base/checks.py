@@ -13,6 +13,10 @@ from airw.errors import AirwError, ArgumentError, ArgumentKindError
 Choice = TypeVar("Choice", bound=str)
 
 NAME_RULE = "1 to 100 letters, digits, '.', '_' or '-', beginning with a letter or digit"
+MAX_HITS = 1_000_000
+"""The largest number of hits that one search can be asked for."""
+
+_MAX_COUNT = 2**63 - 1  # stores count in 64 bits
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -37,8 +41,8 @@ def is_valid_name(name: object) -> bool:
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
-def check_count(name: str, value: object, *, least: int = 0) -> int:
-    """Return `value` if it is a whole number of at least `least`.
+def check_count(name: str, value: object, *, least: int = 0, most: int = _MAX_COUNT) -> int:
+    """Return `value` if it is a whole number from `least` to `most`; by default, what 64 bits can hold.
 
     Raises:
         ArgumentError: If it is not.
@@ -49,6 +53,8 @@ def check_count(name: str, value: object, *, least: int = 0) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ArgumentError(f"{name} must be a whole number of at least {least}, not {short_repr(value)}")
+    if value > most:
+        raise ArgumentError(f"{name} must be at most {most:,}, not {short_repr(value)}")
     return value
 
 
@@ -161,6 +167,23 @@ def check_texts(texts: Sequence[str], *, of: str, error: type[AirwError], encoda
         if fault := find_text_fault(text):
             raise error(f"{of} cannot read text {position}: it contains {fault}")
     return items
+
+
+def check_text_query(query: object) -> str:
+    """Return a query if it is a string with more than white space.
+
+    Raises:
+        ArgumentError: If it is not, or contains an unpaired surrogate.
+
+    Example:
+        >>> check_text_query(" ")
+        Traceback (most recent call last):
+        airw.errors.ArgumentError: query is blank; write what to search for
+    """
+    text = check_query(query)
+    if not text.strip():
+        raise ArgumentError("query is blank; write what to search for")
+    return text
 
 
 def check_query(query: object) -> str:

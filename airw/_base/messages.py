@@ -1,6 +1,8 @@
 """Values, errors and foreign texts as parts of a one-line message."""
 
 _LONGEST = 200
+_MAX_BITS = 10_000  # Python refuses to print numbers of more than 4,300 digits, about 14,300 bits
+_MAX_REPR = 10_000  # characters
 
 
 def one_line(text: str, *, longest: int = _LONGEST) -> str:
@@ -17,12 +19,16 @@ def one_line(text: str, *, longest: int = _LONGEST) -> str:
 def short_repr(value: object) -> str:
     """Return the `repr` of a value on one line, cut to 200 characters.
 
-    If its `repr` fails, the default one is used.
+    If its `repr` fails, the default one is used. A number of thousands of digits is described instead.
 
     Example:
         >>> print(short_repr(range(3)), len(short_repr("long " * 1000)))
         range(0, 3) 200
     """
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        return f"a number of about {value.bit_length() * 3 // 10:,} digits"
+    if isinstance(value, str | bytes | bytearray) and len(value) > _MAX_REPR:
+        value = value[:_MAX_REPR]  # the rest would be copied and then cut off
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - a broken repr must not hide the error that is being reported

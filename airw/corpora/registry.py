@@ -392,7 +392,7 @@ class Retrievers(Mapping[str, CorpusRetriever]):
     """A mapping of name to retriever for all registered corpora; `retrievers` returns one."""
 
     def __init__(self, options: SearchOptions) -> None:
-        SearchQuery.parse("retrievers", "", options)
+        SearchQuery.preset("retrievers", options)
         self._options = options
         self._retrievers: dict[str, CorpusRetriever] = {}
         self._closed = False

@@ -6,10 +6,11 @@ from typing import Any, Self, Unpack, cast
 import anyio
 
 from airw._base.checks import name_missing_method
+from airw._base.messages import short_repr
 from airw._base.signatures import shows_options
 from airw.corpora.naming import corpus_path
 from airw.corpora.opening import Corpus, CorpusLike, open_corpus, use_corpus, use_store
-from airw.errors import NoLedgerEntry, StoreError
+from airw.errors import ArgumentKindError, NoLedgerEntry, StoreError
 from airw.protocols import OpenCorpus, RecordsByArtifact, SearchStore
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, check_corpus, run_search
 from airw.values import Record, SearchHit
@@ -48,8 +49,8 @@ async def search(corpus: CorpusLike[SearchStore], query: str, **options: Unpack[
 
     Args:
         corpus: An open corpus, which stays open; or a name or path, which is opened and closed again.
-        query: The text to search for.
-        k: The largest number of hits; 10 by default.
+        query: The text to search for; it must not be blank.
+        k: The largest number of hits; 10 by default, at most 1,000,000.
         mode: `"dense"` (the default), `"lexical"` or `"hybrid"`.
         filter: Rank only records whose metadata satisfies it; see `airw.values.filters`.
         surfaces: Rank only surfaces of these kinds.
@@ -59,8 +60,8 @@ async def search(corpus: CorpusLike[SearchStore], query: str, **options: Unpack[
         rrf_k: The rank constant; 60 by default.
         alpha: The share of the cosine in a blend, 0 to 1; 0.5 by default.
         bm25_sat_k: The BM25 score that counts as one half in a blend, above 0; 8 by default.
-        fetch_k: The number of candidates that each channel returns, and that `rerank` and `boost` receive;
-            `max(5 * k, 50)` by default. A single channel without a later stage returns `k`.
+        fetch_k: The number of candidates that each channel returns, and that `rerank` and `boost` receive, at most
+            1,000,000; `max(5 * k, 50)` by default. A single channel without a later stage returns `k`.
         rerank: Replaces the scores of the candidates: a function `(query, texts) -> scores`, sync or async, or
             `"cross-encoder"`, or `"cross-encoder:<model or folder>"`. It receives the query as the caller wrote it.
             Ties keep their order; a score that is not a number comes last.
@@ -117,6 +118,7 @@ async def records_for_artifact(
         surface_kind: Return only the records of this surface kind.
 
     Raises:
+        ArgumentError: If `artifact_id` or `surface_kind` is not a string.
         CorpusNotFound: If there is no corpus of that name or at that path.
         NoLedgerEntry: If the corpus does not contain the artifact.
 
@@ -132,12 +134,16 @@ async def records_for_artifact(
         >>> anyio.run(main)
         ['document']
     """
+    if not isinstance(artifact_id, str):
+        raise ArgumentKindError(f"artifact_id must be a string, not {short_repr(artifact_id)}")
+    if surface_kind is not None and not isinstance(surface_kind, str):
+        raise ArgumentKindError(f"surface_kind must be a string or None, not {short_repr(surface_kind)}")
     kinds = None if surface_kind is None else [surface_kind]
     async with use_store(corpus) as (name, store):
         with name_missing_method("records_for_artifact", store):
             [records] = await store.records_of([artifact_id], kinds=kinds)
     if records is None:
-        raise NoLedgerEntry(f"corpus {name!r} contains no artifact {artifact_id!r}")
+        raise NoLedgerEntry(f"corpus {name!r} contains no artifact {short_repr(artifact_id)}")
     return records
 
 
@@ -149,7 +155,7 @@ class CorpusRetriever:
         self._opened: Corpus | None = None
         self._opening = anyio.Lock()
         self._closed = False
-        checked = SearchQuery.parse(verb, "", options)
+        checked = SearchQuery.preset(verb, options)
         # Keep the checked values, not the caller's: an iterator can be read only once, and a list may change later.
         self._options: dict[str, Any] = {
             name: value if value is None else getattr(checked, name) for name, value in options.items()

@@ -349,7 +349,7 @@ async def calibrate_min_score(
         ('calibrated', 1.0, True)
     """
     options = {"k": k, "mode": mode, "surfaces": surfaces, **search_options}
-    query = SearchQuery.parse("calibrate_min_score", "", cast("SearchOptions", options))
+    query = SearchQuery.preset("calibrate_min_score", cast("SearchOptions", options))
     setting = await in_thread(_describe_search, query)
     # Check this before all the searches run.
     if persist:
@@ -399,7 +399,7 @@ async def load_calibration(
         (0.25, None)
     """
     options = cast("SearchOptions", {"mode": mode, **search_options})
-    setting = await in_thread(_describe_search, SearchQuery.parse("load_calibration", "", options))
+    setting = await in_thread(_describe_search, SearchQuery.preset("load_calibration", options))
     if setting["rescaled"] or is_anonymous(setting["rerank"]):
         return None
     async with use_corpus(corpus) as opened:

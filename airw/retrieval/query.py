@@ -9,7 +9,16 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypeAlias, TypedDict
 
-from airw._base.checks import check_choice, check_count, check_number, check_query, check_strings, check_weight
+from airw._base.checks import (
+    MAX_HITS,
+    check_choice,
+    check_count,
+    check_number,
+    check_query,
+    check_strings,
+    check_text_query,
+    check_weight,
+)
 from airw._base.messages import short_repr
 from airw._base.signatures import check_option_names
 from airw.errors import ArgumentError, ArgumentKindError
@@ -100,7 +109,7 @@ class SearchQuery:
         """Check a query and its options.
 
         Raises:
-            ArgumentError: If a value cannot be used.
+            ArgumentError: If a value cannot be used, or the query is blank.
             FilterError: If the filter is malformed.
             RerankerUnavailable: If a package or a model of the reranker is missing.
             TypeError: If there is no such option.
@@ -109,9 +118,21 @@ class SearchQuery:
             >>> SearchQuery.parse("search", "signing keys", {"mode": "hybrid"}).channels
             ('dense', 'lexical')
         """
+        preset = cls.preset(verb, options)
+        return replace(preset, text=check_text_query(query))
+
+    @classmethod
+    def preset(cls, verb: str, options: SearchOptions) -> Self:
+        """Check options whose query comes later; its text is empty.
+
+        Raises:
+            ArgumentError: If a value cannot be used.
+            FilterError: If the filter is malformed.
+            RerankerUnavailable: If a package or a model of the reranker is missing.
+            TypeError: If there is no such option.
+        """
         check_option_names(verb, options, SEARCH_DEFAULTS)
-        text = check_query(query)
-        return cls(verb=verb, text=text, **{name: _CHECKS[name](name, value) for name, value in options.items()})
+        return cls(verb=verb, text="", **{name: _CHECKS[name](name, value) for name, value in options.items()})
 
     def for_embedder(self, embedder_id: str) -> Self:
         """Return the query with the default `alpha` of an embedder, unless the caller has set one.
@@ -265,7 +286,7 @@ def _check_function(name: str, value: object, of: str) -> object:
 
 
 _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
-    "k": check_count,
+    "k": partial(check_count, most=MAX_HITS),
     "mode": partial(check_choice, choices=MODES),
     "filter": lambda _, value: parse_filter(value),
     "surfaces": lambda name, value: None if value is None else check_strings(name, value),
@@ -274,7 +295,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "rrf_k": check_count,
     "alpha": lambda name, value: None if value is None else check_number(name, value, least=0, most=1),
     "bm25_sat_k": _check_saturation,
-    "fetch_k": lambda name, value: None if value is None else check_count(name, value, least=1),
+    "fetch_k": lambda name, value: None if value is None else check_count(name, value, least=1, most=MAX_HITS),
     "rerank": lambda _, value: resolve_reranker(value),
     "rerank_text": lambda name, value: value if callable(value) else check_choice(name, value, RERANK_TEXTS),
     "rerank_max_chars": partial(check_count, least=1),

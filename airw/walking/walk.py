@@ -1,6 +1,7 @@
 """`traverse`, which starts a walk, and `Walk`, the async generator that it returns."""
 
 import math
+import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Coroutine, Hashable
 from itertools import islice
@@ -86,7 +87,7 @@ def traverse(
         check_count("max_depth", depth)
     check_count("node_budget", node_budget)
     if timeout is not None and not _is_seconds(timeout):
-        raise ArgumentError(f"timeout must be a number of seconds (0 or more) or None, not {timeout!r}")
+        raise ArgumentError(f"timeout must be a number of seconds (0 or more) or None, not {short_repr(timeout)}")
     if limits is not None and not isinstance(limits, Limits):
         raise ArgumentError(f"limits must be a Limits object, not {short_repr(limits)}")
     steps = Steps(query, store, policy, max_depth=depth, node_budget=node_budget, limits=limits or _LIMITS)
@@ -116,7 +117,10 @@ def _check_policy(policy: object) -> None:
 
 
 def _is_seconds(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    # A whole number may be too large for a float, and a clock counts in floats.
+    return 0 <= value <= sys.float_info.max or value == math.inf
 
 
 class Walk(AsyncGenerator[SearchHit, None]):

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+import airw
 from airw import corpora as naming
 from airw.corpora import (
     Corpus,
@@ -35,6 +36,7 @@ from airw.errors import (
     StoreError,
 )
 from airw.indexing import Chunked
+from airw.policies import Eager
 from airw.retrieval import MODES
 from airw.sources import from_files, from_mapping
 from airw.stores import MemoryStore, SqliteStore
@@ -564,3 +566,21 @@ async def test_a_retriever_that_is_forgotten_warns(home):
     with pytest.warns(ResourceWarning):
         held.clear()
     await anyio.sleep(0.05)  # the threads of its store end without another warning
+
+
+@pytest.mark.parametrize("arguments", [{"artifact_id": 1}, {"artifact_id": ["a"]}, {"surface_kind": 1}])
+async def test_an_id_or_a_kind_that_is_not_a_string_is_an_argument_error(arguments):
+    async with build(from_mapping({"a": "text"}, name="notes"), store=MemoryStore(), embedder="light") as corpus:
+        with pytest.raises(ArgumentError, match=f"{[*arguments][0]} must be a string"):
+            await records_for_artifact(corpus, **{"artifact_id": "a", **arguments})
+        with pytest.raises(NoLedgerEntry) as missing:
+            await records_for_artifact(corpus, "x" * 10_000)
+    assert len(str(missing.value)) < 300
+
+
+async def test_a_timeout_beyond_every_clock_is_an_argument_error():
+    async with build(from_mapping({"a": "text"}, name="notes"), store=MemoryStore(), embedder="light") as corpus:
+        for timeout in (10**400, 10**5_000, float("nan")):
+            with pytest.raises(ArgumentError, match="timeout must be a number of seconds") as refusal:
+                airw.traverse("keys", corpus, policy=Eager(), timeout=timeout)
+            assert len(str(refusal.value)) < 500
