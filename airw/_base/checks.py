@@ -42,7 +42,7 @@ def is_valid_name(name: object) -> bool:
 
 
 def check_count(name: str, value: object, *, least: int = 0, most: int = _MAX_COUNT) -> int:
-    """Return `value` if it is a whole number from `least` to `most`; by default, what 64 bits can hold.
+    """Return `value` if it is a whole number from `least` to `most`, or to what 64 bits hold.
 
     Raises:
         ArgumentError: If it is not.

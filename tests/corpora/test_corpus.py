@@ -571,7 +571,7 @@ async def test_a_retriever_that_is_forgotten_warns(home):
 @pytest.mark.parametrize("arguments", [{"artifact_id": 1}, {"artifact_id": ["a"]}, {"surface_kind": 1}])
 async def test_an_id_or_a_kind_that_is_not_a_string_is_an_argument_error(arguments):
     async with build(from_mapping({"a": "text"}, name="notes"), store=MemoryStore(), embedder="light") as corpus:
-        with pytest.raises(ArgumentError, match=f"{[*arguments][0]} must be a string"):
+        with pytest.raises(ArgumentError, match=f"{next(iter(arguments))} must be a string"):
             await records_for_artifact(corpus, **{"artifact_id": "a", **arguments})
         with pytest.raises(NoLedgerEntry) as missing:
             await records_for_artifact(corpus, "x" * 10_000)
