@@ -90,8 +90,8 @@ def parse_filter(filter: Mapping[str, Any] | Filter | None) -> Filter | None:
         The parsed filter. It is `None`, which means no filter, for `None` and `{}`.
 
     Raises:
-        FilterError: If a filter, key, operator or operand is malformed, a condition is empty, a number is not finite
-            or has thousands of digits, or the filter is too deep or too large.
+        FilterError: If a filter, key, operator or operand is malformed, or a condition is empty. Also if a number is
+            not finite or has thousands of digits, or the filter is too deep or too large.
 
     Example:
         >>> parse_filter({"year": {"$gte": 2020}})
