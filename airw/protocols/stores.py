@@ -235,6 +235,35 @@ class ChangeFinder(Protocol):
         ...
 
 
+@runtime_checkable
+class SchemaReader(Protocol):
+    """Reads which surface kinds and which fields the records have.
+
+    If a store has this capability, a search that found nothing can report a kind or a field that no record has.
+    """
+
+    async def surface_kinds(self) -> list[str]:
+        """Return the surface kinds of all records, sorted.
+
+        A search that found nothing compares its `surfaces` with them.
+        """
+        ...
+
+    async def has_fields(self, paths: Sequence[str]) -> list[bool]:
+        """Return, for each path, whether the metadata of any record have this field.
+
+        A search that found nothing asks for the fields of its filter. Paths are read as in filters.
+        """
+        ...
+
+    async def field_names(self, *, limit: int = 10_000) -> list[str]:
+        """Return the names of the fields in the metadata of the first `limit` records, sorted.
+
+        Messages about a field that no record has name similar ones. Fields within fields are not included.
+        """
+        ...
+
+
 class RecordWriter(Protocol):
     """Writes whole artifacts; each call is one transaction."""
 

@@ -51,7 +51,11 @@ CASES += [
         frozenset([method]),
     )
     for content, methods in (
-        (diverse_artifacts(), [*GROUPS["records"], *GROUPS["vectors"], *GROUPS["text"], "neighbors", "matching"]),
+        (
+            diverse_artifacts(),
+            [*GROUPS["records"], *GROUPS["vectors"], *GROUPS["text"], "neighbors", "matching"],
+        ),
+        (diverse_artifacts(), ["surface_kinds", "has_fields", "field_names"]),
         (artifacts_with_names(), ["resolve", "referrers", "fan_in", "max_fan_in", "unresolved_links", "link_counts"]),
     )
     for method in methods

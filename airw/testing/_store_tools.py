@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from airw._base.messages import one_line
-from airw.protocols import RunKeeper, Store, TermStatistics
+from airw.protocols import RunKeeper, SchemaReader, Store, TermStatistics
 from airw.stores import MemoryStore
 from airw.testing.changes import ODD_IDS, put, vector_of
 from airw.testing.exam import Case
@@ -29,7 +29,7 @@ _MAX_CALLS = 5  # calls per method when a case looks at the store after each of 
 _LINK_STATES = ("resolved", "dangling", "ambiguous", "foreign")
 
 
-class FullStore(TermStatistics, Store, RunKeeper, Protocol):
+class FullStore(TermStatistics, Store, RunKeeper, SchemaReader, Protocol):
     """A store with all methods; a case uses only the methods that it needs."""
 
 
@@ -113,6 +113,9 @@ def calls_about(changes: Iterable[ArtifactChange]) -> dict[str, list[StoreCall]]
         "matching": [_call(shared * 2), _call(shared, limit=1), _call([])],
         "unresolved_links": [_call(), _call(limit=1), _call(ids), _call(ids[1:-1], limit=1), _call([])],
         "link_counts": [_call()],
+        "surface_kinds": [_call()],
+        "has_fields": [_call(["tag", "who", "who.name", "who.none", "none", "", "a.b", 'qu"ote', "\ud800"]), _call([])],
+        "field_names": [_call()],
     }
 
 

@@ -331,6 +331,26 @@ async def _a_closed_store_takes_nothing(fixture: StoreFixture) -> None:
     await expect_refusal(StoreError, store.apply([put("b", "x")]), "a write to a closed store")
 
 
+@case(
+    CASES,
+    "apply",
+    "surface_kinds",
+    "has_fields",
+    "field_names",
+    promise="Surface kinds and fields are those of the present records.",
+)
+async def _the_schema_is_that_of_the_present_records(fixture: StoreFixture) -> None:
+    async def read(store: FullStore) -> tuple[object, ...]:
+        return await store.surface_kinds(), await store.has_fields(["b", "a", "a.in", "c"]), await store.field_names()
+
+    store = await fixture.open_store([put("one", "x", kinds=["title"], metadata={"a": {"in": None}})])
+    expect_equal(await read(store), (["title"], [False, True, True, False], ["a"]), "the schema of one record")
+    await store.apply([put("two", "x", metadata={"b": 1, "a": 2})], removals=["one"])
+    expect_equal(await read(store), (["chunk"], [True, True, False, False], ["a", "b"]), "the schema after a write")
+    await store.apply([], removals=["two"])
+    expect_equal(await read(store), ([], [False] * 4, []), "the schema of an empty store")
+
+
 async def _what_was_put_is_there_when_opened_again(group: str, fixture: StoreFixture) -> None:
     changes = two_artifacts()
     async with fixture.open(changes) as store:

@@ -26,6 +26,7 @@ CAPABILITIES: Mapping[str, tuple[str, ...]] = {
     "closing": ("aclose",),
     "statistics": ("term_statistics", "search_text"),
     "runs": ("begin_run", "read_run", "apply_part", "forget_run"),
+    "schema": ("surface_kinds", "has_fields", "field_names"),
     "graph": ("records_of", "neighbors"),
     "walk": ("get_records", "search_vectors", "best_of", "neighbors"),
     "search": ("get_records", "records_of", "search_vectors", "search_text"),
@@ -39,7 +40,9 @@ single functions of the library need. `statistics` and `runs` are the optional `
 `persistent` and `shared` are about opening the same content again.
 """
 
-STORE = tuple(name for name, methods in CAPABILITIES.items() if methods and name not in ("runs", "statistics"))
+STORE = tuple(
+    name for name, methods in CAPABILITIES.items() if methods and name not in ("runs", "statistics", "schema")
+)
 """The capabilities of the protocol `airw.protocols.Store`."""
 
 _METHODS = frozenset(method for methods in CAPABILITIES.values() for method in methods)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airw.errors import ArgumentError, ArgumentKindError, StoreError
-from airw.protocols import ChangeFinder, RunKeeper
+from airw.protocols import ChangeFinder, RunKeeper, SchemaReader
 from airw.stores import MemoryStore, SqliteStore
 from airw.testing import CAPABILITIES, StoreSuite
 from airw.testing.changes import put, vector_of
@@ -43,6 +43,7 @@ def test_a_store_inherits_no_method_of_a_protocol(kind):
         methods = {name for name, value in vars(protocol).items() if callable(value) and not name.startswith("_")}
         assert not methods - vars(kind).keys()
     assert issubclass(kind, RunKeeper)
+    assert issubclass(kind, SchemaReader)
     assert issubclass(kind, ChangeFinder) == (kind is SqliteStore)
 
 

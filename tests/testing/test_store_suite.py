@@ -68,6 +68,20 @@ class Twisted(MemoryStore):
         return await self.twist(super().search_text, queries, k, options)
 
 
+@breaks("the_schema_is_that_of_the_present_records")
+class RemembersTheFirstSchema(MemoryStore):
+    async def surface_kinds(self):
+        self.kinds = getattr(self, "kinds", None) or await super().surface_kinds()
+        return self.kinds
+
+
+@breaks("the_schema_is_that_of_the_present_records")
+class KnowsNoDottedFields(MemoryStore):
+    async def has_fields(self, paths):
+        names = await super().field_names()
+        return [path in names for path in paths]
+
+
 @breaks("filters_*", "search_*_answers_as_a_memory_store_does")
 class DropsFilters(Twisted):
     async def twist(self, search, queries, k, options):
@@ -1060,6 +1074,7 @@ async def test_a_store_takes_only_the_cases_of_its_capabilities(capabilities, re
         "text": protocols.TextSearch,
         "links": protocols.LinkReader,
         "runs": protocols.RunKeeper,
+        "schema": protocols.SchemaReader,
     }.items(),
 )
 def test_a_capability_has_the_methods_of_its_protocol(capability, protocol):

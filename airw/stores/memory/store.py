@@ -23,7 +23,16 @@ from airw._base.json import deep_copy
 from airw._base.lru import LruCache
 from airw._base.overriding import override
 from airw.errors import StoreBusy, StoreError
-from airw.protocols import ArtifactVectors, BestRecords, IngestRun, RunKeeper, RunRows, Store, TermStatistics
+from airw.protocols import (
+    ArtifactVectors,
+    BestRecords,
+    IngestRun,
+    RunKeeper,
+    RunRows,
+    SchemaReader,
+    Store,
+    TermStatistics,
+)
 from airw.stores._changes import check_changes, check_record, check_width, settings_json
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores._indexes.filter_columns import RecordNumbers
@@ -120,7 +129,7 @@ class _StoredRun:
     parts: dict[int, str] = field(default_factory=dict)
 
 
-class MemoryStore(TermStatistics, Store, RunKeeper):
+class MemoryStore(TermStatistics, Store, RunKeeper, SchemaReader):
     """A `Store` in memory, for tests, trials and corpora that are built in each process.
 
     It runs on asyncio and trio. Every call holds one lock, so a reader never sees half of a write. Calls run in a
@@ -217,6 +226,22 @@ class MemoryStore(TermStatistics, Store, RunKeeper):
     @_hold_lock
     def counts(self) -> dict[str, int]:
         return {"artifacts": len(self._ledger), "records": len(self._records), **self._links.counts()}
+
+    @override
+    @_hold_lock
+    def surface_kinds(self) -> list[str]:
+        return sorted({record.surface_kind for record in self._records.values()})
+
+    @override
+    @_hold_lock
+    def has_fields(self, paths: Sequence[str]) -> list[bool]:
+        fields = [record.metadata for record in self._records.values()]
+        return [any(get_field(metadata, path) is not MISSING for metadata in fields) for path in paths]
+
+    @override
+    @_hold_lock
+    def field_names(self, *, limit: int = 10_000) -> list[str]:
+        return sorted({name for record in islice(self._records.values(), limit) for name in record.metadata})
 
     @override
     @_hold_lock

@@ -6,7 +6,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from airw.stores.sqlite._filter_sql import keys_json, set_json
+from airw.stores.sqlite._filter_sql import compile_field, keys_json, set_json
 from airw.values import LedgerEntry, Record
 
 if TYPE_CHECKING:
@@ -136,6 +136,31 @@ def read_settings(connection: "sqlite3.Connection", kind: str) -> dict[str, Any]
     """Return the JSON values of one kind of setting, by key."""
     rows = connection.execute("SELECT key, value FROM setting WHERE kind = ? ORDER BY key", [kind])
     return {key: json.loads(value) for key, value in rows}
+
+
+def surface_kinds(connection: "sqlite3.Connection") -> list[str]:
+    """Return the surface kinds of all records, sorted."""
+    return [kind for (kind,) in connection.execute("SELECT DISTINCT kind FROM record ORDER BY kind")]
+
+
+def has_fields(connection: "sqlite3.Connection", paths: Sequence[str]) -> list[bool]:
+    """Return, for each path, whether any record has the field; reading ends at the first that has it."""
+    answers = []
+    for path in paths:
+        field, parameters = compile_field(path, "metadata")
+        query = f"SELECT EXISTS (SELECT 1 FROM record WHERE {field} IS NOT NULL)"
+        answers.append(bool(connection.execute(query, parameters).fetchone()[0]))
+    return answers
+
+
+def field_names(connection: "sqlite3.Connection", limit: int) -> list[str]:
+    """Return the names of the fields of the first records, sorted."""
+    rows = connection.execute(
+        """SELECT DISTINCT field.key FROM (SELECT metadata FROM record ORDER BY rowid LIMIT ?) AS first
+        CROSS JOIN json_each(first.metadata) AS field ORDER BY field.key""",
+        [limit],
+    )
+    return [name for (name,) in rows]
 
 
 def counts(connection: "sqlite3.Connection") -> dict[str, int]:

@@ -23,6 +23,7 @@ from airw.protocols import (
     IngestRun,
     RunKeeper,
     RunRows,
+    SchemaReader,
     Store,
     TermStatistics,
 )
@@ -61,7 +62,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder):
+class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
     """A `Store` in one SQLite file, safe to share between tasks and processes.
 
     It runs on asyncio only, because aiosqlite does. A reader sees only complete writes, also those of other processes,
@@ -197,6 +198,18 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder):
     @override
     async def counts(self) -> dict[str, int]:
         return await self._read(_records.counts)
+
+    @override
+    async def surface_kinds(self) -> list[str]:
+        return await self._read(_records.surface_kinds)
+
+    @override
+    async def has_fields(self, paths: Sequence[str]) -> list[bool]:
+        return await self._read(_records.has_fields, paths)
+
+    @override
+    async def field_names(self, *, limit: int = 10_000) -> list[str]:
+        return await self._read(_records.field_names, limit)
 
     @override
     async def config(self) -> dict[str, Any]:
