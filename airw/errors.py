@@ -23,6 +23,7 @@ AirwError
 ├── CorpusNotFound (KeyError):                 there is no corpus with this name or path
 ├── NoLedgerEntry (KeyError):                  the artifact is not in the corpus
 └── SeedNotFound (ValueError):                 the surface of a hit is not in the corpus
+UnknownFieldWarning (UserWarning):             a search found nothing, and no record has a field of its filter
 ```
 
 Most also inherit the builtin in parentheses, because callers of comparable libraries catch it. A message is one line:
@@ -55,6 +56,7 @@ __all__ = [
     "StoreBusy",
     "StoreCorrupt",
     "StoreError",
+    "UnknownFieldWarning",
 ]
 
 
@@ -165,3 +167,7 @@ class SeedNotFound(AirwError, ValueError):
 
     Either the corpus was rebuilt after the hit was found, or the hit is from another corpus.
     """
+
+
+class UnknownFieldWarning(UserWarning):
+    """A search found nothing, and its filter contains a field that no record has."""

@@ -27,7 +27,7 @@ from airw.embedders import (
 from airw.errors import ArgumentError, CorpusNotFound, EmbedderError, EmbedderUnavailable, StoreCorrupt
 from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, IndexingStrategy, OpenCorpus, SearchStore, Store
 from airw.protocols.stores import StoreT_co
-from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, check_corpus, run_search
+from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, answer_query, check_corpus
 from airw.stores import SqliteStore
 from airw.values import SearchHit
 
@@ -132,7 +132,7 @@ class Corpus(Generic[StoreT_co]):
     @shows_options(SearchOptions, SEARCH_DEFAULTS)
     async def search(self: "Corpus[SearchStore]", query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
         """Search this corpus and return the hits, best first; see `airw.search` for the options."""
-        return await run_search(self, SearchQuery.parse("search", query, options))
+        return await answer_query(self, SearchQuery.parse("search", query, options))
 
     async def upsert(self: "Corpus[Store]", items: "UpsertItems", *, on_error: "OnError" = "raise") -> "BuildReport":
         """Insert artifacts, or replace those with the same ids; the next search finds them.

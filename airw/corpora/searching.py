@@ -12,7 +12,7 @@ from airw.corpora.naming import corpus_path
 from airw.corpora.opening import Corpus, CorpusLike, open_corpus, use_corpus, use_store
 from airw.errors import ArgumentKindError, NoLedgerEntry, StoreError
 from airw.protocols import OpenCorpus, RecordsByArtifact, SearchStore
-from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, check_corpus, run_search
+from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, answer_query, check_corpus
 from airw.values import Record, SearchHit
 
 
@@ -84,11 +84,14 @@ async def search(corpus: CorpusLike[SearchStore], query: str, **options: Unpack[
 
     Raises:
         CorpusNotFound: If there is no corpus of that name or at that path.
-        ArgumentError: If a value cannot be used, or a function returns a value that cannot be used.
-        FilterError: If the filter is malformed.
+        ArgumentError: If a value cannot be used, or a function returns a value that cannot be used. Also if nothing
+            is found and no record is of the kinds in `surfaces`.
+        FilterError: If the filter is malformed, too deep or too large.
         EmbedderError: If the embedder fails, or does not fit the stored vectors (`EmbedderMismatch`).
         RerankerError: If the reranker fails, or its model or package is missing (`RerankerUnavailable`).
         StoreError: If the store fails.
+
+    If nothing is found and no record has a field of the filter, an `UnknownFieldWarning` names it.
 
     Example:
         >>> import anyio
@@ -104,7 +107,7 @@ async def search(corpus: CorpusLike[SearchStore], query: str, **options: Unpack[
     """
     parsed = SearchQuery.parse("search", query, options)
     async with use_corpus(corpus) as opened:
-        return await run_search(opened, parsed)
+        return await answer_query(opened, parsed)
 
 
 async def records_for_artifact(
@@ -180,7 +183,7 @@ class CorpusRetriever:
             StoreError: If the store fails, or the retriever is closed.
         """
         parsed = SearchQuery.parse("retriever", query, cast("SearchOptions", {**self._options, **options}))
-        return await run_search(await self._open(), parsed)
+        return await answer_query(await self._open(), parsed)
 
     async def _open(self) -> OpenCorpus[SearchStore]:
         if not isinstance(self._corpus, str | os.PathLike):

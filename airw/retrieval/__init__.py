@@ -10,6 +10,7 @@ from airw._base.lazy import lazy_names
 if TYPE_CHECKING:
     from airw.retrieval.formulation import make_llm_formulator
     from airw.retrieval.fusion import fuse_hits, tag_source
+    from airw.retrieval.no_hits import explain_no_hits
     from airw.retrieval.query import (
         FUSIONS,
         MODES,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         hybrid_depth,
     )
     from airw.retrieval.searching import (
+        answer_query,
         channel_rankings,
         check_corpus,
         embed_text,
@@ -37,6 +39,7 @@ else:
         __name__,
         {
             "searching": [
+                "answer_query",
                 "run_search",
                 "channel_rankings",
                 "check_corpus",
@@ -46,6 +49,7 @@ else:
             ],
             "formulation": ["make_llm_formulator"],
             "fusion": ["fuse_hits", "tag_source"],
+            "no_hits": ["explain_no_hits"],
             "query": [
                 "Boost",
                 "FUSIONS",
@@ -74,10 +78,12 @@ __all__ = [
     "SearchOptions",
     "SearchQuery",
     "SearchTuning",
+    "answer_query",
     "channel_rankings",
     "channels_of",
     "check_corpus",
     "embed_text",
+    "explain_no_hits",
     "formulate_queries",
     "fuse_hits",
     "hybrid_depth",

@@ -28,6 +28,7 @@ from airw.retrieval.merging import (
     merge_rankings,
     was_cut_short,
 )
+from airw.retrieval.no_hits import explain_no_hits
 from airw.retrieval.query import (
     SEARCH_DEFAULTS,
     Boost,
@@ -87,7 +88,19 @@ async def retrieve(corpus: OpenCorpus[SearchStore], query: str, **options: Unpac
         >>> anyio.run(main)
         ['a']
     """
-    return await run_search(check_corpus(corpus), SearchQuery.parse("retrieve", query, options))
+    return await answer_query(check_corpus(corpus), SearchQuery.parse("retrieve", query, options))
+
+
+async def answer_query(corpus: OpenCorpus[SearchStore], query: SearchQuery) -> list[SearchHit]:
+    """Search an open corpus; if nothing is found, report names that no record has.
+
+    Raises:
+        ArgumentError: If the store lacks a method that the search calls, or no record is of the surface kinds.
+    """
+    hits = await run_search(corpus, query)
+    if not hits:
+        await explain_no_hits(query, [corpus])
+    return hits
 
 
 async def formulate_queries(query: SearchQuery) -> tuple[str, ...]:

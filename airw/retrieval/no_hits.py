@@ -1,0 +1,95 @@
+"""Why a search found nothing: a surface kind or a field that no record has."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from airw._base.concurrency import map_bounded
+from airw._base.messages import one_line, short_repr
+from airw.errors import ArgumentError, UnknownFieldWarning
+from airw.protocols import OpenCorpus, SchemaReader
+from airw.retrieval.query import SearchQuery
+from airw.values.filters import And, Compare, Filter, Or
+
+_MAX_STORES = 16  # stores asked at once
+_MAX_NAMES = 10  # names in a list of a message
+_MAX_NAME = 60  # characters
+_MAX_MESSAGE = 800
+_MATCH_ABSENT = ("$exists", "$ne", "$nin")  # operators that mean something for a field that no record has
+
+
+async def explain_no_hits(query: SearchQuery, corpora: Sequence[OpenCorpus[Any]]) -> None:
+    """Raise or warn if a search found nothing because no record has a name in it.
+
+    Call it only after a search of these corpora found no hit: it may read all records. A corpus whose store is no
+    `SchemaReader` may contain any name, so nothing is reported then.
+
+    Args:
+        query: The search.
+        corpora: All corpora that were searched.
+
+    Raises:
+        ArgumentError: If there are records, and none has one of the surface kinds.
+
+    Example:
+        >>> import anyio
+        >>> from airw.corpora import build
+        >>> from airw.sources import from_mapping
+        >>> from airw.stores import MemoryStore
+        >>> query = SearchQuery.parse("search", "keys", {"surfaces": ["chunks"]})
+        >>> async def main():
+        ...     source = from_mapping({"a": "rotate the keys"}, name="notes", embedder="light")
+        ...     async with build(source, store=MemoryStore()) as corpus:
+        ...         await explain_no_hits(query, [corpus])
+        >>> anyio.run(main)
+        Traceback (most recent call last):
+        airw.errors.ArgumentError: surfaces: no record of 'notes' is of the kind 'chunks'; there are: 'document'
+    """
+    stores = [corpus.store for corpus in corpora]
+    if not query.k or not all(isinstance(store, SchemaReader) for store in stores):
+        return
+    if not query.surfaces and query.filter is None:
+        return
+    names = _join(sorted(corpus.name for corpus in corpora))
+    lists = await map_bounded(lambda store: store.surface_kinds(), stores, limit=_MAX_STORES)
+    kinds = sorted({kind for kinds in lists for kind in kinds})
+    if query.surfaces and kinds and set(query.surfaces).isdisjoint(kinds):
+        wanted = _join(query.surfaces, " or ")
+        message = f"surfaces: no record of {names} is of the kind {wanted}; there are: {_join(kinds)}"
+        raise ArgumentError(one_line(message, longest=_MAX_MESSAGE))
+    # Without kinds there are no records, and no field of an empty corpus is unknown.
+    if query.filter is not None and kinds:
+        await _check_fields(query.filter, stores, names)
+
+
+async def _check_fields(filter: Filter, stores: Sequence[SchemaReader], names: str) -> None:
+    paths = sorted(set(_find_required(filter)))
+    answers = await map_bounded(lambda store: store.has_fields(paths), stores, limit=_MAX_STORES)
+    unknown = [path for path, *found in zip(paths, *answers, strict=True) if not any(found)]
+    if not unknown:
+        return
+    lists = await map_bounded(lambda store: store.field_names(), stores, limit=_MAX_STORES)
+    known = sorted({name for fields in lists for name in fields})
+    similar = get_close_matches(one_line(unknown[0]), known, n=3)
+    hint = f"similar: {_join(similar)}" if similar else f"there are: {_join(known) or 'none'}"
+    message = f"filter: no record of {names} has the field {_join(unknown)}; {hint}"
+    warnings.warn(UnknownFieldWarning(one_line(message, longest=_MAX_MESSAGE)), stacklevel=2)
+
+
+def _find_required(filter: Filter) -> Iterator[str]:
+    """Yield the fields that a record must have to match some condition of the filter."""
+    match filter:
+        case Compare(path, op):
+            if op not in _MATCH_ABSENT:
+                yield path
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _find_required(part)
+    # Not: an absent field satisfies it.
+
+
+def _join(names: Sequence[str], separator: str = ", ") -> str:
+    shown = [one_line(short_repr(name), longest=_MAX_NAME) for name in names[:_MAX_NAMES]]
+    more = [f"{len(names) - _MAX_NAMES} more"] if len(names) > _MAX_NAMES else []
+    return separator.join([*shown, *more])
