@@ -1,7 +1,8 @@
 """Markdown notes: YAML frontmatter, titles, and text without markup."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from airw._base.json import json_clean
@@ -27,6 +28,7 @@ _MAX_DEPTH = 50
 # Errors that PyYAML does not catch itself, for values that only look like dates, numbers or tagged values.
 _YAML_LEAKS = (ValueError, TypeError, ArithmeticError, AttributeError, LookupError, RecursionError)
 _MAX_TITLE = 500
+_MAX_SCALAR = 100  # characters of a number or a date; some conversions take quadratic time
 
 
 class Frontmatter(NamedTuple):
@@ -61,7 +63,7 @@ def read_frontmatter(text: str) -> Frontmatter:
 
     If it cannot be read, it stays part of the body, and `problem` is the reason. Aliases (`*name`) and nesting deeper
     than 50 levels are refused: a few hundred bytes of them could fill any memory, or overflow the C stack of the YAML
-    library.
+    library. So are numbers and dates of more than 100 characters, which could take minutes to convert.
 
     Example:
         >>> read_frontmatter("---\ntitle: A\ntags: [x]\n---\n# Body")
@@ -91,13 +93,13 @@ def read_frontmatter_with_lines(text: str) -> tuple[Frontmatter, Mapping[str, Se
 def _load(yaml_text: str) -> tuple[dict[str, Any], dict[str, list[int]], str | None]:
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader = _make_loader()
     try:
         # The flat stream of events is checked first: loading recurses, and expands aliases.
         lines, problem = _scan_events(yaml.parse(yaml_text, Loader=loader))
         if problem:
             return {}, {}, problem
-        value = yaml.load(yaml_text, Loader=loader)  # noqa: S506 - one of the two safe loaders
+        value = yaml.load(yaml_text, Loader=loader)  # noqa: S506 - a safe loader
     except yaml.MarkedYAMLError as error:
         where = f" (line {error.problem_mark.line + 2})" if error.problem_mark else ""
         return {}, {}, f"the frontmatter is not valid YAML: {error.problem}{where}"
@@ -106,6 +108,29 @@ def _load(yaml_text: str) -> tuple[dict[str, Any], dict[str, list[int]], str | N
     if not isinstance(value, Mapping | None):
         return {}, {}, "the frontmatter is not a mapping of names to values"
     return json_clean(value or {}), lines, None
+
+
+@cache
+def _make_loader() -> Any:
+    """Return a safe loader of YAML that refuses long numbers and dates."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader: Any = type("NoteLoader", (base,), {})
+
+    def limit_length(construct: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def construct_short(self: Any, node: Any) -> Any:
+            if isinstance(node.value, str) and len(node.value) > _MAX_SCALAR:
+                problem = f"a number or date of more than {_MAX_SCALAR} characters: write it as text, in quotes"
+                raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+            return construct(self, node)
+
+        return construct_short
+
+    for kind in ("int", "float", "timestamp"):
+        tag = f"tag:yaml.org,2002:{kind}"
+        loader.add_constructor(tag, limit_length(base.yaml_constructors[tag]))
+    return loader
 
 
 def _scan_events(events: Iterable[Any]) -> tuple[dict[str, list[int]], str | None]:

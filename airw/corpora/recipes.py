@@ -144,9 +144,11 @@ class BuildRecipe:
         """Decompose an artifact, unless its plan was awaited, and extract its links.
 
         Raises:
-            SourceError: If a text in the result cannot be stored.
+            SourceError: If the version is not a string, or a text in the result cannot be stored.
             Exception: Any error of the strategy or the extractor.
         """
+        if not isinstance(version, str):
+            raise SourceError(f"change_signal must return a string, not {short_repr(version)}")
         plan = awaited or cast("IndexPlan", self.strategy.decompose(artifact))
         if isinstance(plan, ItemProblem):
             return plan

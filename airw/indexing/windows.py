@@ -50,9 +50,9 @@ class TokenOffsets:
             raise self._wrong_answer(answer) from error
         # A chunk is cut at these offsets, so a wrong order would lose text. Starts and ends may repeat but not go back.
         last = len(text)
-        for (start, end), (next_start, next_end) in pairwise([(0, 0), *tokens, (last, last)]):
-            if not start <= next_start <= next_end or end > next_end:
-                raise self._wrong_answer((next_start, next_end) if next_end < last else (start, end))
+        for (start, end), (next_start, next_end) in pairwise([(0, 0), *tokens]):
+            if not start <= next_start <= next_end <= last or end > next_end:
+                raise self._wrong_answer((next_start, next_end))
         return tokens
 
     def _wrong_answer(self, answer: object) -> ArgumentError:

@@ -16,7 +16,8 @@ from airw.sources.source import PAGE, CorpusSource, Item, MetadataOf, Pages, nam
 from airw.values import Artifact, ItemProblem
 
 MARKDOWN = r".*\.md$"
-MAX_BYTES = 16 * 2**20
+MAX_BYTES = 2_000_000
+"""The largest file that sources read by default: larger notes take seconds to parse, and are rarely notes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ class Folder:
                 data = file.read(self.max_bytes + 1)  # the file may have grown meanwhile
         size = max(status.st_size, len(data))
         if size > self.max_bytes:
-            raise OSError(f"larger than max_bytes ({self.max_bytes}): {size} bytes")
+            raise OSError(f"has {size} bytes, more than max_bytes={self.max_bytes}")
         return data
 
 

@@ -185,18 +185,25 @@ class _Parser:
         if self.conditions > _MAX_CONDITIONS:
             raise FilterError(f"filter has more than {_MAX_CONDITIONS:,} conditions; use $in for many values")
 
+    def _count_values(self, count: int) -> None:
+        self.values += count
+        if self.values > _MAX_VALUES:
+            raise FilterError(f"filter compares with more than {_MAX_VALUES:,} values; split the search")
+
     def _check_value(self, path: str, value: Any, depth: int) -> None:
         """Check a value to compare with, and all values in it."""
         _check_depth(depth)
-        self.values += 1
-        if self.values > _MAX_VALUES:
-            raise FilterError(f"filter compares with more than {_MAX_VALUES:,} values; split the search")
+        self._count_values(1)
         if isinstance(value, Mapping):
             for item in value.values():
                 self._check_value(path, item, depth + 1)
         elif isinstance(value, list | tuple | AbstractSet | np.ndarray):
-            for item in value:
-                self._check_value(path, item, depth + 1)
+            # Most long lists are texts, which need no check of their own.
+            if {*map(type, value)} <= {str}:
+                self._count_values(len(value))
+            else:
+                for item in value:
+                    self._check_value(path, item, depth + 1)
         # Metadata is stored as JSON, which has no NaN and no infinity: such a condition could never match as meant.
         elif isinstance(value, float | np.floating) and not math.isfinite(value):
             raise FilterError(f"the condition on {short_repr(path)} compares with {value!r}; use finite numbers")

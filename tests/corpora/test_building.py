@@ -784,3 +784,17 @@ async def test_artifacts_with_another_text_read_no_stored_vectors():
     for texts in ({"a": "one", "b": "two"}, {"a": "other", "b": "two"}):
         corpus = await build(from_mapping(texts, name="notes", embedder="light"), store=store)
     assert (corpus.report.updated, corpus.report.unchanged) == (1, 1)
+
+
+@pytest.mark.parametrize("signal", [None, 1, b"v1", ("v", 1)])
+async def test_a_change_signal_that_is_no_string_is_a_problem_that_names_it(signal):
+    class Hesitant(WholeText):
+        def decompose(self, artifact):
+            return replace(super().decompose(artifact), problems=["later"])
+
+    for strategy in (WholeText(), Hesitant()):
+        source = CorpusSource("notes", {"a": "text"}, strategy, change_signal=lambda _: signal, embedder="light")
+        with pytest.raises(SourceError, match=r"'a'.*change_signal must return a string, not"):
+            await build(source, store=MemoryStore())
+        async with build(source, store=MemoryStore(), on_error="skip") as corpus:
+            assert [problem.item for problem in corpus.report.problems] == ["a"]

@@ -200,6 +200,21 @@ def test_invalid_offsets_are_an_error_that_describes_the_result_of_a_tokenizer(o
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("offsets", "fault"),
+    [
+        ([(7, 8), (5, 10)], (5, 10)),
+        ([(0, 2), (1, 1)], (1, 1)),
+        ([(3, 5), (0, 2)], (0, 2)),
+        ([(0, 3), (0, 99)], (0, 99)),
+        ([(2, 1), (3, 4)], (2, 1)),
+    ],
+)
+def test_the_error_names_the_first_token_that_is_wrong(offsets, fault):
+    with pytest.raises(ArgumentError, match=rf"odd returned \({fault[0]}, {fault[1]}\)$"):
+        token_offsets(lambda text: offsets, id="odd")("one two three")
+
+
 def test_an_id_contains_the_tokenizer_and_equal_tokenizers_make_equal_strategies():
     one, again = (Chunked(max_tokens=9, tokenizer=lambda text: words(text)[:]) for _ in range(2))
     assert one == again

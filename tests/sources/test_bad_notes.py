@@ -6,6 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from airw import build
+from airw.errors import SourceError
 from airw.sources import from_notes
 from airw.stores import MemoryStore
 from tests.support.reading import write
@@ -47,6 +48,15 @@ def list_problems(corpus):
         ("a: &a [x]\nb: *a", "YAML alias *a"),
         ("a: &a [*a]", "YAML alias *a"),
         ("a: " + "[" * 10_000, "nests deeper"),
+        ("a: 1" + ":51" * 100_000, "a number or date of more than 100 characters"),
+        ("a: 1" + ":51" * 100_000 + ".0", "a number or date of more than 100 characters"),
+        ("a: 0x" + "f" * 10_000, "a number or date of more than 100 characters"),
+        ("a: 0b" + "1" * 20_000, "a number or date of more than 100 characters"),
+        ("a: " + "9" * 10_000, "a number or date of more than 100 characters"),
+        ("a: !!int " + "9" * 10_000, "a number or date of more than 100 characters"),
+        ("a: [1.5, 1." + "0" * 10_000 + "]", "a number or date of more than 100 characters"),
+        ("a: 2026-01-01 00:00:00." + "0" * 10_000, "a number or date of more than 100 characters"),
+        ("? " + "9" * 10_000 + "\n: x", "a number or date of more than 100 characters"),
     ],
 )
 async def test_broken_frontmatter_is_reported_with_its_line_and_only_its_fields_are_lost(tmp_path, yaml, words):
@@ -55,6 +65,28 @@ async def test_broken_frontmatter_is_reported_with_its_line_and_only_its_fields_
     assert {item for item, _ in list_problems(corpus)} == {"bad.md"}
     assert all("(line " in reason for _, reason in list_problems(corpus))
     assert words in list_problems(corpus)[0][1]
+
+
+async def test_short_numbers_and_dates_of_every_form_are_read(tmp_path):
+    yaml = "hour: 1:30\nhex: 0xff\nbig: " + "9" * 90 + "\nratio: 1.5e+3\nday: 2026-11-22\ntext: '" + "9" * 500 + "'"
+    corpus, _ = await build_notes(tmp_path, {"n.md": f"---\n{yaml}\n---\n# N"})
+    [[record, *_]] = await corpus.store.records_of(["n.md"])
+    expected = {"hour": 90, "hex": 255, "big": int("9" * 90), "ratio": 1500.0, "day": "2026-11-22", "text": "9" * 500}
+    assert expected.items() <= record.metadata.items()
+    assert list_problems(corpus) == []
+
+
+async def test_a_note_above_two_megabytes_is_a_problem_that_names_it_and_the_option(tmp_path):
+    write(tmp_path, {"good.md": "# Good", "large.md": "x" * 2_000_001, "allowed.md": "x" * 1_000})
+    async with build(from_notes(tmp_path), store=MemoryStore(), embedder="light", on_error="skip") as corpus:
+        assert await corpus.store.artifact_ids() == ["allowed.md", "good.md"]
+        [problem] = corpus.report.problems
+    assert (problem.item, problem.reason) == (
+        "large.md",
+        "cannot be read: has 2000001 bytes, more than max_bytes=2000000",
+    )
+    with pytest.raises(SourceError, match=r"'large\.md'.*more than max_bytes=2000000"):
+        await build(from_notes(tmp_path), store=MemoryStore(), embedder="light")
 
 
 async def test_links_of_a_note_to_itself_are_reported_and_are_no_edges(tmp_path):

@@ -154,7 +154,7 @@ async def test_an_unreadable_or_empty_file_is_a_problem_named_after_its_folder(t
         "broken": "not valid YAML: mapping values are not allowed in this context (line 2); there is no text",
         "code": "no text to index",
         "latin": "not UTF-8",
-        "large": "larger than max_bytes",
+        "large": "more than max_bytes",
         "leak": "leads out of the folder",
         "pipe": "not a regular file",
         "caf\\xe9": "not UTF-8",
