@@ -16,7 +16,7 @@ NAME_RULE = "1 to 100 letters, digits, '.', '_' or '-', beginning with a letter 
 MAX_HITS = 1_000_000
 """The largest number of hits that one search can be asked for."""
 
-_MAX_COUNT = 2**63 - 1  # stores count in 64 bits
+_MAX_COUNT = 10**18  # fits 64 bits, and so do small multiples of it
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 

@@ -253,7 +253,7 @@ async def ingest_partition(plan: IngestPlan, number: int, items: Items) -> Parti
         embedder, recipe = await in_thread(_resolve, plan)
         builder = Builder(recipe, store, embedder, plan.run.settings, frozenset(rows.row["outdated"]), None)
         # Plan and embed without a lock, in parallel with other workers. The partition is one page.
-        async with aclosing(SourcePages(source, sys.maxsize)) as pages:
+        async with aclosing(SourcePages(source, sys.maxsize, max_chars=sys.maxsize)) as pages:
             page, changes = await builder.prepare(await pages.next())
         row = await _write_part(plan, store, number, to_row(page, changes, builder.kept_ids), changes)
     return to_report(number, row)

@@ -36,6 +36,8 @@ VersionedArtifact: TypeAlias = tuple[Artifact, str]
 In = TypeVar("In")
 Out = TypeVar("Out")
 
+_PAGE_CHARS = 8_000_000
+_ENTRY = 50  # rough memory of an entry, in characters
 _PLANS_AT_ONCE = 16
 """The largest number of plans that an async strategy makes at the same time."""
 
@@ -84,12 +86,17 @@ class BuildReport:
 
 
 class SourcePages:
-    """The items of a source in pages of `size`; its errors become a `SourceError`."""
+    """The items of a source in pages of `size`; its errors become a `SourceError`.
 
-    def __init__(self, source: Source, size: int) -> None:
+    A page ends earlier if its texts have `max_chars`: pages of long texts would fill the memory, and a build can be
+    cancelled only between pages.
+    """
+
+    def __init__(self, source: Source, size: int, *, max_chars: int = _PAGE_CHARS) -> None:
         self._name = source.name
         self._items: AsyncIterator[Item] = source.items()
         self._size = size
+        self._max_chars = max_chars
         self._first_page: list[Item] | None = None
 
     async def peek(self) -> None:
@@ -106,11 +113,13 @@ class SourcePages:
         self._first_page = None
         if page:
             return page
+        chars = 0
         try:
             # The iterator is not restarted: each loop continues after the last item of the previous page.
             async for item in self._items:
                 page.append(item)
-                if len(page) == self._size:
+                chars += _estimate_size(item.raw) if isinstance(item, Artifact) else 0
+                if len(page) == self._size or chars >= self._max_chars:
                     break
         except AirwError:
             raise
@@ -123,6 +132,21 @@ class SourcePages:
         close = getattr(self._items, "aclose", None)
         if close is not None:
             await close()
+
+
+def _estimate_size(raw: object) -> int:
+    """Return the rough length of the texts in a raw value.
+
+    Entries of lists and mappings count as well.
+    """
+    if isinstance(raw, str | bytes):
+        return len(raw)
+    if isinstance(raw, Mapping):
+        values = raw.values()
+        return sum(
+            len(v) if isinstance(v, str) else _ENTRY * len(v) for v in values if isinstance(v, str | list | dict)
+        )
+    return 0
 
 
 @dataclass(slots=True)

@@ -11,16 +11,19 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from datetime import date
 
+import anyio
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airw import build
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import Chunked, Notes, WholeText
 from airw.links import MarkdownLinks
 from airw.protocols import Source
 from airw.sources import CorpusSource, content_hash, from_files, from_jsonl, from_mapping, from_notes
+from airw.stores import MemoryStore
 from airw.values import Artifact, ItemProblem
 from tests.support.reading import read, read_reasons, write
 
@@ -383,6 +386,42 @@ async def test_a_file_of_records_that_is_missing_or_empty_or_damaged_is_an_error
         source = from_jsonl(tmp_path / name, name="x")
         with pytest.raises(SourceError, match=name or tmp_path.name):
             await read(source)
+
+
+async def test_a_line_that_is_too_long_is_a_problem_and_the_others_are_read(tmp_path):
+    lines = [{"id": "a", "text": "x"}, {"id": "b", "text": "y" * 5_000_000}, {"id": "c", "text": "z"}]
+    for name, opener in (("x.jsonl", open), ("x.jsonl.gz", gzip.open)):
+        path = jsonl(tmp_path / name, *lines, opener=opener)
+        artifacts, problems = await read_reasons(from_jsonl(path, name="x"))
+        assert [*artifacts] == ["a", "c"]
+        assert problems == {f"{name}:2": "line 2 has 5000024 bytes, more than max_bytes=2000000"}
+        artifacts, problems = await read_reasons(from_jsonl(path, name="x", max_bytes=5_000_024))
+        assert (len(artifacts), problems) == (3, {})
+    with pytest.raises(ArgumentError, match="max_bytes"):
+        from_jsonl("x.jsonl", max_bytes=0)
+
+
+async def test_a_compressed_file_may_not_expand_without_bound(tmp_path):
+    (tmp_path / "bomb.jsonl.gz").write_bytes(gzip.compress(b"a" * 2**20) * 200)
+    with pytest.raises(SourceError, match=r"expands to more than 200 times its size; .* decompress it"):
+        await read(from_jsonl(tmp_path / "bomb.jsonl.gz"))
+    (tmp_path / "small.jsonl.gz").write_bytes(gzip.compress(b'{"id": "a", "text": "' + b"a" * 1_500_000 + b'"}'))
+    assert len(await read(from_jsonl(tmp_path / "small.jsonl.gz"))) == 1
+
+
+async def test_an_endless_line_can_be_cancelled(tmp_path):
+    with (tmp_path / "line.jsonl").open("wb") as file:
+        file.truncate(2**38)  # a sparse file, which takes minutes to read
+    with anyio.move_on_after(0.1) as scope:
+        await build(from_jsonl(tmp_path / "line.jsonl", embedder="light"), store=MemoryStore(), on_error="skip")
+    assert scope.cancelled_caught
+
+
+async def test_a_pipe_and_a_device_are_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    for path in (tmp_path / "pipe.jsonl", "/dev/zero"):
+        with pytest.raises(SourceError, match="not a regular file"):
+            await read(from_jsonl(path, name="x"))
 
 
 def test_metadata_keys_as_one_string_are_refused():
