@@ -438,7 +438,7 @@ async def test_a_reader_who_may_not_write_sees_each_write_of_a_writer_at_its_nex
 
 
 @pytest.mark.slow
-async def test_a_reader_without_locks_must_open_again_after_the_file_has_changed(public_folder):
+async def test_a_reader_without_locks_opens_again_after_the_file_has_changed(public_folder):
     path = public_folder / "notes.airw"
     await build_corpus(path)
     public_folder.chmod(0o555)
@@ -449,5 +449,5 @@ async def test_a_reader_without_locks_must_open_again_after_the_file_has_changed
         async with await SqliteStore.open(path) as store:
             await store.apply([], removals=["003"])
         public_folder.chmod(0o555)
-        assert "has changed in a folder that cannot be written; open it again" in ask(reader)
+        assert ask(reader) == "23\n"
     assert run(READER.replace("while True:", "if True:").replace("sys.stdin", "#"), path) == "23\n"

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar, cast
@@ -10,6 +11,7 @@ import anyio
 
 from airw._base.concurrency import in_thread
 from airw.errors import StoreBusy, StoreError
+from airw.stores.sqlite._log_guard import file_key, is_log_foreign, log_path, open_files
 from airw.stores.sqlite._schema import connect, read_immutable_state, translate_errors
 
 if TYPE_CHECKING:
@@ -26,6 +28,10 @@ _INTERRUPT_EVERY = 0.005  # seconds between interrupts of a cancelled call
 _INTERRUPT_WITHIN = 5.0  # seconds; later calls wait for the thread in any case
 
 
+class FileReplaced(StoreError):
+    """The file at the path is no longer the one that was opened."""
+
+
 class Connection:
     """An SQLite connection with its own thread.
 
@@ -37,10 +43,12 @@ class Connection:
         self._path = path
         self._raw = raw
         self._thread = thread
-        self._state = read_immutable_state(path)
-        self._inode = path.stat().st_ino
+        self._immutable_state = read_immutable_state(path)
+        self._state, self._log_inode = _read_state(path), _read_log_inode(path)
+        self._key = file_key(path)
         self._lock = anyio.Lock()
         self.is_open = True
+        open_files[self._key] += 1
 
     @classmethod
     async def open(cls, path: Path, *, create: bool = False, writable: bool = False) -> Self:
@@ -82,11 +90,13 @@ class Connection:
         If the call is cancelled, its statement is interrupted and its transaction rolled back.
 
         Raises:
+            FileReplaced: If the file at the path is another one by now.
             StoreError: If the connection is closed, or SQLite fails.
         """
         async with self._lock:
             if not self.is_open:
                 raise StoreError(f"{str(self._path)!r} is closed; open it again")
+            await self.check_same()
             try:
                 with translate_errors(self._path):
                     result = cast("R", await self._submit(work, *args, **kwargs))
@@ -94,7 +104,10 @@ class Connection:
                 with anyio.CancelScope(shield=True):
                     await self._interrupt()
                 raise
-            self.check_same()
+            except StoreError:
+                await self.check_same()  # what looks like damage may be the content of two files
+                raise
+            await self.check_same()
             return result
 
     async def run_with_retry(
@@ -116,25 +129,41 @@ class Connection:
                     raise
             await anyio.sleep(_RETRY_EVERY)
 
-    def check_same(self) -> None:
+    async def check_same(self) -> None:
         """Check that the open file is still the file at its path.
 
         SQLite would read a removed or replaced file on, and never notice.
 
         Raises:
-            StoreError: If it was removed or replaced, or if it changed although it is read without locks.
+            FileReplaced: If it was replaced, or if it changed although it is read without locks.
+            StoreError: If it was removed.
         """
         try:
-            inode = self._path.stat().st_ino
+            state = _read_state(self._path)
         except OSError as error:
             raise StoreError(
                 f"{str(self._path)!r} was removed while open ({error.strerror}); build it again"
             ) from error
-        if inode != self._inode:
-            raise StoreError(f"{str(self._path)!r} was replaced while open; open it again")
-        # A file in a read-only folder is read without locks, so SQLite does not notice its changes.
-        if self._state and read_immutable_state(self._path) != self._state:
-            raise StoreError(f"{str(self._path)!r} has changed in a folder that cannot be written; open it again")
+        # A write changes the file, too, when its log is copied into it. Only then, look into the log.
+        is_changed = state != self._state
+        if self._immutable_state and read_immutable_state(self._path) != self._immutable_state:
+            is_replaced = True  # its changes cannot be seen without locks
+        else:
+            is_replaced = is_changed and await in_thread(self._was_replaced)
+        if is_replaced:
+            raise FileReplaced(f"{str(self._path)!r} was replaced while open; nothing was written, so try again")
+        self._state = state
+
+    def _was_replaced(self) -> bool:
+        """Return whether another file is at the path now, or was copied into this one."""
+        try:
+            if file_key(self._path) != self._key:
+                return True
+            # As long as this connection is open, its log stays, and a file that is written to has content in it.
+            is_own_log = _read_log_inode(self._path) == self._log_inode and log_path(self._path).stat().st_size > 0
+        except OSError:
+            return True
+        return not is_own_log or is_log_foreign(self._path)
 
     async def _submit(self, work: Callable[..., object], *args: object, **kwargs: object) -> object:
         # aiosqlite has no public method that runs a function of several statements on its thread.
@@ -157,16 +186,58 @@ class Connection:
         """Close the connection and end its thread; closing twice is harmless."""
         with anyio.CancelScope(shield=True):
             async with self._lock:
-                if self.is_open:
-                    self.is_open = False
-                    with translate_errors(self._path):
-                        await self._thread.close()
+                if not self.is_open:
+                    return
+                self._forget()
+                with ExitStack() as exit_stack, translate_errors(self._path):
+                    if await in_thread(self._is_log_useless):
+                        exit_stack.enter_context(await in_thread(_keep_log, self._path))
+                    await self._thread.close()
+
+    def _is_log_useless(self) -> bool:
+        """Return whether the log must not be copied into the file that is at the path now."""
+        try:
+            return _read_state(self._path) != self._state and self._was_replaced()
+        except OSError:
+            return False  # removed, so SQLite copies nothing
 
     def abandon(self) -> None:
         """Close the connection without waiting, for a store that was never closed."""
         if self.is_open:
-            self.is_open = False
+            self._forget()
             self._thread.stop()
+
+    def _forget(self) -> None:
+        self.is_open = False
+        open_files[self._key] -= 1
+
+
+def _read_state(path: Path) -> tuple[int, int, int]:
+    """Return inode, time and size of a file."""
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _read_log_inode(path: Path) -> int | None:
+    try:
+        return log_path(path).stat().st_ino
+    except OSError:
+        return None
+
+
+def _keep_log(path: Path) -> ExitStack:
+    """Return a stack that must be closed after the last connection of this process.
+
+    The last connection to close copies the log into the file, unless it may only read.
+    """
+    import sqlite3
+
+    exit_stack = ExitStack()
+    with suppress(sqlite3.Error):
+        connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, check_same_thread=False)
+        exit_stack.enter_context(closing(connection))
+        connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
+    return exit_stack
 
 
 def _roll_back(raw: "sqlite3.Connection") -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airw.protocols import IngestRun, RunRows
 from airw.stores.sqlite._records import read_settings
-from airw.stores.sqlite._schema import transaction
+from airw.stores.sqlite._schema import write_transaction
 from airw.stores.sqlite._writing import ArtifactRows, prepare_rows, set_setting, write_rows
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def begin_run(
     connection: "sqlite3.Connection", run: IngestRun, row: Mapping[str, Any], removals: Sequence[str]
 ) -> None:
     """Replace any run of the same name by this one, and remove artifacts."""
-    with transaction(connection, "IMMEDIATE"):
+    with write_transaction(connection):
         write_rows(connection, prepare_rows([]), removals)
         connection.execute("DELETE FROM setting WHERE kind = ?", [_setting_kind(run)])
         set_setting(connection, _setting_kind(run), _RUN, {"mark": run.mark, "row": row})
@@ -45,7 +45,7 @@ def apply_part(
     connection: "sqlite3.Connection", run: IngestRun, part: int, row: Mapping[str, Any], rows: ArtifactRows
 ) -> dict[str, Any] | None:
     """Write the artifacts and the row of a part, unless it has a row already."""
-    with transaction(connection, "IMMEDIATE"):
+    with write_transaction(connection):
         stored_run = read_run(connection, run, [part])
         if stored_run is None or not run.fits(read_settings(connection, "config").get("", {})):
             return None
@@ -59,7 +59,7 @@ def forget_run(
     connection: "sqlite3.Connection", run: IngestRun, parts: Sequence[int] | None, removals: Sequence[str]
 ) -> None:
     """Delete the rows of these parts, or the whole run, and remove artifacts."""
-    with transaction(connection, "IMMEDIATE"):
+    with write_transaction(connection):
         if read_run(connection, run, []) is not None:
             write_rows(connection, prepare_rows([]), removals)
             condition = "" if parts is None else "AND key IN (SELECT value FROM json_each(?))"

@@ -17,6 +17,13 @@ from airw._base.messages import one_line
 from airw.errors import CorpusNotFound, StoreBusy, StoreCorrupt, StoreError
 from airw.stores._indexes.texts import TEXT_TABLES, prepare_texts
 from airw.stores.sqlite._filter_sql import register_functions
+from airw.stores.sqlite._log_guard import (
+    STAMP_TABLE,
+    orphan_path,
+    register_stamps,
+    set_aside_foreign_log,
+    write_stamp,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -30,6 +37,7 @@ _CACHE = 8_192  # KiB of pages per connection: enough for the inner pages, which
 VERSION = 4
 
 _TABLES = (
+    STAMP_TABLE,
     *TEXT_TABLES,
     """CREATE TABLE artifact (
         id TEXT PRIMARY KEY,
@@ -128,6 +136,14 @@ def transaction(connection: "sqlite3.Connection", kind: str = "DEFERRED") -> Ite
         raise
 
 
+@contextmanager
+def write_transaction(connection: "sqlite3.Connection") -> Iterator[None]:
+    """Run the block in one transaction that writes, and put a new stamp into the file."""
+    with transaction(connection, "IMMEDIATE"):
+        write_stamp(connection)
+        yield
+
+
 def run_in_snapshot(connection: "sqlite3.Connection", work: "Callable[[sqlite3.Connection], R]") -> R:
     """Return `work(connection)`, called in one snapshot of the file."""
     with transaction(connection):
@@ -153,6 +169,7 @@ def connect(path: Path, *, create: bool = False, writable: bool = False) -> "sql
 
     if not create and not _has_content(path):
         raise CorpusNotFound(f"there is no corpus at {str(path)!r}; build it first")
+    set_aside_foreign_log(path)
     deadline = time.monotonic() + _PATIENCE
     with translate_errors(path):
         while True:
@@ -218,8 +235,7 @@ async def remove_files(path: Path, segments: Path) -> None:
     """
     await in_thread(partial(shutil.rmtree, segments, ignore_errors=True))
     # The log goes first: if removal stops halfway, a database without its log is only older.
-    for suffix in ("-wal", "-shm", "", "-lock"):
-        file = path.with_name(path.name + suffix)
+    for file in (*(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "", "-lock")), orphan_path(path)):
         try:
             await anyio.Path(file).unlink(missing_ok=True)
         except OSError as error:
@@ -247,6 +263,7 @@ def _open_connection(path: Path, *, create: bool, writable: bool) -> "sqlite3.Co
 def _prepare(connection: "sqlite3.Connection", path: Path, *, create: bool) -> None:
     import sqlite3
 
+    register_stamps(connection, path)
     modules = {name for (name,) in connection.execute("SELECT name FROM pragma_module_list")}
     check_sqlite(sqlite3.sqlite_version_info, has_fts5="fts5" in modules)
     if create and _is_empty(connection):
@@ -255,6 +272,7 @@ def _prepare(connection: "sqlite3.Connection", path: Path, *, create: bool) -> N
         with transaction(connection, "IMMEDIATE"):
             if _is_empty(connection):  # else another process was faster
                 _create_tables(connection)
+                write_stamp(connection)
     _check_format(connection, path)
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute(f"PRAGMA cache_size = -{_CACHE}")

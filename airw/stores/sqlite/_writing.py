@@ -10,7 +10,7 @@ from airw.stores._indexes.texts import insert_records
 from airw.stores.sqlite import _segments
 from airw.stores.sqlite._filter_sql import keys_json
 from airw.stores.sqlite._links import replace_links
-from airw.stores.sqlite._schema import transaction
+from airw.stores.sqlite._schema import write_transaction
 from airw.stores.sqlite._vector_codec import encode_vectors
 from airw.values import ArtifactChange, Extraction
 
@@ -38,7 +38,7 @@ def apply_changes(connection: "sqlite3.Connection", puts: Sequence[ArtifactChang
         StoreError: If an artifact cannot be stored. Nothing is stored then.
     """
     rows = prepare_rows(puts)
-    with transaction(connection, "IMMEDIATE"):
+    with write_transaction(connection):
         write_rows(connection, rows, removals)
 
 
@@ -105,8 +105,18 @@ def prepare_rows(puts: Sequence[ArtifactChange]) -> ArtifactRows:
     return rows
 
 
+def change_setting(connection: "sqlite3.Connection", kind: str, key: str, value: Mapping[str, Any]) -> None:
+    """Replace one setting in a transaction of its own.
+
+    Raises:
+        StoreError: If the value is not JSON.
+    """
+    with write_transaction(connection):
+        set_setting(connection, kind, key, value)
+
+
 def set_setting(connection: "sqlite3.Connection", kind: str, key: str, value: Mapping[str, Any]) -> None:
-    """Replace one setting.
+    """Replace one setting in the open transaction.
 
     Raises:
         StoreError: If the value is not JSON.

@@ -2,8 +2,8 @@
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -31,13 +31,13 @@ from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores._indexes.inverted_index import InvertedIndex
 from airw.stores._indexes.value_index import ValueIndex, match_values
 from airw.stores.sqlite import _links, _records, _runs
-from airw.stores.sqlite._connection import Connection
+from airw.stores.sqlite._connection import Connection, FileReplaced
 from airw.stores.sqlite._field_indexes import FieldIndex, FilterIndex
 from airw.stores.sqlite._schema import check_removable, remove_files, run_in_snapshot
 from airw.stores.sqlite._segmented_index import build_segments, plan_segments
 from airw.stores.sqlite._segments import segment_folder
 from airw.stores.sqlite._vector_index import SqlVectorSearch, VectorIndex
-from airw.stores.sqlite._writing import apply_changes, prepare_rows, set_setting
+from airw.stores.sqlite._writing import apply_changes, change_setting, prepare_rows
 from airw.values import (
     DIRECTIONS,
     ArtifactChange,
@@ -57,6 +57,7 @@ from airw.values.filters import Filter
 if TYPE_CHECKING:
     import sqlite3
 
+_OPENINGS = 5  # of a file that is replaced again and again while it is read
 _CACHED = 32  # value indexes of fields, and fan-ins of link filters, that are kept
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -109,6 +110,9 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
         self._segments = segment_folder(self._path)
         self._writer_lock = anyio.Lock()
         self._vectors_lock = anyio.Lock()
+        self._embedder_id: object = None
+        self._is_closed = False
+        self._lock_count = 0  # blocks that hold `writing`
         self._clear_indexes()
 
     def _clear_indexes(self) -> None:
@@ -128,7 +132,7 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
             StoreError: If the file cannot be read or created, or the event loop is not asyncio.
         """
         store = cls(path)
-        store._reader = await Connection.open(store._path, create=create)
+        await store._open(create=create)
         return store
 
     @classmethod
@@ -148,14 +152,20 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
 
     async def __aenter__(self) -> Self:
         if self._reader is None:
-            self._reader = await Connection.open(self._path, create=True)
+            await self._open(create=True)
         return self
+
+    async def _open(self, *, create: bool) -> None:
+        reader = await Connection.open(self._path, create=create)
+        self._embedder_id = await reader.run(_read_embedder_id)
+        self._reader, self._is_closed = reader, False
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
 
     @override
     async def aclose(self) -> None:
+        self._is_closed = True
         with anyio.CancelScope(shield=True):
             async with self._writer_lock:
                 for connection in (self._writer, self._reader):
@@ -217,7 +227,8 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
 
     @override
     async def set_config(self, config: Mapping[str, Any]) -> None:
-        await self._write(set_setting, "config", "", config)
+        await self._write(change_setting, "config", "", config)
+        self._embedder_id = config.get("embedder_id")
 
     @override
     async def calibration(self, key: str | None = None) -> dict[str, Any]:
@@ -226,7 +237,7 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
 
     @override
     async def set_calibration(self, key: str, value: Mapping[str, Any]) -> None:
-        await self._write(set_setting, "calibration", key, value)
+        await self._write(change_setting, "calibration", key, value)
 
     @override
     async def apply(self, puts: Sequence[ArtifactChange], *, removals: Sequence[str] = ()) -> None:
@@ -254,8 +265,17 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
         await self._write(_runs.forget_run, run, parts, removals)
 
     @override
-    def writing(self, *, timeout: float = 30.0) -> AbstractAsyncContextManager[None]:
-        return hold_file(self._path.with_name(self._path.name + "-lock"), timeout=timeout)
+    @asynccontextmanager
+    async def writing(self, *, timeout: float = 30.0) -> AsyncIterator[None]:  # noqa: ASYNC109 - it becomes an error
+        async with hold_file(self._path.with_name(self._path.name + "-lock"), timeout=timeout):
+            if self._reader is not None and not self._is_closed:
+                # What is read and written in this block must be about one file.
+                await self._read(_read_embedder_id)
+            self._lock_count += 1
+            try:
+                yield
+            finally:
+                self._lock_count -= 1
 
     @override
     async def search_vectors(
@@ -351,7 +371,8 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
 
     @override
     async def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
-        return await self._read(_links.max_fan_in, self._max_fan_in, LinkFilter(types=types))
+        links = LinkFilter(types=types)
+        return await self._read(lambda connection: _links.max_fan_in(connection, self._max_fan_in, links))
 
     @override
     async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
@@ -379,33 +400,85 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
     async def _read(
         self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """Call `work` on the reader, in a snapshot of the file."""
-        return await self._get_reader().run(run_in_snapshot, lambda connection: work(connection, *args, **kwargs))
+        """Call `work` on the reader, in a snapshot of the file.
+
+        If the file was replaced, open the new one and call `work` again.
+        """
+        for _ in range(_OPENINGS):
+            reader = await self._get_reader()
+            try:
+                return await reader.run(run_in_snapshot, lambda connection: work(connection, *args, **kwargs))
+            except FileReplaced:
+                if self._lock_count:
+                    raise  # what was read so far is about another file
+                await self._reopen(reader)
+            except StoreError:
+                if self._reader is reader:
+                    raise  # else another task has opened the new file meanwhile
+        raise FileReplaced(f"{str(self._path)!r} is replaced again and again; try again later")
 
     async def _write(
         self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
     ) -> R:
         """Call `work` on the writer, then build due segments; `work` must be one transaction."""
-        async with self._writer_lock:
-            reader = self._get_reader()
-            if self._writer is None:
-                reader.check_same()
-                self._writer = await Connection.open(self._path, writable=True)
-        result = await self._writer.run_with_retry(work, *args, **kwargs)
+        reader = await self._get_reader()
+        try:
+            async with self._writer_lock:
+                if self._writer is None:
+                    await reader.check_same()
+                    self._writer = await Connection.open(self._path, writable=True)
+                writer = self._writer
+            result = await writer.run_with_retry(work, *args, **kwargs)
+        except FileReplaced:
+            # The write was prepared for the old file. So it fails, and the next one goes to the new file.
+            if not self._lock_count:
+                await self._reopen(reader)
+            raise
         await build_segments(self._path, await self._read(plan_segments, self._segments), self._read)
         return result
+
+    async def _reopen(self, reader: Connection) -> None:
+        """Open the file that is at the path now, unless another task has done so.
+
+        Raises:
+            StoreError: If that fails, or the vectors in it are of another embedder.
+        """
+        with anyio.CancelScope(shield=True):
+            async with self._writer_lock:
+                if self._reader is not reader or self._is_closed:
+                    return
+                # Close first: connections of one process to one file share what they know of its log.
+                for connection in (self._writer, reader):
+                    if connection is not None:
+                        await connection.aclose()
+                self._writer = None
+                self._clear_indexes()
+                new = await Connection.open(self._path)
+                if await new.run(_read_embedder_id) != self._embedder_id:
+                    await new.aclose()
+                    raise StoreError(f"{str(self._path)!r} was replaced by a corpus of another embedder; open it again")
+                self._reader = new
 
     async def _query_vectors(
         self, run_query: Callable[[DenseIndex | SqlVectorSearch, Any], R], filter: Filter | None = None
     ) -> R:
         """Return `run_query(index, allowed)` of the vector index, updated in one snapshot."""
         async with self._vectors_lock:
-            get_result, is_quick = await self._read(self._vectors.prepare, run_query, filter)
+            # A reopened file has another index.
+            get_result, is_quick = await self._read(
+                lambda connection: self._vectors.prepare(connection, run_query, filter)
+            )
             return get_result() if is_quick else await in_thread(get_result)
 
-    def _get_reader(self) -> Connection:
+    async def _get_reader(self) -> Connection:
         if self._reader is None:
             raise StoreError(f"{str(self._path)!r} is not open; use `async with`, or `await SqliteStore.open(path)`")
-        if not self._reader.is_open:
+        if self._is_closed:
             raise StoreError(f"{str(self._path)!r} is closed; open it again")
+        if not self._reader.is_open:  # the file was replaced, and the new one could not be opened before
+            await self._reopen(self._reader)
         return self._reader
+
+
+def _read_embedder_id(connection: "sqlite3.Connection") -> object:
+    return _records.read_settings(connection, "config").get("", {}).get("embedder_id")

@@ -7,6 +7,7 @@ import sqlite3
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from airw._base.lru import LruCache
 from airw.stores._indexes.texts import prepare_texts
 from airw.stores.memory._links import LinkTable
 from airw.stores.sqlite import _links
+from airw.stores.sqlite._log_guard import register_stamps
 from airw.stores.sqlite._records import counts
 from airw.stores.sqlite._schema import _create_tables
 from airw.stores.sqlite._writing import apply_changes
@@ -136,6 +138,7 @@ def read_file(connection):
 
 def tables():
     connection = sqlite3.connect(":memory:", isolation_level=None)
+    register_stamps(connection, Path(":memory:"))
     prepare_texts(connection)
     _create_tables(connection)
     return closing(connection)

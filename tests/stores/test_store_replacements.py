@@ -1,0 +1,295 @@
+"""A corpus file is replaced, restored or renamed.
+
+Meanwhile others have it open, or were killed before.
+"""
+
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from airw.corpora import build, open_corpus
+from airw.errors import StoreCorrupt, StoreError
+from airw.sources import from_mapping
+from airw.stores import SqliteStore
+from airw.stores.sqlite import _log_guard
+from tests.support.corpora import start_process
+from tests.support.stored import change, check_file, fill
+
+pytestmark = pytest.mark.asyncio_only
+
+BACKUP, OTHER, LATER, KILLED = (
+    [f"{name}{number:02}" for number in range(40)] for name in ("backup", "other", "later", "killed")
+)
+
+KILLED_PROCESS = """
+from tests.support.stored import change, fill
+import shutil
+async def main():
+    stores = []
+    for name in sys.argv[2:]:
+        folder = path / name
+        folder.mkdir()
+        file = folder / "notes.airw"
+        await fill(file, *[change(f"backup{at:02}", "word " * 300) for at in range(40)])
+        shutil.copy(file, folder / "backup.airw")
+        if name.startswith("older"):
+            await fill(file, *[change(f"later{at:02}", "word " * 300) for at in range(40)])
+        store = await SqliteStore(file).__aenter__()
+        stores.append(store)
+        for at in range(40):
+            await store.apply([change(f"killed{at:02}", "word " * 300)], removals=[f"backup{at:02}"])
+    os.kill(os.getpid(), signal.SIGKILL)
+anyio.run(main)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder_of_killed(tmp_path_factory):
+    """Return a folder of folders, each with a corpus whose writer was killed, and a backup.
+
+    The writer had added 40 artifacts and removed those of the backup; all of that is in the log.
+    """
+    folder = tmp_path_factory.mktemp("killed")
+    names = ["older", "older renamed", "same", "same renamed", "other", "whole", "moved", "power", "empty", "blocked"]
+    with start_process(KILLED_PROCESS, folder, *names) as process:
+        _, complaints = process.communicate(timeout=60)
+    assert process.returncode == -9, complaints
+    return folder
+
+
+async def read_ids(path):
+    """Return the ids of all artifacts after a check of the whole file."""
+    async with await SqliteStore.open(path) as store:
+        ids = await store.artifact_ids()
+        width = len((await store.vectors_of(ids[:1])).vectors[0])
+        [ranking] = await store.search_vectors(np.ones((1, width), np.float32), 999)
+        assert sorted({*ranking.artifact_ids}) == ids
+    check_file(path)
+    return ids
+
+
+@pytest.mark.parametrize("name", ["older", "older renamed", "same", "same renamed"])
+async def test_a_backup_that_is_restored_after_a_kill_is_neither_damaged_nor_undone(folder_of_killed, name):
+    path = folder_of_killed / name / "notes.airw"
+    assert path.with_name("notes.airw-wal").stat().st_size > 100_000
+    (os.replace if "renamed" in name else shutil.copy)(path.with_name("backup.airw"), path)
+    assert await read_ids(path) == BACKUP
+    assert path.with_name("notes.airw-wal-old").exists()
+    await SqliteStore.remove(path)
+    assert {each.name for each in path.parent.iterdir()} <= {"backup.airw"}
+
+
+async def test_another_corpus_that_is_renamed_over_a_killed_one_is_not_damaged(folder_of_killed):
+    path = folder_of_killed / "other" / "notes.airw"
+    await fill(path.with_name("new.airw"), *[change(name, "other words") for name in OTHER])
+    path.with_name("new.airw").replace(path)
+    assert await read_ids(path) == OTHER
+
+
+async def test_what_was_acknowledged_before_a_kill_is_there(folder_of_killed):
+    assert await read_ids(folder_of_killed / "whole" / "notes.airw") == KILLED
+
+
+@pytest.mark.parametrize("copy", [True, False])
+async def test_a_folder_that_is_copied_or_moved_after_a_kill_keeps_what_was_acknowledged(
+    folder_of_killed, tmp_path, copy
+):
+    new = tmp_path / "new"
+    (shutil.copytree if copy else os.rename)(folder_of_killed / "moved", new)
+    os.utime(new / "notes.airw")
+    if not copy:
+        os.utime(new / "notes.airw-wal")
+    assert await read_ids(new / "notes.airw") == KILLED
+
+
+@pytest.mark.parametrize("part", [0.1, 0.5, 0.99])
+async def test_a_file_that_part_of_its_log_was_copied_to_when_the_power_failed_still_gets_the_rest(
+    folder_of_killed, tmp_path, monkeypatch, part
+):
+    """The pages of a file reach the disk in any order, so the stamp may be missing."""
+    folder = tmp_path / "copy"
+    shutil.copytree(folder_of_killed / "power", folder)
+    path = folder / "notes.airw"
+    log = _log_guard._read_log(_log_guard.log_path(path))
+    whole, log_bytes = bytearray(path.read_bytes()), _log_guard.log_path(path).read_bytes()
+    numbers = [number for number in log.pages if number != log.stamp_page]
+    for number in sorted(numbers, key=lambda number: number * 7919 % 101)[: int(part * len(numbers))]:
+        first = (number - 1) * log.page_size
+        whole[first : first + log.page_size] = log_bytes[log.pages[number] + 24 :][: log.page_size]
+    path.write_bytes(whole)
+    # All but the boot is as if the same log and file had been there at the time of the last write.
+    inode = _log_guard.log_path(path).stat().st_ino
+    monkeypatch.setattr(_log_guard, "_read_boot_id", lambda: bytes(15) + b"2")
+    monkeypatch.setattr(_log_guard.Stamp, "log_inode", property(lambda _: inode))
+    assert await read_ids(path) == KILLED
+
+
+async def test_a_log_that_cannot_be_set_aside_is_an_error_with_the_fix_and_harms_nothing(folder_of_killed, monkeypatch):
+    path = folder_of_killed / "blocked" / "notes.airw"
+    shutil.copy(path.with_name("backup.airw"), path)
+    before = path.read_bytes()
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", refuse)
+        with pytest.raises(StoreError, match=r"notes\.airw-wal' belongs to an earlier file .* move it away"):
+            await SqliteStore.open(path)
+    assert path.read_bytes() == before
+    assert await read_ids(path) == BACKUP
+
+
+# Open corpora
+
+
+def texts(word, count):
+    return from_mapping({f"{word}{number}": f"{word} {number}" for number in range(count)}, name="n", embedder="light")
+
+
+@pytest.mark.parametrize("copy", [False, True])
+@pytest.mark.parametrize("has_written", [False, True])
+async def test_an_open_corpus_that_is_replaced_answers_from_the_new_file(tmp_path, has_written, copy):
+    path, new = tmp_path / "notes.airw", tmp_path / "new.airw"
+    for word, file in (("old", path), ("new", new)):
+        async with build(texts(word, 30), store=file):
+            pass
+    async with open_corpus(path) as service:
+        assert len(await service.search("old", mode="lexical", k=99)) == 30
+        await service.search("old")
+        if has_written:
+            await service.upsert({"z": "old words"})
+        (shutil.copy if copy else os.replace)(new, path)
+        for mode in ("lexical", "dense", "hybrid"):
+            hits = await service.search("new", mode=mode, k=99)
+            assert sorted(hit.artifact_id for hit in hits) == sorted(f"new{number}" for number in range(30))
+        async with open_corpus(path) as other:
+            assert await other.search("old", mode="lexical") == []
+            await service.upsert({"y": "newest words"})
+            assert [hit.artifact_id for hit in await other.search("newest", mode="lexical")] == ["y"]
+    ids = await read_ids(path)
+    assert (len(ids), "y" in ids, "z" in ids) == (31, True, False)
+
+
+@pytest.mark.parametrize("copy", [False, True])
+async def test_closing_a_corpus_that_was_replaced_leaves_the_new_file_as_it_is(tmp_path, copy):
+    path, new = tmp_path / "notes.airw", tmp_path / "new.airw"
+    await fill(path, *map(change, BACKUP))
+    await fill(new, *map(change, OTHER))
+    async with await SqliteStore.open(path) as store:
+        await store.apply([change("late")])
+        (shutil.copy if copy else os.replace)(new, path)
+    assert await read_ids(path) == OTHER
+
+
+async def test_a_write_in_progress_never_goes_to_another_file(tmp_path):
+    path, new = tmp_path / "notes.airw", tmp_path / "new.airw"
+    await fill(path, change("a"))
+    await fill(new, change("b"))
+    async with await SqliteStore.open(path) as store:
+        async with store.writing():
+            await store.artifact_ids()
+            new.replace(path)
+            for call in (store.apply([change("c")]), store.artifact_ids()):
+                with pytest.raises(StoreError, match="replaced while open; nothing was written, so try again"):
+                    await call
+        async with store.writing():
+            assert await store.artifact_ids() == ["b"]
+            await store.apply([change("c")])
+        assert await store.artifact_ids() == ["b", "c"]
+    assert await read_ids(path) == ["b", "c"]
+
+
+async def test_a_file_that_is_no_corpus_is_an_error_until_a_corpus_is_there_again(tmp_path):
+    path, kept = tmp_path / "notes.airw", tmp_path / "kept.airw"
+    await fill(path, change("a"))
+    shutil.copy(path, kept)
+    async with await SqliteStore.open(path) as store:
+        (tmp_path / "text").write_text("# Notes\n" * 1000)
+        (tmp_path / "text").replace(path)
+        for _ in range(2):
+            with pytest.raises(StoreCorrupt):
+                await store.artifact_ids()
+        kept.replace(path)
+        assert await store.artifact_ids() == ["a"]
+
+
+async def test_a_corpus_of_another_embedder_must_be_opened_again(tmp_path):
+    path, new = tmp_path / "notes.airw", tmp_path / "new.airw"
+    for file, embedder in ((path, "one"), (new, "two")):
+        await fill(file, change(embedder))
+        async with await SqliteStore.open(file) as store:
+            await store.set_config({"embedder_id": embedder})
+    async with await SqliteStore.open(path) as store:
+        assert await store.artifact_ids() == ["one"]
+        new.replace(path)
+        for _ in range(2):
+            with pytest.raises(StoreError, match="replaced by a corpus of another embedder; open it again"):
+                await store.search_vectors(np.ones((1, 4), np.float32), 5)
+    assert await read_ids(path) == ["two"]
+
+
+# Stamps
+
+
+async def test_each_write_names_the_one_before_and_the_stamp_ends_its_page(tmp_path):
+    path = tmp_path / "notes.airw"
+    async with SqliteStore(path) as store:
+        for number in range(30):
+            await store.apply([change(f"{number}", "word " * number)])
+            await store.set_calibration("any", {"number": number})
+        log = _log_guard._read_log(_log_guard.log_path(path))
+        assert len(log.stamps) == 61  # the first is of the creation
+        assert not log.is_damaged
+        for before, after in zip(log.stamps, log.stamps[1:], strict=False):
+            assert after.previous == before.token
+        assert not _log_guard.is_log_foreign(path)
+    _, stamp = _log_guard._read_file_stamp(path)
+    assert stamp == log.stamps[-1]
+
+
+async def test_a_file_of_a_version_without_stamps_gets_one_at_its_first_write(tmp_path):
+    path = tmp_path / "notes.airw"
+    await fill(path, change("a"))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE stamp")
+    assert await read_ids(path) == ["a"]
+    async with await SqliteStore.open(path) as store:
+        await store.apply([change("b")])
+        assert await read_ids(path) == ["a", "b"]
+    assert _log_guard._read_file_stamp(path)[1] is not None
+    assert await read_ids(path) == ["a", "b"]
+
+
+WRITER = """
+from tests.support.stored import change
+async def main():
+    async with SqliteStore(path) as store:
+        print("open", flush=True)
+        for step in range(10**6):
+            await store.apply([change(f"{step % 50}", "word " * 3000, version=f"{step}", records=3)])
+anyio.run(main)
+"""
+
+
+@pytest.mark.slow
+async def test_a_log_in_use_is_never_set_aside(tmp_path):
+    """The writer copies its log into the file and begins it again several times a second."""
+    path = tmp_path / "notes.airw"
+    with start_process(WRITER, path) as process:
+        assert process.stdout.readline() == "open\n"
+        salts = set()
+        for _ in range(300):
+            async with await SqliteStore.open(path) as store:
+                await store.artifact_ids()
+            log = _log_guard._read_log(_log_guard.log_path(path))
+            salts |= {log.salts} if log else set()
+            assert not path.with_name("notes.airw-wal-old").exists()
+        assert process.poll() is None
+    assert len(salts) > 2
+    assert len(await read_ids(path)) == 50
