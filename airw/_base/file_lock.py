@@ -1,5 +1,6 @@
 """A lock on a file, across tasks and processes; it ends with its process."""
 
+import errno
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ import anyio
 from airw.errors import StoreBusy, StoreError
 
 _RETRY_INTERVAL = 0.01  # seconds
+_HELD_BY_OTHER = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK, errno.EINTR}
 
 if sys.platform == "win32":
     import msvcrt
@@ -42,7 +44,7 @@ async def hold_file(
 
     Raises:
         StoreBusy: If another holder still has the lock after `timeout` seconds.
-        StoreError: If the file cannot be created.
+        StoreError: If the file cannot be created, or its file system has no locks.
     """
     # Poll: a blocking lock would occupy a worker thread that cannot be cancelled.
     deadline = anyio.current_time() + timeout
@@ -65,12 +67,20 @@ def _try_hold(path: Path, holder: str) -> int | None:
         raise StoreError(
             f"{str(path)!r} cannot be made ({error.strerror}); a {holder} needs a folder one can write to"
         ) from error
+    is_locked = False
     try:
         _try_lock(descriptor)
         # If the file was removed after opening, others lock a new file of that name: this lock excludes nobody.
-        if os.path.samestat(os.fstat(descriptor), path.stat()):
-            return descriptor
-    except OSError:
+        is_locked = os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
         pass
-    os.close(descriptor)
-    return None
+    except OSError as error:
+        if error.errno not in _HELD_BY_OTHER:
+            raise StoreError(
+                f"{str(path)!r} cannot be locked ({error.strerror}), so a {holder} would not be safe from others; "
+                "move it to a file system with locks, such as a disk of this machine"
+            ) from error
+    finally:
+        if not is_locked:
+            os.close(descriptor)
+    return descriptor if is_locked else None

@@ -22,7 +22,7 @@ from airw.corpora.trust import remember_embedder
 from airw.embedders import is_same_model, resolve_embedder
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, EmbedderUnavailable, SourceError, StoreError
 from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, Source, Store
-from airw.stores import SqliteStore
+from airw.stores import DURABILITIES, Durability, SqliteStore
 
 _METHODS = ("writing", "config", "set_config", "artifact_ids", "ledger", "get_records", "vectors", "apply")
 
@@ -38,6 +38,7 @@ class BuildOptions(TypedDict, total=False):
     edge_extractor: EdgeExtractor | None
     progress: Callable[[BuildProgress], None] | None
     on_error: OnError
+    durability: Durability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,7 @@ class BuildRequest:
     batch_size: int = 256
     progress: Callable[[BuildProgress], None] | None = None
     on_error: OnError = "raise"
+    durability: Durability = "normal"
 
     @classmethod
     def from_options(cls, verb: str, source: Source, options: BuildOptions) -> Self:
@@ -81,12 +83,15 @@ class BuildRequest:
             raise ArgumentError(f"{verb} takes a source, such as {makers}, not {short_repr(source)}")
         check_choice("on_error", values.get("on_error", "raise"), ("raise", "skip"))
         check_count("batch_size", values.get("batch_size", 1), least=1)
+        check_choice("durability", values.get("durability", "normal"), DURABILITIES)
         target = _check_source_name(source) if store is None else store
         name = None
         if isinstance(target, str | os.PathLike):
             path = corpus_path(target)
             name = path.stem if is_corpus_name(target) else None
             target = path
+        elif "durability" in values:
+            raise ArgumentError("durability is for a corpus file; a store that is passed has its own")
         elif not hasattr(target, "writing"):
             raise ArgumentError(f"store must be a Store, or the name or path of a corpus, not {short_repr(target)}")
         return cls(
@@ -119,7 +124,8 @@ class BuildRequest:
             async with self.target.writing():
                 yield self.target
             return
-        store = await _prepare_file(self.target, before_create)
+        await _prepare_folder(self.target, before_create)
+        store = SqliteStore(self.target, durability=self.durability)
         async with store.writing():
             # Open the file under the lock, so that two builders never create it at the same time.
             await exit_stack.enter_async_context(store)
@@ -138,21 +144,17 @@ def _check_source_name(source: Source) -> str:
     return source.name
 
 
-async def _prepare_file(path: Path, before_create: Callable[[], Awaitable[object]]) -> SqliteStore:
-    """Return the store of a corpus file, not yet open.
-
-    For a new file, `before_create` runs first, then its folder is created.
-    """
+async def _prepare_folder(path: Path, before_create: Callable[[], Awaitable[object]]) -> None:
+    """Create the folder of a new corpus file, after `before_create` has run."""
     # Without permission to look, the file may exist all the same: locking it then raises the exact error.
     with suppress(PermissionError):
         if await anyio.Path(path).exists():
-            return SqliteStore(path)
+            return
         await before_create()
         try:
             await anyio.Path(path.parent).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"the folder {str(path.parent)!r} cannot be made: {error.strerror}") from error
-    return SqliteStore(path)
 
 
 @shows_options(BuildOptions, BUILD_DEFAULTS)
@@ -185,6 +187,8 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
         progress: A function that is called with the counts so far after each page.
         on_error: `"raise"`: the first item that cannot be indexed ends the build. `"skip"`: the item is left out and
             reported; if it was indexed before by the same embedder, the old version stays.
+        durability: What a written page survives: `"normal"`, a kill of this process; `"full"`, a power failure, too.
+            Only for a corpus file.
 
     Returns:
         An `Opening` of the corpus; `corpus.report` has the counts and the problems.

@@ -28,7 +28,7 @@ from airw.errors import ArgumentError, CorpusNotFound, EmbedderError, EmbedderUn
 from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, IndexingStrategy, OpenCorpus, SearchStore, Store
 from airw.protocols.stores import StoreT_co
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, answer_query, check_corpus
-from airw.stores import SqliteStore
+from airw.stores import Durability, SqliteStore
 from airw.values import SearchHit
 
 if TYPE_CHECKING:  # the code that changes a corpus is loaded only when one is changed
@@ -210,6 +210,7 @@ def open_corpus(
     embedder: EmbedderLike | None = None,
     strategy: IndexingStrategy | None = None,
     edge_extractor: EdgeExtractor | None = None,
+    durability: Durability = "normal",
 ) -> Opening[Corpus]:
     """Open a corpus that has been built; `await` it, or use `async with` to close it again.
 
@@ -226,6 +227,8 @@ def open_corpus(
             received an embedder object, pass it again, or search with `mode="lexical"`.
         strategy: The strategy that the corpus was built with. Only `upsert` needs it, and only if it is your own.
         edge_extractor: The link extractor that the corpus was built with; needed in the same case.
+        durability: What an upsert or a deletion survives: `"normal"`, a kill of this process; `"full"`, a power
+            failure, too. Each then waits for the disk.
 
     Returns:
         An `Opening` of the corpus.
@@ -249,7 +252,7 @@ def open_corpus(
         ...     anyio.run(main, Path(folder, "notes.airw"))
         ['a']
     """
-    return Opening(_open(name_or_path, embedder, strategy, edge_extractor))
+    return Opening(_open(name_or_path, embedder, strategy, edge_extractor, durability))
 
 
 async def _open(
@@ -257,9 +260,10 @@ async def _open(
     embedder: EmbedderLike | None,
     strategy: IndexingStrategy | None,
     edge_extractor: EdgeExtractor | None,
+    durability: Durability,
 ) -> Corpus:
     path = find_corpus_path(name_or_path)
-    store = await SqliteStore.open(path)
+    store = await SqliteStore.open(path, durability=durability)
     try:
         config = await store.config()
         name = path.stem if is_corpus_name(name_or_path) else str(config.get("name", path.stem))

@@ -417,7 +417,7 @@ async def test_damage_inside_the_file_is_a_typed_error_and_a_new_build_repairs_i
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"UPDATE {table} SET {column} = '[' || {column} WHERE rowid = 1" if table == "record" else
                            f"UPDATE {table} SET {column} = '[' || {column}")  # fmt: skip
-    with pytest.raises(StoreCorrupt, match=r"is damaged.* remove it and build it again"):
+    with pytest.raises(StoreCorrupt, match=r"is damaged.* check its disk, then build it with repair=True"):
         async with open_corpus(path, embedder=EMBEDDER) as corpus:
             await corpus.search("alpha 0", k=99)
     await SqliteStore.remove(path)

@@ -73,7 +73,9 @@ async def test_a_damaged_file_is_refused_in_one_line_and_can_be_built_again_at_i
     damage(path)
     before = path.read_bytes()
     for attempt in (open_corpus(path, embedder=EMBEDDER), build(source(), store=path)):
-        with pytest.raises(StoreCorrupt, match=r"'.*notes\.airw' is damaged.* remove it and build it again") as caught:
+        with pytest.raises(
+            StoreCorrupt, match=r"'.*notes\.airw' is damaged.* check its disk, then build it with repair=True"
+        ) as caught:
             async with attempt as corpus:
                 await content(corpus.store)
         assert "\n" not in str(caught.value)
@@ -128,7 +130,9 @@ async def test_a_damaged_vector_is_an_error_and_never_a_wrong_score(path, damage
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"UPDATE vector SET {damage} WHERE rowid = 3")
     async with await SqliteStore.open(path) as store:
-        with pytest.raises(StoreCorrupt, match=r"a vector .* is damaged; restore it, or remove it and build it again"):
+        with pytest.raises(
+            StoreCorrupt, match=r"a vector .* is damaged; check its disk, then build it with repair=True"
+        ):
             await content(store)
 
 
@@ -139,7 +143,7 @@ async def test_text_that_is_no_utf8_and_metadata_that_is_no_json_are_damage(path
             for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
                 connection.execute(f"DROP TRIGGER {name}")
             connection.execute(f"UPDATE record SET {column} = CAST(? AS TEXT) WHERE rowid = 3", [value])
-        with pytest.raises(StoreCorrupt, match=r"is damaged.* build it again") as caught:
+        with pytest.raises(StoreCorrupt, match=r"is damaged.* build it with repair=True") as caught:
             async with await SqliteStore.open(path) as store:
                 await content(store)
         assert "\n" not in str(caught.value)

@@ -266,7 +266,7 @@ class InvertedIndex:
         numbers = _parse_numbers(*connection.execute(sql, [word]).fetchone())
         starts = np.flatnonzero(np.diff(numbers, prepend=-1))
         rows, counts = np.searchsorted(self._rowids, numbers[starts]), np.diff(starts, append=len(numbers))
-        _check_consistent(np.array_equal(self._rowids.take(rows, mode="clip") if len(rows) else rows, numbers[starts]))
+        self._check_rows(rows, numbers[starts])
         return rows.astype(np.int32), counts.astype(np.int32)
 
     def _read_kinds(self, connection: "sqlite3.Connection") -> None:
@@ -284,8 +284,22 @@ class InvertedIndex:
         codes = [self._code_of_kind.setdefault(kind, len(self._code_of_kind)) for kind in json.loads(kinds)]
         # -1 equals no code: rows that were removed already have no kind.
         added = np.full(len(self._rowids) - start, -1, np.int32)
-        added[np.searchsorted(self._rowids, _parse_numbers(numbers)) - start] = codes
+        rowids = _parse_numbers(numbers)
+        rows = np.searchsorted(self._rowids, rowids)
+        self._check_rows(rows, rowids)
+        added[rows - start] = codes
         self._kind_codes = np.concatenate([self._kind_codes, added])
+
+    def _check_rows(self, rows: NDArray[np.int64], rowids: NDArray[np.int64]) -> None:
+        """Check that these rows of the index have these rowids.
+
+        Raises:
+            sqlite3.DatabaseError: If they do not, because the text index is damaged.
+        """
+        is_known = not len(rows) or bool(len(self._rowids))
+        _check_consistent(
+            is_known and np.array_equal(self._rowids.take(rows, mode="clip") if len(rows) else rows, rowids)
+        )
 
     def _select_rows(
         self, matches: NDArray[np.int64], allowed: NDArray[np.int64] | None, surfaces: Sequence[str] | None
@@ -415,4 +429,4 @@ def _check_consistent(is_consistent: object) -> None:
     import sqlite3
 
     if not is_consistent:
-        raise sqlite3.DatabaseError("the text index does not match the records; build the corpus again")
+        raise sqlite3.DatabaseError("the text index does not match the records")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar, cast
 import anyio
 
 from airw._base.concurrency import in_thread
-from airw.errors import StoreBusy, StoreError
-from airw.stores.sqlite._log_guard import file_key, is_log_foreign, log_path, open_files
-from airw.stores.sqlite._schema import connect, read_immutable_state, translate_errors
+from airw.errors import StoreBusy, StoreCorrupt, StoreError
+from airw.stores.sqlite._log_guard import check_readable, file_key, is_log_foreign, log_path, open_files
+from airw.stores.sqlite._schema import Durability, connect, read_immutable_state, translate_errors
 
 if TYPE_CHECKING:
     import sqlite3
@@ -51,7 +51,9 @@ class Connection:
         open_files[self._key] += 1
 
     @classmethod
-    async def open(cls, path: Path, *, create: bool = False, writable: bool = False) -> Self:
+    async def open(
+        cls, path: Path, *, create: bool = False, writable: bool = False, durability: Durability = "normal"
+    ) -> Self:
         """Open the file as `connect` does, and start the thread.
 
         Raises:
@@ -74,7 +76,7 @@ class Connection:
             )
         # A cancelled half of this would leak a connection or a thread; all of it is quick.
         with anyio.CancelScope(shield=True):
-            raw = await in_thread(lambda: connect(path, create=create, writable=writable))
+            raw = await in_thread(lambda: connect(path, create=create, writable=writable, durability=durability))
             thread = aiosqlite.Connection(lambda: raw, iter_chunk_size=64)
             # A store that is never closed must not keep the interpreter alive. Before aiosqlite 0.22, the connection
             # is the thread itself.
@@ -104,8 +106,10 @@ class Connection:
                 with anyio.CancelScope(shield=True):
                     await self._interrupt()
                 raise
-            except StoreError:
+            except StoreError as error:
                 await self.check_same()  # what looks like damage may be the content of two files
+                if isinstance(error, StoreCorrupt):
+                    await in_thread(check_readable, self._path)
                 raise
             await self.check_same()
             return result

@@ -38,6 +38,7 @@ _NO_TOKEN = bytes(16)
 
 _LOG_HEADER, _FRAME_HEADER = 32, 24  # bytes; https://www.sqlite.org/fileformat2.html#walformat
 _LOG_MAGIC = (0x377F0682, 0x377F0683)
+_READ_BYTES = 1 << 20
 _TRIES = 20  # readings of a log that others are writing
 
 # The kernel's `struct flock`, and the byte of the index of a log that every connection locks (`UNIX_SHM_DMS`).
@@ -265,6 +266,24 @@ def _open_for_ever(path: Path) -> int:
     if key not in _descriptors:
         _descriptors[key] = os.open(path, os.O_RDONLY)
     return _descriptors[key]
+
+
+def check_readable(path: Path) -> None:
+    """Check that each byte of a file can be read.
+
+    SQLite reports a disk that fails as a damaged file.
+
+    Raises:
+        StoreError: If it cannot.
+    """
+    try:
+        descriptor, position = _open_for_ever(path), 0
+        while block := os.pread(descriptor, _READ_BYTES, position):
+            position += len(block)
+    except OSError as error:
+        raise StoreError(
+            f"{str(path)!r} cannot be read ({error.strerror}); it may be whole, so check its disk, cable or network"
+        ) from error
 
 
 def _read_pages(path: Path, log: Log, numbers: Iterable[int]) -> Iterator[tuple[bytes, bytes]]:

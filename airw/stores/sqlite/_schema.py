@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 import anyio
 
 from airw._base.concurrency import in_thread
-from airw._base.messages import one_line
+from airw._base.messages import one_line, short_repr
 from airw.errors import CorpusNotFound, StoreBusy, StoreCorrupt, StoreError
 from airw.stores._indexes.texts import TEXT_TABLES, prepare_texts
 from airw.stores.sqlite._filter_sql import register_functions
@@ -30,11 +30,20 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+Durability: TypeAlias = Literal["normal", "full"]
+"""What an acknowledged write survives: a kill of the process, or a power failure, too; see `SqliteStore`."""
+
+DURABILITIES: tuple[Durability, ...] = ("normal", "full")
+
 APPLICATION_ID = 0x61697277  # "airw"
 _PATIENCE = 5.0  # seconds to wait for processes that create, close or recover the file at the same time
 _RETRY_EVERY = 0.01  # seconds
 _CACHE = 8_192  # KiB of pages per connection: enough for the inner pages, which every step of a walk reads again
 VERSION = 4
+_LONGEST_PATH = 500  # bytes; SQLite opens 512, and some of them are for the names of its other files
+_SIGNS_OF_DAMAGE = ("decode to UTF-8", "malformed JSON", "text index does not match")
+MEND = "check its disk, then build it with repair=True, or restore a copy of it"
+"""What would do for a damaged file, as the end of an error message."""
 
 _TABLES = (
     STAMP_TABLE,
@@ -108,11 +117,20 @@ def _to_store_error(path: Path, error: "sqlite3.Error") -> StoreError:
             return StoreCorrupt(_describe_damage(path, error))
         case sqlite3.SQLITE_FULL:
             return StoreError(f"{str(path)!r} cannot be written ({error}); free some space and try again")
-        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_IOERR:
+        case sqlite3.SQLITE_IOERR:
+            return StoreError(
+                f"{str(path)!r} cannot be read or written ({error}); check its disk, cable or network, and free space"
+            )
+        case sqlite3.SQLITE_CANTOPEN if (length := len(os.fsencode(os.path.realpath(path)))) > _LONGEST_PATH:
+            return StoreError(
+                f"{short_repr(str(path))} cannot be opened: its path has {length} bytes, and SQLite opens paths of up "
+                f"to {_LONGEST_PATH}; use a shorter one"
+            )
+        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
             return StoreError(
                 f"{str(path)!r} cannot be read or written ({error}); it needs a writable folder with free space"
             )
-        case _ if "decode to UTF-8" in str(error) or "malformed JSON" in str(error):
+        case _ if any(sign in str(error) for sign in _SIGNS_OF_DAMAGE):
             return StoreCorrupt(_describe_damage(path, error))
         case _:
             return StoreError(f"{str(path)!r}: {one_line(str(error))}")
@@ -120,7 +138,7 @@ def _to_store_error(path: Path, error: "sqlite3.Error") -> StoreError:
 
 def _describe_damage(path: Path, error: Exception) -> str:
     reason = one_line(str(error))
-    return f"{str(path)!r} is damaged or not a corpus ({reason}); restore it, or remove it and build it again"
+    return f"{str(path)!r} is damaged or not a corpus ({reason}); {MEND}"
 
 
 @contextmanager
@@ -150,7 +168,9 @@ def run_in_snapshot(connection: "sqlite3.Connection", work: "Callable[[sqlite3.C
         return work(connection)
 
 
-def connect(path: Path, *, create: bool = False, writable: bool = False) -> "sqlite3.Connection":
+def connect(
+    path: Path, *, create: bool = False, writable: bool = False, durability: Durability = "normal"
+) -> "sqlite3.Connection":
     """Open the file of a corpus, for use in one thread at a time.
 
     A file with a `read_immutable_state` is read without locks.
@@ -159,6 +179,7 @@ def connect(path: Path, *, create: bool = False, writable: bool = False) -> "sql
         path: The file, absolute.
         create: Whether to create the file and its tables if they do not exist.
         writable: Whether the connection may write to the file.
+        durability: What an acknowledged write survives; see `SqliteStore`.
 
     Raises:
         CorpusNotFound: If there is no file or an empty one, and `create` is false.
@@ -174,7 +195,7 @@ def connect(path: Path, *, create: bool = False, writable: bool = False) -> "sql
     with translate_errors(path):
         while True:
             try:
-                return _open_connection(path, create=create, writable=writable)
+                return _open_connection(path, create=create, writable=writable, durability=durability)
             except sqlite3.OperationalError as error:
                 # SQLite does not always wait by itself: not for a change to WAL, nor for the last connection to close.
                 code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -242,7 +263,7 @@ async def remove_files(path: Path, segments: Path) -> None:
             raise StoreError(f"{str(file)!r} cannot be removed ({error.strerror})") from error
 
 
-def _open_connection(path: Path, *, create: bool, writable: bool) -> "sqlite3.Connection":
+def _open_connection(path: Path, *, create: bool, writable: bool, durability: Durability) -> "sqlite3.Connection":
     import sqlite3
 
     mode = "ro&immutable=1" if read_immutable_state(path) else "rwc" if create else "rw"
@@ -251,6 +272,8 @@ def _open_connection(path: Path, *, create: bool, writable: bool) -> "sqlite3.Co
     )
     try:
         _prepare(connection, path, create=create)
+        # Only "full" waits at each commit until the log is on the disk; "normal" does so when the log is copied.
+        connection.execute(f"PRAGMA synchronous = {durability.upper()}")
         connection.execute(f"PRAGMA query_only = {not writable:d}")
         if writable:
             connection.execute("PRAGMA busy_timeout = 0")  # `run_with_retry` waits, and can be cancelled
@@ -274,7 +297,6 @@ def _prepare(connection: "sqlite3.Connection", path: Path, *, create: bool) -> N
                 _create_tables(connection)
                 write_stamp(connection)
     _check_format(connection, path)
-    connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute(f"PRAGMA cache_size = -{_CACHE}")
     register_functions(connection)
     prepare_texts(connection)
@@ -321,6 +343,4 @@ def _check_format(connection: "sqlite3.Connection", path: Path) -> None:
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
     missing = {"record", "record_text", "artifact", "vector", "bucket", "gone", "link", "name", "setting"} - tables
     if missing:
-        raise StoreCorrupt(
-            f"{str(path)!r} lacks the table {min(missing)!r}; restore it, or remove it and build it again"
-        )
+        raise StoreCorrupt(f"{str(path)!r} is damaged: it lacks the table {min(missing)!r}; {MEND}")

@@ -9,6 +9,7 @@ import numpy as np
 
 from airw._base.arrays import Floats, NDArray
 from airw.errors import StoreCorrupt
+from airw.stores.sqlite._schema import MEND
 
 
 def encode_vectors(vectors: Floats) -> Iterator[tuple[bytes, int]]:
@@ -31,7 +32,7 @@ def decode_vectors(data: Sequence[bytes], sums: Sequence[int]) -> Floats:
     except (TypeError, ValueError):
         is_intact = False
     if not is_intact:
-        raise StoreCorrupt("a vector in the corpus's file is damaged; restore it, or remove it and build it again")
+        raise StoreCorrupt(f"a vector in the corpus's file is damaged; {MEND}")
     return rows.astype(np.float32, copy=False)
 
 

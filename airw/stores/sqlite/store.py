@@ -33,7 +33,7 @@ from airw.stores._indexes.value_index import ValueIndex, match_values
 from airw.stores.sqlite import _links, _records, _runs
 from airw.stores.sqlite._connection import Connection, FileReplaced
 from airw.stores.sqlite._field_indexes import FieldIndex, FilterIndex
-from airw.stores.sqlite._schema import check_removable, remove_files, run_in_snapshot
+from airw.stores.sqlite._schema import DURABILITIES, Durability, check_removable, remove_files, run_in_snapshot
 from airw.stores.sqlite._segmented_index import build_segments, plan_segments
 from airw.stores.sqlite._segments import segment_folder
 from airw.stores.sqlite._vector_index import SqlVectorSearch, VectorIndex
@@ -81,10 +81,19 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
     does so for the 32 fields last used by filters, each from its second filter on. Each of its two connections caches
     up to 8 MiB of the file.
 
+    A write that has returned survives a kill of the process. After a power failure, the last writes may be missing, but
+    what is there is whole: the state after one of the writes. With `durability="full"`, no write is missing either;
+    each then waits for the disk.
+
+    If the file is replaced while the store is open, reads continue with the new file. A write that was prepared for the
+    old file raises `StoreError`, and the next one goes to the new file.
+
     Args:
         path: The file. If it does not exist, entering the store creates it; its folder must exist.
+        durability: `"normal"` or `"full"`.
 
     Raises:
+        ArgumentError: If `durability` is neither.
         StoreCorrupt: On opening, if the file is not a corpus, is damaged, or is from a newer version.
         StoreError: On opening, if the file cannot be read or created, or the event loop is not asyncio.
 
@@ -103,10 +112,11 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
         ['a']
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, durability: Durability = "normal") -> None:
         self._reader: Connection | None = None
         self._writer: Connection | None = None
         self._path = Path(path).absolute()  # as the writer opens later, perhaps in another working folder
+        self._durability: Durability = check_choice("durability", durability, DURABILITIES)
         self._segments = segment_folder(self._path)
         self._writer_lock = anyio.Lock()
         self._vectors_lock = anyio.Lock()
@@ -123,15 +133,18 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
         self._max_fan_in = LruCache[_links.FanInKey, int](_CACHED)
 
     @classmethod
-    async def open(cls, path: str | os.PathLike[str], *, create: bool = False) -> Self:
+    async def open(
+        cls, path: str | os.PathLike[str], *, create: bool = False, durability: Durability = "normal"
+    ) -> Self:
         """Open the store of an existing file; close it with `aclose`.
 
         Raises:
+            ArgumentError: If `durability` is neither `"normal"` nor `"full"`.
             CorpusNotFound: If there is no such file, and `create` is not set.
             StoreCorrupt: If the file is not a corpus, is damaged, or is from a newer version.
             StoreError: If the file cannot be read or created, or the event loop is not asyncio.
         """
-        store = cls(path)
+        store = cls(path, durability=durability)
         await store._open(create=create)
         return store
 
@@ -426,7 +439,7 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
             async with self._writer_lock:
                 if self._writer is None:
                     await reader.check_same()
-                    self._writer = await Connection.open(self._path, writable=True)
+                    self._writer = await Connection.open(self._path, writable=True, durability=self._durability)
                 writer = self._writer
             result = await writer.run_with_retry(work, *args, **kwargs)
         except FileReplaced:
