@@ -6,14 +6,14 @@ from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from airw.stores.memory.store import MemoryStore
-    from airw.stores.sqlite._schema import DURABILITIES, Durability
+    from airw.stores.sqlite.durability import DURABILITIES, Durability
     from airw.stores.sqlite.store import SqliteStore
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "memory.store": ["MemoryStore"],
-            "sqlite._schema": ["DURABILITIES", "Durability"],
+            "sqlite.durability": ["DURABILITIES", "Durability"],
             "sqlite.store": ["SqliteStore"],
         },
     )

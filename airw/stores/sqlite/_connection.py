@@ -12,7 +12,8 @@ import anyio
 from airw._base.concurrency import in_thread
 from airw.errors import StoreBusy, StoreCorrupt, StoreError
 from airw.stores.sqlite._log_guard import check_readable, file_key, is_log_foreign, log_path, open_files
-from airw.stores.sqlite._schema import Durability, connect, read_immutable_state, translate_errors
+from airw.stores.sqlite._schema import connect, read_immutable_state, translate_errors
+from airw.stores.sqlite.durability import Durability
 
 if TYPE_CHECKING:
     import sqlite3

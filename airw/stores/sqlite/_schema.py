@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
@@ -24,16 +24,12 @@ from airw.stores.sqlite._log_guard import (
     set_aside_foreign_log,
     write_stamp,
 )
+from airw.stores.sqlite.durability import Durability
 
 if TYPE_CHECKING:
     import sqlite3
 
 R = TypeVar("R")
-
-Durability: TypeAlias = Literal["normal", "full"]
-"""What an acknowledged write survives: a kill of the process, or a power failure, too; see `SqliteStore`."""
-
-DURABILITIES: tuple[Durability, ...] = ("normal", "full")
 
 APPLICATION_ID = 0x61697277  # "airw"
 _PATIENCE = 5.0  # seconds to wait for processes that create, close or recover the file at the same time

@@ -33,11 +33,12 @@ from airw.stores._indexes.value_index import ValueIndex, match_values
 from airw.stores.sqlite import _links, _records, _runs
 from airw.stores.sqlite._connection import Connection, FileReplaced
 from airw.stores.sqlite._field_indexes import FieldIndex, FilterIndex
-from airw.stores.sqlite._schema import DURABILITIES, Durability, check_removable, remove_files, run_in_snapshot
+from airw.stores.sqlite._schema import check_removable, remove_files, run_in_snapshot
 from airw.stores.sqlite._segmented_index import build_segments, plan_segments
 from airw.stores.sqlite._segments import segment_folder
 from airw.stores.sqlite._vector_index import SqlVectorSearch, VectorIndex
 from airw.stores.sqlite._writing import apply_changes, change_setting, prepare_rows
+from airw.stores.sqlite.durability import DURABILITIES, Durability
 from airw.values import (
     DIRECTIONS,
     ArtifactChange,
