@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from airw.corpora.naming import corpus_names, corpus_path, find_corpus_path, home, is_corpus_name
     from airw.corpora.opening import CUSTOM, Corpus, CorpusLike, Opening, open_corpus, use_corpus, use_store
     from airw.corpora.partitions import IngestPlan, PartitionReport, finish_ingest, ingest_partition, prepare_ingest
-    from airw.corpora.pipeline import Builder, BuildProgress, BuildReport, SourcePages, with_survey
+    from airw.corpora.pipeline import Builder, BuildReport, SourcePages, with_survey
+    from airw.corpora.progress import BuildProgress
     from airw.corpora.recipes import (
         UPSERT_SOURCE,
         BuildRecipe,
@@ -40,7 +41,8 @@ else:
             "naming": ["corpus_names", "corpus_path", "find_corpus_path", "home", "is_corpus_name"],
             "opening": ["CUSTOM", "Corpus", "CorpusLike", "Opening", "use_corpus", "open_corpus", "use_store"],
             "partitions": ["IngestPlan", "PartitionReport", "finish_ingest", "ingest_partition", "prepare_ingest"],
-            "pipeline": ["BuildProgress", "BuildReport", "Builder", "SourcePages", "with_survey"],
+            "pipeline": ["BuildReport", "Builder", "SourcePages", "with_survey"],
+            "progress": ["BuildProgress"],
             "recipes": [
                 "UPSERT_SOURCE",
                 "OnError",

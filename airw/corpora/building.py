@@ -16,7 +16,8 @@ from airw._base.messages import short_repr
 from airw._base.signatures import check_option_names, shows_options
 from airw.corpora.naming import corpus_path, is_corpus_name
 from airw.corpora.opening import CUSTOM, Corpus, Opening
-from airw.corpora.pipeline import Builder, BuildProgress, BuildReport, SourcePages, sum_reports, with_survey
+from airw.corpora.pipeline import Builder, BuildReport, SourcePages, sum_reports, with_survey
+from airw.corpora.progress import Progress, ProgressMeter
 from airw.corpora.recipes import UPSERT_SOURCE, BuildRecipe, OnError, recipes_by_source
 from airw.corpora.trust import remember_embedder
 from airw.embedders import is_same_model, resolve_embedder
@@ -36,7 +37,7 @@ class BuildOptions(TypedDict, total=False):
     force: bool
     batch_size: int
     edge_extractor: EdgeExtractor | None
-    progress: Callable[[BuildProgress], None] | None
+    progress: Progress | None
     on_error: OnError
     durability: Durability
 
@@ -63,7 +64,7 @@ class BuildRequest:
     full: bool = True
     force: bool = False
     batch_size: int = 256
-    progress: Callable[[BuildProgress], None] | None = None
+    progress: Progress | None = None
     on_error: OnError = "raise"
     durability: Durability = "normal"
 
@@ -184,7 +185,8 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
         force: Allow a source without any artifact to empty the corpus.
         batch_size: The number of items that are read, embedded and written at once.
         edge_extractor: The extractor of links; the default is the source's.
-        progress: A function that is called with the counts so far after each page.
+        progress: A function that is called with the counts so far, a `BuildProgress`: after each page that is read,
+            each batch that is embedded, and each page that is written.
         on_error: `"raise"`: the first item that cannot be indexed ends the build. `"skip"`: the item is left out and
             reported; if it was indexed before by the same embedder, the old version stays.
         durability: What a written page survives: `"normal"`, a kill of this process; `"full"`, a power failure, too.
@@ -227,12 +229,14 @@ async def _build(request: BuildRequest) -> Corpus:
         # Read the first page before a new file is created: a source that is missing then leaves no empty corpus.
         async with request.lock_store(exit_stack, pages.peek) as store:
             recipe = await keep_embedder_id(recipe, store, embedder)
-            recipe = await with_survey(recipe, request.source, request.batch_size)
+            meter = ProgressMeter(request.progress)
+            recipe = await with_survey(recipe, request.source, request.batch_size, meter)
             config = await make_config(request, recipe, store, embedder)
             outdated = await find_outdated(request, recipe, store, config)
-            builder = Builder(recipe, store, embedder, config, outdated, request.progress)
+            builder = Builder(recipe, store, embedder, config, outdated, meter)
             await builder.run(pages)
             # Prune last: only now it is certain which artifacts the source no longer has.
+            meter.advance(stage="finish")
             pruning = await find_pruning(builder, full=request.full, force=request.force)
             if pruning.stored:
                 await store.apply([], removals=pruning.stored)

@@ -95,7 +95,7 @@ class Changes:
         origin = _UpsertOrigin(owner, strategy_of(owner, config, self.strategy))
         extractor = edge_extractor_of(owner, config, self.edge_extractor)
         recipe = BuildRecipe.of(origin, config["embedder_id"], extractor, on_error)
-        return Builder(recipe, self.store, self.embedder, config, frozenset(), None)
+        return Builder(recipe, self.store, self.embedder, config, frozenset())
 
     async def _write_page(self, builders: Mapping[str, Builder], owned: Sequence[tuple[str, Artifact]]) -> None:
         """Write one page of artifacts in one transaction, whichever sources own them."""

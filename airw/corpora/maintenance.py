@@ -16,7 +16,8 @@ from airw._base.json import json_clean
 from airw._base.messages import one_line, short_repr
 from airw.corpora.definitions import Action, Decision, Definition
 from airw.corpora.opening import Corpus, CorpusLike, use_store
-from airw.corpora.pipeline import BuildProgress, BuildReport, SourcePages, with_survey
+from airw.corpora.pipeline import BuildReport, SourcePages, with_survey
+from airw.corpora.progress import BuildProgress
 from airw.corpora.recipes import BuildRecipe, OnError, check_id
 from airw.corpora.registry import build_corpus, ensure_home, find_definition, list_corpora
 from airw.errors import AirwError, ArgumentError, CorpusNotFound, SourceError
@@ -111,7 +112,7 @@ async def maintain(
             default all registered corpora that are due are built.
         dry_run: Only report which corpora are due; build, create and lock nothing.
         on_error: What to do with an item that cannot be indexed, as in `build`: skip and report it, or fail.
-        progress: A function that is called with the corpus's name and the counts so far after each page.
+        progress: A function that is called with the corpus's name and the counts so far, as in `build`.
         now: The current time, in local time if it has no time zone. By default the clock is read for each corpus.
 
     Returns:

@@ -251,7 +251,7 @@ async def ingest_partition(plan: IngestPlan, number: int, items: Items) -> Parti
         if number in rows.parts:
             return to_report(number, rows.parts[number])
         embedder, recipe = await in_thread(_resolve, plan)
-        builder = Builder(recipe, store, embedder, plan.run.settings, frozenset(rows.row["outdated"]), None)
+        builder = Builder(recipe, store, embedder, plan.run.settings, frozenset(rows.row["outdated"]))
         # Plan and embed without a lock, in parallel with other workers. The partition is one page.
         async with aclosing(SourcePages(source, sys.maxsize, max_chars=sys.maxsize)) as pages:
             page, changes = await builder.prepare(await pages.next())
@@ -490,7 +490,7 @@ async def _finish(plan: IngestPlan, partitions: int, *, full: bool, force: bool)
             await _check_written(plan, store, recipe, totals)
             config, outdated = await store.config(), frozenset(rows.row["outdated"])
             kept_ids, problems = totals.ids_to_keep, totals.problems
-            builder = Builder(recipe, store, embedder, config, outdated, None, kept_ids=kept_ids, problems=problems)
+            builder = Builder(recipe, store, embedder, config, outdated, kept_ids=kept_ids, problems=problems)
             pruning = await find_pruning(builder, full=full, force=force)
             # Prune and end the run in one transaction: a process killed before it can simply finish again.
             await store.forget_run(plan.run, removals=pruning.stored)

@@ -8,6 +8,7 @@ The four stages run at the same time, each on another page. The plan stage finds
 them and extracts their links, in a worker thread and with one ledger call per page.
 """
 
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field, replace
@@ -17,11 +18,13 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import anyio
+import numpy as np
 
 from airw._base.arrays import Floats
 from airw._base.checks import find_text_fault
 from airw._base.concurrency import first_error, in_thread, map_bounded
 from airw._base.vectors import unit_rows
+from airw.corpora.progress import ProgressMeter
 from airw.corpora.recipes import BuildRecipe, Draft, PlanResult, check_id
 from airw.errors import AirwError, SourceError
 from airw.protocols import ChangeFinder, CorpusWideExtractor, Embedder, Source, Store
@@ -41,27 +44,8 @@ _ENTRY = 50  # rough memory of an entry, in characters
 _PLANS_AT_ONCE = 16
 """The largest number of plans that an async strategy makes at the same time."""
 
-
-@dataclass(frozen=True, slots=True)
-class BuildProgress:
-    """The counts of a build so far; the total is unknown, because the source streams.
-
-    Args:
-        added: The number of artifacts stored for the first time.
-        updated: The number of artifacts stored again.
-        unchanged: The number of artifacts that were up to date.
-        problems: The number of problems; an item may have several.
-    """
-
-    added: int = 0
-    updated: int = 0
-    unchanged: int = 0
-    problems: int = 0
-
-    @property
-    def done(self) -> int:
-        """Return the number of artifacts that are up to date now."""
-        return self.added + self.updated + self.unchanged
+_FIRST_SLICE, _LARGEST_SLICE = 32, 512
+"""The texts embedded in one call: few at first, so that the progress of a slow model shows within a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +164,10 @@ class Builder:
         config: The new settings of the corpus; written before the first artifact.
         outdated: The ids of artifacts whose vectors another embedder made. They are removed before the first new
             vector is written, because vectors of two embedders cannot be compared.
-        progress: A function that is called after each page.
+        meter: The counts so far, which it reports to the caller.
         seen_ids: The ids that the source has yielded so far.
         kept_ids: The artifacts of the source that must not be pruned: written, unchanged, or kept in an old version.
         problems: The problems so far.
-        counts: The counts so far.
     """
 
     recipe: BuildRecipe
@@ -192,12 +175,12 @@ class Builder:
     embedder: Embedder
     config: Mapping[str, Any]
     outdated: frozenset[str]
-    progress: Callable[[BuildProgress], None] | None
+    meter: ProgressMeter = field(default_factory=ProgressMeter)
     seen_ids: set[str] = field(default_factory=set)
     kept_ids: set[str] = field(default_factory=set)
     problems: list[ItemProblem] = field(default_factory=list)
-    counts: BuildProgress = field(default_factory=BuildProgress)
     _settings_written: bool = False
+    _slice: int = _FIRST_SLICE
 
     async def run(self, pages: SourcePages) -> None:
         """Run every page through the four stages.
@@ -220,12 +203,19 @@ class Builder:
         for end in (items_sender, items_receiver, pages_sender, pages_receiver, changes_sender, changes_receiver):
             streams.enter_context(end)
         async with anyio.create_task_group() as group:
-            group.start_soon(_read_pages, pages, items_sender)
+            group.start_soon(self.meter.find_total, self.recipe.source)
+            group.start_soon(self._read_pages, pages, items_sender)
             group.start_soon(_run_stage, self._plan_page, items_receiver, pages_sender)
             group.start_soon(_run_stage, self._embed_page, pages_receiver, changes_sender)
             # Only this task writes, page by page: the store sees one transaction at a time, in the source's order.
             async for page, changes in changes_receiver:
                 await self._write_page(page, changes)
+
+    async def _read_pages(self, pages: SourcePages, target: "MemoryObjectSendStream[list[Item]]") -> None:
+        while page := await pages.next():
+            self.meter.add_read(page)
+            await target.send(page)
+        target.close()
 
     async def prepare(self, items: list[Item]) -> tuple[Page, list[ArtifactChange]]:
         """Plan and embed one page for callers that write it themselves and then call `record`."""
@@ -405,9 +395,27 @@ class Builder:
         # Reuse the vectors of artifacts whose links or metadata changed, but not their texts: embedding is slow.
         vectors = await self._reuse_vectors(page.reusable)
         new_drafts = [draft for draft in page.drafts if draft.artifact_id not in vectors]
-        rows = await self._embed_texts([record.text for draft in new_drafts for record in draft.records])
+        self.meter.advance(embedded=self.meter.counts.embedded + len(vectors))
+        rows = await self._embed_drafts(new_drafts)
         vectors |= _split_rows(new_drafts, rows)
         return page, [draft.to_change(vectors[draft.artifact_id]) for draft in page.drafts]
+
+    async def _embed_drafts(self, drafts: Sequence[Draft]) -> Floats:
+        """Return the vectors of all records of the drafts.
+
+        A draft counts as embedded once all its records are.
+        """
+        texts = [record.text for draft in drafts for record in draft.records]
+        ends = list(accumulate(len(draft.records) for draft in drafts))
+        rows: list[Floats] = []
+        earlier, start = self.meter.counts.embedded, 0
+        while start < len(texts) or not rows:
+            part = texts[start : start + self._slice]
+            rows.append(await self._embed_texts(part))
+            start += len(part)
+            self._slice = min(2 * self._slice, _LARGEST_SLICE)
+            self.meter.advance(embedded=earlier + bisect_right(ends, start))
+        return rows[0] if len(rows) == 1 else np.concatenate(rows)
 
     async def _reuse_vectors(self, drafts: Sequence[Draft]) -> dict[str, Floats]:
         """Return, by artifact id, the stored vectors of drafts whose texts are all unchanged."""
@@ -431,17 +439,16 @@ class Builder:
             await self.write_settings()
             await self.store.apply(changes)
         self.record(page, changes)
-        if self.progress is not None:
-            self.progress(self.counts)
 
     def record(self, page: Page, changes: Sequence[ArtifactChange]) -> None:
         """Add the counts and the problems of a page that the caller has written."""
         updated = sum(change.entry.artifact_id in page.existing_ids for change in changes)
         self.problems.extend(page.problems)
-        self.counts = BuildProgress(
-            added=self.counts.added + len(changes) - updated,
-            updated=self.counts.updated + updated,
-            unchanged=self.counts.unchanged + len(page.unchanged),
+        counts = self.meter.counts
+        self.meter.advance(
+            added=counts.added + len(changes) - updated,
+            updated=counts.updated + updated,
+            unchanged=counts.unchanged + len(page.unchanged),
             problems=len(self.problems),
         )
 
@@ -449,9 +456,9 @@ class Builder:
 def sum_reports(builders: Collection[Builder], *, removed: int = 0, seconds: float) -> BuildReport:
     """Return one report with the summed counts of several builders."""
     return BuildReport(
-        added=sum(builder.counts.added for builder in builders),
-        updated=sum(builder.counts.updated for builder in builders),
-        unchanged=sum(builder.counts.unchanged for builder in builders),
+        added=sum(builder.meter.counts.added for builder in builders),
+        updated=sum(builder.meter.counts.updated for builder in builders),
+        unchanged=sum(builder.meter.counts.unchanged for builder in builders),
         removed=removed,
         problems=tuple(problem for builder in builders for problem in builder.problems),
         seconds=seconds,
@@ -464,12 +471,6 @@ def _split_rows(drafts: Sequence[Draft], rows: Floats) -> dict[str, Floats]:
     return {draft.artifact_id: rows[end - len(draft.records) : end] for draft, end in zip(drafts, ends, strict=True)}
 
 
-async def _read_pages(pages: SourcePages, target: "MemoryObjectSendStream[list[Item]]") -> None:
-    while page := await pages.next():
-        await target.send(page)
-    target.close()
-
-
 async def _run_stage(
     work: Callable[[In], Awaitable[Out]], source: "MemoryObjectReceiveStream[In]", target: "MemoryObjectSendStream[Out]"
 ) -> None:
@@ -478,21 +479,30 @@ async def _run_stage(
     target.close()
 
 
-async def with_survey(recipe: BuildRecipe, source: Source, page_size: int) -> BuildRecipe:
+async def with_survey(
+    recipe: BuildRecipe, source: Source, page_size: int, meter: ProgressMeter | None = None
+) -> BuildRecipe:
     """Return the recipe, with its extractor prepared if that must see all artifacts first.
 
-    Preparing reads the whole source. Items with problems are passed over: the build that follows reports them.
+    Preparing reads the whole source, and the meter counts the items. Items with problems are passed over: the build
+    that follows reports them.
 
     Raises:
         SourceError: If the source itself cannot be read.
     """
     if not isinstance(recipe.extractor, CorpusWideExtractor):
         return recipe
+    meter = meter or ProgressMeter()
     survey = await in_thread(recipe.extractor.survey)
+    meter.advance(stage="survey")
+    await meter.find_total(source)
     async with aclosing(SourcePages(source, page_size)) as pages:
         while page := await pages.next():
             await in_thread(survey.add, [item for item in page if isinstance(item, Artifact) and _has_valid_id(item)])
-    return recipe.with_extractor(await in_thread(survey.extractor))
+            meter.add_read(page)
+    extractor = await in_thread(survey.extractor)
+    meter.advance(stage="index", read=0)
+    return recipe.with_extractor(extractor)
 
 
 def _has_valid_id(artifact: Artifact) -> bool:

@@ -65,6 +65,14 @@ class Folder:
         for start in range(0, len(names), PAGE):
             yield [self.read(name) for name in names[start : start + PAGE]]
 
+    def count(self) -> int:
+        """Return the number of files that are read.
+
+        Raises:
+            SourceError: If the root is missing or not a folder.
+        """
+        return sum(self._exclusion_reason(name) is None for name in self.list_files()[0])
+
     def find_excluded(self) -> dict[str, list[str]]:
         """Return the files that are left out on purpose, by reason, in order of path.
 
@@ -219,6 +227,7 @@ def from_files(
         metadata_of=metadata_of,
         edge_extractor=edge_extractor,
         excluded=folder.find_excluded,
+        count=folder.count,
     )
 
 

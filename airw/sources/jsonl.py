@@ -18,7 +18,7 @@ from airw.sources.source import PAGE, CorpusSource, Item, Pages, id_from, name_f
 from airw.values import Artifact, ItemProblem
 
 _PAGE_BYTES = 4 * 2**20  # a page ends when its lines have this many bytes
-_BLOCK = 2**20  # bytes that are read at once of a line that is too long
+_BLOCK = 2**20  # bytes read at once to count lines, or of a line that is too long
 _MAX_EXPANSION = 200  # bytes per compressed byte; JSON Lines usually have 3 to 20
 _FREE_EXPANSION = 64 * 2**20  # bytes that any file may expand to
 
@@ -59,6 +59,19 @@ class _Lines:
         if is_empty and not page:
             raise SourceError(f"{str(self.path)!r} has no lines; it must have one JSON object per line")
         yield page
+
+    def count(self) -> int | None:
+        """Return the number of lines, or `None` for a compressed file.
+
+        That would have to be unpacked.
+        """
+        if self.path.suffix == ".gz" or not self.path.is_file():
+            return None
+        count, last = 0, b"\n"
+        with self.path.open("rb") as file:
+            while chunk := file.read(_BLOCK):
+                count, last = count + chunk.count(b"\n"), chunk[-1:]
+        return count + (last != b"\n")
 
     @contextmanager
     def _open(self) -> Iterator[tuple[IO[bytes], IO[bytes] | None]]:
@@ -169,10 +182,12 @@ def from_jsonl(
     whole_text = WholeText(text_key=text_key)
     file = Path(path)
     keys = None if metadata_keys is None else tuple(metadata_keys)
+    lines = _Lines(file, id_key, text_key or "text", keys, check_count("max_bytes", max_bytes, least=1))
     return CorpusSource(
         name_from(file.name.removesuffix(".gz").removesuffix(".jsonl"), "records") if name is None else name,
-        _Lines(file, id_key, text_key or "text", keys, check_count("max_bytes", max_bytes, least=1)).pages,
+        lines.pages,
         strategy or whole_text,
         embedder=embedder,
         edge_extractor=edge_extractor,
+        count=lines.count,
     )

@@ -109,6 +109,7 @@ def from_notes(
         embedder=embedder,
         edge_extractor=edge_extractor or MarkdownLinks(),
         excluded=folder.find_excluded,
+        count=folder.count,
     )
 
 

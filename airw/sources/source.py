@@ -105,6 +105,8 @@ class CorpusSource:
         edge_extractor: The extractor of the artifacts' links; `None` for no links.
         excluded: A function that returns the items that are left out on purpose, by reason; `airw.corpora.coverage`
             uses it.
+        count: A function that returns how many items the scope has, without reading them, or `None` if it cannot tell.
+            It may be a little too high. A mapping needs none.
 
     Raises:
         ArgumentError: If the name is not valid, or the scope is neither a mapping nor a function.
@@ -127,6 +129,7 @@ class CorpusSource:
     metadata_of: MetadataOf | None = None
     edge_extractor: EdgeExtractor | None = None
     excluded: Callable[[], Mapping[str, Sequence[str]]] | None = None
+    count: Callable[[], int | None] | None = None
 
     def __post_init__(self) -> None:
         """Check name and scope."""
@@ -147,6 +150,19 @@ class CorpusSource:
             return self._read_mapping(self.scope)
         pages = self.scope()
         return self._read_pages(pages if isinstance(pages, AsyncGenerator) else _run_in_threads(pages))
+
+    def count_items(self) -> int | None:
+        """Return the number of items, or `None` if only reading them can tell.
+
+        A build shows it in its progress. Call it in a worker thread: it may list a folder.
+
+        Example:
+            >>> CorpusSource("letters", {"a": "alpha", "b": "beta"}).count_items()
+            2
+        """
+        if self.count is not None:
+            return self.count()
+        return len(self.scope) if isinstance(self.scope, Mapping) else None
 
     async def _read_mapping(self, scope: Mapping[str, Any]) -> AsyncIterator[Item]:
         for number, key in enumerate(scope):

@@ -13,10 +13,11 @@ from airw.corpora import BuildProgress, build
 from airw.embedders import embedder_from
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, SourceError, StoreError
 from airw.indexing import Chunked, WholeText
-from airw.links import extractor_from
+from airw.links import TitleMentions, extractor_from
 from airw.sources import CorpusSource, content_hash, from_files, from_mapping
 from airw.stores import MemoryStore
 from airw.values import Artifact, ArtifactChange, Extraction, IndexPlan, ItemProblem, Link, Record, Surface
+from tests.support.corpora import at_each_page
 from tests.support.drawing import examples
 
 TEXTS = {"a": "alpha", "b": "beta", "c": "gamma", "d": "delta", "e": "epsilon"}
@@ -430,8 +431,45 @@ async def test_progress_is_reported_after_each_page():
     await build(notes({"a": "alpha", "b": "beta"}), store=store)
     items = [Artifact("a", "alpha"), Artifact("b", "new"), Artifact("c", "gamma"), ItemProblem("d", "cannot be read")]
     await build(Scripted(items), store=store, batch_size=2, on_error="skip", progress=seen.append)
-    assert seen == [BuildProgress(0, 1, 1, 0), BuildProgress(1, 1, 1, 1)]
-    assert [counts.done for counts in seen] == [2, 3]
+    written = dict.fromkeys((counts.added, counts.updated, counts.unchanged, counts.problems) for counts in seen)
+    assert list(written) == [(0, 0, 0, 0), (0, 1, 1, 0), (1, 1, 1, 1)]
+    assert seen[-1] == BuildProgress(1, 1, 1, 1, read=4, embedded=2, stage="finish")
+    assert (seen[-1].written, seen[-1].done, seen[-1].fraction) == (2, 3, 1.0)
+
+
+async def test_the_total_and_the_counts_are_known_before_the_first_page_is_embedded():
+    seen, at_first_call = [], []
+
+    async def embed(texts):
+        await anyio.sleep(0.05)  # as a model would; the source is counted in the meantime
+        at_first_call.append(seen[-1])
+        return [[1.0, 0.0]] * len(texts)
+
+    texts = {f"{number:03}": f"text {number}" for number in range(100)}
+    await build(notes(texts, embedder=embedder_from(embed, id="e", dim=2)), store=MemoryStore(), progress=seen.append)
+    assert (at_first_call[0].total, at_first_call[0].read, at_first_call[0].fraction) == (100, 100, 0.0)
+    # The first calls embed few texts, so that a slow model shows progress inside its first page.
+    assert [counts.embedded for counts in at_first_call] == [0, 32, 96]
+    shares = [counts.fraction for counts in seen if counts.total is not None]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+
+async def test_a_source_that_must_be_read_twice_reports_both_readings():
+    seen = []
+    texts = {"a": "Beta", "b": "beta"}
+    await build(notes(texts), store=MemoryStore(), edge_extractor=TitleMentions(), progress=seen.append)
+    stages = list(dict.fromkeys((counts.stage, counts.read) for counts in seen))
+    assert stages == [("survey", 0), ("survey", 2), ("index", 0), ("index", 2), ("finish", 2)]
+
+
+@pytest.mark.parametrize("count", [lambda: None, lambda: 1 // 0])
+async def test_a_source_that_cannot_count_its_items_is_built_without_a_total(count):
+    seen = []
+    source = replace(notes(TEXTS), count=count)
+    await build(source, store=MemoryStore(), progress=seen.append)
+    assert {counts.total for counts in seen} == {None}
+    assert seen[0].fraction is None
 
 
 @pytest.mark.parametrize("pages", [1, 2, 4])
@@ -439,14 +477,14 @@ async def test_a_cancelled_build_leaves_a_valid_corpus_that_the_next_build_compl
     store, fresh, calls = MemoryStore(), MemoryStore(), []
     items = [Artifact(f"{number:02}", f"text {number}") for number in range(10)]
 
-    def progress(counts):
-        calls.append(counts)
+    def count_page():
+        calls.append(1)
         if len(calls) == pages:
             scope.cancel()
 
     source = Scripted(items)
     with anyio.CancelScope() as scope:
-        await build(source, store=store, batch_size=2, progress=progress)
+        await build(source, store=store, batch_size=2, progress=at_each_page(count_page))
     assert scope.cancelled_caught
     assert source.closed == 1
     assert await store.artifact_ids() == [artifact.id for artifact in items[: 2 * pages]]
@@ -513,7 +551,7 @@ async def test_the_second_of_two_builders_waits_for_the_first():
 
     async def one(name, text):
         source = Scripted([Artifact(str(number), f"{text} {number}") for number in range(6)])
-        await build(source, store=store, batch_size=1, progress=lambda _: order.append(name))
+        await build(source, store=store, batch_size=1, progress=at_each_page(lambda: order.append(name)))
 
     async with anyio.create_task_group() as group:
         group.start_soon(one, "first", "alpha")
@@ -590,8 +628,9 @@ async def test_a_file_that_vanishes_while_its_folder_is_read_is_a_problem(tmp_pa
         (tmp_path / f"{number:03}.md").write_text(f"text {number}")
     last = tmp_path / "599.md"
 
-    def progress(_):
-        last.unlink(missing_ok=True)
+    def progress(counts):
+        if counts.read:  # the folder is listed by now
+            last.unlink(missing_ok=True)
 
     source = from_files(tmp_path, name="notes", embedder=Counting().embedder)
     corpus = await build(source, store=MemoryStore(), batch_size=10, on_error="skip", progress=progress)

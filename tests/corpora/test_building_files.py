@@ -17,6 +17,7 @@ from airw.embedders import embedder_from
 from airw.errors import EmbedderError, StoreBusy
 from airw.sources import from_mapping
 from airw.stores import MemoryStore, SqliteStore
+from tests.support.corpora import at_each_page
 
 pytestmark = pytest.mark.asyncio_only
 
@@ -71,11 +72,11 @@ async def fresh_content(word, id="e"):
 KILLED = """
 # Each child builds and is killed: at a moment, or by itself after a number of pages. The parent starts no thread.
 def child(moment, page):
-    pages = 0
+    pages = done = 0
 
-    def progress(_):
-        nonlocal pages
-        pages += 1
+    def progress(counts):
+        nonlocal pages, done
+        pages, done = pages + (counts.done > done), counts.done
         if pages == page:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -172,7 +173,7 @@ async def test_the_second_of_two_builders_of_a_file_waits_and_fails_after_its_ti
     path, order = tmp_path / "notes.airw", []
 
     async def one(word):
-        corpus = await build(source(word), store=path, batch_size=6, progress=lambda _: order.append(word))
+        corpus = await build(source(word), store=path, batch_size=6, progress=at_each_page(lambda: order.append(word)))
         await corpus.aclose()
 
     async with anyio.create_task_group() as group:

@@ -50,9 +50,13 @@ word, count, page = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 
 def child(path, told):
     async def main():
-        opening = build(
-            source(word, count=count, pause=0.004), store=path, batch_size=page, progress=lambda _: os.write(told, b"x")
-        )
+        written = 0
+        def progress(counts):
+            nonlocal written
+            if counts.written > written:
+                written = counts.written
+                os.write(told, b"x")
+        opening = build(source(word, count=count, pause=0.004), store=path, batch_size=page, progress=progress)
         await (await opening).aclose()
     anyio.run(main)
 

@@ -137,3 +137,16 @@ async def check_whole(path, undisturbed, word="alpha", **options):
         assert_same(await content(corpus.store), undisturbed)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def at_each_page(function):
+    """Return a progress function that calls `function` once for each page that is written."""
+    done = 0
+
+    def progress(counts):
+        nonlocal done
+        if counts.done > done:
+            done = counts.done
+            function()
+
+    return progress
