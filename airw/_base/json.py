@@ -1,13 +1,16 @@
-"""JSON values: converting other values to them, and copying them."""
+"""JSON values: converting other values to them, copying them, and writing them as text."""
 
 import copy
 import datetime
+import json
 import math
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
+
+from airw._base.messages import escape_controls
 
 # Values of exactly these types are JSON already. A float is not always: it may be NaN or infinite.
 _CLEAN = frozenset({str, int, bool, type(None)})
@@ -26,6 +29,21 @@ def deep_copy(value: Any) -> Any:
     if kind is dict:
         return {key: deep_copy(item) for key, item in value.items()}
     return copy.deepcopy(value)
+
+
+def dump_json(value: Any) -> str:
+    r"""Return a JSON value as one line of text, for people and programs.
+
+    Text is written as it is, but control characters, and others that `escape_controls` replaces, as escapes.
+
+    Raises:
+        ValueError: If it contains NaN or an infinite number.
+
+    Example:
+        >>> print(dump_json({"title": "café \u202e"}))
+        {"title": "café \\u202e"}
+    """
+    return escape_controls(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
 def json_clean(value: Any) -> Any:

@@ -1,18 +1,66 @@
-"""Values, errors and foreign texts as parts of a one-line message."""
+"""Values, errors and foreign texts as parts of a one-line message.
+
+Texts of documents, files, servers and models are strangers' words. Whatever shows them on a terminal, in a log or on a
+page passes them through `escape_controls`.
+"""
+
+import re
 
 _LONGEST = 200
 _MAX_BITS = 10_000  # Python refuses to print numbers of more than 4,300 digits, about 14,300 bits
 _MAX_REPR = 10_000  # characters
+CONTROLS = (
+    "\x00-\x1f\x7f-\x9f"  # what ends a line, rings, or begins a command to a terminal
+    "\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f"  # line separators, and what changes the direction of text
+    "\u200b\u2060-\u2065\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # what hides a text or takes no space
+    "\ud800-\udfff"  # unpaired surrogates, which no encoding can write
+)
+"""The characters that `escape_controls` replaces, as ranges of a regular expression."""
+_IN_LINES = re.compile(f"[{CONTROLS}]")
+_IN_TEXT = re.compile(rf"(?!\t|\r?\n)[{CONTROLS}]")
+_OTHER_ESCAPES = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}
+
+
+def escape_controls(text: str, *, multiline: bool = False) -> str:
+    r"""Return a text whose control characters are visible, so that they cannot act.
+
+    These are control characters, line separators, what changes the direction of text, what is invisible, and unpaired
+    surrogates. The joiners inside emoji and Persian words stay. The escapes are those of JSON, such as `\u001b`, so
+    JSON stays the same JSON. They are for reading: the text itself may contain the same escapes.
+
+    Args:
+        text: The text, from anywhere.
+        multiline: Keep line ends and tabs. Without it, the result is always one line.
+
+    Example:
+        >>> print(escape_controls("a\nb\x1b[2J \u202egnp.exe"))
+        a\nb\u001b[2J \u202egnp.exe
+        >>> print(escape_controls("two\nlines\x07", multiline=True))
+        two
+        lines\u0007
+    """
+    return (_IN_TEXT if multiline else _IN_LINES).sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
+    if character in _OTHER_ESCAPES:
+        return _OTHER_ESCAPES[character]
+    # JSON writes a character above U+FFFF as two surrogates.
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def one_line(text: str, *, longest: int = _LONGEST) -> str:
-    r"""Return a text on one line, cut to at most `longest` characters.
+    r"""Return a text on one line, escaped and cut to at most `longest` characters.
 
     Example:
         >>> one_line("a\n  b"), one_line("long " * 100, longest=12)
         ('a b', 'long long l…')
+        >>> print(one_line("\x1b[2J"))
+        \u001b[2J
     """
-    text = " ".join(text.split())
+    text = escape_controls(" ".join(text.split()))
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 from collections.abc import Callable
 from functools import partial
 
@@ -22,6 +21,7 @@ from airw.cli.definitions import (
     parse_strategy,
     source_params,
 )
+from airw.cli.printing import print_line, print_note
 from airw.cli.resolve import choose_corpus, corpus_argument, list_names
 from airw.corpora.registry import save_definition
 from airw.errors import ArgumentError, CorpusNotFound, StoreError
@@ -125,7 +125,7 @@ async def ls(_: argparse.Namespace) -> int:
             output.print_unreadable_corpus(name, error)
             code = 1
     if not names:
-        print("no corpora yet; `airw build FOLDER` builds one")
+        print_line("no corpora yet; `airw build FOLDER` builds one")
     return code
 
 
@@ -162,7 +162,7 @@ async def rm(arguments: argparse.Namespace) -> int:
         await corpora.unregister(registered.name)
         removed.append("its registration")
     spelling = corpora.corpus_path(name).stem if registered is None else registered.name
-    print(f"removed {spelling}: {' and '.join(removed)}")
+    print_line(f"removed {spelling}: {' and '.join(removed)}")
     return 0
 
 
@@ -172,7 +172,7 @@ async def maintain(arguments: argparse.Namespace) -> int:
         report = await corpora.maintain(corpus_argument(arguments), dry_run=arguments.dry_run, progress=report_progress)
     output.print_maintenance_report(report, arguments.format)
     if report.failed:
-        print(f"airw: {len(report.failed)} of {len(report.corpora)} corpora failed", file=sys.stderr)
+        print_note(f"{len(report.failed)} of {len(report.corpora)} corpora failed")
     return int(not report.ok)
 
 

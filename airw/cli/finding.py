@@ -6,7 +6,6 @@ Packages are imported whole, so that each command loads only the modules that it
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from airw import corpora, discovery, evaluation, policies, walking
 from airw._base.checks import check_count
 from airw._base.concurrency import in_thread
 from airw.cli import output
+from airw.cli.printing import print_note
 from airw.cli.resolve import choose_corpus, corpus_and_word, ensure_built, parse_filter
 from airw.cli.wording import translate
 from airw.errors import ArgumentError, SeedNotFound
@@ -115,9 +115,9 @@ def _report_failures(reports: Mapping[str, Mapping[str, Any]]) -> int:
     for source, report in reports.items():
         if report.get("floor_note"):
             note = translate(str(report["floor_note"]))
-            print(f"airw: no floor for {source!r}: {note}", file=sys.stderr)
+            print_note(f"no floor for {source!r}: {note}")
         if report["status"] != "ok":
-            print(f"airw: {source!r} did not answer: {translate(str(report['error']))}", file=sys.stderr)
+            print_note(f"{source!r} did not answer: {translate(str(report['error']))}")
     return int(any(report["status"] != "ok" for report in reports.values()))
 
 
@@ -156,5 +156,5 @@ async def calibrate(arguments: argparse.Namespace) -> int:
     output.print_calibration(result, arguments.format, saved=saved)
     if saved or not arguments.save:
         return 0
-    print("airw: nothing saved, because there is no floor", file=sys.stderr)
+    print_note("nothing saved, because there is no floor")
     return 1

@@ -13,6 +13,7 @@ import anyio
 
 from airw._base.checks import check_number
 from airw._base.concurrency import in_thread
+from airw._base.json import dump_json
 from airw.cli import output
 from airw.cli.resolve import choose_corpus, ensure_built, find_artifact_ids
 from airw.corpora import Corpus, open_corpus, use_store
@@ -100,7 +101,7 @@ def _parse_inverses(values: Sequence[str]) -> Inverses:
 async def tree(arguments: argparse.Namespace) -> int:
     """Walk along links and print them as a tree; text is printed while the walk runs."""
     if arguments.schema:
-        output.write(output.to_json_document(tree_schema()))
+        output.print_json_line(tree_schema())
         return 0
     if not arguments.ids:
         raise ArgumentError("link tree needs at least one document to start from: airw link tree ID ...")
@@ -135,7 +136,7 @@ async def _stream_tree(walk: Walk, inverses: Inverses | None, sink: output.Sink)
 
 
 _TREES: Mapping[str, Callable[[WalkTree, argparse.Namespace], str]] = {
-    "json": lambda tree, _: output.to_json_document(tree.to_dict()),
+    "json": lambda tree, _: f"{dump_json(tree.to_dict())}\n",
     "records": lambda tree, arguments: tree_records(tree, max_chars=arguments.max_chars),
     "dot": lambda tree, _: tree_dot(tree),
     "html": lambda tree, _: tree_page(tree),
@@ -145,7 +146,7 @@ _TREES: Mapping[str, Callable[[WalkTree, argparse.Namespace], str]] = {
 async def path(arguments: argparse.Namespace) -> int:
     """Find a path between two documents and print it; the exit code is 1 if there is none."""
     if arguments.schema:
-        output.write(output.to_json_document(path_schema()))
+        output.print_json_line(path_schema())
         return 0
     if len(arguments.ids) != 2:
         raise ArgumentError("link path needs exactly two documents: airw link path FROM TO")
@@ -168,7 +169,7 @@ async def path(arguments: argparse.Namespace) -> int:
 
 _PATHS: Mapping[str, Callable[[LinkPath, Sequence[NodeView], Inverses | None, argparse.Namespace], str]] = {
     "text": lambda path, nodes, inverses, _: f"{path_text(path, nodes, inverses=inverses)}\n",
-    "json": lambda path, nodes, *_: output.to_json_document(path_dict(path, nodes)),
+    "json": lambda path, nodes, *_: f"{dump_json(path_dict(path, nodes))}\n",
     "records": lambda path, nodes, _, arguments: path_records(path, nodes, max_chars=arguments.max_chars),
     "dot": lambda path, nodes, *_: path_dot(path, nodes),
     "html": lambda path, nodes, inverses, _: path_page(path, nodes, inverses=inverses),

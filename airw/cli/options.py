@@ -3,6 +3,8 @@
 import argparse
 from typing import Any, NoReturn, TypeAlias
 
+from airw.cli.printing import print_note
+
 ONE_CORPUS = "the corpus; default: $AIRW_CORPUS, or the only corpus"
 """Help text of commands that search one corpus."""
 
@@ -25,7 +27,8 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with code 2 and the message on one line."""
-        self.exit(2, f"airw: {message}; see `{self.prog} --help`\n")
+        print_note(f"{message}; see `{self.prog} --help`")
+        self.exit(2)
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"  # noqa: SLF001 - the type has no public name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import textwrap
 import time
@@ -14,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airw import views
-from airw._base.json import json_clean
+from airw._base.json import dump_json, json_clean
+from airw._base.messages import escape_controls
+from airw.cli.printing import print_line, print_note, write
 from airw.cli.wording import describe_error, translate
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from airw.walking import WalkSummary
 
 _WIDTH = 72
-_WIDE = re.compile(r"[^\x00-\x7f]")
 _STATES = ("resolved", "dangling", "ambiguous", "foreign")
 _COUNTS = ("artifacts", "records", *_STATES)
 _SETTINGS = ("embedder", "embedder_id", "dim", "strategy_id", "extractor_id", "source")
@@ -84,11 +84,11 @@ def print_build_report(
     """
     if report is None:
         return
-    print(f"{name}: {summarize_changes(report)}")
+    print_line(f"{name}: {summarize_changes(report)}")
     hint = f"; `airw link check -c {name} -v` lists them" if unresolved is None else ""
-    print(f"{path} contains {_counts_text(counts, hint)}")
+    print_line(f"{path} contains {_counts_text(counts, hint)}")
     for link in unresolved or ():
-        print(f"airw: {views.unresolved_line(link)}", file=sys.stderr)
+        print_note(f"{views.unresolved_line(link)}")
 
 
 def summarize_changes(report: BuildReport) -> str:
@@ -114,9 +114,9 @@ def print_problems(problems: Sequence[ItemProblem], *, verbose: bool) -> None:
     listed = [problem for problem in problems if problem.lost or verbose]
     for problem in listed:
         effect = "left out" if problem.lost else "in part"
-        print(f"airw: {effect}: {problem.item}: {translate(problem.reason)}", file=sys.stderr)
+        print_note(f"{effect}: {problem.item}: {translate(problem.reason)}")
     if len(problems) > len(listed):
-        print(f"{len(problems) - len(listed)} minor problems, no document left out; --verbose lists them")
+        print_line(f"{len(problems) - len(listed)} minor problems, no document left out; --verbose lists them")
 
 
 def print_hits(hits: Sequence[SearchHit], form: str) -> None:
@@ -125,9 +125,9 @@ def print_hits(hits: Sequence[SearchHit], form: str) -> None:
         if form == "json":
             print_json_line({"type": "hit", "rank": rank, **hit.to_dict()})
         else:
-            print(f"{rank:3}  {hit.score:8.4f}  {hit.artifact_id}  {_title(hit)}")
+            print_line(f"{rank:3}  {hit.score:8.4f}  {hit.artifact_id}  {_title(hit)}")
     if not hits and form == "text":
-        print("nothing found")
+        print_line("nothing found")
 
 
 class WalkPrinter:
@@ -138,7 +138,7 @@ class WalkPrinter:
         self._json = form == "json"
         self._start = time.perf_counter()
         if not self._json:
-            print(f"{'ms':>7}  depth    score  path", flush=True)
+            print_line(f"{'ms':>7}  depth    score  path")
 
     def print_hit(self, hit: SearchHit) -> None:
         """Print one hit: milliseconds since the start, depth, score, path."""
@@ -147,20 +147,20 @@ class WalkPrinter:
             print_json_line({"type": "hit", "elapsed_ms": round(elapsed, 1), **hit.to_dict()})
             return
         path = " > ".join(str(id) for id in hit.metadata.get("walk_path", ["…", hit.artifact_id]))
-        print(f"{elapsed:7.1f}  {hit.metadata['walk_depth']:5}  {hit.score:7.4f}  {path}  {_title(hit)}", flush=True)
+        print_line(f"{elapsed:7.1f}  {hit.metadata['walk_depth']:5}  {hit.score:7.4f}  {path}  {_title(hit)}")
 
     def print_summary(self, summary: WalkSummary) -> None:
         """Print why the walk stopped and how much each limit left out."""
         if self._json:
             print_json_line({"type": "summary", **summary.to_dict()})
             return
-        print(
+        print_line(
             f"stopped: {summary.stop} after {summary.emitted} hits of {summary.committed} documents visited, "
             f"{summary.steps} steps, {summary.edges} links read, depth {summary.depth}, {summary.seconds * 1000:.0f} ms"
         )
         limits = [f"{limit} {_at_least(limit, summary)}{count}" for limit, count in summary.left_out.items()]
         limits += [f"{limit} unknown" for limit in summary.unknown]
-        print(f"left out: {', '.join(limits) or 'nothing'}")
+        print_line(f"left out: {', '.join(limits) or 'nothing'}")
 
 
 def _at_least(limit: str, summary: WalkSummary) -> str:
@@ -169,7 +169,7 @@ def _at_least(limit: str, summary: WalkSummary) -> str:
 
 def print_export_report(report: ExportReport) -> None:
     """Print the folder, size and accuracy of an export."""
-    print(
+    print_line(
         f"{report.place} contains {report.id}, {report.size / 1e6:.1f} MB; "
         f"vectors of {report.texts} texts differ from torch's by at most {report.difference:.1e}"
     )
@@ -177,7 +177,7 @@ def print_export_report(report: ExportReport) -> None:
 
 def print_corpus_line(name: str, counts: Mapping[str, int], config: Mapping[str, Any]) -> None:
     """Print one built corpus of a list."""
-    print(f"{name:20}  {_counts_text(counts)}  {config.get('embedder_id', 'never completed')}")
+    print_line(f"{name:20}  {_counts_text(counts)}  {config.get('embedder_id', 'never completed')}")
 
 
 class DiscoveryPrinter:
@@ -198,7 +198,7 @@ class DiscoveryPrinter:
             hits = f"{report['n_retrieved']:4} hits" if is_ok else " " * 9
             note = f"  {report['reason']}" if is_ok and report["reason"] else ""
             milliseconds = f"{report['seconds'] * 1000:.0f} ms"
-            print(f"{answered.source:20}  {report['status']:7}  {hits}  {milliseconds}{note}", flush=True)
+            print_line(f"{answered.source:20}  {report['status']:7}  {hits}  {milliseconds}{note}")
 
     def print_result(self, result: DiscoveryResult) -> None:
         """Print the committed documents, or why there are none."""
@@ -212,18 +212,19 @@ class DiscoveryPrinter:
                 {"type": "summary", **{name: value for name, value in result.to_dict().items() if name != "results"}}
             )
         elif result.abstained:
-            print(f"no document answers the query: {result.reason}")
+            print_line(f"no document answers the query: {result.reason}")
 
     def _print_disclosure(self, rank: int, disclosure: Disclosure) -> None:
         corpus = f"{disclosure.source}  " if self._many else ""
         metadata = disclosure.metadata
         title = shorten(str(metadata.get("title") or disclosure.summary))
-        print(f"{rank:3}  {disclosure.score:8.4f}  {corpus}{disclosure.artifact_id}  {title}")
+        print_line(f"{rank:3}  {disclosure.score:8.4f}  {corpus}{disclosure.artifact_id}  {title}")
         parts = {"passage": disclosure.passage, "body": disclosure.body, "files": "\n".join(disclosure.bundle)}
         parts["note"] = ", ".join(str(metadata[key]) for key in ("disclosure", "expansion") if key in metadata)
         for part, text in parts.items():
             if text:
-                print(textwrap.indent(f"{part}:\n{textwrap.indent(text.rstrip(), '  ')}", "     "))
+                lines = textwrap.indent(escape_controls(text, multiline=True).rstrip(), "  ")
+                write(textwrap.indent(f"{part}:\n{lines}\n", "     "))
 
 
 def print_passage(passage: Passage, form: str) -> None:
@@ -233,7 +234,7 @@ def print_passage(passage: Passage, form: str) -> None:
         del fields["score"]  # without a search there is no score
         print_json_line({"type": "passage", **fields})
     else:
-        print(passage.text)
+        write(f"{passage.text}\n")
 
 
 def print_calibration(calibration: MinScoreCalibration, form: str, *, saved: bool) -> None:
@@ -241,9 +242,9 @@ def print_calibration(calibration: MinScoreCalibration, form: str, *, saved: boo
     if form == "json":
         print_json_line({"type": "calibration", "saved": saved, **calibration.to_dict()})
         return
-    print(calibration)
+    write(f"{calibration}\n")
     if saved:
-        print(f"saved as {calibration.key}; `airw discover --min-score auto` uses it")
+        print_line(f"saved as {calibration.key}; `airw discover --min-score auto` uses it")
 
 
 def _title(hit: SearchHit) -> str:
@@ -258,7 +259,7 @@ def shorten(text: str) -> str:
 
 def print_json_line(value: Mapping[str, Any]) -> None:
     """Print one JSON object and flush, so that a reading program gets it at once."""
-    print(json.dumps(value, ensure_ascii=False, allow_nan=False), flush=True)
+    print_line(dump_json(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,28 +309,28 @@ class About:
 def print_registration(definition: Definition) -> None:
     """Print the definition that was registered, and when it is built."""
     when = _maintenance_text(definition.schedule)
-    print(f"registered {definition.name}: {_definition_text(definition)}")
-    print(f"`airw build {definition.name}` builds it; `airw maintain` builds it {when}")
+    print_line(f"registered {definition.name}: {_definition_text(definition)}")
+    print_line(f"`airw build {definition.name}` builds it; `airw maintain` builds it {when}")
 
 
 def print_replacement(before: Definition, after: Definition) -> None:
     """Print that a name is now registered for another source."""
-    print(f"{after.name} is now registered as {_source_text(after)}; before, it was {_source_text(before)}")
+    print_line(f"{after.name} is now registered as {_source_text(after)}; before, it was {_source_text(before)}")
 
 
 def warn_preset_hidden(preset: str) -> None:
     """Warn on stderr that a path in the current folder hides a preset."""
-    print(f"airw: {preset!r} exists here, so it is built as a path; elsewhere it is the preset", file=sys.stderr)
+    print_note(f"{preset!r} exists here, so it is built as a path; elsewhere it is the preset")
 
 
 def print_unbuilt_corpus(definition: Definition) -> None:
     """Print one corpus of a list that is registered but not built yet."""
-    print(f"{definition.name:20}  not built yet: {_definition_text(definition)}")
+    print_line(f"{definition.name:20}  not built yet: {_definition_text(definition)}")
 
 
 def print_unreadable_corpus(name: str, error: Exception) -> None:
     """Print on stderr why a corpus cannot be listed."""
-    print(f"airw: {name}: {describe_error(error)}", file=sys.stderr)
+    print_note(f"{name}: {describe_error(error)}")
 
 
 def _definition_text(definition: Definition) -> str:
@@ -342,7 +343,7 @@ def _source_text(definition: Definition) -> str:
 
 
 def _param_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else dump_json(value)
 
 
 def _maintenance_text(maintenance: Maintenance) -> str:
@@ -359,12 +360,12 @@ def print_info(about: About, form: str) -> None:
     if form == "json":
         print_json_line({"type": "info", **about.to_dict()})
         return
-    print(about.name)
+    print_line(about.name)
     for title, rows in _sections(about):
         if rows:
-            print(title)
+            print_line(title)
         for name, value in rows.items():
-            print(f"  {name:14} {value}")
+            print_line(f"  {name:14} {value}")
 
 
 def _sections(about: About) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -411,11 +412,11 @@ def print_maintenance_report(report: MaintenanceReport, form: str) -> None:
         if form == "json":
             print_json_line({"type": "maintained", **outcome.to_dict()})
         else:
-            print(f"{outcome.name:20}  {outcome.action:8}  {_outcome_text(outcome)}")
+            print_line(f"{outcome.name:20}  {outcome.action:8}  {_outcome_text(outcome)}")
     if form == "json":
         print_json_line({"type": "summary", "ok": report.ok, "dry_run": report.dry_run})
     elif not report.corpora:
-        print("no corpora registered; `airw register NAME KIND` or `airw build FOLDER` registers one")
+        print_line("no corpora registered; `airw register NAME KIND` or `airw build FOLDER` registers one")
 
 
 def _outcome_text(outcome: MaintenanceOutcome) -> str:
@@ -431,11 +432,11 @@ def print_coverage(coverage: Coverage, form: str, *, verbose: bool) -> None:
         print_json_line({"type": "coverage", **coverage.to_dict()})
         return
     indexed, expected = len(coverage.indexed), len(coverage.expected)
-    print(f"{coverage.name}: {indexed} of {expected} documents indexed ({coverage.ratio:.1%})")
+    print_line(f"{coverage.name}: {indexed} of {expected} documents indexed ({coverage.ratio:.1%})")
     for title, about, items in _coverage_gaps(coverage):
-        print(f"{title:10} {len(items):6}  {about}".rstrip())
+        print_line(f"{title:10} {len(items):6}  {about}".rstrip())
         for item in items if verbose else ():
-            print(f"    {item}")
+            print_line(f"    {item}")
 
 
 def _coverage_gaps(coverage: Coverage) -> Iterable[tuple[str, str, Sequence[str]]]:
@@ -469,31 +470,15 @@ class Sink:
             Path(self._file).write_text("".join(self._parts), encoding="utf-8", newline="\n")
 
 
-def write(text: str) -> None:
-    """Print text at once, without adding a newline.
-
-    If the terminal cannot encode all of it, non-ASCII characters are printed as JSON escapes.
-    """
-    try:
-        text.encode(sys.stdout.encoding or "utf-8", "strict")
-    except UnicodeEncodeError:
-        text = _WIDE.sub(lambda match: json.dumps(match[0])[1:-1], text)  # so that JSON output stays JSON
-    print(text, end="", flush=True)
-
-
-def to_json_document(value: Any) -> str:
-    """Return a value as JSON on one line."""
-    return f"{json.dumps(value, ensure_ascii=False, allow_nan=False)}\n"
-
-
 def print_link_list(id: str, direction: Direction, links: Sequence[views.ListedLink], form: str) -> None:
     """Print the links of one document."""
     if form == "json":
-        write(to_json_document([link.to_dict() for link in links]))
+        print_line(dump_json([link.to_dict() for link in links]))
     elif form == "records":
         write(views.listing_records(id, direction, links))
     else:
-        write("".join(f"{link.text}\n" for link in links) or "no links found\n")
+        for line in [link.text for link in links] or ["no links found"]:
+            print_line(line)
 
 
 def print_diagnosis(
@@ -502,8 +487,8 @@ def print_diagnosis(
     """Print the diagnosis of a graph and, if given, the links that lead nowhere."""
     if form == "json":
         links = {} if unresolved is None else {"unresolved": [views.unresolved_dict(link) for link in unresolved]}
-        write(to_json_document({"type": "check", "name": name, **diagnosis.to_dict(), **links}))
+        print_json_line({"type": "check", "name": name, **diagnosis.to_dict(), **links})
         return
     write(f"{diagnosis}\n")
     for link in unresolved or ():
-        write(f"{views.unresolved_line(link)}\n")
+        print_line(views.unresolved_line(link))

@@ -21,6 +21,7 @@ from airw.cli.options import (
     add_query,
     add_rerank,
 )
+from airw.cli.printing import print_line
 
 _ABOUT = """Find documents in collections and follow their links.
 
@@ -54,7 +55,7 @@ class _Version(argparse.Action):
         """Print the version and exit."""
         from importlib.metadata import version
 
-        print(f"airw {version('airw')}")
+        print_line(f"airw {version('airw')}")
         parser.exit()
 
 

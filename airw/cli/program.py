@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from airw.cli.parser import parser
+from airw.cli.printing import escape_output, print_note
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,6 +21,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         no corpora yet; `airw build FOLDER` builds one
         0
     """
+    with escape_output():
+        return _main(argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    """Run a command, and turn what ends it early into an exit code."""
     arguments = parser().parse_args(argv)
     if arguments.command is None:
         parser().print_help()
@@ -49,5 +56,5 @@ def _run(arguments: Namespace) -> int:
 
 
 def _print_error(message: str, code: int) -> int:
-    print(f"airw: {message}", file=sys.stderr)
+    print_note(message)
     return code

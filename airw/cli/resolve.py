@@ -4,13 +4,13 @@ import argparse
 import difflib
 import json
 import os
-import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from airw import corpora
 from airw._base.concurrency import in_thread
+from airw.cli.printing import print_note
 from airw.errors import ArgumentError, CorpusNotFound, NoLedgerEntry
 from airw.protocols import OpenCorpus
 
@@ -98,7 +98,7 @@ async def ensure_built(name: str) -> str:
     if is_missing and name.casefold() in corpora.PRESETS:
         from airw.cli import output
 
-        print(f"airw: corpus {name!r} is not built yet; building it now", file=sys.stderr)
+        print_note(f"corpus {name!r} is not built yet; building it now")
         async with corpora.build_corpus(name, on_error="skip") as corpus:
             problems = corpus.report.problems if corpus.report else ()
         output.print_problems([problem for problem in problems if problem.lost], verbose=True)

@@ -1,13 +1,14 @@
 """Bundles of whole notes, as values, and the formats in which they are printed."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from airw._base.checks import check_choice
+from airw._base.json import dump_json
+from airw._base.messages import escape_controls
 from airw.values import Edge, NodeId
-from airw.views.model import NodeView, edge_dict, format_counts, id_text, one_line
+from airw.views.model import NodeView, edge_dict, format_counts, id_text
 from airw.views.records import edge_line, id_token, node_line, token
 from airw.views.text import limits_text
 
@@ -164,18 +165,19 @@ def _text_note(note: BundledNote) -> str:
     about = [f"type {node.type}" if node.type else "", f"tags {', '.join(node.tags)}" if node.tags else ""]
     about += [f"hop {note.hop}" if note.hop is not None else "", f"via {note.via}", node.path or ""]
     lines = [
-        f"# {id_text(node.id)}{f': {node.title}' if node.title else ''}",
-        one_line("; ".join(part for part in about if part)),
+        f"# {id_text(node.id)}{f': {escape_controls(node.title)}' if node.title else ''}",
+        escape_controls("; ".join(part for part in about if part)),
         *(_link_text(link, node.id) for link in note.links),
         "",
     ]
-    return "\n".join([*lines, *([note.content.strip("\n"), ""] if note.content.strip() else []), ""])
+    content = escape_controls(note.content, multiline=True)
+    return "\n".join([*lines, *([content.strip("\n"), ""] if content.strip() else []), ""])
 
 
 def _link_text(link: NoteLink, note: NodeId) -> str:
     is_out = link.edge.source == note
     other, arrow = (link.edge.target, "→") if is_out else (link.edge.source, "←")
-    return f"{arrow} {one_line(link.type)}  {id_text(other)}"
+    return f"{arrow} {escape_controls(link.type)}  {id_text(other)}"
 
 
 def _text_tail(bundle: Bundle) -> str:
@@ -186,16 +188,12 @@ def _text_tail(bundle: Bundle) -> str:
 # JSON.
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
-
-
 def _json_note(note: BundledNote) -> str:
-    return "".join(f"{_json(value)}, " for value in (note.to_dict(), *map(edge_dict, note.edges)))
+    return "".join(f"{dump_json(value)}, " for value in (note.to_dict(), *map(edge_dict, note.edges)))
 
 
 def _json_whole(bundle: Bundle) -> str:
-    return f"{_json(bundle.to_dict())}\n"
+    return f"{dump_json(bundle.to_dict())}\n"
 
 
 # Records.
@@ -203,7 +201,7 @@ def _json_whole(bundle: Bundle) -> str:
 
 def _records_head(bundle: Bundle) -> str:
     fields = ["H airw=1 records=1", f"store={token(bundle.store)}", "mode=context", f"notes={len(bundle.notes)}"]
-    fields += [f"truncated={_json(bundle.truncated)}"]
+    fields += [f"truncated={dump_json(bundle.truncated)}"]
     left_out = ",".join(map(":".join, format_counts(bundle.left_out, bundle.at_least, bundle.unknown)))
     fields += [f"left_out={left_out}"] if left_out else []
     fields += [f"tokens={token(bundle.tokens)}"] if bundle.tokens else []
@@ -212,7 +210,7 @@ def _records_head(bundle: Bundle) -> str:
 
 def _records_note(note: BundledNote) -> str:
     id, hop = id_token(note.node.id), "-" if note.hop is None else note.hop
-    lines = note.content.split("\n") if note.content else []
+    lines = escape_controls(note.content, multiline=True).split("\n") if note.content else []
     about = [f"{node_line(note.node)} hop={hop} via={token(note.via)}", *map(edge_line, note.edges)]
     return "\n".join([*about, f"B {id} lines={len(lines)}", *lines, f"B-END {id}", ""])
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
+from airw._base.messages import escape_controls
 from airw.links import LinkPath
 from airw.values import Edge, NodeId
-from airw.views.model import NodeView, WalkTree, format_counts, id_text, one_line
+from airw.views.model import NodeView, WalkTree, format_counts, id_text
 from airw.views.records import id_token
 from airw.views.text import limits_text
 
@@ -67,11 +68,13 @@ def _graph(nodes: Iterable[NodeView], ends: set[NodeId], edges: Iterable[tuple[E
     if label:
         lines.append(f"  label={_quote(label)};")
     for node in nodes:
-        label_lines = [id_text(node.id)] if node.title is None else [id_text(node.id), one_line(node.title)]
+        label_lines = [id_text(node.id)] if node.title is None else [id_text(node.id), escape_controls(node.title)]
         lines.append(f"  {_name(node.id)} [label={_quote(*label_lines)}{', peripheries=2' * (node.id in ends)}];")
     for edge, is_solid in edges:
         style = "" if is_solid else ", style=dashed"
-        lines.append(f"  {_name(edge.source)} -> {_name(edge.target)} [label={_quote(one_line(edge.type))}{style}];")
+        lines.append(
+            f"  {_name(edge.source)} -> {_name(edge.target)} [label={_quote(escape_controls(edge.type))}{style}];"
+        )
     return "".join(f"{line}\n" for line in [*lines, "}"])
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from airw._base.json import json_clean
+from airw._base.messages import escape_controls
 from airw.values import Direction, Edge, Link, NodeId, UnresolvedLink
-from airw.views.model import NodeView, id_text, one_line
+from airw.views.model import NodeView, id_text
 from airw.views.records import edge_line, id_token, token
 
 
@@ -42,11 +43,13 @@ class ListedLink:
     @property
     def text(self) -> str:
         """Return the link on one line for people."""
-        start = f"{'→' if self.direction == 'out' else '←'} {one_line(self.type)}  {one_line(self.origin)}"
+        start = (
+            f"{'→' if self.direction == 'out' else '←'} {escape_controls(self.type)}  {escape_controls(self.origin)}"
+        )
         if isinstance(self.stored, UnresolvedLink):
             return f"{start}  {_place(self.stored)}{_problem(self.stored)}"
         end = id_text(self.id or "")
-        return f"{start}  {end}  {one_line(self.title)}" if self.title else f"{start}  {end}"
+        return f"{start}  {end}  {escape_controls(self.title)}" if self.title else f"{start}  {end}"
 
     @property
     def record(self) -> str:
@@ -94,7 +97,7 @@ def _to_listed_link(here: str, edge: Edge, name: str, nodes: Mapping[NodeId, Nod
 
 def _reference_text(link: Link) -> str:
     """Return the reference of a link in quotes; both, if it has a second one."""
-    return " or ".join(f"'{one_line(ref)}'" for ref in (link.target_ref, link.or_ref) if ref is not None)
+    return " or ".join(f"'{escape_controls(ref)}'" for ref in (link.target_ref, link.or_ref) if ref is not None)
 
 
 def _reference(link: Link) -> str:
@@ -118,11 +121,13 @@ _RESOLVED: Mapping[str, Any] = {"state": "resolved", "ref": None, "candidates": 
 
 def unresolved_line(found: UnresolvedLink) -> str:
     """Return an unresolved link on one line, as compilers do: place, then problem."""
-    return f"{_place(found)}{_problem(found)} ({one_line(found.link.type)}, {one_line(found.link.origin)})"
+    return (
+        f"{_place(found)}{_problem(found)} ({escape_controls(found.link.type)}, {escape_controls(found.link.origin)})"
+    )
 
 
 def _place(found: UnresolvedLink) -> str:
-    file = one_line(found.link.file) if found.link.file else id_text(found.source)
+    file = escape_controls(found.link.file) if found.link.file else id_text(found.source)
     return f"{file}:{found.link.line}: " if found.link.line else f"{file}: "
 
 

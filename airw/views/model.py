@@ -3,20 +3,18 @@
 All formats are written from these values, so that they agree.
 """
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from airw._base.concurrency import in_thread
 from airw._base.json import json_clean
+from airw._base.messages import escape_controls
 from airw.protocols import OpenCorpus
 from airw.retrieval import check_corpus
 from airw.values import Direction, Edge, NodeId, Record, SearchHit
 
 _MANY = 200  # artifacts; describing more takes over a millisecond, so a worker thread does it
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that end a line, control a terminal or change the text direction, and unpaired surrogates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,19 +202,9 @@ class WalkTree:
         }
 
 
-def one_line(text: str) -> str:
-    r"""Return text with unprintable characters replaced by Python escapes.
-
-    Example:
-        >>> print(one_line("a\nb\x1b[2J"))
-        a\nb\x1b[2J
-    """
-    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
-
-
 def id_text(id: NodeId) -> str:
     """Return an id on one line; for several corpora, as `source/id`."""
-    return one_line(id if isinstance(id, str) else "/".join(id))
+    return escape_controls(id if isinstance(id, str) else "/".join(id))
 
 
 def format_counts(

@@ -12,9 +12,10 @@ from html import escape
 from itertools import pairwise
 from string import Template
 
+from airw._base.messages import CONTROLS, escape_controls
 from airw.links import INVERSES, Inverses, LinkPath
 from airw.values import Direction, NodeId
-from airw.views.model import NodeView, TreeLink, WalkTree, format_counts, id_text, one_line
+from airw.views.model import NodeView, TreeLink, WalkTree, format_counts, id_text
 from airw.views.reading import Outline, OutlineEdge
 from airw.views.text import limits_text
 
@@ -157,9 +158,10 @@ def _hash(text: str) -> str:
 
 
 def _data(tree: WalkTree) -> str:
-    """Return the walk as JSON for the page, with two more lists that the drawing needs."""
+    """Return the walk as JSON for the page, with what else the drawing needs."""
     places = {edge: place for place, edge in enumerate(tree.edges)}
     page = {
+        "controls": f"[{CONTROLS}]",
         "steps": [places[step.edge] for step in tree.spanning_tree],
         "unlisted": [tree.unlisted.get(node.id, 0) for node in tree.nodes],
     }
@@ -235,5 +237,5 @@ def _bdi(text: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Escape text for HTML, and write unprintable characters as Python escapes."""
-    return escape(one_line(text))
+    """Escape text for HTML, and make control characters visible."""
+    return escape(escape_controls(text))

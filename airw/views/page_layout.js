@@ -9,7 +9,11 @@ const view = { x: 0, y: 0, k: 1 };
 let shown = [], drawnLinks = [], shownHits = [], highlighted = [], isRound = false;
 let pinned = null, hovered = null, focused = null;
 
-const idText = id => Array.isArray(id) ? id.join("/") : id;
+const controls = new RegExp(walk.page.controls, "gu"), names = { "\t": "\\t", "\n": "\\n", "\r": "\\r" };
+const escapeUnit = unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
+const escapeCharacter = character => names[character] ?? character.split("").map(escapeUnit).join("");
+const escapeControls = text => text && text.replace(controls, escapeCharacter);
+const joinId = id => Array.isArray(id) ? id.join("/") : id, idText = id => escapeControls(joinId(id));
 const clamp = (value, least, most) => Math.min(Math.max(value, least), most);
 function cut(text, most) {
   const characters = [...text.slice(0, 4 * most)]; // whole characters, which may take two units
@@ -22,13 +26,15 @@ function width(text, size) {
 
 // The data: nodes in the order of the walk, so that parents come before children; links point as stored.
 const nodes = walk.nodes.map((node, place) => ({
-  ...node, place, name: node.title ?? idText(node.id),
-  searchText: `${idText(node.id)}\n${node.title ?? ""}`.toLowerCase(),
+  ...node, place, name: escapeControls(node.title) ?? idText(node.id),
+  type: escapeControls(node.type), path: escapeControls(node.path), tags: node.tags.map(escapeControls),
+  searchText: `${joinId(node.id)}\n${node.title ?? ""}`.toLowerCase(),
   unlisted: walk.page.unlisted[place], parent: null, children: [], links: [], depth: 0, below: 0, folded: false,
 }));
 const nodeById = new Map(nodes.map(node => [JSON.stringify(node.id), node]));
 const links = walk.edges.map(edge => ({
-  ...edge, from: nodeById.get(JSON.stringify(edge.from)), to: nodeById.get(JSON.stringify(edge.to)), child: null,
+  ...edge, type: escapeControls(edge.type),
+  from: nodeById.get(JSON.stringify(edge.from)), to: nodeById.get(JSON.stringify(edge.to)), child: null,
 }));
 walk.spanning_tree.forEach((step, place) => {
   const parent = nodeById.get(JSON.stringify(step.from)), child = nodeById.get(JSON.stringify(step.to));

@@ -3,19 +3,19 @@
 Records can be cut after any line, so they fit into a budget of characters.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from airw._base.checks import check_count
+from airw._base.json import dump_json
+from airw._base.messages import CONTROLS
 from airw.errors import ArgumentError
 from airw.links import LinkPath
 from airw.values import Edge, NodeId
 from airw.views.model import NodeView, WalkTree, format_counts
 
-_SPECIAL = re.compile('[\\s%",|\\\\\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]')
-_HIDDEN = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_SPECIAL = re.compile(rf'[\s%",|\\{CONTROLS}]')
 _NONE = "-"
 
 
@@ -145,7 +145,7 @@ def _lines(nodes: Iterable[NodeView], edges: Sequence[Edge]) -> Iterator[str]:
 
 def node_line(node: NodeView) -> str:
     """Return an artifact as one line."""
-    title = _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(node.title or "", ensure_ascii=False))
+    title = dump_json(node.title or "")
     tags = ",".join(map(token, node.tags)) or _NONE
     return f"N {id_token(node.id)} {token(node.type)} {title} tags={tags} path={token(node.path)}"
 

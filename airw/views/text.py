@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from airw._base.messages import escape_controls
 from airw.links import INVERSES, Inverses
 from airw.values import NodeId
-from airw.views.model import NodeView, WalkTree, format_counts, id_text, one_line
+from airw.views.model import NodeView, WalkTree, format_counts, id_text
 from airw.views.reading import Outline, OutlineEdge, limits_of
 from airw.walking import WalkEnded, WalkEvent
 
@@ -30,7 +31,8 @@ def tree_text(tree: WalkTree) -> str:
 
     Example:
         >>> from airw.values import Edge
-        >>> from airw.views.model import TreeLink
+        >>> from airw._base.messages import escape_controls
+    from airw.views.model import TreeLink
         >>> nodes = [NodeView("a", "Alpha"), NodeView("b"), NodeView("c")]
         >>> ab, cb, ac = Edge("a", "b", "supports"), Edge("c", "b", "supports"), Edge("c", "a", "related")
         >>> links = [TreeLink("a", "b", 1, "supports", ab), TreeLink("b", "c", 2, "supported-by", cb)]
@@ -169,12 +171,12 @@ class _TreePrinter:
 
 def node_text(node: NodeView) -> str:
     """Return an artifact on one line: its id, and its title if it has one."""
-    return id_text(node.id) if node.title is None else f"{id_text(node.id)}  {one_line(node.title)}"
+    return id_text(node.id) if node.title is None else f"{id_text(node.id)}  {escape_controls(node.title)}"
 
 
 def step_text(node: NodeView, type: str, *, against: bool) -> str:
     """Return a step on one line: an arrow, the type of the edge, and the artifact it leads to."""
-    return f"{'←' if against else '→'} {one_line(type)}  {node_text(node)}"
+    return f"{'←' if against else '→'} {escape_controls(type)}  {node_text(node)}"
 
 
 def limits_text(counts: Sequence[tuple[str, str]]) -> str:

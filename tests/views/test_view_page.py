@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import time
 from html.parser import HTMLParser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +28,7 @@ from tests.support.browser import chromium, complaints, requests, visit
 
 pytestmark = pytest.mark.slow
 
+ACTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 HOSTILE = [
     "<img src=x onerror=hacked=1>",
     "</script><script>hacked=1</script>",
@@ -377,6 +379,7 @@ def test_hostile_titles_ids_tags_and_types_are_only_text(look):
         press(page, Keys.ESCAPE)
         run(page, "document.querySelector(`[data-place='${arguments[0]}']`).focus()", place)
         assert texts(page, "#card h2") != []
+        assert ACTS.findall(run(page, "return document.body.textContent + document.body.outerHTML")) == []
     for text in HOSTILE:
         one(page, "#search").clear()
         one(page, "#search").send_keys(text[:20].strip("\x00\x07\n\ud800") or "8")

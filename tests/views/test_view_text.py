@@ -130,7 +130,7 @@ class TestLayout:
         nodes = [NodeView(bad, bad), NodeView(("s\n", bad), bad)]
         link = TreeLink(bad, ("s\n", bad), 1, bad, Edge(bad, ("s\n", bad), bad))
         text = tree_text(WalkTree([bad], "out", 1, nodes, [link.edge], [link]))
-        said = r"a\r\nb\tc\x00\x1b[2J\x85\u2028\u202e\ud800"
+        said = r"a\r\nb\tc\u0000\u001b[2J\u0085\u2028\u202e\ud800"
         assert text == f"{said}  {said}\n└─ → {said}  s\\n/{said}  {said}"
 
     async def test_a_deep_chain_needs_no_recursion(self):
@@ -277,7 +277,7 @@ class TestPaths:
 
     def test_each_step_shows_the_direction_in_which_the_edge_was_walked(self):
         assert path_text(self.PATH, self.NODES).splitlines() == [
-            "a  Alpha", "← supported-by  b", r"→ cites  c  Two\x1blines", "2 hops, cost 1.25",
+            "a  Alpha", "← supported-by  b", r"→ cites  c  Two\u001blines", "2 hops, cost 1.25",
         ]  # fmt: skip
         assert path_text(self.PATH, self.NODES, inverses=None).splitlines()[1] == "← supports  b"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from airw._base.messages import one_line, short_repr
+from airw._base.messages import escape_controls, one_line, short_repr
 from airw.errors import AirwError
 
 
@@ -65,7 +65,7 @@ def message_of(content: bytes) -> str:
     except (ValueError, RecursionError):
         is_page = content.lstrip().startswith(b"<")
         message = _describe_content(content) if is_page or not content.strip() else content.decode(errors="replace")
-    return " ".join(message.split()) or "no reason given"
+    return escape_controls(" ".join(message.split())) or "no reason given"
 
 
 def describe_reply(value: Any) -> str:
