@@ -41,7 +41,7 @@ def dump_json(value: Any) -> str:
 
     Example:
         >>> print(dump_json({"title": "café \u202e"}))
-        {"title": "café \\u202e"}
+        {"title": "café \u202e"}
     """
     return escape_controls(json.dumps(value, ensure_ascii=False, allow_nan=False))
 

@@ -31,8 +31,7 @@ def tree_text(tree: WalkTree) -> str:
 
     Example:
         >>> from airw.values import Edge
-        >>> from airw._base.messages import escape_controls
-    from airw.views.model import TreeLink
+        >>> from airw.views.model import TreeLink
         >>> nodes = [NodeView("a", "Alpha"), NodeView("b"), NodeView("c")]
         >>> ab, cb, ac = Edge("a", "b", "supports"), Edge("c", "b", "supports"), Edge("c", "a", "related")
         >>> links = [TreeLink("a", "b", 1, "supports", ab), TreeLink("b", "c", 2, "supported-by", cb)]
