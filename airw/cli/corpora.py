@@ -21,6 +21,7 @@ from airw.cli.definitions import (
     parse_strategy,
     source_params,
 )
+from airw.cli.options import pick
 from airw.cli.printing import print_line, print_note
 from airw.cli.resolve import choose_corpus, corpus_argument, list_names
 from airw.corpora.registry import save_definition
@@ -33,7 +34,7 @@ async def register(arguments: argparse.Namespace) -> int:
     definition = await corpora.register(
         arguments.name,
         arguments.kind,
-        embedder=arguments.embedder,
+        **pick(arguments, "embedder"),
         strategy=parse_strategy(arguments.strategy),
         maintenance=maintenance_settings(arguments),
         **source_params(arguments),

@@ -70,6 +70,18 @@ def find_registered_or_preset(name: str) -> corpora.Definition:
     )
 
 
+def folders_of(name: str) -> list[str]:
+    """Return the folders that a registered corpus or a preset is built from."""
+    definition = find_registered(name)
+    if definition is None and name.casefold() in corpora.PRESETS:
+        definition = find_definition(name)
+    values = [] if definition is None else [definition.params.get(key) for key in ("root", "roots", "projects_root")]
+    folders = [folder for value in values for folder in ([value] if isinstance(value, str) else value or ())]
+    if definition is not None and definition.kind == "skills" and not folders:
+        return [str(folder) for folder in sources.skills.SKILL_FOLDERS]
+    return folders
+
+
 def source_params(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the parameters of the source, from `--root`, `--pattern` and `--param`.
 

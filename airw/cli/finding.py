@@ -6,51 +6,63 @@ Packages are imported whole, so that each command loads only the modules that it
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from airw import corpora, discovery, evaluation, policies, walking
+from airw import corpora, discovery, evaluation, walking
 from airw._base.checks import check_count
 from airw._base.concurrency import in_thread
-from airw.cli import output
-from airw.cli.printing import print_note
-from airw.cli.resolve import choose_corpus, corpus_and_word, ensure_built, parse_filter
+from airw.cli import finding_output as output
+from airw.cli.definitions import folders_of
+from airw.cli.options import pick
+from airw.cli.printing import print_note, write
+from airw.cli.resolve import (
+    choose_corpus,
+    corpus_and_word,
+    describe_missing_word,
+    ensure_built,
+    find_artifact_ids,
+    parse_filter,
+)
 from airw.cli.wording import translate
-from airw.errors import ArgumentError, SeedNotFound
+from airw.errors import ArgumentError, SeedNotFound, StoreError
 from airw.values import SearchHit
+
+
+@asynccontextmanager
+async def _open(name: str, arguments: argparse.Namespace) -> AsyncIterator[corpora.Corpus]:
+    """Open a corpus, with the embedder that was given, if any."""
+    await ensure_built(name, arguments.embedder)
+    async with corpora.open_corpus(name, **pick(arguments, "embedder")) as corpus:
+        yield corpus
 
 
 async def search(arguments: argparse.Namespace) -> int:
     """Rank the documents of a corpus and print them."""
     name, query = corpus_and_word(arguments)
-    async with corpora.open_corpus(await ensure_built(name)) as corpus:
+    async with _open(name, arguments) as corpus:
         hits = await corpus.search(
             query,
-            k=arguments.k,
-            mode=arguments.mode,
             filter=parse_filter(arguments.filter),
             surfaces=arguments.surfaces.split(",") if arguments.surfaces else None,
             per_artifact=not arguments.all_surfaces,
-            fusion=arguments.fusion,
-            rerank=arguments.rerank,
-            rerank_text=arguments.rerank_text,
+            **pick(arguments, "k", "mode", "fusion", "rerank", "rerank_text"),
         )
-    output.print_hits(hits, arguments.format)
+    output.print_hits(hits, query, arguments.format)
     return 0
 
 
 async def traverse(arguments: argparse.Namespace) -> int:
     """Walk along links, and print each hit when it is committed."""
     name, query = corpus_and_word(arguments)
-    async with corpora.open_corpus(await ensure_built(name)) as corpus:
-        walk = walking.traverse(
-            query,
-            corpus,
-            policy=_policy(arguments),
-            max_depth=2 if arguments.max_depth is None else arguments.max_depth,
-            node_budget=arguments.node_budget,
-            timeout=arguments.timeout,
-        )
+    async with _open(name, arguments) as corpus:
+        policy = await _policy(corpus, arguments)
+        options = pick(arguments, "max_depth", "node_budget", "timeout")
+        walk = walking.traverse(query, corpus, policy=policy, **options)
+        if arguments.format == "html":
+            await _print_page(walk, arguments.policy)
+            return 0
         printer = output.WalkPrinter(arguments.format)
         async with walk:
             async for hit in walk:
@@ -60,29 +72,47 @@ async def traverse(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _policy(arguments: argparse.Namespace) -> walking.WalkPolicy:
-    if arguments.policy == "collapsed-tree":
-        return policies.CollapsedTree(seed_k=arguments.start)
-    return policies.Eager(
-        select_k=None, start_k=arguments.start, adjacent_k=None, direction=arguments.direction, seeding="hybrid"
-    )
+async def _policy(corpus: corpora.Corpus, arguments: argparse.Namespace) -> walking.WalkPolicy:
+    from airw.cli.policies import documents_of, make_policy, parse_parameters
+
+    parameters = parse_parameters(arguments.policy, arguments.set)
+    for key, words in documents_of(parameters).items():
+        parameters[key] = await find_artifact_ids(corpus, words)
+    return make_policy(arguments.policy, parameters, start=arguments.start, direction=arguments.direction)
+
+
+async def _print_page(walk: walking.Walk, policy: str) -> None:
+    from airw import views
+
+    try:
+        tree = await views.read_tree(walk)
+    except ArgumentError as error:
+        if "reports no edge" not in str(error):
+            raise
+        # A walk down to parts of documents, or along equal fields, reports no links that could be drawn.
+        advice = "use --format text or json"
+        raise ArgumentError(f"--format html draws links, and this walk of {policy} follows none; {advice}") from error
+    write(await in_thread(views.tree_page, tree))
 
 
 async def discover(arguments: argparse.Namespace) -> int:
     """Search the corpora, print each answer as it comes, then the committed documents."""
     *sources, query = arguments.words
-    if arguments.disclose != "metadata" and not arguments.root:
-        raise ArgumentError(
-            f"--disclose {arguments.disclose} reads files; name the folder that contains them with --root FOLDER"
-        )
+    names = [*sources, *arguments.corpus]
+    if not names:
+        if missing := describe_missing_word(query):
+            raise ArgumentError(missing)
+        names = [choose_corpus(None)]
     if arguments.expand is not None:
         check_count("--expand", arguments.expand)
-    names = [await ensure_built(name) for name in [*sources, *arguments.corpus] or [choose_corpus(None)]]
-    printer = output.DiscoveryPrinter(arguments.format, many=len(names) > 1)
+    options = {**_options(arguments), "roots": _roots(arguments, names)}
+    names = [await ensure_built(name, arguments.embedder) for name in names]
+    printer = output.DiscoveryPrinter(arguments.format, query, many=len(names) > 1)
     reports: dict[str, Mapping[str, Any]] = {}
-    async with discovery.discover_stream(
-        names if len(names) > 1 else names[0], query, **_options(arguments)
-    ) as updates:
+    async with (
+        _open_all(names, arguments.embedder) as members,
+        discovery.discover_stream(members if len(names) > 1 else members[0], query, **options) as updates,
+    ):
         async for update in updates:
             if isinstance(update, discovery.DiscoveryResult):
                 printer.print_result(update)
@@ -92,22 +122,45 @@ async def discover(arguments: argparse.Namespace) -> int:
     return _report_failures(reports)
 
 
+@asynccontextmanager
+async def _open_all(names: Sequence[str], embedder: str | None) -> AsyncIterator[list[corpora.Corpus | str]]:
+    """Open corpora with an embedder that was given; else the discovery opens them by name."""
+    async with AsyncExitStack() as stack:
+        members: list[corpora.Corpus | str] = list(names)
+        for place, name in enumerate(names) if embedder is not None else ():
+            try:
+                members[place] = await stack.enter_async_context(corpora.open_corpus(name, embedder=embedder))
+            except StoreError:
+                # The discovery fails to open it, too: it reports the error and asks the other corpora.
+                continue
+        yield members
+
+
+def _roots(arguments: argparse.Namespace, names: Sequence[str]) -> list[str]:
+    """Return the folders whose files may be read: those given, else those of the corpora."""
+    level = arguments.disclose or "metadata"
+    if arguments.root or level == "metadata":
+        return list(arguments.root)
+    roots = [folder for name in names for folder in folders_of(name)]
+    if not roots:
+        raise ArgumentError(
+            f"--disclose {level} reads files; name the folder that contains them with --root FOLDER, because "
+            f"{', '.join(map(repr, names))} is not registered with one"
+        )
+    return roots
+
+
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
-    return {
-        "k": arguments.k,
-        "mode": arguments.mode,
-        "filter": parse_filter(arguments.filter),
-        "strategy": arguments.strategy,
-        "max_k": arguments.max_k,
-        "rel": arguments.rel,
-        "min_score": arguments.min_score,
-        "disclose_level": arguments.disclose,
-        "roots": arguments.root,
-        "expand": None if arguments.expand is None else discovery.SentenceWindow(arguments.expand),
-        "rerank": arguments.rerank,
-        "source_timeout": arguments.source_timeout,
-        "timeout": arguments.timeout,
-    }
+    options = pick(
+        arguments,
+        *("k", "mode", "fusion", "strategy", "max_k", "rel", "min_score", "rerank", "rerank_text"),
+        *("source_timeout", "timeout"),
+        disclose_level="disclose",
+    )
+    if options.get("min_score") == "none":
+        options["min_score"] = None
+    expand = {} if arguments.expand is None else {"expand": discovery.SentenceWindow(arguments.expand)}
+    return {**options, **expand, "filter": parse_filter(arguments.filter)}
 
 
 def _report_failures(reports: Mapping[str, Mapping[str, Any]]) -> int:
@@ -124,8 +177,10 @@ def _report_failures(reports: Mapping[str, Mapping[str, Any]]) -> int:
 async def expand(arguments: argparse.Namespace) -> int:
     """Print the passage around one surface."""
     name, artifact_id = corpus_and_word(arguments, "ARTIFACT_ID")
-    check_count("--window", arguments.window)
-    policy = discovery.WholeArtifact() if arguments.parent else discovery.SentenceWindow(arguments.window)
+    window = pick(arguments, k="window")
+    if window:
+        check_count("--window", window["k"])
+    policy = discovery.WholeArtifact() if arguments.parent else discovery.SentenceWindow(**window)
     hit = await _find_surface(name, artifact_id, arguments.surface_index)
     output.print_passage(await discovery.expand(hit, name, policy=policy), arguments.format)
     return 0
@@ -143,15 +198,14 @@ async def _find_surface(name: str, artifact_id: str, index: int) -> SearchHit:
 async def calibrate(arguments: argparse.Namespace) -> int:
     """Find a floor and print it; `--save` stores it in the corpus."""
     name, file = corpus_and_word(arguments, "CASES.jsonl")
-    result = await evaluation.calibrate_min_score(
-        name,
-        await in_thread(evaluation.load_cases, file),
-        mode=arguments.mode,
-        k=arguments.k,
-        sensitivity_weight=arguments.sensitivity_weight,
-        rerank=arguments.rerank,
-        persist=arguments.save,
-    )
+    cases = await in_thread(evaluation.load_cases, file)
+    async with _open(name, arguments) as corpus:
+        result = await evaluation.calibrate_min_score(
+            corpus,
+            cases,
+            persist=arguments.save,
+            **pick(arguments, "mode", "k", "sensitivity_weight", "fusion", "rerank", "rerank_text"),
+        )
     saved = arguments.save and result.min_score is not None
     output.print_calibration(result, arguments.format, saved=saved)
     if saved or not arguments.save:

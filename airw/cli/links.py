@@ -15,7 +15,9 @@ from airw._base.checks import check_number
 from airw._base.concurrency import in_thread
 from airw._base.json import dump_json
 from airw.cli import output
-from airw.cli.resolve import choose_corpus, ensure_built, find_artifact_ids
+from airw.cli.library_defaults import read_default
+from airw.cli.options import PATH, pick
+from airw.cli.resolve import choose_corpus, corpus_argument, ensure_built, find_artifact_ids, is_corpus
 from airw.corpora import Corpus, open_corpus, use_store
 from airw.errors import ArgumentError
 from airw.links import INVERSES, CorpusGraph, FollowedLinks, Inverses, LinkPath
@@ -54,6 +56,30 @@ async def _open_without_embedder(name: str) -> AsyncIterator[Corpus]:
         yield Corpus(spelling, store, CorpusGraph(store).embedder)
 
 
+def _corpus_and_documents(arguments: argparse.Namespace, *, least: int) -> tuple[str, list[str]]:
+    """Return the corpus that a command is about, and the words that name documents.
+
+    If no corpus is named as an option, a first word that is the name of a corpus is the corpus, as in other commands.
+
+    Args:
+        arguments: Of the command.
+        least: The number of documents that the command needs.
+
+    Raises:
+        ArgumentError: If a corpus is named and too few documents.
+        CorpusNotFound: If no corpus is named, and there is not exactly one.
+    """
+    words = list(arguments.ids)
+    if arguments.corpus or not words or not is_corpus(words[0]):
+        return choose_corpus(arguments.corpus), words
+    if len(words) <= least:
+        raise ArgumentError(
+            f"{words[0]!r} is a corpus, so {'a document' if least == 1 else 'one of two documents'} is missing; "
+            f"if a document is meant, name the corpus with -c"
+        )
+    return words[0], words[1:]
+
+
 def _link_selection(arguments: argparse.Namespace) -> FollowedLinks:
     """Return which links a command follows and how it names them.
 
@@ -71,14 +97,12 @@ def _link_selection(arguments: argparse.Namespace) -> FollowedLinks:
         origins=None if origin is None else [origin],
     )
     inverses = None if arguments.no_inverses else _parse_inverses(arguments.inverse)
-    return FollowedLinks(direction=arguments.direction, filter=selection, inverses=inverses)
+    return FollowedLinks(**pick(arguments, "direction"), filter=selection, inverses=inverses)
 
 
 def _link_limits(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return how far a command follows links."""
-    names = ("max_hops", "max_nodes", "max_edges", "max_fanout")
-    limits = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
-    return {**limits, "weighted": arguments.weighted}
+    return {**pick(arguments, "max_hops", "max_nodes", "max_edges", "max_fanout"), "weighted": arguments.weighted}
 
 
 def _split_names(option: str, values: Sequence[str]) -> list[str]:
@@ -104,12 +128,13 @@ async def tree(arguments: argparse.Namespace) -> int:
         output.print_json_line(tree_schema())
         return 0
     if not arguments.ids:
-        raise ArgumentError("link tree needs at least one document to start from: airw link tree ID ...")
+        raise ArgumentError("link tree needs at least one document to start from: airw link tree [CORPUS] ID ...")
+    name, words = _corpus_and_documents(arguments, least=1)
     links = _link_selection(arguments)
     form = _check_format(arguments)
     sink = output.Sink(arguments.output)
-    async with _open_without_embedder(choose_corpus(arguments.corpus)) as corpus:
-        roots = await find_artifact_ids(corpus, arguments.ids)
+    async with _open_without_embedder(name) as corpus:
+        roots = await find_artifact_ids(corpus, words)
         walk = walk_links(corpus, roots, **links.options(), **_link_limits(arguments), timeout=arguments.timeout)
         if form == "text":
             await _stream_tree(walk, links.inverses, sink)
@@ -148,17 +173,19 @@ async def path(arguments: argparse.Namespace) -> int:
     if arguments.schema:
         output.print_json_line(path_schema())
         return 0
-    if len(arguments.ids) != 2:
-        raise ArgumentError("link path needs exactly two documents: airw link path FROM TO")
+    name, words = _corpus_and_documents(arguments, least=2)
+    if len(words) != 2:
+        raise ArgumentError("link path needs exactly two documents: airw link path [CORPUS] FROM TO")
     if arguments.timeout is not None:
         check_number("--timeout", arguments.timeout, least=0)
     links = _link_selection(arguments)
     form = _check_format(arguments)
     sink = output.Sink(arguments.output)
-    async with _open_without_embedder(choose_corpus(arguments.corpus)) as corpus:
-        start, end = await find_artifact_ids(corpus, arguments.ids)
+    async with _open_without_embedder(name) as corpus:
+        start, end = await find_artifact_ids(corpus, words)
+        max_hops = read_default(f"{PATH}:max_hops") if arguments.max_hops is None else arguments.max_hops
         # The result if the time is up: no path, and an unknown number of links not read.
-        result = LinkPath(start, end, links.direction, arguments.max_hops, at_least=("timeout",))
+        result = LinkPath(start, end, links.direction, max_hops, at_least=("timeout",))
         with anyio.move_on_after(arguments.timeout):
             result = await CorpusGraph(corpus).path(start, end, **links.options(), **_link_limits(arguments))
         nodes = await describe(corpus, result.nodes)
@@ -178,9 +205,12 @@ _PATHS: Mapping[str, Callable[[LinkPath, Sequence[NodeView], Inverses | None, ar
 
 async def listing(arguments: argparse.Namespace) -> int:
     """List the links of one document, including those that lead nowhere."""
+    name, words = _corpus_and_documents(arguments, least=1)
+    if len(words) != 1:
+        raise ArgumentError("link list needs exactly one document: airw link list [CORPUS] ID")
     links = _link_selection(arguments)
-    async with _open_without_embedder(choose_corpus(arguments.corpus)) as corpus:
-        [id] = await find_artifact_ids(corpus, [arguments.id])
+    async with _open_without_embedder(name) as corpus:
+        [id] = await find_artifact_ids(corpus, words)
         listed_links = await _read_links(corpus, id, links)
     output.print_link_list(id, links.direction, listed_links, arguments.format)
     return 0
@@ -199,7 +229,7 @@ async def _read_links(corpus: Corpus, id: str, links: FollowedLinks) -> list[Lis
 
 async def check(arguments: argparse.Namespace) -> int:
     """Check the links of a corpus and print those that lead nowhere."""
-    async with _open_without_embedder(choose_corpus(arguments.corpus)) as corpus:
+    async with _open_without_embedder(choose_corpus(corpus_argument(arguments))) as corpus:
         diagnosis = await CorpusGraph(corpus).diagnose()
         unresolved = await corpus.store.unresolved_links() if arguments.verbose else None
     output.print_diagnosis(corpus.name, diagnosis, unresolved, arguments.format)
@@ -209,7 +239,8 @@ async def check(arguments: argparse.Namespace) -> int:
 async def context(arguments: argparse.Namespace) -> int:
     """Print whole documents, within a budget; text is printed document by document."""
     if not (arguments.walk or arguments.note or arguments.query is not None):
-        raise ArgumentError("context needs at least one of --note ID, --walk ID and --query TEXT")
+        about = f"; {arguments.name!r} names only the corpus" if arguments.name else ""
+        raise ArgumentError(f"context needs at least one of --note ID, --walk ID and --query TEXT{about}")
     links = _link_selection(arguments)
     words = await _read_notes(arguments.note)
     count_tokens = await in_thread(_token_counter, arguments)
@@ -223,8 +254,7 @@ async def context(arguments: argparse.Namespace) -> int:
             walk=walk_links(corpus, roots, **links.options(), **limits) if roots else None,
             notes=notes,
             query=arguments.query,
-            k=arguments.k,
-            mode=arguments.mode,
+            **pick(arguments, "k", "mode"),
             form=arguments.format,
             max_chars=arguments.max_chars,
             max_tokens=arguments.max_tokens,
@@ -274,9 +304,12 @@ def _token_counter(arguments: argparse.Namespace) -> Callable[[str], int] | None
 @asynccontextmanager
 async def _open_for_context(arguments: argparse.Namespace) -> AsyncIterator[Corpus]:
     """Open the corpus, with its embedder only if a query needs it."""
-    name = choose_corpus(arguments.corpus)
+    name = choose_corpus(corpus_argument(arguments))
     needs_embedder = arguments.query is not None and arguments.mode != "lexical"
-    opening = open_corpus(await ensure_built(name)) if needs_embedder else _open_without_embedder(name)
+    given = pick(arguments, "embedder")
+    if needs_embedder:
+        await ensure_built(name, **given)
+    opening = open_corpus(name, **given) if needs_embedder else _open_without_embedder(name)
     async with opening as corpus:
         yield corpus
 

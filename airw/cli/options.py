@@ -1,6 +1,11 @@
-"""Functions that add commands, and the options that several commands share."""
+"""Functions that add commands, and the options that several commands share.
+
+Options that are parameters of the library have no default here. Help texts read it from the library when they are
+printed; see `library_defaults`.
+"""
 
 import argparse
+from collections.abc import Callable
 from typing import Any, NoReturn, TypeAlias
 
 from airw.cli.printing import print_note
@@ -8,11 +13,44 @@ from airw.cli.printing import print_note
 ONE_CORPUS = "the corpus; default: $AIRW_CORPUS, or the only corpus"
 """Help text of commands that search one corpus."""
 
+EMBEDDERS = (
+    "light (no model needed), default (all-MiniLM-L6-v2), the name or folder of a model, or a model on a server as "
+    "http://host:8080/v1#model"
+)
+"""Help text of what names an embedder."""
+
+TREE, PATH = "airw.views.walk_links", "airw.links.CorpusGraph.path"
+"""The functions that follow links."""
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Writes help texts, with the library's defaults of options."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        place = getattr(action, "place", None)
+        if place is None:
+            return action.help
+        from airw.cli.library_defaults import default_text
+
+        default = default_text(place)
+        return action.help if default is None else f"{action.help}; default: {default}"
+
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser with one-line errors that allows options between positional words."""
+    """A parser with one-line errors that allows options between positional words.
+
+    `describe` is a function that writes the end of the help text, or `None`. It may import libraries, so it is called
+    only when help is printed.
+    """
 
     _is_intermixed = False
+    describe: Callable[[], str] | None = None
+
+    def format_help(self) -> str:
+        """Return the help text."""
+        if self.describe is not None:
+            self.epilog = self.describe()
+        return super().format_help()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse the options of a command first, then its words, in any order."""
@@ -40,7 +78,7 @@ def add_group(sub: Commands, name: str, about: str) -> Commands:
     return group.add_subparsers(title="commands", metavar="COMMAND", dest="action", required=True)
 
 
-def add_command(sub: Commands, name: str, run: str, about: str, **more: Any) -> argparse.ArgumentParser:
+def add_command(sub: Commands, name: str, run: str, about: str, **more: Any) -> CommandParser:
     """Add a command.
 
     Args:
@@ -55,7 +93,7 @@ def add_command(sub: Commands, name: str, run: str, about: str, **more: Any) -> 
         name,
         help=about,
         description=f"{about[0].upper()}{about[1:]}.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_HelpFormatter,
         **more,
     )
     command.set_defaults(run=run)
@@ -84,23 +122,99 @@ def add_corpus_option(command: argparse.ArgumentParser, about: str = ONE_CORPUS)
     command.add_argument("-c", "--corpus", metavar="CORPUS", help=about)
 
 
-def add_mode(command: argparse.ArgumentParser) -> None:
-    """Add the mode of a search."""
+def add_parameter(command: argparse.ArgumentParser, place: str, *names: str, **more: Any) -> None:
+    """Add an option that is a parameter of the library.
+
+    Args:
+        command: The command.
+        place: The function or class and the parameter, such as `airw.search:k`; help shows its default.
+        names: The names of the option.
+        more: Passed to `add_argument`.
+    """
+    command.add_argument(*names, **more).place = place  # type: ignore[attr-defined]
+
+
+def pick(arguments: argparse.Namespace, *names: str, **renamed: str) -> dict[str, Any]:
+    """Return the options that were given; of the others the library's defaults apply.
+
+    Args:
+        arguments: Of the command.
+        names: Options with the name of their parameter.
+        renamed: Options with another name, by the name of the parameter.
+
+    Example:
+        >>> pick(argparse.Namespace(k=3, mode=None, disclose="body"), "k", "mode", disclose_level="disclose")
+        {'k': 3, 'disclose_level': 'body'}
+    """
+    values = {name: getattr(arguments, name) for name in names}
+    values |= {parameter: getattr(arguments, name) for parameter, name in renamed.items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def parse_whole_number(text: str) -> int:
+    """Parse a whole number of at least 1, for argparse."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not {text!r}")
+    return number
+
+
+def parse_embedder(text: str) -> str:
+    """Check the specification of an embedder, for argparse: it must not be empty."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("must name an embedder, such as light or default, and not be empty")
+    return text
+
+
+def add_embedder(command: argparse.ArgumentParser) -> None:
+    """Add the embedder of an open corpus."""
     command.add_argument(
-        "-m",
-        "--mode",
-        choices=("dense", "lexical", "hybrid"),
-        default="hybrid",
-        help="search by meaning, by words, or by both; default: hybrid",
+        "--embedder",
+        metavar="SPEC",
+        type=parse_embedder,
+        help=f"use this embedder, not the one that the corpus names: {EMBEDDERS}",
     )
 
 
-def add_rerank(command: argparse.ArgumentParser) -> None:
-    """Add the reranker."""
+def add_mode(command: argparse.ArgumentParser, function: str) -> None:
+    """Add the mode of a search."""
+    add_parameter(
+        command,
+        f"{function}:mode",
+        "-m",
+        "--mode",
+        choices=("dense", "lexical", "hybrid"),
+        help="search by meaning, by words, or by both",
+    )
+
+
+def add_fusion(command: argparse.ArgumentParser, function: str) -> None:
+    """Add the fusion of a hybrid search."""
+    add_parameter(
+        command,
+        f"{function}:fusion",
+        "--fusion",
+        choices=("rrf", "blend"),
+        help="how hybrid mode combines both rankings: rrf by rank, blend by half of each score",
+    )
+
+
+def add_rerank(command: argparse.ArgumentParser, function: str) -> None:
+    """Add the reranker and the text that it scores."""
     command.add_argument(
         "--rerank",
         metavar="SPEC",
         help="score the best hits again with a reranker: cross-encoder, or cross-encoder:MODEL",
+    )
+    add_parameter(
+        command,
+        f"{function}:rerank_text",
+        "--rerank-text",
+        choices=("surface", "artifact"),
+        help="the text that --rerank scores: the matching surface or the whole document",
     )
 
 
@@ -111,13 +225,14 @@ def add_formats(command: argparse.ArgumentParser) -> None:
 
 def add_link_choice(command: argparse.ArgumentParser) -> None:
     """Add the options that choose links."""
-    command.add_argument(
+    add_parameter(
+        command,
+        "airw.links.FollowedLinks:direction",
         "-d",
         "--direction",
         type=str.lower,
         choices=("out", "in", "both"),
-        default="both",
-        help="follow links out of a document, into it, or both; default: both",
+        help="follow links out of a document, into it, or both",
     )
     command.add_argument(
         "-T",
@@ -152,17 +267,19 @@ def add_link_choice(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_link_walk(command: argparse.ArgumentParser, *, hops: int) -> None:
+def add_link_walk(command: argparse.ArgumentParser, function: str) -> None:
     """Add the options of a walk along links."""
     add_link_choice(command)
-    command.add_argument(
-        "--max-hops", type=int, default=hops, metavar="N", help=f"follow links over at most N hops; default: {hops}"
-    )
-    command.add_argument("--max-nodes", type=int, metavar="N", help="list at most N documents; default: 10000")
-    command.add_argument("--max-edges", type=int, metavar="N", help="follow at most N links; default: 100000")
-    command.add_argument(
-        "--max-fanout", type=int, metavar="N", help="follow at most N links of each document; default: 1000"
-    )
+    # Walks have the limits of all walks; the search for a path has its own.
+    limits = "airw.values.Limits" if function == TREE else function
+    for name, about, place in (
+        ("max-hops", "follow links over at most N hops", function),
+        ("max-nodes", "list at most N documents", function),
+        ("max-edges", "follow at most N links", limits),
+        ("max-fanout", "follow at most N links of each document", limits),
+    ):
+        parameter = name.replace("-", "_")
+        add_parameter(command, f"{place}:{parameter}", f"--{name}", type=int, metavar="N", help=about)
     command.add_argument(
         "--weighted",
         action="store_true",

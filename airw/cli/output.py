@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import textwrap
-import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -14,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from airw import views
 from airw._base.json import dump_json, json_clean
-from airw._base.messages import escape_controls
 from airw.cli.printing import print_line, print_note, write
 from airw.cli.wording import describe_error, translate
 
@@ -30,12 +27,9 @@ if TYPE_CHECKING:
         MaintenanceOutcome,
         MaintenanceReport,
     )
-    from airw.discovery import Disclosure, DiscoveryResult, SourceAnswered
     from airw.embedders import ExportReport
-    from airw.evaluation import MinScoreCalibration
     from airw.links import GraphDiagnosis
-    from airw.values import Direction, ItemProblem, LinkCount, Passage, SearchHit, UnresolvedLink
-    from airw.walking import WalkSummary
+    from airw.values import Direction, ItemProblem, LinkCount, UnresolvedLink
 
 _WIDTH = 72
 _STATES = ("resolved", "dangling", "ambiguous", "foreign")
@@ -119,54 +113,6 @@ def print_problems(problems: Sequence[ItemProblem], *, verbose: bool) -> None:
         print_line(f"{len(problems) - len(listed)} minor problems, no document left out; --verbose lists them")
 
 
-def print_hits(hits: Sequence[SearchHit], form: str) -> None:
-    """Print ranked hits."""
-    for rank, hit in enumerate(hits, start=1):
-        if form == "json":
-            print_json_line({"type": "hit", "rank": rank, **hit.to_dict()})
-        else:
-            print_line(f"{rank:3}  {hit.score:8.4f}  {hit.artifact_id}  {_title(hit)}")
-    if not hits and form == "text":
-        print_line("nothing found")
-
-
-class WalkPrinter:
-    """Prints a walk while it runs, one line a hit."""
-
-    def __init__(self, form: str) -> None:
-        """Start the clock, and print the heading of the columns."""
-        self._json = form == "json"
-        self._start = time.perf_counter()
-        if not self._json:
-            print_line(f"{'ms':>7}  depth    score  path")
-
-    def print_hit(self, hit: SearchHit) -> None:
-        """Print one hit: milliseconds since the start, depth, score, path."""
-        elapsed = (time.perf_counter() - self._start) * 1000
-        if self._json:
-            print_json_line({"type": "hit", "elapsed_ms": round(elapsed, 1), **hit.to_dict()})
-            return
-        path = " > ".join(str(id) for id in hit.metadata.get("walk_path", ["…", hit.artifact_id]))
-        print_line(f"{elapsed:7.1f}  {hit.metadata['walk_depth']:5}  {hit.score:7.4f}  {path}  {_title(hit)}")
-
-    def print_summary(self, summary: WalkSummary) -> None:
-        """Print why the walk stopped and how much each limit left out."""
-        if self._json:
-            print_json_line({"type": "summary", **summary.to_dict()})
-            return
-        print_line(
-            f"stopped: {summary.stop} after {summary.emitted} hits of {summary.committed} documents visited, "
-            f"{summary.steps} steps, {summary.edges} links read, depth {summary.depth}, {summary.seconds * 1000:.0f} ms"
-        )
-        limits = [f"{limit} {_at_least(limit, summary)}{count}" for limit, count in summary.left_out.items()]
-        limits += [f"{limit} unknown" for limit in summary.unknown]
-        print_line(f"left out: {', '.join(limits) or 'nothing'}")
-
-
-def _at_least(limit: str, summary: WalkSummary) -> str:
-    return "at least " if limit in summary.at_least else ""
-
-
 def print_export_report(report: ExportReport) -> None:
     """Print the folder, size and accuracy of an export."""
     print_line(
@@ -178,77 +124,6 @@ def print_export_report(report: ExportReport) -> None:
 def print_corpus_line(name: str, counts: Mapping[str, int], config: Mapping[str, Any]) -> None:
     """Print one built corpus of a list."""
     print_line(f"{name:20}  {_counts_text(counts)}  {config.get('embedder_id', 'never completed')}")
-
-
-class DiscoveryPrinter:
-    """Prints a discovery while it runs."""
-
-    def __init__(self, form: str, *, many: bool) -> None:
-        """Prepare; text reports the answer of each corpus only if there are `many`, JSON always."""
-        self._json = form == "json"
-        self._many = many
-
-    def print_answer(self, answered: SourceAnswered) -> None:
-        """Print the answer of one corpus: name, status, number of hits, milliseconds."""
-        report = answered.report
-        if self._json:
-            print_json_line({"type": "progress", **answered.to_dict()})
-        elif self._many:
-            is_ok = report["status"] == "ok"
-            hits = f"{report['n_retrieved']:4} hits" if is_ok else " " * 9
-            note = f"  {report['reason']}" if is_ok and report["reason"] else ""
-            milliseconds = f"{report['seconds'] * 1000:.0f} ms"
-            print_line(f"{answered.source:20}  {report['status']:7}  {hits}  {milliseconds}{note}")
-
-    def print_result(self, result: DiscoveryResult) -> None:
-        """Print the committed documents, or why there are none."""
-        for rank, disclosure in enumerate(result.results, start=1):
-            if self._json:
-                print_json_line({"type": "hit", "rank": rank, **disclosure.to_dict()})
-            else:
-                self._print_disclosure(rank, disclosure)
-        if self._json:
-            print_json_line(
-                {"type": "summary", **{name: value for name, value in result.to_dict().items() if name != "results"}}
-            )
-        elif result.abstained:
-            print_line(f"no document answers the query: {result.reason}")
-
-    def _print_disclosure(self, rank: int, disclosure: Disclosure) -> None:
-        corpus = f"{disclosure.source}  " if self._many else ""
-        metadata = disclosure.metadata
-        title = shorten(str(metadata.get("title") or disclosure.summary))
-        print_line(f"{rank:3}  {disclosure.score:8.4f}  {corpus}{disclosure.artifact_id}  {title}")
-        parts = {"passage": disclosure.passage, "body": disclosure.body, "files": "\n".join(disclosure.bundle)}
-        parts["note"] = ", ".join(str(metadata[key]) for key in ("disclosure", "expansion") if key in metadata)
-        for part, text in parts.items():
-            if text:
-                lines = textwrap.indent(escape_controls(text, multiline=True).rstrip(), "  ")
-                write(textwrap.indent(f"{part}:\n{lines}\n", "     "))
-
-
-def print_passage(passage: Passage, form: str) -> None:
-    """Print a passage."""
-    if form == "json":
-        fields = passage.to_dict()
-        del fields["score"]  # without a search there is no score
-        print_json_line({"type": "passage", **fields})
-    else:
-        write(f"{passage.text}\n")
-
-
-def print_calibration(calibration: MinScoreCalibration, form: str, *, saved: bool) -> None:
-    """Print the floor that a calibration found."""
-    if form == "json":
-        print_json_line({"type": "calibration", "saved": saved, **calibration.to_dict()})
-        return
-    write(f"{calibration}\n")
-    if saved:
-        print_line(f"saved as {calibration.key}; `airw discover --min-score auto` uses it")
-
-
-def _title(hit: SearchHit) -> str:
-    return shorten(str(hit.metadata.get("title") or hit.text))
 
 
 def shorten(text: str) -> str:

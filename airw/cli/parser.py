@@ -1,25 +1,30 @@
 """The parser of all commands, built without importing what the commands need."""
 
 import argparse
-import math
 from typing import Any
 
+from airw.cli.finding_parser import add_finding
 from airw.cli.options import (
+    EMBEDDERS,
     ONE_CORPUS,
+    PATH,
+    TREE,
     CommandParser,
     Commands,
     add_command,
     add_corpus,
     add_corpus_option,
     add_documents,
+    add_embedder,
     add_formats,
     add_group,
     add_link_choice,
     add_link_walk,
     add_mode,
     add_output,
-    add_query,
-    add_rerank,
+    add_parameter,
+    parse_embedder,
+    parse_whole_number,
 )
 from airw.cli.printing import print_line
 
@@ -39,13 +44,8 @@ _EXAMPLES = """examples:
   airw context --walk index.md --max-chars 9000
                                                print it and its linked documents, up to a limit"""
 
-_EMBEDDERS = (
-    "light (no model needed), default (all-MiniLM-L6-v2), the name or folder of a model, or a model on a server as "
-    "http://host:8080/v1#model"
-)
-_STRATEGIES = ("conservative", "top_k", "abs_threshold", "rel_threshold", "score_gap")  # as `airw.discovery` has them
-_LEVELS = ("metadata", "body", "bundled")
 _NAMED = "an id, the path of a file, or a title or alias"
+_CORPUS = "the corpus, if there are several, and"
 
 
 class _Version(argparse.Action):
@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     top.set_defaults(command=None)
     sub = top.add_subparsers(title="commands", metavar="COMMAND", dest="command")
     _corpora(sub)
-    _finding(sub)
+    add_finding(sub)
     _links(sub)
     _models(sub)
     return top
@@ -105,7 +105,10 @@ Documents that cannot be read are left out and listed; the exit code is then 1."
         "--name", help="the name of the corpus, if SOURCE is a path; default: the name of the folder or file"
     )
     build.add_argument(
-        "--embedder", metavar="SPEC", help=f"{_EMBEDDERS}; default: the embedder of the last build, else default"
+        "--embedder",
+        metavar="SPEC",
+        type=parse_embedder,
+        help=f"{EMBEDDERS}; default: the embedder of the last build, else default",
     )
     build.add_argument("--no-prune", action="store_true", help="keep documents that are no longer in the source")
     build.add_argument(
@@ -139,7 +142,9 @@ listed in $AIRW_FETCHERS.
     register.add_argument(
         "--pattern", metavar="REGEX", help="only files whose relative path matches this regular expression somewhere"
     )
-    register.add_argument("--embedder", metavar="SPEC", default="default", help=f"{_EMBEDDERS}; default: default")
+    add_parameter(
+        register, "airw.corpora.register:embedder", "--embedder", metavar="SPEC", type=parse_embedder, help=EMBEDDERS
+    )
     register.add_argument(
         "--strategy",
         metavar="JSON|NAME",
@@ -195,207 +200,6 @@ The exit code is 0 if all documents of the source are indexed, and 1 if some are
     add_formats(coverage)
 
 
-def _finding(sub: Commands) -> None:
-    """Add search, traverse, discover, expand and calibrate."""
-    _search(sub)
-    _traverse(sub)
-    _discover(sub)
-    _expand(sub)
-    _calibrate(sub)
-
-
-def _search(sub: Commands) -> None:
-    epilog = """Scores: cosine similarity in dense mode, BM25 in lexical mode,
-reciprocal rank fusion of both in hybrid mode."""
-    about = "rank the documents of a corpus for a query"
-    search = add_command(sub, "search", "finding.search", about, epilog=epilog)
-    add_query(search)
-    search.add_argument("-k", type=int, default=10, help="print at most K hits; default: 10")
-    add_mode(search)
-    search.add_argument("--filter", metavar="JSON", help="""only documents that match, such as '{"status": "Final"}'""")
-    search.add_argument("--surfaces", metavar="KINDS", help="only these surface kinds, such as description,chunk")
-    search.add_argument(
-        "--all-surfaces", action="store_true", help="rank all surfaces, instead of documents by their best surface"
-    )
-    search.add_argument(
-        "--fusion",
-        choices=("rrf", "blend"),
-        default="rrf",
-        help="how hybrid mode combines both rankings: rrf by rank, blend by half of each score; default: rrf",
-    )
-    add_rerank(search)
-    search.add_argument(
-        "--rerank-text",
-        choices=("surface", "artifact"),
-        default="surface",
-        help="the text that --rerank scores: the matching surface or the whole document; default: surface",
-    )
-    add_formats(search)
-
-
-def _traverse(sub: Commands) -> None:
-    epilog = """Each hit is printed when it is committed: elapsed milliseconds, depth, score, and the path to it.
-The last lines say why the walk stopped and how much each limit left out.
-
-  eager           start from a hybrid search and follow links breadth-first
-  collapsed-tree  start from summaries and descend to the parts they summarize"""
-    walk = add_command(
-        sub, "traverse", "finding.traverse", "search, then follow links, and print each hit at once", epilog=epilog
-    )
-    add_query(walk)
-    walk.add_argument("--policy", choices=("eager", "collapsed-tree"), default="eager", help="default: eager")
-    walk.add_argument(
-        "--max-depth", type=int, metavar="N", help="do not follow links of hits at this depth; default: 2"
-    )
-    walk.add_argument("--node-budget", type=int, default=64, metavar="N", help="visit at most N documents; default: 64")
-    walk.add_argument("--timeout", type=float, metavar="SECONDS", help="stop after this long")
-    walk.add_argument("--start", type=int, default=4, metavar="N", help="start from the N best hits; default: 4")
-    walk.add_argument(
-        "--direction",
-        choices=("out", "in", "both"),
-        default="both",
-        help="which links --policy eager follows; default: both",
-    )
-    add_formats(walk)
-
-
-def _discover(sub: Commands) -> None:
-    epilog = """With several corpora, each is reported when it answers, and the hits of all are fused by rank.
-The exit code is 0 even if no document answers the query, 1 if some corpora failed, and 2 if all failed."""
-    discover = add_command(
-        sub, "discover", "finding.discover", "choose the few documents that answer a query, or none", epilog=epilog
-    )
-    words = "[CORPUS ...] QUERY"
-    discover.usage = f"{discover.prog} [options] {words}"
-    discover.add_argument("words", metavar=words, nargs="+", help="the corpora, if there are several, and the query")
-    discover.add_argument(
-        "-c",
-        "--corpus",
-        metavar="CORPUS",
-        action="append",
-        default=[],
-        help="a corpus to search; may be repeated; default: $AIRW_CORPUS, or the only one",
-    )
-    discover.add_argument("-k", type=int, default=10, help="rank this many candidates; default: 10")
-    add_mode(discover)
-    discover.add_argument(
-        "--filter", metavar="JSON", help="""only documents that match, such as '{"status": "Final"}'"""
-    )
-    discover.add_argument(
-        "--strategy",
-        choices=_STRATEGIES,
-        default="conservative",
-        help="the rule that chooses documents; default: conservative",
-    )
-    discover.add_argument("--max-k", type=int, default=3, metavar="N", help="choose at most N documents; default: 3")
-    discover.add_argument(
-        "--rel",
-        type=float,
-        default=0.9,
-        metavar="SHARE",
-        help="only documents with at least this share of the best score; default: 0.9",
-    )
-    discover.add_argument(
-        "--min-score",
-        type=_floor,
-        metavar="NUMBER|auto",
-        help="the lowest score of an answer; auto: the floor that `calibrate --save` stored",
-    )
-    _add_disclosure(discover)
-    add_rerank(discover)
-    _add_timeouts(discover)
-    add_formats(discover)
-
-
-def _add_timeouts(discover: argparse.ArgumentParser) -> None:
-    discover.add_argument(
-        "--source-timeout",
-        type=float,
-        default=30.0,
-        metavar="SECONDS",
-        help="stop waiting for a corpus after this long; default: 30",
-    )
-    discover.add_argument(
-        "--timeout", type=float, metavar="SECONDS", help="stop waiting for all corpora after this long"
-    )
-
-
-def _add_disclosure(discover: argparse.ArgumentParser) -> None:
-    discover.add_argument(
-        "--disclose",
-        choices=_LEVELS,
-        default="metadata",
-        help="how much to print: metadata only, also the text, or also the files of the document; default: metadata",
-    )
-    discover.add_argument(
-        "--root",
-        metavar="FOLDER",
-        action="append",
-        default=[],
-        help="allow reading files in this folder; may be repeated",
-    )
-    discover.add_argument(
-        "--expand", type=int, metavar="N", help="also print the matching surface with N neighbours on either side"
-    )
-
-
-def _floor(text: str) -> float | str:
-    if text == "auto":
-        return text
-    try:
-        floor = float(text)
-    except ValueError:
-        floor = math.nan
-    if not math.isfinite(floor):
-        raise argparse.ArgumentTypeError(f"must be a number or auto, not {text!r}")
-    return floor
-
-
-def _expand(sub: Commands) -> None:
-    expand = add_command(sub, "expand", "finding.expand", "print the text around a surface of a document")
-    add_query(expand, "[CORPUS] ARTIFACT_ID", "the corpus, if there are several, and the id of the document")
-    expand.add_argument(
-        "--surface-index",
-        type=int,
-        default=0,
-        metavar="N",
-        help="the number of the surface, as `search --format json` prints it; default: 0",
-    )
-    around = expand.add_mutually_exclusive_group()
-    around.add_argument(
-        "--window",
-        type=int,
-        default=1,
-        metavar="N",
-        help="print N surfaces of the same kind on either side; default: 1",
-    )
-    around.add_argument("--parent", action="store_true", help="print the whole document")
-    add_formats(expand)
-
-
-def _calibrate(sub: Commands) -> None:
-    epilog = """Each line of CASES.jsonl is one object: {"query": "…", "gold": ["id", …]}. gold contains the ids of the
-documents that answer the query, and is empty if none does; the file needs queries of both kinds.
-A floor is valid for one mode and one reranker."""
-    about = "find the floor: the score below which discover should choose nothing"
-    calibrate = add_command(sub, "calibrate", "finding.calibrate", about, epilog=epilog)
-    add_query(calibrate, "[CORPUS] CASES.jsonl", "the corpus, if there are several, and the file of cases")
-    calibrate.add_argument(
-        "-k", type=int, default=10, help="count an answer if it is among the first K hits; default: 10"
-    )
-    add_mode(calibrate)
-    calibrate.add_argument(
-        "--sensitivity-weight",
-        type=float,
-        default=0.5,
-        metavar="SHARE",
-        help="the weight of answering, against abstaining, from 0 to 1; default: 0.5",
-    )
-    add_rerank(calibrate)
-    calibrate.add_argument("--save", action="store_true", help="store the floor for `discover --min-score auto`")
-    add_formats(calibrate)
-
-
 def _links(sub: Commands) -> None:
     """Add link with its subcommands, and context."""
     actions = add_group(sub, "link", "follow the links between documents")
@@ -416,9 +220,11 @@ last line says how much. Text is printed while the walk runs; the other formats 
   airw link tree keys.md vault.md --format json | jq -r '.nodes[].id' | airw context --note -
   airw link tree index.md --format html --output index.html"""
     tree = add_command(actions, "tree", "links.tree", "show the links of documents as a tree", epilog=epilog)
-    tree.usage = f"{tree.prog} [options] ID ..."
-    tree.add_argument("ids", metavar="ID", nargs="*", help=f"the document to start from: {_NAMED}")
-    add_link_walk(tree, hops=3)
+    tree.usage = f"{tree.prog} [options] [CORPUS] ID ..."
+    tree.add_argument(
+        "ids", metavar="[CORPUS] ID ...", nargs="*", help=f"{_CORPUS} the documents to start from: {_NAMED}"
+    )
+    add_link_walk(tree, TREE)
     add_documents(tree)
 
 
@@ -428,9 +234,11 @@ def _path(actions: Commands) -> None:
   airw link path keys.md backup.md
   airw link path keys.md backup.md --direction out --max-hops 4 --format json"""
     path = add_command(actions, "path", "links.path", "find the shortest path between two documents", epilog=epilog)
-    path.usage = f"{path.prog} [options] FROM TO"
-    path.add_argument("ids", metavar="FROM TO", nargs="*", help=f"the first and the last document: each {_NAMED}")
-    add_link_walk(path, hops=10)
+    path.usage = f"{path.prog} [options] [CORPUS] FROM TO"
+    path.add_argument(
+        "ids", metavar="[CORPUS] FROM TO", nargs="*", help=f"{_CORPUS} the first and the last document: each {_NAMED}"
+    )
+    add_link_walk(path, PATH)
     add_documents(path)
 
 
@@ -439,7 +247,8 @@ def _list(actions: Commands) -> None:
 
   airw link list keys.md --direction in"""
     listing = add_command(actions, "list", "links.listing", "list the links of one document", epilog=epilog)
-    listing.add_argument("id", metavar="ID", help=f"the document: {_NAMED}")
+    listing.usage = f"{listing.prog} [options] [CORPUS] ID"
+    listing.add_argument("ids", metavar="[CORPUS] ID", nargs="+", help=f"{_CORPUS} the document: {_NAMED}")
     add_link_choice(listing)
     add_corpus_option(listing)
     listing.add_argument("--format", choices=("text", "json", "records"), default="text", help="default: text")
@@ -448,7 +257,7 @@ def _list(actions: Commands) -> None:
 def _check(actions: Commands) -> None:
     about = "check the links of a corpus: how documents are connected, and which links lead nowhere"
     check = add_command(actions, "check", "links.check", about)
-    add_corpus_option(check)
+    add_corpus(check, ONE_CORPUS)
     check.add_argument(
         "-v", "--verbose", action="store_true", help="list the links that lead nowhere, each with its file and line"
     )
@@ -467,9 +276,10 @@ same as in `link tree`.
   airw link tree index.md --format json | jq -r '.nodes[].id' | airw context --note -"""
     about = "print whole documents within a budget: by name, along links, or by a query"
     bundle = add_command(sub, "context", "links.context", about, epilog=epilog)
+    bundle.add_argument("name", metavar="CORPUS", nargs="?", help=ONE_CORPUS)
     _add_selectors(bundle)
     _add_budget(bundle)
-    add_link_walk(bundle, hops=3)
+    add_link_walk(bundle, TREE)
     bundle.add_argument("--format", choices=("text", "json", "records"), default="text", help="default: text")
     add_output(bundle)
 
@@ -490,8 +300,11 @@ def _add_selectors(bundle: argparse.ArgumentParser) -> None:
         help=f"print this document: {_NAMED}; `-` reads ids from standard input, one a line; may be repeated",
     )
     bundle.add_argument("--query", metavar="TEXT", help="search for this text")
-    bundle.add_argument("-k", type=int, default=10, help="print at most K documents of --query; default: 10")
-    add_mode(bundle)
+    add_parameter(
+        bundle, "airw.views.bundle:k", "-k", type=parse_whole_number, help="print at most K documents of --query"
+    )
+    add_mode(bundle, "airw.views.bundle")
+    add_embedder(bundle)
 
 
 def _add_budget(bundle: argparse.ArgumentParser) -> None:

@@ -14,6 +14,9 @@ from airw.cli.printing import print_note
 from airw.errors import ArgumentError, CorpusNotFound, NoLedgerEntry
 from airw.protocols import OpenCorpus
 
+QUERY = "QUERY, the query as one quoted word"
+"""What commands that search expect after the corpus."""
+
 _PATHS = ("path", "skill_path")
 _MOST_COMPARED = 20_000  # ids; comparing them takes about half a second
 _MOST_NAMED = 5
@@ -58,9 +61,7 @@ def choose_corpus(name: str | None, candidates: Iterable[str] | None = None) -> 
     raise CorpusNotFound("no corpora yet; `airw build FOLDER` builds one")
 
 
-def corpus_and_word(
-    arguments: argparse.Namespace, expected: str = "QUERY, the query as one quoted word"
-) -> tuple[str, str]:
+def corpus_and_word(arguments: argparse.Namespace, expected: str = QUERY) -> tuple[str, str]:
     """Return the corpus that a command is about, and the word after it.
 
     Args:
@@ -74,8 +75,27 @@ def corpus_and_word(
     words = list(arguments.words)
     if len(words) > 2 or (len(words) == 2 and arguments.corpus):
         raise ArgumentError(f"expected [CORPUS] {expected}, not {' '.join(map(repr, words))}")
+    if len(words) == 1 and not arguments.corpus and (missing := describe_missing_word(words[0], expected)):
+        raise ArgumentError(missing)
     corpus = words.pop(0) if len(words) == 2 else choose_corpus(arguments.corpus)
     return corpus, words[0]
+
+
+def is_corpus(word: str) -> bool:
+    """Return True if a word is the name of a corpus or the path of its file."""
+    if not corpora.is_corpus_name(word):
+        return word.endswith(".airw") and os.path.isfile(word)  # noqa: PTH113 - a Path's may raise
+    return word.casefold() in map(str.casefold, (*list_names(), *corpora.PRESETS))
+
+
+def describe_missing_word(word: str, expected: str = QUERY) -> str | None:
+    """Return the error that only a corpus is named, or None if the word is no corpus."""
+    if not is_corpus(word):
+        return None
+    return (
+        f"{word!r} is a corpus, so the second word is missing: {expected}; if {word!r} itself is meant, "
+        f"name the corpus with -c"
+    )
 
 
 def parse_filter(text: str | None) -> Any:
@@ -92,14 +112,14 @@ def parse_filter(text: str | None) -> Any:
         ) from error
 
 
-async def ensure_built(name: str) -> str:
+async def ensure_built(name: str, embedder: str | None = None) -> str:
     """Build a preset if it is not built yet, with a note on stderr; return its name."""
     is_missing = corpora.is_corpus_name(name) and not corpora.corpus_path(name).exists()
     if is_missing and name.casefold() in corpora.PRESETS:
         from airw.cli import output
 
         print_note(f"corpus {name!r} is not built yet; building it now")
-        async with corpora.build_corpus(name, on_error="skip") as corpus:
+        async with corpora.build_corpus(name, on_error="skip", embedder=embedder) as corpus:
             problems = corpus.report.problems if corpus.report else ()
         output.print_problems([problem for problem in problems if problem.lost], verbose=True)
     return name

@@ -136,7 +136,7 @@ class TestSearch:
         assert capsys.readouterr().out.split()[2] == "keys.md"
 
     def test_a_hybrid_search_can_blend_scores_instead_of_ranks(self, corpus, capsys):
-        main(["search", corpus, "signing keys", "--fusion", "blend", "--format", "json"])
+        main(["search", corpus, "signing keys", "-m", "hybrid", "--fusion", "blend", "--format", "json"])
         first = json.loads(capsys.readouterr().out.splitlines()[0])
         dense, bm25 = first["metadata"]["dense_score"], first["metadata"]["lexical_score"]
         assert first["score"] == pytest.approx(dense / 2 + bm25 / (bm25 + 8) / 2)
@@ -149,7 +149,10 @@ class TestSearch:
         ("argv", "said"),
         [
             (["notez", "x"], "notes"),
-            (["x", "-k", "-1"], "k must be"),
+            (["x", "-k", "-1"], "-k: must be a whole number of at least 1"),
+            (["x", "-k", "0"], "-k: must be a whole number of at least 1, not '0'"),
+            (["x", "--embedder", ""], "--embedder: must name an embedder"),
+            (["notes"], "'notes' is a corpus, so the second word is missing: QUERY"),
             (["x", "--filter", "{"], "--filter must be JSON"),
             (["x", "--filter", '{"a": {"$regex": "b"}}'], "$regex"),
             (["a", "b", "c"], "quoted"),

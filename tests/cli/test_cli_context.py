@@ -231,7 +231,7 @@ class TestMistakes:
             (["--note", "keys.md", "--max-tokens", "-1"], "--max-tokens must be"),
             (["--note", "keys.md", "--max-tokens", "many"], "--max-tokens"),
             (["--note", "keys.md", "--tokenizer", "x.json"], "--max-tokens N"),
-            (["--query", "x", "-k", "-1"], "k must be"),
+            (["--query", "x", "-k", "-1"], "-k: must be"),
             (["--query", "x", "-m", "sparse"], "sparse"),
             (["--walk", "keys.md", "--max-hops", "-1"], "--max-hops must be"),
             (["--walk", "keys.md", "--typed-only", "--inline-only"], "together match no link"),

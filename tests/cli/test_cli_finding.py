@@ -72,20 +72,29 @@ def lines(output_of):
 
 class TestDiscover:
     def test_prints_the_few_documents_that_answer(self, notes, lines):
-        (line,) = lines("discover", notes, "signing keys")
+        line, snippet, reason = lines("discover", notes, "signing keys")
         assert re.fullmatch(r"  1 +0\.\d{4}  keys\.md  Signing keys", line)
+        assert snippet == "     Rotate the signing keys every month."
+        assert reason.startswith("chosen 1 of 3: the next document scores far less than the best one; see --rel (rel_")
 
     def test_without_an_answer_it_prints_the_reason(self, notes, lines):
-        assert lines("discover", "zebra") == ["no document answers the query: abstain:no_evidence"]
+        assert lines("discover", "zebra") == [
+            "no document answers the query: no document has a word of it or is near it in meaning (abstain:no_evidence)"
+        ]
         low = lines("discover", "signing keys", "-m", "dense", "--min-score", "0.99")
-        assert low == ["no document answers the query: abstain:below_floor"]
+        assert re.fullmatch(
+            r"no document answers the query: even the best score is below the floor \(abstain:below_floor\); "
+            r"best score 0\.\d{4}, floor 0\.9900",
+            *low,
+        )
 
     def test_reports_on_each_of_several_corpora_then_prints_the_fused_hits(self, notes, others, lines):
-        *answers, first, second = lines("discover", notes, others, "signing keys", "--max-k", "2")
+        *answers, first, _, second, _, reason = lines("discover", notes, others, "signing keys", "--max-k", "2")
         told = sorted(re.fullmatch(r"(\w+) +ok +(\d) hits  \d+ ms", line).groups() for line in answers)
         assert told == [("notes", "3"), ("others", "2")]
         assert first.split()[2:] == ["notes", "keys.md", "Signing", "keys"]
         assert second.split()[2:] == ["others", "vault.md", "Vault"]
+        assert reason.startswith("chosen 2 of ")
 
     def test_takes_corpora_as_words_and_as_options(self, notes, others, objects, monkeypatch):
         def sources_of(*argv):
@@ -157,11 +166,18 @@ class TestDiscover:
             "       ## Baking",
             "",
             "       Bake it for an hour.",
+            "chosen 1 of 1: it is the only document found (single)",
         ]
-        assert lines(*sources_of, "--root", str(library / "notes" / "ops"))[-2:] == [
+        assert lines(*sources_of, "--root", str(library / "notes" / "ops"))[-3:-1] == [
             "     note:",
             "       pointer_outside_roots",
         ]
+
+    def test_bodies_come_from_the_folder_that_the_corpus_is_registered_with(self, notes, library, home, lines):
+        shutil.copy(library / "registry.json", home)
+        told = lines("discover", notes, "bake an hour", "-m", "lexical", "--disclose", "body")
+        assert "     body:" in told
+        assert "       Bake it for an hour." in told
 
     def test_options_of_search_and_selection_take_effect(self, notes, objects):
         def ids_of(*argv):
@@ -176,12 +192,13 @@ class TestDiscover:
         [
             (["notez", "x"], "known: notes"),
             (["x", "-m", "deep"], "--mode"),
-            (["x", "-k", "-1"], "-k must be"),
+            (["x", "-k", "-1"], "-k: must be"),
+            (["notes"], "the second word is missing"),
             (["x", "--rel", "2"], "--rel must be"),
             (["x", "--strategy", "best"], "--strategy"),
             (["x", "--filter", "{"], "--filter must be JSON"),
-            (["x", "--min-score", "low"], "--min-score: must be a number or auto, not 'low'"),
-            (["x", "--min-score", "nan"], "--min-score: must be a number or auto, not 'nan'"),
+            (["x", "--min-score", "low"], "--min-score: must be a number, auto or none, not 'low'"),
+            (["x", "--min-score", "nan"], "--min-score: must be a number, auto or none, not 'nan'"),
             (["x", "--disclose", "body"], "--root FOLDER"),
             (["x", "--expand", "-1"], "--expand must be"),
             (["x", "--rerank", "oracle"], "'oracle'"),

@@ -309,7 +309,7 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("argv", "said"),
         [
-            (["tree"], "airw link tree ID"),
+            (["tree"], "airw link tree [CORPUS] ID"),
             (["tree", "keyz"], "'keys.md'"),
             (["tree", "keyz.md", "index.md"], "name 'keyz.md'; similar: 'keys.md'"),
             (["tree", "log"], "'a/log.md', 'b/log.md'"),
@@ -339,7 +339,7 @@ class TestMistakes:
             (["path", "keys.md", "vault.md", "--timeout", "nan"], "--timeout"),
             (["path", "keys.md", "vault.md", "--timeout", "-1"], "--timeout"),
             (["list"], "ID"),
-            (["list", "keys.md", "bread.md"], "bread.md"),
+            (["list", "keys.md", "bread.md"], "exactly one document"),
             (["list", "keyz"], "'keys.md'"),
             (["check", "keys.md"], "keys.md"),
             (["sideways"], "sideways"),

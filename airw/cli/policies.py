@@ -1,0 +1,150 @@
+"""From the name of a policy and `NAME=VALUE` words to a walk policy, for `traverse`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import textwrap
+from collections.abc import Collection, Sequence
+from typing import Any, get_args, get_origin, get_type_hints
+
+from airw import policies
+from airw.errors import ArgumentError
+from airw.walking import WalkPolicy
+
+_DOCUMENTS = ("roots", "seeds")
+_STARTS = ("start_k", "seed_k")
+_PROGRAMS_ONLY = ("inverses", "policy", "scorer", "strategy")  # values that only a program can make
+
+
+def list_policies() -> dict[str, type[WalkPolicy]]:
+    """Return the policies of the library that a user can choose, by name.
+
+    Those that need a program are left out: `PerNode` wraps a policy, and `Strategy` is derived from.
+
+    Example:
+        >>> ", ".join(list_policies())
+        'beam, collapsed-tree, eager, link-walk, mmr, personalized-page-rank, reverse-dependency, scored'
+    """
+    kinds = {name: getattr(policies, name) for name in policies.__all__ if name not in ("PerNode", "Strategy")}
+    return {
+        re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower(): kind
+        for name, kind in kinds.items()
+        if hasattr(kind, "to_hits")
+    }
+
+
+def describe_policies() -> str:
+    """Return a paragraph for each policy: name, purpose, parameters and defaults."""
+    paragraphs = []
+    for name, kind in list_policies().items():
+        summary = (kind.__doc__ or "").partition("\n")[0]
+        texts = [f"  {name}: {summary}"]
+        texts.append(textwrap.fill(", ".join(_describe(field) for field in _parameters(kind)), 110))
+        paragraphs.append(f"{texts[0]}\n{textwrap.indent(texts[1], '      ')}")
+    return "\n".join(paragraphs)
+
+
+def _parameters(kind: type) -> list[dataclasses.Field[Any]]:
+    fields: Collection[dataclasses.Field[Any]] = dataclasses.fields(kind)
+    return [field for field in fields if field.init and field.name not in _PROGRAMS_ONLY]
+
+
+def _describe(field: dataclasses.Field[Any]) -> str:
+    if field.default is dataclasses.MISSING:
+        return f"{field.name} (needed)"
+    if field.name == "scope":
+        return field.name
+    value = field.default
+    if isinstance(value, str) or (isinstance(value, tuple) and value):
+        return f"{field.name}={value if isinstance(value, str) else ','.join(value)}"
+    return f"{field.name}={json.dumps(value)}"
+
+
+def parse_parameters(name: str, words: Sequence[str]) -> dict[str, Any]:
+    """Return the parameters of a policy, from `NAME=VALUE` words.
+
+    A value is JSON or plain text. For a list, plain text is split at commas.
+
+    Raises:
+        ArgumentError: If the policy has no such parameter, it is given twice, or the word has no `=`.
+
+    Example:
+        >>> parse_parameters("beam", ["width=8", "types=cites,supports"])
+        {'width': 8, 'types': ['cites', 'supports']}
+    """
+    kind = list_policies()[name]
+    known = [field.name for field in _parameters(kind)]
+    hints = get_type_hints(kind)
+    values: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals:
+            raise ArgumentError(f"--set takes NAME=VALUE, such as {known[0]}=…, not {word!r}")
+        if key not in known:
+            raise ArgumentError(f"policy {name} has no parameter {key!r}; it has {', '.join(known)}")
+        if key in values:
+            raise ArgumentError(f"--set {key} is given twice, the second time as {word!r}; give it once")
+        values[key] = _parse_value(text, hints[key])
+    return values
+
+
+def _parse_value(text: str, hint: Any) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = text
+    if hint is policies.Scope:
+        if not isinstance(value, dict) or not value.keys() <= {"start", "cross", "keep"}:
+            example = '{"keep": {"status": "Final"}}'
+            raise ArgumentError(
+                f"--set scope takes filters named start, cross or keep, such as {example}, not {text!r}"
+            )
+        return policies.Scope(**value)
+    if not _takes_list(hint):
+        return value
+    if isinstance(value, list):
+        # Fields of `edges` are pairs, which the library takes as tuples.
+        return [tuple(item) if isinstance(item, list) else item for item in value]
+    return [part.strip() for part in text.split(",")] if value is not None else None
+
+
+def _takes_list(hint: Any) -> bool:
+    hints = [hint, *get_args(hint)]
+    return any(get_origin(each) in (Sequence, Collection) for each in hints)
+
+
+def documents_of(parameters: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the parameters that name documents, which a user names by id, path or title."""
+    return {name: parameters[name] for name in _DOCUMENTS if name in parameters}
+
+
+def make_policy(name: str, parameters: dict[str, Any], *, start: int | None, direction: str | None) -> WalkPolicy:
+    """Return a policy with these parameters, and with the library's defaults of all others.
+
+    Args:
+        name: The name of the policy.
+        parameters: The values of `--set`.
+        start: The value of `--start`, which policies call `start_k` or `seed_k`.
+        direction: The value of `--direction`.
+
+    Raises:
+        ArgumentError: If the policy lacks a parameter, needs another one, or a value cannot be used.
+    """
+    kind = list_policies()[name]
+    known = [field.name for field in _parameters(kind)]
+    options = {next((key for key in _STARTS if key in known), "--start"): start, "direction": direction}
+    for key, value in options.items():
+        if value is None:
+            continue
+        if key not in known:
+            raise ArgumentError(f"policy {name} takes no {key if key.startswith('-') else f'--{key}'}")
+        if key in parameters:
+            raise ArgumentError(f"{key} is given twice, by --set and by another option; give it once")
+        parameters = {**parameters, key: value}
+    needed = [field.name for field in _parameters(kind) if field.default is dataclasses.MISSING]
+    if missing := [key for key in needed if key not in parameters]:
+        raise ArgumentError(f"policy {name} needs --set {missing[0]}=ID,…")
+    return kind(**parameters)
