@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import os
 from pathlib import Path
 from typing import Any
 
 from airw import corpora, sources
+from airw.corpora.naming import list_similar_first
 from airw.corpora.registry import find_definition, match_name
 from airw.errors import ArgumentError, CorpusNotFound
 
@@ -63,10 +63,9 @@ def find_registered_or_preset(name: str) -> corpora.Definition:
         return find_definition(name)
     if name.casefold() in map(str.casefold, corpora.corpus_names()):
         raise CorpusNotFound(f"corpus {name!r} is not registered; build it from its path, with --name {name}")
-    similar = difflib.get_close_matches(name.casefold(), names) or sorted(names)
     raise CorpusNotFound(
         f"{name!r} is neither an existing path nor a registered corpus; registered: "
-        f"{', '.join(names[folded] for folded in similar)}; write a path as {f'.{os.sep}{name}'!r}"
+        f"{list_similar_first(name, names.values())}; write a path as {f'.{os.sep}{name}'!r}"
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from airw import corpora
 from airw._base.concurrency import in_thread
 from airw.cli.printing import print_note
+from airw.corpora.naming import list_similar_first
 from airw.errors import ArgumentError, CorpusNotFound, NoLedgerEntry
 from airw.protocols import OpenCorpus
 
@@ -57,7 +58,7 @@ def choose_corpus(name: str | None, candidates: Iterable[str] | None = None) -> 
     if len(names) == 1:
         return names[0]
     if names:
-        raise CorpusNotFound(f"no corpus named; choose one of {', '.join(names)} with -c")
+        raise CorpusNotFound(f"no corpus named; choose one of {list_similar_first('', names)} with -c")
     raise CorpusNotFound("no corpora yet; `airw build FOLDER` builds one")
 
 

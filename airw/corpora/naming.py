@@ -6,12 +6,14 @@ always a path.
 """
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from airw._base.checks import NAME_RULE, is_valid_name
 from airw.errors import ArgumentError, CorpusNotFound
 
 _SUFFIX = ".airw"
+_MOST_LISTED = 30  # names of corpora in a message
 
 
 def home() -> Path:
@@ -83,11 +85,24 @@ def find_corpus_path(name_or_path: str | os.PathLike[str]) -> Path:
         return path
     if not is_corpus_name(name_or_path):
         raise CorpusNotFound(f"there is no corpus at {str(path)!r}; build(source, store=Path(...)) creates one")
+    names = corpus_names()
+    hint = f"; known: {list_similar_first(path.stem, names)}" if names else ", and no other corpus"
+    raise CorpusNotFound(f"there is no corpus {path.stem!r} in {str(path.parent)!r}{hint}; build(source) creates one")
+
+
+def list_similar_first(name: str, names: Iterable[str]) -> str:
+    """Return names separated by commas: those similar to `name`, then the others, at most 30 in all.
+
+    Example:
+        >>> list_similar_first("notez", ["drafts", "notes", "vault"])
+        'notes, drafts, vault'
+    """
     import difflib
 
-    similar = difflib.get_close_matches(path.stem, corpus_names()) or corpus_names()[:3]
-    hint = f"; known: {', '.join(similar)}" if similar else ", and no other corpus"
-    raise CorpusNotFound(f"there is no corpus {path.stem!r} in {str(path.parent)!r}{hint}; build(source) creates one")
+    known = sorted(names)
+    ordered = list(dict.fromkeys([*difflib.get_close_matches(name, known), *known]))
+    more = f" and {len(ordered) - _MOST_LISTED} more" if len(ordered) > _MOST_LISTED else ""
+    return f"{', '.join(ordered[:_MOST_LISTED])}{more}"
 
 
 def _folder() -> Path:

@@ -17,7 +17,7 @@ from airw._base.messages import one_line, short_repr
 from airw._base.signatures import check_option_names, shows_options
 from airw.corpora.building import BUILD_DEFAULTS, BuildOptions, build
 from airw.corpora.definitions import PRESETS, Definition, Maintenance, check_name, embedder_to_spec, strategy_to_spec
-from airw.corpora.naming import corpus_names, home
+from airw.corpora.naming import corpus_names, home, list_similar_first
 from airw.corpora.opening import Corpus, Opening
 from airw.corpora.searching import CorpusRetriever, as_retriever
 from airw.errors import AirwError, CorpusNotFound, StoreCorrupt, StoreError
@@ -213,8 +213,10 @@ def _not_found(name: str, entries: Mapping[str, Definition]) -> CorpusNotFound:
     built_names = corpus_names()
     if match_name(built_names, name) is not None:
         return CorpusNotFound(f"corpus {name!r} is built, but not registered; call register({name!r}, kind, ...)")
-    similar = difflib.get_close_matches(name, sorted({*entries, *built_names, *PRESETS})) or sorted(entries)[:3]
-    known = f"; known: {', '.join(similar)}" if similar else ""
+    # Presets are named below anyway; here only if one is probably meant.
+    similar_presets = difflib.get_close_matches(name, PRESETS)
+    names = {*entries, *built_names, *similar_presets}
+    known = f"; known: {list_similar_first(name, names)}" if names else ""
     return CorpusNotFound(
         f"no corpus {name!r} is registered{known}; call register({name!r}, kind, ...), "
         f"or use {', '.join(PRESETS)}, which need no registration"

@@ -462,3 +462,26 @@ class TestProgram:
         assert (code, told, failed.count("\n")) == (2, "", 1)
         assert run("rm", "v")[0] == 0
         assert list((home / "corpora").iterdir()) == []
+
+
+class TestNames:
+    """A message about an unknown corpus names all corpora, as long as they are few."""
+
+    @pytest.fixture
+    def many(self, home):
+        (home / "corpora").mkdir(parents=True)
+        for number in range(40):
+            (home / "corpora" / f"corpus{number:02}.airw").touch()
+
+    def test_all_are_named_the_similar_ones_first(self, home, error):
+        (home / "corpora").mkdir(parents=True)
+        for name in ("eips", "my", "site1", "site2", "site12"):
+            (home / "corpora" / f"{name}.airw").touch()
+        assert "known: site2, site1, site12, eips, my;" in error("search", "site", "x")
+        assert "known: site2, site1, site12, eips, my;" in error("maintain", "site")
+        assert "no corpus named; choose one of eips, my, site1, site12, site2 with -c" in error("search", "x")
+
+    def test_very_many_are_counted(self, many, error):
+        told = error("search", "corpus7", "x")
+        assert told.count("corpus") < 35
+        assert " and 10 more" in told

@@ -230,7 +230,7 @@ async def test_an_unknown_name_is_a_key_error_that_contains_the_fix_and_creates_
 async def test_the_error_for_an_unknown_name_suggests_similar_registered_names():
     await register("vault", "notes", root="/srv")
     await register("letters", "notes", root="/srv")
-    with pytest.raises(CorpusNotFound, match="known: vault;"):
+    with pytest.raises(CorpusNotFound, match="known: vault, letters;"):
         await build_corpus("vualt")
     with pytest.raises(CorpusNotFound, match="known: letters, vault;"):
         await build_corpus("xyz")
