@@ -91,7 +91,9 @@ def find_corpus_path(name_or_path: str | os.PathLike[str]) -> Path:
 
 
 def list_similar_first(name: str, names: Iterable[str]) -> str:
-    """Return names separated by commas: those similar to `name`, then the others, at most 30 in all.
+    """Return names separated by commas: those similar to `name`, then the others.
+
+    At most 30 are listed, and the rest is counted.
 
     Example:
         >>> list_similar_first("notez", ["drafts", "notes", "vault"])
