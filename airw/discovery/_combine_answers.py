@@ -15,7 +15,7 @@ from airw.discovery.disclosure import disclose
 from airw.discovery.results import Answer, DiscoveryResult
 from airw.discovery.selection import Selection, select
 from airw.errors import ArgumentError, DiscoveryError
-from airw.retrieval import Mode, fuse_hits
+from airw.retrieval import Mode, explain_no_hits, fuse_hits
 from airw.retrieval.fusion import fuse_entries, merge_copies
 from airw.values import SearchHit
 
@@ -31,6 +31,8 @@ async def combine_answers(request: SourceRequest, answers: Mapping[str, Answer])
     # Answers arrive in any order; report them in that of the sources.
     ordered: Sequence[Answer] = [answers[member.name] for member in plan.members]
     _require_answer(plan, ordered)
+    if plan.walk is None and not any(answer.hits or answer.error for answer in ordered):
+        await explain_no_hits(plan.search, request.corpora)
     hits, ordered = await _merge_hits(request, ordered)
     selection = await _select_hits(plan, hits, ordered)
     corpora = {source: corpus for member in plan.members for source, corpus in member.corpora.items()}

@@ -130,7 +130,7 @@ class SourceRequest:
     Corpora that are opened for it stay open until `opened` is closed: the union of the sources reads them once more.
 
     `members` are the sources that are open and have counted their words, and `pools` contains the sums of these counts.
-    `waiting` are the sources that have not counted yet, and have not failed. Sources must answer before `deadline`, and
+    `corpora` are all that are open. `waiting` are the sources that have not counted yet, and have not failed. Sources must answer before `deadline`, and
     the union of them before `last_deadline`.
     """
 
@@ -143,6 +143,7 @@ class SourceRequest:
     opened: AsyncExitStack
     reranker: Reranker | None
     waiting: set[str]
+    corpora: list[OpenCorpus[Any]] = field(default_factory=list)
     all_counted: anyio.Event = field(default_factory=anyio.Event)
     members: dict[str, UnionMember] = field(default_factory=dict)
     pools: list[Mapping[str, TermCounts]] = field(default_factory=list)
@@ -276,6 +277,7 @@ class _SourceQuery:
     async def _find_hits(self, corpus: OpenCorpus[Any]) -> None:
         plan, name = self.request.plan, self.member.name
         view = self.request.embeddings.wrap(corpus)
+        self.request.corpora.append(view)
         self.embedder_id = corpus.embedder.id
         floor = plan.floors[name]
         if floor == AUTO:

@@ -447,4 +447,4 @@ async def _collect_best_scores(
 
 def _best_score(hits: Sequence[SearchHit], query: SearchQuery) -> float:
     """Return the best score, or `NO_EVIDENCE` if `discover` abstains at any floor."""
-    return hits[0].score if query.has_evidence(hits) and hits[0].score != 0 else NO_EVIDENCE
+    return hits[0].score if any(map(query.has_evidence, hits)) and hits[0].score != 0 else NO_EVIDENCE

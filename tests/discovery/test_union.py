@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airw.discovery import discover
-from airw.errors import ArgumentError, StoreError
+from airw.errors import ArgumentError, StoreError, UnknownFieldWarning
 from airw.retrieval.fusion import fuse_hits
 from tests.support.discoveries import LIGHT, Counting, corpora
 from tests.support.drawing import examples
@@ -175,3 +175,13 @@ async def test_rrf_by_source_fuses_the_rankings_of_the_sources():
         result = await discover(many, "the keys", merge="rrf-by-source", strategy="top_k", max_k=9)
     assert [(hit.source, hit.artifact_id) for hit in result.results] == [hit.key for hit in fuse_hits(own, k=9)]
     assert LIGHT.id == many[0].embedder.id
+
+
+async def test_a_surface_that_no_corpus_has_is_an_error_and_a_field_that_none_has_a_warning():
+    async with corpora(UNRELATED) as many:
+        with pytest.raises(ArgumentError, match="no record of 'cakes', 'cars', 'keys' is of the kind 'chunks'"):
+            await discover(many, "keys", surfaces=["chunks"])
+        with pytest.warns(UnknownFieldWarning, match="'titel'"):
+            assert (await discover(many, "keys", filter={"titel": "x"})).abstained
+        with pytest.raises(ArgumentError, match="'chunks'"):
+            await discover(many[0], "keys", surfaces=["chunks"])
