@@ -4,17 +4,18 @@ Nothing here does I/O. A store knows its artifacts by plain ids and its records 
 artifact is an `ArtifactRef(source, id)`, and the id of a record is `source/id`.
 """
 
+import heapq
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from airw._base.arrays import Floats, NDArray
-from airw._base.vectors import best_first
 from airw.errors import EmbedderMismatch
 from airw.protocols import ArtifactVectors, BestRecords
 from airw.retrieval.fusion import fuse_ranks
@@ -237,13 +238,36 @@ def sum_counts(answers: Mapping[str, Iterable[LinkCount]]) -> list[LinkCount]:
     return [LinkCount(*key, total) for key, total in sorted(sums.items())]
 
 
-def merge_by_score(rankings: Mapping[str, Ranking], k: int) -> Ranking:
-    """Merge rankings whose scores are on one scale, best first.
+class _Row(NamedTuple):
+    """A row of a ranking; rows sort best first, ties by artifact id, source and place in the ranking."""
 
-    Ties are in the order of the corpora, then in that of each ranking.
+    negative_score: float
+    artifact_id: str
+    source: str
+    place: int
+    record_id: str
+
+
+def merge_by_score(rankings: Mapping[str, Ranking], k: int, record_key: Callable[[str, str], Any] = join_id) -> Ranking:
+    """Return the `k` best rows of rankings whose scores are on one scale.
+
+    Ties are in the order of the artifact ids, then of the corpus names: as in one corpus that contains them all.
+
+    Args:
+        rankings: The ranking of each corpus.
+        k: The number of rows.
+        record_key: Returns the id of a record outside its corpus.
     """
-    merged = _concatenate(rankings)
-    return _take_rows(merged, best_first(merged.scores, k), merged.scores)
+    rows = list(islice(heapq.merge(*(_to_rows(source, ranking) for source, ranking in rankings.items())), k))
+    record_ids = [record_key(row.source, row.record_id) for row in rows]
+    artifact_ids: list[Any] = [_ref((row.source, row.artifact_id)) for row in rows]
+    return Ranking(record_ids, artifact_ids, np.array([-row.negative_score for row in rows]))
+
+
+def _to_rows(source: str, ranking: Ranking) -> Iterator[_Row]:
+    columns = zip(ranking.scores.tolist(), ranking.artifact_ids, ranking.record_ids, strict=True)
+    for place, (score, artifact_id, record_id) in enumerate(columns):
+        yield _Row(-score, artifact_id, source, place, record_id)
 
 
 def merge_by_rank(rankings: Mapping[str, Ranking], k: int) -> Ranking:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from airw.discovery._federated_answers import (
     to_federated_record,
     value_spellings,
 )
-from airw.protocols import ArtifactVectors, BestRecords, Store
+from airw.protocols import ArtifactVectors, BestRecords, Store, TermStatistics
 from airw.values import (
     ArtifactRef,
     Direction,
@@ -42,6 +42,7 @@ from airw.values import (
     NodeIdLike,
     Ranking,
     Record,
+    TermCounts,
     UnresolvedLink,
 )
 from airw.values.filters import Filter
@@ -60,7 +61,7 @@ class FederatedStore:
     Artifacts are `ArtifactRef(source, id)`, records are `source/id`. A call is one call of each store whose artifacts
     it concerns; the docstrings of `neighbors` and `max_fan_in` name their further calls. An artifact of a corpus that
     is not a member is unknown. So is a plain text, except in `resolve`, `referrers` and `fan_in`. If answers are ranked
-    together, ties are in the order of the stores, then in the order of each store. An error gets a note with the name
+    together, ties are in the order of the artifact ids. An error gets a note with the name
     of its corpus.
 
     Args:
@@ -117,7 +118,7 @@ class FederatedStore:
     ) -> list[Ranking]:
         """Return the `k` best records or artifacts of all stores for each row of `queries`.
 
-        Order: score descending, then the order of the stores, then `(artifact_id, surface_index)`.
+        Order: score descending, then `(artifact_id, surface_index)`.
         """
         answers = await self._call_all(
             lambda store: store.search_vectors(queries, k, filter=filter, surfaces=surfaces, per_artifact=per_artifact)
@@ -138,16 +139,26 @@ class FederatedStore:
     ) -> list[Ranking]:
         """Return the `k` best records or artifacts of all stores for each query.
 
-        BM25 depends on the statistics of one corpus, so the scores of several corpora cannot be compared. The rankings
-        are fused by rank, and the scores are RRF scores, even if only one store has hits. The first hits of all stores
-        come first, in the order of the stores, then the second hits, and so on.
+        BM25 depends on how often a word occurs, so the stores first add up their counts: the scores are those of one
+        corpus that contains all records. If a store cannot count words, or counts by another formula, the rankings are
+        fused by rank instead, and the scores are RRF scores. The first hits of all stores then come first, in the order
+        of the stores, then the second hits, and so on.
         """
-        answers = await self._call_all(
-            lambda store: store.search_text(queries, k, filter=filter, surfaces=surfaces, per_artifact=per_artifact)
-        )
-        return [
-            merge_by_rank({name: rankings[row] for name, rankings in answers.items()}, k) for row in range(len(queries))
-        ]
+        options: dict[str, Any] = {"filter": filter, "surfaces": surfaces, "per_artifact": per_artifact}
+        pooled = await self._pool_counts(queries)
+        merge = merge_by_rank if pooled is None else merge_by_score
+        if pooled is not None:
+            options["statistics"] = pooled
+        answers = await self._call_all(lambda store: store.search_text(queries, k, **options))
+        return [merge({name: rankings[row] for name, rankings in answers.items()}, k) for row in range(len(queries))]
+
+    async def _pool_counts(self, queries: Sequence[str]) -> TermCounts | None:
+        """Return the word counts of all stores together; `None` if they cannot be added up."""
+        if not all(isinstance(store, TermStatistics) for store in self._stores.values()):
+            return None
+        counts = await self._call_all(lambda store: cast("TermStatistics", store).term_statistics(queries))
+        formulas = {item.formula for item in counts.values()}
+        return TermCounts.sum(counts.values()) if len(formulas) == 1 else None
 
     async def similarities(self, query: Floats, record_ids: Sequence[str]) -> Floats:
         """Return the cosine of the query to each record: `(n,) float32`, NaN if unknown."""

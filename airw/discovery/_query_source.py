@@ -130,8 +130,8 @@ class SourceRequest:
     Corpora that are opened for it stay open until `opened` is closed: the union of the sources reads them once more.
 
     `members` are the sources that are open and have counted their words, and `pools` contains the sums of these counts.
-    `corpora` are all that are open. `waiting` are the sources that have not counted yet, and have not failed. Sources must answer before `deadline`, and
-    the union of them before `last_deadline`.
+    `corpora` are all that are open. `waiting` are the sources that have not counted yet, and have not failed. Sources
+    must answer before `deadline`, and the union of them before `last_deadline`.
     """
 
     plan: DiscoveryPlan

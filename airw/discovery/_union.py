@@ -5,23 +5,20 @@ their word counts, so that a word weighs the same in all of them. What cannot be
 cosines of another embedder, and the BM25 scores of a store that cannot count words.
 """
 
-import heapq
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from statistics import fmean
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import anyio
-import numpy as np
 
 from airw._base.arrays import Floats
 from airw._base.concurrency import map_bounded, offload_if
 from airw.discovery._federated_answers import (
     FederatedRecord,
     group_by_corpus,
-    refs_to,
+    merge_by_score,
     scatter_in_order,
     to_federated_record,
 )
@@ -30,7 +27,7 @@ from airw.retrieval import Mode, SearchQuery
 from airw.retrieval.merging import ChannelRankings
 from airw.retrieval.query import PassageReader, default_alpha, rank_weights
 from airw.retrieval.searching import Channel, run_search
-from airw.values import NodeIdLike, Ranking, Record, SearchHit, TermCounts
+from airw.values import ArtifactRef, NodeIdLike, Ranking, Record, SearchHit, TermCounts
 from airw.values.filters import Filter
 
 K = TypeVar("K")
@@ -248,16 +245,6 @@ def _route_reader(store: "_UnionStore", reader: PassageReader) -> PassageReader:
     return read
 
 
-class _Row(NamedTuple):
-    """A row of a ranking; rows sort best first, ties by artifact id, source and place in the ranking."""
-
-    negative_score: float
-    artifact_id: str
-    source: str
-    place: int
-    record_id: str
-
-
 @dataclass(slots=True, eq=False)
 class _UnionStore:
     """The reading methods that a search needs, answered by several stores.
@@ -315,7 +302,7 @@ class _UnionStore:
         for position in range(count):
             own = {source: rankings[position] for source, rankings in answers.items()}
             is_long = sum(map(len, own.values())) > _OFFLOAD_ABOVE
-            rankings.append(await offload_if(is_long, _merge_rankings, own, k))
+            rankings.append(await offload_if(is_long, merge_by_score, own, k, _record_key))
         self.rankings = rankings
         return rankings
 
@@ -344,18 +331,9 @@ def _to_union_record(source: str, record: Record | None) -> Record | None:
     return None if record is None else to_federated_record(source, record)
 
 
-def _merge_rankings(rankings: Mapping[str, Ranking], k: int) -> Ranking:
-    """Return the `k` best rows of rankings on one scale; ties by artifact id, then source."""
-    rows = list(islice(heapq.merge(*(_to_rows(source, ranking) for source, ranking in rankings.items())), k))
-    refs: list[Any] = [ref for row in rows for ref in refs_to(row.source, [row.artifact_id])]
-    record_ids: list[Any] = [ref for row in rows for ref in refs_to(row.source, [row.record_id])]
-    return Ranking(record_ids, refs, np.array([-row.negative_score for row in rows]))
-
-
-def _to_rows(source: str, ranking: Ranking) -> Iterator[_Row]:
-    columns = zip(ranking.scores.tolist(), ranking.artifact_ids, ranking.record_ids, strict=True)
-    for place, (score, artifact_id, record_id) in enumerate(columns):
-        yield _Row(-score, artifact_id, source, place, record_id)
+def _record_key(source: str, record_id: str) -> ArtifactRef:
+    # Unlike a text, a pair has no separator that the name of a source could contain.
+    return ArtifactRef(source, record_id)
 
 
 def _group(items: Any, key: Callable[[Any], K]) -> dict[K, list[Any]]:

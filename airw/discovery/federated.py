@@ -25,10 +25,10 @@ class FederatedCorpus:
     artifact. A link that names its own corpus is an internal link. Shared fields lead from corpus to corpus too:
     `"$id"` is the plain id of an artifact within its own corpus, and `[source, id]` in the fields of other corpora.
 
-    If a query is embedded, all corpora must have the same embedder. Lexical rankings are fused by rank, because BM25
-    scores of several corpora are not on one scale. Each step calls all corpora at once. An error of one corpus ends the
-    walk with that error, and a note names the corpus. Ties are in the order of the corpora. The corpora stay open:
-    their opener closes them.
+    If a query is embedded, all corpora must have the same embedder. Texts are ranked with the word counts of all
+    corpora. Each step calls all corpora at once. An error of one corpus ends the
+    walk with that error, and a note names the corpus. Ties of a ranking are in the order of the artifact ids. The
+    corpora stay open: their opener closes them.
 
     Args:
         corpora: Open corpora with different names; or a mapping, if links and hits use other names than their own. A

@@ -25,7 +25,7 @@ from airw.policies import (
     Scored,
     Strategy,
 )
-from airw.testing import PolicySuite
+from airw.testing import PolicySuite, ScriptedStore
 from airw.testing.changes import put
 from airw.values import Edge, Link, LinkCount, UnresolvedLink
 from tests.support.artifact_corpora import EIGHTHS, Counting, item, walk_all
@@ -195,7 +195,7 @@ async def test_artifacts_with_the_same_id_in_two_corpora_are_distinct():
         hits, _ = await walk_all(corpus, LinkWalk(roots=[("a", "x")], direction="out"))
         assert keys(hits) == [("a", "x"), ("b", "x"), ("b", "y")]
         hits, _ = await walk_all(corpus, Eager(start_k=9, select_k=None), "8 0 0 0 0 0 0 0")
-        assert keys(hits) == [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")]
+        assert keys(hits) == [("a", "x"), ("b", "x"), ("a", "y"), ("b", "y")]
 
 
 async def test_a_cycle_across_corpora_ends():
@@ -393,17 +393,28 @@ async def test_artifacts_that_the_query_names_are_seeds_in_every_corpus():
 # --- search ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_dense_search_ranks_all_corpora_together_and_a_lexical_one_takes_turns():
+async def test_a_dense_search_ranks_all_corpora_together_and_a_lexical_one_too_if_stores_count_words():
     near, far = "8 0 0 0 0 0 0 0", "0 8 0 0 0 0 0 0"
     parts = {"b": {"x": item(far), "y": item(near)}, "a": {"z": item(near), "w": item(far)}}
     async with Federation(parts) as corpus:
-        hits = await search(corpus, near, k=3)
-        assert [(hit.key, hit.score) for hit in hits] == [(("b", "y"), 1), (("a", "z"), 1), (("b", "x"), 0)]
+        hits = await search(corpus, near, mode="dense", k=3)
+        assert [(hit.key, hit.score) for hit in hits] == [(("b", "y"), 1), (("a", "z"), 1), (("a", "w"), 0)]
+        lexical = await search(corpus, "8", mode="lexical", k=3)
+        assert keys(lexical) == [("a", "w"), ("b", "x"), ("b", "y")]
+        assert await corpus.store.search_text(["", "none"], 3) != []
+        assert len(await search(corpus, near, mode="hybrid")) == 4
+
+
+async def test_the_lexical_rankings_of_stores_that_cannot_count_words_are_fused_by_rank():
+    near, far = "8 0 0 0 0 0 0 0", "0 8 0 0 0 0 0 0"
+    parts = {"b": {"x": item(far), "y": item(near)}, "a": {"z": item(near), "w": item(far)}}
+    async with Federation(parts) as both:
+        stores = {name: ScriptedStore(corpus.store) for name, corpus in both.members.items()}
+        stores["a"].term_statistics = None
+        corpus = FederatedCorpus([replace(both.members[name], store=store) for name, store in stores.items()])
         lexical = await search(corpus, "8", mode="lexical", k=3)
         assert keys(lexical) == [("b", "x"), ("a", "w"), ("b", "y")]
         assert [hit.score for hit in lexical] == [1 / 61, 1 / 61, 1 / 62]
-        assert await corpus.store.search_text(["", "none"], 3) != []
-        assert len(await search(corpus, near, mode="hybrid")) == 4
 
 
 async def test_summaries_of_all_corpora_route_to_their_parts():
