@@ -9,7 +9,6 @@ import numpy as np
 
 from airw._base.arrays import Floats
 from airw._base.concurrency import map_bounded, offload_if
-from airw._base.notes import add_note
 from airw.discovery._federated_answers import (
     FederatedEdge,
     Positions,
@@ -32,6 +31,7 @@ from airw.discovery._federated_answers import (
     to_federated_record,
     value_spellings,
 )
+from airw.discovery._federated_calls import MemberCalls
 from airw.protocols import ArtifactVectors, BestRecords, Store, TermStatistics
 from airw.values import (
     ArtifactRef,
@@ -51,7 +51,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 S = TypeVar("S")
 
-_MAX_CONCURRENCY = 16  # stores called at once
 _OFFLOAD_ABOVE = 1_000  # ids or edges: grouping and merging more of them takes longer than about a millisecond
 
 
@@ -61,15 +60,16 @@ class FederatedStore:
     Artifacts are `ArtifactRef(source, id)`, records are `source/id`. A call is one call of each store whose artifacts
     it concerns; the docstrings of `neighbors` and `max_fan_in` name their further calls. An artifact of a corpus that
     is not a member is unknown. So is a plain text, except in `resolve`, `referrers` and `fan_in`. If answers are ranked
-    together, ties are in the order of the artifact ids. An error gets a note with the name
-    of its corpus.
+    together, ties are in the order of the artifact ids. A store that `calls` leaves out answers nothing, as if its
+    corpus were empty.
 
     Args:
-        stores: The stores by the name of their corpus; a name must not contain `/`.
+        calls: The calls of the stores, by the name of their corpus; a name must not contain `/`.
     """
 
-    def __init__(self, stores: Mapping[str, Store]) -> None:
-        self._stores = dict(stores)
+    def __init__(self, calls: MemberCalls) -> None:
+        self.calls = calls
+        self._stores, self._call = calls.stores, calls.call
         self._corpus_order = {name: position for position, name in enumerate(self._stores)}
 
     async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
@@ -401,26 +401,14 @@ class FederatedStore:
         Returns:
             The positions of the ids of each store, and the answers by store.
 
-        `default` makes the requests if no id names a member: the answer needs the width of the vectors even then.
+        `default` makes the requests if no store answers for the ids: the answer needs the width of the vectors even
+        then.
         """
         positions, requests = await offload_if(len(ids) > _OFFLOAD_ABOVE, group_by_corpus, ids, self._stores)
-        return positions, await self._call(requests or default(), call)
+        return positions, await self._call(requests, call) or await self._call(default(), call)
 
     async def _call_all(self, call: Callable[[Store], Awaitable[R]]) -> dict[str, R]:
         return await self._call(self._empty_requests(), lambda store, _: call(store))
-
-    async def _call(self, requests: Mapping[str, T], call: Callable[[Store, T], Awaitable[R]]) -> dict[str, R]:
-        """Call every store that has a request, 16 at a time; return the answers by store."""
-
-        async def call_store(name: str) -> R:
-            try:
-                return await call(self._stores[name], requests[name])
-            except Exception as error:
-                add_note(error, f"from corpus {name!r}")
-                raise
-
-        names = [name for name in self._stores if name in requests]
-        return dict(zip(names, await map_bounded(call_store, names, limit=_MAX_CONCURRENCY), strict=True))
 
 
 def _count_items(answers: Mapping[str, Iterable[Sequence[object]]]) -> int:

@@ -1,15 +1,19 @@
 """Several open corpora that policies walk as one graph."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from airw._base.arrays import Floats
+from airw._base.checks import check_choice, check_number
 from airw._base.messages import short_repr
+from airw.discovery._federated_calls import MemberCalls, OnMemberError
 from airw.discovery._federated_store import FederatedStore
 from airw.errors import ArgumentError, EmbedderMismatch
 from airw.protocols import Embedder, OpenCorpus
 from airw.retrieval import check_corpus
+from airw.walking import LostCorpus
 
 OpenCorpora: TypeAlias = Sequence[OpenCorpus] | Mapping[str, OpenCorpus]
 
@@ -26,16 +30,23 @@ class FederatedCorpus:
     `"$id"` is the plain id of an artifact within its own corpus, and `[source, id]` in the fields of other corpora.
 
     If a query is embedded, all corpora must have the same embedder. Texts are ranked with the word counts of all
-    corpora. Each step calls all corpora at once. An error of one corpus ends the
-    walk with that error, and a note names the corpus. Ties of a ranking are in the order of the artifact ids. The
-    corpora stay open: their opener closes them.
+    corpora. Each step calls all corpora at once. Ties of a ranking are in the order of the artifact ids. The corpora
+    stay open: their opener closes them.
+
+    A corpus that fails, or takes too long, does not end a walk. From the next stage on, the walk goes on as if that
+    corpus were empty: its artifacts that wait become routers, and links to it lead nowhere. `walk.summary.lost` names
+    it and its error. If all corpora fail, the walk ends with a `DiscoveryError`. Outside of walks, an error of one
+    corpus is raised, and a note names the corpus.
 
     Args:
         corpora: Open corpora with different names; or a mapping, if links and hits use other names than their own. A
             name must not contain `/`.
+        on_error: `"skip"`: a walk goes on without a corpus that fails. `"raise"`: it ends with the error.
+        member_timeout: How many seconds a corpus may take for one call of a walk; `None` for any time. A call that
+            cannot be cancelled, such as one in a worker thread, is waited for.
 
     Raises:
-        ArgumentError: If there is no corpus, one is not open, or a name cannot be used.
+        ArgumentError: If there is no corpus, one is not open, or an argument cannot be used.
 
     Example:
         >>> import airw, anyio
@@ -60,16 +71,39 @@ class FederatedCorpus:
         books b2 ('books', 'b1')
     """
 
-    def __init__(self, corpora: OpenCorpora) -> None:
+    def __init__(
+        self, corpora: OpenCorpora, *, on_error: OnMemberError = "skip", member_timeout: float | None = 30.0
+    ) -> None:
         self.members: Mapping[str, OpenCorpus] = _check_corpora(corpora)
         self.name = " + ".join(self.members)
-        self.store = FederatedStore({name: corpus.store for name, corpus in self.members.items()})
+        self.on_error: OnMemberError = check_choice("on_error", on_error, ("skip", "raise"))
+        if member_timeout is not None:
+            member_timeout = check_number("member_timeout", member_timeout, least=0)
+        self.member_timeout = member_timeout
+        stores = {name: corpus.store for name, corpus in self.members.items()}
+        self.store = FederatedStore(MemberCalls(stores, on_error="raise", timeout=None))
         embedders = [corpus.embedder for corpus in self.members.values()]
         ids = dict.fromkeys(embedder.id for embedder in embedders)
         self.embedder: Embedder = embedders[0] if len(ids) == 1 else _NoCommonEmbedder(tuple(ids))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({list(self.members)})"
+
+    def begin_walk(self) -> "FederatedCorpus":
+        """Return the same corpora for one walk, with a record of those that fail."""
+        walked = copy(self)
+        calls = MemberCalls(self.store.calls.stores, on_error=self.on_error, timeout=self.member_timeout)
+        walked.store = FederatedStore(calls)
+        return walked
+
+    @property
+    def lost(self) -> tuple[LostCorpus, ...]:
+        """The corpora that failed in this walk so far; empty outside of walks."""
+        return self.store.calls.lost
+
+    def leave_out_lost(self) -> None:
+        """Call the corpora that failed so far no more; a walk calls it between its stages."""
+        self.store.calls.leave_out_lost()
 
 
 @dataclass(frozen=True, slots=True)

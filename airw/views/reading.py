@@ -20,8 +20,9 @@ VIEW_LIMIT_NAMES = {"max_depth": "max_hops", "node_budget": "max_nodes"}
 def limits_of(summary: WalkSummary | None) -> tuple[dict[str, int], tuple[str, ...], tuple[str, ...]]:
     """Return how much the limits of a walk left out.
 
-    Limits have the names of `VIEW_LIMIT_NAMES`. The unknown limits include `timeout` if a deadline ended the walk. They
-    are `("closed",)` if `summary` is `None`: the walk has not reached its end.
+    Limits have the names of `VIEW_LIMIT_NAMES`. The unknown limits include `timeout` if a deadline ended the walk, and
+    `corpora` if the walk lost one of several. They are `("closed",)` if `summary` is `None`: the walk has not reached
+    its end.
 
     Returns:
         Three values: how many items each limit left out, the limits whose count is a lower bound, and the limits whose
@@ -32,6 +33,7 @@ def limits_of(summary: WalkSummary | None) -> tuple[dict[str, int], tuple[str, .
     left_out = {VIEW_LIMIT_NAMES.get(name, name): count for name, count in summary.left_out.items()}
     at_least = {VIEW_LIMIT_NAMES.get(name, name) for name in summary.at_least}
     unknown = {VIEW_LIMIT_NAMES.get(name, name) for name in summary.unknown} | {"timeout"} & {summary.stop}
+    unknown |= {"corpora"} if summary.lost else set()
     return dict(sorted(left_out.items())), tuple(sorted(at_least)), tuple(sorted(unknown))
 
 

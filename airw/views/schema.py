@@ -82,7 +82,7 @@ def _document(title: str, properties: Mapping[str, Schema], rules: Iterable[Sche
     for part in (step, edge):
         del part["properties"]["type"]["minLength"]  # an extractor may use any text as type, even an empty one
     walk_limits = {*VIEW_LIMIT_NAMES.values(), *(field.name for field in fields(Limits) if field.name not in _UNBOUND)}
-    limit = {"enum": sorted({*walk_limits, "closed", "timeout"})}
+    limit = {"enum": sorted({*walk_limits, "closed", "corpora", "timeout"})}
     return deepcopy(
         {
             "$schema": "https://json-schema.org/draft/2020-12/schema",

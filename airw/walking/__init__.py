@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     )
     from airw.walking.record import WalkRecord
     from airw.walking.streams import merge, prefetch, top_k
-    from airw.walking.summary import WalkCounts, WalkSummary
+    from airw.walking.summary import LossyCorpus, LostCorpus, WalkCounts, WalkSummary
     from airw.walking.walk import Walk, traverse
 else:
     __getattr__, __dir__ = lazy_names(
@@ -37,7 +37,7 @@ else:
             ],
             "record": ["WalkRecord"],
             "streams": ["merge", "prefetch", "top_k"],
-            "summary": ["WalkCounts", "WalkSummary"],
+            "summary": ["LossyCorpus", "LostCorpus", "WalkCounts", "WalkSummary"],
             "walk": ["Walk", "traverse"],
         },
     )
@@ -48,6 +48,8 @@ __all__ = [
     "EdgeFound",
     "Frontier",
     "LazyNeighbors",
+    "LossyCorpus",
+    "LostCorpus",
     "Neighbors",
     "NodeCommitted",
     "Policy",

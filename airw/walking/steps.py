@@ -23,7 +23,7 @@ from airw.walking.reading import (
 )
 from airw.walking.record import WalkRecord
 from airw.walking.slips import await_answer, label_error, label_errors, require_plain
-from airw.walking.summary import WalkCounts, WalkSummary
+from airw.walking.summary import LossyCorpus, WalkCounts, WalkSummary
 
 NodeGroups: TypeAlias = list[tuple[int, list[Any]]]
 """Nodes in groups: the position of the node they follow (`-1` for seeds), and the nodes."""
@@ -53,7 +53,9 @@ class Steps:
     ) -> None:
         """Prepare a walk; nothing runs before the first `advance`."""
         self.policy = policy
-        self._store = store
+        # The type is looked at, because a store that records its calls would take a look at itself for a call.
+        self._corpora: LossyCorpus | None = store.begin_walk() if hasattr(type(store), "begin_walk") else None
+        self._store = store if self._corpora is None else self._corpora
         self._max_depth = max_depth
         self._budget = node_budget
         self._limits = limits
@@ -155,7 +157,7 @@ class Steps:
         if stop == "sufficient":
             # Nobody looked behind the depth cap, and without it the policy might have found other nodes.
             self.counts.unknown.update(self.nodes_not_expanded())
-        return self.counts.summary(stop, seconds)
+        return self.counts.summary(stop, seconds, () if self._corpora is None else self._corpora.lost)
 
     def call_stop(self) -> bool | Awaitable[bool]:
         """Return the answer of `policy.stop`, which is called once after each delivered hit."""
@@ -194,6 +196,8 @@ class Steps:
             PolicyError: If the policy returns an unusable answer; its own errors pass through.
         """
         self.count_delivered()
+        if self._corpora is not None:
+            self._corpora.leave_out_lost()
         # Hits beyond `max_hits` are withheld here, and not when they are created: the policy may stop the
         # walk before it gets to them.
         if self._slice_end < len(self._slice_hits):

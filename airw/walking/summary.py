@@ -1,9 +1,48 @@
 """The summary of a walk: why it ended and what its limits left out."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol, Self
 
 from airw.values import StopReason
+
+
+@dataclass(frozen=True, slots=True)
+class LostCorpus:
+    """A corpus that failed during a walk, and was left out from then on.
+
+    Args:
+        name: The name of the corpus.
+        status: `"failed"` if a call of it raised an error, `"timeout"` if a call took too long.
+        error: The type and the message of the error, on one line of at most 200 characters.
+    """
+
+    name: str
+    status: Literal["failed", "timeout"]
+    error: str
+
+
+class LossyCorpus(Protocol):
+    """Several corpora that a walk treats as one, and that go on when one of them fails.
+
+    `FederatedCorpus` is one. A walk asks `begin_walk` for the corpora that its policy sees.
+    """
+
+    def begin_walk(self) -> Self:
+        """Return the same corpora with an empty record of losses, because each walk has its own."""
+        ...
+
+    @property
+    def lost(self) -> Sequence[LostCorpus]:
+        """The corpora that failed in this walk so far, for its summary."""
+        ...
+
+    def leave_out_lost(self) -> None:
+        """Call the corpora that failed so far no more.
+
+        The walk calls this before each stage. So the calls of one stage do not depend on which of them fails first.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +62,7 @@ class WalkSummary:
         at_least: The limits whose number in `left_out` is a lower bound.
         unknown: The limits for which nothing was counted. After `sufficient` that is `max_depth`, if committed nodes
             are at the depth cap.
+        lost: The corpora that failed during a walk over several, in their order.
     """
 
     stop: StopReason
@@ -35,6 +75,7 @@ class WalkSummary:
     left_out: dict[str, int]
     at_least: tuple[str, ...]
     unknown: tuple[str, ...]
+    lost: tuple[LostCorpus, ...] = ()
 
     @property
     def committed(self) -> int:
@@ -47,7 +88,7 @@ class WalkSummary:
 
         A limit that is reached exactly, with nothing beyond it, does not truncate a walk.
         """
-        return bool(self.left_out or self.at_least or self.unknown) or self.stop == "timeout"
+        return bool(self.left_out or self.at_least or self.unknown or self.lost) or self.stop == "timeout"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the summary as a dict of JSON values."""
@@ -63,6 +104,7 @@ class WalkSummary:
             "left_out": dict(self.left_out),
             "at_least": list(self.at_least),
             "unknown": list(self.unknown),
+            "lost": [asdict(corpus) for corpus in self.lost],
             "truncated": self.truncated,
         }
 
@@ -92,7 +134,7 @@ class WalkCounts:
             if at_least:
                 self.at_least.add(limit)
 
-    def summary(self, stop: StopReason, seconds: float) -> WalkSummary:
+    def summary(self, stop: StopReason, seconds: float, lost: Sequence[LostCorpus] = ()) -> WalkSummary:
         """Return the counts as the summary of an ended walk."""
         return WalkSummary(
             stop=stop,
@@ -105,4 +147,5 @@ class WalkCounts:
             left_out=dict(sorted(self.left_out.items())),
             at_least=tuple(sorted(self.at_least)),
             unknown=tuple(sorted(self.unknown)),
+            lost=tuple(lost),
         )

@@ -1,0 +1,100 @@
+"""Calls of the stores of several corpora, and what becomes of a corpus that fails."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal, TypeAlias, TypeVar
+
+import anyio
+
+from airw._base.concurrency import map_bounded
+from airw._base.messages import error_text, one_line
+from airw._base.notes import add_note
+from airw.errors import ArgumentError, DiscoveryError, FilterError, StoreError
+from airw.protocols import Store
+from airw.walking import LostCorpus
+
+T = TypeVar("T")
+R = TypeVar("R")
+OnMemberError: TypeAlias = Literal["skip", "raise"]
+
+_MAX_CONCURRENCY = 16  # stores called at once
+
+
+class MemberCalls:
+    """The calls of the stores of several corpora, for one walk or outside of walks.
+
+    With `on_error="skip"`, a corpus that fails is left out: its artifacts are unknown from then on, and `lost` reports
+    it. A corpus that is too slow is left out at once, another one that fails from `leave_out_lost` on. The walk calls
+    that between its stages. So the calls that a policy makes at the same time are the same, whichever of them fails
+    first.
+
+    Args:
+        stores: The stores by the name of their corpus.
+        on_error: Leave out a corpus that fails, or raise its error.
+        timeout: How many seconds a store may take for one call; `None` for any time.
+    """
+
+    def __init__(self, stores: Mapping[str, Store], *, on_error: OnMemberError, timeout: float | None) -> None:
+        self.stores = dict(stores)
+        # If there is one corpus only, nothing would be left.
+        self._skips_errors = on_error == "skip" and len(self.stores) > 1
+        self._timeout = timeout
+        self._errors: dict[str, Exception] = {}
+        self._late: set[str] = set()
+        self._left_out: set[str] = set()
+
+    @property
+    def lost(self) -> tuple[LostCorpus, ...]:
+        """The corpora that failed so far, in the order of the corpora."""
+        return tuple(
+            LostCorpus(name, "timeout" if name in self._late else "failed", error_text(self._errors[name]))
+            for name in self.stores
+            if name in self._errors
+        )
+
+    def leave_out_lost(self) -> None:
+        """Call the corpora that failed so far no more."""
+        self._left_out.update(self._errors)
+
+    async def call(self, requests: Mapping[str, T], call: Callable[[Store, T], Awaitable[R]]) -> dict[str, R]:
+        """Call every store that has a request, 16 at a time; return the answers by store.
+
+        Raises:
+            DiscoveryError: If every corpus has failed.
+        """
+        answers: dict[str, R] = {}
+
+        async def call_member(name: str) -> None:
+            try:
+                answers[name] = await self._call_in_time(name, call(self.stores[name], requests[name]))
+            except Exception as error:
+                add_note(error, f"from corpus {name!r}")
+                # A wrong argument is the caller's fault, and would fail everywhere.
+                if not self._skips_errors or isinstance(error, ArgumentError | FilterError):
+                    raise
+                # Of several errors of one stage, timing decides which comes first; it must not decide which one counts.
+                known = self._errors.get(name, error)
+                self._errors[name] = min(known, error, key=error_text)
+
+        names = [name for name in self.stores if name in requests and name not in self._left_out]
+        await map_bounded(call_member, names, limit=_MAX_CONCURRENCY)
+        if len(self._errors) == len(self.stores):
+            raise self._total_loss()
+        # In the order of the corpora, not of the answers.
+        return {name: answers[name] for name in names if name in answers}
+
+    async def _call_in_time(self, name: str, call: Awaitable[R]) -> R:
+        if self._timeout is None:
+            return await call
+        with anyio.move_on_after(self._timeout):
+            return await call
+        # Nobody waits for this corpus a second time.
+        self._late.add(name)
+        self._left_out.add(name)
+        raise StoreError(f"corpus {name!r} did not answer within member_timeout={self._timeout:g} s")
+
+    def _total_loss(self) -> DiscoveryError:
+        causes = {name: self._errors[name] for name in self.stores}
+        texts = "; ".join(f"{name}: {error_text(error)}" for name, error in causes.items())
+        failure = DiscoveryError(f"every corpus of the walk failed: {one_line(texts, longest=600)}", causes)
+        failure.__cause__ = ExceptionGroup("every corpus of the walk failed", list(causes.values()))
+        return failure

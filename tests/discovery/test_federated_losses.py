@@ -1,0 +1,297 @@
+"""Walks over several corpora of which some fail, hang or recover."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import anyio
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw import FederatedCorpus, discover, traverse
+from airw.errors import ArgumentError, DiscoveryError, FilterError, StoreError
+from airw.policies import Beam, Eager, LinkWalk, PersonalizedPageRank
+from airw.testing import run_on_virtual_clock
+from airw.views import read_tree, tree_schema, walk_links
+from airw.walking import LostCorpus, WalkEnded
+from tests.discovery.test_federated_corpus import POLICIES, keys, notes, parts_story
+from tests.support.artifact_corpora import walk_all
+from tests.support.drawing import examples
+from tests.support.federations import Federation, split_of
+
+QUERY = "8 0 0 0 0 0 0 0"
+CALLED = ["search_vectors", "search_text", "best_of", "get_records", "neighbors", "referrers", "ledger", "records_of"]
+
+
+class Failing:
+    """A store whose methods fail, after some calls or always; `calls` counts them.
+
+    Args:
+        store: The store to call while it works.
+        error: The error to raise; `None` to hang instead.
+        after: The number of calls that work.
+        methods: The methods that fail; `None` for all.
+    """
+
+    def __init__(self, store, error=None, *, after=0, methods=None):
+        self._store, self._error, self._after, self._methods = store, error, after, methods
+        self.calls = Counter()
+
+    def __getattr__(self, name):
+        async def call(*args, **options):
+            self.calls[name] += 1
+            works = self._methods is not None and name not in self._methods
+            if works or self.calls.total() <= self._after:
+                return await getattr(self._store, name)(*args, **options)
+            if self._error is None:
+                await anyio.sleep_forever()
+            raise self._error
+
+        return call
+
+
+def with_failing(corpus, name="b", error=None, *, after=0, methods=None, **options):
+    """Return the same corpora, one of them with a failing store, and that store."""
+    members = dict(corpus.members)
+    store = Failing(members[name].store, error, after=after, methods=methods)
+    members[name] = replace(members[name], store=store)
+    return FederatedCorpus(members, **options), store
+
+
+def three():
+    """Open a, b and c: a chain of links leads from each to the next and back to a."""
+    return Federation(
+        {
+            "a": notes(x=[["b", "x"], "y"], y=[["c", "x"]]),
+            "b": notes(x=[["c", "y"]]),
+            "c": notes(x=["y"], y=[["a", "x"]]),
+        }
+    )
+
+
+LOST = (LostCorpus("b", "failed", "StoreError: the disk is gone"),)
+GONE = StoreError("the disk is gone")
+
+
+@pytest.mark.pairwise
+@pytest.mark.parametrize("method", CALLED)
+@pytest.mark.parametrize(
+    "policy",
+    [Eager(select_k=None), Beam(seeding="hybrid"), PersonalizedPageRank(), LinkWalk(roots=[("a", "x")], max_depth=9)],
+    ids=lambda policy: type(policy).__name__,
+)
+async def test_a_walk_survives_a_corpus_that_fails_in_any_method(policy, method):
+    async with three() as corpus:
+        whole, _ = await walk_all(corpus, policy, QUERY)
+        failing, store = with_failing(corpus, error=GONE, methods=[method])
+        hits, walk = await walk_all(failing, policy, QUERY)
+    assert {("a", "x"), ("a", "y"), ("c", "x"), ("c", "y")} <= set(keys(hits)) <= set(keys(whole))
+    if store.calls[method]:
+        assert walk.summary.lost == LOST
+        assert walk.summary.truncated
+    else:
+        assert hits == whole
+        assert walk.summary.lost == ()
+
+
+QUICK = ("Eager", "Beam", "PersonalizedPageRank-fields", "LinkWalk-weighted", "ReverseDependency")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in POLICIES]
+)
+@given(number=st.integers(0, 2**32))
+@settings(max_examples=examples(40))
+def test_a_corpus_that_never_answers_is_as_if_it_were_not_there(name, number):
+    split = split_of(number)
+    lost_one = sorted(split.parts)[number % len(split.parts)]
+    roots = [root for root in split.roots if root[0] != lost_one]
+
+    async def main():
+        async with Federation(split.parts) as corpus:
+            others = {each: member for each, member in corpus.members.items() if each != lost_one}
+            failing, _ = with_failing(corpus, lost_one, GONE)
+            expected, _ = await parts_story(FederatedCorpus(others), POLICIES[name](roots), split.graph.query)
+            actual, summary = await parts_story(failing, POLICIES[name](roots), split.graph.query)
+            assert actual == expected
+            if expected[0]:
+                assert [each["name"] for each in summary["lost"]] == [lost_one]
+
+    if len(split.parts) > 1 and (roots or not split.roots):
+        anyio.run(main)
+
+
+@pytest.mark.parametrize("after", range(8))
+async def test_a_corpus_that_fails_in_the_middle_of_a_walk_is_called_no_more(after):
+    async with three() as corpus:
+        told = []
+        for _ in range(2):
+            failing, store = with_failing(corpus, error=GONE, after=after)
+            hits, walk = await walk_all(failing, Eager(select_k=None, start_k=1, max_depth=9), QUERY)
+            told.append((keys(hits), walk.summary.left_out, walk.summary.lost, walk.summary.routed, store.calls))
+        assert told[0] == told[1]
+        assert {("a", "x"), ("a", "y"), ("c", "x"), ("c", "y")} <= set(told[0][0])
+        assert walk.summary.lost == (LOST if store.calls.total() > after else ())
+        assert store.calls.total() <= after + 2  # at most two calls of it run at once
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_corpus_that_hangs_costs_its_timeout_once(backend):
+    async def main():
+        async with three() as corpus:
+            start = anyio.current_time()
+            failing, store = with_failing(corpus, member_timeout=2)
+            hits, walk = await walk_all(failing, Eager(select_k=None, start_k=9), QUERY)
+            return hits, walk.summary, store.calls.total(), anyio.current_time() - start
+
+    hits, summary, calls, seconds = run_on_virtual_clock(main, backend=backend)
+    assert (seconds, calls) == (2, 1)
+    assert keys(hits) == [("a", "x"), ("a", "y"), ("c", "x"), ("c", "y")]
+    text = "StoreError: corpus 'b' did not answer within member_timeout=2 s"
+    assert summary.lost == (LostCorpus("b", "timeout", text),)
+    assert summary.to_dict()["lost"] == [{"name": "b", "status": "timeout", "error": text}]
+
+
+async def test_the_deadline_of_a_walk_ends_it_while_a_corpus_hangs():
+    async with three() as corpus:
+        failing, _ = with_failing(corpus, methods=["neighbors"], member_timeout=None)
+        with anyio.fail_after(30):
+            hits, walk = await walk_all(failing, Eager(select_k=None, start_k=9), QUERY, timeout=0.1)
+    assert (len(hits), walk.summary.stop, walk.summary.lost) == (5, "timeout", ())
+
+
+async def test_leaving_a_walk_cancels_the_call_that_hangs():
+    async with three() as corpus:
+        failing, _ = with_failing(corpus, methods=["neighbors"])
+        with anyio.move_on_after(0.1) as scope:
+            async with traverse(QUERY, failing, policy=Eager(select_k=None)) as walk:
+                async for _ in walk:
+                    pass
+        assert scope.cancelled_caught
+        assert (walk.summary.stop, walk.summary.lost) == ("closed", ())
+
+
+@pytest.mark.parametrize("options", [{"on_error": "raise"}, {"on_error": "raise", "member_timeout": None}], ids=str)
+async def test_the_error_of_a_corpus_ends_the_walk_if_that_is_wanted(options):
+    async with three() as corpus:
+        failing, _ = with_failing(corpus, error=GONE, **options)
+        with pytest.raises(StoreError, match="the disk is gone") as caught:
+            await walk_all(failing, Eager(), QUERY)
+        assert any("from corpus 'b'" in note for note in caught.value.__notes__)
+        slow, _ = with_failing(corpus, on_error="raise", member_timeout=0.05)
+        with pytest.raises(StoreError, match=r"^corpus 'b' did not answer within member_timeout=0.05 s"):
+            await walk_all(slow, Eager(), QUERY)
+
+
+async def test_a_walk_without_any_corpus_left_raises_all_errors():
+    async with three() as corpus:
+        members = {
+            name: replace(member, store=Failing(member.store, StoreError(f"disk {name}\nis gone")))
+            for name, member in corpus.members.items()
+        }
+        walk = traverse(QUERY, FederatedCorpus(members), policy=Eager())
+        with pytest.raises(DiscoveryError) as caught:
+            await anext(walk)
+        assert str(caught.value) == (
+            "every corpus of the walk failed: a: StoreError: disk a is gone; b: StoreError: disk b is gone; "
+            "c: StoreError: disk c is gone"
+        )
+        assert list(caught.value.causes) == ["a", "b", "c"]
+        assert (walk.summary.stop, len(walk.summary.lost)) == ("failed", 3)
+        with pytest.raises(StoreError, match="disk a"):
+            await walk_all(FederatedCorpus([members["a"]]), Eager(), QUERY)
+
+
+@pytest.mark.parametrize("error", [ArgumentError("no such surface"), FilterError("no such operator")], ids=repr)
+async def test_a_request_that_is_wrong_for_every_corpus_is_raised(error):
+    async with three() as corpus:
+        failing, _ = with_failing(corpus, error=error)
+        with pytest.raises(type(error)):
+            await walk_all(failing, Eager(), QUERY)
+
+
+async def test_each_walk_has_its_own_losses_and_a_corpus_that_recovers_is_asked_again():
+    async with three() as corpus:
+        failing, store = with_failing(corpus, error=GONE)
+        first, second = (traverse(QUERY, failing, policy=Eager(select_k=None, start_k=9)) for _ in range(2))
+        await anext(first)
+        store._error = None
+        store._after = 10**9
+        assert ("b", "x") in keys([hit async for hit in second])
+        assert ("b", "x") not in keys([hit async for hit in first])
+    assert (first.summary.lost, second.summary.lost) == (LOST, ())
+
+
+async def test_outside_of_walks_an_error_is_raised():
+    async with three() as corpus:
+        failing, _ = with_failing(corpus, error=GONE)
+        assert failing.lost == ()
+        with pytest.raises(StoreError, match="the disk is gone"):
+            await failing.store.artifact_ids()
+
+
+async def test_a_long_error_is_one_short_line():
+    async with three() as corpus:
+        failing, _ = with_failing(corpus, error=StoreError("broken\n" * 10_000))
+        _, walk = await walk_all(failing, Eager(), QUERY)
+    [lost] = walk.summary.lost
+    assert len(lost.error) == 200
+    assert "\n" not in lost.error
+
+
+async def test_the_last_event_and_a_discovery_name_the_corpus_that_was_lost():
+    async with three() as corpus:
+        failing, _ = with_failing(corpus, error=GONE)
+        *_, last = [event async for event in traverse(QUERY, failing, policy=Eager()).events()]
+        assert isinstance(last, WalkEnded)
+        lost = [{"name": "b", "status": "failed", "error": "StoreError: the disk is gone"}]
+        assert last.to_dict()["lost"] == lost
+        found = await discover(failing, QUERY, walk=Eager(), strategy="top_k")
+        assert found.signals["walk"]["lost"] == lost
+
+
+async def test_a_tree_over_corpora_of_which_one_was_lost_is_truncated():
+    async with three() as corpus:
+        failing, _ = with_failing(corpus, error=GONE)
+        tree = await read_tree(walk_links(failing, [("a", "x")]))
+    assert (tree.truncated, tree.unknown) == (True, ("corpora",))
+    jsonschema.validate(json.loads(json.dumps(tree.to_dict())), tree_schema())
+
+
+async def test_which_of_two_errors_comes_first_does_not_matter():
+    class Two(Failing):
+        def __getattr__(self, name):
+            async def call(*args, **options):
+                await anyio.sleep(self.pauses[name])
+                raise StoreError(f"{name} failed")
+
+            return call
+
+    async with three() as corpus:
+        told = []
+        for pauses in ({"search_vectors": 0, "search_text": 0.02}, {"search_vectors": 0.02, "search_text": 0}):
+            failing, _ = with_failing(corpus)
+            two = Two(None)
+            two.pauses = pauses
+            failing = FederatedCorpus(failing.members | {"b": replace(corpus.members["b"], store=two)})
+            hits, walk = await walk_all(failing, Eager(seeding="hybrid", select_k=None), QUERY)
+            told.append((keys(hits), walk.summary.lost))
+    assert told[0] == told[1]
+    assert told[0][1][0].error == "StoreError: search_text failed"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"on_error": "ignore"}, "on_error must be "),
+        ({"member_timeout": -1}, "member_timeout must be "),
+        ({"member_timeout": "soon"}, "member_timeout must be "),
+    ],
+    ids=str,
+)
+async def test_unusable_options_are_refused(options, message):
+    async with three() as corpus:
+        with pytest.raises(ArgumentError, match=message):
+            FederatedCorpus(corpus.members, **options)
