@@ -250,6 +250,40 @@ async def test_another_variable_may_contain_the_key_and_must_then_be_set(kind, s
     assert [asked.headers["Authorization"] for asked in server.requests] == [f"Bearer {SECRET}"]
 
 
+async def test_a_key_that_is_bound_to_an_origin_goes_to_no_other(kind, server, make, monkeypatch):
+    origin = server.url.removesuffix("/v1")
+    client = make(timeout=30)
+    for value in (
+        f"{origin}={SECRET}",
+        f" http://a.example=sk-1,{origin.upper()}/v1={SECRET} \n",
+        f"http://a.example=sk-1 {origin}={SECRET}==",
+        "http://a.example=sk-1",
+        f"http://127.0.0.1=sk-1,https{origin.removeprefix('http')}=sk-2",
+    ):
+        monkeypatch.setenv(kind.key, value)
+        await kind.ask(client, "a")
+    sent = [asked.headers.get("Authorization") for asked in server.requests]
+    assert sent == [f"Bearer {SECRET}", f"Bearer {SECRET}", f"Bearer {SECRET}==", None, None]
+
+
+async def test_a_server_that_needs_a_key_that_is_bound_to_another_says_so(kind, server, make, monkeypatch):
+    monkeypatch.setenv(kind.key, f"http://a.example={SECRET}")
+    server.plan(status(401, "no"))
+    said = await failure(kind, make(timeout=30))
+    assert said.endswith(f"{kind.key}, which has no key for {server.url.removesuffix('/v1')}")
+
+
+@pytest.mark.parametrize("value", ["a://S3cret", "http://h=k,S3cret", "http://u:S3cret@h=k", "http://S3cret="])
+async def test_a_list_of_keys_that_cannot_be_read_is_an_error_that_repeats_nothing(
+    kind, server, make, monkeypatch, value
+):
+    monkeypatch.setenv(kind.key, value)
+    with pytest.raises(kind.unavailable, match=f"{kind.key} contains neither one key nor a list") as caught:
+        await kind.ask(make(timeout=30), "a")
+    assert "S3cret" not in "".join(traceback.format_exception(caught.value))
+    assert server.requests == []
+
+
 ECHOES = {
     "refused": status(401, {"error": {"message": "Incorrect API key: {authorization}"}}),
     "plain text": status(400, "you sent {authorization}, did you not"),
