@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airw._base.checks import check_choice, check_strings
@@ -13,7 +13,7 @@ from airw.corpora.recipes import BuildRecipe, OnError, edge_extractor_of, strate
 from airw.embedders import check_embedder
 from airw.errors import ArgumentError, ArgumentKindError, CorpusNotFound
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy, Store
-from airw.sources import content_hash
+from airw.sources import content_hash, to_metadata
 from airw.values import Artifact
 
 _PAGE = 256
@@ -66,6 +66,10 @@ class Changes:
             # An artifact that came from a source still belongs to it: its next full build can update or prune it.
             owners = [entry.source if entry is not None else "" for entry in entries]
             builders = await in_thread(self._builders, dict.fromkeys(owners), config, on_error)
+            if isinstance(items, Mapping):
+                artifacts = [
+                    _add_metadata(each, builders[owner]) for each, owner in zip(artifacts, owners, strict=True)
+                ]
             for first in range(0, len(artifacts), _PAGE):
                 page = slice(first, first + _PAGE)
                 await self._write_page(builders, list(zip(owners[page], artifacts[page], strict=True)))
@@ -109,6 +113,12 @@ class Changes:
         # Count the artifacts only once they are written.
         for builder, (page, changes) in prepared:
             builder.record(page, changes)
+
+
+def _add_metadata(artifact: Artifact, builder: Builder) -> Artifact:
+    """Return an artifact with the metadata that `from_mapping` gives it."""
+    text_key = getattr(builder.recipe.strategy, "text_key", None)
+    return replace(artifact, metadata=to_metadata(artifact.raw, text_key))
 
 
 def _artifacts(items: object) -> list[Artifact]:

@@ -68,6 +68,46 @@ def _field_text(artifact_id: str, raw: Mapping[Any, Any], text_key: str | None) 
     return value or ""
 
 
+def read_with_title(artifact: Artifact, text_key: str | None = None) -> str:
+    r"""Return the text of an artifact, after its title if its raw value is a mapping with both.
+
+    The title is the field `title`. It is not repeated if the text begins with it, and not added to a text that
+    `text_key` names: that text is what the caller wants.
+
+    Raises:
+        SourceError: As `text_of`.
+
+    Example:
+        >>> read_with_title(Artifact("a", {"title": "Keys", "text": "Rotate them."}))
+        'Keys\n\nRotate them.'
+    """
+    text = text_of(artifact, text_key)
+    if text_key is not None or not isinstance(artifact.raw, Mapping) or "text" not in artifact.raw:
+        return text
+    title = artifact.raw.get("title")
+    title = title.strip() if isinstance(title, str) else ""
+    if not title or text.lstrip("# \t\r\n").startswith(title):
+        return text
+    return f"{title}\n\n{text}" if text.strip() else title
+
+
+def text_id(strategy: object, text_key: str | None) -> str:
+    """Return the id of a strategy that calls `read_with_title`.
+
+    It names the class and every parameter.
+    """
+    return repr(strategy) if text_key is not None else f"{strategy!r} with titles"
+
+
+def merge_fields(artifact: Artifact, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that a strategy read, overridden by the metadata.
+
+    `None` in the metadata overrides no field.
+    """
+    metadata = clean_fields(artifact)
+    return {**fields, **{key: value for key, value in metadata.items() if value is not None or key not in fields}}
+
+
 def clean_fields(artifact: Artifact) -> dict[str, Any]:
     """Return the metadata of an artifact as filter fields, with JSON values only."""
     fields: dict[str, Any] = json_clean(artifact.metadata)

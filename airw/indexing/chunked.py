@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from airw.indexing._reading import check_kind, clean_fields, text_of
+from airw.indexing._reading import check_kind, clean_fields, read_with_title, text_id
 from airw.indexing.windows import Window, chunk_surfaces
 from airw.values import Artifact, IndexPlan
 
@@ -60,9 +60,9 @@ class Chunked:
     @property
     def id(self) -> str:
         """The name of the strategy and its parameters; builds compare it to notice a change."""
-        return repr(self)
+        return text_id(self, self.text_key)
 
     def decompose(self, artifact: Artifact) -> IndexPlan:
         """Return the plan for one artifact."""
-        text = text_of(artifact, self.text_key)
+        text = read_with_title(artifact, self.text_key)
         return IndexPlan(clean_fields(artifact), chunk_surfaces(artifact.id, text, self.kind, self._window))

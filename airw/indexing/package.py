@@ -7,7 +7,7 @@ from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw._base.requirements import bare_name
 from airw.errors import ArgumentError
-from airw.indexing._reading import clean_fields, field_surface, record_of, text_field, text_list
+from airw.indexing._reading import field_surface, merge_fields, record_of, text_field, text_list
 from airw.indexing.windows import Window, chunk_surfaces
 from airw.values import Artifact, IndexPlan, Surface
 
@@ -89,7 +89,7 @@ class Package:
         description = field_surface(artifact.id, "description", (name, summary), ": ")
         chunks = chunk_surfaces(artifact.id, readme, "readme_chunk", self._window)
         surfaces = [*description, *chunks, *self._deps_surface(artifact.id, deps)]
-        return IndexPlan({**fields, **clean_fields(artifact)}, surfaces)
+        return IndexPlan(merge_fields(artifact, fields), surfaces)
 
     def _deps_surface(self, artifact_id: str, requirements: list[str]) -> list[Surface]:
         names = dict.fromkeys(name for requirement in requirements if (name := bare_name(requirement).lower()))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from airw._base.json import json_clean
-from airw.indexing._reading import clean_fields, field_surface, record_of, text_field
+from airw.indexing._reading import field_surface, merge_fields, record_of, text_field
 from airw.values import Artifact, IndexPlan
 
 
@@ -33,5 +33,5 @@ class Skill:
         record = record_of(artifact)
         name = text_field(artifact, record, "name", artifact.id)
         description = text_field(artifact, record, "description")
-        fields = {"name": name, "parent": json_clean(record.get("parent")), **clean_fields(artifact)}
+        fields = merge_fields(artifact, {"name": name, "parent": json_clean(record.get("parent"))})
         return IndexPlan(fields, field_surface(artifact.id, "capability", (name, description), "\n\n"))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from airw.indexing._reading import check_kind, clean_fields, text_of
+from airw.indexing._reading import check_kind, clean_fields, read_with_title, text_id
 from airw.values import Artifact, IndexPlan, Surface
 
 
@@ -11,8 +11,8 @@ class WholeText:
     """Makes one surface of the whole text of an artifact; no surface if the text is blank.
 
     The text is the raw value if that is a string or UTF-8 bytes. The text of a mapping is its field `text_key`;
-    without a `text_key`, the field `text`, and if there is none, all string values, one per line. Filter fields are
-    the artifact's metadata.
+    without a `text_key`, the fields `title` and `text`, and if there is no `text`, all string values, one per line.
+    Filter fields are the artifact's metadata.
 
     Args:
         text_key: The field of a mapping that contains the text.
@@ -37,10 +37,10 @@ class WholeText:
     @property
     def id(self) -> str:
         """The name of the strategy and its parameters; builds compare it to notice a change."""
-        return repr(self)
+        return text_id(self, self.text_key)
 
     def decompose(self, artifact: Artifact) -> IndexPlan:
         """Return the plan for one artifact."""
-        text = text_of(artifact, self.text_key)
+        text = read_with_title(artifact, self.text_key)
         surfaces = [Surface(artifact.id, self.kind, text)] if text.strip() else []
         return IndexPlan(clean_fields(artifact), surfaces)

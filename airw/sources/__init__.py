@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from airw.sources.records import from_records, split_reference
     from airw.sources.reports import from_md_reports
     from airw.sources.skills import SKILL_FOLDERS, from_skills
-    from airw.sources.source import CorpusSource, content_hash, from_mapping
+    from airw.sources.source import CorpusSource, content_hash, from_mapping, to_metadata
     from airw.sources.tools import from_mcp_tools
 else:
     __getattr__, __dir__ = lazy_names(
@@ -25,7 +25,7 @@ else:
             "records": ["from_records", "split_reference"],
             "reports": ["from_md_reports"],
             "skills": ["SKILL_FOLDERS", "from_skills"],
-            "source": ["CorpusSource", "content_hash", "from_mapping"],
+            "source": ["CorpusSource", "content_hash", "from_mapping", "to_metadata"],
             "tools": ["from_mcp_tools"],
         },
     )
@@ -44,4 +44,5 @@ __all__ = [
     "from_records",
     "from_skills",
     "split_reference",
+    "to_metadata",
 ]

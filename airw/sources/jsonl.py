@@ -14,7 +14,7 @@ from airw.errors import ArgumentError, SourceError
 from airw.indexing import WholeText
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
 from airw.sources.files import MAX_BYTES
-from airw.sources.source import PAGE, CorpusSource, Item, Pages, id_from, name_from
+from airw.sources.source import PAGE, CorpusSource, Item, Pages, id_from, name_from, to_metadata
 from airw.values import Artifact, ItemProblem
 
 _PAGE_BYTES = 4 * 2**20  # a page ends when its lines have this many bytes
@@ -29,7 +29,7 @@ class _Lines:
 
     path: Path
     id_key: str
-    text_key: str
+    text_key: str | None
     metadata_keys: tuple[str, ...] | None
     max_bytes: int
 
@@ -133,8 +133,9 @@ class _Lines:
         return Artifact(artifact_id, fields, self._metadata(fields))
 
     def _metadata(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        keys = fields if self.metadata_keys is None else self.metadata_keys
-        return {key: fields[key] for key in keys if key in fields and key != self.text_key}
+        if self.metadata_keys is None:
+            return to_metadata(fields, self.text_key)
+        return {key: fields[key] for key in self.metadata_keys if key in fields and key != (self.text_key or "text")}
 
 
 def from_jsonl(
@@ -160,9 +161,9 @@ def from_jsonl(
         name: The name of the source. The default is the name of the file without `.jsonl` and `.gz`, with `-` for
             invalid characters.
         id_key: The field with the id.
-        text_key: The field with the text. By default it is `text`, or all string fields, one per line, if that is
-            missing.
-        metadata_keys: The fields that become metadata; by default all except id and text.
+        text_key: The field with the text. By default it is `title` and `text`, or all string fields, one per line, if
+            `text` is missing.
+        metadata_keys: The fields that become metadata; by default all except id and text, see `to_metadata`.
         strategy: The strategy that splits the objects into surfaces; `WholeText(text_key=text_key)` by default.
         embedder: An embedder, or the specification of one.
         edge_extractor: The extractor of the objects' links; `None` for no links.
@@ -182,7 +183,7 @@ def from_jsonl(
     whole_text = WholeText(text_key=text_key)
     file = Path(path)
     keys = None if metadata_keys is None else tuple(metadata_keys)
-    lines = _Lines(file, id_key, text_key or "text", keys, check_count("max_bytes", max_bytes, least=1))
+    lines = _Lines(file, id_key, text_key, keys, check_count("max_bytes", max_bytes, least=1))
     return CorpusSource(
         name_from(file.name.removesuffix(".gz").removesuffix(".jsonl"), "records") if name is None else name,
         lines.pages,

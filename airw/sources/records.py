@@ -23,7 +23,7 @@ from airw._base.messages import error_text, short_repr
 from airw.errors import ArgumentError, ArgumentKindError, SourceError
 from airw.indexing import Chunked
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
-from airw.sources.source import PAGE, AsyncPages, CorpusSource, Item, id_from
+from airw.sources.source import PAGE, AsyncPages, CorpusSource, Item, id_from, to_metadata
 from airw.values import Artifact, ItemProblem
 
 Fetcher: TypeAlias = Callable[[], Any] | str
@@ -205,7 +205,7 @@ class _RecordReader:
 
     source: str
     id_key: str
-    text_key: str
+    text_key: str | None
     metadata_keys: tuple[str, ...] | None
     positions: dict[str, int] = field(default_factory=dict)
 
@@ -225,9 +225,10 @@ class _RecordReader:
         if name is None:
             return ItemProblem(where, f"{self.id_key!r} must be a string or a number, not {short_repr(value)}")
         fields = {key: value for key, value in record.items() if key != self.id_key}
-        keys = fields if self.metadata_keys is None else self.metadata_keys
-        metadata = {key: fields[key] for key in keys if key in fields and key != self.text_key}
-        return Artifact(name, fields, metadata)
+        if self.metadata_keys is None:
+            return Artifact(name, fields, to_metadata(fields, self.text_key))
+        keys = (key for key in self.metadata_keys if key in fields and key != (self.text_key or "text"))
+        return Artifact(name, fields, {key: fields[key] for key in keys})
 
 
 def from_records(
@@ -257,9 +258,10 @@ def from_records(
               when the records are read, which runs its code: use only references that you trust.
         name: The name of the source, and the default name of the corpus: letters, digits and `._-`.
         id_key: The field with the id.
-        text_key: The field with the text. By default it is `text`, or all string fields, one per line, if that is
-            missing.
-        metadata_keys: The fields that become metadata, for filters; by default all except id and text.
+        text_key: The field with the text. By default it is `title` and `text`, or all string fields, one per line, if
+            `text` is missing.
+        metadata_keys: The fields that become metadata, for filters; by default all except id and text, see
+            `to_metadata`.
         strategy: The strategy that splits the records into surfaces; `Chunked(text_key=text_key)` by default.
         embedder: An embedder, or the specification of one.
         edge_extractor: The extractor of the records' links; `None` for no links.
@@ -288,7 +290,7 @@ def from_records(
     record_fetcher = RecordFetcher(fetcher)
     return CorpusSource(
         name,
-        lambda: record_fetcher.pages(_RecordReader(name, id_key, text_key or "text", keys).read),
+        lambda: record_fetcher.pages(_RecordReader(name, id_key, text_key, keys).read),
         strategy or chunked,
         embedder=embedder,
         edge_extractor=edge_extractor,

@@ -109,7 +109,7 @@ class _Reports:
             location = self._locate(item.id.split("/"))
             project = location[0] if location else ""
             title = note_title(item.id, fields, item.raw, body)
-            yield Artifact(item.id, item.raw, {"project": project, "title": title, **item.metadata})
+            yield Artifact(item.id, item.raw, {**fields, "project": project, "title": title, **item.metadata})
 
 
 def _is_hidden(folder: str) -> bool:
@@ -136,9 +136,10 @@ def from_md_reports(
     - blank files;
     - files in hidden folders, or in vendored ones within the docs (`node_modules`, `build`, …).
 
-    The ids are POSIX paths relative to the root, sorted. Metadata are `project` (the name of its folder), `title`,
-    `path` and `filename`. The title is that of the frontmatter, else the first heading, else the stem of the file.
-    Files are read as in `from_files`, with the same problems.
+    The ids are POSIX paths relative to the root, sorted. Metadata are the fields of the frontmatter, JSON-clean. They
+    are overridden by `project` (the name of its folder), `title`, `path` and `filename`. The title is that of the
+    frontmatter, else the first heading, else the stem of the file. Files are read as in `from_files`, with the same
+    problems.
 
     Args:
         name: The name of the source, and the default name of the corpus.

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 import anyio.lowlevel
+import numpy as np
 
 from airw._base.checks import NAME_RULE, find_text_fault, is_valid_name
 from airw._base.concurrency import in_thread
@@ -26,6 +27,7 @@ AsyncPages: TypeAlias = AsyncGenerator[Sequence[Item], None]
 MetadataOf: TypeAlias = Callable[[str, Any], Mapping[str, Any]]
 
 PAGE = 64
+_MAX_FIELD = 1_000  # characters
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=json_clean)
 
 
@@ -65,6 +67,29 @@ def _encode_clean(value: Any) -> str:
         return _CANONICAL.encode(json_clean(value))
     except RecursionError:
         return repr(value)
+
+
+def to_metadata(raw: object, text_key: str | None = None) -> dict[str, Any]:
+    """Return the fields of a raw value that filters can use.
+
+    Those are all fields of a mapping but its text: `text_key`, or `text` by default. Without a field `text` all strings
+    are the text. Then those of more than 1,000 characters are left out. Bytes and arrays are left out as well.
+
+    Example:
+        >>> to_metadata({"title": "Keys", "text": "Rotate them.", "year": 2026})
+        {'title': 'Keys', 'year': 2026}
+    """
+    if not isinstance(raw, Mapping):
+        return {}
+    key = text_key or "text"
+    longest = _MAX_FIELD if text_key is None and key not in raw else math.inf
+    return {name: value for name, value in raw.items() if name != key and _is_field(value, longest)}
+
+
+def _is_field(value: object, longest: float) -> bool:
+    if isinstance(value, str):
+        return len(value) <= longest
+    return not isinstance(value, bytes | bytearray | memoryview | np.ndarray)
 
 
 def id_from(value: object) -> str | None:
@@ -183,7 +208,7 @@ class CorpusSource:
             raw = scope[key]
         except Exception as error:  # noqa: BLE001 - if a lazy mapping fails on one item, the others can be read
             return ItemProblem(_to_printable(key), f"cannot be read: {error_text(error)}")
-        return self._check_item(key, raw, {})
+        return self._check_item(key, raw, to_metadata(raw, getattr(self.indexing_strategy, "text_key", None)))
 
     def _check_item(self, name: Any, raw: Any, metadata: Mapping[str, Any]) -> Item:
         """Return an artifact with the fields of `metadata_of`, or a problem if it is not valid."""
@@ -236,7 +261,8 @@ def from_mapping(
 ) -> CorpusSource:
     """Return a source of a mapping of id to raw value.
 
-    The mapping is read lazily and in its own order.
+    The mapping is read lazily and in its own order. The metadata of a mapping of fields are all of them but its text;
+    see `to_metadata`.
 
     Args:
         mapping: The raw values by id: strings, or mappings of fields, as the strategy needs them.
@@ -244,7 +270,7 @@ def from_mapping(
         strategy: The strategy that splits the artifacts into surfaces; `WholeText()` by default.
         embedder: An embedder, or the specification of one.
         edge_extractor: The extractor of the artifacts' links; `None` for no links.
-        metadata_of: A function of id and raw value that returns the metadata: the fields that filters can use.
+        metadata_of: A function of id and raw value. The fields it returns override the metadata.
 
     Raises:
         ArgumentError: If the name is not valid, or `mapping` is not a mapping.

@@ -29,8 +29,11 @@ def place(surface):
     [
         ("plain", "plain"),
         ("naïve 🎉".encode(), "naïve 🎉"),
-        ({"text": "T", "title": "left out"}, "T"),
-        ({"text": None, "title": "left out"}, None),
+        ({"text": "T", "title": "Keys"}, "Keys\n\nT"),
+        ({"text": "# Keys\n\nT", "title": "Keys"}, "# Keys\n\nT"),
+        ({"text": None, "title": "Keys"}, "Keys"),
+        ({"text": "T", "title": 5, "body": "left out"}, "T"),
+        ({"text": "T", "title": " "}, "T"),
         ({"title": "T", "year": 2026, "body": "B"}, "T\nB"),
         ({}, None),
         (" \n\t", None),
@@ -71,7 +74,8 @@ def test_strategies_are_hashable_values_that_satisfy_the_protocol(strategy):
 
 def test_an_id_names_the_class_and_every_parameter():
     settings = "chunk_size=1200, overlap=200, text_key=None, kind='chunk', max_tokens=None, tokenizer=None"
-    assert Chunked().id == f"Chunked({settings})"
+    assert Chunked().id == f"Chunked({settings}) with titles"
+    assert WholeText(text_key="b").id == "WholeText(text_key='b', kind='document')"
     ids = {WholeText().id, WholeText(text_key="b").id, WholeText(kind="k").id, Chunked().id, Chunked(overlap=1).id}
     assert len(ids | {Notes().id, Notes(chunk_size=900).id}) == 7
 

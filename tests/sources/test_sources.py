@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from airw import build
 from airw.errors import ArgumentError, SourceError
-from airw.indexing import Chunked, Notes, WholeText
+from airw.indexing import Chunked, Notes, Package, Skill, WholeText
 from airw.links import MarkdownLinks
 from airw.protocols import Source
-from airw.sources import CorpusSource, content_hash, from_files, from_jsonl, from_mapping, from_notes
+from airw.sources import CorpusSource, content_hash, from_files, from_jsonl, from_mapping, from_notes, from_records
 from airw.stores import MemoryStore
 from airw.values import Artifact, ItemProblem
 from tests.support.reading import read, read_reasons, write
@@ -335,7 +335,7 @@ async def test_objects_become_artifacts_with_every_other_field_as_metadata(tmp_p
     assert source.name == "My-set"
     assert [item.id for item in items] == [row["id"] for row in rows]
     assert items[0].metadata == {"title": "A", "links": ["r0"], "year": 2026}
-    assert source.indexing_strategy.decompose(items[0]).surfaces[0].text == "T"
+    assert source.indexing_strategy.decompose(items[0]).surfaces[0].text == "A\n\nT"
 
 
 async def test_keys_choose_the_id_the_text_and_the_metadata(tmp_path):
@@ -386,6 +386,56 @@ async def test_a_file_of_records_that_is_missing_or_empty_or_damaged_is_an_error
         source = from_jsonl(tmp_path / name, name="x")
         with pytest.raises(SourceError, match=name or tmp_path.name):
             await read(source)
+
+
+FIELDS = {"title": "Sourdough", "text": "Bake a loaf.", "year": 2026, "tags": ["rye"], "photo": b"jpeg"}
+MAPPINGS = {
+    "from_mapping": lambda strategy: from_mapping({"a": FIELDS}, name="x", strategy=strategy, embedder="light"),
+    "CorpusSource": lambda strategy: CorpusSource("x", {"a": FIELDS}, strategy or WholeText(), embedder="light"),
+    "from_records": lambda strategy: from_records(
+        [{"id": "a", **FIELDS}], name="x", strategy=strategy, embedder="light"
+    ),
+    "upsert": lambda strategy: from_mapping({}, name="x", strategy=strategy, embedder="light"),
+}
+
+
+@pytest.mark.parametrize("strategy", [None, Chunked(), WholeText(kind="whole")], ids=["default", "chunks", "whole"])
+@pytest.mark.parametrize("kind", MAPPINGS)
+async def test_every_field_of_a_mapping_is_found_by_its_words_or_by_a_filter(kind, strategy):
+    async with build(MAPPINGS[kind](strategy), store=MemoryStore()) as corpus:
+        if kind == "upsert":
+            await corpus.upsert({"a": FIELDS})
+        assert [hit.artifact_id for hit in await corpus.search("sourdough", mode="lexical")] == ["a"]
+        filters = [{"title": "Sourdough"}, {"year": 2026}, {"tags": {"$contains": "rye"}}]
+        assert [len(await corpus.search("loaf", filter=filter)) for filter in filters] == [1, 1, 1]
+        [hit] = await corpus.search("loaf", mode="lexical")
+        assert hit.text == "Sourdough\n\nBake a loaf."
+        assert not {"text", "photo"} & hit.metadata.keys()
+
+
+async def test_a_long_string_is_text_or_metadata_but_not_both():
+    article = {"title": "Keys", "body": "rotate " * 1_000}
+    for fields, text_key, expected in (
+        (article, None, {"title": "Keys"}),
+        (article, "body", {"title": "Keys"}),
+        ({**article, "text": "x"}, None, {"title": "Keys", "body": article["body"]}),
+    ):
+        source = from_mapping({"a": fields}, name="x", strategy=WholeText(text_key=text_key))
+        (item,) = await read(source)
+        assert (item.metadata, item.raw) == (expected, fields)
+
+
+async def test_an_upsert_of_fields_equals_a_build_of_them():
+    for strategy in (WholeText(text_key="body"), Skill(), Package()):
+        items = {"a": {"name": None, "body": "Bake.", "description": "d", "license": "MIT", "deps": ["x"]}}
+        async with (
+            build(from_mapping(items, name="x", strategy=strategy, embedder="light"), store=MemoryStore()) as built,
+            build(from_mapping({}, name="x", strategy=strategy, embedder="light"), store=MemoryStore()) as upserted,
+        ):
+            await upserted.upsert(items)
+            records = await built.store.records_of(["a"])
+            assert records == await upserted.store.records_of(["a"])
+            assert records[0][0].metadata["license"] == "MIT"
 
 
 async def test_a_line_that_is_too_long_is_a_problem_and_the_others_are_read(tmp_path):

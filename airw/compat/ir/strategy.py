@@ -204,12 +204,14 @@ def strategy_from_spec(spec: Mapping[str, Any] | None) -> Any:
 
 
 def text_of(raw: Any, text_key: str | None = None) -> str:
-    """Return the text of a raw value, as `WholeText` reads it.
+    """Return the text of a raw value, without its title.
 
     Example:
         >>> text_of({"title": "Keys", "text": "Rotate them."})
         'Rotate them.'
     """
+    if text_key is None and isinstance(raw, Mapping) and "text" in raw:
+        text_key = "text"
     surfaces = WholeText(text_key=text_key).decompose("text", raw).surfaces
     return surfaces[0].text if surfaces else ""
 
