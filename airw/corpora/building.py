@@ -14,6 +14,7 @@ from airw._base.checks import check_choice, check_count, check_methods
 from airw._base.concurrency import in_thread
 from airw._base.messages import short_repr
 from airw._base.signatures import check_option_names, shows_options
+from airw.corpora.floors import refresh_floors
 from airw.corpora.naming import corpus_path, is_corpus_name
 from airw.corpora.opening import CUSTOM, Corpus, Opening
 from airw.corpora.pipeline import Builder, BuildReport, SourcePages, sum_reports, with_survey
@@ -242,9 +243,11 @@ async def _build(request: BuildRequest) -> Corpus:
                 await store.apply([], removals=pruning.stored)
             # After a change of embedder without any new vector the settings are not written yet.
             await builder.write_settings()
+            changed = meter.counts.written + pruning.count
+            floors = await refresh_floors(config["name"], store, embedder, changed)
         # The build succeeded: the store stays open, and closing the corpus will close it.
         exit_stack.pop_all()
-    report = sum_reports([builder], removed=pruning.count, seconds=time.perf_counter() - start)
+    report = sum_reports([builder], removed=pruning.count, floors=floors, seconds=time.perf_counter() - start)
     return to_corpus(builder, report, owns_store=isinstance(request.target, Path))
 
 

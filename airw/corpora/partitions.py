@@ -33,6 +33,7 @@ from airw.corpora.building import (
     make_config,
     to_corpus,
 )
+from airw.corpora.floors import refresh_floors
 from airw.corpora.opening import Corpus, Opening
 from airw.corpora.pipeline import Builder, BuildReport, Page, SourcePages
 from airw.corpora.recipes import BuildRecipe, OnError
@@ -494,10 +495,14 @@ async def _finish(plan: IngestPlan, partitions: int, *, full: bool, force: bool)
             pruning = await find_pruning(builder, full=full, force=force)
             # Prune and end the run in one transaction: a process killed before it can simply finish again.
             await store.forget_run(plan.run, removals=pruning.stored)
+            changed = totals.counts["added"] + totals.counts["updated"] + pruning.count
+            floors = await refresh_floors(config["name"], store, embedder, changed)
         # The ingest succeeded: the store stays open, and closing the corpus will close it.
         exit_stack.pop_all()
     seconds = max(0.0, time.time() - plan.began)
-    report = BuildReport(**totals.counts, removed=pruning.count, problems=tuple(builder.problems), seconds=seconds)
+    report = BuildReport(
+        **totals.counts, removed=pruning.count, problems=tuple(builder.problems), seconds=seconds, floors=floors
+    )
     return to_corpus(builder, report, owns_store=isinstance(plan.store, Path))
 
 

@@ -24,6 +24,7 @@ from airw._base.arrays import Floats
 from airw._base.checks import find_text_fault
 from airw._base.concurrency import first_error, in_thread, map_bounded
 from airw._base.vectors import unit_rows
+from airw.corpora.floors import BuiltFloor
 from airw.corpora.progress import ProgressMeter
 from airw.corpora.recipes import BuildRecipe, Draft, PlanResult, check_id
 from airw.errors import AirwError, SourceError
@@ -59,6 +60,7 @@ class BuildReport:
         removed: Artifacts that were removed, because their source no longer has them; 0 for an upsert.
         problems: The problems of items, in the order of the pages; an item may have several.
         seconds: The time that it took, waiting for another builder included.
+        floors: The floors that the corpus has now, by mode; empty for a corpus that is too small, and for an upsert.
     """
 
     added: int = 0
@@ -67,6 +69,7 @@ class BuildReport:
     removed: int = 0
     problems: tuple[ItemProblem, ...] = ()
     seconds: float = 0.0
+    floors: Mapping[str, BuiltFloor] = field(default_factory=dict)
 
 
 class SourcePages:
@@ -453,7 +456,9 @@ class Builder:
         )
 
 
-def sum_reports(builders: Collection[Builder], *, removed: int = 0, seconds: float) -> BuildReport:
+def sum_reports(
+    builders: Collection[Builder], *, removed: int = 0, seconds: float, floors: Mapping[str, BuiltFloor] | None = None
+) -> BuildReport:
     """Return one report with the summed counts of several builders."""
     return BuildReport(
         added=sum(builder.meter.counts.added for builder in builders),
@@ -462,6 +467,7 @@ def sum_reports(builders: Collection[Builder], *, removed: int = 0, seconds: flo
         removed=removed,
         problems=tuple(problem for builder in builders for problem in builder.problems),
         seconds=seconds,
+        floors=floors or {},
     )
 
 
