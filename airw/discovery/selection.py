@@ -149,6 +149,30 @@ def select(
     )
 
 
+def abstain(hits: Iterable[SearchHit], reason: str, **signals: Any) -> Selection:
+    """Select nothing, for a reason that the scores of the hits do not show.
+
+    Args:
+        hits: The hits that are not selected.
+        reason: The reason, without `abstain:`.
+        signals: Further numbers behind the decision.
+
+    Example:
+        >>> hits = [SearchHit("a", "document", 0.8, "")]
+        >>> selection = abstain(hits, "below_floor", evidence=0.1, floor=0.4)
+        >>> selection.selected_ids, selection.reason, selection.signals["evidence"]
+        ([], 'abstain:below_floor', 0.1)
+    """
+    candidates = list(hits)
+    return Selection(
+        selected=[],
+        candidates=candidates,
+        abstained=True,
+        reason=f"abstain:{reason}",
+        signals={**_signals("conservative", candidates, _Choice()), **signals},
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Bounds:
     """The checked numbers of a strategy."""

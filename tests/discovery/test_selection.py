@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from airw.discovery import STRATEGIES, make_llm_selector, select
 from airw.discovery.llm_selection import parse_labels
+from airw.discovery.selection import abstain
 from airw.errors import ArgumentError, ArgumentKindError
 from airw.values import SearchHit
 
@@ -503,3 +504,19 @@ def test_each_label_is_read_with_any_decoration(labels, decoration):
 @given(st.text(), st.lists(st.text(min_size=1), max_size=3))
 def test_no_answer_yields_an_unknown_label(answer, known):
     assert {*(parse_labels(answer, known) or [])} <= {*known}
+
+
+def test_abstain_keeps_the_candidates_and_the_signals():
+    selection = abstain([hit("a", 0.8), hit("b", math.nan)], "below_floor", floor=0.4, evidence=0.1)
+    assert (selection.selected, selection.abstained, selection.sufficient) == ([], True, False)
+    assert selection.reason == "abstain:below_floor"
+    assert len(selection.candidates) == 2
+    assert selection.signals == {
+        "n_candidates": 2,
+        "n_selected": 0,
+        "top_score": 0.8,
+        "min_ratio": None,
+        "floor": 0.4,
+        "evidence": 0.1,
+    }
+    assert abstain([], "below_floor").signals["top_score"] is None
