@@ -71,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     add_finding(sub)
     _links(sub)
     _models(sub)
+    _completion(sub)
     return top
 
 
@@ -316,6 +317,17 @@ def _add_budget(bundle: argparse.ArgumentParser) -> None:
         help="print at most N tokens; estimated as 4 bytes each, unless --tokenizer counts them",
     )
     bundle.add_argument("--tokenizer", metavar="FILE", help="the tokenizer.json file to count tokens with")
+
+
+def _completion(sub: Commands) -> None:
+    epilog = """TAB then completes commands, options, their choices, and the names of corpora.
+
+  bash    eval "$(airw completion bash)"        in ~/.bashrc
+  zsh     eval "$(airw completion zsh)"         in ~/.zshrc, after compinit
+  fish    airw completion fish | source         in ~/.config/fish/config.fish"""
+    about = "print the script that completes airw's words in a shell"
+    completion = add_command(sub, "completion", "completion.script", about, epilog=epilog)
+    completion.add_argument("shell", choices=("bash", "fish", "zsh"), help="the shell")
 
 
 def _models(sub: Commands) -> None:

@@ -62,6 +62,11 @@ def _describe(field: dataclasses.Field[Any]) -> str:
     return f"{field.name}={json.dumps(value)}"
 
 
+def list_parameters(name: str) -> list[str]:
+    """Return the names of the parameters of a policy."""
+    return [field.name for field in _parameters(list_policies()[name])]
+
+
 def parse_parameters(name: str, words: Sequence[str]) -> dict[str, Any]:
     """Return the parameters of a policy, from `NAME=VALUE` words.
 
@@ -74,8 +79,7 @@ def parse_parameters(name: str, words: Sequence[str]) -> dict[str, Any]:
         >>> parse_parameters("beam", ["width=8", "types=cites,supports"])
         {'width': 8, 'types': ['cites', 'supports']}
     """
-    kind = list_policies()[name]
-    known = [field.name for field in _parameters(kind)]
+    kind, known = list_policies()[name], list_parameters(name)
     hints = get_type_hints(kind)
     values: dict[str, Any] = {}
     for word in words:
@@ -133,8 +137,7 @@ def make_policy(name: str, parameters: dict[str, Any], *, start: int | None, dir
     Raises:
         ArgumentError: If the policy lacks a parameter, needs another one, or a value cannot be used.
     """
-    kind = list_policies()[name]
-    known = [field.name for field in _parameters(kind)]
+    kind, known = list_policies()[name], list_parameters(name)
     options = {next((key for key in _STARTS if key in known), "--start"): start, "direction": direction}
     for key, value in options.items():
         if value is None:

@@ -27,7 +27,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> int:
     """Run a command, and turn what ends it early into an exit code."""
-    arguments = parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] == ["__complete"]:  # a shell asks at each TAB
+        from airw.cli.completion import print_candidates
+
+        return print_candidates(words[1:])
+    arguments = parser().parse_args(words)
     if arguments.command is None:
         parser().print_help()
         return 0
