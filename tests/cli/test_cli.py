@@ -139,7 +139,7 @@ class TestSearch:
         main(["search", corpus, "signing keys", "-m", "hybrid", "--fusion", "blend", "--format", "json"])
         first = json.loads(capsys.readouterr().out.splitlines()[0])
         dense, bm25 = first["metadata"]["dense_score"], first["metadata"]["lexical_score"]
-        assert first["score"] == pytest.approx(dense / 2 + bm25 / (bm25 + 8) / 2)
+        assert first["score"] == pytest.approx(0.1 * dense + 0.9 * bm25 / (bm25 + 8))  # as for the embedder `light`
 
     def test_a_search_without_hits_prints_a_line(self, corpus, capsys):
         assert main(["search", corpus, "zebra", "-m", "lexical"]) == 0
