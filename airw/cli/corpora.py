@@ -23,6 +23,7 @@ from airw.cli.definitions import (
 )
 from airw.cli.options import pick
 from airw.cli.printing import print_line, print_note
+from airw.cli.progress import show_progress
 from airw.cli.resolve import choose_corpus, corpus_argument, list_names
 from airw.corpora.registry import save_definition
 from airw.errors import ArgumentError, CorpusNotFound, StoreError
@@ -91,9 +92,9 @@ async def _run_build(
     name: str, opening: Callable[..., corpora.Opening[corpora.Corpus]], arguments: argparse.Namespace
 ) -> tuple[int, str]:
     """Build and print a report; return the exit code and the specification of the embedder."""
-    with output.progress(f"building {name}") as report_progress:
+    with show_progress(f"building {name}") as show:
         building = opening(
-            full=not arguments.no_prune, force=arguments.force, progress=report_progress, on_error="skip"
+            full=not arguments.no_prune, force=arguments.force, progress=partial(show, name), on_error="skip"
         )
         async with building as corpus:
             report, counts, config = corpus.report, await corpus.store.counts(), await corpus.store.config()
@@ -169,8 +170,8 @@ async def rm(arguments: argparse.Namespace) -> int:
 
 async def maintain(arguments: argparse.Namespace) -> int:
     """Update one corpus, or all that are due, and print a line for each."""
-    with output.progress_of_many("maintaining") as report_progress:
-        report = await corpora.maintain(corpus_argument(arguments), dry_run=arguments.dry_run, progress=report_progress)
+    with show_progress("maintaining") as show:
+        report = await corpora.maintain(corpus_argument(arguments), dry_run=arguments.dry_run, progress=show)
     output.print_maintenance_report(report, arguments.format)
     if report.failed:
         print_note(f"{len(report.failed)} of {len(report.corpora)} corpora failed")

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +13,9 @@ from airw.cli.printing import print_line, print_note, write
 from airw.cli.wording import describe_error, translate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from airw.corpora import (
-        BuildProgress,
         BuildReport,
         Coverage,
         Definition,
@@ -37,32 +33,6 @@ _COUNTS = ("artifacts", "records", *_STATES)
 _SETTINGS = ("embedder", "embedder_id", "dim", "strategy_id", "extractor_id", "source")
 _RECIPES = "recipes"  # internal to upserts, and may contain every title: not printed
 _FLOOR_FIELDS = ("min_score", "mode", "k", "embedder_id")
-
-
-@contextmanager
-def progress(title: str) -> Iterator[Callable[[BuildProgress], None] | None]:
-    """Show the progress of a build while it runs, if stderr is a terminal."""
-    with progress_of_many(title) as show:
-        yield None if show is None else partial(show, title)
-
-
-@contextmanager
-def progress_of_many(title: str) -> Iterator[Callable[[str, BuildProgress], None] | None]:
-    """Show which of several builds runs, and its progress, if stderr is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title)
-        yield lambda name, state: bar.update(task, description=f"{name}: {_progress_text(state)}")
-
-
-def _progress_text(state: BuildProgress) -> str:
-    return f"{state.done} documents, {state.added + state.updated} of them written"
 
 
 def print_build_report(
@@ -110,7 +80,8 @@ def print_problems(problems: Sequence[ItemProblem], *, verbose: bool) -> None:
         effect = "left out" if problem.lost else "in part"
         print_note(f"{effect}: {problem.item}: {translate(problem.reason)}")
     if len(problems) > len(listed):
-        print_line(f"{len(problems) - len(listed)} minor problems, no document left out; --verbose lists them")
+        count = len(problems) - len(listed)
+        print_line(f"{count} smaller problems; these documents are in the corpus all the same; --verbose lists them")
 
 
 def print_export_report(report: ExportReport) -> None:

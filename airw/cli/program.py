@@ -53,6 +53,8 @@ def _main(argv: Sequence[str] | None) -> int:
 
 def _run(arguments: Namespace) -> int:
     """Import the module of a command, run the command, and return its exit code."""
+    # Commands show their own progress; bars of the libraries that load models would break it.
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     import anyio
 
     module, _, function = arguments.run.partition(".")

@@ -6,6 +6,7 @@ import json
 import os
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from airw import corpora
@@ -118,10 +119,13 @@ async def ensure_built(name: str, embedder: str | None = None) -> str:
     is_missing = corpora.is_corpus_name(name) and not corpora.corpus_path(name).exists()
     if is_missing and name.casefold() in corpora.PRESETS:
         from airw.cli import output
+        from airw.cli.progress import show_progress
 
         print_note(f"corpus {name!r} is not built yet; building it now")
-        async with corpora.build_corpus(name, on_error="skip", embedder=embedder) as corpus:
-            problems = corpus.report.problems if corpus.report else ()
+        with show_progress(f"building {name}") as show:
+            building = corpora.build_corpus(name, on_error="skip", embedder=embedder, progress=partial(show, name))
+            async with building as corpus:
+                problems = corpus.report.problems if corpus.report else ()
         output.print_problems([problem for problem in problems if problem.lost], verbose=True)
     return name
 
