@@ -13,7 +13,7 @@ from airw.discovery._union import UnionMember, UnionSearch
 from airw.discovery._union_bounds import PendingBound, bounds_of, final_union_places
 from airw.discovery.disclosure import disclose
 from airw.discovery.results import Answer, DiscoveryResult
-from airw.discovery.selection import Selection, select
+from airw.discovery.selection import Selection, abstain, select
 from airw.errors import ArgumentError, DiscoveryError
 from airw.retrieval import Mode, explain_no_hits, fuse_hits
 from airw.retrieval.fusion import fuse_entries, merge_copies
@@ -156,7 +156,13 @@ def _order_sources(plan: DiscoveryPlan, answers: Sequence[Answer]) -> Sequence[A
 
 async def _select_hits(plan: DiscoveryPlan, hits: Sequence[SearchHit], answers: Sequence[Answer]) -> Selection:
     # Fused scores have no floor: the floors of several sources were applied before the fusion.
-    strategy, floor = plan.strategy, None if plan.is_multi_source else answers[0].report["floor"]
+    report = answers[0].report
+    strategy, floor = plan.strategy, None if plan.is_multi_source else report["floor"]
+    if report["floor_kind"] == "built" and not plan.is_multi_source:
+        # A floor of a build applies to the evidence, not to scores.
+        if report["reason"] == "below_floor":
+            return abstain(answers[0].hits, "below_floor", floor=floor, evidence=report["evidence"])
+        floor = None
     # A single source below its floor has no survivors. Select among its own hits, so that the selection abstains with
     # the right reason and signals, whatever the strategy is.
     if not plan.is_multi_source and answers[0].report["reason"] == "below_floor":
@@ -185,7 +191,10 @@ def _signals(plan: DiscoveryPlan, selection: Selection, answers: Sequence[Answer
     signals = dict(selection.signals)
     if not plan.is_multi_source:
         report = answers[0].report
-        extras = {name: report[name] for name in ("floor_note", "walk") if name in report}
+        names = ("floor_note", "evidence", "walk") if plan.is_floor_requested else ("evidence", "walk")
+        extras = {name: report[name] for name in names if name in report}
+        if report["floor"] is not None:
+            extras |= {"floor": report["floor"], "floor_kind": report["floor_kind"]}
         return signals | {"n_candidates": len(answers[0].hits)} | extras
     signals["merge"] = "custom" if callable(plan.merge) else plan.merge
     signals["sources"] = [answer.source for answer in answers]

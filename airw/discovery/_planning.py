@@ -16,8 +16,9 @@ from airw.discovery.federated import FederatedCorpus
 from airw.discovery.selection import STRATEGIES, Strategy, select
 from airw.errors import ArgumentError
 from airw.protocols import MaybeAwaitable, NeighborhoodPolicy, SearchStore, Selector, WalkStore
-from airw.retrieval import SEARCH_DEFAULTS, Fusion, Mode, SearchOptions, SearchQuery, SearchTuning, check_corpus
+from airw.retrieval import SEARCH_DEFAULTS, Mode, SearchOptions, SearchQuery, SearchTuning, check_corpus
 from airw.retrieval.fusion import Identity, fuse_entries
+from airw.retrieval.query import DISCOVERY_FUSION
 from airw.values import SearchHit
 from airw.values.filters import Filter
 from airw.walking import WalkPolicy
@@ -89,13 +90,14 @@ class DiscoveryPlan:
     """A discovery whose options are checked.
 
     The fields with a default are options of `discover`. `is_multi_source` is true if the corpora were passed as a list
-    or by name, even if there is only one.
+    or by name, even if there is only one. `is_floor_requested` is true if the caller has passed `min_score`.
     """
 
     members: tuple[Member, ...]
     is_multi_source: bool
     search: SearchQuery
     floors: Mapping[str, Floor]
+    is_floor_requested: bool
     strategy: Strategy | Selector = "conservative"
     disclose_level: Level = "metadata"
     max_k: int = 3
@@ -134,15 +136,25 @@ class DiscoveryPlan:
         plan_options = {name: search_options.pop(name) for name in _PLAN_DEFAULTS if name in search_options}
         members, is_multi_source = members_of(corpus)
         names = tuple(member.name for member in members)
-        floors = floors_of(search_options.pop("min_score", None), names, is_multi_source=is_multi_source)
+        is_floor_requested = "min_score" in search_options
+        # This strategy applies its number to every hit; no other floor can take its place.
+        default_floor = None if plan_options.get("strategy") == "abs_threshold" else AUTO
+        floors = floors_of(search_options.pop("min_score", default_floor), names, is_multi_source=is_multi_source)
         if plan_options.get("walk") is not None:
-            _check_walk(search_options, floors)
+            _check_walk(search_options, floors, is_floor_requested=is_floor_requested)
         elif isinstance(members[0].corpus, FederatedCorpus):
             raise ArgumentError(
                 "corpus is a FederatedCorpus, which can only be walked: pass walk=policy, or its corpora as a list"
             )
-        search = SearchQuery.parse(verb, query, cast("SearchOptions", {"fusion": _FUSION, **search_options}))
-        plan = cls(members=members, is_multi_source=is_multi_source, search=search, floors=floors, **plan_options)
+        search = SearchQuery.parse(verb, query, cast("SearchOptions", {"fusion": DISCOVERY_FUSION, **search_options}))
+        plan = cls(
+            members=members,
+            is_multi_source=is_multi_source,
+            search=search,
+            floors=floors,
+            is_floor_requested=is_floor_requested,
+            **plan_options,
+        )
         _check_selection(plan, next(iter(floors.values())))
         _check_merge(plan)
         check_choice("disclose_level", plan.disclose_level, LEVELS)
@@ -176,23 +188,22 @@ class DiscoveryPlan:
         return replace(self.search, fusion=fusion, rrf_k=self.rrf_k)
 
 
-_FUSION: Fusion = "rrf"
 _PLAN_DEFAULTS = {item.name: item.default for item in fields(DiscoveryPlan) if item.default is not MISSING}
 _SEARCH_DEFAULTS = {name: value for name, value in SEARCH_DEFAULTS.items() if name != "per_artifact"}
 DISCOVER_DEFAULTS: Mapping[str, Any] = {
     **_SEARCH_DEFAULTS,
-    "fusion": _FUSION,
-    "min_score": None,
+    "fusion": DISCOVERY_FUSION,
+    "min_score": AUTO,
     **_PLAN_DEFAULTS,
 }
 """The default of each option of `discover`."""
 
 
-def _check_walk(search_options: Mapping[str, Any], floors: Mapping[str, Floor]) -> None:
+def _check_walk(search_options: Mapping[str, Any], floors: Mapping[str, Floor], *, is_floor_requested: bool) -> None:
     unused = [name for name, value in search_options.items() if name != "k" and value != DISCOVER_DEFAULTS[name]]
     if unused:
         raise ArgumentError(f"{unused[0]} has no meaning with walk, which replaces the search: set it in the policy")
-    if AUTO in floors.values():
+    if is_floor_requested and AUTO in floors.values():
         raise ArgumentError("min_score cannot be 'auto' with walk, as walks are not calibrated: pass a number or None")
 
 

@@ -5,18 +5,20 @@ If it fails or runs out of time, the other sources go on.
 
 import math
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import anyio
 
 from airw._base.arrays import Floats
 from airw._base.checks import check_number, name_missing_method
-from airw._base.concurrency import first_error, in_thread
+from airw._base.concurrency import first_error, in_thread, map_bounded
 from airw._base.messages import error_text
 from airw.corpora import CorpusLike, open_corpus
+from airw.corpora.floors import BuiltFloor, load_built_floor
 from airw.discovery._planning import AUTO, SKILLS, DiscoveryPlan, Member
 from airw.discovery._union import (
     CorpusView,
@@ -32,6 +34,7 @@ from airw.errors import ArgumentError, DiscoveryError, FilterError
 from airw.protocols import Embedder, OpenCorpus, Reranker
 from airw.reranking import is_anonymous, score_texts
 from airw.retrieval import SearchQuery, formulate_queries, run_search
+from airw.retrieval.evidence import Evidence, find_evidence
 from airw.values import SearchHit, TermCounts
 from airw.walking import WalkPolicy, traverse
 
@@ -257,6 +260,8 @@ class _SourceQuery:
     error: Exception | None = None
     floor: float | None = None
     floor_note: str | None = None
+    built_floor: BuiltFloor | None = None
+    evidence: Evidence | None = None
     embedder_id: str = ""
     walk_summary: Mapping[str, Any] | None = None
 
@@ -279,20 +284,35 @@ class _SourceQuery:
         view = self.request.embeddings.wrap(corpus)
         self.request.corpora.append(view)
         self.embedder_id = corpus.embedder.id
-        floor = plan.floors[name]
-        if floor == AUTO:
-            self.floor, self.floor_note = await load_floor(corpus, plan.search)
-        else:
-            self.floor = floor
-        if plan.walk is None:
-            hits = await self._search(view)
-        else:
-            hits = await self._walk(view, plan.walk)
+        search = partial(self._search, view) if plan.walk is None else partial(self._walk, view, plan.walk)
+        # The floor is only needed at the end, so load it meanwhile.
+        jobs: list[Callable[[], Awaitable[Any]]] = [search, partial(self._load_floor, corpus)]
+        hits, _ = await map_bounded(lambda job: job(), jobs, limit=2)
+        if self.built_floor is not None:
+            options: dict[str, Any] = {"filter": plan.search.filter, "surfaces": plan.search.surfaces}
+            self.evidence = await find_evidence(view, plan.search.text, plan.search.mode, **options)
         # Hits get the name that the caller uses for the corpus. Those of a FederatedCorpus keep the name of their own.
         self.hits = [
             replace(hit, source=name) if hit.source in (None, corpus.name) and hit.source != name else hit
             for hit in drop_copies(hits, plan.dedup_by, name)
         ]
+
+    async def _load_floor(self, corpus: OpenCorpus[Any]) -> None:
+        """Set the floor: the given one, or the calibrated one, or the one that the build measured."""
+        plan = self.request.plan
+        floor = plan.floors[self.member.name]
+        if not isinstance(floor, str):
+            self.floor = floor
+            return
+        # A store that keeps no calibrations has no floors; that is an error only if they are requested.
+        if not plan.is_floor_requested and getattr(corpus.store, "calibration", None) is None:
+            return
+        if plan.walk is None:
+            self.floor, self.floor_note = await load_floor(corpus, plan.search)
+        if self.floor is None and plan.strategy != "abs_threshold":
+            built = await load_built_floor(corpus, plan.search.mode)
+            if built is not None and built.min_evidence is not None:
+                self.built_floor, self.floor, self.floor_note = built, built.min_evidence, None
 
     async def _search(self, corpus: OpenCorpus[Any]) -> list[SearchHit]:
         """Return the source's own ranking, and prepare its part of the union meanwhile."""
@@ -345,7 +365,7 @@ class _SourceQuery:
         if is_late:
             error = TimeoutError(f"no answer within {max(0.0, request.deadline - request.start):.3g} s")
         top = hits[0].score if hits else None
-        reason = None if self.error else _abstention_reason(hits, top, self.floor, request.plan)
+        reason = None if self.error else self._abstention_reason(hits)
         report: dict[str, Any] = {
             "status": "timeout" if is_late else "failed" if error else "ok",
             "error": None if error is None else error_text(error),
@@ -353,14 +373,41 @@ class _SourceQuery:
             "n_retrieved": len(hits),
             "top_score": top,
             "floor": self.floor,
+            "floor_kind": self._floor_kind(),
             "abstained": error is not None or reason is not None,
             "reason": reason,
         }
         if self.floor_note is not None:
             report["floor_note"] = self.floor_note
+        if self.built_floor is not None and self.evidence is not None:
+            report["evidence"] = self.built_floor.weigh(self.evidence)
         if self.walk_summary is not None:
             report["walk"] = self.walk_summary
         return Answer(self.member.name, hits, report, error, self.embedder_id, self.floor_note)
+
+    def _floor_kind(self) -> str | None:
+        if self.floor is None:
+            return None
+        if self.built_floor is not None:
+            return "built"
+        return "calibrated" if self.request.plan.floors[self.member.name] == AUTO else "given"
+
+    def _abstention_reason(self, hits: Sequence[SearchHit]) -> str | None:
+        """Return why the source abstains, or `None` if it takes part in the fusion."""
+        plan, top = self.request.plan, hits[0].score if hits else None
+        if self.built_floor is not None and self.evidence is not None:
+            is_below = not self.built_floor.allows(self.evidence)
+        else:
+            # A NaN score counts as below the floor.
+            is_below = self.floor is not None and (top is None or not top >= self.floor)
+        # `abs_threshold` applies its number to every hit later.
+        if is_below and plan.strategy != "abs_threshold":
+            return "below_floor"
+        if top is None:
+            return "no_hits"
+        if plan.walk is None and not any(map(plan.search.has_evidence, hits)):
+            return "no_evidence"
+        return None
 
 
 def drop_copies(hits: Sequence[SearchHit], field_name: str | None, corpus_name: str) -> list[SearchHit]:
@@ -377,25 +424,11 @@ def drop_copies(hits: Sequence[SearchHit], field_name: str | None, corpus_name: 
     return list(first_hits.values())
 
 
-def _abstention_reason(
-    hits: Sequence[SearchHit], top: float | None, floor: float | None, plan: DiscoveryPlan
-) -> str | None:
-    """Return why a source abstains, or `None` if it takes part in the fusion."""
-    # `abs_threshold` applies its number to every hit later. A NaN score counts as below the floor.
-    if floor is not None and plan.strategy != "abs_threshold" and (top is None or not top >= floor):
-        return "below_floor"
-    if top is None:
-        return "no_hits"
-    if plan.walk is None and not any(map(plan.search.has_evidence, hits)):
-        return "no_evidence"
-    return None
-
-
 async def load_floor(corpus: OpenCorpus[Any], query: SearchQuery) -> tuple[float | None, str | None]:
     """Return the stored floor for this kind of search, or `None` and the reason."""
     if query.rescaling_options:
         return None, f"{' and '.join(query.rescaling_options)} move scores off the scale that floors are calibrated on"
-    key, tag = await in_thread(query.scale)
+    key, tag = await in_thread(query.scale, corpus.embedder.id)
     if is_anonymous(tag):
         return None, "the reranker has no name that a floor could be stored under: add an attribute `id` to it"
     with name_missing_method(query.verb, corpus.store):

@@ -50,27 +50,40 @@ class CorpusView:
 class RememberingStore:
     """A store that remembers its answers during one discovery.
 
-    A discovery asks each source for its own ranking, and then for its part of the union: most answers are the same. All
-    calls of a discovery have the same queries, filter and surfaces.
+    A discovery asks each source for its own ranking, for the evidence of its best hits, and then for its part of the
+    union: most answers are the same. All calls of a discovery have the same filter and surfaces.
     """
 
     def __init__(self, store: SearchStore) -> None:
         self._store = store
-        self._rankings: dict[tuple[object, ...], list[Ranking]] = {}
+        self._rankings: dict[tuple[object, ...], tuple[int, list[Ranking]]] = {}
         self._records: dict[str, Record | None] = {}
+        self._counts: dict[tuple[str, ...], TermCounts] = {}
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+        # `None` is how a class tells that it lacks a method of a protocol.
+        return self._count_terms if name == "term_statistics" and self.can_count else getattr(self._store, name)
+
+    @property
+    def can_count(self) -> bool:
+        """Return whether the store can count words."""
+        return isinstance(self._store, TermStatistics)
+
+    async def _count_terms(self, queries: Sequence[str]) -> TermCounts:
+        key = tuple(queries)
+        if key not in self._counts:
+            self._counts[key] = await cast("TermStatistics", self._store).term_statistics(queries)
+        return self._counts[key]
 
     async def search_vectors(self, queries: Floats, k: int, **options: Any) -> list[Ranking]:
         """Return the rankings of the store by cosine."""
-        key = ("dense", k, options["per_artifact"])
-        return await self._remember(key, partial(self._store.search_vectors, queries, k, **options))
+        key = (queries.tobytes(), options["per_artifact"])
+        return await self._remember(key, k, partial(self._store.search_vectors, queries, k, **options))
 
     async def search_text(self, queries: Sequence[str], k: int, **options: Any) -> list[Ranking]:
         """Return the rankings of the store by BM25."""
-        key = ("lexical", k, options["per_artifact"], id(options.get("statistics")))
-        return await self._remember(key, partial(self._store.search_text, queries, k, **options))
+        key = (*queries, options["per_artifact"], id(options.get("statistics")))
+        return await self._remember(key, k, partial(self._store.search_text, queries, k, **options))
 
     async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
         """Return the record of each id."""
@@ -79,10 +92,17 @@ class RememberingStore:
             self._records.update(zip(new_ids, await self._store.get_records(new_ids), strict=True))
         return [self._records[id] for id in ids]
 
-    async def _remember(self, key: tuple[object, ...], rank: Callable[[], Awaitable[list[Ranking]]]) -> list[Ranking]:
-        if key not in self._rankings:
-            self._rankings[key] = await rank()
-        return self._rankings[key]
+    async def _remember(
+        self, key: tuple[object, ...], k: int, rank: Callable[[], Awaitable[list[Ranking]]]
+    ) -> list[Ranking]:
+        depth, rankings = self._rankings.get(key, (-1, []))
+        # A longer ranking begins with the shorter one.
+        if depth < k:
+            depth, rankings = k, await rank()
+            self._rankings[key] = depth, rankings
+        if depth == k:
+            return rankings
+        return [Ranking(one.record_ids[:k], one.artifact_ids[:k], one.scores[:k]) for one in rankings]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,6 +21,7 @@ from airw.evaluation.cases import DiscoveryCase
 from airw.protocols import OpenCorpus, RecordReader, RecordWriter, SearchStore
 from airw.reranking import is_anonymous
 from airw.retrieval import Mode, SearchOptions, SearchQuery, run_search
+from airw.retrieval.query import DISCOVERY_FUSION
 from airw.values import SearchHit
 
 NO_EVIDENCE = -math.inf
@@ -348,11 +349,11 @@ async def calibrate_min_score(
         >>> calibration.reason, calibration.youden_j, 0 < calibration.min_score < 1
         ('calibrated', 1.0, True)
     """
-    options = {"k": k, "mode": mode, "surfaces": surfaces, **search_options}
+    options = {"k": k, "mode": mode, "surfaces": surfaces, "fusion": DISCOVERY_FUSION, **search_options}
     query = SearchQuery.preset("calibrate_min_score", cast("SearchOptions", options))
-    setting = await in_thread(_describe_search, query)
     # Check this before all the searches run.
     if persist:
+        setting = await in_thread(_describe_search, query, "")
         check_storable(setting["rerank"], setting["rescaled"])
     checked = _check_cases(cases)
     grid = None if floor_grid is None else check_floors(floor_grid)
@@ -361,6 +362,7 @@ async def calibrate_min_score(
     async with use_corpus(corpus) as opened:
         positives, negatives, missed = await _collect_best_scores(opened, query, checked)
         calibration = await in_thread(measure, positives, negatives)
+        setting = await in_thread(_describe_search, query, opened.embedder.id)
         context = {"n_retrieval_miss": missed, "corpus_name": opened.name, "embedder_id": opened.embedder.id, **setting}
         calibration = replace(calibration, **context)
         if persist and calibration.min_score is not None:
@@ -398,11 +400,12 @@ async def load_calibration(
         >>> anyio.run(main)
         (0.25, None)
     """
-    options = cast("SearchOptions", {"mode": mode, **search_options})
-    setting = await in_thread(_describe_search, SearchQuery.preset("load_calibration", options))
-    if setting["rescaled"] or is_anonymous(setting["rerank"]):
-        return None
+    options = cast("SearchOptions", {"mode": mode, "fusion": DISCOVERY_FUSION, **search_options})
+    query = SearchQuery.preset("load_calibration", options)
     async with use_corpus(corpus) as opened:
+        setting = await in_thread(_describe_search, query, opened.embedder.id)
+        if setting["rescaled"] or is_anonymous(setting["rerank"]):
+            return None
         with name_missing_method("load_calibration", opened.store):
             record = await opened.store.calibration(setting["key"])
     if not record or any(record.get(name) != setting[name] for name in ("mode", "rerank")):
@@ -410,9 +413,9 @@ async def load_calibration(
     return MinScoreCalibration.from_dict(record)
 
 
-def _describe_search(query: SearchQuery) -> dict[str, Any]:
+def _describe_search(query: SearchQuery, embedder_id: str) -> dict[str, Any]:
     """Return the fields of a calibration that describe its searches."""
-    key, tag = query.scale()
+    key, tag = query.scale(embedder_id)
     return {"mode": query.mode, "k": query.k, "rerank": tag, "key": key, "rescaled": query.rescaling_options}
 
 

@@ -41,6 +41,9 @@ FUSIONS: tuple[Fusion, ...] = ("rrf", "blend")
 `"rrf"` fuses by reciprocal rank; `"blend"` adds a weighted cosine and a weighted, saturated BM25 score.
 """
 
+DISCOVERY_FUSION: Fusion = "rrf"
+"""The default fusion of `discover` and of `calibrate_min_score`; a search blends by default."""
+
 _ALPHA = 0.5
 # Vectors of hashed words know no more than BM25 does, and know it less well: they only help to order what BM25 finds.
 # `bench_alpha` prints what other values do.
@@ -193,17 +196,25 @@ class SearchQuery:
         options = {"surface_weights": self.surface_weights, "boost": self.boost, "formulate": fuses_queries or None}
         return tuple(name for name, value in options.items() if value is not None)
 
-    def scale(self) -> tuple[str, str | None]:
+    def scale(self, embedder_id: str) -> tuple[str, str | None]:
         """Return the calibration key of the search's scores, and the tag of its reranker.
 
-        A corpus stores the floor for these scores under that key. Call it on a query that knows its embedder, see
-        `for_embedder`; and in a worker thread: the tag of a model in a folder is a hash of its weights, and reading
-        them takes time.
+        A corpus stores the floor for these scores under that key. Call this in a worker thread: the tag of a model in a
+        folder is a hash of its weights, and reading them takes time.
+
+        Args:
+            embedder_id: The id of the corpus's embedder.
         """
-        alpha = _ALPHA if self.alpha is None else self.alpha
+        usual_alpha = default_alpha(embedder_id)
         tag = rerank_tag(self.rerank, self.rerank_text, max_chars=self.rerank_max_chars)
         key = calibration_key(
-            self.mode, tag, fusion=self.fusion, rrf_k=self.rrf_k, alpha=alpha, bm25_sat_k=self.bm25_sat_k
+            self.mode,
+            tag,
+            fusion=self.fusion,
+            rrf_k=self.rrf_k,
+            alpha=usual_alpha if self.alpha is None else self.alpha,
+            bm25_sat_k=self.bm25_sat_k,
+            usual_alpha=usual_alpha,
         )
         return key, tag
 

@@ -81,7 +81,7 @@ def test_a_union_knows_the_final_hits_while_a_source_is_pending_that_lacks_the_w
     texts = {"A": {"a": "keys keys", "b": "rotate the keys of the car", **others}, "B": {"c": "bread"}}
 
     async def main():
-        async with corpora(texts, delays={"B": {"search_vectors": 1.0}}) as many:
+        async with corpora(texts, delays={"A": {"search_vectors": 1.0}, "B": {"search_vectors": 2.0}}) as many:
             return [update for _, update in await collect_updates(many, merge=merge)]
 
     first, _, result = run_on_virtual_clock(main, backend=backend)

@@ -166,7 +166,7 @@ WAYS = [
     {"mode": "dense"},
     {"mode": "lexical"},
     {"mode": "hybrid", "fusion": "blend"},
-    {"mode": "hybrid", "rrf_k": 20},
+    {"mode": "hybrid", "fusion": "rrf", "rrf_k": 20},
     {"mode": "lexical", "rerank": by_words},
 ]
 
