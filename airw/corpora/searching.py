@@ -28,11 +28,11 @@ async def search(corpus: CorpusLike[SearchStore], query: str, **options: Unpack[
 
     lexical    BM25, above 0                                    those with at least one word of the query
 
-    hybrid     fusion="rrf": sum of 1 / (rrf_k + rank)          the union of both rankings
-               over the two rankings
-
-               fusion="blend": alpha * cosine +
+    hybrid     fusion="blend": alpha * cosine +                 the union of both rankings
                (1 - alpha) * BM25 / (BM25 + bm25_sat_k)
+
+               fusion="rrf": 2 * alpha / (rrf_k + dense rank) +
+               2 * (1 - alpha) / (rrf_k + lexical rank)
     ```
 
     A hybrid search scores this way even if one of the two rankings is empty.
@@ -51,14 +51,15 @@ async def search(corpus: CorpusLike[SearchStore], query: str, **options: Unpack[
         corpus: An open corpus, which stays open; or a name or path, which is opened and closed again.
         query: The text to search for; it must not be blank.
         k: The largest number of hits; 10 by default, at most 1,000,000.
-        mode: `"dense"` (the default), `"lexical"` or `"hybrid"`.
+        mode: `"dense"`, `"lexical"` or `"hybrid"` (the default).
         filter: Rank only records whose metadata satisfies it; see `airw.values.filters`.
         surfaces: Rank only surfaces of these kinds.
         per_artifact: Rank artifacts, each by its best surface, instead of surfaces; true by default.
-        fusion: How a hybrid search joins the two rankings: `"rrf"` (the default) or `"blend"`, as above. A record that
-            is missing in one of them counts 0 there.
+        fusion: How a hybrid search joins the two rankings: `"blend"` (the default) or `"rrf"`, as above. A record that
+            is missing in one of them counts 0 there. `discover` fuses by `"rrf"` by default.
         rrf_k: The rank constant; 60 by default.
-        alpha: The share of the cosine in a blend, 0 to 1; 0.5 by default.
+        alpha: The share of the dense ranking, 0 to 1. By default 0.5, and 0.1 for the `light` embedder, whose vectors
+            know words but no meaning.
         bm25_sat_k: The BM25 score that counts as one half in a blend, above 0; 8 by default.
         fetch_k: The number of candidates that each channel returns, and that `rerank` and `boost` receive, at most
             1,000,000; `max(5 * k, 50)` by default. A single channel without a later stage returns `k`.

@@ -22,20 +22,25 @@ from airw.walking.streams import ReadAhead
 async def discover(corpus: Corpora, query: str, **options: Unpack[DiscoverOptions]) -> DiscoveryResult:
     """Find the few artifacts that answer a query, or abstain.
 
-    Each corpus is searched, and its ranking is compared with its floor. The rankings are fused, a strategy selects a
-    few hits or none, and these are disclosed at the requested level.
+    Each corpus is searched, and its evidence is compared with its floor. The corpora that pass are searched as one, a
+    strategy selects a few hits or none, and these are disclosed at the requested level.
 
-    Several corpora are searched at once. `signals["per_source"]` reports a corpus that fails or is late, and the other
-    corpora are fused. The result does not depend on the order of the answers. A query is embedded once for all corpora
-    whose embedders have the same id. A corpus without evidence abstains: it has no word in common with the query, and
-    all its cosines are 0.
+    Several corpora with one embedder answer as one corpus that contains all their artifacts would: the same ids, in the
+    same order, with the same scores. Neither the order of the list nor the order of the answers matters. Cosines are
+    compared as they are, and BM25 uses the word counts of all corpora. The cosines of a corpus with another embedder
+    are a ranking of their own, and so are the BM25 scores of a store without `airw.protocols.TermStatistics`. All
+    rankings are fused by rank. Equal scores are ordered by the better scores in the rankings, then by artifact id.
+
+    All corpora work at once, and a query is embedded once for each embedder id. `signals["per_source"]` reports a
+    corpus that fails or is late; the result is then that of the others. A hit without evidence is never selected: it
+    has no word in common with the query, and its cosine is 0.
 
     Args:
-        corpus: An open corpus, or a name or path, which is opened and closed again. Or several of them: as a list,
-            whose order decides ties, or as `{name: corpus}`. The name becomes the `source` of the hits.
+        corpus: An open corpus, or a name or path, which is opened and closed again. Or several of them: as a list or as
+            `{name: corpus}`. The name becomes the `source` of the hits.
         query: The text to search for.
-        k: The number of candidates of each corpus, and of all corpora after the fusion.
-        mode: `"dense"`, `"lexical"` or `"hybrid"`, as in `airw.search`.
+        k: The number of candidates, of each corpus and of all together.
+        mode: `"dense"`, `"lexical"` or `"hybrid"` (the default), as in `airw.search`.
         strategy: The selection strategy; see `airw.select`. A function may be async, such as `make_llm_selector`
             returns it.
         disclose_level: `"metadata"`, `"body"` or `"bundled"`; `airw.disclose` explains the levels, and `loader`,
@@ -45,26 +50,36 @@ async def discover(corpus: Corpora, query: str, **options: Unpack[DiscoverOption
         max_k: Select at most this many hits; see `airw.select` for this, `rel` and `gap_ratio`.
         rel: The ratio to the best score that a hit must reach.
         gap_ratio: The ratio to the previous score below which there is a gap.
-        min_score: The floor: if the best score of a corpus is lower, the corpus abstains. A number, `"auto"` for the
-            floor that `calibrate_min_score` stored, or `None`. For several corpora, `"auto"` or floors by name, because
-            their scores are on different scales. Floors apply to each corpus before the fusion. If `"auto"` finds no
-            floor that fits, there is none, with a warning and a `floor_note` in the signals.
-        merge: `"rrf"` fuses by rank; `"score"` merges by raw scores, which needs a dense search and one embedder; a
-            function gets `{name: hits}` and returns the merged hits.
-        merge_weights: The weight of each corpus in the fusion by rank; 1.0 if it is not named.
-        merge_rrf_k: The rank constant of the fusion of corpora; 60 by default.
+        min_score: The floor of each corpus: below it, the corpus abstains. `"auto"` (the default) is the floor that
+            `calibrate_min_score` stored, or else the one that the build measured. `None` is no floor. A number is
+            compared with the best score of the corpus; for several corpora pass `{name: number}`, because their scores
+            are on different scales. Small corpora have no measured floor. If you pass `"auto"` and no floor fits, there
+            is none, with a warning and a `floor_note` in the signals.
+        merge: How several corpora become one ranking. `"rrf"` (the default) ranks each channel over all of them and
+            fuses the channels by rank. `"blend"` adds up the scores of the channels instead, as `fusion="blend"` does;
+            `"score"` is for dense searches. Both need one embedder. `"rrf-by-source"` ranks each corpus on its own and
+            fuses these rankings by rank, as `ir` does: every corpus then takes its turn, and ties are in the order of
+            the list. A function gets `{name: hits}` and returns the merged hits.
+        merge_weights: The factor of the scores of each corpus in a fusion by rank; 1.0 if it is not named.
+        merge_rrf_k: The rank constant for several corpora; `rrf_k` by default.
         loader: A function that reads a body from the metadata of a hit.
         store: A mapping of bodies by pointer.
         expand: The policy that chooses the neighbouring surfaces of a passage.
         roots: The folders whose files may be read.
         dedup_by: A metadata field with equal values for copies of the same thing; only the best hit remains. `"auto"`
             is `"name"` in a corpus called skills, and no field elsewhere.
-        identity: Decides whether hits of different corpora are the same thing, as in `airw.fuse_hits`.
-        walk: A policy to walk each corpus with, instead of searching it; the hits are those of `walk.ranking`.
+        identity: Decides whether hits of different corpora are the same thing, as in `airw.fuse_hits`. The best of them
+            remains, and its `fused_sources` names the corpora.
+        walk: A policy to walk each corpus with, instead of searching it; the hits are those of `walk.ranking`. The
+            rankings of several corpora are fused by rank, source by source; of equal ranks, the source with the better
+            first score comes first.
         node_budget: The node budget of each walk.
-        source_timeout: The time for each corpus, in seconds.
-        timeout: The time for all of them and for formulating, in seconds.
-        options: Further options of `airw.search`: `fusion`, `rrf_k`, `rerank`, `formulate`, `surface_weights`, ….
+        source_timeout: The time for the answer of each corpus, in seconds. Searching several as one may take as long
+            once more, after the last answer; usually it takes some milliseconds.
+        timeout: The time for all of them and for formulating, in seconds. A tenth of it is kept for searching several
+            corpora as one, so a corpus fails after nine tenths.
+        options: Further options of `airw.search`: `fusion` (here `"rrf"` by default), `rrf_k`, `rerank`, `formulate`,
+            `surface_weights`, ….
 
     Raises:
         ArgumentError: If a value cannot be used, or two options contradict each other.
@@ -102,7 +117,9 @@ def discover_stream(corpus: Corpora, query: str, **options: Unpack[DiscoverOptio
     an async generator could not let them work between two of its values.
 
     Each `SourceAnswered` contains the fused ranking so far. A hit of it whose `rank_final` is true keeps its place,
-    whatever the pending sources answer, so a user interface can show it at once.
+    whatever the pending sources answer, so a user interface can show it at once. A place is final if it can be proven:
+    every source first counts the words of the query in its corpus, which bounds what it can still find. While one has
+    not counted, nothing is final. A reranker, a boost or weights leave nothing to prove before the last answer.
 
     Args:
         corpus: One or several corpora, as for `discover`.

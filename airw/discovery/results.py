@@ -42,7 +42,7 @@ class SourceAnswered:
     Args:
         source: The name of the source.
         report: Its `status` (`"ok"`, `"failed"` or `"timeout"`), `error`, `seconds`, `n_retrieved`, `top_score`,
-            `floor`, `abstained`, and `reason`, which is why it abstained.
+            `floor`, `floor_kind`, `abstained`, and `reason`, which is why it abstained.
         hits: The ranking of the source, with its raw scores.
         ranking: The fused ranking of all sources that have answered, best first, at most `k` hits. If `rank_final` in
             the metadata of a hit is true, no pending source can change its place any more.
