@@ -1,10 +1,10 @@
-"""Bundles whole notes from ids, a walk and a search, within a budget."""
+"""Bundles notes from ids, a walk and a search, within a budget."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 from airw._base.checks import check_choice, check_count, check_query
@@ -17,7 +17,8 @@ from airw.protocols import OpenCorpus
 from airw.retrieval import Mode, check_corpus, retrieve
 from airw.retrieval.stitching import stitch
 from airw.values import ArtifactRef, Edge, NodeId, Record, SearchHit
-from airw.views.bundled import BUNDLE_FORMS, FORMS, Bundle, BundledNote, Form, FormName, NoteLink
+from airw.views._budget import Budget, WaitingNote, choose_last_notes, complete_bundle
+from airw.views.bundled import BUNDLE_FORMS, FORMS, Bundle, BundledNote, Form, FormName, NoteLinks
 from airw.views.model import id_text, node_view
 from airw.views.reading import limits_of
 from airw.walking import Walk
@@ -25,7 +26,8 @@ from airw.walking import Walk
 ESTIMATE = "tokens are estimated, one for 4 bytes of UTF-8"
 """The note in a bundle whose tokens were not counted by a tokenizer."""
 
-_DIGITS = 10  # reserved for a count that is not known yet
+_BYTES_PER_TOKEN = 4  # in an estimate
+_MOST = 10**10 - 1  # space is reserved for counts up to this one
 _WALK_LIMITS = ("max_edges", "max_fanout", "max_frontier", "max_hops", "max_nodes", "timeout")
 _MAX_BATCH = 64
 _PATIENCE = 16  # notes in a row that do not fit; then smaller ones are rare, and the rest is not read
@@ -45,14 +47,19 @@ def bundle(
     count_tokens: Callable[[str], int] | None = None,
     edges: FollowedLinks | None = None,
 ) -> BundleStream:
-    """Bundle whole notes until a budget is full, and yield each as soon as it is in.
+    """Bundle notes until a budget is full, and yield each as soon as it is in.
 
     The named notes come first, then the notes of the walk in its order, then those of the query by rank, without
-    duplicates. A note is in the bundle whole or not at all. A note that does not fit is left out and counted, and
-    smaller notes after it may still fit. When 16 notes in a row did not fit, the walk is stopped. Notes that it would
-    have reached are not counted, so `at_least` then contains the limit.
+    duplicates. The first note that does not fit whole is cut: the bundle contains the passage around the text that
+    matched, else its beginning. The passage gets at least half of the space that is left, and more if the smaller notes
+    after it need less. Other notes that do not fit are left out and counted; the first of them are named.
 
-    The budget is for the whole printed document: headings, links, and the line that says what was left out.
+    When 16 notes in a row did not fit, the walk is stopped. Notes that it would have reached are not counted, so
+    `at_least` then contains the limit.
+
+    The budget is for the whole printed document: headings, links, and the lines that say what was left out. The
+    document never exceeds it. If something is left out, it uses at least 98 % of it, unless a heading and forty
+    characters do not fit into the rest.
 
     Args:
         corpus: An open corpus.
@@ -64,7 +71,8 @@ def bundle(
         mode: The mode of the search: `"dense"`, `"lexical"` or `"hybrid"`.
         form: The format for which the budget is computed: `"text"`, `"json"` or `"records"`.
         max_chars: The maximum number of characters of the document.
-        max_tokens: The maximum number of tokens of the document.
+        max_tokens: The maximum number of tokens of the document. With `count_tokens`, the whole document is counted
+            again for each note.
         count_tokens: Returns the number of tokens of a text; by default `estimate_tokens`. Called in a worker thread.
         edges: The choice of stored edges between the notes to include; by default all.
 
@@ -85,14 +93,15 @@ def bundle(
         >>> async def main():
         ...     texts = {"a": "signing keys", "b": "a long story " * 50, "c": "bread"}
         ...     async with build(from_mapping(texts, name="notes"), store=MemoryStore(), embedder="light") as corpus:
-        ...         async with bundle(corpus, notes=["a", "b", "c"], max_chars=140) as bundling:
+        ...         async with bundle(corpus, notes=["a", "b", "c"], max_chars=250) as bundling:
         ...             async for note in bundling:
-        ...                 print(note.node.id, note.content)
-        ...         print(bundling.bundle.left_out, len(bundle_document(bundling.bundle)))
+        ...                 print(note.node.id, len(note.content) > 100, note.is_passage)
+        ...         print(bundling.bundle.truncated, len(bundle_document(bundling.bundle)))
         >>> anyio.run(main)
-        a signing keys
-        c bread
-        {'max_chars': 1} 87
+        a False False
+        b True True
+        c False False
+        True 249
     """
     check_corpus(corpus)
     named = _check_ids(notes)
@@ -116,11 +125,15 @@ class _Query(NamedTuple):
 
 
 class _Candidate(NamedTuple):
-    """An artifact that may enter the bundle, why, and its distance from the root of the walk."""
+    """An artifact that may enter the bundle.
+
+    `via` says why, `hop` is its distance from the root of the walk, and `match` is the text in it that was found.
+    """
 
     id: NodeId
     via: str
     hop: int | None = None
+    match: str = ""
 
 
 def _check_ids(ids: object) -> list[_Candidate]:
@@ -145,7 +158,7 @@ class BundleStream(AsyncIterator[BundledNote]):
         named: Sequence[_Candidate],
         walk: Walk | None,
         search: _Query | None,
-        budgets: Sequence[_Budget],
+        budgets: Sequence[Budget],
         edges: FollowedLinks,
     ) -> None:
         """Prepare; nothing is read before the first request."""
@@ -153,12 +166,15 @@ class BundleStream(AsyncIterator[BundledNote]):
         self._walk, self._search, self._budgets = walk, search, budgets
         # Candidates: names that are not checked yet, candidates to try next, ids that were tried already.
         self._unchecked, self._waiting, self._seen = list(named), deque(named), set[NodeId]()
-        # Results: the notes that are in, those of them that were not yielded yet, and the edges between them.
-        self._notes, self._ready, self._links = list[BundledNote](), deque[BundledNote](), _NoteLinks(edges)
+        # Results: the notes that are in, those of them that were not yielded yet, and the edges between them. From the
+        # first note on for which there may be no space, notes wait until all are known.
+        self._notes, self._ready, self._links = list[BundledNote](), deque[BundledNote](), NoteLinks(edges)
+        self._waiting_notes: list[WaitingNote] = []
         self._header = empty
-        self._left_out: dict[str, int] = {}
         # State: the size of the next batch, notes in a row that did not fit, and the limit that ended the bundle.
         self._batch_size, self._misses = 1, 0
+        self._space: list[int] = []  # what the waiting notes leave of each budget, if those that fit are chosen
+        self._has_too_large = False  # among the waiting notes
         self._full: str | None = None
         self._is_busy = self._ended = False
 
@@ -166,8 +182,7 @@ class BundleStream(AsyncIterator[BundledNote]):
     def bundle(self) -> Bundle:
         """Return the notes yielded so far and the counts of the rest; final after the last note."""
         count = len(self._notes) - len(self._ready)
-        left_out = dict(sorted({**self._header.left_out, **self._left_out}.items()))
-        return replace(self._header, notes=tuple(self._notes[:count]), left_out=left_out)
+        return replace(self._header, notes=tuple(self._notes[:count]))
 
     async def __aenter__(self) -> Self:
         """Return the stream itself."""
@@ -216,15 +231,13 @@ class BundleStream(AsyncIterator[BundledNote]):
         # only one more candidate, to know whether anything is left out.
         batch = await self._next_candidates(1 if self._full else self._batch_size)
         self._batch_size = min(2 * self._batch_size, _MAX_BATCH)
-        if not batch:
-            self._ended = True
-        elif self._full:
-            await self._stop(self._full, len(batch))
+        if not batch or self._full:
+            await self._finish(batch)
         else:
             ids: list[Any] = [candidate.id for candidate in batch]
             records = await self._corpus.store.records_of(ids)
             edges = await self._corpus.store.neighbors(ids, direction="out", origins=self._origins)
-            self._ready.extend(await in_thread(self._add_fitting, batch, records, edges))
+            self._ready.extend(await in_thread(self._add_roomy, batch, records, edges))
 
     async def _check_names(self) -> None:
         ids: list[Any] = [candidate.id for candidate in self._unchecked]
@@ -257,7 +270,7 @@ class BundleStream(AsyncIterator[BundledNote]):
         if self._search is not None:
             query, self._search = self._search, None
             hits = await retrieve(self._corpus, query.text, k=query.k, mode=query.mode)
-            self._waiting.extend(_Candidate(hit.artifact_id, f"query:{hit.score:.4f}") for hit in hits)
+            self._waiting.extend(_Candidate(hit.artifact_id, f"query:{hit.score:.4f}", match=hit.text) for hit in hits)
         return self._waiting.popleft() if self._waiting else None
 
     def _end_walk(self, walk: Walk) -> None:
@@ -266,51 +279,75 @@ class BundleStream(AsyncIterator[BundledNote]):
         left_out, at_least, unknown = limits_of(walk.summary)
         self._header = replace(self._header, left_out=left_out, at_least=at_least, unknown=unknown)
 
-    async def _stop(self, limit: str, seen: int) -> None:
-        """End because the budget is full, and count the candidates that are left out."""
-        rest = {candidate.id for candidate in self._waiting} - self._seen
-        self._left_out[limit] = self._left_out.get(limit, 0) + seen + len(rest)
+    async def _finish(self, unread: Sequence[_Candidate]) -> None:
+        """Choose among the waiting notes, and end; `unread` came after the budget was full."""
         is_read = self._walk is None and self._search is None
         await self.aclose()
         if self._walk is not None:
             self._end_walk(self._walk)
-        # An unread walk or query may contain more notes, so the count is only a lower bound.
-        if not is_read:
-            self._header = replace(self._header, at_least=tuple(sorted({*self._header.at_least, limit})))
+        if self._full is not None:
+            rest = [candidate.id for candidate in (*unread, *self._waiting)]
+            seen = self._seen - {candidate.id for candidate in unread}
+            self._waiting_notes += [WaitingNote(id, self._full) for id in dict.fromkeys(rest) if id not in seen]
+            # An unread walk or query may contain more notes, so the count is only a lower bound.
+            if not is_read:
+                self._header = replace(self._header, at_least=tuple(sorted({*self._header.at_least, self._full})))
+        if self._waiting_notes:
+            self._ready.extend(await in_thread(self._choose))
 
-    def _add_fitting(
+    def _choose(self) -> Sequence[BundledNote]:
+        bundle = replace(self._header, notes=tuple(self._notes))
+        chosen, left_out = choose_last_notes(bundle, self._waiting_notes, self._budgets, self._links)
+        self._header = complete_bundle(self._header, left_out, self._budgets)
+        self._notes += chosen
+        return chosen
+
+    def _add_roomy(
         self,
         batch: Sequence[_Candidate],
         records: Sequence[Sequence[Record] | None],
         edges: Sequence[Sequence[Edge]],
     ) -> list[BundledNote]:
-        """Add the candidates that fit, in order; return their notes."""
+        """Add the candidates that certainly fit, in order; return their notes. The others wait."""
         first = len(self._notes)
         for candidate, note_records, out in zip(batch, records, edges, strict=True):
-            note = _make_note(candidate, note_records or (), self._links.links_of(candidate.id, out))
-            if self._add_if_fits(note):
+            note = _make_note(candidate, note_records or ())
+            if self._waiting_notes or not self._add_if_roomy(self._links.link(note, out)):
+                self._defer(candidate, note, out)
+            else:
                 self._links.add(candidate.id, out)
         return self._notes[first:]
 
-    def _add_if_fits(self, note: BundledNote) -> bool:
-        """Add a note if it fits into every budget, else count it; return True if it was added."""
+    def _add_if_roomy(self, note: BundledNote) -> bool:
+        """Add a note if it fits with all lines that may follow; return True if it was added."""
         # Ask all budgets before any is charged, so that a note that exceeds one does not use up another.
-        used = []
-        for budget in self._budgets:
-            size = None if self._full else budget.size_with(self._notes, note)
-            if size is None:
-                self._count_miss(self._full or budget.limit)
-                return False
-            used.append(size)
-        for budget, size in zip(self._budgets, used, strict=True):
+        sizes = [budget.size_with(self._notes, note, budget.used) for budget in self._budgets]
+        if any(size > budget.most for size, budget in zip(sizes, self._budgets, strict=True)):
+            return False
+        for budget, size in zip(self._budgets, sizes, strict=True):
             budget.used = size
         self._notes.append(note)
-        self._misses = 0
         return True
 
-    def _count_miss(self, limit: str) -> None:
-        self._left_out[limit] = self._left_out.get(limit, 0) + 1
-        self._misses += 1
+    def _defer(self, candidate: _Candidate, note: BundledNote, out: Sequence[Edge]) -> None:
+        """Keep a note waiting until all are known.
+
+        After many in a row that are too large for the space that is left, the budget is full.
+        """
+        if not self._waiting_notes:
+            self._space = [budget.most - budget.used + budget.frame_size for budget in self._budgets]
+        sizes = [budget.measure(budget.form.note(note)) for budget in self._budgets]
+        left = [space - size for space, size in zip(self._space, sizes, strict=True)]
+        tightest = min(range(len(left)), key=lambda number: left[number] / self._budgets[number].most)
+        limit, is_too_large = self._budgets[tightest].limit, left[tightest] < 0
+        # The first one that is too large will be cut. Others cannot be in, so forget their texts.
+        kept = None if is_too_large and self._has_too_large else note
+        self._waiting_notes.append(WaitingNote(candidate.id, limit, kept, out, candidate.match))
+        if is_too_large:
+            self._has_too_large = True
+            self._misses += 1
+        else:
+            self._space, self._misses = left, 0
         if self._misses == _PATIENCE:
             self._full = limit
 
@@ -319,37 +356,13 @@ def _candidate_of_walk(walk: Walk, hit: SearchHit) -> _Candidate:
     *before, id = (node if isinstance(node, str | ArtifactRef) else str(node) for node in walk.path(hit))
     via = ":".join(["walk", *map(id_text, before[-1:])])
     # The nodes of other policies may be surfaces; the hit names their artifact.
-    return _Candidate(id if isinstance(id, ArtifactRef) else hit.artifact_id, via, len(before))
+    return _Candidate(id if isinstance(id, ArtifactRef) else hit.artifact_id, via, len(before), hit.text)
 
 
-def _make_note(candidate: _Candidate, records: Sequence[Record], links: tuple[NoteLink, ...]) -> BundledNote:
+def _make_note(candidate: _Candidate, records: Sequence[Record]) -> BundledNote:
     parts = [record for record in records if record.surface_kind in LEAF_KINDS] or records
     node = node_view(candidate.id, records[0] if records else None)
-    return BundledNote(node, stitch(parts), candidate.via, candidate.hop, links)
-
-
-class _NoteLinks:
-    """The stored edges between the notes of a bundle.
-
-    An edge is listed with the later of its two notes, because only then both are in.
-    """
-
-    def __init__(self, links: FollowedLinks) -> None:
-        """Begin without notes."""
-        self._links = links
-        self._in: set[NodeId] = set()
-        self._waiting: dict[NodeId, list[Edge]] = {}
-
-    def links_of(self, id: NodeId, out: Sequence[Edge]) -> tuple[NoteLink, ...]:
-        """Return the links between a new note, with its outgoing edges, and the notes that are in."""
-        edges = [*(edge for edge in out if edge.target in self._in), *self._waiting.get(id, ())]
-        return tuple(NoteLink(edge, self._links.name_of(edge, id)) for edge in edges if self._links.follows(edge))
-
-    def add(self, id: NodeId, out: Sequence[Edge]) -> None:
-        """Add a note that is now in, with its outgoing edges."""
-        self._in.add(id)
-        for edge in out:
-            self._waiting.setdefault(edge.target, []).append(edge)
+    return BundledNote(node, stitch(parts), candidate.via, candidate.hop)
 
 
 def estimate_tokens(text: str) -> int:
@@ -359,45 +372,11 @@ def estimate_tokens(text: str) -> int:
         >>> estimate_tokens("signing keys"), estimate_tokens("鍵")
         (3, 1)
     """
-    return -(-len(text.encode()) // 4)
+    return -(-_count_bytes(text) // _BYTES_PER_TOKEN)
 
 
-@dataclass(slots=True)
-class _Budget:
-    """A limit on the size of the printed document.
-
-    `used` is the size so far. It includes the frame: the document without notes, in which every limit has left out the
-    largest possible count. So there is always space for the line that says what was left out.
-    """
-
-    limit: str
-    most: int
-    measure: Callable[[str], int]
-    form: Form
-    frame: Bundle
-    used: int = 0
-
-    def __post_init__(self) -> None:
-        """Measure the frame.
-
-        Raises:
-            ArgumentError: If the frame alone does not fit.
-        """
-        self.used = self._measure_document(())
-        if self.used > self.most:
-            raise ArgumentError(f"{self.limit} must be at least {self.used}, the size without notes, not {self.most}")
-
-    def _measure_document(self, notes: Sequence[BundledNote]) -> int:
-        document = self.form.whole(replace(self.frame, notes=tuple(notes)))
-        return self.measure(document + "9" * _DIGITS)
-
-    def size_with(self, notes: Sequence[BundledNote], note: BundledNote) -> int | None:
-        """Return the size with one more note beside `notes`, or `None` if it does not fit."""
-        used = self.used + self.measure(self.form.note(note))
-        # Characters add up, but the tokens of parts need not add up to those of the whole: measure it if it may fit.
-        if used <= self.most and self.measure is not len:
-            used = self._measure_document([*notes, note])
-        return used if used <= self.most else None
+def _count_bytes(text: str) -> int:
+    return len(text.encode())
 
 
 class _Limits(NamedTuple):
@@ -407,25 +386,31 @@ class _Limits(NamedTuple):
     max_tokens: int | None
     count_tokens: Callable[[str], int] | None
 
-    def budgets(self, form: Form, empty: Bundle, *, walks: bool) -> list[_Budget]:
+    def budgets(self, form: Form, empty: Bundle, *, walks: bool) -> list[Budget]:
         """Check the limits and return a budget for each that is set."""
         if self.count_tokens is not None and (self.max_tokens is None or not callable(self.count_tokens)):
             if self.max_tokens is None:
                 raise ArgumentError("count_tokens needs max_tokens; pass both")
             raise ArgumentError(f"count_tokens must be a function of a text, not {short_repr(self.count_tokens)}")
-        options = [("max_chars", self.max_chars, len), ("max_tokens", self.max_tokens, self._tokens)]
-        bounds = [
-            (limit, check_count(limit, most, least=1), measure) for limit, most, measure in options if most is not None
-        ]
-        limits = [limit for limit, _, _ in bounds] + (list(_WALK_LIMITS) if walks else [])
+        passed = {"max_chars": self.max_chars, "max_tokens": self.max_tokens}
+        limits = [name for name, most in passed.items() if most is not None and check_count(name, most, least=1)]
+        limits += _WALK_LIMITS if walks else []
         frame = replace(
             empty,
-            left_out=dict.fromkeys(limits, 10**_DIGITS - 1),
+            left_out=dict.fromkeys(limits, _MOST),
             at_least=tuple(limits),
             unknown=tuple(limits) if walks else (),
         )
-        return [_Budget(limit, most, measure, form, frame) for limit, most, measure in bounds]
+        budgets = []
+        if self.max_chars is not None:
+            budgets.append(Budget("max_chars", self.max_chars, len, form, frame, adds_up=True))
+        if self.max_tokens is not None and self.count_tokens is None:
+            # In bytes, because the rounded counts of parts do not add up.
+            most, unit = self.max_tokens * _BYTES_PER_TOKEN, _BYTES_PER_TOKEN
+            budgets.append(Budget("max_tokens", most, _count_bytes, form, frame, adds_up=True, unit=unit))
+        elif self.max_tokens is not None:
+            budgets.append(Budget("max_tokens", self.max_tokens, self._count, form, frame, adds_up=False))
+        return budgets
 
-    def _tokens(self, text: str) -> int:
-        count = (self.count_tokens or estimate_tokens)(text)
-        return check_count("the result of count_tokens", count)
+    def _count(self, text: str) -> int:
+        return check_count("the result of count_tokens", (self.count_tokens or estimate_tokens)(text))
