@@ -55,13 +55,13 @@ class ListedLink:
     def record(self) -> str:
         """Return the link on one line for programs.
 
-        Edges are written as in `tree_records`; unresolved links begin with `U`.
+        Edges are written as in `tree_records`; unresolved links in the same order, with `U` in front.
         """
         stored = self.stored
         if isinstance(stored, Edge):
             return edge_line(stored)
         link, candidates = stored.link, ",".join(map(id_token, stored.candidates)) or "-"
-        fields = f"U {id_token(stored.source)} {token(_reference(link))} {token(link.type)} {token(link.origin)}"
+        fields = f"U {id_token(stored.source)} {token(link.type)} {token(_reference(link))} {token(link.origin)}"
         return f"{fields} candidates={candidates} file={token(link.file)} line={link.line or '-'}"
 
 

@@ -28,7 +28,7 @@ def tree_records(tree: WalkTree, *, max_chars: int | None = None) -> str:
     H airw=1 records=1 mode=link.tree root=a.md direction=both max_hops=3 truncated=true left_out=max_hops:2
     N a.md note "Alpha" tags=x,y path=notes/a.md
     N b.md - "" tags=- path=-
-    E a.md b.md supports typed
+    E a.md supports b.md typed
     ```
 
     Fields are separated by single spaces; `-` means that there is no value. In ids, types, tags and paths, these
@@ -37,9 +37,13 @@ def tree_records(tree: WalkTree, *, max_chars: int | None = None) -> str:
     stored. `left_out` contains how much each limit left out: `3`, `3+` for at least 3, or `?` if unknown. For
     `max_chars` it counts lines.
 
-    The format resembles the records of qipu, but is not the same. The header begins `H airw=1`, has no `store`, and has
-    `left_out`. Edges are `E from to type origin`; in qipu they are `E from type to source`, where the source is the
-    origin. There are no `S` lines with summaries. In qipu, all edges follow after all nodes.
+    The lines are those of qipu's specification, with five differences:
+
+    - The header begins `H airw=1`. It names no `store`, as a tree can have several corpora: an id then names its own.
+    - The header has `left_out` beside `truncated`.
+    - There are no `S` lines with summaries: `bundle` is for texts.
+    - An edge is listed after the later of its ends, not after the note where it begins.
+    - Special characters are percent-encoded, so that every line can be parsed.
 
     Args:
         tree: The result of `read_tree`.
@@ -60,7 +64,7 @@ def tree_records(tree: WalkTree, *, max_chars: int | None = None) -> str:
         H airw=1 records=1 mode=link.tree root=a direction=out max_hops=3 truncated=false
         N a note "Alpha" tags=x,y path=-
         N b%20c - "" tags=- path=-
-        E a b%20c supports typed
+        E a supports b%20c typed
         >>> print(tree_records(tree, max_chars=140), end="")
         H airw=1 records=1 mode=link.tree root=a direction=out max_hops=3 truncated=true left_out=max_chars:2
         N a note "Alpha" tags=x,y path=-
@@ -96,7 +100,7 @@ def path_records(path: LinkPath, nodes: Sequence[NodeView], *, max_chars: int | 
         H airw=1 records=1 mode=link.path from=a to=b direction=in max_hops=9 found=true length=1 cost=1 truncated=false
         N a - "" tags=- path=-
         N b - "" tags=- path=-
-        E b a related inline
+        E b related a inline
     """
     about = [
         "mode=link.path",
@@ -152,7 +156,7 @@ def node_line(node: NodeView) -> str:
 
 def edge_line(edge: Edge) -> str:
     """Return a stored edge as one line."""
-    return f"E {id_token(edge.source)} {id_token(edge.target)} {token(edge.type)} {token(edge.origin)}"
+    return f"E {id_token(edge.source)} {token(edge.type)} {id_token(edge.target)} {token(edge.origin)}"
 
 
 def _fit_lines(

@@ -209,7 +209,7 @@ class TestForms:
             f'N vault.md - "Vault" tags=- path={default_notes}/vault.md hop=- via=note\n'
             "B vault.md lines=3\n# Vault\n\nWhere secrets rest.\nB-END vault.md\n"
             f'N keys.md - "Signing keys" tags=- path={default_notes}/keys.md hop=- via=note\n'
-            "E keys.md vault.md supports typed\n"
+            "E keys.md supports vault.md typed\n"
             "B keys.md lines=1\nRotate the signing keys.\nB-END keys.md\n"
         )
 

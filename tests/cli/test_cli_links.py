@@ -262,11 +262,11 @@ class TestList:
     def test_records_are_lines(self, output_of):
         assert output_of("link", "list", "keys.md", "--format", "records").splitlines() == [
             "H airw=1 records=1 mode=link.list id=keys.md direction=both truncated=false",
-            "E keys.md vault.md supports typed",
-            "E index.md keys.md part-of typed",
-            "E index.md keys.md related inline",
-            "U keys.md nowhere related inline candidates=- file=keys.md line=8",
-            "U keys.md log related inline candidates=a/log.md,b/log.md file=keys.md line=9",
+            "E keys.md supports vault.md typed",
+            "E index.md part-of keys.md typed",
+            "E index.md related keys.md inline",
+            "U keys.md related nowhere inline candidates=- file=keys.md line=8",
+            "U keys.md related log inline candidates=a/log.md,b/log.md file=keys.md line=9",
         ]
 
 

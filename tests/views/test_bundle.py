@@ -514,7 +514,7 @@ class TestForms:
             "more",
             "B-END a%20b.md",
             'N c.md - "c" tags=- path=- hop=- via=note',
-            "E c.md a%20b.md related inline",
+            "E c.md related a%20b.md inline",
             "B c.md lines=1",
             "[[a b]]",
             "B-END c.md",

@@ -45,7 +45,7 @@ def parse_records(records):
             tags = () if tags == "-" else tuple(map(text_of, tags.split(",")))
             nodes.append(NodeView(id_of(id), json.loads(title) or None, text_of(type_), tags, text_of(path)))
         else:
-            source, target, type_, origin = EDGE.fullmatch(line).groups()
+            source, type_, target, origin = EDGE.fullmatch(line).groups()
             edges.append(Edge(id_of(source), id_of(target), text_of(type_), text_of(origin)))
     return header_of(header), nodes, edges, "".join(line[0] for line in lines)
 
@@ -139,6 +139,11 @@ def test_the_records_of_a_walk_list_the_artifacts_and_edges_of_its_tree(graph, g
     header, nodes, edges, _ = parse_records(tree_records(tree))
     assert (nodes, set(edges), len(edges)) == (list(tree.nodes), set(tree.edges), len(tree.edges))
     assert header["truncated"] == str(tree.truncated).lower()
+
+
+def test_an_edge_is_written_as_qipu_specifies_it():
+    tree = WalkTree(["a"], "out", 3, [NodeView("a"), NodeView("b")], [Edge("a", "b", "supports", "typed")], [])
+    assert tree_records(tree).splitlines()[-1] == "E a supports b typed"
 
 
 async def test_two_notes_and_their_link(tmp_path):
