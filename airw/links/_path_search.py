@@ -208,7 +208,9 @@ class HopSearch:
     """A search for the shortest path by hops between two different artifacts.
 
     Without limits, each side has reached every artifact up to its distance. So every shortest path goes through one of
-    the first artifacts that both sides reach.
+    the first artifacts that both sides reach. With a limit, the two sides may read different links: the first path is
+    then returned although it need not be the shortest. To look for a shorter one would need the links that the limit
+    forbids to read. `left_out` is not empty in this case.
     """
 
     def __init__(self, reader: StepReader, start: Any, end: Any, limits: PathLimits) -> None:

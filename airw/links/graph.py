@@ -241,7 +241,8 @@ class CorpusGraph:
         out before in, then by origin. The search by hops goes from both ends at once.
 
         If `left_out` of the result is empty, a path that was found is the best one, and one that was not found does
-        not exist. Otherwise a limit may have hidden a path.
+        not exist. Otherwise a limit may have hidden a path. Then a path that was found exists, but a shorter or cheaper
+        one may exist too, even among the links that were read. So test `left_out` before you call a path the shortest.
 
         Args:
             start: The artifact where the path begins.

@@ -290,6 +290,13 @@ class TestLimits:
         assert set(path.at_least) <= set(path.left_out)
         assert limits["max_nodes"] is None or path.visited <= limits["max_nodes"]
 
+    async def test_a_path_found_within_a_limit_may_be_longer_and_the_result_says_so(self):
+        edges = [Edge("a", "b", "first"), Edge("a", "h", "second"), Edge("b", "h", "first")]
+        found = await path_in(edges, "a", "h", direction="out", max_fanout=1)
+        shortest = await path_in(edges, "a", "h", direction="out")
+        assert (names(found), found.left_out.keys()) == ("abh", {"max_fanout"})
+        assert (names(shortest), shortest.left_out) == ("ah", {})
+
     @pytest.mark.parametrize("weighted", [False, True])
     async def test_limits_that_are_just_enough_leave_nothing_out(self, weighted):
         edges = [Edge("a", "b", "x"), Edge("b", "h", "x")]
