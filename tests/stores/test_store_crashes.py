@@ -3,9 +3,11 @@
 The corpus is valid at every moment and complete after a build.
 """
 
+import os
 import random
 import sqlite3
 import subprocess
+import sys
 import threading
 import time
 from contextlib import closing
@@ -396,3 +398,26 @@ async def test_a_corpus_dropped_without_closing_warns_with_the_fix_and_harms_not
     with pytest.warns(ResourceWarning, match=r"notes\.airw' was left open; use `async with`, or `await .*aclose\(\)`"):
         del corpus  # the last reference to it
     await check_whole(path, await reference_content())
+
+
+FORGETFUL = """
+import asyncio, sys, airw
+
+async def forget():
+    corpus = await airw.open_corpus(sys.argv[1])
+    await corpus.search("alpha", mode="lexical")
+    return corpus if sys.argv[2] == "kept" else None
+
+kept = [asyncio.run(forget()) for _ in range(4)]
+"""
+
+
+@pytest.mark.parametrize("when", ["dropped", "kept"])
+async def test_a_program_that_closes_no_corpus_gets_one_line_for_each(path, when):
+    """Their event loops are closed by then, or the interpreter is about to end."""
+    await build_corpus(path)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = await anyio.run_process([sys.executable, "-W", "always", "-c", FORGETFUL, str(path), when], env=environment)
+    lines = done.stderr.decode().splitlines()
+    reason = f"the corpus {str(path)!r} was left open; use `async with`, or `await corpus.aclose()`"
+    assert lines == [f"airw:1: ResourceWarning: {reason}"] * 4

@@ -26,6 +26,7 @@ R = TypeVar("R")
 _PATIENCE = 10.0  # seconds that a write waits for other writers
 _RETRY_EVERY = 0.02  # seconds
 _INTERRUPT_EVERY = 0.005  # seconds between interrupts of a cancelled call
+_STOP_WITHIN = 1.0  # seconds
 _INTERRUPT_WITHIN = 5.0  # seconds; later calls wait for the thread in any case
 
 
@@ -207,10 +208,17 @@ class Connection:
             return False  # removed, so SQLite copies nothing
 
     def abandon(self) -> None:
-        """Close the connection without waiting, for a store that was never closed."""
+        """Close the connection without an event loop, for a store that was never closed."""
         if self.is_open:
             self._forget()
-            self._thread.stop()
+            self._raw.interrupt()
+            # aiosqlite reports to the event loop of the thread that calls it, which may be closed by now. A new thread
+            # has none.
+            stopping = Thread(target=self._thread.stop, daemon=True)
+            stopping.start()
+            stopping.join()
+            # Once its thread has ended, aiosqlite does not warn a second time.
+            cast("Thread", getattr(self._thread, "_thread", self._thread)).join(_STOP_WITHIN)
 
     def _forget(self) -> None:
         self.is_open = False

@@ -1,7 +1,10 @@
 """A store in one SQLite file."""
 
+import atexit
 import os
+import sys
 import warnings
+import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -62,6 +65,15 @@ _OPENINGS = 5  # of a file that is replaced again and again while it is read
 _CACHED = 32  # value indexes of fields, and fan-ins of link filters, that are kept
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_OPEN: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()
+
+
+@atexit.register
+def _abandon_all() -> None:
+    """Close the stores that are still open at the end of the program, while threads still run."""
+    for store in list(_OPEN):
+        store._abandon()  # noqa: SLF001 - a part of the store, outside of it only for `atexit`
 
 
 class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
@@ -173,6 +185,7 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
         reader = await Connection.open(self._path, create=create)
         self._embedder_id = await reader.run(_read_embedder_id)
         self._reader, self._is_closed = reader, False
+        _OPEN.add(self)
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
@@ -188,13 +201,20 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
         self._clear_indexes()
 
     def __del__(self) -> None:
+        # At the end of the interpreter no thread can be started or ended; `_abandon_all` has run before.
+        if not sys.is_finalizing():
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """Close what was left open, and warn."""
         connections = (self._writer, self._reader)
         open_connections = [connection for connection in connections if connection is not None and connection.is_open]
         for connection in open_connections:
             connection.abandon()
         if open_connections:
-            message = f"{str(self._path)!r} was left open; use `async with`, or `await store.aclose()`"
-            warnings.warn(message, ResourceWarning, source=self, stacklevel=2)
+            message = f"the corpus {str(self._path)!r} was left open; use `async with`, or `await corpus.aclose()`"
+            # Python deletes a store anywhere: a place in some file would only mislead, and take more lines.
+            warnings.warn_explicit(message, ResourceWarning, "airw", 1)
 
     @override
     async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
