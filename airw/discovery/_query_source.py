@@ -30,6 +30,7 @@ from airw.discovery._union import (
 )
 from airw.discovery.federated import FederatedCorpus
 from airw.discovery.results import Answer
+from airw.embedders import MissingEmbedder, is_same_model
 from airw.errors import ArgumentError, DiscoveryError, FilterError
 from airw.protocols import Embedder, OpenCorpus, Reranker
 from airw.reranking import is_anonymous, score_texts
@@ -58,7 +59,7 @@ class QueryEmbeddings:
     """
 
     def __init__(self) -> None:
-        self._embeddings: dict[tuple[str, str], _SharedEmbedding] = {}
+        self._embeddings: dict[tuple[str, bool, str], _SharedEmbedding] = {}
 
     def wrap(self, corpus: OpenCorpus[Any]) -> OpenCorpus[Any]:
         """Return the corpus with an embedder that shares its queries, and a store that remembers its rankings.
@@ -71,7 +72,9 @@ class QueryEmbeddings:
 
     async def embed(self, embedder: Embedder, text: str) -> Floats:
         """Return the embedding of a query: `(dim,) float32`."""
-        embedding = self._embeddings.setdefault((embedder.id, text), _SharedEmbedding())
+        # An embedder that is not here fails alone: another corpus of the same id may have brought it.
+        key = embedder.id, isinstance(embedder, MissingEmbedder), text
+        embedding = self._embeddings.setdefault(key, _SharedEmbedding())
         # If the task with the lock is cancelled, for example by its deadline, the next one computes the embedding.
         async with embedding.lock:
             if embedding.error is not None:
@@ -433,7 +436,11 @@ async def load_floor(corpus: OpenCorpus[Any], query: SearchQuery) -> tuple[float
         return None, "the reranker has no name that a floor could be stored under: add an attribute `id` to it"
     with name_missing_method(query.verb, corpus.store):
         record = await corpus.store.calibration(key)
-    return _read_floor(record, key, query.mode, tag, corpus.embedder.id)
+    embedder_id, stored_id = corpus.embedder.id, record.get("embedder_id")
+    # An older index may know the same weights by another id.
+    if isinstance(stored_id, str) and await in_thread(is_same_model, corpus.embedder, stored_id):
+        embedder_id = stored_id
+    return _read_floor(record, key, query.mode, tag, embedder_id)
 
 
 def _read_floor(

@@ -22,6 +22,7 @@ from airw.discovery._federated_answers import (
     scatter_in_order,
     to_federated_record,
 )
+from airw.embedders import first_usable
 from airw.protocols import Embedder, OpenCorpus, SearchStore, TermStatistics
 from airw.retrieval import Mode, SearchQuery
 from airw.retrieval.merging import ChannelRankings
@@ -226,8 +227,9 @@ class UnionSearch:
                 members = dict(part)
                 first = part[0][1]
                 pooled = None if first.counts is None else self.pooled.get(first.counts.formula)
-                view = CorpusView("", replace(store, members=members, pooled=pooled), first.corpus.embedder)
-                channels.append(Channel(kind, view, self._weight(kind, first.corpus.embedder.id, search)))
+                embedder = first_usable(member.corpus.embedder for member in members.values())
+                view = CorpusView("", replace(store, members=members, pooled=pooled), embedder)
+                channels.append(Channel(kind, view, self._weight(kind, embedder.id, search)))
         return channels
 
     def _weight(self, kind: Mode, embedder_id: str, search: SearchQuery) -> float:

@@ -10,6 +10,7 @@ from airw._base.checks import check_choice, check_number
 from airw._base.messages import short_repr
 from airw.discovery._federated_calls import MemberCalls, OnMemberError
 from airw.discovery._federated_store import FederatedStore
+from airw.embedders import first_usable
 from airw.errors import ArgumentError, EmbedderMismatch
 from airw.protocols import Embedder, OpenCorpus
 from airw.retrieval import check_corpus
@@ -84,7 +85,7 @@ class FederatedCorpus:
         self.store = FederatedStore(MemberCalls(stores, on_error="raise", timeout=None))
         embedders = [corpus.embedder for corpus in self.members.values()]
         ids = dict.fromkeys(embedder.id for embedder in embedders)
-        self.embedder: Embedder = embedders[0] if len(ids) == 1 else _NoCommonEmbedder(tuple(ids))
+        self.embedder: Embedder = first_usable(embedders) if len(ids) == 1 else _NoCommonEmbedder(tuple(ids))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({list(self.members)})"

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from airw.embedders.export import ExportReport, export_model
     from airw.embedders.hashing import HashingEmbedder
     from airw.embedders.http import HttpEmbedder
-    from airw.embedders.missing import MissingEmbedder
+    from airw.embedders.missing import MissingEmbedder, first_usable
     from airw.embedders.onnx import OnnxEmbedder
     from airw.embedders.sentence import SentenceTransformerEmbedder
     from airw.embedders.specs import check_embedder, is_builtin, is_same_model, resolve_embedder
@@ -23,7 +23,7 @@ else:
             "export": ["ExportReport", "export_model"],
             "hashing": ["HashingEmbedder"],
             "http": ["HttpEmbedder"],
-            "missing": ["MissingEmbedder"],
+            "missing": ["MissingEmbedder", "first_usable"],
             "onnx": ["OnnxEmbedder"],
             "sentence": ["SentenceTransformerEmbedder"],
             "specs": ["check_embedder", "is_builtin", "is_same_model", "resolve_embedder"],
@@ -41,6 +41,7 @@ __all__ = [
     "check_embedder",
     "embedder_from",
     "export_model",
+    "first_usable",
     "is_builtin",
     "is_same_model",
     "resolve_embedder",

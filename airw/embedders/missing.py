@@ -1,10 +1,11 @@
 """The embedder of a corpus whose own embedder cannot be used on this machine."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from airw._base.arrays import Floats
 from airw.errors import EmbedderError
+from airw.protocols import Embedder
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +54,18 @@ class MissingEmbedder:
         error = type(self.reason)(*self.reason.args)
         error.__cause__ = self.reason.__cause__
         return error
+
+
+def first_usable(embedders: Iterable[Embedder]) -> Embedder:
+    """Return the first of some embedders of the same id that can embed, else the first.
+
+    Example:
+        >>> from airw.embedders import HashingEmbedder
+        >>> missing = MissingEmbedder("hashing-v1-512", 512, EmbedderError("not here"))
+        >>> first_usable([missing, HashingEmbedder()])
+        HashingEmbedder(dim=512)
+    """
+    first, *others = embedders
+    if not isinstance(first, MissingEmbedder):
+        return first
+    return next((embedder for embedder in others if not isinstance(embedder, MissingEmbedder)), first)

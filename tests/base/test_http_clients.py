@@ -223,6 +223,31 @@ def test_retry_after_is_respected_up_to_a_minute(kind, backend, asked, waited):
     assert waited <= second - first < waited + 0.1
 
 
+HOSTILE = "\x1b[2J\x1b]0;owned\x07 \u202egnp.exe\r\nline two\u2028 \x9b31m \u200b end"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    {
+        "json": status(400, {"error": {"message": HOSTILE}}),
+        "plain": raw(lambda handler: b"HTTP/1.1 400 X\r\nConnection: close\r\n\r\n" + HOSTILE.encode()),
+        "busy": status(503, {"detail": HOSTILE}),
+        "too large": status(413, {"detail": HOSTILE}),
+        "refused": status(401, {"error": HOSTILE}),
+        "answer": status(200, {"error": {"message": HOSTILE}}),
+        "place": raw(lambda handler: b"HTTP/1.1 302 X\r\nLocation: http://x/\x1b[2J\r\nConnection: close\r\n\r\n"),
+        "encoding": raw(lambda handler: b"HTTP/1.1 200 X\r\nContent-Encoding: \x9b31m\r\nConnection: close\r\n\r\n{}"),
+    }.items(),
+    ids=lambda item: item[0],
+)
+async def test_what_a_server_writes_reaches_no_terminal_as_a_command(kind, server, make, fault):
+    """ESC, BEL, C1, line ends and what changes the direction of text become visible escapes."""
+    server.plan(*[fault[1]] * 2)
+    said = await failure(kind, make(timeout=30, retries=1))
+    assert said.isprintable()
+    assert len(said) < 500
+
+
 # --- keys -----------------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airw import build, from_mapping, open_corpus, register, search
+from airw import FederatedCorpus, build, discover, from_mapping, open_corpus, register, search
 from airw.corpora import records_for_artifact
 from airw.embedders import HashingEmbedder, HttpEmbedder, MissingEmbedder, embedder_from, resolve_embedder
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, EmbedderUnavailable, StoreCorrupt
@@ -130,6 +130,25 @@ async def test_settings_that_name_no_embedder_are_a_damaged_corpus(file, setting
 async def test_settings_that_name_something_impossible_are_a_typed_error(file, spec):
     await craft(file, embedder=spec, embedder_id="mine-v1")
     assert len(await reason_of(file)) < 700
+
+
+@pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
+async def test_a_corpus_without_its_embedder_harms_no_other_of_the_same_id(file, order):
+    """In a discovery it fails alone; a walk of both uses the embedder of the other."""
+    file.parent.mkdir()
+    lengths = embedder_from(lambda texts: [[len(text), 1.0] for text in texts], id="lengths-v1", dim=2)
+    files = {name: file.with_name(f"{name}.airw") for name in order}
+    for name, target in files.items():
+        texts = {f"{name} {id}": text for id, text in TEXTS.items()}
+        async with build(from_mapping(texts, name=name), store=target, embedder=lengths):
+            pass
+    async with open_corpus(files["one"]) as one, open_corpus(files["two"], embedder=lengths) as two:
+        members = {"one": one, "two": two}
+        found = await discover({name: members[name] for name in order}, "a loaf", mode="dense", strategy="top_k")
+        assert found.signals["per_source"]["two"]["status"] == "ok"
+        assert "two" in {result.source for result in found.results}
+        federated = FederatedCorpus({name: members[name] for name in order})
+        assert federated.embedder is two.embedder
 
 
 # --- servers --------------------------------------------------------------------------------------------------------
