@@ -36,6 +36,7 @@ _FIRST_SAFE_VERSION = 6  # before it, the settings of a model folder could name 
 _INSTALL = "pip install 'airw[sentence-transformers]'"
 # Modules of sentence-transformers that do not change the width of the vectors.
 _WIDTH_KEEPING = {"Transformer", "Pooling", "Normalize"}
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _SETTINGS = ("modules.json", "sentence_bert_config.json", "*/config.json")
 
 R = TypeVar("R")
@@ -141,7 +142,7 @@ def folder_id(folder: Path, *, error: type[AirwError] = EmbedderUnavailable, fix
         digest = hashlib.sha256()
         for path in weights + settings:
             digest.update(f"{path.relative_to(folder).as_posix()}:{path.stat().st_size}:".encode())
-            digest.update(bytes.fromhex(file_hash(path)))
+            digest.update(bytes.fromhex(_cached_hash(path) or file_hash(path)))
         return f"{config.get('model_type', 'model')}-{config.get('hidden_size', 'x')}@{digest.hexdigest()[:12]}"
 
 
@@ -171,6 +172,16 @@ def file_hash(path: Path) -> str:
     """Return the SHA-256 of a file's content; 90 MB take about 0.1 s."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _cached_hash(path: Path) -> str | None:
+    """Return the SHA-256 of a file in the cache of the hub without reading it.
+
+    The hub's library names a large file there by its hash, and links to it. For any other file it is `None`.
+    """
+    target = path.resolve() if path.is_symlink() else path
+    is_blob = target != path and target.parent.name == "blobs" and _SHA256.fullmatch(target.name)
+    return target.name if is_blob else None
 
 
 def _count_modes(pool: Mapping[str, Any]) -> int:

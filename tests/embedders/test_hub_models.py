@@ -4,6 +4,7 @@ The cache is a real one, in the layout of the hub's library. A hub that hangs is
 """
 
 import contextlib
+import hashlib
 import os
 import shutil
 import socket
@@ -15,7 +16,7 @@ import anyio
 import pytest
 
 from airw import build, from_mapping, open_corpus
-from airw._base import hub
+from airw._base import hub, local_models
 from airw.embedders import SentenceTransformerEmbedder, check_embedder, embedder_from, is_same_model, resolve_embedder
 from airw.errors import EmbedderMismatch, EmbedderUnavailable, RerankerUnavailable
 from airw.reranking import CrossEncoderReranker, resolve_reranker
@@ -55,11 +56,15 @@ def put_in_cache(folder: Path, hub_home: Path, repository=REPOSITORY, commit="01
     """
     place = hub_home / "hub" / repository
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
-        blob = place / "blobs" / f"blob-{file.relative_to(folder).as_posix().replace('/', '-')}"
+        content = file.read_bytes()
+        # Large files are named by their SHA-256, small ones by the SHA-1 of git.
+        hashed = hashlib.sha256(content) if file.suffix == ".safetensors" else hashlib.sha1(content)
+        blob = place / "blobs" / hashed.hexdigest()
         link = place / "snapshots" / commit / file.relative_to(folder)
         for path in (blob, link):
             path.parent.mkdir(parents=True, exist_ok=True)
-        blob.symlink_to(file)
+        if not blob.exists():
+            blob.write_bytes(content)
         link.symlink_to(os.path.relpath(blob, link.parent))
     (place / "refs").mkdir()
     (place / "refs" / "main").write_text(commit)
@@ -90,6 +95,17 @@ def test_a_model_has_one_id_by_folder_and_by_its_name_on_the_hub(tmp_path, hub_h
     names = [NAME, f"sentence-transformers/{NAME}", "default"]
     assert {resolve_embedder(spec).id for spec in [*names, folder]} == {SentenceTransformerEmbedder(folder).id}
     assert resolve_embedder(NAME).dim == 4
+
+
+def test_the_weights_in_the_cache_are_not_read_for_their_id(tmp_path, hub_home, monkeypatch):
+    """Hashing a model of 2 GB would take seconds, each time a corpus is opened."""
+    folder, read = make_folder(tmp_path / "mini"), []
+    expected = SentenceTransformerEmbedder(folder).id
+    put_in_cache(folder, hub_home)
+    original = local_models.file_hash
+    monkeypatch.setattr(local_models, "file_hash", lambda path: read.append(path.suffix) or original(path))
+    assert SentenceTransformerEmbedder(NAME).id == expected
+    assert set(read) == {".json"}
 
 
 @pytest.mark.parametrize(
