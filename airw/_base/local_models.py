@@ -142,7 +142,7 @@ def folder_id(folder: Path, *, error: type[AirwError] = EmbedderUnavailable, fix
         digest = hashlib.sha256()
         for path in weights + settings:
             digest.update(f"{path.relative_to(folder).as_posix()}:{path.stat().st_size}:".encode())
-            digest.update(bytes.fromhex(_cached_hash(path) or file_hash(path)))
+            digest.update(bytes.fromhex(_find_cached_hash(path) or file_hash(path)))
         return f"{config.get('model_type', 'model')}-{config.get('hidden_size', 'x')}@{digest.hexdigest()[:12]}"
 
 
@@ -174,7 +174,7 @@ def file_hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _cached_hash(path: Path) -> str | None:
+def _find_cached_hash(path: Path) -> str | None:
     """Return the SHA-256 of a file in the cache of the hub without reading it.
 
     The hub's library names a large file there by its hash, and links to it. For any other file it is `None`.

@@ -63,9 +63,10 @@ class HttpEmbedder(ApiClient):
     Connections are kept between calls only inside `async with embedder:` or with your own `client`, which stays open.
     Otherwise each call opens and closes its own connections, so there is nothing to close.
 
-    The key is read from the environment for each request and is stored nowhere. `AIRW_EMBEDDER_KEY` is sent to the
-    server of the embedder. If a corpus is opened from a file, the file names this server; pass `embedder=` when you
-    open a corpus that you do not trust. `OPENAI_API_KEY` is sent only to `https://api.openai.com`.
+    The key is read from the environment for each request and is stored nowhere. `AIRW_EMBEDDER_KEY` contains one key,
+    or a list such as `https://a.example=KEY1,http://localhost:8080=KEY2`: then each key is sent only to its origin. A
+    server that only the file of a corpus names is not contacted at all; see `open_corpus`. `OPENAI_API_KEY` is sent
+    only to `https://api.openai.com`. Answers are requested without compression, and compressed ones are refused.
 
     Args:
         url: The base of the API, such as `http://localhost:8080/v1`.
