@@ -6,6 +6,7 @@ from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from airw.corpora.building import BuildOptions, build
+    from airw.corpora.copying import check_corpus_file, copy_corpus, restore_corpus
     from airw.corpora.definitions import PRESETS, Definition, Maintenance
     from airw.corpora.maintenance import Coverage, MaintenanceOutcome, MaintenanceReport, coverage, maintain
     from airw.corpora.naming import corpus_names, corpus_path, find_corpus_path, home, is_corpus_name
@@ -36,6 +37,7 @@ else:
         __name__,
         {
             "building": ["BuildOptions", "build"],
+            "copying": ["check_corpus_file", "copy_corpus", "restore_corpus"],
             "definitions": ["Definition", "Maintenance", "PRESETS"],
             "maintenance": ["Coverage", "MaintenanceOutcome", "MaintenanceReport", "coverage", "maintain"],
             "naming": ["corpus_names", "corpus_path", "find_corpus_path", "home", "is_corpus_name"],
@@ -90,6 +92,8 @@ __all__ = [
     "as_retriever",
     "build",
     "build_corpus",
+    "check_corpus_file",
+    "copy_corpus",
     "corpus_names",
     "corpus_path",
     "coverage",
@@ -106,6 +110,7 @@ __all__ = [
     "recipes_by_source",
     "records_for_artifact",
     "register",
+    "restore_corpus",
     "retriever_for",
     "retrievers",
     "search",

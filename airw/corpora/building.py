@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -22,9 +22,19 @@ from airw.corpora.progress import Progress, ProgressMeter
 from airw.corpora.recipes import UPSERT_SOURCE, BuildRecipe, OnError, recipes_by_source
 from airw.corpora.trust import remember_embedder
 from airw.embedders import is_same_model, resolve_embedder
-from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, EmbedderUnavailable, SourceError, StoreError
+from airw.errors import (
+    ArgumentError,
+    CorpusNotFound,
+    EmbedderError,
+    EmbedderMismatch,
+    EmbedderUnavailable,
+    SourceError,
+    StoreCorrupt,
+    StoreError,
+)
 from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, Source, Store
-from airw.stores import DURABILITIES, Durability, SqliteStore
+from airw.stores import DURABILITIES, Durability, SqliteStore, check_file, repair_file
+from airw.values import ItemProblem
 
 _METHODS = ("writing", "config", "set_config", "artifact_ids", "ledger", "get_records", "vectors", "apply")
 
@@ -41,6 +51,7 @@ class BuildOptions(TypedDict, total=False):
     progress: Progress | None
     on_error: OnError
     durability: Durability
+    repair: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +79,7 @@ class BuildRequest:
     progress: Progress | None = None
     on_error: OnError = "raise"
     durability: Durability = "normal"
+    repair: bool = False
 
     @classmethod
     def from_options(cls, verb: str, source: Source, options: BuildOptions) -> Self:
@@ -92,8 +104,8 @@ class BuildRequest:
             path = corpus_path(target)
             name = path.stem if is_corpus_name(target) else None
             target = path
-        elif "durability" in values:
-            raise ArgumentError("durability is for a corpus file; a store that is passed has its own")
+        elif "durability" in values or values.get("repair"):
+            raise ArgumentError("durability and repair are for a corpus file, not for a store that is passed")
         elif not hasattr(target, "writing"):
             raise ArgumentError(f"store must be a Store, or the name or path of a corpus, not {short_repr(target)}")
         return cls(
@@ -115,12 +127,16 @@ class BuildRequest:
 
     @asynccontextmanager
     async def lock_store(
-        self, exit_stack: AsyncExitStack, before_create: Callable[[], Awaitable[object]]
+        self, exit_stack: AsyncExitStack, before_create: Callable[[], Awaitable[object]], lost_ids: list[str]
     ) -> AsyncIterator[Store]:
         """Lock the store for writing and yield it.
 
-        If the target is a file, `exit_stack` closes its store. If the file does not exist yet, `before_create` runs
-        first; if that fails, nothing is created.
+        If the target is a file, it is checked, and repaired if requested; `exit_stack` closes its store. If the file
+        does not exist yet, `before_create` runs first; if that fails, nothing is created. The ids of artifacts that a
+        repair could not read are added to `lost_ids`.
+
+        Raises:
+            StoreCorrupt: If the file is damaged, and no repair is requested.
         """
         if not isinstance(self.target, Path):
             async with self.target.writing():
@@ -129,6 +145,8 @@ class BuildRequest:
         await _prepare_folder(self.target, before_create)
         store = SqliteStore(self.target, durability=self.durability)
         async with store.writing():
+            if await _has_content(self.target):
+                lost_ids += await _check_or_repair(self.target, self.source.name, repair=self.repair)
             # Open the file under the lock, so that two builders never create it at the same time.
             await exit_stack.enter_async_context(store)
             yield store
@@ -144,6 +162,38 @@ def _check_source_name(source: Source) -> str:
     if not isinstance(source.name, str) or not is_corpus_name(source.name):
         raise ArgumentError(f"source name {source.name!r} cannot name a corpus; pass a path: store=Path(...)")
     return source.name
+
+
+async def _has_content(path: Path) -> bool:
+    try:
+        return (await anyio.Path(path).stat()).st_size > 0
+    except OSError:  # opening the file raises the exact error, or creates it
+        return False
+
+
+async def _check_or_repair(path: Path, source: str, *, repair: bool) -> list[str]:
+    """Check a corpus file; if it is damaged, replace it by what can be read of it.
+
+    Returns:
+        The ids of the artifacts that cannot be read.
+    """
+    try:
+        faults = await check_file(path)
+    except CorpusNotFound:  # the process that created the file was killed
+        return []
+    if faults and not repair:
+        raise StoreCorrupt(
+            f"{str(path)!r} is damaged ({faults[0]}); check its disk, then build it with repair=True, or restore a "
+            "copy of it"
+        )
+    return await repair_file(path, source) if faults else []
+
+
+async def _find_lost(store: Store, ids: Sequence[str]) -> list[ItemProblem]:
+    """Return a problem for each of these artifacts that the source has not replaced."""
+    entries = await store.ledger(ids) if ids else []
+    reason = "the damaged file had this artifact of another source, and it cannot be read; index it again"
+    return [ItemProblem(id, reason) for id, entry in zip(ids, entries, strict=True) if entry is None]
 
 
 async def _prepare_folder(path: Path, before_create: Callable[[], Awaitable[object]]) -> None:
@@ -192,6 +242,9 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
             reported; if it was indexed before by the same embedder, the old version stays.
         durability: What a written page survives: `"normal"`, a kill of this process; `"full"`, a power failure, too.
             Only for a corpus file.
+        repair: If the corpus file is damaged, make it again from what can be read of it, and index all artifacts of
+            the source again. The damaged file is kept as `<path>-damaged`. The report lists artifacts of other sources
+            that cannot be read.
 
     Returns:
         An `Opening` of the corpus; `corpus.report` has the counts and the problems.
@@ -201,6 +254,7 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
         SourceError: If the source or an item cannot be read or indexed, or the build would remove all artifacts.
         EmbedderError: If the embedder fails, or the corpus also contains artifacts of another source that were made
             with another embedder (`EmbedderMismatch`).
+        StoreCorrupt: If the corpus file is damaged, and `repair` is false.
         StoreError: If the store fails, or another builder keeps it locked for too long (`StoreBusy`).
 
     Example:
@@ -228,7 +282,8 @@ async def _build(request: BuildRequest) -> Corpus:
     embedder, recipe = await in_thread(request.resolve)
     async with AsyncExitStack() as exit_stack, aclosing(SourcePages(request.source, request.batch_size)) as pages:
         # Read the first page before a new file is created: a source that is missing then leaves no empty corpus.
-        async with request.lock_store(exit_stack, pages.peek) as store:
+        lost_ids: list[str] = []
+        async with request.lock_store(exit_stack, pages.peek, lost_ids) as store:
             recipe = await keep_embedder_id(recipe, store, embedder)
             meter = ProgressMeter(request.progress)
             recipe = await with_survey(recipe, request.source, request.batch_size, meter)
@@ -245,6 +300,7 @@ async def _build(request: BuildRequest) -> Corpus:
             await builder.write_settings()
             changed = meter.counts.written + pruning.count
             floors = await refresh_floors(config["name"], store, embedder, changed)
+            builder.problems += await _find_lost(store, lost_ids)
         # The build succeeded: the store stays open, and closing the corpus will close it.
         exit_stack.pop_all()
     report = sum_reports([builder], removed=pruning.count, floors=floors, seconds=time.perf_counter() - start)

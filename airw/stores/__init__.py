@@ -7,6 +7,7 @@ from airw._base.lazy import lazy_names
 if TYPE_CHECKING:
     from airw.stores.memory.store import MemoryStore
     from airw.stores.sqlite.durability import DURABILITIES, Durability
+    from airw.stores.sqlite.files import check_file, copy_file, repair_file
     from airw.stores.sqlite.store import SqliteStore
 else:
     __getattr__, __dir__ = lazy_names(
@@ -14,6 +15,7 @@ else:
         {
             "memory.store": ["MemoryStore"],
             "sqlite.durability": ["DURABILITIES", "Durability"],
+            "sqlite.files": ["check_file", "copy_file", "repair_file"],
             "sqlite.store": ["SqliteStore"],
         },
     )
@@ -23,4 +25,7 @@ __all__ = [
     "Durability",
     "MemoryStore",
     "SqliteStore",
+    "check_file",
+    "copy_file",
+    "repair_file",
 ]

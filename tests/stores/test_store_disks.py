@@ -159,7 +159,7 @@ async def test_an_unknown_durability_is_an_error(tmp_path):
     ):
         with pytest.raises(ArgumentError, match="durability must be one of 'normal', 'full', not 'some'"):
             call()
-    with pytest.raises(ArgumentError, match="a store that is passed has its own"):
+    with pytest.raises(ArgumentError, match="not for a store that is passed"):
         build(source(), store=MemoryStore(), durability="full")
     assert list(tmp_path.iterdir()) == []
 

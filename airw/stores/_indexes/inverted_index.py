@@ -172,7 +172,7 @@ class InvertedIndex:
         if (count, last) == (self._count, self._last):
             return
         # Append the new rows, then mark the removed ones; these are known only by comparing all rowids.
-        new_numbers, new_lengths = _read_lengths(connection, self._last)
+        new_numbers, new_lengths = read_lengths(connection, self._last)
         numbers = np.concatenate([self._rowids, new_numbers])
         live = np.concatenate([self._live, np.ones(len(new_numbers), np.bool_)])
         if count < np.count_nonzero(live):
@@ -390,7 +390,7 @@ def _check_statistics(statistics: object, words_by_query: Sequence[Sequence[str]
         )
 
 
-def _read_lengths(connection: "sqlite3.Connection", after: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def read_lengths(connection: "sqlite3.Connection", after: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the rowids after `after`, and the number of words in each of these rows."""
     numbers, sizes = connection.execute(
         "SELECT group_concat(id), CAST(group_concat(sz, '') AS BLOB) FROM record_text_docsize WHERE id > ?", [after]

@@ -11,7 +11,7 @@ import anyio
 
 from airw._base.concurrency import in_thread
 from airw.errors import StoreBusy, StoreCorrupt, StoreError
-from airw.stores.sqlite._log_guard import check_readable, file_key, is_log_foreign, log_path, open_files
+from airw.stores.sqlite._log_guard import check_readable, file_key, is_log_foreign, log_path, open_files, read_log_inode
 from airw.stores.sqlite._schema import connect, read_immutable_state, translate_errors
 from airw.stores.sqlite.durability import Durability
 
@@ -46,7 +46,7 @@ class Connection:
         self._raw = raw
         self._thread = thread
         self._immutable_state = read_immutable_state(path)
-        self._state, self._log_inode = _read_state(path), _read_log_inode(path)
+        self._state, self._log_inode = _read_state(path), read_log_inode(path)
         self._key = file_key(path)
         self._lock = anyio.Lock()
         self.is_open = True
@@ -166,7 +166,7 @@ class Connection:
             if file_key(self._path) != self._key:
                 return True
             # As long as this connection is open, its log stays, and a file that is written to has content in it.
-            is_own_log = _read_log_inode(self._path) == self._log_inode and log_path(self._path).stat().st_size > 0
+            is_own_log = read_log_inode(self._path) == self._log_inode and log_path(self._path).stat().st_size > 0
         except OSError:
             return True
         return not is_own_log or is_log_foreign(self._path)
@@ -229,13 +229,6 @@ def _read_state(path: Path) -> tuple[int, int, int]:
     """Return inode, time and size of a file."""
     status = path.stat()
     return status.st_ino, status.st_mtime_ns, status.st_size
-
-
-def _read_log_inode(path: Path) -> int | None:
-    try:
-        return log_path(path).stat().st_ino
-    except OSError:
-        return None
 
 
 def _keep_log(path: Path) -> ExitStack:

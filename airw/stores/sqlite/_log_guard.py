@@ -12,7 +12,7 @@ import os
 import struct
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import cache
 from hashlib import blake2b
@@ -112,6 +112,12 @@ def log_path(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
+def read_log_inode(path: Path) -> int | None:
+    """Return the inode of the log beside a file, or `None`."""
+    status = _stat(log_path(path))
+    return status.st_ino if status else None
+
+
 def file_key(path: Path) -> tuple[int, int]:
     """Return the device and the inode of a file.
 
@@ -168,10 +174,19 @@ def set_aside_foreign_log(path: Path) -> bool:
         raise StoreError(
             f"another file was copied into {str(path)!r} while it was open; close it in this process, and open it again"
         )
+    # Another process may set it aside meanwhile: the present log may be a new one then.
+    return set_aside_log(path, lambda: is_log_foreign(path))
+
+
+def set_aside_log(path: Path, is_foreign: Callable[[], bool]) -> bool:
+    """Rename the log beside a file if `is_foreign` says so; return whether it did.
+
+    Raises:
+        StoreError: If the log is foreign and cannot be renamed.
+    """
     try:
         with _lock_folder(path.parent):
-            # Another process may have set it aside meanwhile: the present log may be a new one.
-            if not is_log_foreign(path):
+            if not is_foreign():
                 return False
             # Processes that still have the old file open keep this log and its index, under other names or none.
             log_path(path).replace(orphan_path(path))

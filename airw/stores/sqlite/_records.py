@@ -6,6 +6,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from airw._base.messages import error_text
 from airw.stores.sqlite._filter_sql import compile_field, keys_json, set_json
 from airw.values import LedgerEntry, Record
 
@@ -13,6 +14,12 @@ if TYPE_CHECKING:
     import sqlite3
 
 _RECORD = "record.rowid, record.id, record.artifact_id, record.kind, record.idx, record.text, record.metadata"
+
+
+class DamagedValue(ValueError):
+    """A value in the file that airw never writes."""
+
+
 _get_place = itemgetter(0, 1)  # of a row: the position of its id among the arguments, and its rowid
 _ENTRY = "artifact.id, version, embedder_id, strategy_id, extractor_id, source, record.id"
 
@@ -71,15 +78,30 @@ def _find_artifacts(
 
 def _make_records(rows: Sequence[tuple[Any, ...]]) -> list[Record]:
     """Return the records of rows of a position and the columns `_RECORD`."""
-    # One call parses all metadata, as one call per record takes longer.
-    metadata = json.loads(f"[{','.join([row[-1] for row in rows])}]")
-    # Another number of values means a damaged text. Parsing each text by itself raises an error for it.
-    if len(metadata) != len(rows):
-        metadata = [json.loads(row[-1]) for row in rows]
+    metadata = parse_metadata([row[-1] for row in rows])
     return [
         Record(record_id, artifact_id, kind, index, text, fields)
         for (_, _, record_id, artifact_id, kind, index, text, _), fields in zip(rows, metadata, strict=True)
     ]
+
+
+def parse_metadata(texts: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the mappings that these JSON texts contain.
+
+    Raises:
+        ValueError: If one is not JSON, or not a mapping; this is damage, as airw wrote it.
+    """
+    try:
+        # One call parses all metadata, as one call per record takes longer.
+        metadata: list[Any] = json.loads(f"[{','.join(texts)}]")
+        # Another number of values means a damaged text. Parsing each text by itself raises an error for it.
+        if len(metadata) != len(texts):
+            metadata = [json.loads(text) for text in texts]
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DamagedValue(f"a value is no JSON text: {error_text(error)}") from error
+    if not {*map(type, metadata)} <= {dict}:
+        raise DamagedValue("a value is JSON, but no mapping")
+    return metadata
 
 
 def ledger(connection: "sqlite3.Connection", ids: Sequence[str] | None) -> list[LedgerEntry | None]:
@@ -134,8 +156,8 @@ def artifact_ids(connection: "sqlite3.Connection") -> list[str]:
 
 def read_settings(connection: "sqlite3.Connection", kind: str) -> dict[str, Any]:
     """Return the JSON values of one kind of setting, by key."""
-    rows = connection.execute("SELECT key, value FROM setting WHERE kind = ? ORDER BY key", [kind])
-    return {key: json.loads(value) for key, value in rows}
+    rows = connection.execute("SELECT key, value FROM setting WHERE kind = ? ORDER BY key", [kind]).fetchall()
+    return dict(zip([key for key, _ in rows], parse_metadata([value for _, value in rows]), strict=True))
 
 
 def surface_kinds(connection: "sqlite3.Connection") -> list[str]:

@@ -5,7 +5,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -19,11 +19,11 @@ from airw.stores._indexes.texts import TEXT_TABLES, prepare_texts
 from airw.stores.sqlite._filter_sql import register_functions
 from airw.stores.sqlite._log_guard import (
     STAMP_TABLE,
-    orphan_path,
     register_stamps,
     set_aside_foreign_log,
     write_stamp,
 )
+from airw.stores.sqlite._records import DamagedValue
 from airw.stores.sqlite.durability import Durability
 
 if TYPE_CHECKING:
@@ -88,6 +88,10 @@ _TABLES = (
 )
 
 
+class WrongFormat(StoreCorrupt):
+    """The file is whole, but of another application or of another version of airw."""
+
+
 @contextmanager
 def translate_errors(path: Path) -> Iterator[None]:
     """Translate errors of SQLite, and of damaged content, to errors of this library."""
@@ -97,7 +101,7 @@ def translate_errors(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise _to_store_error(path, error) from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, DamagedValue) as error:
         # airw wrote all JSON and text in the file, so this is damage.
         raise StoreCorrupt(_describe_damage(path, error)) from error
 
@@ -235,12 +239,17 @@ def check_removable(path: Path) -> None:
     """
     if path.suffix == ".airw" or not path.exists():
         return
+    import sqlite3
+
+    # Through SQLite, as it alone may open and close a file that it has locked in this process.
     try:
-        with path.open("rb") as file:
-            owner = file.read(72)[68:]
-    except OSError as error:
-        raise StoreError(f"{str(path)!r} cannot be read ({error.strerror})") from error
-    if owner != APPLICATION_ID.to_bytes(4):
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+            (owner,) = connection.execute("PRAGMA application_id").fetchone()
+    except sqlite3.OperationalError as error:
+        raise StoreError(f"{str(path)!r} cannot be read ({error})") from error
+    except sqlite3.DatabaseError:
+        owner = None
+    if owner != APPLICATION_ID:
         raise StoreError(f"{str(path)!r} is not a corpus; delete it by other means if you no longer need it")
 
 
@@ -252,7 +261,10 @@ async def remove_files(path: Path, segments: Path) -> None:
     """
     await in_thread(partial(shutil.rmtree, segments, ignore_errors=True))
     # The log goes first: if removal stops halfway, a database without its log is only older.
-    for file in (*(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "", "-lock")), orphan_path(path)):
+    # What others set aside goes too, and what a killed copy leaves; the lock goes last.
+    beside = ("-wal-old", "-damaged", "-damaged-wal", "-partial", "-partial-wal", "-partial-shm")
+    for suffix in ("-wal", "-shm", "", *beside, "-lock"):
+        file = path.with_name(path.name + suffix)
         try:
             await anyio.Path(file).unlink(missing_ok=True)
         except OSError as error:
@@ -331,9 +343,9 @@ def _check_format(connection: "sqlite3.Connection", path: Path) -> None:
     if owner != APPLICATION_ID:
         if _is_empty(connection):  # the process that created it was killed
             raise CorpusNotFound(f"there is no corpus at {str(path)!r}; build it first")
-        raise StoreCorrupt(f"{str(path)!r} is a database of another application; use the path of a corpus")
+        raise WrongFormat(f"{str(path)!r} is a database of another application; use the path of a corpus")
     if version != VERSION:
-        raise StoreCorrupt(
+        raise WrongFormat(
             f"{str(path)!r} has format {version}, this version of airw reads {VERSION}; upgrade airw or build it again"
         )
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}

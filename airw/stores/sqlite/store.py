@@ -183,7 +183,11 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
 
     async def _open(self, *, create: bool) -> None:
         reader = await Connection.open(self._path, create=create)
-        self._embedder_id = await reader.run(_read_embedder_id)
+        try:
+            self._embedder_id = await reader.run(_read_embedder_id)
+        except BaseException:
+            await reader.aclose()
+            raise
         self._reader, self._is_closed = reader, False
         _OPEN.add(self)
 
@@ -488,9 +492,14 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
                 self._writer = None
                 self._clear_indexes()
                 new = await Connection.open(self._path)
-                if await new.run(_read_embedder_id) != self._embedder_id:
+                try:
+                    if await new.run(_read_embedder_id) != self._embedder_id:
+                        raise StoreError(
+                            f"{str(self._path)!r} was replaced by a corpus of another embedder; open it again"
+                        )
+                except BaseException:
                     await new.aclose()
-                    raise StoreError(f"{str(self._path)!r} was replaced by a corpus of another embedder; open it again")
+                    raise
                 self._reader = new
 
     async def _query_vectors(

@@ -1,0 +1,321 @@
+"""Copying, checking and repairing the file of a corpus, also while others read it."""
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+
+from airw._base.concurrency import first_error, in_thread
+from airw.errors import ArgumentError, CorpusNotFound, StoreCorrupt, StoreError
+from airw.stores.sqlite._checking import find_damage, prepare_check
+from airw.stores.sqlite._log_guard import orphan_path, read_log_inode, register_stamps, set_aside_log, write_stamp
+from airw.stores.sqlite._salvage import Salvage, forget_version, read_whole_artifacts
+from airw.stores.sqlite._schema import WrongFormat, check_removable, connect, transaction, translate_errors
+from airw.stores.sqlite._segments import segment_folder
+from airw.stores.sqlite.store import SqliteStore
+from airw.values import ArtifactChange
+
+if TYPE_CHECKING:
+    import sqlite3
+
+T = TypeVar("T")
+
+_PAGES = 1024  # per step of a copy; it can be cancelled between steps
+_CHANGES = 256  # artifacts per transaction of a repair
+
+
+async def copy_file(source: Path, target: Path, *, replace: bool = False) -> None:
+    """Copy the file of a corpus in the state of one moment.
+
+    The copy is put in place in one step. Others may read and write the source meanwhile, and read the target. Stores
+    that have the target open continue with the new file. The copy is on the disk when the call returns.
+
+    Args:
+        source: The file to copy.
+        target: The new file; its folder must exist.
+        replace: Whether to replace a corpus at the target.
+
+    Raises:
+        ArgumentError: If source and target are the same file.
+        CorpusNotFound: If there is no corpus at the source.
+        StoreBusy: If a builder holds the lock of the target for more than 30 seconds.
+        StoreError: If the target exists and `replace` is false, or a file cannot be read or written.
+    """
+    source, target = await in_thread(_check_paths, source, target)
+    async with _prepare_target(target, replace=replace) as partial:
+        await _run_until_cancelled(_copy_pages, source, partial)
+        await in_thread(_copy_segments, source, target)
+
+
+async def check_file(path: Path) -> list[str]:
+    """Return what is damaged in the file of a corpus, one line each.
+
+    Every page, row, vector and posting is read. Others may read and write meanwhile.
+
+    Raises:
+        CorpusNotFound: If there is no corpus at this path.
+        StoreCorrupt: If the file is of another application or a newer version.
+        StoreError: If it cannot be read.
+    """
+    return await _run_until_cancelled(_check, path)
+
+
+async def repair_file(path: Path, rebuilt_source: str) -> list[str]:
+    """Replace a damaged file by one with all artifacts that can still be read.
+
+    The damaged file is kept as `<path>-damaged`. Artifacts of the source that is about to be built get an unknown
+    version, so that the build indexes them again. The caller holds the lock of the store.
+
+    Args:
+        path: The damaged file.
+        rebuilt_source: The name of the source that is built next.
+
+    Returns:
+        The ids of artifacts that cannot be read.
+    """
+    await in_thread(check_removable, path)
+    salvage = await _run_until_cancelled(_salvage, path)
+    partial = await in_thread(_prepare_partial, path)
+    try:
+        lost = [*salvage.lost, *await _write_salvage(partial, salvage, rebuilt_source.casefold())]
+        damaged = path.with_name(path.name + "-damaged")
+        await in_thread(_keep_damaged, path, damaged)
+        await in_thread(_put_in_place, partial, path, damaged.with_name(damaged.name + "-wal"))
+    finally:
+        with anyio.CancelScope(shield=True):
+            await in_thread(_remove_partial, partial)
+    return sorted(lost)
+
+
+async def _write_salvage(partial: Path, salvage: Salvage, rebuilt_source: str) -> list[str]:
+    """Write readable artifacts and settings to a new file; return the ids of those it refuses."""
+    changes = [
+        forget_version(change) if change.entry.source.casefold() == rebuilt_source else change
+        for change in salvage.changes
+    ]
+    refused = []
+    async with SqliteStore(partial, durability="full") as store:
+        for kind, key, value in salvage.settings:
+            await (store.set_config(value) if kind == "config" else store.set_calibration(key, value))
+        for first in range(0, len(changes), _CHANGES):
+            refused += await _write_changes(store, changes[first : first + _CHANGES])
+    return refused
+
+
+async def _write_changes(store: SqliteStore, changes: Sequence[ArtifactChange]) -> list[str]:
+    try:
+        await store.apply(changes)
+    except StoreError:
+        if len(changes) == 1:
+            return [changes[0].entry.artifact_id]
+        # One of them has a value that airw never writes: find it.
+        return [id for change in changes for id in await _write_changes(store, [change])]
+    return []
+
+
+@asynccontextmanager
+async def _prepare_target(target: Path, *, replace: bool) -> AsyncIterator[Path]:
+    """Lock the target, yield the path of a partial file, and put that in place."""
+    lock = target.with_name(target.name + "-lock")
+    has_lock = lock.exists()
+    async with SqliteStore(target).writing():
+        try:
+            await in_thread(_check_target, target, replace)
+            partial = await in_thread(_prepare_partial, target)
+            try:
+                yield partial
+                await in_thread(_put_in_place, partial, target, None)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await in_thread(_remove_partial, partial)
+        finally:
+            if not has_lock:
+                lock.unlink(missing_ok=True)
+
+
+def _check_paths(source: Path, target: Path) -> tuple[Path, Path]:
+    """Return both paths, absolute, if there is a file to copy and it is not the target."""
+    source, target = source.absolute(), target.absolute()
+    if source == target or (source.exists() and target.exists() and source.samefile(target)):
+        raise ArgumentError(f"source and target are the same file: {str(target)!r}")
+    if not source.is_file():
+        raise CorpusNotFound(f"there is no corpus at {str(source)!r}")
+    return source, target
+
+
+def _check_target(target: Path, replace: bool) -> None:  # noqa: FBT001
+    if target.exists() and not replace:
+        raise StoreError(f"{str(target)!r} exists; pass replace=True to replace it")
+    check_removable(target)
+
+
+def _prepare_partial(target: Path) -> Path:
+    partial = target.with_name(target.name + "-partial")
+    _remove_partial(partial)
+    return partial
+
+
+def _remove_partial(partial: Path) -> None:
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        with suppress(OSError):
+            partial.with_name(partial.name + suffix).unlink()
+    shutil.rmtree(segment_folder(partial), ignore_errors=True)
+
+
+def _copy_pages(check_cancelled: Callable[[], None], source: Path, partial: Path) -> None:
+    import sqlite3
+
+    with (
+        closing(connect(source)) as connection,
+        translate_errors(source),
+        closing(sqlite3.connect(partial, isolation_level=None)) as copy,
+        # One snapshot for all steps: a write between two of them does not begin the copy again.
+        transaction(connection),
+    ):
+        connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
+        connection.backup(copy, pages=_PAGES, progress=lambda *_: check_cancelled())
+        # Without a stamp of its own, the copy would look like a state of the file that is continued in a log.
+        register_stamps(copy, partial)
+        copy.execute("PRAGMA synchronous = FULL")
+        with transaction(copy, "IMMEDIATE"):
+            write_stamp(copy)
+
+
+def _copy_segments(source: Path, target: Path) -> None:
+    """Copy the segments; the database knows by their checksums which ones are valid."""
+    with suppress(OSError):  # the next write makes them again
+        for file in segment_folder(source).glob("*.usearch"):
+            segment_folder(target).mkdir(exist_ok=True)
+            copy = segment_folder(target) / file.name
+            if not copy.exists():
+                partial = copy.with_name("partial-copy")
+                shutil.copyfile(file, partial)
+                partial.replace(copy)
+
+
+def _put_in_place(partial: Path, target: Path, log: Path | None) -> None:
+    """Rename the partial file to the target.
+
+    The log of the old file is renamed to `log`, or removed.
+    """
+    try:
+        _sync(partial)
+        old_log = read_log_inode(target)
+        partial.replace(target)
+        if set_aside_log(target, lambda: old_log is not None and read_log_inode(target) == old_log):
+            if log is None:
+                orphan_path(target).unlink(missing_ok=True)
+            else:
+                orphan_path(target).replace(log)
+        with suppress(OSError):  # Windows opens no folders
+            _sync(target.parent)
+    except OSError as error:
+        raise StoreError(f"{str(target)!r} cannot be written ({error.strerror})") from error
+
+
+def _keep_damaged(path: Path, damaged: Path) -> None:
+    """Add a second name for the damaged file.
+
+    So there is a file at its path at every moment.
+    """
+    damaged.unlink(missing_ok=True)
+    try:
+        os.link(path, damaged)
+    except OSError:  # a file system without links
+        path.replace(damaged)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _check(check_cancelled: Callable[[], None], path: Path) -> list[str]:
+    path = path.absolute()
+    try:
+        connection = connect(path)
+    except WrongFormat:
+        raise
+    except StoreCorrupt as error:
+        return [str(error.__cause__ or error)]
+    with closing(connection), translate_errors(path):
+        prepare_check(connection)
+        with _hold_snapshot(connection):
+            connection.set_progress_handler(lambda: _is_cancelled(check_cancelled), 100_000)
+            return list(find_damage(connection))
+
+
+def _salvage(check_cancelled: Callable[[], None], path: Path) -> Salvage:
+    path = path.absolute()
+    try:
+        connection = connect(path)
+    except WrongFormat:
+        raise
+    except StoreCorrupt:
+        return Salvage()
+    with closing(connection), _hold_snapshot(connection):
+        connection.set_progress_handler(lambda: _is_cancelled(check_cancelled), 100_000)
+        return read_whole_artifacts(connection)
+
+
+@contextmanager
+def _hold_snapshot(connection: "sqlite3.Connection") -> Iterator[None]:
+    """Run the block in one snapshot of a file that may be damaged."""
+    import sqlite3
+
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        # A commit fails once the text index has met damage.
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+
+
+class _Cancelled(Exception):
+    """Ends the work in a thread whose caller was cancelled."""
+
+
+def _is_cancelled(check_cancelled: Callable[[], None]) -> bool:
+    try:
+        check_cancelled()
+    except _Cancelled:
+        return True
+    return False
+
+
+async def _run_until_cancelled(work: Callable[..., T], *args: object) -> T:
+    """Return `work(check_cancelled, *args)`, called in a worker thread.
+
+    `check_cancelled` raises an error once the caller is cancelled.
+    """
+    is_cancelled = False
+
+    def check_cancelled() -> None:
+        if is_cancelled:
+            raise _Cancelled
+
+    async def watch() -> None:
+        nonlocal is_cancelled
+        try:
+            await anyio.sleep_forever()
+        finally:
+            is_cancelled = True
+
+    with first_error():
+        async with anyio.create_task_group() as group:
+            group.start_soon(watch)
+            try:
+                result = await in_thread(work, check_cancelled, *args)
+            except _Cancelled:
+                await anyio.lowlevel.checkpoint_if_cancelled()
+                raise
+            group.cancel_scope.cancel()
+    return result
