@@ -9,6 +9,7 @@ import argparse
 import dataclasses
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from airw import corpora, embedders, stores
 from airw.cli import output
@@ -26,7 +27,7 @@ from airw.cli.printing import print_line, print_note
 from airw.cli.progress import show_progress
 from airw.cli.resolve import choose_corpus, corpus_argument, list_names
 from airw.corpora.registry import save_definition
-from airw.errors import ArgumentError, CorpusNotFound, StoreError
+from airw.errors import ArgumentError, CorpusNotFound, StoreCorrupt, StoreError
 from airw.protocols import EmbedderLike
 
 
@@ -70,7 +71,7 @@ async def _build_path(arguments: argparse.Namespace) -> int:
         definition = registered
         embedder = arguments.embedder or registered.embedder
     else:
-        embedder = arguments.embedder or await _embedder_of(definition.name) or definition.embedder
+        embedder = arguments.embedder or await _embedder_of(definition.name, arguments) or definition.embedder
     opening = partial(corpora.build, definition.source(), store=definition.name, embedder=embedder)
     code, used = await _run_build(definition.name, opening, arguments)
     await _register_if_new(dataclasses.replace(definition, embedder=used))
@@ -79,13 +80,17 @@ async def _build_path(arguments: argparse.Namespace) -> int:
     return code
 
 
-async def _embedder_of(name: str) -> EmbedderLike | None:
+async def _embedder_of(name: str, arguments: argparse.Namespace) -> EmbedderLike | None:
     """Return the embedder of a corpus, so that a second build needs no option."""
     try:
         async with corpora.open_corpus(name) as corpus:
             return corpus.embedder
     except CorpusNotFound:
         return None
+    except StoreCorrupt:
+        if arguments.repair:
+            return None
+        raise
 
 
 async def _run_build(
@@ -94,7 +99,11 @@ async def _run_build(
     """Build and print a report; return the exit code and the specification of the embedder."""
     with show_progress(f"building {name}") as show:
         building = opening(
-            full=not arguments.no_prune, force=arguments.force, progress=partial(show, name), on_error="skip"
+            full=not arguments.no_prune,
+            force=arguments.force,
+            progress=partial(show, name),
+            on_error="skip",
+            repair=arguments.repair,
         )
         async with building as corpus:
             report, counts, config = corpus.report, await corpus.store.counts(), await corpus.store.config()
@@ -139,12 +148,38 @@ async def info(arguments: argparse.Namespace) -> int:
         about = output.About(definition.name, corpora.corpus_path(definition.name), definition=definition)
     else:
         path = corpora.find_corpus_path(name)
+        if arguments.check:
+            return await _print_check(path)
         async with await stores.SqliteStore.open(path) as store:
             counts, config, floors = await store.counts(), await store.config(), await store.calibration()
             links = await store.link_counts()
         about = output.About(path.stem, path, path.stat().st_size, counts, config, floors, definition, links)
     output.print_info(about, arguments.format)
     return 0
+
+
+async def copy(arguments: argparse.Namespace) -> int:
+    """Copy a corpus to a file."""
+    path = await corpora.copy_corpus(arguments.name, arguments.file, replace=arguments.force)
+    print(f"copied {arguments.name} to {path}")
+    return 0
+
+
+async def restore(arguments: argparse.Namespace) -> int:
+    """Put a copy in the place of a corpus."""
+    path = await corpora.restore_corpus(arguments.name, arguments.file)
+    print(f"restored {arguments.name} from {arguments.file}: {path}")
+    return 0
+
+
+async def _print_check(path: Path) -> int:
+    """Check the file of a corpus and print what is damaged in it."""
+    faults = await corpora.check_corpus_file(path)
+    for fault in faults:
+        print(f"damaged: {fault}")
+    if not faults:
+        print(f"{path} is whole")
+    return int(bool(faults))
 
 
 async def rm(arguments: argparse.Namespace) -> int:

@@ -85,8 +85,28 @@ def _corpora(sub: Commands) -> None:
     info = add_command(sub, "info", "corpora.info", "show the contents of a corpus, and how it is built and maintained")
     add_corpus(info, ONE_CORPUS)
     add_formats(info)
+    info.add_argument(
+        "--check", action="store_true", help="read the whole file and print what is damaged; the exit code is then 1"
+    )
+    _copies(sub)
     rm = add_command(sub, "rm", "corpora.rm", "remove a corpus and its registration; the documents themselves stay")
     rm.add_argument("name", metavar="CORPUS", help="the corpus to remove")
+
+
+def _copies(sub: Commands) -> None:
+    """Add the commands that copy a corpus and put a copy back."""
+    epilog = """Others may search and change the corpus meanwhile. Do not copy the file with other tools while it is in
+use: the last writes are in another file beside it."""
+    copy = add_command(sub, "copy", "corpora.copy", "copy a corpus to one file, as a backup", epilog=epilog)
+    copy.add_argument("name", metavar="CORPUS", help="the corpus to copy")
+    copy.add_argument("file", metavar="FILE", help="the copy")
+    copy.add_argument("--force", action="store_true", help="replace a corpus that is there already")
+    epilog = (
+        """The copy is checked first, and stays. Programs that have the corpus open continue with the restored one."""
+    )
+    restore = add_command(sub, "restore", "corpora.restore", "put a copy in the place of a corpus", epilog=epilog)
+    restore.add_argument("name", metavar="CORPUS", help="the corpus to replace; it need not exist")
+    restore.add_argument("file", metavar="FILE", help="the copy")
 
 
 def _build(sub: Commands) -> None:
@@ -117,6 +137,11 @@ Documents that cannot be read are left out and listed; the exit code is then 1."
         "--verbose",
         action="store_true",
         help="also list smaller problems, and links that lead nowhere",
+    )
+    build.add_argument(
+        "--repair",
+        action="store_true",
+        help="if the file of the corpus is damaged, save what can be read and index all documents of SOURCE again",
     )
     build.add_argument(
         "--force", action="store_true", help="if the source is empty, remove all documents from the corpus"

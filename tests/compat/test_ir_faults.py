@@ -39,7 +39,7 @@ from airw.indexing import Chunked, WholeText, identity
 from airw.links import extractor_from
 from airw.policies import CollapsedTree
 from airw.sources import from_files, from_jsonl, from_mapping, from_notes
-from airw.stores import MemoryStore, SqliteStore
+from airw.stores import MemoryStore
 from airw.values import Artifact, ArtifactChange, IndexPlan, LedgerEntry, Limits, Record, SearchHit, Surface
 from airw.walking import traverse
 from tests.support.corpora import assert_same, content, reference_content, run, source
@@ -406,7 +406,7 @@ async def test_two_concurrent_builds_of_one_name_leave_the_result_of_one():
 
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("table", ["setting", "record"])
-async def test_damage_inside_the_file_is_a_typed_error_and_a_new_build_repairs_it(path, table):
+async def test_damage_inside_the_file_is_a_typed_error_and_a_build_with_repair_heals_it(path, table):
     """F22: settings and metadata that are not JSON are reported as damage.
 
     The corpus can be built again in the same place.
@@ -420,8 +420,9 @@ async def test_damage_inside_the_file_is_a_typed_error_and_a_new_build_repairs_i
     with pytest.raises(StoreCorrupt, match=r"is damaged.* check its disk, then build it with repair=True"):
         async with open_corpus(path, embedder=EMBEDDER) as corpus:
             await corpus.search("alpha 0", k=99)
-    await SqliteStore.remove(path)
-    async with build(source(), store=path) as corpus:
+    with pytest.raises(StoreCorrupt, match="repair=True"):
+        await build(source(), store=path)
+    async with build(source(), store=path, repair=True) as corpus:
         assert_same(await content(corpus.store), await reference_content())
 
 

@@ -68,7 +68,7 @@ DAMAGE = (overwrite_the_header, flip_bytes_in_the_middle, truncate, truncate_in_
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-async def test_a_damaged_file_is_refused_in_one_line_and_can_be_built_again_at_its_path(path, damage, intact_content):
+async def test_a_damaged_file_is_refused_in_one_line_and_healed_by_a_build_with_repair(path, damage, intact_content):
     await build_corpus(path)
     damage(path)
     before = path.read_bytes()
@@ -80,10 +80,10 @@ async def test_a_damaged_file_is_refused_in_one_line_and_can_be_built_again_at_i
                 await content(corpus.store)
         assert "\n" not in str(caught.value)
     assert path.read_bytes() == before
-    await SqliteStore.remove(path)
-    await build_corpus(path)
+    async with build(source(), store=path, repair=True):
+        pass
     await check_whole(path, intact_content)
-    assert [each.name for each in path.parent.iterdir() if not each.name.endswith("-lock")] == [path.name]
+    assert path.with_name("notes.airw-damaged").read_bytes() == before
 
 
 async def test_an_empty_file_contains_no_corpus_and_the_next_build_fills_it(path, intact_content):

@@ -491,16 +491,20 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
                         await connection.aclose()
                 self._writer = None
                 self._clear_indexes()
-                new = await Connection.open(self._path)
-                try:
-                    if await new.run(_read_embedder_id) != self._embedder_id:
-                        raise StoreError(
-                            f"{str(self._path)!r} was replaced by a corpus of another embedder; open it again"
-                        )
-                except BaseException:
-                    await new.aclose()
-                    raise
-                self._reader = new
+                self._reader = await self._open_successor()
+
+    async def _open_successor(self) -> Connection:
+        """Open the file that has replaced the one of this store."""
+        connection = await Connection.open(self._path)
+        try:
+            embedder_id = await connection.run(_read_embedder_id)
+        except BaseException:
+            await connection.aclose()
+            raise
+        if embedder_id != self._embedder_id:
+            await connection.aclose()
+            raise StoreError(f"{str(self._path)!r} was replaced by a corpus of another embedder; open it again")
+        return connection
 
     async def _query_vectors(
         self, run_query: Callable[[DenseIndex | SqlVectorSearch, Any], R], filter: Filter | None = None
