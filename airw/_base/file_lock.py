@@ -59,6 +59,19 @@ async def hold_file(
         os.close(descriptor)
 
 
+def sync_file(path: Path) -> None:
+    """Wait until the content of a file, or the names in a folder, are on the disk.
+
+    Raises:
+        OSError: If that fails.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _try_hold(path: Path, holder: str) -> int | None:
     """Open and lock the file; return `None` if another holder has it or the file was removed."""
     try:

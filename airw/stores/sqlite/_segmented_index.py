@@ -1,7 +1,7 @@
 """Approximate vector search in a large file: HNSW segments, and a matrix of other rows."""
 
 import warnings
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,14 +11,20 @@ import numpy as np
 from airw._base.arrays import Floats, reserve
 from airw._base.concurrency import in_thread
 from airw._base.file_lock import hold_file
+from airw._base.messages import short_repr
 from airw._base.vectors import best_first
 from airw.errors import StoreBusy, StoreError
 from airw.stores.sqlite import _segments
-from airw.stores.sqlite._segments import Numbers, Segment
+from airw.stores.sqlite._records import DamagedValue, read_settings
+from airw.stores.sqlite._schema import write_transaction
+from airw.stores.sqlite._segments import Numbers, Segment, SegmentFile
 from airw.stores.sqlite._vector_codec import decode_vectors
+from airw.stores.sqlite._writing import set_setting
 
 if TYPE_CHECKING:
     import sqlite3
+
+_SEGMENT = "segment"  # the kind of the settings with the checksums of segments
 
 EXACT_ROWS = 200_000  # up to this number of rows, search is exact and needs no segments
 
@@ -57,7 +63,7 @@ class SegmentedIndex:
             self.dim = width and width[0]
             self._clear_rest()
         # Open new segments first: the rest needs only the buckets without one.
-        self._open_segments(read_corpus_mark(connection), live)
+        self._open_segments(read_corpus_mark(connection), read_checksums(connection), live)
         # Rowids only grow, so the new rows of the rest are those after the last row.
         for number in sorted(live.keys() - self._segments.keys()):
             for rowids, vectors in _read_rows(connection, number, after=self._last):
@@ -77,22 +83,28 @@ class SegmentedIndex:
         all_cosines = np.concatenate([cosines for _, cosines in lists])
         return all_rowids[best_first(all_cosines, count)]
 
-    def _open_segments(self, corpus: str, live: Mapping[int, int]) -> None:
+    def _open_segments(self, corpus: str, checksums: Mapping[str, str], live: Mapping[int, int]) -> None:
         """Open this database's segments of the buckets in `live`, and drop all others."""
         # Nothing to do if neither the folder nor the set of buckets has changed.
         modified = self._folder.stat().st_mtime_ns if self._folder.is_dir() else None
-        if self._state == (modified, live.keys(), self.dim):
+        if self._state == (modified, checksums, live.keys(), self.dim):
             return
-        # Ignore segments of an earlier database at the same path, and segments that cannot be read.
-        files = {file.number: file for file in _segments.list_segment_files(self._folder) if file.corpus == corpus}
+        # Ignore segments that this database does not know, and segments that cannot be read.
+        files = {
+            file.number: file for file in _segments.list_segment_files(self._folder) if file.path.name in checksums
+        }
         usable = files.keys() & live.keys() if _segments.is_installed() else set()
-        opened = {number: self._segments.get(number) or files[number].open() for number in sorted(usable)}
+        opened = {number: self._open(files[number], checksums) for number in sorted(usable)}
         segments = {number: segment for number, segment in opened.items() if segment and segment.dim == self.dim}
         # The rest contains all rows without a segment, so it must be read again if the segments change.
         if segments.keys() != self._segments.keys():
             self._segments = segments
             self._clear_rest()
-        self._state = (modified, live.keys(), self.dim)
+        self._state = (modified, checksums, live.keys(), self.dim)
+
+    def _open(self, file: SegmentFile, checksums: Mapping[str, str]) -> Segment | None:
+        present = self._segments.get(file.number)
+        return present if present and present.name == file.path.name else file.open(checksums[file.path.name])
 
     def _clear_rest(self) -> None:
         self._rowids: Numbers = np.empty(0, np.int64)
@@ -116,8 +128,28 @@ def read_corpus_mark(connection: "sqlite3.Connection") -> str:
 
     It differs from the mark of an earlier database at the same path.
     """
-    (mark,) = connection.execute("SELECT value FROM setting WHERE kind = 'file' AND key = 'mark'").fetchone()
-    return str(mark).strip('"')
+    row = connection.execute("SELECT value FROM setting WHERE kind = 'file' AND key = 'mark'").fetchone()
+    mark = str(row and row[0]).strip('"')
+    # It becomes part of a file name.
+    if not _segments.is_mark(mark):
+        raise DamagedValue(f"the mark of the file is {short_repr(mark)}")
+    return mark
+
+
+def read_checksums(connection: "sqlite3.Connection") -> dict[str, str]:
+    """Return the checksums of the segments of this database, by file name."""
+    settings = read_settings(connection, _SEGMENT)
+    return {name: str(setting.get("checksum")) for name, setting in settings.items()}
+
+
+def record_segments(connection: "sqlite3.Connection", checksums: Mapping[str, str], obsolete: Iterable[str]) -> None:
+    """Store the checksums of new segments, and forget obsolete ones."""
+    with write_transaction(connection):
+        connection.executemany(
+            "DELETE FROM setting WHERE kind = ? AND key = ?", [(_SEGMENT, name) for name in obsolete]
+        )
+        for name, checksum in checksums.items():
+            set_setting(connection, _SEGMENT, name, {"checksum": checksum})
 
 
 class SegmentPlan(NamedTuple):
@@ -127,11 +159,13 @@ class SegmentPlan(NamedTuple):
         corpus: The mark of the database.
         buckets: The buckets that need a segment.
         obsolete: The segment files that are no longer needed.
+        forgotten: The names of segments that have no useful file any more.
     """
 
     corpus: str
     buckets: Sequence[int]
     obsolete: Sequence[Path]
+    forgotten: Sequence[str]
 
 
 def read_bucket(connection: "sqlite3.Connection", number: int) -> tuple[Numbers, Floats]:
@@ -156,7 +190,7 @@ def plan_segments(connection: "sqlite3.Connection", folder: Path) -> SegmentPlan
 
     A segment is built again if more than half of its rows were removed. A bucket with few rows needs no segment.
     """
-    corpus, live = read_corpus_mark(connection), count_live_rows(connection)
+    corpus, live, checksums = read_corpus_mark(connection), count_live_rows(connection), read_checksums(connection)
     # The highest rowid ever used, also by rows removed since.
     (last_rowid,) = connection.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'record'").fetchone()
     # Buckets below `first_open` are full: no row is ever added to them again.
@@ -170,39 +204,50 @@ def plan_segments(connection: "sqlite3.Connection", folder: Path) -> SegmentPlan
     useful = {
         file.number: file
         for file in files
-        if file.corpus == corpus and file.number in needed and file.rows <= 2 * live[file.number]
+        if file.path.name in checksums and file.number in needed and file.rows <= 2 * live[file.number]
     }
     obsolete = [file.path for file in files if file not in useful.values()]
-    return SegmentPlan(corpus, sorted(needed - useful.keys()), obsolete)
+    forgotten = sorted(checksums.keys() - {file.path.name for file in useful.values()})
+    return SegmentPlan(corpus, sorted(needed - useful.keys()), obsolete, forgotten)
 
 
-async def build_segments(path: Path, plan: SegmentPlan, read: Callable[..., Awaitable[Any]]) -> None:
+async def build_segments(
+    path: Path, plan: SegmentPlan, read: Callable[..., Awaitable[Any]], write: Callable[..., Awaitable[Any]]
+) -> None:
     """Build and remove segments as planned, unless another writer is doing so.
 
     A failure is a warning, not an error: the write itself has succeeded, and search works without segments. `read`
-    calls a function with a connection to one snapshot, and returns its result.
+    calls a function with a connection to one snapshot, and returns its result; `write` does so with a connection that
+    may write.
     """
     if plan.buckets and not _segments.is_installed():
         _warn(path, "usearch is not installed: pip install 'airw[ann]'")
-    elif plan.buckets or plan.obsolete:
+    elif plan.buckets or plan.obsolete or plan.forgotten:
         folder = _segments.segment_folder(path)
         try:
             await anyio.Path(folder).mkdir(exist_ok=True)
             async with hold_file(folder / "writer.lock", timeout=0):
-                await _carry_out(folder, plan, read)
+                # Another writer may have carried the plan out meanwhile.
+                await _carry_out(folder, await read(plan_segments, folder), read, write)
         except StoreBusy:
             return  # the other writer builds them
         except (OSError, RuntimeError, StoreError) as error:
             _warn(path, f"a segment cannot be written ({error}); the next write tries again")
 
 
-async def _carry_out(folder: Path, plan: SegmentPlan, read: Callable[..., Awaitable[Any]]) -> None:
+async def _carry_out(
+    folder: Path, plan: SegmentPlan, read: Callable[..., Awaitable[Any]], write: Callable[..., Awaitable[Any]]
+) -> None:
     for number in plan.buckets:
         # Slices keep each call short, so that a cancelled write stops between them.
         maker = _segments.SegmentMaker(*await read(read_bucket, number))
         for part in maker.slices():
             await in_thread(maker.add, part)
-        await in_thread(maker.save, folder, plan.corpus, number)
+        name, checksum = await in_thread(maker.save, folder, plan.corpus, number)
+        # Without its checksum in the database, the file is not opened: it may be anything.
+        await write(record_segments, {name: checksum}, [])
+    if plan.forgotten:
+        await write(record_segments, {}, plan.forgotten)
     for path in plan.obsolete:
         await anyio.Path(path).unlink(missing_ok=True)
 

@@ -11,6 +11,7 @@ Small World graphs", IEEE TPAMI, 2018.
 """
 
 import ctypes
+import hashlib
 import re
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from airw._base.arrays import Floats, NDArray
+from airw._base.file_lock import sync_file
 
 Numbers = NDArray[np.int64]
 
@@ -34,6 +36,7 @@ _SAMPLE_ROWS = 64  # rows used as queries to measure the recall of a segment
 _EFFORTS = (64, 128, 256, 512)  # candidates that a search keeps (ef in the paper); the smallest that suffices is used
 _MAX_GRAPH_COUNT = 1024  # beyond this number of results, a search compares all rows
 _RECALL = 0.99  # required recall of the ten nearest rows
+_MARK = re.compile(r"[0-9A-F]{12}")
 _NAME = re.compile(r"([0-9A-F]{12})-(\d+)-(\d+)-(\d+)\.usearch")
 
 
@@ -73,19 +76,35 @@ class SegmentFile(NamedTuple):
     rows: int
     effort: int
 
-    def open(self) -> "Segment | None":
-        """Open the segment, or return `None` if it cannot be read.
+    def open(self, checksum: str) -> "Segment | None":
+        """Open the segment, or return `None` if it cannot be read or is not the one with this checksum.
 
         A damaged file is removed, so that the next write builds the segment again.
         """
-        try:
-            return Segment(self)
-        except (OSError, RuntimeError, ValueError):
-            with suppress(OSError):
-                # If the file cannot even be read, it may be intact, and the system out of memory or file handles.
-                self.path.read_bytes()
-                self.path.unlink()
-            return None
+        # usearch trusts what it maps: a damaged or foreign file can end the process.
+        with suppress(OSError, RuntimeError, ValueError):
+            if compute_checksum(self.path) == checksum:
+                return Segment(self)
+        with suppress(OSError):
+            # If the file cannot even be read, it may be intact, and the system out of memory or file handles.
+            self.path.read_bytes()
+            self.path.unlink()
+        return None
+
+
+def is_mark(mark: str) -> bool:
+    """Return whether a text can be the mark of a database, which the names of its segments begin with."""
+    return _MARK.fullmatch(mark) is not None
+
+
+def compute_checksum(path: Path) -> str:
+    """Return the checksum of a segment file.
+
+    Raises:
+        OSError: If it cannot be read.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def list_segment_files(folder: Path) -> list[SegmentFile]:
@@ -113,6 +132,7 @@ class Segment:
         self._index = _import_usearch().Index.restore(str(file.path), view=True)
         if self._index is None or len(self._index) != file.rows:
             raise ValueError(f"{str(file.path)!r} is not a segment")
+        self.name = file.path.name
         self._effort = file.effort
         self.dim = int(self._index.ndim)
 
@@ -147,16 +167,24 @@ class SegmentMaker:
         """Add the rows of one slice, on all cores."""
         self._index.add(self._numbers[part].astype(np.uint64), self._vectors[part])
 
-    def save(self, folder: Path, corpus: str, number: int) -> None:
-        """Measure the effort that a search needs, and write the file, all or nothing."""
+    def save(self, folder: Path, corpus: str, number: int) -> tuple[str, str]:
+        """Measure the effort that a search needs, and write the file, all or nothing.
+
+        Returns:
+            The name of the file, and its checksum.
+        """
         final = folder / f"{corpus}-{number}-{len(self._numbers)}-{self._measure_effort()}.usearch"
         # Always the same name, which the next build overwrites if this one is killed. Only one writer builds at a time.
         partial = folder / "partial"
         try:
             self._index.save(str(partial))
+            checksum = compute_checksum(partial)
+            # Else a power failure could leave the name without the content.
+            sync_file(partial)
             partial.replace(final)
         finally:
             partial.unlink(missing_ok=True)
+        return final.name, checksum
 
     def _measure_effort(self) -> int:
         """Return the smallest effort that reaches the required recall.

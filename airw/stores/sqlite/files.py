@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 
 from airw._base.concurrency import first_error, in_thread
+from airw._base.file_lock import sync_file
 from airw.errors import ArgumentError, CorpusNotFound, StoreCorrupt, StoreError
 from airw.stores.sqlite._checking import find_damage, prepare_check
 from airw.stores.sqlite._log_guard import orphan_path, read_log_inode, register_stamps, set_aside_log, write_stamp
@@ -203,7 +204,7 @@ def _put_in_place(partial: Path, target: Path, log: Path | None) -> None:
     The log of the old file is renamed to `log`, or removed.
     """
     try:
-        _sync(partial)
+        sync_file(partial)
         old_log = read_log_inode(target)
         partial.replace(target)
         if set_aside_log(target, lambda: old_log is not None and read_log_inode(target) == old_log):
@@ -212,7 +213,7 @@ def _put_in_place(partial: Path, target: Path, log: Path | None) -> None:
             else:
                 orphan_path(target).replace(log)
         with suppress(OSError):  # Windows opens no folders
-            _sync(target.parent)
+            sync_file(target.parent)
     except OSError as error:
         raise StoreError(f"{str(target)!r} cannot be written ({error.strerror})") from error
 
@@ -227,14 +228,6 @@ def _keep_damaged(path: Path, damaged: Path) -> None:
         os.link(path, damaged)
     except OSError:  # a file system without links
         path.replace(damaged)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _check(check_cancelled: Callable[[], None], path: Path) -> list[str]:

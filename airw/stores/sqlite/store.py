@@ -472,7 +472,8 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
             if not self._lock_count:
                 await self._reopen(reader)
             raise
-        await build_segments(self._path, await self._read(plan_segments, self._segments), self._read)
+        plan = await self._read(plan_segments, self._segments)
+        await build_segments(self._path, plan, self._read, writer.run_with_retry)
         return result
 
     async def _reopen(self, reader: Connection) -> None:

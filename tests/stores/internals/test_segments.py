@@ -5,15 +5,20 @@ The limits are lowered for these tests.
 
 import math
 import os
+import random
+import shutil
+import sqlite3
 import sys
 import textwrap
+from contextlib import closing
+from pathlib import Path
 
 import anyio
 import numpy as np
 import pytest
 
-from airw.errors import EmbedderError, EmbedderMismatch
-from airw.stores import MemoryStore, SqliteStore
+from airw.errors import EmbedderError, EmbedderMismatch, StoreCorrupt
+from airw.stores import MemoryStore, SqliteStore, copy_file
 from airw.stores.sqlite import _segmented_index, _segments
 from airw.stores.sqlite._segmented_index import SegmentedIndex
 from airw.values import ArtifactChange, LedgerEntry, Record
@@ -213,6 +218,88 @@ async def test_an_index_that_is_missing_cut_short_garbage_or_of_another_file_is_
         assert list_files(path) == [0, 1, 2, 3]
         assert not stranger.exists()
         await check_same_as_memory(store, memory)
+
+
+def flip_a_byte(file, chance):
+    whole = bytearray(file.read_bytes())
+    whole[chance.randrange(len(whole))] ^= chance.randrange(1, 256)
+    file.write_bytes(whole)
+
+
+async def test_an_index_with_another_checksum_than_the_database_names_is_never_mapped(path, monkeypatch):
+    """usearch ends the process at one flipped byte of every tenth or so."""
+    async with SqliteStore(path) as store:
+        await fill(store, 4_000)
+    [first, *others] = sorted(_segments.segment_folder(path).glob("*.usearch"))
+    whole, chance, mapped = first.read_bytes(), random.Random(1), []
+    real = _segments.Segment.__init__
+    monkeypatch.setattr(
+        _segments.Segment, "__init__", lambda self, file: (mapped.append(file.path), real(self, file))[1]
+    )
+    for damage in range(12):
+        if damage == 0:
+            shutil.copy(others[0], first)  # a whole index, but of other rows
+        else:
+            first.write_bytes(whole)
+            flip_a_byte(first, chance)
+        async with await SqliteStore.open(path) as store:
+            [ranking] = await store.search_vectors(QUERIES[:1], 10)
+            assert len(ranking) == 10
+        assert first not in mapped
+        assert not first.exists()
+    first.write_bytes(whole)
+    async with await SqliteStore.open(path) as store:
+        await store.search_vectors(QUERIES[:1], 10)
+    assert first in mapped
+
+
+async def test_an_index_is_on_the_disk_before_it_has_its_name(path, monkeypatch):
+    steps = []
+    sync, replace = os.fsync, Path.replace
+
+    def note_sync(descriptor):
+        steps.append(("sync", Path(f"/proc/self/fd/{descriptor}").readlink().name))
+        sync(descriptor)
+
+    def note_replace(self, target):
+        steps.append(("rename", self.name))
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(Path, "replace", note_replace)
+    async with SqliteStore(path) as store:
+        await fill(store, 4_000)
+    assert steps[:2] == [("sync", "partial"), ("rename", "partial")]
+
+
+async def test_a_restored_corpus_does_not_use_the_indexes_of_what_was_undone(path, tmp_path):
+    async with SqliteStore(path) as store, MemoryStore() as memory:
+        for each in (store, memory):
+            await fill(each, 3_500)
+        await copy_file(path, tmp_path / "copy.airw")
+        await store.apply(changes(3_500, 4_200))
+        assert list_files(path) == [0, 1, 2, 3]
+        await copy_file(tmp_path / "copy.airw", path, replace=True)
+        assert len(await store.artifact_ids()) == 3_500
+        for each in (store, memory):
+            await each.apply(changes(3_500, 4_200, seed=77))
+        await check_same_as_memory(store, memory)
+        assert list_files(path) == [0, 1, 2, 3]
+    async with await SqliteStore.open(tmp_path / "copy.airw") as copy:
+        [ranking] = await copy.search_vectors(QUERIES[:1], 10)
+        assert len(ranking) == 10
+    assert list_files(tmp_path / "copy.airw") == [0, 1, 2]
+
+
+async def test_a_mark_that_is_no_mark_is_damage_and_names_no_file(path):
+    async with SqliteStore(path) as store:
+        await fill(store, 3_500)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("""UPDATE setting SET value = '"../../x"' WHERE kind = 'file'""")
+    async with await SqliteStore.open(path) as store:
+        with pytest.raises(StoreCorrupt, match="the mark of the file is"):
+            await store.search_vectors(QUERIES[:1], 10)
+    assert not [*path.parent.parent.glob("x*"), *path.parent.glob("x*")]
 
 
 @pytest.mark.slow
