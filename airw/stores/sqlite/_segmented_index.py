@@ -238,18 +238,21 @@ async def build_segments(
 async def _carry_out(
     folder: Path, plan: SegmentPlan, read: Callable[..., Awaitable[Any]], write: Callable[..., Awaitable[Any]]
 ) -> None:
+    checksums = {}
     for number in plan.buckets:
         # Slices keep each call short, so that a cancelled write stops between them.
         maker = _segments.SegmentMaker(*await read(read_bucket, number))
         for part in maker.slices():
             await in_thread(maker.add, part)
         name, checksum = await in_thread(maker.save, folder, plan.corpus, number)
+        checksums[name] = checksum
         # Without its checksum in the database, the file is not opened: it may be anything.
         await write(record_segments, {name: checksum}, [])
-    if plan.forgotten:
-        await write(record_segments, {}, plan.forgotten)
+    if forgotten := sorted({*plan.forgotten} - checksums.keys()):
+        await write(record_segments, {}, forgotten)
     for path in plan.obsolete:
-        await anyio.Path(path).unlink(missing_ok=True)
+        if path.name not in checksums:  # a new file may have the name of an old one
+            await anyio.Path(path).unlink(missing_ok=True)
 
 
 def _warn(path: Path, reason: str) -> None:

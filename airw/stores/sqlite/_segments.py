@@ -77,9 +77,9 @@ class SegmentFile(NamedTuple):
     effort: int
 
     def open(self, checksum: str) -> "Segment | None":
-        """Open the segment, or return `None` if it cannot be read or is not the one with this checksum.
+        """Open the segment, or return `None` if it cannot be read.
 
-        A damaged file is removed, so that the next write builds the segment again.
+        It must have this checksum. A damaged file is removed, so that the next write builds the segment again.
         """
         # usearch trusts what it maps: a damaged or foreign file can end the process.
         with suppress(OSError, RuntimeError, ValueError):
@@ -93,7 +93,10 @@ class SegmentFile(NamedTuple):
 
 
 def is_mark(mark: str) -> bool:
-    """Return whether a text can be the mark of a database, which the names of its segments begin with."""
+    """Return whether a text can be the mark of a database.
+
+    The names of its segments begin with it.
+    """
     return _MARK.fullmatch(mark) is not None
 
 
