@@ -142,7 +142,10 @@ async def load_built_floor(corpus: OpenCorpus[RecordReader], mode: Mode) -> Buil
         >>> anyio.run(main)
     """
     record = await corpus.store.calibration(floor_key(mode))
-    if record.get("method") != _METHOD or record.get("embedder_id") != corpus.embedder.id:
+    if record.get("method") != _METHOD:
+        return None
+    # The corpus may know its embedder by another id than the embedder itself: both name the same weights.
+    if record.get("embedder_id") not in (corpus.embedder.id, (await corpus.store.config()).get("embedder_id")):
         return None
     return BuiltFloor.from_dict(record)
 
@@ -216,7 +219,8 @@ async def measure_floors(corpus: OpenCorpus[Store]) -> list[BuiltFloor]:
     """
     store = corpus.store
     ids = await store.artifact_ids()
-    measured: dict[str, Any] = {"embedder_id": corpus.embedder.id, "artifacts": len(ids)}
+    embedder_id = (await store.config()).get("embedder_id", corpus.embedder.id)
+    measured: dict[str, Any] = {"embedder_id": embedder_id, "artifacts": len(ids)}
     if len(ids) < _LEAST_ARTIFACTS:
         return [BuiltFloor(None, mode, reason="too_small", **measured) for mode in MODES]
     groups = await store.records_of(await in_thread(choose_ids, ids, _OWN_QUESTIONS), limit=_RECORDS_READ)

@@ -335,3 +335,11 @@ async def test_measuring_runs_in_a_file_without_stopping_the_event_loop(tmp_path
         await measure_floors(corpus)
         group.cancel_scope.cancel()
     assert len(ticks) > 5
+
+
+async def test_a_floor_belongs_to_the_embedder_by_the_id_that_the_corpus_knows_it_by():
+    async with build(manual(), store=MemoryStore()) as corpus:
+        renamed = replace(corpus, embedder=embedder_from(lambda texts: [[1.0]] * len(texts), id="alias", dim=1))
+        assert await load_built_floor(renamed, "hybrid") == corpus.report.floors["hybrid"]
+        await corpus.store.set_config({**await corpus.store.config(), "embedder_id": "other"})
+        assert await load_built_floor(renamed, "hybrid") is None
