@@ -36,6 +36,7 @@ from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, Source, Store
 from airw.stores import DURABILITIES, Durability, SqliteStore, check_file, repair_file
 from airw.values import ItemProblem
 
+_CLEANUP_TIMEOUT = 10.0  # seconds
 _METHODS = ("writing", "config", "set_config", "artifact_ids", "ledger", "get_records", "vectors", "apply")
 
 
@@ -132,8 +133,9 @@ class BuildRequest:
         """Lock the store for writing and yield it.
 
         If the target is a file, it is checked, and repaired if requested; `exit_stack` closes its store. If the file
-        does not exist yet, `before_create` runs first; if that fails, nothing is created. The ids of artifacts that a
-        repair could not read are added to `lost_ids`.
+        does not exist yet, `before_create` runs first; if that fails, nothing is created. If the block fails before it
+        has written an artifact into a new file, the file is removed. The ids of artifacts that a repair could not read
+        are added to `lost_ids`.
 
         Raises:
             StoreCorrupt: If the file is damaged, and no repair is requested.
@@ -148,8 +150,14 @@ class BuildRequest:
             if await _has_content(self.target):
                 lost_ids += await _check_or_repair(self.target, self.source.name, repair=self.repair)
             # Open the file under the lock, so that two builders never create it at the same time.
+            is_new = not await anyio.Path(self.target).exists()
             await exit_stack.enter_async_context(store)
-            yield store
+            try:
+                yield store
+            except BaseException:
+                if is_new:
+                    await _discard_if_empty(store)
+                raise
 
 
 _DEFAULTS = {field.name: field.default for field in fields(BuildRequest) if field.name in BuildOptions.__annotations__}
@@ -196,6 +204,16 @@ async def _find_lost(store: Store, ids: Sequence[str]) -> list[ItemProblem]:
     return [ItemProblem(id, reason) for id, entry in zip(ids, entries, strict=True) if entry is None]
 
 
+async def _discard_if_empty(store: SqliteStore) -> None:
+    """Remove the file of a build that failed before it wrote an artifact.
+
+    Artifacts that are written stay: the next build continues with them.
+    """
+    with anyio.move_on_after(_CLEANUP_TIMEOUT, shield=True), suppress(StoreError):
+        if not (await store.counts())["artifacts"]:
+            await store.discard()
+
+
 async def _prepare_folder(path: Path, before_create: Callable[[], Awaitable[object]]) -> None:
     """Create the folder of a new corpus file, after `before_create` has run."""
     # Without permission to look, the file may exist all the same: locking it then raises the exact error.
@@ -221,8 +239,8 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
     read twice.
 
     Reading, decomposing, embedding and writing overlap. Each page of artifacts is written in one transaction: a build
-    that is killed, cancelled or fails leaves a valid corpus, and the next build completes it. A second builder of the
-    same corpus waits.
+    that is killed, cancelled or fails leaves a valid corpus, and the next build completes it. A first build that fails
+    or is cancelled before it has written a page leaves no file. A second builder of the same corpus waits.
 
     With another embedder everything is embedded again. The artifacts of the old embedder are removed just before the
     first new vectors are written, because vectors of two embedders cannot be compared. Files need asyncio; a

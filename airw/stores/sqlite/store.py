@@ -176,6 +176,15 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
         async with store.writing():
             await remove_files(store._path, store._segments)
 
+    async def discard(self) -> None:
+        """Close the store and remove its files; the caller holds `writing`.
+
+        Raises:
+            StoreError: If a file cannot be removed.
+        """
+        await self.aclose()
+        await remove_files(self._path, self._segments)
+
     async def __aenter__(self) -> Self:
         if self._reader is None:
             await self._open(create=True)
