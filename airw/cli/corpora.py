@@ -161,14 +161,14 @@ async def info(arguments: argparse.Namespace) -> int:
 async def copy(arguments: argparse.Namespace) -> int:
     """Copy a corpus to a file."""
     path = await corpora.copy_corpus(arguments.name, arguments.file, replace=arguments.force)
-    print(f"copied {arguments.name} to {path}")
+    print_line(f"copied {arguments.name} to {path}")
     return 0
 
 
 async def restore(arguments: argparse.Namespace) -> int:
     """Put a copy in the place of a corpus."""
     path = await corpora.restore_corpus(arguments.name, arguments.file)
-    print(f"restored {arguments.name} from {arguments.file}: {path}")
+    print_line(f"restored {arguments.name} from {arguments.file}: {path}")
     return 0
 
 
@@ -176,9 +176,9 @@ async def _print_check(path: Path) -> int:
     """Check the file of a corpus and print what is damaged in it."""
     faults = await corpora.check_corpus_file(path)
     for fault in faults:
-        print(f"damaged: {fault}")
+        print_line(f"damaged: {fault}")
     if not faults:
-        print(f"{path} is whole")
+        print_line(f"{path} is whole")
     return int(bool(faults))
 
 

@@ -144,7 +144,9 @@ Documents that cannot be read are left out and listed; the exit code is then 1."
         help="if the file of the corpus is damaged, save what can be read and index all documents of SOURCE again",
     )
     build.add_argument(
-        "--force", action="store_true", help="if the source is empty, remove all documents from the corpus"
+        "--force",
+        action="store_true",
+        help="allow an empty source, or one in another folder, to replace all documents",
     )
 
 

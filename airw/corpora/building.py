@@ -251,7 +251,8 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
         store: A store, which the caller closes; or the name or path of a corpus. The default is the source's name.
         embedder: An embedder or its specification; the default is the source's.
         full: Remove the artifacts that came from this source and are no longer in it.
-        force: Allow a source without any artifact to empty the corpus.
+        force: Allow a source without any artifact to empty the corpus, and a source that reads another folder or file
+            to replace the artifacts of the earlier one.
         batch_size: The number of items that are read, embedded and written at once.
         edge_extractor: The extractor of links; the default is the source's.
         progress: A function that is called with the counts so far, a `BuildProgress`: after each page that is read,
@@ -269,7 +270,8 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
 
     Raises:
         ArgumentError: If a value cannot be used, or the source's name cannot name a corpus.
-        SourceError: If the source or an item cannot be read or indexed, or the build would remove all artifacts.
+        SourceError: If the source or an item cannot be read or indexed, or the build would remove all artifacts or
+            replace those of another folder.
         EmbedderError: If the embedder fails, or the corpus also contains artifacts of another source that were made
             with another embedder (`EmbedderMismatch`).
         StoreCorrupt: If the corpus file is damaged, and `repair` is false.
@@ -305,6 +307,7 @@ async def _build(request: BuildRequest) -> Corpus:
             recipe = await keep_embedder_id(recipe, store, embedder)
             meter = ProgressMeter(request.progress)
             recipe = await with_survey(recipe, request.source, request.batch_size, meter)
+            await check_origin(request, store)
             config = await make_config(request, recipe, store, embedder)
             outdated = await find_outdated(request, recipe, store, config)
             builder = Builder(recipe, store, embedder, config, outdated, meter)
@@ -370,8 +373,42 @@ async def make_config(request: BuildRequest, recipe: BuildRecipe, store: Store, 
         "strategy_id": recipe.strategy_id,
         "extractor_id": recipe.extractor_id,
         "source": request.source.name,
+        **_origins(request.source, stored),
         "recipes": await in_thread(recipes_by_source, recipe, stored),
     }
+
+
+async def check_origin(request: BuildRequest, store: Store) -> None:
+    """Check that a build does not replace the artifacts of another folder or file by mistake.
+
+    A folder that is gone was probably moved, so another one may take its place.
+
+    Raises:
+        SourceError: If the corpus contains artifacts of a source of this name from elsewhere, and `force` is false.
+    """
+    name, origin = request.source.name, _origin_of(request.source)
+    before = (await store.config()).get("origins", {}).get(name.casefold())
+    if request.force or not request.full or None in (origin, before) or origin == before:
+        return
+    if await anyio.Path(before).exists() and any(
+        entry is not None and entry.source.casefold() == name.casefold() for entry in await store.ledger()
+    ):
+        raise SourceError(
+            f"source {name!r} reads {origin!r}, but this corpus was built from {before!r}, whose artifacts it would "
+            "replace; build with another name, or with force=True to replace them"
+        )
+
+
+def _origins(source: Source, stored: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the setting with the origin of each source that has one."""
+    origin, others = _origin_of(source), stored.get("origins", {})
+    origins = others if origin is None else {**others, source.name.casefold(): origin}
+    return {"origins": origins} if origins else {}
+
+
+def _origin_of(source: Source) -> str | None:
+    """Return the folder or file that a source reads; `None` if it has none."""
+    return getattr(source, "origin", None)
 
 
 def _storable_spec(embedder: EmbedderLike, embedder_id: str) -> str:

@@ -65,6 +65,11 @@ class Folder:
         for start in range(0, len(names), PAGE):
             yield [self.read(name) for name in names[start : start + PAGE]]
 
+    @property
+    def origin(self) -> str:
+        """Return the absolute path of the folder; links in it stay."""
+        return os.path.abspath(self.root)  # noqa: PTH100 - `resolve` would follow a link to the root
+
     def count(self) -> int:
         """Return the number of files that are read.
 
@@ -228,6 +233,7 @@ def from_files(
         edge_extractor=edge_extractor,
         excluded=folder.find_excluded,
         count=folder.count,
+        origin=folder.origin,
     )
 
 

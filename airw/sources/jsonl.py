@@ -191,4 +191,5 @@ def from_jsonl(
         embedder=embedder,
         edge_extractor=edge_extractor,
         count=lines.count,
+        origin=os.path.abspath(file),  # noqa: PTH100 - `resolve` would follow a link to the file
     )

@@ -110,6 +110,7 @@ def from_notes(
         edge_extractor=edge_extractor or MarkdownLinks(),
         excluded=folder.find_excluded,
         count=folder.count,
+        origin=folder.origin,
     )
 
 

@@ -132,6 +132,8 @@ class CorpusSource:
             uses it.
         count: A function that returns how many items the scope has, without reading them, or `None` if it cannot tell.
             It may be a little too high. A mapping needs none.
+        origin: The absolute path of the folder or file that the artifacts come from; `None` if there is none. A build
+            refuses to replace the artifacts of another origin.
 
     Raises:
         ArgumentError: If the name is not valid, or the scope is neither a mapping nor a function.
@@ -155,6 +157,7 @@ class CorpusSource:
     edge_extractor: EdgeExtractor | None = None
     excluded: Callable[[], Mapping[str, Sequence[str]]] | None = None
     count: Callable[[], int | None] | None = None
+    origin: str | None = None
 
     def __post_init__(self) -> None:
         """Check name and scope."""

@@ -184,9 +184,19 @@ class TestBuild:
     ):
         here = write(tmp_path / "elsewhere" / "notes", {"only.md": "# Only\n"})
         monkeypatch.chdir(here.parent)
-        told = output_of("build", corpus)
+        told = output_of("build", corpus, "--force")
         assert "1 added, 0 updated, 0 unchanged, 3 removed" in told
         assert told.endswith(f"notes is now registered as notes root={here}; before, it was notes root={notes}\n")
+
+    def test_another_folder_of_the_same_name_is_refused_without_force(self, notes, corpus, output_of, error, tmp_path):
+        other = write(tmp_path / "elsewhere" / "notes", {"only.md": "# Only\n"})
+        before = output_of("ls")
+        for argv in ([other], [other, "--name", corpus]):
+            told = error("build", *argv)
+            assert f"reads '{other}', but this corpus was built from '{notes}'" in told
+            assert "--force" in told
+        assert output_of("ls") == before
+        assert list_corpora()[corpus].params == {"root": str(notes)}
 
     def test_a_mistyped_path_registers_nothing(self, notes, home, error):
         for argv in ([f"{notes}x"], [f"{notes}x", "--name", "n"], ["./nowhere"], ["nowhere/x.jsonl"]):

@@ -8,7 +8,7 @@ import pytest
 from airw.corpora import build, build_corpus, corpus_names, corpus_path, list_corpora, open_corpus, register
 from airw.embedders import embedder_from
 from airw.errors import EmbedderError, EmbedderUnavailable, SourceError
-from airw.sources import CorpusSource, from_mapping
+from airw.sources import CorpusSource, from_files, from_mapping
 from airw.values import Artifact
 from tests.support.corpora import at_each_page
 
@@ -17,12 +17,12 @@ pytestmark = pytest.mark.asyncio_only
 TEXTS = {f"{number:02}": f"text {number}" for number in range(6)}
 
 
-def files_of(folder):
+def list_files(folder):
     return sorted(path.name for path in folder.rglob("*")) if folder.exists() else []
 
 
-def left_behind(home):
-    return [name for name in files_of(home) if name not in ("corpora", "registry.json", "registry.lock")]
+def list_leftovers(home):
+    return [name for name in list_files(home) if name not in ("corpora", "registry.json", "registry.lock")]
 
 
 async def test_a_build_without_the_package_of_its_embedder_leaves_no_corpus(home, monkeypatch):
@@ -30,7 +30,7 @@ async def test_a_build_without_the_package_of_its_embedder_leaves_no_corpus(home
     with pytest.raises(EmbedderUnavailable):
         await build(from_mapping(TEXTS, name="notes"), embedder="default")
     assert corpus_names() == []
-    assert left_behind(home) == []
+    assert list_leftovers(home) == []
 
 
 @pytest.mark.parametrize("error", [EmbedderError("no credit"), OSError("no network")])
@@ -42,7 +42,7 @@ async def test_a_build_whose_embedder_fails_at_once_leaves_no_corpus(home, error
     with pytest.raises(EmbedderError):
         await build(from_mapping(TEXTS, name="notes", embedder=failing))
     assert corpus_names() == []
-    assert left_behind(home) == []
+    assert list_leftovers(home) == []
 
 
 async def test_a_build_whose_source_fails_in_its_first_page_leaves_no_corpus(home):
@@ -52,7 +52,7 @@ async def test_a_build_whose_source_fails_in_its_first_page_leaves_no_corpus(hom
 
     with pytest.raises(SourceError):
         await build(CorpusSource("notes", pages, embedder="light"))
-    assert left_behind(home) == []
+    assert list_leftovers(home) == []
 
 
 async def test_a_registered_corpus_whose_first_build_fails_stays_registered_and_unbuilt(home, tmp_path):
@@ -76,7 +76,7 @@ async def test_a_first_build_that_is_cancelled_before_it_wrote_anything_leaves_n
     with anyio.CancelScope() as scope:
         await build(from_mapping(TEXTS, name="notes", embedder=slow))
     assert scope.cancelled_caught
-    assert left_behind(home) == []
+    assert list_leftovers(home) == []
 
 
 async def test_a_first_build_that_fails_after_a_page_keeps_what_it_wrote_and_the_next_one_continues(home):
@@ -126,3 +126,74 @@ async def test_a_builder_that_waits_for_a_failing_first_build_builds_the_corpus(
     assert corpus_path("notes").exists()
     async with open_corpus("notes") as corpus:
         assert len(await corpus.search("text 3", mode="lexical", k=9)) == 6
+
+
+# Another folder under the same name
+
+
+@pytest.fixture
+def folders(tmp_path):
+    return write_notes(tmp_path / "one"), write_notes(tmp_path / "two")
+
+
+def write_notes(folder):
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"{folder.name}{number}.md").write_text(f"{folder.name} {number}")
+    return folder
+
+
+def notes_in(folder):
+    return from_files(folder, name="notes", embedder="light")
+
+
+async def test_another_folder_does_not_replace_a_corpus_without_force(folders):
+    one, two = folders
+    await (await build(notes_in(one))).aclose()
+    with pytest.raises(SourceError) as caught:
+        await build(notes_in(two))
+    assert str(one) in str(caught.value)
+    assert str(two) in str(caught.value)
+    assert "force=True" in str(caught.value)
+    async with open_corpus("notes") as corpus:
+        assert await corpus.store.artifact_ids() == ["one0.md", "one1.md", "one2.md"]
+    async with build(notes_in(two), force=True) as corpus:
+        assert (corpus.report.added, corpus.report.removed) == (3, 3)
+    async with build(notes_in(two)) as corpus:
+        assert corpus.report.unchanged == 3
+    with pytest.raises(SourceError, match="replace"):
+        await build(notes_in(one))
+
+
+async def test_a_folder_that_was_moved_is_the_same_source(folders):
+    one, _ = folders
+    await (await build(notes_in(one))).aclose()
+    moved = one.rename(one.with_name("moved"))
+    async with build(notes_in(moved)) as corpus:
+        assert (corpus.report.updated, corpus.report.removed) == (3, 0)  # their metadata contain the path
+
+
+async def test_another_folder_may_add_to_a_corpus_without_pruning_or_under_another_name(folders):
+    one, two = folders
+    await (await build(notes_in(one))).aclose()
+    async with build(from_files(two, name="more", embedder="light"), store="notes") as corpus:
+        assert (corpus.report.added, corpus.report.removed) == (3, 0)
+    async with build(notes_in(one)) as corpus:
+        assert corpus.report.unchanged == 3
+    third = write_notes(two.with_name("three"))
+    async with build(notes_in(third), full=False) as corpus:
+        assert (corpus.report.added, corpus.report.removed) == (3, 0)
+
+
+async def test_a_corpus_that_lost_all_artifacts_takes_any_folder(folders):
+    one, two = folders
+    async with build(notes_in(one)) as corpus:
+        await corpus.delete(await corpus.store.artifact_ids())
+    async with build(notes_in(two)) as corpus:
+        assert corpus.report.added == 3
+
+
+async def test_a_mapping_has_no_folder_to_compare(home):
+    await (await build(from_mapping(TEXTS, name="notes", embedder="light"))).aclose()
+    async with build(from_mapping({"x": "other"}, name="notes", embedder="light")) as corpus:
+        assert corpus.report.removed == 6
