@@ -149,5 +149,12 @@ def make_policy(name: str, parameters: dict[str, Any], *, start: int | None, dir
         parameters = {**parameters, key: value}
     needed = [field.name for field in _parameters(kind) if field.default is dataclasses.MISSING]
     if missing := [key for key in needed if key not in parameters]:
-        raise ArgumentError(f"policy {name} needs --set {missing[0]}=ID,…")
-    return kind(**parameters)
+        raise ArgumentError(f"policy {name} needs `--set {missing[0]}=ID,…`")
+    return _check_start(name, kind(**parameters))
+
+
+def _check_start(name: str, policy: WalkPolicy) -> WalkPolicy:
+    """Return a policy; refuse one that starts neither from a search nor from documents."""
+    if getattr(policy, "start_k", 0) is None and not getattr(policy, "roots", True):
+        raise ArgumentError(f"policy {name} needs `--set roots=ID,…` or `--start N`")
+    return policy

@@ -93,7 +93,7 @@ class ProgressLines:
 
 @contextmanager
 def show_progress(title: str) -> Iterator[Callable[[str, BuildProgress], None]]:
-    """Show the progress of builds while they run, on stderr; a build is reported with its name."""
+    """Show the progress of builds on stderr while they run, each with its name."""
     if sys.stderr.isatty():
         with _show_bar(title) as show:
             yield show

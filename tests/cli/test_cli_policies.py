@@ -128,8 +128,9 @@ def test_roots_are_named_as_everywhere_else(output_of):
         (["--policy", "beam", "--set", "scorer=x"], "no parameter 'scorer'"),
         (["--policy", "scored", "--set", "scope=x"], "--set scope takes filters"),
         (["--policy", "collapsed-tree", "--direction", "in"], "policy collapsed-tree takes no --direction"),
-        (["--policy", "reverse-dependency"], "policy reverse-dependency needs --set seeds=ID"),
+        (["--policy", "reverse-dependency"], "policy reverse-dependency needs `--set seeds=ID"),
         (["--policy", "reverse-dependency", "--set", "seeds=nowhere"], "'nowhere'"),
+        (["--policy", "link-walk"], "policy link-walk needs `--set roots=ID,…` or `--start N`"),
         (["--set", "roots=nowhere"], "'nowhere'"),
     ],
 )

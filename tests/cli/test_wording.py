@@ -1,9 +1,12 @@
 """Messages of the command line speak of commands, options and documents, not of Python."""
 
+import ast
 import re
+from pathlib import Path
 
 import pytest
 
+import airw
 from airw.cli import main
 from airw.cli.wording import describe_error, translate
 from airw.errors import NoLedgerEntry, StoreCorrupt
@@ -31,6 +34,17 @@ MISTAKES = """
     discover notes x --expand -1
     discover notes notes x
     discover notes other x --min-score 0.3
+    discover notes other x --strategy abs_threshold --min-score auto
+    traverse notes x --policy link-walk
+    traverse notes x --policy reverse-dependency
+    traverse notes x --policy beam --set width=0
+    traverse notes x --policy beam --set scope={"keep":1}
+    traverse notes x --policy beam --set seeding=deep
+    traverse notes x --policy eager --set edges=x
+    traverse notes x --policy link-walk --set roots=bread.md --set weighted=3
+    traverse notes x --policy personalized-page-rank --set restart=2
+    search notes x --filter {"$exists":1}
+    search notes x --embedder http://nowhere
     expand notes nowhere
     expand notes bread.md --window -1
     calibrate notes nowhere.jsonl
@@ -44,6 +58,7 @@ MISTAKES = """
     context --note bread.md --max-chars 0 -c notes
     register x notes
     register x nokind
+    register x records
     register x notes --root . --every-hours 0
     register x notes --root . --reindex-on interval
     register x notes --root . --window 25:00-
@@ -113,3 +128,53 @@ def test_an_error_is_described_in_one_line():
     assert describe_error(StoreCorrupt("it is damaged")) == "it is damaged"
     assert describe_error(FileNotFoundError(2, "No such file or directory", "a")) == "No such file or directory: 'a'"
     assert describe_error(ValueError("odd")) == "unexpected error: ValueError: odd"
+
+
+PROGRAMS_ONLY = (
+    "another with as_retriever",
+    "artifact_ids()",
+    "call events() before",
+    "complete() of a chat model",
+    "create others with retrievers()",
+    "from_mapping({}, name=...)",
+    "from_notes(folder) or",
+    "got an unexpected keyword argument",
+    "inside its block: async with",
+    "must be an instance, not the class",
+    "must see all documents first",
+    "needs a corpus or a store",
+    "needs a store with",
+    "one filter pass Scope.only",
+    "pass it to open_corpus",
+    "per_node(policy)",
+    "read one document alone",
+    "then select(hits,",
+)
+"""Parts of messages with calls that no command can cause: they name objects, or methods of a program."""
+
+
+def messages():
+    """Yield the strings of the library that could be messages, with `x` for each value in them."""
+    folder = Path(airw.__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        if path.relative_to(folder).parts[0] in ("cli", "compat", "testing"):
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+        parts |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+        for node in ast.walk(tree):
+            if id(node) in parts:
+                continue
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(str(part.value) if isinstance(part, ast.Constant) else "x" for part in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def test_no_message_that_a_command_can_cause_calls_a_function():
+    is_code = re.compile(r"\n|[A-Z]{4,}|\?\)|^\W|airw_\w+\(|json_each|substr|^\w+ (=|IN) ")
+    calls = re.compile(r"\b[a-z]\w*\(|=\.\.\.")
+    told = [translate(text) for text in messages() if len(text.split()) > 3 and not is_code.search(text)]
+    assert len(told) > 500
+    told = [text for text in told if calls.search(QUOTED.sub("", text))]
+    assert [text for text in told if not any(part in text for part in PROGRAMS_ONLY)] == []
