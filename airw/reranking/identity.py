@@ -21,7 +21,10 @@ MAX_CHARS = 2_000
 _ANONYMOUS = "~anonymous"  # cannot collide with a name: those are escaped and contain no "~"
 _MAX_TAG = 120  # characters
 
-_SCALES: dict[str, dict[str, float]] = {"rrf": {"rrf_k": 60}, "blend": {"alpha": 0.5, "bm25_sat_k": 8.0}}
+_SCALES: dict[str, dict[str, float]] = {
+    "rrf": {"rrf_k": 60, "alpha": 0.5},
+    "blend": {"alpha": 0.5, "bm25_sat_k": 8.0},
+}
 
 
 def calibration_key(
@@ -32,7 +35,6 @@ def calibration_key(
     rrf_k: int = 60,
     alpha: float = 0.5,
     bm25_sat_k: float = 8.0,
-    usual_alpha: float = 0.5,
 ) -> str:
     """Return the key of the scale that a search scores on.
 
@@ -48,7 +50,6 @@ def calibration_key(
         rrf_k: The rank constant of `"rrf"`.
         alpha: The share of the dense channel.
         bm25_sat_k: The BM25 score that counts as one half in `"blend"`.
-        usual_alpha: The default of `alpha` for the embedder; the key does not contain it.
 
     Raises:
         ArgumentError: If there is no such fusion.
@@ -65,8 +66,6 @@ def calibration_key(
     if mode != "hybrid":
         return mode
     values = {"rrf_k": rrf_k, "alpha": float(alpha), "bm25_sat_k": float(bm25_sat_k)}
-    # Both fusions weigh the channels by `alpha`.
-    defaults = defaults | {"alpha": usual_alpha}
     constants = [f"{name}={values[name]}" for name, default in defaults.items() if values[name] != default]
     return "+".join([mode, *([] if fusion == "rrf" else [fusion]), *constants])
 

@@ -206,16 +206,19 @@ class SearchQuery:
             embedder_id: The id of the corpus's embedder.
         """
         usual_alpha = default_alpha(embedder_id)
+        is_usual = self.alpha in (None, usual_alpha)
         tag = rerank_tag(self.rerank, self.rerank_text, max_chars=self.rerank_max_chars)
         key = calibration_key(
             self.mode,
             tag,
             fusion=self.fusion,
             rrf_k=self.rrf_k,
-            alpha=usual_alpha if self.alpha is None else self.alpha,
+            # The key does not name the share that an embedder has by default, whatever it is.
+            alpha=_ALPHA if is_usual or self.alpha is None else self.alpha,
             bm25_sat_k=self.bm25_sat_k,
-            usual_alpha=usual_alpha,
         )
+        if self.alpha == _ALPHA and not is_usual and self.mode == "hybrid" and tag is None:
+            key += f"+alpha={_ALPHA}"
         return key, tag
 
     def has_evidence(self, hit: SearchHit) -> bool:

@@ -179,7 +179,11 @@ TRAVERSE = "traverse(query, store, policy=…, max_depth=2, node_budget=64, k=10
 WALK_STATE = "WalkState(query, max_depth, budget, …)"
 
 DIFFERENCES = {
+    "as_retriever(mode)": 'mode="dense"',
+    "discover(min_score)": "min_score=None",
+    "search(mode)": 'mode="dense"',
     "Corpus(embedder_id)": "Corpus(embedder_id=…)",
+    "Corpus.search(mode)": 'mode="dense"',
     "CorpusStore": "CorpusStore(…)",
     "CorpusStore.calibration_modes": "store.calibration_modes()",
     "CorpusStore.delete_ledger_entry": "store.delete_ledger_entry(key)",

@@ -436,8 +436,6 @@ def test_the_key_of_a_plain_search_is_its_mode_like_in_ir():
         ({"rrf_k": 20}, "hybrid+rrf_k=20"),
         ({"rrf_k": 60, "alpha": 0.5, "bm25_sat_k": 1.0}, "hybrid"),
         ({"alpha": 0.1}, "hybrid+alpha=0.1"),
-        ({"alpha": 0.1, "usual_alpha": 0.1}, "hybrid"),
-        ({"alpha": 0.5, "usual_alpha": 0.1}, "hybrid+alpha=0.5"),
     ],
 )
 def test_a_hybrid_search_on_another_scale_has_another_key(options, key):

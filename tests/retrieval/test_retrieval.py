@@ -11,7 +11,7 @@ from airw.corpora import build
 from airw.embedders import embedder_from
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, FilterError
 from airw.indexing import Chunked
-from airw.retrieval import MODES, retrieve
+from airw.retrieval import MODES, SearchQuery, retrieve
 from airw.retrieval.fusion import fuse_ranks
 from airw.sources import from_mapping
 from airw.stores import MemoryStore
@@ -358,3 +358,18 @@ class Renamed:
 
     def __init__(self, embedder, id):
         self.embed_query, self.id, self.dim = embedder.embed_query, id, embedder.dim
+
+
+@pytest.mark.parametrize(
+    ("embedder_id", "options", "key"),
+    [
+        ("hashing-v1-512", {}, "hybrid+blend"),
+        ("hashing-v1-512", {"alpha": 0.1, "fusion": "rrf"}, "hybrid"),
+        ("hashing-v1-512", {"alpha": 0.5, "fusion": "rrf"}, "hybrid+alpha=0.5"),
+        ("bert-384@abc", {"alpha": 0.5, "fusion": "rrf"}, "hybrid"),
+        ("bert-384@abc", {"alpha": 0.1, "fusion": "rrf"}, "hybrid+alpha=0.1"),
+        ("hashing-v1-512", {"alpha": 0.5, "mode": "dense"}, "dense"),
+    ],
+)
+def test_the_key_of_a_floor_names_no_share_that_is_the_default_of_the_embedder(embedder_id, options, key):
+    assert SearchQuery.parse("search", "keys", options).scale(embedder_id) == (key, None)

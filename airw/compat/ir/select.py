@@ -104,7 +104,7 @@ def discover(
         "gap_ratio": gap_ratio,
         "min_score": min_score,
         # `ir` fuses source by source.
-        "merge": "rrf-by-source" if merge == "rrf" else merge,
+        "merge": "rrf-by-source" if merge == "rrf" and isinstance(corpus, list | tuple | Mapping) else merge,
         "merge_weights": merge_weights,
         "merge_rrf_k": merge_rrf_k,
         "loader": loader,
