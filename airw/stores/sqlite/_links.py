@@ -25,7 +25,7 @@ _EdgeGroup: TypeAlias = tuple[str, str, bool, str, Collection[str]]
 The corpus is `""`, or ":" and the name of another corpus, so that edges to other corpora sort last.
 """
 
-_FOLDED_TIER = 1 << 30
+FOLDED_TIER = 1 << 30
 """The weakest tier: the folded names of artifacts whose names count in any case."""
 
 # The artifacts that a reference may mean: those that carry it in the strongest tier in which any artifact does. If none
@@ -36,7 +36,7 @@ _CARRIERS = f"""
     WHERE key = link.{{ref}} AND tier = (SELECT min(tier) FROM name WHERE key = link.{{ref}})
     UNION ALL
     SELECT tier, artifact_id FROM name
-    WHERE key = link.{{folded}} AND tier = {_FOLDED_TIER} AND NOT EXISTS (SELECT 1 FROM name WHERE key = link.{{ref}})
+    WHERE key = link.{{folded}} AND tier = {FOLDED_TIER} AND NOT EXISTS (SELECT 1 FROM name WHERE key = link.{{ref}})
     LIMIT 2"""
 # A reference resolves if exactly one artifact carries it.
 _RESOLVE = f"""
@@ -141,7 +141,7 @@ def _name_rows(artifact_id: str, extraction: Extraction) -> set[tuple[str, int, 
     # The id of an artifact is in the strongest tier, together with its strongest names.
     tiers = [[artifact_id], *extraction.names]
     rows = {(name, max(0, tier - 1), artifact_id) for tier, names in enumerate(tiers) for name in names}
-    return rows | {(fold_name(name), _FOLDED_TIER, artifact_id) for name, *_ in rows} if extraction.fold_case else rows
+    return rows | {(fold_name(name), FOLDED_TIER, artifact_id) for name, *_ in rows} if extraction.fold_case else rows
 
 
 def _link_rows(artifact_id: str, extraction: Extraction) -> Iterable[tuple[Any, ...]]:
@@ -174,7 +174,7 @@ def resolve(connection: "sqlite3.Connection", refs: Sequence[str]) -> list[list[
     carriers = _find_carriers(connection, refs, "(SELECT min(tier) FROM name WHERE key = requested.value)")
     missing = [position for position, artifact_ids in enumerate(carriers) if not artifact_ids]
     if missing:
-        folded = _find_carriers(connection, [fold_name(refs[position]) for position in missing], str(_FOLDED_TIER))
+        folded = _find_carriers(connection, [fold_name(refs[position]) for position in missing], str(FOLDED_TIER))
         for position, artifact_ids in zip(missing, folded, strict=True):
             carriers[position] = artifact_ids
     return carriers

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from airw.errors import StoreCorrupt
+from airw.stores.sqlite._links import FOLDED_TIER
 from airw.stores.sqlite._records import ledger, parse_metadata, records_of
 from airw.stores.sqlite._vector_codec import decode_vectors
 from airw.values import ArtifactChange, Extraction, LedgerEntry, Link
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     import sqlite3
 
 R = TypeVar("R")
+
+_MAX_TIER = 1_000  # of the names of an artifact; a larger number is damage
 
 
 @dataclass(slots=True)
@@ -112,8 +115,12 @@ def _read_extraction(connection: "sqlite3.Connection", artifact_id: str) -> Extr
     for key, tier in connection.execute("SELECT key, tier FROM name WHERE artifact_id = ?", [artifact_id]):
         # Its id is always among the names of the first tier.
         tiers.setdefault(tier, []).extend([key] if (key, tier) != (artifact_id, 0) else [])
+    # The folded names follow from the others.
+    fold_case = tiers.pop(FOLDED_TIER, None) is not None
+    if max(tiers, default=0) > _MAX_TIER:
+        raise ValueError(f"a name has the tier {max(tiers)}")
     names = [tiers.get(tier, []) for tier in range(max(tiers, default=-1) + 1)]
-    return Extraction([Link(*row) for row in links], names)
+    return Extraction([Link(*row) for row in links], names, fold_case=fold_case)
 
 
 def forget_version(change: ArtifactChange) -> ArtifactChange:
