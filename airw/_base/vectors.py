@@ -1,12 +1,12 @@
 """Vectors in numpy: unit rows, cosine scores, and the stable best k."""
 
-import heapq
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from airw._base.arrays import Floats, NDArray
+from airw._base.slices import sort_in_slices
 from airw.errors import EmbedderError
 
 
@@ -71,12 +71,20 @@ def best_first(scores: NDArray[Any], k: int, tie_key: Callable[[int], Any] | Non
         # Of the scores equal to it, only some have room; `np.partition` alone would choose any of them.
         room = k - above.shape[0]
         if tie_key is not None and tied.shape[0] > room:
-            tied = np.array(heapq.nsmallest(room, tied.tolist(), key=tie_key), np.intp)
+            tied = np.array(sort_in_slices(tied.tolist(), key=tie_key, limit=room), np.intp)
         best = np.sort(np.concatenate([above, tied[:room]]))
     else:
         best = np.arange(k)
     # The positions are ascending, so a stable sort orders ties by position.
+    order = best[np.argsort(-scores[best], kind="stable")]
     if tie_key is None:
-        return best[np.argsort(-scores[best], kind="stable")]
-    order = sorted(best.tolist(), key=lambda position: (-scores[position], tie_key(position)))
-    return np.array(order, np.intp)
+        return order
+    # Only runs of equal scores need the tie key.
+    ordered = scores[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    lengths = np.diff(starts, append=k)
+    is_run = lengths > 1
+    for start, length in zip(starts[is_run].tolist(), lengths[is_run].tolist(), strict=True):
+        run = slice(start, start + length)
+        order[run] = sort_in_slices(order[run].tolist(), key=tie_key)
+    return order
