@@ -191,8 +191,7 @@ def _signals(plan: DiscoveryPlan, selection: Selection, answers: Sequence[Answer
     signals = dict(selection.signals)
     if not plan.is_multi_source:
         report = answers[0].report
-        names = ("floor_note", "evidence", "walk") if plan.is_floor_requested else ("evidence", "walk")
-        extras = {name: report[name] for name in names if name in report}
+        extras = {name: report[name] for name in ("floor_note", "evidence", "walk") if name in report}
         if report["floor"] is not None:
             extras |= {"floor": report["floor"], "floor_kind": report["floor_kind"]}
         return signals | {"n_candidates": len(answers[0].hits)} | extras

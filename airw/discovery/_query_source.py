@@ -290,7 +290,8 @@ class _SourceQuery:
         search = partial(self._search, view) if plan.walk is None else partial(self._walk, view, plan.walk)
         # The floor is only needed at the end, so load it meanwhile.
         jobs: list[Callable[[], Awaitable[Any]]] = [search, partial(self._load_floor, corpus)]
-        hits, _ = await map_bounded(lambda job: job(), jobs, limit=2)
+        with name_missing_method(plan.search.verb, corpus.store):
+            hits, _ = await map_bounded(lambda job: job(), jobs, limit=2)
         if self.built_floor is not None:
             options: dict[str, Any] = {"filter": plan.search.filter, "surfaces": plan.search.surfaces}
             self.evidence = await find_evidence(view, plan.search.text, plan.search.mode, **options)
@@ -316,6 +317,9 @@ class _SourceQuery:
             built = await load_built_floor(corpus, plan.search.mode)
             if built is not None and built.min_evidence is not None:
                 self.built_floor, self.floor, self.floor_note = built, built.min_evidence, None
+        # That the default finds no floor is nothing to report.
+        if not plan.is_floor_requested:
+            self.floor_note = None
 
     async def _search(self, corpus: OpenCorpus[Any]) -> list[SearchHit]:
         """Return the source's own ranking, and prepare its part of the union meanwhile."""

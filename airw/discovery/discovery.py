@@ -104,7 +104,7 @@ async def discover(corpus: Corpora, query: str, **options: Unpack[DiscoverOption
     async with prepare_request(plan) as request:
         answers = await map_bounded(partial(query_source, request=request), plan.members, limit=len(plan.members))
         for answer in answers:
-            if plan.is_floor_requested and answer.floor_note is not None:
+            if answer.floor_note is not None:
                 warnings.warn(f"min_score='auto': no floor for {answer.source!r}: {answer.floor_note}", stacklevel=2)
         return await combine_answers(request, {answer.source: answer for answer in answers})
 

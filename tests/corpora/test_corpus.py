@@ -137,7 +137,7 @@ async def test_a_corpus_opened_by_name_or_path_finds_the_same_as_the_built_one(m
 async def test_the_keywords_of_search_are_those_of_retrieve():
     async with build(notes(metadata_of=lambda name, _: {"id": name}), store="words") as corpus:
         options = {"k": 2, "mode": "hybrid", "filter": {"id": {"$ne": "a"}}, "surfaces": ["document"]}
-        options |= {"per_artifact": False, "fetch_k": 2, "rrf_k": 1}
+        options |= {"per_artifact": False, "fetch_k": 2, "fusion": "rrf", "alpha": 0.5, "rrf_k": 1}
         hits = await corpus.search("keys", **options)
         assert [hit.score for hit in hits] == [1 / 2, 1 / 3]
     assert await search("words", "keys", **options) == hits
@@ -430,7 +430,7 @@ async def test_a_retriever_searches_with_its_bound_options_and_a_call_may_overri
         retriever = as_retriever(corpus, mode="lexical", k=1)
         assert ids(await retriever("the keys")) == ["a"]
         assert await retriever("the keys", k=2) == await corpus.search("the keys", mode="lexical", k=2)
-        assert await retriever("keys", mode="dense") == await corpus.search("keys", k=1)
+        assert await retriever("keys", mode="dense") == await corpus.search("keys", mode="dense", k=1)
         assert retriever.corpus is corpus
         assert repr(retriever) == "CorpusRetriever('notes', mode='lexical', k=1)"
         await retriever.aclose()

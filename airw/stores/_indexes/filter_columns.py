@@ -14,6 +14,7 @@ import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.lru import LruCache
+from airw._base.slices import sort_in_slices
 from airw.values.filters import MISSING, And, Compare, Filter, Not, Or, as_key, matches
 
 Mask: TypeAlias = NDArray[np.bool_]
@@ -160,7 +161,7 @@ class Column:
             return
         # Python's own sort, as numpy would compare large ints as floats.
         for type_ in (str, float):
-            codes = sorted(self._codes_of_type[type_], key=self._keys.__getitem__)
+            codes = sort_in_slices(self._codes_of_type[type_], key=self._keys.__getitem__)
             self._orders[type_] = [self._keys[code] for code in codes], np.array(codes, np.int64)
         self._sorted_count = len(self._keys)
 

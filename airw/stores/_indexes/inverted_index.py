@@ -16,6 +16,7 @@ import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.messages import short_repr
+from airw._base.slices import consume_in_slices, dump_in_slices
 from airw.errors import ArgumentError
 from airw.stores._indexes.texts import split_queries, split_words
 from airw.values import Ranking, TermCounts
@@ -131,7 +132,8 @@ class InvertedIndex:
             matches = self._select_rows(np.flatnonzero(scores), allowed, surfaces)
             best = self._find_best(connection, scores, matches, k, per_artifact=per_artifact)
             ids, artifact_ids = [row[-1] for row in best], [row[1] for row in best]
-            rankings.append(Ranking(ids, artifact_ids, np.array([-row[0] for row in best], np.float64)))
+            best_scores = np.fromiter((-row[0] for row in consume_in_slices(best)), np.float64, len(best))
+            rankings.append(Ranking(ids, artifact_ids, best_scores))
         return rankings
 
     def count_terms(self, connection: "sqlite3.Connection", queries: Sequence[str]) -> TermCounts:
@@ -349,20 +351,23 @@ class InvertedIndex:
         last_score = np.partition(values, cut)[cut]
         better, equal = matches[values > last_score], matches[values == last_score]
         rows = [*self._read_rows(connection, scores, better, depth)]
-        return [*sorted(rows), *self._read_rows(connection, scores, equal, depth - len(rows))]
+        # The rows come in the order of ties, which a stable sort by score keeps.
+        order = np.argsort(np.fromiter((row[0] for row in rows), np.float64, len(rows)), kind="stable")
+        sorted_rows = [rows[place] for place in order.tolist()]
+        return [*sorted_rows, *self._read_rows(connection, scores, equal, depth - len(rows))]
 
     def _read_rows(
         self, connection: "sqlite3.Connection", scores: NDArray[np.float64], rows: NDArray[np.int64], limit: int
     ) -> Iterator[_RankedRow]:
         """Yield at most `limit` of the rows, ordered by artifact id and surface index."""
-        numbers = self._rowids[rows].tolist()
-        score_of = dict(zip(numbers, scores[rows].tolist(), strict=True))
-        for artifact_id, index, number, record_id in connection.execute(
-            """SELECT artifact_id, idx, record.rowid, record.id FROM json_each(?) JOIN record ON record.rowid = value
+        row_scores = scores[rows].tolist()
+        for position, artifact_id, index, number, record_id in connection.execute(
+            """SELECT key, artifact_id, idx, record.rowid, record.id
+            FROM json_each(?) JOIN record ON record.rowid = value
             ORDER BY artifact_id, idx, record.rowid LIMIT ?""",
-            [json.dumps(numbers), limit],
+            [dump_in_slices(self._rowids[rows].tolist()), limit],
         ):
-            yield -score_of[number], artifact_id, index, number, record_id
+            yield -row_scores[position], artifact_id, index, number, record_id
 
 
 def _compute_norms(lengths: NDArray[np.float64], word_count: int, row_count: int) -> NDArray[np.float64]:

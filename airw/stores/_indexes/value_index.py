@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from airw._base.json import json_clean
+from airw._base.slices import sort_in_slices
 from airw.values.filters import as_key, index_keys
 
 
@@ -50,7 +51,7 @@ class ValueIndex:
         if key not in self._artifacts:
             return ()
         if key not in self._sorted:
-            self._sorted[key] = sorted(self._artifacts[key])
+            self._sorted[key] = sort_in_slices(self._artifacts[key])
             # Keep the order, so that the next sort finds all artifacts sorted except the new ones.
             self._artifacts[key] = dict.fromkeys(self._sorted[key])
         return self._sorted[key]

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TypeAlias, TypeVar
 
 from airw._base.lru import LruCache
+from airw._base.slices import consume_in_slices, sort_in_slices
 from airw.values import (
     ArtifactRef,
     Direction,
@@ -42,6 +43,12 @@ class _NamePair:
 
 _Ref: TypeAlias = NodeId | _NamePair
 """A reference as written: a name, a node of another corpus, or a pair of names."""
+
+_End: TypeAlias = tuple[str, bool, NodeId, bool, str]
+"""The other end of an edge: type, whether in another corpus, node, whether incoming, origin.
+
+Ends sort as `neighbors` orders edges.
+"""
 
 
 class LinkTable:
@@ -212,29 +219,40 @@ class LinkTable:
                 return "resolved"
         return "ambiguous"
 
-    def neighbors(self, artifact_id: str, direction: Direction, links: LinkFilter) -> list[Edge]:
+    def neighbors(
+        self, artifact_id: str, direction: Direction, links: LinkFilter, limit: int | None = None
+    ) -> list[Edge]:
         """Return the edges of one artifact, ordered by type, then by the id at the other end."""
-        # The keys remove duplicates, the values sort: type, other end, outgoing before incoming, origin.
-        edges: dict[Edge, tuple[str, tuple[str, str], bool, str]] = {}
+        # A set removes duplicates. It is emptied on the way, as releasing a large one at once would stop all threads.
+        # Edges are made last, as a limit may leave few of them.
+        ends: set[_End] = set()
         if direction != "in":
-            for edge in self._list_outgoing(artifact_id, links.accepts):
-                edges[edge] = (edge.type, _sort_key(edge.target), False, edge.origin)
+            ends.update(self._list_outgoing(artifact_id, links.accepts))
         if direction != "out":
-            for edge in self._list_incoming(artifact_id, links.accepts):
-                edges[edge] = (edge.type, _sort_key(edge.source), True, edge.origin)
-        return sorted(edges, key=lambda edge: edges[edge])
+            ends.update(self._list_incoming(artifact_id, links.accepts))
+        return [
+            Edge(other, artifact_id, type_, origin) if is_incoming else Edge(artifact_id, other, type_, origin)
+            for type_, _, other, is_incoming, origin in consume_in_slices(
+                sort_in_slices((ends.pop() for _ in range(len(ends))), limit=limit)
+            )
+        ]
 
-    def _list_outgoing(self, artifact_id: str, accepts: Callable[[Link], bool]) -> Iterator[Edge]:
+    def _list_outgoing(self, artifact_id: str, accepts: Callable[[Link], bool]) -> Iterator[_End]:
         for ref, links in self._mentions.get(artifact_id, {}).items():
             targets = [ref] if isinstance(ref, tuple) else self._find_candidates(ref)
             if len(targets) == 1 and targets[0] != artifact_id:
-                yield from (Edge(artifact_id, targets[0], link.type, link.origin) for link in links if accepts(link))
+                yield from (
+                    (link.type, isinstance(ref, tuple), targets[0], False, link.origin)
+                    for link in links
+                    if accepts(link)
+                )
 
-    def _list_incoming(self, artifact_id: str, accepts: Callable[[Link], bool]) -> Iterator[Edge]:
+    def _list_incoming(self, artifact_id: str, accepts: Callable[[Link], bool]) -> Iterator[_End]:
         for ref in self._find_refs_to(artifact_id) if artifact_id in self._names else ():
-            for source in self._sources[ref] - {artifact_id}:
-                links = self._mentions[source][ref]
-                yield from (Edge(source, artifact_id, link.type, link.origin) for link in links if accepts(link))
+            for source in self._sources[ref]:
+                if source != artifact_id:
+                    links = self._mentions[source][ref]
+                    yield from ((link.type, False, source, True, link.origin) for link in links if accepts(link))
 
     def _find_refs_to(self, node: NodeId) -> Iterable[_Ref]:
         """Return the stored references that lead to a node."""
@@ -298,8 +316,3 @@ def _discard(sets: dict[K, set[V]], key: K, value: V) -> None:
     sets[key].discard(value)
     if not sets[key]:
         del sets[key]
-
-
-def _sort_key(node: NodeId) -> tuple[str, str]:
-    """Return a key that sorts ids of this corpus before those of others."""
-    return ("", node) if isinstance(node, str) else node

@@ -22,6 +22,7 @@ from airw._base.concurrency import in_thread
 from airw._base.json import deep_copy
 from airw._base.lru import LruCache
 from airw._base.overriding import override
+from airw._base.slices import sort_in_slices
 from airw.errors import StoreBusy, StoreError
 from airw.protocols import (
     ArtifactVectors,
@@ -215,12 +216,12 @@ class MemoryStore(TermStatistics, Store, RunKeeper, SchemaReader):
     @override
     @_hold_lock
     def ledger(self, ids: Sequence[str] | None = None) -> list[LedgerEntry | None]:
-        return [self._ledger.get(id) for id in (sorted(self._ledger) if ids is None else ids)]
+        return [self._ledger.get(id) for id in (sort_in_slices(self._ledger) if ids is None else ids)]
 
     @override
     @_hold_lock
     def artifact_ids(self) -> list[str]:
-        return sorted(self._ledger)
+        return sort_in_slices(self._ledger)
 
     @override
     @_hold_lock
@@ -467,7 +468,7 @@ class MemoryStore(TermStatistics, Store, RunKeeper, SchemaReader):
         check_choice("direction", direction, DIRECTIONS)
         check_limit(limit)
         links = LinkFilter(types=types, exclude=exclude, origins=origins)
-        return [self._links.neighbors(id, direction, links)[:limit] for id in ids]
+        return [self._links.neighbors(id, direction, links, limit) for id in ids]
 
     @override
     @_hold_lock
@@ -478,7 +479,7 @@ class MemoryStore(TermStatistics, Store, RunKeeper, SchemaReader):
     @_hold_lock
     def referrers(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[list[str]]:
         links = LinkFilter(types=types)
-        return [sorted(self._links.referrers(node, links)) for node in nodes]
+        return [sort_in_slices(self._links.referrers(node, links)) for node in nodes]
 
     @override
     @_hold_lock

@@ -174,7 +174,11 @@ class Connection:
     async def _submit(self, work: Callable[..., object], *args: object, **kwargs: object) -> object:
         # aiosqlite has no public method that runs a function of several statements on its thread.
         execute = cast("Callable[..., Awaitable[object]]", self._thread._execute)  # noqa: SLF001
-        return await execute(work, self._raw, *args, **kwargs)
+        # That thread keeps what a function returned until its next call, and would release a long result only then,
+        # while others wait. So the result is passed in a list, which is emptied here.
+        results: list[object] = []
+        await execute(lambda: results.append(work(self._raw, *args, **kwargs)))
+        return results.pop()
 
     async def _interrupt(self) -> None:
         """Interrupt the running call, and roll its transaction back."""

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airw._base.checks import find_text_fault
+from airw._base.slices import dump_in_slices
 from airw.stores._changes import metadata_json
 from airw.values.filters import MISSING, And, Compare, Filter, Not, Or, get_field, matches
 
@@ -32,7 +33,7 @@ def keys_json(ids: Iterable[str]) -> str:
 
     SQLite reads NUL as the end of a text. So an id with NUL, which no store contains, becomes null.
     """
-    return json.dumps([None if "\0" in id else id for id in ids])
+    return dump_in_slices(None if "\0" in id else id for id in ids)
 
 
 def set_json(values: Iterable[str]) -> str:
@@ -40,13 +41,13 @@ def set_json(values: Iterable[str]) -> str:
 
     Texts with NUL, which no store contains, are omitted.
     """
-    return json.dumps([value for value in values if "\0" not in value])
+    return dump_in_slices(value for value in values if "\0" not in value)
 
 
 def compile_in(column: str, values: Sequence[str] | Sequence[int]) -> Sql:
     """Return the condition that a column is one of these values, and its parameter."""
     storable = [value for value in values if isinstance(value, int) or "\0" not in value]
-    return f"{column} IN (SELECT value FROM json_each(?))", [json.dumps(storable)]
+    return f"{column} IN (SELECT value FROM json_each(?))", [dump_in_slices(storable)]
 
 
 def register_functions(connection: "sqlite3.Connection") -> None:

@@ -6,10 +6,11 @@ changes the names in its reference. So reading edges needs no lookup of names.
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airw._base.lru import LruCache
+from airw._base.slices import consume_in_slices, sort_in_slices, split_in_slices
 from airw.stores.sqlite._filter_sql import keys_json, set_json
 from airw.values import Direction, Edge, Extraction, Link, LinkCount, LinkFilter, NodeId, UnresolvedLink, fold_name
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 FanInKey: TypeAlias = tuple[int, LinkFilter]
 """The data version of the file, and the links that count."""
 
-_EdgeGroup: TypeAlias = tuple[str, str, bool, str, Collection[str]]
+_EdgeGroup: TypeAlias = tuple[str, str, bool, str, set[str]]
 """Edges of one artifact: type, corpus at the other end, whether incoming, origin, and the artifacts at the other end.
 
 The corpus is `""`, or ":" and the name of another corpus, so that edges to other corpora sort last.
@@ -270,17 +271,26 @@ def neighbors(
         foreign_ids = []
         for id, type_, origin, ends, foreign_count in _execute(connection, _OUT, links, ids=set_json(ids)):
             if ends is not None:
-                groups[id].append((type_, "", False, origin, {*ends.split("\0")} - {id}))
+                groups[id].append((type_, "", False, origin, _split_ids(ends, id)))
             if foreign_count:
                 foreign_ids.append(id)
         if foreign_ids:
             rows = _execute(connection, _OUT_FOREIGN, links, ids=set_json(foreign_ids))
             for id, type_, origin, ends, corpus in rows:
-                groups[id].append((type_, corpus, False, origin, {*ends.split("\0")}))
+                groups[id].append((type_, corpus, False, origin, _split_ids(ends)))
     if direction != "out":
         for id, type_, origin, ends in _execute(connection, _IN, links, ids=set_json(ids)):
-            groups[id].append((type_, "", True, origin, {*ends.split("\0")} - {id}))
+            groups[id].append((type_, "", True, origin, _split_ids(ends, id)))
     return [_make_edges(id, groups.get(id, ()), limit) for id in ids]
+
+
+def _split_ids(ids: str, *excluded: str) -> set[str]:
+    """Return the distinct ids of a text in which NUL separates them."""
+    found: set[str] = set()
+    for part in split_in_slices(ids, "\0"):
+        found.update(part)
+    found.difference_update(excluded)
+    return found
 
 
 def _execute(connection: "sqlite3.Connection", sql: str, links: LinkFilter, **parameters: str) -> "sqlite3.Cursor":
@@ -304,12 +314,17 @@ def _make_edges(id: str, groups: Sequence[_EdgeGroup], limit: int | None) -> lis
     if len(groups) == 1 and not groups[0][1]:
         [(type_, _, is_incoming, origin, ends)] = groups
         if is_incoming:
-            return [Edge(end, id, type_, origin) for end in sorted(ends)[:limit]]
-        return [Edge(id, end, type_, origin) for end in sorted(ends)[:limit]]
-    rows = sorted(
-        (type_, corpus, end, is_incoming, origin) for type_, corpus, is_incoming, origin, ends in groups for end in ends
-    )
+            return [Edge(end, id, type_, origin) for end in sort_in_slices(ends, limit=limit)]
+        return [Edge(id, end, type_, origin) for end in sort_in_slices(ends, limit=limit)]
+    rows = sort_in_slices(_list_rows(groups), limit=limit)
     return [
         Edge(end, id, type_, origin) if is_incoming else Edge(id, (corpus[1:], end) if corpus else end, type_, origin)
-        for type_, corpus, end, is_incoming, origin in rows[:limit]
+        for type_, corpus, end, is_incoming, origin in consume_in_slices(rows)
     ]
+
+
+def _list_rows(groups: Iterable[_EdgeGroup]) -> Iterator[tuple[str, str, str, bool, str]]:
+    """Yield one tuple per edge, which sorts as edges do."""
+    for type_, corpus, is_incoming, origin, ends in groups:
+        for end in ends:
+            yield type_, corpus, end, is_incoming, origin

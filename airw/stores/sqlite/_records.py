@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from airw._base.messages import error_text
+from airw._base.slices import consume_in_slices, iterate_slices, sort_in_slices
 from airw.stores.sqlite._filter_sql import compile_field, keys_json, set_json
 from airw.values import LedgerEntry, Record
 
@@ -31,9 +32,10 @@ def get_records(connection: "sqlite3.Connection", ids: Sequence[str]) -> list[Re
         f"""SELECT requested.key, {_RECORD} FROM json_each(?) AS requested
         CROSS JOIN record ON record.id = requested.value""",
         [keys_json(ids)],
-    ).fetchall()
-    for (position, *_), record in zip(rows, _make_records(rows), strict=True):
-        records[position] = record
+    )
+    for part in iterate_slices(rows):
+        for (position, *_), record in zip(part, _make_records(part), strict=True):
+            records[position] = record
     return records
 
 
@@ -53,8 +55,11 @@ def records_of(
         f"SELECT requested.key, {_RECORD} FROM json_each(:ids) AS requested CROSS JOIN record ON {condition}", bound
     ).fetchall()
     # The rows usually are in order already. Then this sort costs less than one in SQLite.
-    rows.sort(key=_get_place)
-    for position, group in groupby(zip(rows, _make_records(rows), strict=True), lambda pair: pair[0][0]):
+    rows = sort_in_slices(rows, key=_get_place)
+    pairs = (
+        pair for part in iterate_slices(consume_in_slices(rows)) for pair in zip(part, _make_records(part), strict=True)
+    )
+    for position, group in groupby(pairs, lambda pair: pair[0][0]):
         records[position] = [record for _, record in group]
     # An artifact without matching records has no row: tell it from an unknown one.
     positions = [position for position, artifact_records in enumerate(records) if artifact_records is None]

@@ -1,6 +1,6 @@
 """Vector search in a file: by a matrix if it is small, by HNSW segments if it is large."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 
 from airw._base.arrays import Floats
+from airw._base.slices import consume_in_slices, sort_in_slices
 from airw._base.vectors import exact_scores
 from airw.protocols import ArtifactVectors, BestRecords
 from airw.stores._indexes.dense_index import DenseIndex, check_queries
@@ -31,6 +32,7 @@ _ScoredRow: TypeAlias = tuple[float, str, int, str]
 
 _MAX_INLINE = 1 << 23  # numbers in the matrix; comparing these is faster than a switch to another thread
 _BLOCK = 4096  # rows per read
+_MAX_ROWS = 4 * _BLOCK  # rows to keep besides twice the best ones
 _GROWTH = 8  # factor by which more candidates are read if too few pass the filter
 _MAX_CANDIDATES = 4096  # beyond that, all rows are compared
 
@@ -125,11 +127,7 @@ class SqlVectorSearch:
         """
         queries = check_queries(queries, self.segments.dim)
         conditions = [condition for condition in (allowed, _compile_kinds(surfaces)) if condition]
-        ranked = [self._rank(query, k, conditions, per_artifact=per_artifact) for query in queries]
-        return [
-            Ranking([row[3] for row in rows], [row[1] for row in rows], np.array([-row[0] for row in rows], np.float64))
-            for rows in ranked
-        ]
+        return [_to_ranking(self._rank(query, k, conditions, per_artifact=per_artifact)) for query in queries]
 
     def _rank(self, query: Floats, k: int, conditions: Sequence[Sql], *, per_artifact: bool) -> list[_ScoredRow]:
         if k < 1:
@@ -153,21 +151,22 @@ class SqlVectorSearch:
             WHERE {where}""",
             [value for _, values in conditions for value in values],
         )
-        best: list[_ScoredRow] = []
+        rows: list[_ScoredRow] = []
         while block := cursor.fetchmany(_BLOCK):
             artifact_ids, indexes, ids, *stored = zip(*block, strict=True)
             scores = exact_scores(decode_vectors(*stored), query)
-            best += zip((-scores).tolist(), artifact_ids, indexes, ids, strict=True)
-            best.sort()
-            best = (_keep_first_per_artifact(best) if per_artifact else best)[:k]
-        return best
+            rows += zip((-scores).tolist(), artifact_ids, indexes, ids, strict=True)
+            # Only now and then, so that each row takes part in few sorts.
+            if len(rows) > 2 * k + _MAX_ROWS:
+                rows = _keep_best(rows, k, per_artifact=per_artifact)
+        return _keep_best(rows, k, per_artifact=per_artifact)
 
     def similarities(self, query: Floats, ids: Sequence[str]) -> Floats:
         """Return the cosine between the query and each record; NaN for an unknown record."""
         query = check_queries(query[None], self.segments.dim)[0]
-        positions, vectors = self._read_vectors(ids)
         scores = np.full(len(ids), np.nan, np.float32)
-        scores[positions] = exact_scores(vectors, query)
+        for positions, vectors in self._read_vectors(ids):
+            scores[positions] = exact_scores(vectors, query)
         return scores
 
     def best_of(self, query: Floats, artifact_ids: Sequence[str], surfaces: Sequence[str] | None = None) -> BestRecords:
@@ -177,16 +176,18 @@ class SqlVectorSearch:
         if surfaces is not None:
             conditions.append(compile_in("record.kind", surfaces))
         rows = self._compare(query, len(artifact_ids), conditions, per_artifact=True)
-        best = {artifact_id: (record_id, -score) for score, artifact_id, _, record_id in rows}
-        aligned = [best.get(artifact_id, (None, np.nan)) for artifact_id in artifact_ids]
-        scores = np.array([score for _, score in aligned], np.float32)
-        return BestRecords([record_id for record_id, _ in aligned], scores)
+        # The last row stands for an artifact without records.
+        row_of = {row[1]: number for number, row in enumerate(rows)}
+        best_ids: list[str | None] = [*(row[3] for row in rows), None]
+        best_scores = np.array([*(-row[0] for row in consume_in_slices(rows)), np.nan], np.float32)
+        positions = [row_of.get(artifact_id, -1) for artifact_id in artifact_ids]
+        return BestRecords([best_ids[position] for position in positions], best_scores[positions])
 
     def vectors(self, ids: Sequence[str]) -> Floats:
         """Return the vector of each record; a row of NaN for an unknown record."""
-        positions, vectors = self._read_vectors(ids)
         aligned = np.full((len(ids), self.segments.dim or 0), np.nan, np.float32)
-        aligned[positions] = vectors
+        for positions, vectors in self._read_vectors(ids):
+            aligned[positions] = vectors
         return aligned
 
     def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
@@ -206,26 +207,34 @@ class SqlVectorSearch:
             blocks.append(decode_vectors(*stored))
         return ArtifactVectors(ids, np.concatenate(blocks))
 
-    def _read_vectors(self, ids: Sequence[str]) -> tuple[list[int], Floats]:
-        """Return the positions in `ids` of the records that exist, and their vectors."""
-        rows = self.connection.execute(
+    def _read_vectors(self, ids: Sequence[str]) -> Iterator[tuple[list[int], Floats]]:
+        """Yield blocks of positions in `ids` of records that exist, with their vectors."""
+        cursor = self.connection.execute(
             """SELECT requested.key, data, sum FROM json_each(?) AS requested JOIN record ON record.id = requested.value
             JOIN vector ON vector.rowid = record.rowid""",
             [keys_json(ids)],
-        ).fetchall()
-        if not rows:
-            return [], np.empty((0, self.segments.dim or 0), np.float32)
-        positions, *stored = zip(*rows, strict=True)
-        return list(positions), decode_vectors(*stored)
+        )
+        while block := cursor.fetchmany(_BLOCK):
+            positions, *stored = zip(*block, strict=True)
+            yield list(positions), decode_vectors(*stored)
 
 
 def _compile_kinds(surfaces: Sequence[str] | None) -> Sql | None:
     return None if surfaces is None else compile_in("record.kind", surfaces)
 
 
-def _keep_first_per_artifact(rows: Sequence[_ScoredRow]) -> list[_ScoredRow]:
-    """Return the first row of each artifact, in the same order."""
-    firsts: dict[str, _ScoredRow] = {}
-    for row in rows:
-        firsts.setdefault(row[1], row)
-    return list(firsts.values())
+def _to_ranking(rows: list[_ScoredRow]) -> Ranking:
+    ids, artifact_ids = [row[3] for row in rows], [row[1] for row in rows]
+    scores = np.fromiter((-row[0] for row in consume_in_slices(rows)), np.float64, len(rows))
+    return Ranking(ids, artifact_ids, scores)
+
+
+def _keep_best(rows: list[_ScoredRow], k: int, *, per_artifact: bool) -> list[_ScoredRow]:
+    """Return the `k` best rows, or the best row of each of the `k` best artifacts, sorted."""
+    if per_artifact:
+        best: dict[str, _ScoredRow] = {}
+        for row in rows:
+            if row[1] not in best or row < best[row[1]]:
+                best[row[1]] = row
+        rows = list(best.values())
+    return sort_in_slices(rows, limit=k)

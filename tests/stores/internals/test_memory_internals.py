@@ -28,7 +28,7 @@ async def test_a_forgotten_store_closes_its_database():
 async def test_unchanged_content_is_not_sorted_again(monkeypatch):
     sizes = []
     monkeypatch.setattr(
-        value_index, "sorted", lambda names: (sizes.append(len(names)), sorted(names))[1], raising=False
+        value_index, "sort_in_slices", lambda names: (sizes.append(len(names)), sorted(names))[1], raising=False
     )
     async with MemoryStore() as store:
         await store.apply([put(name, "t", metadata={"tag": [name, "all"]}) for name in "cab"])

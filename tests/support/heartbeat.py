@@ -1,0 +1,87 @@
+"""A heartbeat on the event loop, and a large store that a call could stop it with."""
+
+import gc
+import time
+from contextlib import asynccontextmanager, contextmanager
+
+import anyio
+import numpy as np
+
+from airw.values import ArtifactChange, Extraction, LedgerEntry, Link, Record
+
+EVERY = 0.001  # seconds between beats
+DIM = 16
+HUB = "n000000"
+QUERY = np.eye(1, DIM, dtype=np.float32)
+_BATCH = 10_000
+
+
+class Heartbeat:
+    """The longest time between two beats so far, in seconds of this process.
+
+    Time in which the machine runs other processes does not count.
+    """
+
+    def __init__(self):
+        self.lag = 0.0
+        self.stopped = False
+
+    async def beat(self):
+        last = time.process_time()
+        while not self.stopped:
+            await anyio.sleep(EVERY)
+            now = time.process_time()
+            self.lag = max(self.lag, now - last)
+            last = now
+
+
+@asynccontextmanager
+async def watch_lag():
+    """Yield a heartbeat that runs beside the block."""
+    heartbeat = Heartbeat()
+    async with anyio.create_task_group() as group:
+        group.start_soon(heartbeat.beat)
+        await anyio.sleep(0.01)
+        try:
+            yield heartbeat
+            await anyio.sleep(0.01)
+        finally:
+            heartbeat.stopped = True
+
+
+@contextmanager
+def no_collector():
+    """Run the block without the collector of cycles.
+
+    It stops all threads while it looks at every object.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+async def fill_star(store, count):
+    """Write `count` artifacts; the first one and all others link to each other."""
+    names = [f"n{number:06}" for number in range(count)]
+    random = np.random.default_rng(0)
+    for start in range(0, count, _BATCH):
+        vectors = random.standard_normal((_BATCH, DIM)).astype(np.float32)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        batch = zip(names[start : start + _BATCH], vectors, strict=False)
+        await store.apply(
+            [
+                _make_change(name, number, vector, names[1:] if name == HUB else [HUB])
+                for number, (name, vector) in enumerate(batch, start)
+            ]
+        )
+    return names
+
+
+def _make_change(name, number, vector, targets):
+    text = f"word {'many ' * (number % 50)}{name}"
+    record = Record(Record.make_id(name, "chunk", 0), name, "chunk", 0, text, {"group": number % 10, "n": number})
+    entry = LedgerEntry(name, "1", "e", "s", record_ids=(record.id,))
+    return ArtifactChange(entry, [record], vector[None], Extraction([Link(target) for target in targets]))
