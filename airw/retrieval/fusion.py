@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from airw._base.checks import check_count, check_weight
 from airw._base.messages import short_repr
+from airw._base.slices import sort_in_slices
 from airw.errors import ArgumentError
 from airw.values import SearchHit
 
@@ -51,7 +52,7 @@ def fuse_ranks(
     for ranking, weight in zip(rankings, factors, strict=True):
         for rank, key in enumerate(dict.fromkeys(ranking), start=1):
             scores[key] = scores.get(key, 0.0) + weight / (rrf_k + rank)
-    return sorted(scores.items(), key=lambda pair: -pair[1])
+    return sort_in_slices(scores.items(), key=lambda pair: -pair[1])
 
 
 def tag_source(hits: Iterable[SearchHit], source: str | None) -> list[SearchHit]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from airw._base.slices import sort_in_slices
 from airw.retrieval.fusion import fuse_ranks
 from airw.retrieval.query import Mode, SearchQuery
 from airw.values import Ranking, Record
@@ -201,7 +202,7 @@ def _blend(query_rankings: Sequence[_KeyedRanking], query: SearchQuery) -> list[
         key: alpha * dense.get(key, 0.0) + (1 - alpha) * _saturate(lexical.get(key, 0.0), saturation)
         for key in [*dense, *lexical]
     }
-    return sorted(blend.items(), key=lambda pair: -pair[1])
+    return sort_in_slices(blend.items(), key=lambda pair: -pair[1])
 
 
 def _saturate(score: float, saturation: float) -> float:

@@ -13,6 +13,7 @@ from airw._base.checks import check_number, name_missing_method
 from airw._base.concurrency import call_user_function, in_thread, map_bounded, offload_if
 from airw._base.messages import short_repr
 from airw._base.signatures import shows_options
+from airw._base.slices import consume_in_slices
 from airw._base.vectors import unit_rows
 from airw.errors import ArgumentError, ArgumentKindError
 from airw.protocols import OpenCorpus, Reranker, SearchStore
@@ -170,15 +171,29 @@ async def run_search(
         if query.rerank is not None:
             candidates = await _rerank(corpus, query, candidates, query.rerank)
     if query.boost is not None:
-        return (await _apply_boost(_to_hits(corpus.name, candidates), query.boost))[: query.k]
-    return _to_hits(corpus.name, candidates[: query.k])
+        hits = await offload_if(len(candidates) > _OFFLOAD_ABOVE, _to_hits, corpus.name, candidates)
+        return (await _apply_boost(hits, query.boost))[: query.k]
+    del candidates[query.k :]
+    return await offload_if(len(candidates) > _OFFLOAD_ABOVE, _to_hits, corpus.name, candidates)
 
 
-def _to_hits(corpus: str, candidates: Sequence[RankedRecord]) -> list[SearchHit]:
-    hits = [record.as_hit(candidate.score, corpus) for record, candidate in candidates]
-    for hit, (_, candidate) in zip(hits, candidates, strict=True):
+def _to_hits(corpus: str, candidates: list[RankedRecord]) -> list[SearchHit]:
+    """Return the candidates as hits; the list is empty afterwards."""
+    hits = []
+    for record, candidate in consume_in_slices(candidates):
+        hit = record.as_hit(candidate.score, corpus)
         hit.metadata.update(candidate.earlier_scores)
+        hits.append(hit)
     return hits
+
+
+def _list_record_ids(candidates: Sequence[Candidate]) -> list[str]:
+    return [candidate.record_id for candidate in candidates]
+
+
+def _pair_with_records(records: Sequence[Record | None], candidates: Sequence[Candidate]) -> list[RankedRecord]:
+    pairs = zip(records, candidates, strict=True)
+    return [RankedRecord(record, candidate) for record, candidate in pairs if record is not None]
 
 
 @dataclass(slots=True)
@@ -203,9 +218,9 @@ class _FirstStage:
         # the store, so rank once more. If that happens again, the result lacks the removed records.
         for _ in range(2):
             candidates = await self._find_candidates(limit)
-            records = await self.corpus.store.get_records([candidate.record_id for candidate in candidates])
-            pairs = zip(records, candidates, strict=True)
-            ranked = [RankedRecord(record, candidate) for record, candidate in pairs if record is not None]
+            is_long = len(candidates) > _OFFLOAD_ABOVE
+            records = await self.corpus.store.get_records(await offload_if(is_long, _list_record_ids, candidates))
+            ranked = await offload_if(is_long, _pair_with_records, records, candidates)
             if len(ranked) == len(candidates):
                 break
         if not self.query.surface_weights:
