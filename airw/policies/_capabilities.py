@@ -52,10 +52,16 @@ def require(corpus: OpenCorpus[object], method: str, policy: str, setting: str =
         ArgumentError: If the store has no such method.
     """
     store = check_corpus(corpus).store
-    # The type is inspected, because a store that records its calls would take `hasattr(store, method)` for a call.
-    if not (
-        hasattr(type(store), method) or hasattr(type(store), "__getattr__") or method in getattr(store, "__dict__", ())
-    ):
+    if not has_method(corpus, method):
         needs = f"{policy}({setting})" if setting else policy
         raise ArgumentError(f"{needs} needs a store with a method {method}, which {type(store).__name__} does not have")
     return store
+
+
+def has_method(corpus: OpenCorpus[object], method: str) -> bool:
+    """Return whether the store of a corpus has a method."""
+    store = corpus.store
+    # The type is inspected, because a store that records its calls would take `hasattr(store, method)` for a call.
+    return (
+        hasattr(type(store), method) or hasattr(type(store), "__getattr__") or method in getattr(store, "__dict__", ())
+    )

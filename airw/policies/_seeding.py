@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any, Literal, TypeAlias, cast
 
 from airw.policies._capabilities import require
-from airw.policies._several_corpora import Id, root_ids
+from airw.policies._roots import find_roots, require_query
+from airw.policies._several_corpora import Id
 from airw.policies.artifact_memory import ArtifactMemory
 from airw.protocols import LinkReader, OpenCorpus
 from airw.retrieval import MODES, Mode, channel_rankings, channels_of, hybrid_depth
@@ -48,12 +49,14 @@ async def find_start(
         filter: A filter that the found artifacts satisfy; roots are not filtered.
 
     Raises:
-        NoLedgerEntry: If a root is not in this corpus.
-        ArgumentError: If the store lacks a method that the seeding needs.
+        NoLedgerEntry: If a root is in another corpus. `check_roots` finds those that do not exist.
+        ArgumentError: If the query is blank, or the store lacks a method that the seeding needs.
     """
-    start = root_ids(roots, corpus)
+    if k:
+        require_query(memory.query, policy)
+    start = find_roots(memory, roots, corpus)
     if not k:
-        return list(dict.fromkeys(start))
+        return start
     if seeding == "titles":
         ids = await _find_by_titles(memory.query, corpus, policy, k, filter)
     else:

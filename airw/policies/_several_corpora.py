@@ -44,6 +44,11 @@ def member_names(corpus: OpenCorpus[object]) -> Collection[str]:
     return names
 
 
+def is_lost(id: Id, corpus: OpenCorpus[object]) -> bool:
+    """Return whether an artifact is in one of several corpora that failed in this walk."""
+    return isinstance(id, ArtifactRef) and any(lost.name == id.source for lost in getattr(corpus, "lost", ()))
+
+
 def root_ids(roots: Sequence[NodeIdLike], corpus: OpenCorpus[object]) -> list[Id]:
     """Return roots as ids of the store, without duplicates.
 

@@ -40,6 +40,7 @@ class ArtifactMemory:
         records: The records that were kept, by id.
         permissions: What the walk may do with each artifact, as far as the scope was applied.
         artifacts_by_value: The artifacts that each field value leads to, by the key of the `FieldValue`.
+        unchecked_roots: The roots of which nobody knows yet whether they exist.
     """
 
     query: str
@@ -50,6 +51,7 @@ class ArtifactMemory:
     records: dict[str, Record | None] = field(default_factory=dict)
     permissions: dict[Id, Permissions] = field(default_factory=dict)
     artifacts_by_value: dict[Hashable, Sequence[Id]] = field(default_factory=dict)
+    unchecked_roots: list[Id] = field(default_factory=list)
 
     async def embed_query(self, corpus: OpenCorpus[object]) -> Floats:
         """Return the query's vector, `(dim,) float32`; it is embedded once per walk."""

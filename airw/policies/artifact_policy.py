@@ -11,6 +11,7 @@ from airw._base.checks import check_choice, check_count, check_strings
 from airw._base.overriding import override
 from airw.errors import ArgumentError
 from airw.policies._capabilities import Walkable, require
+from airw.policies._roots import check_roots
 from airw.policies._seeding import SEEDINGS, Seeding, find_start
 from airw.policies._several_corpora import Id, check_nodes, other_ends
 from airw.policies._shared_fields import Edges, FieldValue, check_edges, edges_from, field_values, find_artifacts
@@ -35,13 +36,16 @@ class ArtifactPolicy(Policy[A]):
     An artifact scores by the cosine of its best surface to the query; that surface is also the hit. A subclass adds
     `seed`, `select` and `stop`. A step costs at most three store calls: for neighbours, scores and records.
 
+    By default a walk follows links both ways. A walk that starts from a search needs a query that is not blank.
+
     Args:
         seeding: How to find the start: by `"dense"`, `"lexical"` or `"hybrid"` search, or by `"titles"` in the query.
-        roots: Ids of further artifacts to start from; in several corpora, `(source, id)` pairs.
+        roots: Ids of further artifacts to start from; in several corpora, `(source, id)` pairs. The walk raises a
+            `NoLedgerEntry` if one does not exist.
         edges: Fields to follow instead of links. A list of pairs such as `("keywords", "keywords")`: each value of the
             first field leads to the artifacts whose second field equals or contains it. Or a function of a `Record`
             that returns `(field, value)` pairs. The field `"$id"` is the id.
-        direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
+        direction: Follow links `"both"` ways, `"out"` or `"in"` (backlinks).
         types: Follow links of these types only; `None` for all types.
         scope: The artifacts that may be started from, crossed and returned.
         max_depth: The depth cap if the caller of `traverse` passes none; `None` for no cap.
@@ -50,7 +54,7 @@ class ArtifactPolicy(Policy[A]):
     seeding: Seeding = "dense"
     roots: Sequence[NodeIdLike] = ()
     edges: Edges | None = None
-    direction: Direction = "out"
+    direction: Direction = "both"
     types: Sequence[str] | None = None
     scope: Scope = ALLOW_ALL
     max_depth: int | None = None
@@ -97,6 +101,7 @@ class ArtifactPolicy(Policy[A]):
         """Score by the cosine of the best surface; one store call if an artifact is new."""
         ids = [node.id for node in nodes]
         scores = await state.memory.score(ids, store)
+        await check_roots(state.memory, store)
         await state.memory.apply_scope(ids, store)
         return scores
 

@@ -10,6 +10,7 @@ from airw._base.arrays import Floats, NDArray
 from airw._base.checks import check_count, check_strings
 from airw._base.overriding import override
 from airw.policies._capabilities import Walkable, embed, require
+from airw.policies._roots import require_query
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.values import Record, SearchHit
 from airw.values.filters import Filter, matches
@@ -85,6 +86,7 @@ class CollapsedTree(Policy[TreeMemory]):
         """Return the best summaries of `seed_k` artifacts, and read their leaves; two store calls."""
         reader = require(store, "records_of", "CollapsedTree")
         require(store, "similarities", "CollapsedTree")
+        require_query(state.query, "CollapsedTree")
         memory = state.memory
         memory.query = query = await embed(store, state.query)
         [ranking] = await store.store.search_vectors(

@@ -13,12 +13,13 @@ from airw._base.checks import check_choice, check_count
 from airw._base.concurrency import offload_if
 from airw._base.messages import short_repr
 from airw._base.overriding import override
-from airw.errors import ArgumentError, NoLedgerEntry
+from airw.errors import ArgumentError
 from airw.links import Inverses
 from airw.links.costs import COST_EPSILON, COST_SCALE, artifact_value, link_cost
 from airw.policies._capabilities import require
+from airw.policies._roots import unknown_root
 from airw.policies._seeding import SEEDINGS, Seeding, find_start
-from airw.policies._several_corpora import Id, check_nodes, member_ranks, order_key, other_ends, root_ids
+from airw.policies._several_corpora import Id, check_nodes, is_lost, member_ranks, order_key, other_ends, root_ids
 from airw.policies.artifact_memory import ArtifactMemory, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.protocols import GraphStore, OpenCorpus
@@ -76,7 +77,7 @@ class LinkWalk(Policy[ArtifactMemory]):
 
     Args:
         roots: Ids of artifacts to start from; in several corpora, `(source, id)` pairs.
-        direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
+        direction: Follow links `"both"` ways, `"out"` or `"in"` (backlinks).
         types: Follow links of these types only; `None` for all types.
         exclude: Follow no links of these types.
         origins: Follow links of these origins only: `"typed"`, `"inline"`, `"derived"`; `None` for all.
@@ -180,11 +181,10 @@ class LinkWalk(Policy[ArtifactMemory]):
         roots = root_ids(self.roots, corpus)
         ids = list(dict.fromkeys([*roots, *found_ids]))
         missing_ids = await _read_first_surfaces(memory, ids, corpus)
-        for id in roots:
-            if id in missing_ids:
-                raise NoLedgerEntry(
-                    f"corpus {store.name!r} contains no artifact {short_repr(id)}; pass roots as ids of artifacts"
-                )
+        for id in missing_ids:
+            if id in roots and not is_lost(id, corpus):
+                raise await unknown_root(id, corpus)
+        ids = [id for id in ids if id not in missing_ids]
         # An artifact that may not be a start can still be reached later, so it must not become a seed.
         if self.scope.start is not None:
             memory.apply_scope_to_records(ids, memory.records_in_memory(ids))

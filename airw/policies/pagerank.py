@@ -17,8 +17,9 @@ from airw._base.vectors import best_first
 from airw.errors import ArgumentError
 from airw.policies._capabilities import Walkable, require
 from airw.policies._forward_push import ROUNDING, Bounds, ForwardPush, has_final_rank, is_among_first
+from airw.policies._roots import check_roots, find_roots
 from airw.policies._seeding import artifacts_in_query, find_start
-from airw.policies._several_corpora import Id, root_ids
+from airw.policies._several_corpora import Id
 from airw.policies._shared_fields import ID
 from airw.policies.artifact_memory import ArtifactMemory, node_of_hit
 from airw.policies.artifact_policy import ArtifactNode, ArtifactPolicy
@@ -92,9 +93,10 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
         title_weight: The mass of each name in the query. It is divided among the artifacts with that name. The part of
             each is divided by the number of artifacts that link to it.
         seeding: How to find the start: by `"dense"`, `"lexical"` or `"hybrid"` search, or by `"titles"` in the query.
-        roots: Ids of further artifacts to start from; in several corpora, `(source, id)` pairs.
+        roots: Ids of further artifacts to start from; in several corpora, `(source, id)` pairs. The walk raises a
+            `NoLedgerEntry` if one does not exist.
         edges: Fields to follow instead of links; see `ArtifactPolicy`. Ids without an artifact are no neighbours.
-        direction: Follow links `"out"`, `"in"` (backlinks) or `"both"`.
+        direction: Follow links `"both"` ways, `"out"` or `"in"` (backlinks).
         types: Follow links of these types only; `None` for all types.
         scope: The artifacts that may be started from, crossed and returned. Excluded artifacts are no seeds, but the
             random walker crosses every artifact.
@@ -143,6 +145,7 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
         masses = {id: mass for id, mass in (await self._masses(memory, store)).items() if mass}
         if self._reads_fields:
             await memory.score(list(masses), store)
+            await check_roots(memory, store)
             await memory.apply_scope(list(masses), store)
             are_excluded = self._are_excluded(state, list(masses))
             masses = {id: mass for (id, mass), out in zip(masses.items(), are_excluded, strict=True) if not out}
@@ -162,7 +165,7 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
         masses = defaultdict[Id, float](float)
         for id, share in zip(found_ids, shares.tolist(), strict=True):
             masses[id] += self.search_weight * share
-        for id in root_ids(self.roots, corpus):
+        for id in find_roots(memory, self.roots, corpus):
             masses[id] += 1
         if self.title_weight:
             await self._add_title_masses(masses, memory.query, corpus)
@@ -220,6 +223,7 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
         """
         ids = [entry.node.id for entry in committed]
         await state.memory.score(ids, store)
+        await check_roots(state.memory, store)
         scores = self._lower_bounds(state.memory, ids).tolist()
         with_scores = [entry._replace(score=score) for entry, score in zip(committed, scores, strict=True)]
         return await super().to_hits(state, with_scores, store)

@@ -114,7 +114,7 @@ class Strategy(Policy["StrategyMemory"], ABC):
     seeding: Seeding = "dense"
     roots: Sequence[NodeIdLike] = ()
     edges: Edges | None = None
-    direction: Direction = "out"
+    direction: Direction = "both"
     types: Sequence[str] | None = None
     scope: Scope = ALLOW_ALL
     keeps_frontier = True

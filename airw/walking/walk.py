@@ -95,6 +95,10 @@ def traverse(
 
 
 def _check_policy(policy: object) -> None:
+    if isinstance(policy, str):
+        raise ArgumentError(
+            f"policy must be an object, not the name {short_repr(policy)}; pass one such as airw.policies.Eager()"
+        )
     if isinstance(policy, type):
         raise ArgumentError(f"policy must be an instance, not the class {policy.__name__}; pass {policy.__name__}(...)")
     missing = [name for name in _POLICY_METHODS if not callable(getattr(policy, name, None))]

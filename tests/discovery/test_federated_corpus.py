@@ -218,7 +218,8 @@ async def test_links_to_a_corpus_that_is_not_open_lead_nowhere_and_cost_nothing(
 async def test_a_single_corpus_still_follows_no_link_to_another():
     items = notes(x=[["b", "x"], ["test", "y"], "z"], y=[], z=[])
     async with part(items) as corpus:
-        for policy in (LinkWalk(roots=["x"], direction="out"), Eager(start_k=0, roots=["x"], select_k=None)):
+        outwards = {"roots": ["x"], "direction": "out"}
+        for policy in (LinkWalk(**outwards), Eager(start_k=0, select_k=None, **outwards)):
             hits, walk = await walk_all(corpus, policy, "8 0 0 0 0 0 0 0")
             assert keys(hits) == [("test", "x"), ("test", "z")]
             assert (walk.summary.edges, walk.summary.routed) == (1, 0)

@@ -134,7 +134,7 @@ async def test_a_corpus_that_fails_in_the_middle_of_a_walk_is_called_no_more(aft
         assert told[0] == told[1]
         assert {("a", "x"), ("a", "y"), ("c", "x"), ("c", "y")} <= set(told[0][0])
         assert walk.summary.lost == (LOST if store.calls.total() > after else ())
-        assert store.calls.total() <= after + 2  # at most two calls of it run at once
+        assert store.calls.total() <= after + 5  # no stage has more calls of one corpus
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

@@ -110,7 +110,7 @@ class TestPairs:
     async def test_unknown_ids_are_neither_hits_nor_committed(self):
         items = at_equal_distance(a={"mentions": ["nowhere", "b", "A"]}, b={"mentions": "gone"})
         for make in (Eager, Scored, Mmr):
-            policy = make(start_k=0, roots=["none", "a"], select_k=None, edges=[("mentions", "$id")])
+            policy = make(start_k=0, roots=["a"], select_k=None, edges=[("mentions", "$id")])
             async with corpus_of(items) as corpus:
                 hits, walk = await walk_all(corpus, policy)
             assert ids(hits) == ["a", "b"]

@@ -602,9 +602,6 @@ class TestSeeds:
             hits, walk = await walk_all(corpus, policy=policy)
         assert (ids_of(hits), walk.summary.routed) == (["near"], 0)
 
-    async def test_a_missing_root_is_no_seed_in_a_walk_along_fields(self):
-        assert await masses(PAGES, seed_k=1, roots=["nowhere"], edges=[("text", "text")]) == {"near": 1}
-
     async def test_a_walk_without_mass_is_empty(self):
         async with corpus_of(PAGES) as corpus:
             policy = PersonalizedPageRank(search_weight=0, title_weight=1)

@@ -30,7 +30,7 @@ from tests.support.artifact_corpora import (
 )
 from tests.support.drawing import examples
 
-WAYS = {"links": {}, "edges": {"edges": [("links.REF", "$id")]}}
+WAYS = {"links": {"direction": "out"}, "edges": {"edges": [("links.REF", "$id")]}}
 every_walk = pytest.mark.parametrize(
     ("make", "way"),
     [pytest.param(make, way, id=f"{make.__name__}-{way}") for make in (Eager, Scored, Mmr) for way in WAYS],
@@ -396,7 +396,7 @@ def test_breadth_first_walks_are_those_of_a_simple_reference(backend, data):
 
     steps = reference(graph, choose, max_depth=max_depth, scope=scope, **counts)
     expected = nodes_to_keep(graph, chain.from_iterable(steps), scope)[: counts["select_k"]]
-    policy = Eager(roots=graph.roots, scope=Scope(**scope), **counts)
+    policy = Eager(roots=graph.roots, scope=Scope(**scope), direction="out", **counts)
 
     async def main():
         async with corpus_of(graph.items, embedder=EIGHTHS) as corpus:

@@ -401,7 +401,8 @@ def test_walks_are_those_of_a_simple_reference(backend, scorer, data):
     choose = best_first(graph, score, scope, max_depth, select_k=counts["select_k"], per_iteration_limit=limit)
     steps = reference(graph, choose, max_depth=max_depth, scope=scope, **counts)
     expected = [(each.path, score(each.id)) for each in nodes_to_keep(graph, chain.from_iterable(steps), scope)]
-    policy = Scored(roots=graph.roots, per_iteration_limit=limit, scope=Scope(**scope), scorer=scorer, **counts)
+    options = {"direction": "out", "per_iteration_limit": limit, "scorer": scorer, **counts}
+    policy = Scored(roots=graph.roots, scope=Scope(**scope), **options)
 
     async def main():
         async with corpus_of(graph.items, embedder=EIGHTHS) as corpus:

