@@ -12,6 +12,7 @@ from airw.walking import WalkEnded, WalkEvent
 
 _BRANCH, _LAST_BRANCH = "├─ ", "└─ "
 _INDENT, _LAST_INDENT = "│  ", "   "
+_MAX_INDENT = 300  # characters: the length of a text grows with the square of the depth of a chain
 
 
 def tree_text(tree: WalkTree) -> str:
@@ -20,7 +21,8 @@ def tree_text(tree: WalkTree) -> str:
     Each root has a line of its own, `id  Title`. The edges met at an artifact are indented below it, in the order of
     the walk. Each shows an arrow (`→` along the edge, `←` against it), the type in that direction, id and title. An
     edge to an artifact that is printed elsewhere ends with `(seen)` and is not expanded. `… 2 more` counts neighbours
-    that were left out. If anything was left out, the last line names the limits and how much each left out.
+    that were left out. If anything was left out, the last line names the limits and how much each left out. After 100
+    levels, the indentation begins again with the number of hops in brackets.
 
     Args:
         tree: The result of `read_tree`.
@@ -160,7 +162,10 @@ class _TreePrinter:
         lines.append(self._edge_line(edge, frame.indent, _LAST_BRANCH if is_last else _BRANCH))
         # The subtree of the target follows below the edge that reached it; all other edges are references.
         if self._outline.is_tree_edge(edge):
-            self._stack.append(_Frame(edge.target, frame.indent + (_LAST_INDENT if is_last else _INDENT)))
+            indent = frame.indent + (_LAST_INDENT if is_last else _INDENT)
+            if len(indent) >= _MAX_INDENT:
+                indent = f"[{len(self._stack) + 1}] "  # the hops from the root to the next line
+            self._stack.append(_Frame(edge.target, indent))
         return True
 
     def _edge_line(self, edge: OutlineEdge, indent: str, branch: str) -> str:

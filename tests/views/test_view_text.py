@@ -140,7 +140,8 @@ class TestLayout:
             TreeLink(f"n{at}", f"n{at + 1}", at + 1, "x", Edge(f"n{at}", f"n{at + 1}", "x")) for at in range(depth - 1)
         ]
         lines = tree_text(WalkTree(["n0"], "out", None, nodes, [step.edge for step in steps], steps)).splitlines()
-        assert (len(lines), lines[-1].strip()) == (depth, f"└─ → x  n{depth - 1}")
+        assert len(lines) == depth
+        assert lines[-1].endswith(f" └─ → x  n{depth - 1}")
 
 
 def render_lines(tree):
@@ -262,6 +263,16 @@ async def test_a_walk_that_fails_or_is_closed_printed_only_final_lines(tmp_path)
                 await walk.aclose()
     assert 1 < len(given_lines) < len(whole)
     assert given_lines == whole[: len(given_lines)]
+
+
+def test_the_text_of_a_long_chain_grows_with_its_length_only():
+    edges = [Edge(f"n{number}", f"n{number + 1}", "x") for number in range(2_000)]
+    links = [TreeLink(edge.source, edge.target, hop, "x", edge) for hop, edge in enumerate(edges, 1)]
+    nodes = [NodeView(f"n{number}") for number in range(2_001)]
+    lines = tree_text(WalkTree(["n0"], "out", None, nodes, edges, links)).splitlines()
+    assert max(map(len, lines)) < 330
+    assert lines[99:102] == [" " * 294 + "└─ → x  n99", " " * 297 + "└─ → x  n100", "[101] └─ → x  n101"]
+    assert lines[102] == "[101]    └─ → x  n102"
 
 
 def test_lines_of_a_walk_without_edges_are_refused():
