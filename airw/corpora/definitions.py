@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from airw._base.checks import NAME_RULE, check_choice, check_number, is_valid_name
+from airw._base.local_models import is_folder, is_hub_name
 from airw._base.messages import short_repr
-from airw.embedders import resolve_embedder
+from airw.embedders import is_builtin, resolve_embedder
 from airw.errors import ArgumentError
 from airw.indexing import strategy_from_spec, strategy_spec
 from airw.links import extractor_from_spec, extractor_spec
@@ -156,6 +157,21 @@ def embedder_to_spec(embedder: object) -> str:
         return embedder
     folder = Path(embedder).expanduser()
     return str(folder.absolute()) if folder.is_dir() else embedder
+
+
+def _refuse_relative(spec: str) -> None:
+    """Refuse a model folder whose place depends on the working folder.
+
+    Raises:
+        ArgumentError: If it is such a folder, or a name on the hub that is also a folder here.
+    """
+    if is_builtin(spec) or "://" in spec or Path(spec).is_absolute():
+        return
+    if not is_hub_name(spec) or is_folder(spec):
+        raise ArgumentError(
+            f"a registered embedder must not be a relative folder such as {short_repr(spec)}, which means another "
+            "model in another working folder; register it with its whole path"
+        )
 
 
 def strategy_to_spec(strategy: Any) -> dict[str, Any] | None:
@@ -315,7 +331,7 @@ class Definition:
         name: The name of the corpus.
         kind: The kind of its source: `files`, `jsonl`, `notes`, `packages`, `records`, `reports` or `skills`.
         params: The parameters of that source: for `notes` those of `from_notes`, and so on.
-        embedder: The specification of an embedder.
+        embedder: The specification of an embedder; a model folder with its whole path.
         strategy: An indexing strategy, or its specification, which is stored; `None` for the default of the kind.
         maintenance: The schedule of `maintain`; `None` for the default of the kind.
 
@@ -341,7 +357,9 @@ class Definition:
         if not isinstance(self.params, Mapping):
             raise ArgumentError(f"params must map names to values, not {short_repr(self.params)}")
         object.__setattr__(self, "params", params_to_json(self.params))
-        object.__setattr__(self, "embedder", embedder_to_spec(self.embedder))
+        # A string may come from the registry: the working folder must not decide what it means.
+        if not isinstance(self.embedder, str):
+            object.__setattr__(self, "embedder", embedder_to_spec(self.embedder))
         object.__setattr__(self, "strategy", strategy_to_spec(self.strategy))
         object.__setattr__(self, "maintenance", to_maintenance(self.maintenance))
 
@@ -357,10 +375,11 @@ class Definition:
         """Make the source of the corpus; nothing is read yet.
 
         Raises:
-            ArgumentError: If the kind or a parameter is unknown, a parameter is missing, or a value cannot be used; or
-                if `AIRW_FETCHERS` does not allow to import its fetcher.
+            ArgumentError: If the kind or a parameter is unknown, a parameter is missing, or a value cannot be used; if
+                its embedder is a relative folder; or if `AIRW_FETCHERS` does not allow to import its fetcher.
         """
         resolve_embedder(self.embedder)
+        _refuse_relative(self.embedder)
         return make_source(self.kind, self.name, self.params, self.embedder, self.strategy)
 
     def to_dict(self) -> dict[str, Any]:

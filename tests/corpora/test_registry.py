@@ -239,6 +239,20 @@ async def test_the_error_for_an_unknown_name_suggests_similar_registered_names()
 # A damaged file, and one that cannot be written
 
 
+@pytest.mark.parametrize("spec", ["./mini", "models/mini", "~/mini", "a/b/c"])
+def test_a_relative_model_folder_in_the_registry_is_never_used(home, tmp_path, monkeypatch, spec):
+    """The working folder may belong to a stranger."""
+    (tmp_path / "models" / "mini").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    home.mkdir()
+    entry = {"kind": "notes", "params": {"root": str(tmp_path)}, "embedder": spec}
+    (home / "registry.json").write_text(json.dumps({"version": 1, "corpora": {"vault": entry}}))
+    definition = list_corpora()["vault"]
+    assert definition.embedder == spec
+    with pytest.raises(ArgumentError, match="must not be a relative folder"):
+        definition.source()
+
+
 ENTRY = {"kind": "notes", "params": {}, "embedder": "light", "strategy": None, "maintenance": None}
 
 
