@@ -21,7 +21,7 @@ from airw.corpora.pipeline import Builder, BuildReport, SourcePages, sum_reports
 from airw.corpora.progress import Progress, ProgressMeter
 from airw.corpora.recipes import UPSERT_SOURCE, BuildRecipe, OnError, recipes_by_source
 from airw.corpora.trust import remember_embedder
-from airw.embedders import is_same_model, resolve_embedder
+from airw.embedders import MissingEmbedder, is_same_model, resolve_embedder
 from airw.errors import (
     ArgumentError,
     CorpusNotFound,
@@ -122,8 +122,14 @@ class BuildRequest:
         """Return the embedder and the recipe of the build.
 
         Call it in a worker thread: it reads the embedder's id, which may mean hashing a model's weights.
+
+        Raises:
+            EmbedderError: If the embedder is one that is not here.
         """
         embedder = resolve_embedder(self.spec)
+        # Even if nothing had to be embedded: the settings would keep an embedder that nobody here allowed.
+        if isinstance(embedder, MissingEmbedder):
+            raise embedder.make_error()
         return embedder, BuildRecipe.of(self.source, embedder.id, self.extractor, self.on_error)
 
     @asynccontextmanager

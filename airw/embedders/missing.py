@@ -39,7 +39,7 @@ class MissingEmbedder:
         Raises:
             EmbedderError: Always; of the type of the reason.
         """
-        raise self._make_error()
+        raise self.make_error()
 
     async def embed_query(self, text: str) -> Floats:
         """Raise the reason.
@@ -47,10 +47,10 @@ class MissingEmbedder:
         Raises:
             EmbedderError: Always; of the type of the reason.
         """
-        raise self._make_error()
+        raise self.make_error()
 
-    def _make_error(self) -> EmbedderError:
-        """Return a new exception, because one exception must not be raised in several tasks."""
+    def make_error(self) -> EmbedderError:
+        """Return the reason as a new exception, as one must not be raised in several tasks."""
         error = type(self.reason)(*self.reason.args)
         error.__cause__ = self.reason.__cause__
         return error

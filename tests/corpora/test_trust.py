@@ -8,12 +8,14 @@ import shutil
 import sys
 from pathlib import Path
 
+import anyio.to_thread
 import pytest
 
 from airw import FederatedCorpus, build, discover, from_mapping, open_corpus, register, search
-from airw.corpora import records_for_artifact
+from airw.corpora import list_corpora, records_for_artifact, unregister
 from airw.embedders import HashingEmbedder, HttpEmbedder, MissingEmbedder, embedder_from, resolve_embedder
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, EmbedderUnavailable, StoreCorrupt
+from airw.stores import SqliteStore
 from tests.support.embedding_server import EmbeddingServer, alone
 
 pytestmark = pytest.mark.asyncio_only
@@ -93,6 +95,27 @@ async def test_an_upsert_without_the_embedder_fails_and_changes_nothing(file):
             await corpus.upsert({"new": "a new text"})
         assert await corpus.delete(["keys"]) == 1
         assert sorted(await corpus.store.artifact_ids()) == ["bread", "stars"]
+
+
+async def test_a_build_never_adopts_the_embedder_of_a_stranger(server, file, home):
+    """Not even if nothing has to be embedded; else it would be registered as the user's own."""
+    from airw.cli import main
+
+    corpus = home / "corpora" / "notes.airw"
+    notes = file.parent / "notes"
+    notes.mkdir(parents=True)
+    (notes / "a.md").write_text("hello")
+    arguments = ["build", str(notes), "--name", "notes"]
+    assert await anyio.to_thread.run_sync(main, [*arguments, "--embedder", "light"]) == 0
+    async with await SqliteStore.open(corpus) as store, store.writing():
+        await store.set_config({**await store.config(), "embedder": f"{server.url}#m"})
+    await unregister("notes")
+    assert await anyio.to_thread.run_sync(main, arguments) == 2
+    assert list_corpora() == {}
+    async with open_corpus(corpus) as opened:
+        with pytest.raises(EmbedderUnavailable, match="is not allowed here"):
+            await build(from_mapping(TEXTS, name="notes"), store=corpus, embedder=opened.embedder)
+    assert server.requests == []
 
 
 async def test_an_embedder_that_is_passed_must_fit_when_the_corpus_is_opened(file, tmp_path):
