@@ -17,7 +17,10 @@ _MOST_LISTED = 30  # names of corpora in a message
 
 
 def home() -> Path:
-    """Return the home folder of airw, with the registry and the corpora; it need not exist."""
+    """Return the home folder of airw, which need not exist.
+
+    It contains the registry, the corpora, and the embedders that the user named in builds.
+    """
     if folder := os.environ.get("AIRW_HOME"):
         return Path(folder).expanduser()
     data_home = os.environ.get("XDG_DATA_HOME")

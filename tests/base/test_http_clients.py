@@ -180,6 +180,7 @@ async def test_answers_are_requested_without_compression(kind, server, make):
     assert server.requests[0].headers["Accept-Encoding"] == "identity"
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "gzip, identity"])
 async def test_a_compressed_answer_is_refused_and_never_unpacked(kind, server, make, encoding):
     """A small one may unpack to gigabytes before any bound on the answer is compared."""
@@ -226,6 +227,7 @@ def test_retry_after_is_respected_up_to_a_minute(kind, backend, asked, waited):
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 \u202egnp.exe\r\nline two\u2028 \x9b31m \u200b end"
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize(
     "fault",
     {
@@ -298,6 +300,7 @@ async def test_a_server_that_needs_a_key_that_is_bound_to_another_says_so(kind, 
     assert said.endswith(f"{kind.key}, which has no key for {server.url.removesuffix('/v1')}")
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("value", ["a://S3cret", "http://h=k,S3cret", "http://u:S3cret@h=k", "http://S3cret="])
 async def test_a_list_of_keys_that_cannot_be_read_is_an_error_that_repeats_nothing(
     kind, server, make, monkeypatch, value

@@ -8,6 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import anyio
 import anyio.to_thread
 import pytest
 
@@ -39,13 +40,31 @@ def file(tmp_path) -> Path:
     return tmp_path / "files" / "notes.airw"
 
 
-async def craft(file: Path, **settings) -> Path:
-    """Build a corpus as a stranger would, whose settings name another embedder."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.unlink(missing_ok=True)  # noqa: ASYNC240
-    async with build(from_mapping(TEXTS, name="notes"), store=file, embedder="light") as corpus:
-        await corpus.store.set_config({**await corpus.store.config(), **settings})
-    return file
+@pytest.fixture(scope="module")
+def light_file(tmp_path_factory) -> Path:
+    """A corpus that a stranger built."""
+    path = tmp_path_factory.mktemp("stranger") / "notes.airw"
+
+    async def make():
+        async with build(from_mapping(TEXTS, name="notes"), store=path, embedder="light"):
+            pass
+
+    anyio.run(make)
+    return path
+
+
+@pytest.fixture
+def craft(light_file, file):
+    """Write the corpus of a stranger whose settings name another embedder."""
+
+    async def write(**settings) -> Path:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(light_file, file)
+        async with await SqliteStore.open(file) as store, store.writing():
+            await store.set_config({**await store.config(), **settings})
+        return file
+
+    return write
 
 
 async def reason_of(file: Path, mode: str = "dense") -> str:
@@ -80,16 +99,16 @@ async def test_a_corpus_of_an_embedder_object_opens_and_only_vectors_need_the_ob
         assert len(await corpus.search("loaf", mode=mode)) == 3
 
 
-async def test_a_missing_package_is_named_together_with_what_would_do(file, monkeypatch):
+async def test_a_missing_package_is_named_together_with_what_would_do(craft, file, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    await craft(file, embedder="default", embedder_id=resolve_embedder("default").id)
+    await craft(embedder="default", embedder_id=resolve_embedder("default").id)
     said = await reason_of(file)
     assert "pip install 'airw[sentence-transformers]'" in said
     assert "AIRW_MODEL_DIR" in said
 
 
-async def test_an_upsert_without_the_embedder_fails_and_changes_nothing(file):
-    await craft(file, embedder="custom", embedder_id="mine-v1")
+async def test_an_upsert_without_the_embedder_fails_and_changes_nothing(craft, file):
+    await craft(embedder="custom", embedder_id="mine-v1")
     async with open_corpus(file) as corpus:
         with pytest.raises(EmbedderUnavailable, match="pass embedder="):
             await corpus.upsert({"new": "a new text"})
@@ -118,8 +137,8 @@ async def test_a_build_never_adopts_the_embedder_of_a_stranger(server, file, hom
     assert server.requests == []
 
 
-async def test_an_embedder_that_is_passed_must_fit_when_the_corpus_is_opened(file, tmp_path):
-    await craft(file)
+async def test_an_embedder_that_is_passed_must_fit_when_the_corpus_is_opened(craft, file, tmp_path):
+    await craft()
     with pytest.raises(EmbedderMismatch, match="hashing-v1-64"):
         await open_corpus(file, embedder=HashingEmbedder(dim=64))
     with pytest.raises(EmbedderUnavailable, match="no model folder"):
@@ -131,9 +150,9 @@ async def test_an_embedder_that_is_passed_must_fit_when_the_corpus_is_opened(fil
 @pytest.mark.parametrize(
     "settings", [{"embedder": 7}, {"embedder": None}, {"embedder_id": ["a"]}, {"dim": "4"}, {"dim": True}]
 )
-async def test_settings_that_name_no_embedder_are_a_damaged_corpus(file, settings):
+async def test_settings_that_name_no_embedder_are_a_damaged_corpus(craft, file, settings):
     with pytest.raises(StoreCorrupt, match="do not name its embedder"):
-        await open_corpus(await craft(file, **settings))
+        await open_corpus(await craft(**settings))
 
 
 @pytest.mark.parametrize(
@@ -150,8 +169,8 @@ async def test_settings_that_name_no_embedder_are_a_damaged_corpus(file, setting
         " ",
     ],
 )
-async def test_settings_that_name_something_impossible_are_a_typed_error(file, spec):
-    await craft(file, embedder=spec, embedder_id="mine-v1")
+async def test_settings_that_name_something_impossible_are_a_typed_error(craft, file, spec):
+    await craft(embedder=spec, embedder_id="mine-v1")
     assert len(await reason_of(file)) < 700
 
 
@@ -178,9 +197,9 @@ async def test_a_corpus_without_its_embedder_harms_no_other_of_the_same_id(file,
 
 
 @pytest.mark.parametrize("mode", ["dense", "hybrid"])
-async def test_a_server_that_a_file_names_gets_neither_the_question_nor_the_key(server, file, monkeypatch, mode):
+async def test_a_server_that_a_file_names_gets_neither_the_question_nor_the_key(craft, server, file, monkeypatch, mode):
     monkeypatch.setenv("AIRW_EMBEDDER_KEY", "sk-SECRET")
-    await craft(file, embedder=f"{server.url}#m", embedder_id="api:m", dim=64)
+    await craft(embedder=f"{server.url}#m", embedder_id="api:m", dim=64)
     said = await reason_of(file, mode)
     assert f"set AIRW_ALLOWED_ORIGINS={server.url.removesuffix('/v1')}; pass embedder=" in said
     assert server.requests == []
@@ -190,17 +209,17 @@ async def test_a_server_that_a_file_names_gets_neither_the_question_nor_the_key(
     "url",
     ["http://169.254.169.254/v1#m", "http://[::1]:1/v1#m", "http://10.0.0.1/v1#m", "https://api.example.com/v1#m"],
 )
-async def test_no_address_is_contacted_unless_it_is_listed(file, url, monkeypatch):
+async def test_no_address_is_contacted_unless_it_is_listed(craft, file, url, monkeypatch):
     monkeypatch.setenv("AIRW_ALLOWED_ORIGINS", "https://other.example.com,http://api.example.com")
-    assert "is not allowed here" in await reason_of(await craft(file, embedder=url, embedder_id="api:m"))
+    assert "is not allowed here" in await reason_of(await craft(embedder=url, embedder_id="api:m"))
 
 
 @pytest.mark.parametrize("entry", ["{origin}", " http://x.example , {origin}/v1,", "{upper}"])
-async def test_a_listed_origin_is_used(server, file, monkeypatch, entry):
+async def test_a_listed_origin_is_used(craft, server, file, monkeypatch, entry):
     origin = server.url.removesuffix("/v1")
     monkeypatch.setenv("AIRW_ALLOWED_ORIGINS", entry.format(origin=origin, upper=origin.upper()))
     monkeypatch.setenv("AIRW_EMBEDDER_KEY", "sk-SECRET")
-    await craft(file, embedder=f"{server.url}#m", embedder_id="api:m")
+    await craft(embedder=f"{server.url}#m", embedder_id="api:m")
     async with open_corpus(file) as corpus:
         assert corpus.embedder == HttpEmbedder(server.url, "m")
         with pytest.raises(EmbedderError, match="64"):  # the stranger's vectors are wider
@@ -208,8 +227,8 @@ async def test_a_listed_origin_is_used(server, file, monkeypatch, entry):
     assert server.requests[0].headers["Authorization"] == "Bearer sk-SECRET"
 
 
-async def test_a_list_that_is_no_list_of_origins_is_refused(file, monkeypatch):
-    await craft(file, embedder="http://localhost:1/v1#m", embedder_id="api:m")
+async def test_a_list_that_is_no_list_of_origins_is_refused(craft, file, monkeypatch):
+    await craft(embedder="http://localhost:1/v1#m", embedder_id="api:m")
     monkeypatch.setenv("AIRW_ALLOWED_ORIGINS", "localhost:8080")
     with pytest.raises(ArgumentError, match=r"AIRW_ALLOWED_ORIGINS must list origins .*, not 'localhost:8080'"):
         await open_corpus(file)
@@ -238,15 +257,15 @@ async def test_a_build_in_a_home_that_cannot_be_written_succeeds(server, file, t
     assert "is not allowed here" in await reason_of(file)
 
 
-async def test_a_registration_allows_its_server(server, file):
-    await craft(file, embedder=f"{server.url}#m", embedder_id="api:m")
+async def test_a_registration_allows_its_server(craft, server, file):
+    await craft(embedder=f"{server.url}#m", embedder_id="api:m")
     await register("mine", "notes", root=file.parent, embedder=f"{server.url}#m")
     async with open_corpus(file) as corpus:
         assert corpus.embedder == HttpEmbedder(server.url, "m")
 
 
-async def test_a_server_that_the_caller_names_needs_no_permission(server, file):
-    await craft(file, embedder=f"{server.url}#m", embedder_id="api:m", dim=64)
+async def test_a_server_that_the_caller_names_needs_no_permission(craft, server, file):
+    await craft(embedder=f"{server.url}#m", embedder_id="api:m", dim=64)
     for embedder in (f"{server.url}#m", HttpEmbedder(server.url, "m")):
         async with open_corpus(file, embedder=embedder) as corpus:
             assert corpus.embedder == HttpEmbedder(server.url, "m")
@@ -263,26 +282,26 @@ def make_model(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("spec", ["data/model", "./data/model", "../files/data/model", "data", ".", "~/model"])
-async def test_a_relative_folder_is_never_used(file, spec, monkeypatch):
+async def test_a_relative_folder_is_never_used(craft, file, spec, monkeypatch):
     """With older libraries, the model beside the file could run code of its own."""
     folder = make_model(file.parent / "data" / "model")
-    await craft(file, embedder=spec, embedder_id=resolve_embedder(folder).id, dim=4)
+    await craft(embedder=spec, embedder_id=resolve_embedder(folder).id, dim=4)
     monkeypatch.chdir(file.parent)
     monkeypatch.setenv("AIRW_ALLOWED_FOLDERS", str(file.parent))
     assert f"relative model folder {spec!r}, which is never used" in await reason_of(file)
 
 
 @pytest.mark.parametrize("spec", ["//server/share/model", "\\\\server\\share\\model"])
-async def test_a_network_folder_is_not_even_looked_for(file, spec, monkeypatch):
+async def test_a_network_folder_is_not_even_looked_for(craft, file, spec, monkeypatch):
     monkeypatch.setenv("AIRW_ALLOWED_FOLDERS", "/")
-    said = await reason_of(await craft(file, embedder=spec, embedder_id="mine-v1"))
+    said = await reason_of(await craft(embedder=spec, embedder_id="mine-v1"))
     assert "names the network folder" in said
 
 
-async def test_a_folder_is_used_only_if_it_or_one_above_is_listed(file, tmp_path, monkeypatch):
+async def test_a_folder_is_used_only_if_it_or_one_above_is_listed(craft, file, tmp_path, monkeypatch):
     folder = make_model(tmp_path / "models" / "mini")
     (tmp_path / "models" / "link").symlink_to(make_model(tmp_path / "elsewhere"))
-    await craft(file, embedder=str(folder), embedder_id=resolve_embedder(folder).id, dim=4)
+    await craft(embedder=str(folder), embedder_id=resolve_embedder(folder).id, dim=4)
     assert "set AIRW_ALLOWED_FOLDERS to it or to a folder above it" in await reason_of(file)
     monkeypatch.setattr("airw._base.local_models.find_spec", lambda name: name)
     for variable, value in (
@@ -297,14 +316,14 @@ async def test_a_folder_is_used_only_if_it_or_one_above_is_listed(file, tmp_path
     monkeypatch.setenv("AIRW_ALLOWED_FOLDERS", str(tmp_path / "models"))
     for outside in (tmp_path / "models" / ".." / "elsewhere", tmp_path / "models" / "link", tmp_path / "models2"):
         os.makedirs(outside, exist_ok=True)  # noqa: PTH103 - a path with `..` as it is
-        await craft(file, embedder=str(outside), embedder_id="mine-v1")
+        await craft(embedder=str(outside), embedder_id="mine-v1")
         assert "is not allowed here" in await reason_of(file)
 
 
-async def test_a_name_on_the_hub_needs_no_permission_and_is_not_asked_for(file, monkeypatch):
+async def test_a_name_on_the_hub_needs_no_permission_and_is_not_asked_for(craft, file, monkeypatch):
     monkeypatch.setattr("airw._base.local_models.find_spec", lambda name: name)
-    await craft(file, embedder="org/model", embedder_id="st:org/model")
+    await craft(embedder="org/model", embedder_id="st:org/model")
     async with open_corpus(file) as corpus:
         assert corpus.embedder == resolve_embedder("org/model")
-    await craft(file, embedder="org/other", embedder_id="st:org/model")
+    await craft(embedder="org/other", embedder_id="st:org/model")
     assert "was built with embedder 'st:org/model', not 'st:org/other'" in await reason_of(file)
