@@ -106,6 +106,19 @@ def load_library(label: str, *, error: type[AirwError], fix: str) -> Any:
     return library
 
 
+@contextmanager
+def without_progress_bars() -> Iterator[None]:
+    """Keep transformers from drawing progress bars, as the terminal belongs to the program."""
+    logging = import_module("transformers.utils.logging")
+    was_enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            logging.enable_progress_bar()
+
+
 def is_folder(spec: str) -> bool:
     """Return whether there is a folder of this path, which may be an impossible one."""
     try:

@@ -26,6 +26,7 @@ from airw._base.local_models import (
     require_folder,
     run_batches,
     spare_cores,
+    without_progress_bars,
 )
 from airw._base.messages import error_text
 from airw._base.vectors import unit_rows
@@ -197,7 +198,9 @@ class SentenceTransformerEmbedder:
     def _load_once(self) -> None:
         if self._model is None:
             folder = require_folder(cast("Path", self._find_folder()), fix=self._fix)
-            self._keep(self._make_model(self._load_library(), str(folder)))
+            library = self._load_library()
+            with without_progress_bars():
+                self._keep(self._make_model(library, str(folder)))
 
     def _download(self, library: Any) -> None:
         # sentence-transformers itself would prefer a folder of this name in the working folder, whoever made it.

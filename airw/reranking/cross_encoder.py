@@ -23,6 +23,7 @@ from airw._base.local_models import (
     require_folder,
     run_batches,
     spare_cores,
+    without_progress_bars,
 )
 from airw._base.messages import error_text
 from airw.errors import RerankerError, RerankerUnavailable
@@ -139,7 +140,9 @@ class CrossEncoderReranker:
     def _load_once(self) -> None:
         if self._model is None:
             folder = require_folder(cast("Path", self._find_folder()), error=RerankerUnavailable, fix=_FIX)
-            self._model = self._make_model(self._load_library(), str(folder))
+            library = self._load_library()
+            with without_progress_bars():
+                self._model = self._make_model(library, str(folder))
 
     def _make_model(self, library: Any, source: str) -> Any:
         # sentence-transformers itself would prefer a folder of this name in the working folder, whoever made it.

@@ -93,6 +93,12 @@ def test_the_thread_count_is_the_requested_one(folder):
     assert done.stdout.strip() == "1"
 
 
+async def test_loading_a_model_prints_nothing(folder, capfd):
+    """Its progress bars would end up in pipes, and in the program's own display."""
+    await SentenceTransformerEmbedder(folder).embed_query("text")
+    assert capfd.readouterr() == ("", "")
+
+
 async def test_a_missing_model_is_an_error_with_a_remedy(folder):
     """The hub name was never downloaded; the fixture `folder` skips without the libraries."""
     embedder = SentenceTransformerEmbedder("no-such-org/no-such-model")
