@@ -100,7 +100,7 @@ class EmbedderError(AirwError):
 
 
 class EmbedderUnavailable(EmbedderError, ValueError):
-    """A package or a model that an embedder needs is missing."""
+    """A package or a model that an embedder needs is missing, or not allowed."""
 
 
 class EmbedderMismatch(EmbedderError, ValueError):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -82,10 +83,10 @@ async def check_hub(label: str, name: str, *, error: type[AirwError], fix: str) 
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as cause:
         # The hub's library may trust other certificates than httpx does by default.
         if not _is_about_certificates(cause):
+            # The URL of a mirror may contain a password.
+            place = re.sub("//[^/@]*@", "//", endpoint)
             reason = f"no answer within {PATIENCE:g} s" if isinstance(cause, TimeoutError) else error_text(cause)
-            raise error(
-                f"{label} cannot be downloaded: the hub {endpoint!r} is not reached ({reason}); {fix}"
-            ) from cause
+            raise error(f"{label} cannot be downloaded: the hub {place!r} is not reached ({reason}); {fix}") from cause
 
 
 async def run_abandonable(function: Callable[[], R]) -> R:

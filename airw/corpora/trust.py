@@ -28,7 +28,8 @@ def check_allowed(spec: str) -> None:
 
     Raises:
         EmbedderUnavailable: If it is a server or a folder that nobody allowed, or a relative folder.
-        ArgumentError: If `AIRW_ALLOWED_ORIGINS` contains something else than origins.
+        ArgumentError: If `AIRW_ALLOWED_ORIGINS` lists something else than origins, or `AIRW_ALLOWED_FOLDERS` a relative
+            folder.
 
     Example:
         >>> check_allowed("light")
@@ -65,9 +66,11 @@ def remember_embedder(spec: str) -> None:
     if "://" in spec or Path(spec).is_absolute():
         file = _memory_of(spec)
         # One file for each embedder, always of the same content: two processes may write it at the same time.
+        draft = file.with_name(f"{file.name}.{os.getpid()}")
         with suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(spec, encoding="utf-8")
+            draft.write_bytes(_encode(spec))
+            draft.replace(file)
 
 
 def _check_server(spec: str) -> None:
@@ -89,11 +92,17 @@ def _check_folder(spec: str) -> None:
         raise EmbedderUnavailable(f"its file names the network folder {short_repr(spec)}, which is never used")
     if not folder.is_absolute():
         raise EmbedderUnavailable(f"its file names the relative model folder {short_repr(spec)}, which is never used")
-    allowed = [*_list_variable(FOLDERS_VARIABLE), *filter(None, [os.environ.get("AIRW_MODEL_DIR")])]
+    listed = [Path(entry).expanduser() for entry in _list_variable(FOLDERS_VARIABLE)]
+    if relative := [entry for entry in listed if not entry.is_absolute()]:
+        raise ArgumentError(
+            f"{FOLDERS_VARIABLE} must list whole paths such as /srv/models, separated by commas, "
+            f"not {short_repr(str(relative[0]))}"
+        )
+    allowed = [*listed, *map(Path, filter(None, [os.environ.get("AIRW_MODEL_DIR")]))]
     try:
         # Links and `..` are followed first, so that no path below an allowed folder leads out of it.
         place = folder.resolve()
-        is_allowed = any(place.is_relative_to(Path(entry).expanduser().resolve()) for entry in allowed)
+        is_allowed = any(place.is_relative_to(entry.resolve()) for entry in allowed)
     except (OSError, RuntimeError, ValueError):
         is_allowed = False
     if not is_allowed and not _is_remembered(spec):
@@ -119,8 +128,8 @@ def _origin_of_entry(entry: str) -> str:
 
 
 def _is_remembered(spec: str) -> bool:
-    with suppress(OSError, ValueError):
-        if _memory_of(spec).read_text(encoding="utf-8") == spec:
+    with suppress(OSError):
+        if _memory_of(spec).read_bytes() == _encode(spec):
             return True
     from airw.corpora.registry import list_corpora
 
@@ -131,5 +140,9 @@ def _is_remembered(spec: str) -> bool:
 
 
 def _memory_of(spec: str) -> Path:
-    digest = hashlib.sha256(spec.encode("utf-8", "surrogatepass")).hexdigest()
-    return home() / "embedders" / digest[:32]
+    return home() / "embedders" / hashlib.sha256(_encode(spec)).hexdigest()[:32]
+
+
+def _encode(spec: str) -> bytes:
+    # A path may contain bytes that are not UTF-8; Python writes them as surrogates.
+    return spec.encode("utf-8", "surrogatepass")

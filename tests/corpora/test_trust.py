@@ -234,6 +234,27 @@ async def test_a_list_that_is_no_list_of_origins_is_refused(craft, file, monkeyp
         await open_corpus(file)
 
 
+async def test_a_list_with_a_relative_folder_is_refused(craft, monkeypatch):
+    monkeypatch.setenv("AIRW_ALLOWED_FOLDERS", "/srv,models")
+    with pytest.raises(ArgumentError, match=r"AIRW_ALLOWED_FOLDERS must list whole paths .*, not 'models'"):
+        await open_corpus(await craft(embedder="/", embedder_id="mine-v1"))
+
+
+async def test_a_build_here_allows_its_folder_here_and_nowhere_else(file, tmp_path, monkeypatch):
+    folder = make_model(tmp_path / "mini")
+    rows = embedder_from(lambda texts: [[1.0, 0, 0, 0]] * len(texts), id=resolve_embedder(folder).id, dim=4)
+    file.parent.mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr("airw.corpora.building.resolve_embedder", lambda spec: rows)
+        async with build(from_mapping(TEXTS, name="notes"), store=file, embedder=folder):
+            pass
+    monkeypatch.setattr("airw._base.local_models.find_spec", lambda name: name)
+    async with open_corpus(file) as corpus:
+        assert corpus.embedder == resolve_embedder(folder)
+    monkeypatch.setenv("AIRW_HOME", str(tmp_path / "another user"))
+    assert "is not allowed here" in await reason_of(file)
+
+
 async def test_a_build_here_allows_its_server_here_and_nowhere_else(server, file, tmp_path, monkeypatch):
     file.parent.mkdir()
     async with build(from_mapping(TEXTS, name="notes"), store=file, embedder=f"{server.url}#m"):
